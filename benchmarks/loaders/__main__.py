@@ -94,7 +94,7 @@ def prepare(source: Path, root: Path, names: list[str]) -> Iterator[str]:
     from resnet_recipes.data.convert.run import convert
 
     def made(place: str, **options) -> int:
-        files = convert(root, root / place, ConvertOptions(**options), lambda progress: None)
+        files = convert(root, root / place, ConvertOptions(**options), lambda *_: None)
         return sum(file.stat().st_size for file in files if file.name.startswith("train"))
 
     images = source / "train" if (source / "train").is_dir() else source

@@ -8,14 +8,15 @@ from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.kinds import kinds_of
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES
-from resnet_recipes.commands.progress import progress_printer, say
+from resnet_recipes.commands.progress import say
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.forecast import Forecast, forecast
-from resnet_recipes.data.convert.run import Progress, convert
+from resnet_recipes.data.convert.run import convert
 from resnet_recipes.recipe.scalars import plain
 from resnet_recipes.recipe.suggestions import did_you_mean
 from resnet_recipes.recipe.typed import build
 from resnet_recipes.report.text import clock_time, printable
+from resnet_recipes.report.waiting import Waiting
 
 
 def run(arguments: Arguments) -> int:
@@ -31,11 +32,9 @@ def run(arguments: Arguments) -> int:
     expected = forecast(source, target, options)
     say("\n".join(_forecast(expected, target)))
     if "--dry-run" not in arguments:
-        tell = progress_printer()
-        for path in convert(
-            source, target, options, lambda progress: tell(_progress(progress)), expected
-        ):
-            print(printable(path))
+        with Waiting("converting") as waiting:
+            paths = convert(source, target, options, waiting, expected)
+        print("\n".join(map(printable, paths)))
     return 0
 
 
@@ -72,10 +71,3 @@ def _forecast(expected: Forecast, target: Path) -> list[str]:
     if expected.resumed_images:
         lines.append(f"{expected.resumed_images:,} images are already there; resuming")
     return lines + [f"unreadable: {printable(name)}" for name in expected.unreadable[:10]]
-
-
-def _progress(progress: Progress) -> str:
-    return (
-        f"{progress.split}: {progress.done:,} of {progress.total:,} images, "
-        f"{progress.bytes / 1e9:.2f} GB, {clock_time(progress.seconds_left)} left"
-    )

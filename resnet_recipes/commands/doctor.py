@@ -8,9 +8,10 @@ from pathlib import Path
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES
-from resnet_recipes.commands.progress import progress_printer, say
+from resnet_recipes.commands.progress import say
 from resnet_recipes.doctor import Finding, as_json, exit_code
 from resnet_recipes.report.text import printable
+from resnet_recipes.report.waiting import Waiting
 
 EXAMPLE = PAGES["doctor"].example
 MARKS = {"ok": "ok  ", "warn": "warn", "fix": "FIX "}
@@ -49,10 +50,8 @@ def _findings(topic: str, place: Path | None, arguments: Arguments) -> list[Find
                 f"{expected.images:,} images to decode: about {expected.minutes:.0f} min on "
                 f"{expected.cores} cores (skip with --no-images)"
             )
-        tell = progress_printer()
-        found += check_data(
-            place, images, lambda done, total: tell(f"{done:,} of {total:,} images")
-        )
+        with Waiting("decoding") as waiting:
+            found += check_data(place, images, waiting)
     if topic in ("native", "machine"):
         from resnet_recipes.doctor.native import check_native
 

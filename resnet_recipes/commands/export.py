@@ -4,9 +4,10 @@ from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES
+from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.trained import named
 from resnet_recipes.network.export import TARGETS, lacking, problems
-from resnet_recipes.training.export import export_checked
+from resnet_recipes.training.export import IMAGES, export_checked
 
 
 def run(arguments: Arguments) -> int:
@@ -28,6 +29,7 @@ def run(arguments: Arguments) -> int:
         raise RecipeError(found)
     if missing := list(lacking(to)):
         raise NotReadyError(missing)
+    say(f"writing {TARGETS[to].file}, then comparing what {to} computes on {IMAGES} images ...")
     exported = export_checked(trained, to, folder, folds)
     print(f"network   {TARGETS[to].file} for {to}, {exported.bytes / 1e6:,.1f} MB")
     if exported.folding is not None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Iterable, Iterator
 
 from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
@@ -13,6 +14,7 @@ from resnet_recipes.commands.trained import is_setting, named
 from resnet_recipes.commands.written import opened_file
 from resnet_recipes.data.inference import image_paths
 from resnet_recipes.report.text import csv_line, printable
+from resnet_recipes.report.waiting import Waiting
 from resnet_recipes.training.predict import BEST, Prediction, predictions
 
 #: How many images that cannot be read are named.
@@ -38,7 +40,7 @@ def run(arguments: Arguments) -> int:
     paths = list(image_paths(images))
     network = named([*place, *settings], PAGES["predict"].example).on_device()
     bad: list[Prediction] = []
-    found = _noting(predictions(network, paths, int(top[:9])), bad)
+    found = _counting(predictions(network, paths, int(top[:9])), bad, len(paths))
     if "--csv" in arguments:
         count = min(int(top[:9]), network.network.about.num_classes)
         _write_csv(arguments.flags["--csv"], found, count)
@@ -53,12 +55,17 @@ def run(arguments: Arguments) -> int:
     return ExitCode.NOT_READY if failed else ExitCode.DONE
 
 
-def _noting(found: Iterable[Prediction], bad: list[Prediction]) -> Iterator[Prediction]:
-    """Yield all predictions, and add those of images that cannot be read to `bad`."""
-    for one in found:
-        if one.error:
-            bad.append(one)
-        yield one
+def _counting(
+    found: Iterable[Prediction], bad: list[Prediction], total: int
+) -> Iterator[Prediction]:
+    """Yield all predictions, show their number, and add those without classes to `bad`."""
+    with Waiting("classifying") as waiting:
+        for done, one in enumerate(found, start=1):
+            if one.error:
+                bad.append(one)
+            yield one
+            if not sys.stdout.isatty():  # there, the predictions are the progress
+                waiting(done, total)
 
 
 def _as_dict(one: Prediction) -> dict[str, object]:

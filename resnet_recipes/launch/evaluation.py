@@ -17,6 +17,7 @@ from resnet_recipes.launch.trained import Opened
 from resnet_recipes.process.evaluation import JOB, RECIPE, result_path
 from resnet_recipes.recipe.frozen import freeze
 from resnet_recipes.report.facts import Metrics
+from resnet_recipes.report.waiting import Waiting
 from resnet_recipes.training.confusion import Confusion
 from resnet_recipes.training.trained import Evaluated
 
@@ -32,7 +33,8 @@ def evaluate(
     if group.ranks > 1:
         return _by_ranks(opened, sizes, replace(group, program=EVALUATE), say)
     trained = opened.on_device()
-    return ExitCode.DONE, [trained.at_size(size).evaluated() for size in sizes]
+    with Waiting("evaluating") as waiting:
+        return ExitCode.DONE, [trained.at_size(size).evaluated(waiting) for size in sizes]
 
 
 def _by_ranks(

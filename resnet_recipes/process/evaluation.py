@@ -5,14 +5,13 @@ It evaluates its part of the images and writes its results to a file.
 
 import json
 import sys
-from functools import partial
 from pathlib import Path
 
 import torch
 
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.network.load import load
-from resnet_recipes.process.rank_process import RankProcess, run_rank
+from resnet_recipes.process.rank_process import RankProcess, run_rank, shown
 from resnet_recipes.recipe.frozen import read
 from resnet_recipes.training import distributed
 from resnet_recipes.training.trained import Trained
@@ -36,7 +35,8 @@ def work(process: RankProcess) -> int:
     distributed.join(distributed.this_rank(recipe.launch.device))
     trained = Trained.on_device(place, load(place), recipe)
     for number, size in enumerate(job["sizes"]):
-        found = trained.at_size(size).evaluated(partial(process.watchdog.beat, 0, "start"))
+        with shown(process, "evaluating") as progress:
+            found = trained.at_size(size).evaluated(progress)
         content = {
             "metrics": list(found.metrics),
             "seconds": found.seconds,

@@ -3,14 +3,13 @@
 import json
 import sys
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.data import frozen
 from resnet_recipes.planning.plan import make_plan
-from resnet_recipes.process.rank_process import RankProcess, run_rank
+from resnet_recipes.process.rank_process import RankProcess, run_rank, shown
 from resnet_recipes.recipe.frozen import read
 from resnet_recipes.training import distributed, probe
 
@@ -25,7 +24,8 @@ def work(process: RankProcess) -> int:
     plan = make_plan(
         recipe, frozen.load(process.folder / frozen.NAME, recipe.data.root), rank.world_size
     )
-    found = probe.speeds(plan, rank, beat=partial(process.watchdog.beat, 0, "start"))
+    with shown(process, "measuring", "parts") as progress:
+        found = probe.speeds(plan, rank, progress=progress)
     if rank.is_main:
         atomic.write_text(process.folder / SPEEDS, json.dumps(asdict(found)))
     distributed.meet()

@@ -1,6 +1,7 @@
 """The entry point of a rank: from the frozen recipe of a run folder to its summary."""
 
 import hashlib
+import itertools
 import json
 import os
 import sys
@@ -33,6 +34,7 @@ from resnet_recipes.report import trackers
 from resnet_recipes.report.console import open_console
 from resnet_recipes.report.facts import RunFacts
 from resnet_recipes.report.recorder import Recorder
+from resnet_recipes.report.waiting import Waiting
 from resnet_recipes.training import distributed
 from resnet_recipes.training.build import build, close
 from resnet_recipes.training.checkpoint import Checkpoints
@@ -163,16 +165,22 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
 def timed(run: Run, process: RankProcess, epochs: Sequence[int]) -> int:
     """Train some epochs to time them, and write the seconds of each, by number, to the folder."""
     seconds: dict[int, float] = {}
+    waiting, watchdog = Waiting("training", "steps", process.console), process.watchdog
+    done, total = itertools.count(1), len(epochs) * run.plan.steps_per_epoch
 
     def tell(epoch: int, taken: float) -> None:
         seconds[epoch] = taken
         if run.rank.is_main:
-            process.console.write(
-                f"epoch {epoch + 1}: {taken:.1f} s at {run.plan.sizes[epoch]} px\n"
-            )
+            waiting.say(f"epoch {epoch + 1}: {taken:.1f} s at {run.plan.sizes[epoch]} px")
             atomic.write_text(process.folder / SECONDS, json.dumps(seconds))
 
-    time_epochs(run, epochs, tell, process.interruption, process.watchdog)
+    def beat(step: int, phase: str) -> None:
+        watchdog.beat(step, phase)
+        if run.rank.is_main:
+            waiting(next(done), total)
+
+    with waiting:
+        time_epochs(run, epochs, tell, process.interruption, beat)
     return ExitCode.DONE if len(seconds) == len(epochs) else process.interruption.exit_code
 
 

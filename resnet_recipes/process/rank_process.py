@@ -7,8 +7,8 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TextIO
@@ -21,6 +21,7 @@ from resnet_recipes.process.observer import Observer
 from resnet_recipes.process.signals import Interruption
 from resnet_recipes.process.watchdog import Watchdog
 from resnet_recipes.report.output import lasting, protect_output
+from resnet_recipes.report.waiting import Progress, Waiting
 
 #: Set by the launcher for its ranks: when the command began (time.monotonic()), and whether it
 #: holds the folder's lock.
@@ -43,6 +44,19 @@ class RankProcess(NamedTuple):
     watchdog: Watchdog
     # called with every record of the run, on rank 0
     on_record: Callable[[dict[str, Any]], None] | None = None
+
+
+@contextmanager
+def shown(process: RankProcess, what: str, unit: str = "images") -> Iterator[Progress]:
+    """Yield a function that keeps a rank alive, and on rank 0 shows how much is done."""
+    with Waiting(what, unit, process.console) as waiting:
+
+        def progress(done: int, total: int) -> None:
+            process.watchdog.beat(0, "start")
+            if process.rank == 0:
+                waiting(done, total)
+
+        yield progress
 
 
 def run_rank(folder: Path, work: Callable[[RankProcess], int]) -> NoReturn:

@@ -16,7 +16,8 @@ from resnet_recipes.network.model_card import model_card
 from resnet_recipes.network.network import Network
 from resnet_recipes.training.trained import Trained
 
-_IMAGES = 64
+#: Images that an export is compared on.
+IMAGES = 64
 
 #: Share of the largest logit by which an export may differ: float32 sums in another order differ by
 #: 1e-6 to 1e-5 of it.
@@ -81,15 +82,15 @@ def _images(trained: Trained) -> tuple[Tensor, str]:
     except NotReadyError:
         size = trained.recipe.data.eval_size
         drawn = torch.randint(
-            256, (_IMAGES, 3, size, size), generator=torch.Generator().manual_seed(0)
+            256, (IMAGES, 3, size, size), generator=torch.Generator().manual_seed(0)
         )
-        return normalize(drawn.to(torch.uint8)), f"{_IMAGES} random images"
+        return normalize(drawn.to(torch.uint8)), f"{IMAGES} random images"
     try:
         for raw in labelled.batches():
             parts.append(normalize(raw.pixels))
-            if sum(map(len, parts)) >= _IMAGES:
+            if sum(map(len, parts)) >= IMAGES:
                 break
     finally:
         labelled.close()
-    images = torch.cat(parts)[:_IMAGES]
+    images = torch.cat(parts)[:IMAGES]
     return images, f"{len(images)} validation images"

@@ -70,23 +70,27 @@ def warm_up(device: torch.device) -> int:
 
 
 def speeds(
-    plan: Plan, rank: Rank, seconds: float = 45.0, beat: Callable[[], None] = lambda: None
+    plan: Plan,
+    rank: Rank,
+    seconds: float = 45.0,
+    progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Speeds:
     """Measure for about `seconds` on all ranks at once; the machine should be otherwise idle.
 
     Every rank calls this.
 
     Steps are real ones, taken by the training loop, exchange included, on a micro-batch of
-    synthetic images. `beat` is called now and then. Return the speeds of all ranks together; keep
-    those that rank 0 returns.
+    synthetic images. `progress` is called with how many parts are done, and of how many. Return the
+    speeds of all ranks together; keep those that rank 0 returns.
     """
     join(rank)
     sides, share = _sides(plan), seconds / 6
     size = _probe_size(plan, rank, min(sides))
-    laps = {}
+    laps, parts = {}, len(sides) + (1 if plan.facts.backend == "synthetic" else 3)
+    progress(0, parts)
     for side in sides:
         laps[side] = _laps(plan, rank, side, size, share, Tuning.of(plan))
-        beat()
+        progress(len(laps), parts)
     first = warm_up(rank.device)
     steps = {side: _mixed(found[first:], _interval(plan)) for side, found in laps.items()}
     warm_up_seconds = median(
@@ -103,11 +107,11 @@ def speeds(
         None,
         _exchange_seconds(plan, rank),
     )
-    beat()
+    progress(len(sides) + 1, parts)
     if plan.facts.backend == "synthetic":
         return speeds
     loader = _loader_rate(plan, rank, share)
-    beat()
+    progress(len(sides) + 2, parts)
     return replace(speeds, loader=loader, end_to_end=end_to_end_rate(plan, rank, size, share))
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from resnet_recipes.training.loop import train
-from resnet_recipes.training.reporter import Heartbeat, StopRequest
+from resnet_recipes.training.reporter import StopRequest
 from resnet_recipes.training.run import Run
 
 
@@ -20,10 +20,10 @@ class EpochTimer:
         end: int,
         tell: Callable[[int, float], None],
         interruption: StopRequest,
-        watchdog: Heartbeat,
+        beat: Callable[[int, str], None],
     ):
         self._run, self._end, self._done, self._tell = run, end, 0, tell
-        self._interruption, self._watchdog = interruption, watchdog
+        self._interruption, self._beat = interruption, beat
         self._since = time.perf_counter()
 
     def wants_to_stop(self) -> bool:
@@ -33,7 +33,7 @@ class EpochTimer:
     def step(self, done: int, loss: Tensor) -> None:
         """Note a completed step and, when the device has finished an epoch, the time."""
         self._done = done
-        self._watchdog.beat(done, "train")
+        self._beat(done, "train")
         if done % self._run.plan.steps_per_epoch == 0:
             if self._run.rank.device.type == "cuda":
                 torch.cuda.synchronize(self._run.rank.device)
@@ -56,18 +56,18 @@ def time_epochs(
     epochs: Sequence[int],
     tell: Callable[[int, float], None],
     interruption: StopRequest,
-    watchdog: Heartbeat,
+    beat: Callable[[int, str], None],
 ) -> None:
     """Train `epochs`, counted from 0, as the whole run would.
 
-    Call `tell` with the number and seconds of each.
+    Call `tell` with the number and seconds of each, `beat` at every step.
 
     Consecutive epochs are trained without a pause; before any other epoch loading restarts, which
     counts in its time.
     """
     steps = run.plan.steps_per_epoch
     for first, last in _rows(epochs):
-        train(run, EpochTimer(run, (last + 1) * steps, tell, interruption, watchdog), first * steps)
+        train(run, EpochTimer(run, (last + 1) * steps, tell, interruption, beat), first * steps)
         if interruption.requested:
             break
 

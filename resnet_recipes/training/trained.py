@@ -97,12 +97,18 @@ class Trained:
             )
         return open_labelled(config, about.classes, about.num_classes, share)
 
-    def evaluated(self, beat: Callable[[], None] = lambda: None) -> Evaluated:
-        """Evaluate as training does, with all ranks; `beat` is called at every batch."""
-        confusion, images = Confusion(), self.open_images()
+    def evaluated(self, progress: Callable[[int, int], None] = lambda *_: None) -> Evaluated:
+        """Evaluate as training does, with all ranks.
+
+        `progress` is called at every batch, with about how many images all ranks have evaluated,
+        and how many there are.
+        """
+        confusion, images, done = Confusion(), self.open_images(), 0
 
         def seen(best: torch.Tensor, labels: torch.Tensor) -> None:
-            beat()
+            nonlocal done
+            done += len(labels) * self.rank.world_size
+            progress(min(done, images.examples), images.examples)
             confusion.see(best, labels)
 
         try:

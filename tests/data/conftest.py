@@ -40,5 +40,5 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def betons(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The images of `folder` as train.beton and val.beton, JPEG and raw mixed."""
     root = tmp_path_factory.mktemp("betons")
-    convert(folder, root, ConvertOptions(workers=1), lambda progress: None)
+    convert(folder, root, ConvertOptions(workers=1), lambda *_: None)
     return root

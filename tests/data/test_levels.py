@@ -32,7 +32,7 @@ OPTIONS = ConvertOptions("jpg", levels=2, jpeg_quality=95, workers=1)
 def levels(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The images of `folder` as files of two levels."""
     root = tmp_path_factory.mktemp("levels")
-    made = convert(folder, root, OPTIONS, lambda progress: None)
+    made = convert(folder, root, OPTIONS, lambda *_: None)
     assert [path.name for path in made] == ["train.beton", "train.half.beton", "val.beton"]
     return root
 

@@ -68,7 +68,7 @@ def betons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, b
             path
         )
     options = ConvertOptions(max_resolution=64, workers=1)
-    converting.convert(tmp_path / "images", tmp_path / "good.beton", options, lambda progress: None)
+    converting.convert(tmp_path / "images", tmp_path / "good.beton", options, lambda *_: None)
     return [(name, (tmp_path / name).read_bytes()) for name in ("good.beton", "good.beton.json")]
 
 

@@ -25,7 +25,7 @@ readers = pytest.mark.parametrize(
 @pytest.fixture
 def betons(root: Path, tmp_path: Path) -> Path:
     """The images of `root` as JPEGs in train.beton and val.beton."""
-    convert(root, tmp_path / "betons", ConvertOptions("jpg", workers=1), lambda progress: None)
+    convert(root, tmp_path / "betons", ConvertOptions("jpg", workers=1), lambda *_: None)
     return tmp_path / "betons"
 
 

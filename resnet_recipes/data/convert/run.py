@@ -2,11 +2,9 @@
 
 import random
 import shlex
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
 
 from resnet_recipes.base.errors import NotReadyError, Problem, TrainingError
 from resnet_recipes.data.beton.file import open_beton
@@ -22,21 +20,15 @@ from resnet_recipes.data.root import SPLITS
 LARGE_PAGE_SIZE = 128 << 20
 
 
-class Progress(NamedTuple):
-    """The progress of a conversion."""
-
-    split: str
-    done: int  # images of this split so far, including those of an earlier attempt
-    total: int
-    bytes: int
-    seconds_left: float
+#: Told how many images of a split are done, those of an earlier attempt included, and of how many.
+Progress = Callable[[int, int], None]
 
 
 def convert(
     src: Path,
     dst: Path,
     options: ConvertOptions,
-    progress: Callable[[Progress], None],
+    progress: Progress,
     expected: Forecast | None = None,
 ) -> list[Path]:
     """Write the files and return their paths.
@@ -68,9 +60,7 @@ def convert(
     return [split.target for split in splits]
 
 
-def _convert_split(
-    split: Split, options: ConvertOptions, progress: Callable[[Progress], None]
-) -> None:
+def _convert_split(split: Split, options: ConvertOptions, progress: Progress) -> None:
     """Write one file in permuted order, one chunk at a time."""
     total, order = len(split), split.order(options)
     page_size = (
@@ -79,13 +69,11 @@ def _convert_split(
         else LARGE_PAGE_SIZE
     )
     writer = BetonWriter(split.target, total, page_size, split.key(options))
-    started, first = time.perf_counter(), len(writer.records)
+    first = len(writer.records)
     try:
         for chunk in encode_in_order(split.source, order[first:], options):
             writer.append(_readable(chunk, options).samples)
-            done = len(writer.records)
-            left = (time.perf_counter() - started) / (done - first) * (total - done)
-            progress(Progress(split.name, done, total, writer.bytes_written, left))
+            progress(len(writer.records), total)
         left_out = order[writer.records["size"] == 0]
         if len(left_out) == total:
             raise NotReadyError([Problem(split.source.origin, None, "has no readable image")])

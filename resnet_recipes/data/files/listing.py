@@ -127,7 +127,8 @@ def cache_path(split: Path) -> Path:
 def _listed(split: Path, tell: Tell) -> tuple[Listing, list[tuple[str, int, int]]]:
     """List a split; return with it (path, time of change, inode) of all its folders."""
     classes, others, names, sizes, counts = tuple(class_names(split)), Counter(), [], [], []
-    folders, told, found = [_stamp(split, "")], time.monotonic(), 0
+    folders, found = [_stamp(split, "")], 0
+    began = told = time.monotonic()
     with ThreadPoolExecutor(_THREADS) as pool:
         for done, (images, inside, rest) in enumerate(
             pool.map(lambda name: _class(split, name), classes), start=1
@@ -138,9 +139,12 @@ def _listed(split: Path, tell: Tell) -> tuple[Listing, list[tuple[str, int, int]
             folders += inside
             others += rest
             found += len(images)
-            if time.monotonic() > told + 2:
-                told = time.monotonic()
-                tell(f"listing {split}: {found:,} images in {done:,} of {len(classes):,} classes")
+            if (now := time.monotonic()) > told + 10:
+                told, left = now, (now - began) / done * (len(classes) - done)
+                tell(
+                    f"listing {split}: {found:,} images in {done:,} of {len(classes):,} classes, "
+                    f"{left:.0f} s left"
+                )
     arrays = *packed(names), np.array(sizes, np.int64), np.array(counts, np.int64)
     return Listing(str(split), classes, *arrays, others), folders
 

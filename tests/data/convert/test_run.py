@@ -26,7 +26,7 @@ from resnet_recipes.data.convert.source import BetonSource
 RAW = ConvertOptions("raw", workers=1)
 
 
-def silent(progress) -> None:
+def silent(done: int, total: int) -> None:
     """Show no progress."""
 
 
@@ -117,8 +117,8 @@ def test_the_note_says_how_the_file_was_made(folder, tmp_path):
 def test_an_interrupted_conversion_resumes_and_gives_the_same_file(folder, tmp_path, small_chunks):
     convert(folder / "train", tmp_path / "whole.beton", RAW, silent)
 
-    def interrupt(progress):
-        if progress.done >= 16:
+    def interrupt(done, total):
+        if done >= 16:
             raise KeyboardInterrupt
 
     target = tmp_path / "train.beton"
@@ -131,8 +131,8 @@ def test_an_interrupted_conversion_resumes_and_gives_the_same_file(folder, tmp_p
         file.write(b"torn")
     assert forecast(folder / "train", target, RAW).resumed_images == 16
     steps = []
-    convert(folder / "train", target, RAW, steps.append)
-    assert steps[0].done == 20
+    convert(folder / "train", target, RAW, lambda *step: steps.append(step))
+    assert steps[0][0] == 20
     assert target.read_bytes() == (tmp_path / "whole.beton").read_bytes()
     assert names(tmp_path) == {"whole.beton", "whole.beton.json", "train.beton", "train.beton.json"}
 
@@ -155,7 +155,7 @@ def test_a_split_that_is_finished_is_not_made_again_while_the_other_is_not(folde
 
 
 def test_another_conversion_does_not_resume_an_interrupted_one(folder, tmp_path, small_chunks):
-    def interrupt(progress):
+    def interrupt(done, total):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -178,7 +178,7 @@ from resnet_recipes.data.convert.run import convert
 pool._CHUNK = 1
 if __name__ == "__main__":
     options = ConvertOptions("raw", workers=1)
-    convert(Path(sys.argv[1]), Path(sys.argv[2]), options, lambda p: print(p.done, flush=True))
+    convert(Path(sys.argv[1]), Path(sys.argv[2]), options, lambda *n: print(n[0], flush=True))
 """
 
 
@@ -230,8 +230,8 @@ def test_a_disk_that_fills_up_leaves_the_old_file_as_it_was(
     assert (target.read_bytes(), sidecar_path(target).read_bytes()) == old
     monkeypatch.setattr(beton_writer, "_write_all", write)
     steps = []
-    convert(folder / "train", target, RAW, steps.append)
-    assert steps[0].done > 4
+    convert(folder / "train", target, RAW, lambda *step: steps.append(step))
+    assert steps[0][0] > 4
     assert len(open_beton(target)) == 37
 
 
@@ -273,7 +273,7 @@ def test_images_that_cannot_be_read_are_left_out_and_noted_if_asked(with_bad_ima
 def test_resuming_with_another_rule_for_bad_images_hides_none(
     with_bad_images, tmp_path, small_chunks
 ):
-    def interrupt(progress):
+    def interrupt(done, total):
         raise KeyboardInterrupt
 
     target = tmp_path / "a.beton"

@@ -1,0 +1,73 @@
+"""Progress of what a person waits for: a bar on a terminal, a line every ten seconds in a pipe."""
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, TextIO
+
+from resnet_recipes.report.terminal import is_live
+from resnet_recipes.report.text import clock_time, printable
+
+if TYPE_CHECKING:  # drawing is not needed in a pipe
+    from rich.live import Live
+
+#: What a long function calls with how much is done, and of how much.
+Progress = Callable[[int, int], None]
+
+
+class Waiting(AbstractContextManager):
+    """Shows what is done and the time left, each time that it is called; leaves nothing behind."""
+
+    def __init__(
+        self, what: str, unit: str = "images", stream: TextIO | None = None, every: float = 10.0
+    ):
+        """Show `what` on a stream, stderr by default; in a pipe at most once in `every` seconds."""
+        self.what, self._unit, self._stream = what, unit, stream or sys.stderr
+        self._live: Live | None = None  # drawn on a terminal only
+        self._every = 0.1 if is_live(self._stream) else every
+        self._shown = time.monotonic()
+        self._first: tuple[int, float] | None = None  # what was done at the first call, and when
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show that `done` of `total` is done; work that begins anew is timed anew."""
+        now = time.monotonic()
+        if self._first is None or done < self._first[0]:
+            self._first = (done, now)
+        first, began = self._first
+        if now - self._shown < self._every:
+            return
+        self._shown, text = now, f"{done:,} of {total:,} {self._unit}"
+        if done > first:
+            text += f", {clock_time((now - began) / (done - first) * (total - done))} left"
+        if not is_live(self._stream):
+            self.say(f"{printable(self.what)}: {text}")
+            return
+        self._draw(done, total, text)
+
+    def say(self, line: str) -> None:
+        """Show a line that stays, above the bar."""
+        self.__exit__()
+        self._stream.write(f"{line}\n")
+        self._stream.flush()
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the bar."""
+        if self._live is not None:
+            self._live.stop()
+
+    def _draw(self, done: int, total: int, text: str) -> None:
+        from rich.console import Console
+        from rich.live import Live
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        if self._live is None:
+            console = Console(file=self._stream, highlight=False)
+            self._live = Live(console=console, auto_refresh=False, transient=True)
+        row = Table.grid(padding=(0, 2), expand=True)
+        for ratio in (None, 1, None):
+            row.add_column(ratio=ratio, no_wrap=True)
+        row.add_row(printable(self.what), ProgressBar(total, done), text)
+        self._live.start()
+        self._live.update(row, refresh=True)

@@ -1,0 +1,69 @@
+"""What is shown while a person waits: never on the output, and nothing that stays."""
+
+import io
+import re
+
+import pytest
+
+from resnet_recipes.report import waiting
+from resnet_recipes.report.waiting import Waiting
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that the test sets."""
+    now = [100.0]
+    monkeypatch.setattr(waiting.time, "monotonic", lambda: now[0])
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "80")
+    return now
+
+
+def test_a_pipe_gets_a_line_every_ten_seconds_with_the_time_left(clock):
+    err = io.StringIO()
+    with Waiting("evaluating", stream=err) as shown:
+        for second in range(26):
+            clock[0] = 100.0 + second
+            shown(second * 100, 5000)
+    assert err.getvalue().splitlines() == [
+        "evaluating: 1,000 of 5,000 images, 0:40 left",
+        "evaluating: 2,000 of 5,000 images, 0:30 left",
+    ]
+
+
+def test_what_was_done_before_the_start_does_not_count_as_speed(clock):
+    err = io.StringIO()
+    with Waiting("converting", stream=err) as shown:
+        for second in range(11):
+            clock[0] = 100.0 + second
+            shown(4000 + 10 * second, 5000)
+        shown(0, 900)  # the next split
+        clock[0] = 120.0
+        shown(100, 900)
+    assert err.getvalue().splitlines() == [
+        "converting: 4,100 of 5,000 images, 1:30 left",
+        "converting: 100 of 900 images, 1:20 left",
+    ]
+
+
+def test_a_terminal_gets_a_bar_that_is_removed_and_lines_that_stay(clock):
+    err = Terminal()
+    with Waiting("training\x07", "steps", stream=err) as shown:
+        shown(0, 40)
+        clock[0] = 110.0
+        shown(10, 40)
+        shown.say("epoch 1: 9.0 s")
+    text = err.getvalue()
+    assert "training\\x07" in text
+    assert "10 of 40 steps, 0:30 left" in text
+    assert "epoch 1: 9.0 s\n" in text
+    after = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.rpartition("epoch 1: 9.0 s\n")[2])
+    assert after.strip() == ""
+    assert text.count("\x1b[?25h") >= text.count("\x1b[?25l") >= 1
