@@ -17,9 +17,12 @@ from resnet_recipes.data.base import DataConfig, Share
 #: step.
 _ORDER = 0x6F726472
 
+#: (shuffled order, epoch) -> the images of an epoch, as many; None while they are not known.
+Choose = Callable[[np.ndarray, int], np.ndarray | None]
+
 #: (seed, epoch, examples) -> the training order of one epoch, int64 [examples]: a permutation, or
-#: with data.sampling some images several times and others not at all.
-Permute = Callable[[int, int, int], np.ndarray]
+#: some images several times and others not at all. None: not known before earlier batches are used.
+Permute = Callable[[int, int, int], np.ndarray | None]
 
 
 class Job(NamedTuple):
@@ -54,13 +57,17 @@ def shuffled(seed: int, epoch: int, examples: int) -> np.ndarray:
 
 def train_jobs(
     config: DataConfig, share: Share, examples: int, first_step: int, permute: Permute = shuffled
-) -> Iterator[Job]:
-    """Yield this rank's batches from `first_step` on, without end."""
+) -> Iterator[Job | None]:
+    """Yield this rank's batches from `first_step` on, without end.
+
+    None: the next one is not known before the earlier ones are used.
+    """
     steps = whole_batches(share, examples)
     epoch, first = divmod(first_step, steps)
     while True:
-        order = permute(share.seed, epoch, examples)
-        before = occurrences(order) if config.class_share else np.zeros_like(order)
+        while (order := permute(share.seed, epoch, examples)) is None:
+            yield None
+        before = occurrences(order)
         pixels = in_epoch(epoch, share.train_pixels or [config.train_size])
         for step in range(first, steps):
             places = _places(share, step, config.repeats)
@@ -71,6 +78,8 @@ def train_jobs(
 
 def occurrences(order: np.ndarray) -> np.ndarray:
     """Return how often each index of an epoch's order came before in it: int64 [N]."""
+    if np.bincount(order).max() == 1:
+        return np.zeros_like(order)
     by_index = np.argsort(order, kind="stable")
     ordered = order[by_index]
     is_first = np.concatenate([[True], ordered[1:] != ordered[:-1]])

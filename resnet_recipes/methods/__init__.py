@@ -15,6 +15,7 @@ from resnet_recipes.methods.ema import EMA as EMA
 from resnet_recipes.methods.increasing_randaugment import (
     IncreasingRandAugment as IncreasingRandAugment,
 )
+from resnet_recipes.methods.infobatch import InfoBatch as InfoBatch
 from resnet_recipes.methods.installed import installed
 from resnet_recipes.methods.label_smoothing import LabelSmoothing as LabelSmoothing
 from resnet_recipes.methods.mixup import MixUp as MixUp
@@ -43,6 +44,7 @@ _OURS: tuple[type[Method], ...] = (
     MixUp,
     CutMix,
     MixUpOrCutMix,
+    InfoBatch,
     SAM,
     EMA,
 )

@@ -3,7 +3,7 @@
 A dataclass of hyperparameters that overrides the hooks it needs.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from fractions import Fraction
 from operator import itemgetter
@@ -21,6 +21,7 @@ from resnet_recipes.methods.host import send
 
 #: Every point in a run where a method can act, in the order in which they are called.
 HOOKS = (
+    "order",
     "augment_sample",
     "modify_model",
     "augment_pixels",
@@ -32,7 +33,7 @@ HOOKS = (
 )
 
 #: Hooks that only one method of a recipe may provide.
-EXCLUSIVE_HOOKS = frozenset({"loss", "gradient", "eval_weights"})
+EXCLUSIVE_HOOKS = frozenset({"order", "loss", "gradient", "eval_weights"})
 
 #: Takes one decoded RGB image and its own random generator; returns an image of the same size. Runs
 #: in loader workers, so it must pickle.
@@ -107,7 +108,7 @@ class Method(Section):
     cost: ClassVar[str]  # for its card: time and memory
     gain: ClassVar[str]  # for its card: published gains, with sources
     avoid_when: ClassVar[str]  # for its card: when to leave it out
-    conflicts: ClassVar[frozenset[str]] = frozenset()  # names of methods it cannot be combined with
+    conflicts: ClassVar[Mapping[str, str]] = {}  # methods it cannot be combined with: why not
     # its modules use torch's generator, to be seeded every step
     draws_in_forward: ClassVar[bool] = False
     in_network: ClassVar[bool] = False  # inference needs its modules; weights files record it
@@ -125,6 +126,15 @@ class Method(Section):
         Keys are relative to the method ("alpha").
         """
         return iter(())
+
+    def order(self, order: np.ndarray, now: Now) -> np.ndarray | None:
+        """Return the images of the epoch that begins, as many as there are in `order`, its shuffle.
+
+        int64 [examples], positions in the training set. Every rank calls this, with the same
+        `now.rng`. None: it is not known before more steps are done, and is asked for again; nothing
+        of the epoch is read ahead.
+        """
+        raise NotImplementedError
 
     def augment_sample(self) -> SampleAugment:
         """Return the function that a loader worker applies to each image after crop and flip."""
@@ -178,7 +188,7 @@ class Method(Section):
         raise NotImplementedError
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the method's own tensors for the checkpoint.
+        """Return the method's own tensors for the checkpoint; called on every rank.
 
         Only methods with state override this.
         """

@@ -1,6 +1,6 @@
 """Paste boxes from one example into another."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -35,7 +35,9 @@ class CutMix(Method):
         "Mixup can be used instead: in Hot's prototype it was better by 0.5 to 0.7 points "
         "(MosaicML, Mosaic ResNet deep dive, Table 4)."
     )
-    conflicts: ClassVar[frozenset[str]] = frozenset({"mixup", "mixup_or_cutmix"})
+    conflicts: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("mixup", "mixup_or_cutmix"), "both mix images"
+    )
     alpha: float = 1.0  # concentration of the Beta distribution, above 0
 
     def problems(self) -> Iterator[Problem]:

@@ -1,6 +1,6 @@
 """RandAugment as in timm: stronger with the magnitude, and each operation skipped half the time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -41,7 +41,9 @@ class IncreasingRandAugment(Method):
         "arXiv:2110.00476)."
     )
     avoid_when: ClassVar[str] = "The run is short, or the loader is short of CPU."
-    conflicts: ClassVar[frozenset[str]] = frozenset({"randaugment", "trivial_augment"})
+    conflicts: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("randaugment", "trivial_augment"), "either draws the operations"
+    )
     depth: int = 2  # operations drawn for each image
     p: float = 0.5  # probability that a drawn operation is applied
     magnitude: float = 7.0  # mean strength, 0 to 10

@@ -1,6 +1,6 @@
 """Convex combinations of pairs of examples."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -36,7 +36,9 @@ class MixUp(Method):
         "of 1 costs Hot 0.8 to 1.1 points (Table 6). Training accuracy is measured against the "
         "dominant label."
     )
-    conflicts: ClassVar[frozenset[str]] = frozenset({"cutmix", "mixup_or_cutmix"})
+    conflicts: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("cutmix", "mixup_or_cutmix"), "both mix images"
+    )
     alpha: float = 0.2  # concentration of the Beta distribution, above 0
 
     def problems(self) -> Iterator[Problem]:

@@ -1,6 +1,6 @@
 """MixUp on some steps and CutMix on the others."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -28,7 +28,7 @@ class MixUpOrCutMix(Method):
         "You train one of MosaicML's recipes: its effect there is unknown, and cutmix alone lost "
         "0.5 to 0.7 points against mixup."
     )
-    conflicts: ClassVar[frozenset[str]] = frozenset({"mixup", "cutmix"})
+    conflicts: ClassVar[Mapping[str, str]] = dict.fromkeys(("mixup", "cutmix"), "both mix images")
     mixup_alpha: float = 0.2  # concentration of mixup's Beta distribution, above 0
     cutmix_alpha: float = 1.0  # concentration of cutmix's Beta distribution, above 0
     switch: float = 0.5  # probability of cutmix at each step

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor, nn
 
+from resnet_recipes.base.duration import Horizon
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import (
@@ -21,6 +22,12 @@ from resnet_recipes.methods.base import (
     Now,
     SampleAugment,
 )
+
+#: Separates the generator of `order` from all others seeded with the run's seed and an epoch.
+_CHOICE = 0x63686F69
+
+#: An epoch's images, given its shuffled order and its number; None while they are not known.
+Choose = Callable[[np.ndarray, int], np.ndarray | None]
 
 
 class Stack:
@@ -55,6 +62,18 @@ class Stack:
         """
         present = {name: method for name, method in vars(methods).items() if method is not None}
         return cls({name: method.resolved(sample_ops) for name, method in present.items()})
+
+    def order(self, seed: int, horizon: Horizon) -> Choose | None:
+        """Return the function that chooses an epoch's images, or None for all of them, once."""
+        choose = self._only("order", None)
+        if choose is None:
+            return None
+
+        def images(order: np.ndarray, epoch: int) -> np.ndarray | None:
+            rng = np.random.default_rng((seed, epoch, _CHOICE))
+            return choose(order, Now(epoch * horizon.steps_per_epoch, horizon, rng))
+
+        return images
 
     def augment_sample(self) -> SampleAugment | None:
         """Return the function that a loader worker applies to each image, or None."""
@@ -127,7 +146,8 @@ class Stack:
         """Yield the problems with the combination; keys are relative to `methods`."""
         for hook in HOOKS:
             names = [name for name, method in self.methods.items() if method.provides(hook)]
-            if hook in EXCLUSIVE_HOOKS and len(names) > 1:
+            is_told = names[1:] and names[1] in self.methods[names[0]].conflicts
+            if hook in EXCLUSIVE_HOOKS and len(names) > 1 and not is_told:
                 rule = f"{' and '.join(names)} both define the {hook}, which only one method may"
                 yield Problem(names[1], None, rule, f"remove it: '~methods.{names[1]}'")
         for name, method in self.methods.items():
@@ -138,11 +158,11 @@ class Stack:
                     yield Problem(
                         other,
                         None,
-                        f"cannot be combined with {name}",
+                        f"cannot be combined with {name}: {method.conflicts[other]}",
                         f"remove one: '~methods.{name}'",
                     )
 
-    def _only(self, hook: str, default: Callable) -> Callable:
+    def _only(self, hook: str, default: Callable | None) -> Callable:
         return next(iter(self._provided(hook)), default)
 
     def _provided(self, hook: str) -> tuple[Callable, ...]:

@@ -1,6 +1,7 @@
 """One random operation of random strength for each image."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
@@ -32,7 +33,7 @@ class TrivialAugment(Method):
     avoid_when: ClassVar[str] = (
         "The loader is short of CPU: `randaugment` can run on the device instead."
     )
-    conflicts: ClassVar[frozenset[str]] = frozenset({"randaugment"})
+    conflicts: ClassVar[Mapping[str, str]] = {"randaugment": "either draws the operations"}
 
     def augment_sample(self) -> SampleAugment:
         return _Wide()

@@ -35,7 +35,7 @@ class Graphs:
         self._exchange = exchange
         self._halfway = torch.cuda.Event()
         self._waits = 0  # gradients in a row for which the GPU waited
-        self._shape: torch.Size | None = None  # of the images of the last gradient
+        self._form: Batch | None = None  # the shapes of the last gradient's batch
         self._graph: _Graph | None = None
         self._is_possible = True
 
@@ -44,11 +44,11 @@ class Graphs:
 
         Return its losses.
         """
-        if is_new := batch.images.shape != self._shape:
+        if is_new := (form := batch.map(lambda tensor: tensor.shape)) != self._form:
             # torch may give its memory back without waiting for the last replay
             if self._graph is not None:
                 torch.cuda.synchronize()
-            self._shape, self._graph = batch.images.shape, None
+            self._form, self._graph = form, None
         if self._params[0].grad is not None:  # a sum of several batches
             return eager(batch, sync, lambda: None)
         if (

@@ -145,6 +145,7 @@ class RunReporter:
                     f"weights or BatchNorm statistics are not finite numbers at step {done}; "
                     f"{BROKEN}. The step was not saved"
                 )
+            state = capture(self.run, done)  # on every rank: methods may gather theirs
             if self.checkpoints is not None and self.recorder is not None:
-                self.checkpoints.save(done, capture(self.run, done))
+                self.checkpoints.save(done, state)
                 self.recorder.saved(done, self.checkpoints.folder, time.perf_counter() - began)
