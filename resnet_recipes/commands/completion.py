@@ -4,39 +4,51 @@ Settings are part of the script, and the shell looks up recipes and runs itself,
 starts no program.
 """
 
+import re
+
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES, TRAIN
+from resnet_recipes.network.export import TARGETS
 from resnet_recipes.recipe.library import GROUPS, Library, packaged_folder
 from resnet_recipes.recipe.short import SHORT
 from resnet_recipes.recipe.typed import settings
 
-#: Where each shell looks for completion scripts.
+#: Where the script goes: one file for both commands, which each shell reads when it starts.
 PLACES = {
-    "bash": "~/.local/share/bash-completion/completions/resnet-train",
-    "zsh": "a file that ~/.zshrc sources, after compinit",
-    "fish": "~/.config/fish/completions/resnet-train.fish",
+    "bash": "~/.resnet-recipes.bash   and in ~/.bashrc: source ~/.resnet-recipes.bash",
+    "zsh": "~/.resnet-recipes.zsh   and in ~/.zshrc, after compinit: source ~/.resnet-recipes.zsh",
+    "fish": "~/.config/fish/conf.d/resnet-recipes.fish",
 }
 
 _BASH = """\
 # resnet-train --completion @shell > @place
 @head_resnet_recipes() {
-    local line="${COMP_LINE:0:COMP_POINT}" words="@settings" word before file
+    local line="${COMP_LINE:0:COMP_POINT}" word before file
+    local words="@settings" names="@recipes" runs="last"
     word="${line##* }"; before="${line%"$word"}"; before="${before% }"; before="${before##* }"
     case "$line" in
         resnet-recipes\\ *\\ *) ;;
         resnet-recipes\\ *) words="@commands" ;;
         *) words="$words @flags" ;;
     esac
-    if [[ "$before" == --resume ]]; then words="auto"; fi
     for file in runs/*/config.yaml; do
-        [[ -e "$file" ]] && words="$words ${file%/config.yaml}"
+        [[ -e "$file" ]] && runs="$runs ${file%/config.yaml}"
     done
+    words="$words $runs"
     for file in recipes/*.yaml; do
-        [[ -e "$file" ]] && file="${file##*/}" && words="$words recipe=${file%.yaml}"
+        [[ -e "$file" ]] && file="${file##*/}" && words="$words recipe=${file%.yaml}" \\
+            && names="$names ${file%.yaml}"
     done
-    case "$word" in
-        data=*|model.weights=*) COMPREPLY=($(compgen -f -- "${word#*=}")) ;;
+    case "$before" in
+        @verbs|resnet-train|train) words="$names $words" ;;
+        --describe) words="$names" ;;
+        --to) words="@targets" ;;
+        --resume) words="auto $runs" ;;
+    esac
+    case "$before $word" in
+        *\\ data=*|*\\ model.weights=*) COMPREPLY=($(compgen -f -- "${word#*=}")) ;;
+        --out\\ *|--csv\\ *|--png\\ *|--recipes\\ *) COMPREPLY=($(compgen -f -- "$word")) ;;
         *) COMPREPLY=($(compgen -W "$words" -- "$word")) ;;
     esac
     case "$word" in *=*) COMPREPLY=("${COMPREPLY[@]#"${word%%=*}="}") ;; esac
@@ -53,11 +65,18 @@ for command in resnet-train resnet-recipes
     complete -c $command -f -a "@settings"
     complete -c $command -f -a "(for file in recipes/*.yaml; \\
         string replace -r '^recipes/(.*)[.]yaml\\$' 'recipe=\\$1' \\$file; end)"
-    complete -c $command -f -a "(for file in runs/*/config.yaml; \\
+    complete -c $command -f -a "last (for file in runs/*/config.yaml; \\
         string replace /config.yaml '' \\$file; end)"
 end
 complete -c resnet-train -f -a "@flags"
+complete -c resnet-train -n "__fish_is_first_arg" -f -a "@recipes"
+complete -c resnet-train -l describe -x -a "@recipes"
 complete -c resnet-recipes -n "__fish_is_first_arg" -f -a "@commands"
+complete -c resnet-recipes -n "__fish_seen_subcommand_from @spaced" -f -a "@recipes"
+complete -c resnet-recipes -l to -x -a "@targets"
+for flag in out csv png recipes
+    complete -c resnet-recipes -l $flag -r -F
+end
 """
 
 
@@ -72,11 +91,17 @@ def script(shell: str) -> str:
     if shell not in PLACES:
         raise RecipeError([Problem("--completion", shell, f"must be one of {', '.join(PLACES)}")])
     head = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
+    # those whose first word is a recipe
+    verbs = [verb for verb, page in PAGES.items() if re.search(" (NAME|RECIPE)", page.line)]
     parts = {
         "shell": shell,
         "place": PLACES[shell],
         "head": head,
         "settings": " ".join(_settings()),
+        "recipes": " ".join(Library().packaged),
+        "targets": " ".join(TARGETS),
+        "verbs": "|".join(verbs),
+        "spaced": " ".join(verbs),
         "commands": " ".join(PAGES),
         "flags": " ".join([*TRAIN.values, "--help"]),
     }
