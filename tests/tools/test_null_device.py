@@ -179,19 +179,11 @@ print(len(set(sizes)), reporter.step.call_count, graphs)
 """
 
 #: A run from the command line, on images of three sizes.
-COMMAND = [
-    "model.name=resnet18",
-    "data.backend=synthetic",
-    "epochs=3",
-    "bs=64",
-    "data.train_size=128",
-    "data.eval_resize=128",
-    "data.eval_size=128",
-    "schedule.warmup=2ba",
-    "methods.progressive_resizing.delay=0dur",
-    "evaluation.interval=3ep",
-    "checkpoint.interval=3ep",
-]
+COMMAND = """
+model.name=resnet18 data.backend=synthetic epochs=3 bs=64 data.train_size=128 data.eval_resize=128
+data.eval_size=128 schedule.warmup=2ba methods.progressive_resizing.delay=0dur
+evaluation.interval=3ep checkpoint.interval=3ep
+"""
 
 SCRIPTS = {
     "refused": REFUSED,
@@ -313,7 +305,6 @@ def graphs_of_growing_images_use_the_memory_of_those_before(*sizes):
 
 def nccl_is_asked_for_a_sum_of_each_bucket_after_a_replay(start, steps, others, missing, *refused):
     sums = "nccl all_reduce 5366760, nccl all_reduce 6322752"
-    # first they agree on the three operations that they use
     assert start == f"nccl all_reduce 3, {sums.replace('all_reduce', 'broadcast')}"
     assert steps == f"graph, {sums}; {sums}"
     assert others == "nccl all_reduce 2, nccl all_reduce 9600, nccl all_reduce 3, nccl all_reduce 1"
@@ -356,8 +347,9 @@ def test_a_compiled_run_has_one_training_graph_for_all_image_sizes(start):
 def command(environment, tmp_path):
     """Return a function that runs COMMAND, which fails at its evaluation, and what it shows."""
 
-    def ran(*words, **changes):
-        words = ["-m", "resnet_recipes", *COMMAND, *words, f"run.root={tmp_path}", "run=tried"]
+    def ran(words, **changes):
+        place = f"run.root={tmp_path}", "run=tried"
+        words = ["-m", "resnet_recipes", *COMMAND.split(), *words.split(), *place]
         done = subprocess.run(
             [sys.executable, *words], env=environment | changes, stderr=subprocess.PIPE, text=True
         )
@@ -374,9 +366,7 @@ def test_a_command_compiles_one_graph_for_training_and_one_for_evaluation_and_sa
     command, tmp_path
 ):
     *_, compiling, begin, _, replayed, last = command(
-        "recipe=mild",
-        "precision.compile=true",
-        "batch.bn_size=64",
+        "recipe=mild precision.compile=true batch.bn_size=64",
         NULL_DEVICES="1",
         TORCH_LOGS="recompiles",
         TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"),
@@ -397,4 +387,14 @@ def test_a_command_compiles_one_graph_for_training_and_one_for_evaluation_and_sa
     "words", ["recipe=mild", "recipe=hot precision.compress_gradients=true batch.bn_average=true"]
 )
 def test_a_command_trains_on_two_gpus(words, command):
-    assert "step=6/6 ep=3.00" in command("batch.bn_size=32", *words.split())[-1]
+    assert "step=6/6 ep=3.00" in command(f"batch.bn_size=32 {words}")[-1]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(400)  # 60 s of CPU time, for compiling every kernel
+def test_a_kernel_that_reads_out_of_bounds_is_replaced_and_told_in_a_line(command, tmp_path):
+    faulty = {"NULL_FAULT": "_unpool", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    shown = command("recipe=mild batch.bn_size=64", NULL_DEVICES="1", **faulty)
+    (told,) = [line for line in shown if "the stem kernel cannot be used on this GPU" in line]
+    assert "an illegal memory access was encountered" in told
+    assert "step=6/6 ep=3.00" in shown[-1]

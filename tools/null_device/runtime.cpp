@@ -20,7 +20,7 @@ static std::recursive_mutex mutex;
 static std::map<char*, size_t> on_device, pinned;
 static std::unordered_map<const void*, std::string> kernel_names;
 static std::vector<std::string> entries;
-static bool logging = false, capturing = false, is_broken = false;
+static bool logging = false, capturing = false, is_broken = false, is_lost = false;
 static cudaStream_t captured;
 static std::thread::id capturer;
 
@@ -45,13 +45,17 @@ static cudaError_t forbidden(const std::string& text, cudaStream_t stream) {
   bool breaks = is_captured(stream) || (capturing && std::this_thread::get_id() == capturer);
   is_broken |= breaks;
   null_note(text.c_str());
+  if (is_lost) return cudaErrorIllegalAddress;
   return breaks ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
 }
 
 // Marks work on other streams than the captured one: the graph does not contain it.
 static std::string on(cudaStream_t stream) { return capturing && stream != captured ? "other stream " : ""; }
 
+// The kernel that NULL_FAULT names reads out of bounds: from then on, whatever waits for the device fails.
 API void null_launched(const char* name, void* stream) {
+  const char* faulty = getenv("NULL_FAULT");
+  is_lost |= faulty && *faulty && strstr(name, faulty);
   noted("launch " + on((cudaStream_t)stream) + name);
 }
 
@@ -317,6 +321,7 @@ API cudaError_t cudaGetDriverEntryPointByVersion(
 API const char* cudaGetErrorName(cudaError_t) { return "null"; }
 API const char* cudaGetErrorString(cudaError_t e) {
   return e == cudaErrorStreamCaptureUnsupported   ? "operation not permitted when stream is capturing"
+      : e == cudaErrorIllegalAddress           ? "an illegal memory access was encountered"
       : e == cudaErrorStreamCaptureInvalidated ? "operation failed due to a previous error during capture"
                                                : "null";
 }
