@@ -20,6 +20,7 @@ TRAIN = Usage(
         "--describe NAME": "show a recipe, with the source of every value",
         "--dry-run": "print the plan without starting (--json: as JSON)",
         "--verbose": "print the whole plan, and every time in the summary",
+        "--check": "train the last two steps of this run, evaluate and save once, delete all of it",
         "--cfg": "print the complete recipe as YAML",
         "--resume RUN": "continue a run: its folder, its name in ./runs, last, or auto for the "
         "unfinished run with these settings, or else a new one",

@@ -87,12 +87,10 @@ def _problems(arguments: Arguments) -> Iterator[Problem]:
         if word.startswith(("run=", "run.name=")):
             yield Problem(word, None, "names one run, but a sweep names its own", "leave it out")
     if "--resume" in arguments:
-        yield Problem(
-            "--resume",
-            None,
-            "cannot be used with -m: the same command continues a sweep",
-            "leave it out",
-        )
+        rule = "cannot be used with -m: the same command continues a sweep"
+        yield Problem("--resume", None, rule, "leave it out")
+    if "--check" in arguments:
+        yield Problem("--check", None, "tries one new run", "leave out -m")
     if by := external.launcher():
         yield Problem("-m", None, f"starts each run itself, so it cannot be started by {by}")
 

@@ -21,13 +21,14 @@ _INSTEAD = {
     "--cfg": "cfg",
     "-m": "sweep",
     "--dry-run": "plan",
+    "--check": "check",
 }
 
 #: Modules are imported when they run: most need torch, whose import takes seconds.
 _MODULES = {name: name for name in (*PAGES, *_INSTEAD.values(), "train")}
 
 #: These compose one recipe. A wrong name or a broken file is reported before those seconds.
-_COMPOSING = ("plan", "estimate", "measure", "bottleneck", "cfg", "train")
+_COMPOSING = ("plan", "estimate", "measure", "bottleneck", "cfg", "check", "train")
 
 
 def train(argv: Sequence[str]) -> int:

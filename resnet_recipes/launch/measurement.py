@@ -4,7 +4,8 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +26,9 @@ from resnet_recipes.process.ending import Ending
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.frozen import freeze
 from resnet_recipes.report.summary import ESTIMATE
+
+#: Steps that a check trains.
+CHECKED = 2
 
 
 def plan_here(wanted: Composed) -> Plan:
@@ -87,18 +91,42 @@ def time_epochs(
     Return how the ranks ended, and the seconds of each epoch if they ended well; otherwise the
     folder with their logs is kept.
     """
-    root = Path(tempfile.mkdtemp(prefix="resnet-recipes-measure-"))
-    recipe = replace(
-        composed.recipe, run=replace(composed.recipe.run, root=str(root), name="sample")
-    )
+    with _sample(composed, plan, {"epochs": list(epochs)}, command, say) as (folder, ending):
+        found = {} if ending.code else read_json(folder / SECONDS)
+    return ending, {int(epoch): taken for epoch, taken in found.items()}
+
+
+def check(
+    composed: Composed, plan: Plan, command: Sequence[str], say: Callable[[str], None]
+) -> Ending:
+    """Train the last steps of a run, which has its largest images, and evaluate and save once.
+
+    Return how the ranks ended. Nothing is kept, unless they failed.
+    """
+    recipe = replace(composed.recipe, log=replace(composed.recipe.log, to=[]))
+    composed = replace(composed, recipe=recipe)
+    with _sample(composed, plan, {"last_steps": CHECKED}, command, say) as (_, ending):
+        return ending
+
+
+@contextmanager
+def _sample(
+    composed: Composed,
+    plan: Plan,
+    sample: Mapping[str, object],
+    command: Sequence[str],
+    say: Callable[[str], None],
+) -> Iterator[tuple[Path, Ending]]:
+    """Train a part of a run in a folder that is deleted at the end, unless the ranks failed."""
+    root = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
+    run = replace(composed.recipe.run, root=str(root), name="sample")
+    recipe = replace(composed.recipe, run=run)
     folder = run_folder.create(replace(composed, recipe=recipe), plan, command)
-    atomic.write_text(folder / SAMPLE, json.dumps({"epochs": list(epochs)}))
+    atomic.write_text(folder / SAMPLE, json.dumps(sample))
     ending = start.start(folder, group_of(recipe.launch), say)
-    if ending.code:
-        return ending, {}
-    seconds = {int(epoch): taken for epoch, taken in read_json(folder / SECONDS).items()}
-    shutil.rmtree(root, ignore_errors=True)
-    return ending, seconds
+    yield folder, ending
+    if not ending.code:
+        shutil.rmtree(root, ignore_errors=True)
 
 
 def _key(plan: Plan) -> str:

@@ -6,7 +6,8 @@ from statistics import mean
 
 from resnet_recipes.measure.estimate import Speeds
 
-#: File that lists the epochs to time; ranks do nothing else if it is in their folder.
+#: File that lists the epochs to time, or says how many of the last steps to train; ranks do
+#: nothing else if it is in their folder.
 SAMPLE = "sample.json"
 
 #: File to which rank 0 writes the training seconds of each.

@@ -80,7 +80,9 @@ def work(process: RankProcess) -> int:
     run = build(make_plan(recipe, facts, rank.world_size), rank)
     checkpoints = Checkpoints(process.folder / "checkpoints", recipe.checkpoint.keep, warn=print)
     first = resume(run, checkpoints)
-    if sample := read_json(process.folder / SAMPLE, may_be_absent=True):
+    sample = read_json(process.folder / SAMPLE, may_be_absent=True)
+    first = max(first, run.plan.total_steps - sample.get("last_steps", run.plan.total_steps))
+    if "epochs" in sample:
         code = timed(run, process, sample["epochs"])
     elif rank.is_main:
         checkpoints.open_for_writing(run.plan.disk.total)
@@ -217,6 +219,8 @@ def lead(
         reason = process.interruption.reason or "another rank was asked to stop"
         recorder.stopped(done, reason, f"resnet-train --resume {process.folder}")
         return process.interruption.exit_code
+    if (process.folder / SAMPLE).exists():
+        return ExitCode.DONE
     path, raw = write_results(run, process.folder, recorder)
     recorder.finish(done, seconds=seconds, weights=path, raw_weights=raw)
     if run.plan.recipe.log.mlperf:

@@ -1,0 +1,52 @@
+"""`resnet-train --check` trains the end of a run, and leaves nothing behind."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from resnet_recipes import cli
+from resnet_recipes.launch import start
+from tests.commands.test_train import SMALL
+
+
+def test_the_last_steps_are_trained_evaluated_and_deleted(nursery, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    words = ["resnet_recipes", "mild", *SMALL, "max_duration=6ba", "seed=1", "--check"]
+    code, out, err = nursery.run(tmp_path, *words).wait(100)
+    assert code == 0, err
+    assert "step=4/6" in err
+    assert "step=6/6" in err
+    assert "eval " in err
+    assert "the last 2 of 6 steps" in out
+    assert [*tmp_path.rglob("config.yaml")] == []
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_the_run_that_is_tried_is_the_one_that_was_typed(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    tried: list[tuple[Path, dict, dict]] = []
+
+    def train(folder: Path, *_: object) -> SimpleNamespace:
+        texts = [(folder / name).read_text() for name in ("config.yaml", "sample.json")]
+        tried.append((folder, yaml.safe_load(texts[0]), json.loads(texts[1])))
+        return SimpleNamespace(code=code)
+
+    monkeypatch.setattr(start, "start", train)
+    assert cli.train(["mild", *SMALL, "run=mine", "log.to=[csv]", "--check"]) == code
+    ((folder, recipe, sample),) = tried
+    assert sample == {"last_steps": 2}
+    assert (recipe["max_duration"], recipe["optimizer"]["lr"]) == ("4ba", 0.05)
+    assert recipe["log"]["to"] == []  # no tracker is sent a run that is no run
+    assert not Path("runs").exists()
+    assert folder.exists() == bool(code)  # its logs say why
+
+
+@pytest.mark.parametrize("words", [["-m", "seed=1,2"], ["--resume", "auto"]])
+def test_only_one_new_run_is_checked(words, capsys):
+    assert cli.train(["mild", *SMALL, *words, "--check"]) == 2
+    assert f"leave out {words[0]}" in capsys.readouterr().err
