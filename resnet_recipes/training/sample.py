@@ -11,7 +11,20 @@ from resnet_recipes.training.reporter import StopRequest
 from resnet_recipes.training.run import Run
 
 
-class EpochTimer:
+class Silent:
+    """What a reporter that only counts or times steps leaves out."""
+
+    def log(self, done: int, stream: object) -> None:
+        """Record nothing."""
+
+    def evaluate(self, done: int) -> None:
+        """Evaluate nothing."""
+
+    def save(self, done: int) -> None:
+        """Save nothing."""
+
+
+class EpochTimer(Silent):
     """A reporter that times each epoch, and stops training at a given step."""
 
     def __init__(
@@ -40,15 +53,6 @@ class EpochTimer:
             now = time.perf_counter()
             self._tell(done // self._run.plan.steps_per_epoch - 1, now - self._since)
             self._since = now
-
-    def log(self, done: int, stream: object) -> None:
-        """Record nothing."""
-
-    def evaluate(self, done: int) -> None:
-        """Evaluate nothing."""
-
-    def save(self, done: int) -> None:
-        """Save nothing."""
 
 
 def time_epochs(

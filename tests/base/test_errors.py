@@ -78,10 +78,6 @@ def test_a_command_that_means_nothing_is_answered(capsys, words, said):
     check(capsys, words.split(), *said)
 
 
-def test_a_recipe_without_data_asks_for_it(capsys):
-    check(capsys, ["recipe=mild"], "data.root: is not set", "data=/path/to/imagenet")
-
-
 #: A wrong word, and what is said about it.
 WRONG = [
     ("optimiser.lr=1.0", ["optimiser.lr=1.0", "did you mean optimizer.lr=1.0?"]),
@@ -104,15 +100,11 @@ WRONG = [
     ("lr=", ["optimizer.lr=", "must be a number"]),
     ("lr=abc", ["optimizer.lr=abc", "must be a number"]),
     ("lr=nan", ["optimizer.lr=nan", "finite"]),
-    ("lr=inf", ["optimizer.lr=inf", "finite"]),
-    ("lr=-1", ["optimizer.lr=-1", "must be positive"]),
     ("lr=1,2", ["optimizer.lr=1,2", "must be one value"]),
     ("lr=[1", ["optimizer.lr=[1", "cannot be read"]),
     ("lr=1:30", ["optimizer.lr=1:30", "must be a number"]),
     ("seed=010", ["seed=010", "must be a whole number"]),
     ("seed=" + "9" * 5000, ["must be one line of at most 4096"]),
-    ("seed=1e20", ["seed=", "must be a whole number"]),
-    ("bs=2048.5", ["batch.global_size=2048.5", "whole number"]),
     ("epochs=0", ["max_duration=0ep", "must be positive"]),
     ("epochs=-3", ["epochs=-3", "must be a positive number", "epochs=18"]),
     ("max_duration=1.5ba", ["max_duration=1.5ba", "a whole number of batches"]),
@@ -120,15 +112,9 @@ WRONG = [
     ("max_duration=90", ["max_duration=90", "as in 8ep, 100ba"]),
     ("max_duration=0.5dur", ["must be given in ep or ba"]),
     ("ssr=0", ["scale_schedule_ratio=0", "must be above 0"]),
-    ("data.train_size=-5", ["data.train_size=-5", "between 8 and 1024"]),
     ("data.flip=yes", ["data.flip=yes", "true or false"]),
-    ("data.crop_scale=[1,2,3]", ["data.crop_scale", "a list of 2 values"]),
-    ("methods=null", ["methods", "a mapping"]),
     ("methods.ema=true", ["methods.ema=true", "must be a mapping", "methods.ema={}"]),
-    ("methods.mixup.alpha=-1", ["methods.mixup.alpha=-1"]),
-    ("gpus=0", ["launch.gpus=0", "from 1 to 64"]),
     ("run=../evil", ["run.name=../evil", "must consist of letters"]),
-    ("name=Big", ["name=Big", "lower-case"]),
     ("x=\x1b[2J", ["must be one line"]),
 ]
 
