@@ -246,7 +246,8 @@ two sizes. ONNX accepts batches and images of any size.""",
         {"--dry-run": "only predict size and time"},
         """\
 SRC is a folder with train/ and val/, or one folder of classes; then DST is a
-.beton file, unless val_share splits it into two. To resume a conversion, run
+.beton file, unless val_share splits it into two. SRC may also be a folder of
+WebDataset's tar files or of Hugging Face's parquet files. To resume a conversion, run
 the same command again.
 
 Options, with their defaults:

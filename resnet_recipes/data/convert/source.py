@@ -1,7 +1,6 @@
 """The images of a conversion: image files, or a .beton file."""
 
 import os
-from typing import Protocol
 
 import numpy as np
 from PIL import Image
@@ -12,7 +11,7 @@ from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import Picture, read_file
 
 
-class Source(Protocol):
+class Source:
     """Labelled images in a fixed order; small enough to send to another process."""
 
     origin: str  # where they are
@@ -23,12 +22,18 @@ class Source(Protocol):
 
     def name(self, index: int) -> str:
         """Return the name of an image for messages."""
+        raise NotImplementedError
 
     def read(self, index: int) -> bytes | np.ndarray:
         """Return the bytes of an image file, or pixels as uint8 [H, W, 3]."""
+        raise NotImplementedError
+
+    def shuffled(self, rng: np.random.Generator) -> np.ndarray:
+        """Return the images in a random order that can be read without delay, int64 [N]."""
+        return rng.permutation(len(self.labels))
 
 
-class FileSource:
+class FileSource(Source):
     """Image files, sorted by class and name as ImageFolder numbers them."""
 
     def __init__(self, listing: Listing):
@@ -42,7 +47,7 @@ class FileSource:
         return read_file(self.name(index))
 
 
-class BetonSource:
+class BetonSource(Source):
     """The samples of a .beton file, in stored order."""
 
     def __init__(self, beton: Beton):
@@ -63,7 +68,7 @@ class BetonSource:
         )
 
 
-class Halved:
+class Halved(Source):
     """Another source at half its size, sides rounded up: the small level of a .beton file."""
 
     def __init__(self, source: Source, longest: int | None):
@@ -83,3 +88,6 @@ class Halved:
             image = whole.crop(0, 0, whole.height, whole.width)
         picture = shrunk(Image.fromarray(image), self.longest)
         return np.asarray(area_mean(picture, -(-picture.height // 2), -(-picture.width // 2)))
+
+    def shuffled(self, rng: np.random.Generator) -> np.ndarray:
+        return self.source.shuffled(rng)

@@ -12,6 +12,7 @@ from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton.file import half_path, open_beton
 from resnet_recipes.data.beton.writer import partial_path, read_journal
 from resnet_recipes.data.convert.encode import ConvertOptions
+from resnet_recipes.data.convert.shards import shards_of
 from resnet_recipes.data.convert.source import BetonSource, FileSource, Halved, Source
 from resnet_recipes.data.files.folder import SUFFIXES
 from resnet_recipes.data.files.layout import listing_of, parts
@@ -35,7 +36,7 @@ class Split:
     def order(self, options: ConvertOptions) -> np.ndarray:
         """Return the order of the images in the file: a permutation, int64 [images]."""
         if options.shuffle:
-            return np.random.default_rng(options.seed).permutation(len(self))
+            return self.source.shuffled(np.random.default_rng(options.seed))
         return np.arange(len(self))
 
     def key(self, options: ConvertOptions) -> str:
@@ -116,6 +117,8 @@ def _sources(src: Path, options: ConvertOptions) -> dict[str, Source]:
     if not src.exists():
         raise NotReadyError([Problem(str(src), None, "does not exist")])
     try:
+        if found := shards_of(src):
+            return found
         there = parts(src)
         if "val" in there or options.val_share:
             survey(config, lambda line: None)

@@ -1,0 +1,260 @@
+"""Images in shards of other programs: WebDataset's tar files, Hugging Face's parquet files."""
+
+import hashlib
+import os
+import re
+import tarfile
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import chain, groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.reading import parse_json
+from resnet_recipes.data.convert.source import Source
+from resnet_recipes.data.files.table import LABEL
+from resnet_recipes.data.images.decode import MAX_BYTES
+from resnet_recipes.data.images.kinds import SUFFIXES
+from resnet_recipes.data.root import SPLITS, SYNONYMS
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
+
+#: The names of the classes, one a line, beside the shards.
+NAMES = ("classnames.txt", "classes.txt")
+
+#: The longest label or JSON of a sample, in bytes.
+_LONGEST = 1 << 16
+
+
+class Sample(NamedTuple):
+    """Where an image is, and its label as the shard has it: a number, or a name."""
+
+    label: int | str
+    place: int  # in a tar file the byte where it starts, in a parquet file its row
+    size: int  # bytes; in a parquet file the first row of its row group
+
+
+class _Shards(Source):
+    """The images of several files, in their order there."""
+
+    def __init__(self, found: Sequence[tuple[Path, Sequence[Sample]]], classes: Sequence[str]):
+        numbers = {name: number for number, name in enumerate(classes)}
+        samples = [sample for _, shard in found for sample in shard]
+        self.origin, self.classes = os.path.commonpath([path for path, _ in found]), tuple(classes)
+        self.paths = [str(path) for path, _ in found]
+        self.shards = np.repeat(np.arange(len(found)), [len(shard) for _, shard in found])
+        self.places = np.array([(place, size) for _, place, size in samples], np.int64)
+        labels = (each.label for each in samples)
+        self.labels = np.array([numbers.get(each, each) for each in labels], np.int64)
+        known = [(os.path.basename(path), os.stat(path).st_size) for path in self.paths]
+        self.fingerprint = hashlib.sha256(repr(known).encode() + self.places.tobytes()).hexdigest()
+
+
+class TarSource(_Shards):
+    """The images of WebDataset's tar files."""
+
+    def name(self, index: int) -> str:
+        header = self._bytes(index, -tarfile.BLOCKSIZE, tarfile.BLOCKSIZE)
+        member = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape").name
+        return f"{self.paths[self.shards[index]]}: {member}"
+
+    def read(self, index: int) -> bytes:
+        return self._bytes(index, 0, int(self.places[index, 1]))
+
+    def _bytes(self, index: int, offset: int, size: int) -> bytes:
+        with open(self.paths[self.shards[index]], "rb") as file:
+            file.seek(int(self.places[index, 0]) + offset)
+            return file.read(size)
+
+
+class ParquetSource(_Shards):
+    """The images of parquet files, whose groups of rows are read as a whole."""
+
+    def name(self, index: int) -> str:
+        return f"{self.paths[self.shards[index]]}: row {self.places[index, 0]}"
+
+    def read(self, index: int) -> bytes:
+        row, first = self.places[index].tolist()
+        return _group(self.paths[self.shards[index]], first)[row - first]
+
+    def shuffled(self, rng: np.random.Generator) -> np.ndarray:
+        starts = np.flatnonzero(np.arange(len(self.labels)) == self._first())
+        groups = np.split(np.arange(len(self.labels)), starts[1:])
+        mixed = [rng.permutation(groups[number]) for number in rng.permutation(len(groups))]
+        return np.concatenate(mixed)
+
+    def _first(self) -> np.ndarray:
+        """Return the index of the first image of each image's group of rows."""
+        return np.arange(len(self.labels)) - (self.places[:, 0] - self.places[:, 1])
+
+
+def shards_of(src: Path) -> dict[str, Source]:
+    """Return the images of the shards in a folder, under "train" and "val", or all under "".
+
+    Empty if it has none. Raises NotReadyError if they cannot be used, or OSError.
+    """
+    for suffix, kind, samples in ((".tar", TarSource, _in_tar), (".parquet", ParquetSource, _rows)):
+        if files := sorted(path for path in _files_in(src) if path.suffix == suffix):
+            found = {path: list(samples(path)) for path in files}
+            classes = _classes(src, found)
+            named: dict[str, list] = {}
+            for path, shard in found.items():
+                named.setdefault(_split(path.relative_to(src)), []).append((path, shard))
+            if not {*SPLITS} <= named.keys():
+                return {"": kind([*found.items()], classes)}
+            return {split: kind(named[split], classes) for split in SPLITS}
+    return {}
+
+
+def _files_in(src: Path) -> list[Path]:
+    """Return the files of a folder and of those of its splits; none if these have class folders."""
+    if not src.is_dir():
+        return []
+    names = {"data", *chain(*SYNONYMS.values())}
+    folders = [entry.path for entry in os.scandir(src) if entry.name in names and entry.is_dir()]
+    below = [entry for folder in folders for entry in os.scandir(folder)]
+    if any(entry.is_dir() for entry in below):
+        return []
+    return [Path(entry.path) for entry in (*os.scandir(src), *below) if entry.is_file()]
+
+
+def _split(path: Path) -> str:
+    """Return the split that a shard's path names."""
+    words = {*re.findall("[a-z]+", str(path).lower())}
+    return next((split for split, known in SYNONYMS.items() if words & {*known}), "")
+
+
+def _classes(src: Path, found: dict[Path, list[Sample]]) -> Sequence[str]:
+    """Return the names of the classes, by label."""
+    labels = {sample.label for shard in found.values() for sample in shard}
+    if any(isinstance(label, str) for label in labels):
+        return sorted(map(str, labels))
+    count = max(labels) + 1
+    for path in found:
+        if path.suffix == ".parquet" and (names := _feature(path).get("names")):
+            return names
+    for name in NAMES:
+        if (src / name).is_file():
+            names = (src / name).read_text().splitlines()
+            if len(names) >= count and len({*names}) == len(names):
+                return names
+            rule = f"must have at least {count} different names, one a line, and has {len(names)}"
+            raise NotReadyError([Problem(str(src / name), None, rule)])
+    return [str(label) for label in range(count)]
+
+
+def _in_tar(path: Path) -> Iterator[Sample]:
+    """Yield the samples of a tar file: members that differ only in their suffix, one an image."""
+    try:
+        with tarfile.open(path, "r:") as archive:
+            yield from _grouped(path, archive)
+    except tarfile.TarError as error:
+        raise _refused(path, f"cannot be read as a tar file: {error}") from None
+
+
+def _grouped(path: Path, archive: tarfile.TarFile) -> Iterator[Sample]:
+    for key, members in groupby(_files(archive), _key):
+        image, label = None, None
+        for member in members:
+            suffix = _suffix(member)
+            if f".{suffix}" in SUFFIXES:
+                image = member
+            elif member.size <= _LONGEST and (suffix == "cls" or (suffix, label) == ("json", None)):
+                label = _label(archive.extractfile(member).read(), suffix)
+        yield _sample(path, key, image, label)
+
+
+def _key(member: tarfile.TarInfo) -> str:
+    """Return what the members of a sample have in common: the path up to the name's first dot."""
+    folder, _, name = member.name.rpartition("/")
+    return f"{folder}/{name.partition('.')[0]}"
+
+
+def _suffix(member: tarfile.TarInfo) -> str:
+    return member.name.rpartition("/")[2].partition(".")[2].lower()
+
+
+def _files(archive: tarfile.TarFile) -> Iterable[tarfile.TarInfo]:
+    return (member for member in archive if member.isreg() and not member.issparse())
+
+
+def _sample(path: Path, key: str, image: tarfile.TarInfo | None, label: int | str | None) -> Sample:
+    if image is None or label is None:
+        lacking = "an image" if image is None else "a label: .cls, or label in .json"
+        raise _refused(path, f"has the sample {key} without {lacking}")
+    return Sample(label, image.offset_data, min(image.size, MAX_BYTES + 1))
+
+
+def _label(content: bytes, suffix: str) -> int | str | None:
+    """Return the label in a .cls or .json member; None if there is none."""
+    text = content.decode("utf-8", "replace").strip()
+    if suffix == "json":
+        try:
+            found = parse_json(text)
+        except ValueError:
+            return None
+        known = found if isinstance(found, dict) else {}
+        text = str(next((known[name] for name in LABEL if name in known), ""))
+    if re.fullmatch("[0-9]{1,6}", text):
+        return int(text)
+    return text[:200] or None
+
+
+def _rows(path: Path) -> Iterator[Sample]:
+    """Yield the samples of a parquet file, which has columns of images and labels."""
+    file = _parquet(path)
+    names = file.schema_arrow.names
+    label = next((name for name in LABEL if name in names), None)
+    if "image" not in names or label is None:
+        raise _refused(path, f"needs columns image and label, and has {', '.join(names[:8])}")
+    first = 0
+    for group in range(file.num_row_groups):
+        for row, value in enumerate(file.read_row_group(group, [label])[label].to_pylist(), first):
+            if not isinstance(value, str) and not (isinstance(value, int) and 0 <= value < 10**6):
+                raise _refused(path, f"has no label in row {row}")
+            yield Sample(value, row, first)
+        first += file.metadata.row_group(group).num_rows
+
+
+def _feature(path: Path) -> dict:
+    """Return what Hugging Face's description of the labels says; empty without one."""
+    try:
+        said = parse_json(_parquet(path).schema_arrow.metadata[b"huggingface"].decode())
+        features = said["info"]["features"]
+        return next(features[name] for name in LABEL if name in features)
+    except (TypeError, KeyError, ValueError, StopIteration):
+        return {}
+
+
+@lru_cache(maxsize=1)
+def _group(path: str, first: int) -> list[bytes]:
+    """Return the images of the group of rows that begins with row `first`."""
+    file, start = _parquet(Path(path)), 0
+    for group in range(file.num_row_groups):
+        if start == first:
+            column = file.read_row_group(group, ["image"])["image"].to_pylist()
+            return [(cell["bytes"] if isinstance(cell, dict) else cell) or b"" for cell in column]
+        start += file.metadata.row_group(group).num_rows
+    raise ValueError("the file has changed")
+
+
+def _parquet(path: Path) -> "ParquetFile":
+    """Open a parquet file. Raises NotReadyError if pyarrow is missing, or the file damaged."""
+    try:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+    except ImportError:
+        rule = "needs the package pyarrow"
+        raise _refused(path, rule, "pip install 'resnet-recipes[parquet]'") from None
+    try:
+        return ParquetFile(path)
+    except (ArrowException, OSError) as error:
+        raise _refused(path, f"cannot be read as a parquet file: {error}") from None
+
+
+def _refused(path: Path, rule: str, fix: str = "") -> NotReadyError:
+    return NotReadyError([Problem(str(path), None, rule, fix)])

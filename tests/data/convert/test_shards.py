@@ -1,0 +1,165 @@
+"""Shards of other programs are converted to what the folder of the same images is converted to."""
+
+import io
+import json
+import tarfile
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.data.beton.file import open_beton
+from resnet_recipes.data.convert import shards
+from resnet_recipes.data.convert.encode import ConvertOptions
+from resnet_recipes.data.convert.run import convert
+from resnet_recipes.data.convert.shards import shards_of
+
+RAW = ConvertOptions("raw", workers=1)
+CLASSES = ("ant", "bee", "cat")
+
+
+def silent(progress) -> None:
+    """Show no progress."""
+
+
+def images(split: Path) -> list[tuple[int, str, bytes]]:
+    """Return (label, name, content) of every image of a split."""
+    return [
+        (label, path.name, path.read_bytes())
+        for label, name in enumerate(CLASSES)
+        for path in sorted((split / name).iterdir())
+    ]
+
+
+def write_tar(path: Path, members: dict[str, bytes]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w") as archive:
+        for name, content in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+
+
+def write_tars(folder: Path, to: Path, labels: str) -> None:
+    """Write two shards of each split, with labels as `labels` says."""
+    for split, stem in (("train", "train"), ("val", "imagenet-validation")):
+        found = images(folder / split)
+        for number in range(2):
+            members = {}
+            for label, name, content in found[number::2]:
+                key = f"{CLASSES[label]}-{name.partition('.')[0]}"
+                members[f"./{key}.jpg"] = content
+                said = {"json": json.dumps({"label": label, "width": 3}), "number": str(label)}
+                suffix = "json" if labels == "json" else "cls"
+                members[f"./{key}.{suffix}"] = said.get(labels, CLASSES[label]).encode()
+            write_tar(to / f"{stem}-{number:04}.tar", members)
+    if labels != "name":
+        (to / "classnames.txt").write_text("".join(f"{name}\n" for name in CLASSES))
+
+
+def write_parquet(folder: Path, to: Path, group: int = 4) -> None:
+    """Write a Hugging Face dataset, `group` rows in each group."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    features = {"label": {"names": [*CLASSES], "_type": "ClassLabel"}}
+    described = {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
+    (to / "data").mkdir(parents=True)
+    for split, stem in (("train", "train"), ("val", "validation")):
+        found = images(folder / split)
+        cells = [{"bytes": content, "path": name} for _, name, content in found]
+        table = arrow.table({"image": cells, "label": [label for label, _, _ in found]})
+        path = to / "data" / f"{stem}-00000-of-00001.parquet"
+        parquet.write_table(table.replace_schema_metadata(described), path, row_group_size=group)
+
+
+def contents(path: Path) -> list[tuple[int, bytes]]:
+    """Return (label, bytes) of every sample, sorted."""
+    beton = open_beton(path)
+    assert beton.classes == CLASSES
+    samples = enumerate(beton.labels)
+    return sorted((int(label), beton.sample(index).tobytes()) for index, label in samples)
+
+
+@pytest.mark.parametrize("kind", ["json", "number", "name", "parquet"])
+def test_shards_become_what_their_images_in_folders_become(kind, folder, tmp_path):
+    if kind == "parquet":
+        write_parquet(folder, tmp_path / "shards")
+    else:
+        write_tars(folder, tmp_path / "shards", kind)
+    convert(folder, tmp_path / "from-folder", RAW, silent)
+    convert(tmp_path / "shards", tmp_path / "from-shards", RAW, silent)
+    for split in ("train.beton", "val.beton"):
+        wanted = contents(tmp_path / "from-folder" / split)
+        assert contents(tmp_path / "from-shards" / split) == wanted
+        assert wanted
+
+
+def test_a_conversion_of_shards_is_resumed_and_a_changed_shard_starts_it_again(folder, tmp_path):
+    write_tars(folder, tmp_path / "shards", "name")
+    first = shards_of(tmp_path / "shards")["train"]
+    assert shards_of(tmp_path / "shards")["train"].fingerprint == first.fingerprint
+    write_tar(tmp_path / "shards" / "train-9.tar", {"x.jpg": b"", "x.cls": b"ant"})
+    assert shards_of(tmp_path / "shards")["train"].fingerprint != first.fingerprint
+
+
+def test_a_bad_image_of_a_shard_is_named_by_shard_and_member(folder, tmp_path):
+    write_tar(tmp_path / "shards" / "a.tar", {"one.jpg": b"bad", "one.cls": b"ant"})
+    with pytest.raises(NotReadyError, match=r"a\.tar: one\.jpg"):
+        convert(tmp_path / "shards", tmp_path / "out.beton", RAW, silent)
+
+
+def test_groups_of_rows_stay_together_in_a_random_order(folder, tmp_path, monkeypatch):
+    write_parquet(folder, tmp_path / "shards", group=3)
+    source = shards_of(tmp_path / "shards")["train"]
+    order = source.shuffled(np.random.default_rng(0))
+    assert sorted(order) == [*range(len(source.labels))]
+    assert [*order] != sorted(order)
+    groups = [index // 3 for index in order]
+    changes = sum(a != b for a, b in pairwise(groups))
+    assert changes == len({*groups}) - 1
+    shards._group.cache_clear()
+    for index in order:
+        source.read(index)
+    assert shards._group.cache_info().misses == len({*groups})
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        ({"a.jpg": b"x"}, "sample /a without a label"),
+        ({"d/a.cls": b"1"}, "sample d/a without an image"),
+        ({"a.jpg": b"x", "a.json": b'{"label": ['}, "without a label"),
+        ({"a.jpg": b"x", "a.json": b"[" * 10_000}, "without a label"),
+        ({"a.jpg": b"x", "a.cls": b"1" * 100_000}, "without a label"),
+    ],
+)
+def test_a_sample_that_is_not_whole_is_named(members, said, tmp_path):
+    write_tar(tmp_path / "a.tar", members)
+    with pytest.raises(NotReadyError, match=said):
+        shards_of(tmp_path)
+
+
+def test_files_that_are_damaged_or_without_labels_are_named(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "a.parquet").write_bytes(b"PAR1" * 10)
+    with pytest.raises(NotReadyError, match="cannot be read as a parquet file"):
+        shards_of(tmp_path)
+    table = pytest.importorskip("pyarrow").table({"img": [b""], "label": [1]})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(NotReadyError, match="needs columns image and label, and has img, label"):
+        shards_of(tmp_path)
+    write_tar(tmp_path / "a.tar", {"a.jpg": bytes(2000), "a.cls": b"1"})
+    (tmp_path / "a.tar").write_bytes((tmp_path / "a.tar").read_bytes()[:1000])
+    with pytest.raises(NotReadyError, match="cannot be read as a tar file"):
+        shards_of(tmp_path)
+    write_tar(tmp_path / "a.tar", {"a.jpg": b"x", "a.cls": b"2"})
+    (tmp_path / "classes.txt").write_text("ant\nbee\n")
+    with pytest.raises(NotReadyError, match="at least 3 different names"):
+        shards_of(tmp_path)
+
+
+def test_an_archive_beside_class_folders_is_not_a_shard(folder, tmp_path):
+    (tmp_path / "train").symlink_to(folder / "train")
+    (tmp_path / "ILSVRC2012_img_train.tar").write_bytes(b"anything")
+    assert shards_of(tmp_path) == {}
