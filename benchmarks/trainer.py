@@ -47,7 +47,7 @@ class Memory:
     def __init__(self, batch: RawBatch):
         self.batch = batch
 
-    def batches(self, first_step: int = 0) -> Iterator[RawBatch]:
+    def batches(self, *_: object) -> Iterator[RawBatch]:
         while True:
             yield self.batch
 

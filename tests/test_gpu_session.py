@@ -7,6 +7,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+import torch
 
 SESSION = Path(__file__).parents[1] / "benchmarks" / "gpu_session"
 
@@ -15,8 +16,10 @@ SESSION = Path(__file__).parents[1] / "benchmarks" / "gpu_session"
 def session(monkeypatch: pytest.MonkeyPatch):
     """Let modules of the session be imported as its command does, and forgotten afterwards."""
     monkeypatch.syspath_prepend(str(SESSION))
-    before = set(sys.modules)
+    before, threads = set(sys.modules), torch.get_num_threads()
+    torch.set_num_threads(1)  # as in the parts of a quick call
     yield
+    torch.set_num_threads(threads)
     for name in set(sys.modules) - before:
         if (SESSION / f"{name}.py").exists():
             del sys.modules[name]
@@ -51,6 +54,15 @@ def test_every_part_has_a_module(session):
         if not (SESSION / f"{part.module}.py").exists()
     ]
     assert not missing
+
+
+def test_a_contender_of_ours_is_measured_at_every_size(session):
+    import steps
+
+    rows = list(steps.rows(torch.device("cpu"), True, "ours, no methods"))
+    sizes = [row["size"] for row in rows if row["unit"] == "images/s"]
+    assert sizes == ["32 px, 4", "40 px, 4"]
+    assert all(row["value"] > 0 for row in rows)
 
 
 def test_a_fault_in_one_part_leaves_the_rows_of_all_others(session, monkeypatch, tmp_path):

@@ -86,9 +86,9 @@ CALLS = {
             *_steps(
                 "ours, Mild",
                 "ours, no methods",
-                "bare loop, blurred, max-autotune-no-cudagraphs",
+                "bare loop, blurred, reduce-overhead",
                 "bare loop, reduce-overhead",
-                "bare loop, max-autotune-no-cudagraphs",
+                "bare loop, blurred, max-autotune-no-cudagraphs",
                 "ours, Mild, compiled",
                 seconds=150,
             ),

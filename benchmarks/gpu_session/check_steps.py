@@ -32,15 +32,18 @@ ALLOWED = 1e-4
 EARLY = {"methods": {"sam": {"interval": 2}}, "schedule": {"warmup": "1ba"}}
 
 
+NONE = {cls.name: None for cls in ORDER}
+
+
 def decisive(device: torch.device, quick: bool) -> Iterator[Check]:
-    """Yield what only a GPU can show: replayed gradients, no waiting, NCCL."""
+    """Yield that a step is right, and what only a GPU can show: replays, no waiting, NCCL."""
+    yield "3 steps, no methods", partial(_like_cpu, NONE, device, quick)
     if device.type == "cuda":
         for name, dtype in (("mild", "bf16"), ("hot", "bf16"), ("hot", "fp16")):
             case = f"12 steps of {name} as CUDA graphs, {dtype}"
             yield case, partial(_replayed, name, dtype, device)
         yield "20 steps of Medium without waiting", partial(_waits, device)
         yield "12 steps of Medium over NCCL", partial(_exchanged, device)
-    yield "a step after a checkpoint", partial(_checkpoint, device, quick)
 
 
 def dtypes(device: torch.device, quick: bool) -> Iterator[Check]:
@@ -56,13 +59,11 @@ def dtypes(device: torch.device, quick: bool) -> Iterator[Check]:
 
 
 def methods(device: torch.device, quick: bool) -> Iterator[Check]:
-    """Yield three steps without methods, and with each alone."""
-    none = {cls.name: None for cls in ORDER}
-    yield "3 steps, no methods", partial(_like_cpu, none, device, quick)
+    """Yield three steps with each method alone."""
     for cls in ORDER:
         in_workers = cls().provides("augment_sample") and not cls().provides("augment_pixels")
         if not in_workers and not cls().draws_in_forward:  # a GPU draws different numbers
-            alone = none | {cls.name: {}}
+            alone = NONE | {cls.name: {}}
             yield f"3 steps, {cls.name}", partial(_like_cpu, alone, device, quick)
 
 
@@ -107,26 +108,6 @@ def _moves(dtype: str, settings: type[OptimizerSettings], device: torch.device) 
         for weight, old in zip(run.model.parameters(), before, strict=True)
     )
     return verdict(float(wrong), 0, "weights stood still, or are not finite")
-
-
-def _checkpoint(device: torch.device, quick: bool) -> dict:
-    """Save after two steps, load into a new run, and compare the third."""
-    side, batch = (32, 4) if quick else (64, 16)
-    recipe = recipe_of("mild", side, batch, True, precision={"dtype": "fp32"})
-    first, second = run_of(recipe, device), run_of(recipe, device)
-    done = train(first, Counting(2))
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "state.pt"
-        torch.save((first.model.state_dict(), first.optimizer.state_dict()), path)
-        model, optimizer = torch.load(path, map_location=device, weights_only=True)
-    second.model.load_state_dict(model)
-    second.optimizer.load_state_dict(optimizer)
-    losses = []
-    for run in (first, second):
-        reporter = Counting(1)
-        train(run, reporter, done)
-        losses.append([float(reporter.losses[0])])
-    return verdict(distance(*losses), ALLOWED, "relative error of the loss")
 
 
 @contextlib.contextmanager

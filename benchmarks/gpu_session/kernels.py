@@ -25,7 +25,7 @@ class Case(NamedTuple):
     arguments: Callable[[Tensor], tuple]
 
 
-SUM, NO_SUM = "BatchNorm + sum + ReLU, twice used", "BatchNorm + ReLU"
+SUM, NO_SUM = "BatchNorm + sum + ReLU", "BatchNorm + ReLU"
 NORMS = {"torch": batch_norm.plain, "fused": batch_norm.fused}
 BLURS = {"averages": blur.by_averages, "convolution": blur.by_convolution, "fused": blur.fused}
 STEMS = {"torch": stem.plain, "fused": stem.fused}

@@ -87,7 +87,7 @@ def a_run(name: str, changes: list[str]) -> Run:
     )
     batch = RawBatch(pixels, torch.zeros(BATCH, dtype=torch.int64, pin_memory=True))
     loader = SimpleNamespace(
-        batches=lambda first=0: iter(lambda: batch, None), skipped=(), close=lambda: None
+        batches=lambda *_: iter(lambda: batch, None), skipped=(), close=lambda: None
     )
     building.open_data = lambda *_: (loader, loader)
     # the device computes nothing that could be compared
