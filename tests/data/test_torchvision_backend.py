@@ -21,6 +21,7 @@ from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.images import decode, native, python
 from resnet_recipes.data.loading import pipeline
+from tests.process.nursery import alive
 
 ALONE = Share(0, 1, 12, 4, seed=5)
 
@@ -245,14 +246,6 @@ def test_workers_do_not_outlive_the_trainer_nor_import_it(folder, nursery, tmp_p
     while any(map(alive, pids)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(alive, pids))
-
-
-def alive(pid: int) -> bool:
-    """Return whether a process is there and not a zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_without_the_native_decoder_the_images_are_counted_and_it_is_reported(folder, monkeypatch):

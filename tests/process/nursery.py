@@ -199,6 +199,14 @@ def _become(
         os._exit(code)
 
 
+def alive(pid: int) -> bool:
+    """Return whether a process is there and not a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 def serve(channel: int) -> NoReturn:
     """Fork ranks until the other end of the channel is closed."""
     try:

@@ -12,6 +12,7 @@ import numpy as np
 
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.base.parent import leave_with_parent
 from resnet_recipes.data.beton.writer import RECORD
 from resnet_recipes.data.convert.encode import ConvertOptions, Encoded, encode
 from resnet_recipes.data.convert.source import Source
@@ -77,8 +78,9 @@ def encode_in_order(
 
 
 def _keep(source: Source, options: ConvertOptions) -> None:
-    """Store in a worker what all its chunks share, so that file names are sent only once."""
+    """Prepare a worker: keep what all its chunks share, so that file names are sent only once."""
     global _kept
+    leave_with_parent()
     _kept = source, options
 
 

@@ -1,15 +1,13 @@
 """Fill rows of a batch in a worker of a loader."""
 
-import os
 import signal
-import threading
 import warnings
-from multiprocessing import connection, parent_process
 from typing import NamedTuple
 
 import torch
 
 from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.base.parent import leave_with_parent
 from resnet_recipes.data.loading.slots import Slots
 from resnet_recipes.data.loading.storage import Storage, UnreadableError, fill
 from resnet_recipes.data.order import Job
@@ -54,7 +52,7 @@ def start(context: WorkerContext) -> None:
     global _context
     for stop in STOPS:
         signal.signal(stop, signal.SIG_IGN)
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    leave_with_parent()
     torch.set_num_threads(1)  # the workers are the parallelism
     warnings.simplefilter("ignore")
     _context = context
@@ -63,9 +61,3 @@ def start(context: WorkerContext) -> None:
 def fill_here(slot: int, job: Job) -> list[int]:
     """Fill a job's rows, in a worker process."""
     return _context.fill(slot, job)
-
-
-def _leave_with_parent() -> None:
-    """Exit as soon as the trainer has ended for any reason."""
-    connection.wait([parent_process().sentinel])
-    os._exit(1)

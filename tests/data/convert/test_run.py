@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
+import time
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +24,7 @@ from resnet_recipes.data.convert.forecast import forecast
 from resnet_recipes.data.convert.pool import encode_one
 from resnet_recipes.data.convert.run import convert
 from resnet_recipes.data.convert.source import BetonSource
+from tests.process.nursery import alive
 
 RAW = ConvertOptions("raw", workers=1)
 
@@ -169,6 +172,7 @@ def test_another_conversion_does_not_resume_an_interrupted_one(folder, tmp_path,
 
 
 CONVERT = """
+import multiprocessing
 import sys
 from pathlib import Path
 from resnet_recipes.data.convert import pool
@@ -177,20 +181,27 @@ from resnet_recipes.data.convert.run import convert
 
 pool._CHUNK = 1
 if __name__ == "__main__":
-    options = ConvertOptions("raw", workers=1)
-    convert(Path(sys.argv[1]), Path(sys.argv[2]), options, lambda *n: print(n[0], flush=True))
+    options = ConvertOptions("raw", workers=2)
+    def tell(done, *_):
+        workers = [child.pid for child in multiprocessing.active_children()]
+        print(done, *workers, flush=True)
+    convert(Path(sys.argv[1]), Path(sys.argv[2]), options, tell)
 """
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_it_leaves_no_file_that_looks_whole(nursery, folder, tmp_path):
+def test_killed_at_any_moment_it_leaves_neither_a_worker_nor_a_file_that_looks_whole(
+    nursery, folder, tmp_path
+):
     (tmp_path / "convert_slowly.py").write_text(CONVERT)
     target = tmp_path / "train.beton"
     process = nursery.run(tmp_path, "convert_slowly", str(folder / "train"), str(target))
-    while "7" not in process.said()[0].split():
+    while not (said := re.search(r"^7 (\d+) (\d+)\n", process.said()[0], re.MULTILINE)):
         assert process.poll() is None, process.said()
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
+    while any(map(alive, map(int, said.groups()))):  # the test's time limit counts
+        time.sleep(0.02)
     assert not target.exists()
     convert(folder / "train", target, RAW, silent)
     convert(folder / "train", tmp_path / "whole.beton", RAW, silent)
