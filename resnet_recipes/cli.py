@@ -48,6 +48,12 @@ def guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return ExitCode.CANCELLED
+    except ImportError as error:
+        if not str(error.path).endswith(".so"):
+            raise
+        print(f"error: a library cannot be loaded: {error}", file=sys.stderr)
+        print("  if memory is limited:  ulimit -v unlimited", file=sys.stderr)
+        return ExitCode.NOT_READY
     except OSError as error:
         if error.filename is None:
             raise

@@ -97,6 +97,13 @@ def test_what_a_user_can_put_right_becomes_a_message_and_an_exit_code(capsys, er
     assert said in err
 
 
+def test_memory_too_small_for_torch_is_a_message(tmp_path):
+    done = shell("ulimit -v 1000000; recipes predict a b", tmp_path)
+    assert done.returncode == 3
+    assert done.stderr.startswith("error: a library cannot be loaded: libtorch")
+    assert done.stderr.endswith("ulimit -v unlimited\n")
+
+
 def test_a_mistake_of_our_own_keeps_its_traceback():
     def fail(_):
         raise ZeroDivisionError
