@@ -1,18 +1,42 @@
-"""Worker processes that end with the process that they work for."""
+"""Worker processes, which end with the process that they work for."""
 
+import multiprocessing
 import os
 import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import connection, parent_process
 
+from resnet_recipes.base.errors import NotReadyError, Problem
 
-def leave_with_parent() -> None:
-    """Exit as soon as the parent of this worker has ended for any reason; return at once.
+
+def process_pool(
+    count: int, preload: Sequence[str], start: Callable[..., None], *context: object
+) -> ProcessPoolExecutor:
+    """Return a pool of processes that call `start(*context)` first.
+
+    They are forked from a small server that has imported the modules of `preload`, never from this
+    process, whose threads make forking unsafe. Raises NotReadyError.
+    """
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(list(preload))
+    try:
+        return ProcessPoolExecutor(count, server, _start, (start, *context))
+    except OSError as error:  # semaphores are files there
+        rule = f"cannot be written, and worker processes need it: {error.strerror}"
+        fix = "mount -t tmpfs tmpfs /dev/shm;  without processes: data.workers=0, convert workers=1"
+        raise NotReadyError([Problem("/dev/shm", None, rule, fix)]) from None
+
+
+def _start(start: Callable[..., None], *context: object) -> None:
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    start(*context)
+
+
+def _leave_with_parent() -> None:
+    """Exit as soon as the parent of this worker has ended for any reason.
 
     Workers of a fork server wait for work without end, and the server for its workers.
     """
-    threading.Thread(target=_leave, daemon=True).start()
-
-
-def _leave() -> None:
     connection.wait([parent_process().sentinel])
     os._exit(1)

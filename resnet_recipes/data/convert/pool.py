@@ -1,10 +1,9 @@
 """Encode many images in several processes, in order."""
 
-import multiprocessing
 import zlib
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.base.parent import leave_with_parent
+from resnet_recipes.base.processes import process_pool
 from resnet_recipes.data.beton.writer import RECORD
 from resnet_recipes.data.convert.encode import ConvertOptions, Encoded, encode
 from resnet_recipes.data.convert.source import Source
@@ -52,13 +51,7 @@ def encode_in_order(
     if workers <= 1:
         yield from (_encode_chunk(source, chunk, options) for chunk in chunks)
         return
-    # Do not fork this process, which may have threads; the fork server imports this module once for
-    # all workers.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    with ProcessPoolExecutor(
-        workers, mp_context=context, initializer=_keep, initargs=(source, options)
-    ) as pool:
+    with process_pool(workers, [__name__], _keep, source, options) as pool:
         ahead: deque[Future] = deque()
         try:
             for chunk in chunks:
@@ -78,9 +71,8 @@ def encode_in_order(
 
 
 def _keep(source: Source, options: ConvertOptions) -> None:
-    """Prepare a worker: keep what all its chunks share, so that file names are sent only once."""
+    """Store in a worker what all its chunks share, so that file names are sent only once."""
     global _kept
-    leave_with_parent()
     _kept = source, options
 
 

@@ -1,17 +1,17 @@
 """A pool of threads or processes that fill batches."""
 
-import multiprocessing
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from types import ModuleType
 from typing import TypeVar
 
+from resnet_recipes.base.processes import process_pool
 from resnet_recipes.data.loading import worker
 from resnet_recipes.data.loading.worker import WorkerContext
 from resnet_recipes.data.order import Job
@@ -31,8 +31,7 @@ class WorkerPool:
 
     With 0, the caller does the work.
 
-    Processes are forked from a small server (`forkserver`), never from the trainer, whose threads
-    make forking unsafe. The first processes take 3 s to start, later ones a few milliseconds.
+    The first processes take 3 s to start, later ones a few milliseconds.
     """
 
     def __init__(self, context: WorkerContext, workers: int):
@@ -43,11 +42,8 @@ class WorkerPool:
         elif context.storage.in_threads:
             self._executor = ThreadPoolExecutor(workers, "loader")
         else:
-            server = multiprocessing.get_context("forkserver")
-            server.set_forkserver_preload(
-                ["resnet_recipes.data.loading.server", type(context.storage).__module__]
-            )
-            self._executor = ProcessPoolExecutor(workers, server, worker.start, (context,))
+            preload = "resnet_recipes.data.loading.server", type(context.storage).__module__
+            self._executor = process_pool(workers, preload, worker.start, context)
             self._fill = worker.fill_here
             # there is no public way to kill them before Python 3.14
             self._processes = self._executor._processes

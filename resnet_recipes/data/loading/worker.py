@@ -7,7 +7,6 @@ from typing import NamedTuple
 import torch
 
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.base.parent import leave_with_parent
 from resnet_recipes.data.loading.slots import Slots
 from resnet_recipes.data.loading.storage import Storage, UnreadableError, fill
 from resnet_recipes.data.order import Job
@@ -52,7 +51,6 @@ def start(context: WorkerContext) -> None:
     global _context
     for stop in STOPS:
         signal.signal(stop, signal.SIG_IGN)
-    leave_with_parent()
     torch.set_num_threads(1)  # the workers are the parallelism
     warnings.simplefilter("ignore")
     _context = context
