@@ -1,6 +1,8 @@
 """A state of the wrong form is refused in a sentence before any of it is used."""
 
 from collections.abc import Callable
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import pytest
@@ -14,6 +16,10 @@ from resnet_recipes.training.state import capture, restore
 DEEP: list = []
 for _ in range(3000):
     DEEP = [DEEP]
+
+
+#: Instead of a value: what is there is taken out.
+ABSENT = object()
 
 
 def after_a_step(run: Run) -> dict[str, Any]:
@@ -75,51 +81,41 @@ def test_a_field_of_the_wrong_type_or_range_is_named(field, value, run):
 
 
 @pytest.mark.parametrize(
-    ("change", "named"),
+    ("place", "value", "named"),
     [
-        (lambda state: state["model"].pop("bn1.weight"), "model bn1.weight: is missing"),
+        (("model", "bn1.weight"), ABSENT, "model bn1.weight: is missing"),
         (
-            lambda state: state["model"].update(more=torch.zeros(1)),
+            ("model", "more"),
+            torch.zeros(1),
             "model more: is float32 [1], but this run needs missing",
         ),
+        (("model", "bn1.weight"), torch.zeros(1), "model bn1.weight: is float32 [1]"),
         (
-            lambda state: state["model"].update({"bn1.weight": torch.zeros(1)}),
-            "model bn1.weight: is float32 [1]",
-        ),
-        (
-            lambda state: state["model"].update({"bn1.weight": torch.zeros(64, dtype=torch.int64)}),
+            ("model", "bn1.weight"),
+            torch.zeros(64, dtype=torch.int64),
             "model bn1.weight: is int64 [64]",
         ),
-        (lambda state: state["model"].update({"bn1.weight": 1.0}), "model bn1.weight: is float"),
+        (("model", "bn1.weight"), 1.0, "model bn1.weight: is float"),
+        (("methods", "ema.fc.bias"), torch.zeros(3), "methods ema.fc.bias"),
+        (("methods", "sam.fc.bias"), torch.zeros(3), "methods sam.fc.bias"),
+        (("methods", "ema.fc.bias"), "x", "methods ema.fc.bias"),
+        (("optimizer", "state"), ABSENT, "optimizer None"),
+        (("optimizer", "state", 1000), {}, "optimizer 1000"),
+        (("optimizer", "state", 0), 5, "optimizer 0"),
         (
-            lambda state: state["methods"].update({"ema.fc.bias": torch.zeros(3)}),
-            "methods ema.fc.bias",
-        ),
-        (
-            lambda state: state["methods"].update({"sam.fc.bias": torch.zeros(3)}),
-            "methods sam.fc.bias",
-        ),
-        (lambda state: state["methods"].update({"ema.fc.bias": "x"}), "methods ema.fc.bias"),
-        (lambda state: state["optimizer"].pop("state"), "optimizer None"),
-        (lambda state: state["optimizer"]["state"].update({1000: {}}), "optimizer 1000"),
-        (lambda state: state["optimizer"]["state"].update({0: 5}), "optimizer 0"),
-        (
-            lambda state: state["optimizer"]["state"][0].update(momentum_buffer=torch.zeros(2)),
+            ("optimizer", "state", 0, "momentum_buffer"),
+            torch.zeros(2),
             "optimizer momentum_buffer of parameter 0",
         ),
-        (
-            lambda state: state["optimizer"]["state"][0].update(step=float("inf")),
-            "optimizer step of parameter 0",
-        ),
-        (
-            lambda state: state["optimizer"]["state"][0].update(step=[1]),
-            "optimizer step of parameter 0",
-        ),
+        (("optimizer", "state", 0, "step"), float("inf"), "optimizer step of parameter 0"),
+        (("optimizer", "state", 0, "step"), [1], "optimizer step of parameter 0"),
     ],
 )
-def test_a_tensor_that_does_not_fit_is_named(change, named, run):
+def test_a_tensor_that_does_not_fit_is_named(place, value, named, run):
     state = after_a_step(run)
-    change(state)
+    *path, last = place
+    section = reduce(getitem, path, state)
+    section.pop(last) if value is ABSENT else section.update({last: value})
     (sentence,) = misfits(run, state)
     assert sentence.startswith(named)
 
