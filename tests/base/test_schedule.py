@@ -6,6 +6,7 @@ Peak 2.048, 625 steps an epoch, 5000 steps of warm-up, step k at k completed ste
 import math
 from functools import partial
 
+import numpy as np
 import pytest
 
 from resnet_recipes.base import schedule
@@ -53,49 +54,26 @@ def test_cosine_ends_just_above_its_final_value_and_stays_there():
     ] == [0.1, 0.1]
 
 
-@pytest.mark.parametrize(
-    "curve",
-    [
-        lambda step: schedule.cosine(step, total=100, warmup=10),
-        lambda step: schedule.linear(step, total=100, warmup=10),
-        lambda step: schedule.polynomial(step, total=100, warmup=10),
-        lambda step: schedule.multistep(step, milestones=[30, 60], gamma=0.1, warmup=10),
-        lambda step: schedule.piecewise(
-            step, milestones=[50, 100], values=[1.0, 0.5, 0.0], warmup=10
-        ),
-        lambda step: schedule.constant(step, warmup=10),
-    ],
-    ids=["cosine", "linear", "polynomial", "multistep", "piecewise", "constant"],
-)
-def test_every_curve_rises_linearly_from_nothing_to_the_peak(curve):
-    assert [curve(step) for step in range(11)] == pytest.approx([step / 10 for step in range(11)])
+@pytest.fixture(params=("cosine", "linear", "polynomial", "multistep", "piecewise", "constant"))
+def curve(request):
+    """Every curve in turn, as a function of the step and its warm-up."""
+    settings = {
+        "multistep": {"milestones": [30, 60], "gamma": 0.1},
+        "piecewise": {"milestones": [50, 100], "values": [1.0, 0.5, 0.0]},
+        "constant": {},
+    }
+    return partial(getattr(schedule, request.param), **settings.get(request.param, {"total": 100}))
 
 
-@pytest.mark.parametrize(
-    "curve",
-    [
-        lambda step: schedule.cosine(step, total=100),
-        lambda step: schedule.linear(step, total=100),
-        lambda step: schedule.multistep(step, milestones=[30], gamma=0.1),
-        lambda step: schedule.piecewise(step, milestones=[100], values=[1.0, 0.0]),
-        lambda step: schedule.constant(step),
-    ],
-    ids=["cosine", "linear", "multistep", "piecewise", "constant"],
-)
-def test_without_a_warmup_the_first_step_has_the_peak_rate(curve):
+def test_every_curve_rises_linearly_from_its_start_to_the_peak(curve):
     assert curve(0) == 1
+    assert [curve(step, warmup=10) for step in range(11)] == pytest.approx(np.linspace(0, 1, 11))
+    rates = [curve(step, warmup=10, start=0.2) for step in (0, 5, 10)]
+    assert rates == pytest.approx([0.2, 0.6, 1])
 
 
-def test_a_warmup_may_start_above_nothing():
-    curves = (
-        partial(schedule.cosine, total=100),
-        partial(schedule.linear, total=100),
-        schedule.constant,
-    )
-    for curve in curves:
-        assert [curve(step, warmup=10, start=0.2) for step in (0, 5, 10)] == pytest.approx(
-            [0.2, 0.6, 1]
-        )
+def test_no_curve_is_negative_or_above_the_peak(curve):
+    assert all(0 <= curve(step, warmup=7) <= 1 for step in range(120))
 
 
 def test_a_cosine_from_the_start_of_the_run_has_fallen_a_little_when_the_warmup_ends():
@@ -160,14 +138,3 @@ def test_an_epoch_of_the_warmup_uses_the_rate_of_its_end():
 
 def test_a_warmup_that_ends_within_an_epoch_is_not_overshot():
     assert schedule.epochwise(12, steps_per_epoch=10, warmup=15) == 15
-
-
-def test_no_curve_is_negative_or_above_the_peak():
-    for step in range(0, 120):
-        for rate in (
-            schedule.cosine(step, total=100, warmup=7),
-            schedule.linear(step, total=100, warmup=7),
-            schedule.polynomial(step, total=100, warmup=7, power=0.5),
-        ):
-            assert 0 <= rate <= 1
-            assert not math.isnan(rate)
