@@ -17,7 +17,7 @@ PACKAGE = "resnet_recipes"
 #: From the bottom up. A module imports only from tiers below its own, and from its own room.
 TIERS = (
     {"base"},
-    {"ops"},
+    {"ops", "backbones"},
     {"methods", "optim", "data", "report"},
     {"recipe"},
     {"measure"},

@@ -1,7 +1,9 @@
 """Which network is trained, and from which weights: the `model` section of a recipe."""
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import ClassVar
 
 from resnet_recipes.base.errors import Problem
@@ -17,12 +19,18 @@ NETWORKS = {
     "resnet152": (True, (3, 8, 36, 3)),
 }
 
+#: A network of another library, as `library:name`. What each library has, `backbones` knows.
+LIBRARY = re.compile(r"(timm|torchvision):([a-z][a-z0-9_]{0,95})")
+
+#: Arguments of a library's network: numbers and switches, so that no file of a stranger can name
+#: anything to load.
+Arguments = dict[str, int | float | bool]
+
 #: How far from the input a network may be frozen; backbone: all but the classifier.
 FREEZABLE = ("none", "stem", "layer1", "layer2", "layer3", "backbone")
 
 CHOICES = {
-    "name": NETWORKS,
-    "init": ("kaiming_normal", "kaiming_convs", "torchvision"),
+    "init": ("kaiming_normal", "kaiming_convs", "library"),
     "bn_init": ("uniform", "ones"),
     "freeze": FREEZABLE,
 }
@@ -34,10 +42,13 @@ class ModelConfig(Section):
 
     _place: ClassVar[str] = "model."
 
-    # resnet18 | resnet34 | resnet50 | resnet101 | resnet152 (torchvision's, "v1.5")
+    # resnet18 | resnet34 | resnet50 | resnet101 | resnet152 (torchvision's, "v1.5") |
+    # torchvision:NAME | timm:NAME
     name: str = "resnet50"
+    # numbers and switches for a network of a library, as in model.args.drop_path_rate=0.1
+    args: Arguments = field(default_factory=dict)
     num_classes: int | str = "auto"  # auto: the number of class folders in the data
-    # kaiming_normal (fan_in) | kaiming_convs (no linear) | torchvision (fan_out)
+    # kaiming_normal (fan_in) | kaiming_convs (no linear) | library (torchvision's ResNets: fan_out)
     init: str = "kaiming_normal"
     bn_init: str = "uniform"  # BatchNorm weights: uniform, U[0, 1) | ones
     # the last BatchNorm of each residual branch starts at 0: the branch is silent
@@ -48,6 +59,13 @@ class ModelConfig(Section):
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `model`."""
+        if self.name not in NETWORKS and not LIBRARY.fullmatch(self.name):
+            rule = f"must be one of {', '.join(NETWORKS)}, or torchvision:NAME or timm:NAME"
+            yield Problem("name", self.name, rule, self._meant())
+        if self.args and self.name in NETWORKS:
+            rule = f"are for networks of a library; {self.name} takes none"
+            fix = f"model.name=torchvision:{self.name}"
+            yield Problem("args", ", ".join(self.args), rule, fix)
         for key, known in CHOICES.items():
             if getattr(self, key) not in known:
                 yield Problem(key, getattr(self, key), f"must be one of {', '.join(known)}")
@@ -61,3 +79,13 @@ class ModelConfig(Section):
             yield Problem(
                 "freeze", self.freeze, "would freeze random weights", "model.weights=torchvision"
             )
+
+    def _meant(self) -> str:
+        """Return the name that was most likely meant, or ""."""
+        library, colon, name = self.name.partition(":")
+        if colon and library.lower() in ("timm", "torchvision") and "." in name:
+            plain = f"{library.lower()}:{name.partition('.')[0]}"
+            return f"model.name={plain} model.weights={self.name}: weights have the part after '.'"
+        near = get_close_matches(self.name.lower(), NETWORKS, n=1, cutoff=0.8)
+        is_plain = re.fullmatch(r"[a-z][a-z0-9_]*", self.name)
+        return f"model.name={near[0] if near else f'timm:{self.name}'}" if near or is_plain else ""

@@ -60,6 +60,10 @@ def converted(value: Any, kind: Any) -> Any:
         return tuple(
             converted(item, option) for item, option in zip(items, get_args(kind), strict=True)
         )
+    if get_origin(kind) is dict:
+        if not isinstance(value, dict):
+            raise WrongTypeError(words(kind))
+        return {str(name): converted(item, get_args(kind)[1]) for name, item in value.items()}
     if is_dataclass(kind):
         return value if isinstance(value, kind) else _record(value, kind)
     if kind is float and isinstance(value, Real) and not isinstance(value, bool):
@@ -83,6 +87,8 @@ def words(kind: Any) -> str:
     if is_dataclass(kind):
         names = ", ".join(item.name for item in fields(kind))
         return f"a mapping of {names}" if names else "{}"
+    if get_origin(kind) is dict:
+        return "a mapping of names to numbers, true or false"
     return "a list, as in [a, b]"
 
 

@@ -6,7 +6,8 @@ from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES
 from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.trained import named
-from resnet_recipes.network.export import TARGETS, lacking, problems
+from resnet_recipes.network.export import TARGETS
+from resnet_recipes.network.exportable import lacking, problems
 from resnet_recipes.training.export import IMAGES, export_checked
 
 

@@ -91,8 +91,7 @@ def _device(plan: Plan) -> Iterator[outline.Row]:
 
 def _memory(plan: Plan) -> tuple[float, int] | None:
     """Return the bytes that a GPU is expected to need, and has; None if they are not known."""
-    on_gpu = plan.recipe.launch.device != "cpu" and plan.recipe.precision.dtype != "fp32"
-    size = gpus.memory() if on_gpu else 0
+    size = gpus.memory() if _is_predicted(plan) else 0
     return (gpu_memory(plan), size) if size else None
 
 
@@ -112,9 +111,12 @@ def _predictions(plan: Plan) -> Iterator[outline.Row]:
 
 def _gpu(plan: Plan) -> datasheet.Gpu | None:
     """Return the figures of this machine's GPU, if the run's speed on it can be predicted."""
+    return datasheet.known(gpus.first()[0]) if _is_predicted(plan) else None
+
+
+def _is_predicted(plan: Plan) -> bool:
     launch, precision = plan.recipe.launch, plan.recipe.precision
-    on_gpu = launch.device != "cpu" and precision.dtype != "fp32"
-    return datasheet.known(gpus.first()[0]) if on_gpu else None
+    return launch.device != "cpu" and precision.dtype != "fp32" and plan.network.is_predicted
 
 
 def _time(plan: Plan) -> Iterator[outline.Row]:

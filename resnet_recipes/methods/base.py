@@ -148,6 +148,13 @@ class Method(Section):
         """
         raise NotImplementedError
 
+    def misfits(self, model: nn.Module) -> Iterator[Problem]:
+        """Yield why the method cannot change a library's network; keys are relative to `methods`.
+
+        The network may have no values.
+        """
+        return iter(())
+
     def augment_pixels(self, pixels: Tensor, now: Now) -> Tensor:
         """Return the step's augmented images, not yet normalised.
 

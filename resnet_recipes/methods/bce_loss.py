@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from resnet_recipes.backbones import classifier
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods.base import Method
 
@@ -50,7 +51,13 @@ class BCELoss(Method):
         return super().provides(hook) and (hook != "modify_model" or self.bias_init)
 
     def modify_model(self, model: nn.Module) -> None:
-        nn.init.constant_(model.fc.bias, -math.log(model.fc.out_features))
+        bias = model.get_submodule(classifier(model)).bias
+        nn.init.constant_(bias, -math.log(len(bias)))
+
+    def misfits(self, model: nn.Module) -> Iterator[Problem]:
+        if self.bias_init and model.get_submodule(classifier(model)).bias is None:
+            rule = "this network's classifier has no bias"
+            yield Problem("bce_loss.bias_init", True, rule, "methods.bce_loss.bias_init=false")
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of each example, computed in float32 whatever the dtype of the logits."""

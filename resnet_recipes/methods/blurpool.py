@@ -81,12 +81,22 @@ class BlurPool(Method):
             )
 
     def modify_model(self, model: nn.Module) -> None:
+        for module, kind in self._blurred(model):
+            adopt(module, kind)
+
+    def misfits(self, model: nn.Module) -> Iterator[Problem]:
+        if not any(self._blurred(model)):
+            rule = "this network has no strided convolutions or max-pools that it could blur"
+            yield Problem("blurpool", None, rule, "~methods.blurpool")
+
+    def _blurred(self, model: nn.Module) -> Iterator[tuple[nn.Module, type[nn.Module]]]:
+        """Yield each layer to blur, and what it becomes."""
         for module in model.modules():
             if type(module) is nn.Conv2d and self.replace_convs:
                 if max(module.stride) > 1 and module.in_channels >= self.min_channels:
-                    adopt(module, BlurConv2d if self.blur_first else ConvBlur2d)
+                    yield module, BlurConv2d if self.blur_first else ConvBlur2d
             elif type(module) is nn.MaxPool2d and self.replace_maxpools:
-                adopt(module, BlurMaxPool2d)
+                yield module, BlurMaxPool2d
 
     def convolution_stride(self, stride: int, inputs: int) -> int:
         is_blurred_after = self.replace_convs and not self.blur_first

@@ -78,10 +78,36 @@ class StochasticDepth(Method):
         return [(block + first) / (blocks - 1 + first) * self.drop_rate for block in range(blocks)]
 
     def modify_model(self, model: nn.Module) -> None:
-        norms = [_last_norm(module) for module in model.modules() if hasattr(module, "downsample")]
+        norms = [_last_norm(block) for block in _blocks(model)]
         for norm, rate in zip(norms, self.rates(len(norms)), strict=True):
             if type(norm) is nn.BatchNorm2d:
                 adopt(norm, DropSamplesBatchNorm2d, drop_rate=rate)
+
+    def misfits(self, model: nn.Module) -> Iterator[Problem]:
+        parts = {name for module in model.modules() for name in dir(module)}
+        if key := next((key for key, own in _OWN.items() if own & parts), ""):
+            rule = "this network has its own stochastic depth, which drops whole branches"
+            fix = f"~methods.stochastic_depth model.args.{key}={self.drop_rate}"
+            yield Problem("stochastic_depth", None, rule, fix)
+        elif not any(map(_is_block, model.modules())):
+            rule = "this network has no residual branches that end in BatchNorm"
+            yield Problem("stochastic_depth", None, rule, "~methods.stochastic_depth")
+
+
+#: Settings of networks with stochastic depth of their own, and what their modules then have.
+_OWN = {
+    "drop_path_rate": {"drop_path", "drop_path1"},
+    "stochastic_depth_prob": {"stochastic_depth"},
+}
+
+
+def _blocks(model: nn.Module) -> Iterator[nn.Module]:
+    """Yield the residual blocks of torchvision's ResNets, from the first to the last."""
+    return filter(_is_block, model.modules())
+
+
+def _is_block(module: nn.Module) -> bool:
+    return hasattr(module, "downsample") and hasattr(module, "bn2")
 
 
 def _last_norm(block: nn.Module) -> nn.Module:

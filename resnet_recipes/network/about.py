@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from resnet_recipes.base.architecture import NETWORKS
+from resnet_recipes.base.architecture import LIBRARY, NETWORKS, Arguments
 from resnet_recipes.base.reading import parse_json
 from resnet_recipes.data.normalize import MEAN, STD
 from resnet_recipes.methods import ORDER
@@ -26,13 +26,14 @@ LICENCE = (
 _SURGERY = {method.name: method for method in ORDER if method.in_network}
 
 _LARGEST = 1 << 24  # characters
+_LARGEST_ARGUMENT = 4096  # of a network: its images' side, or its width
 
 
 @dataclass(frozen=True)
 class About:
     """A network: how to rebuild it, its outputs' meaning, its input, and its accuracy."""
 
-    architecture: str  # torchvision's name
+    architecture: str  # a torchvision ResNet's name, or library:name
     num_classes: int
     classes: tuple[str, ...] = ()  # in label order; empty if unknown
     # settings of the methods in the network
@@ -51,6 +52,7 @@ class About:
     loss: float | None = None
     eval_examples: int = 0  # number of images used to measure the accuracy
     licence: str = LICENCE
+    arguments: Arguments = field(default_factory=dict)  # of a library's network
 
     def methods(self) -> Stack:
         """Return the methods that are part of the network."""
@@ -91,6 +93,7 @@ def of(
         top5_percent=top5,
         loss=loss,
         eval_examples=examples,
+        arguments=recipe.model.args,
     )
 
 
@@ -106,7 +109,8 @@ def from_json(text: str) -> About:
         raise ValueError(
             "its description of the network is from another version of this program: update it"
         )
-    found = {"eval_interpolation": "bilinear"} | found  # files of early versions lack it
+    # files of early versions lack these
+    found = {"eval_interpolation": "bilinear", "arguments": {}} | found
     if found.keys() != {item.name for item in fields(About)}:
         raise ValueError("its description of the network has missing or unknown fields")
     if wrong := [name for name, value in found.items() if not _is_right(name, value)]:
@@ -125,7 +129,11 @@ def _is_right(name: str, value: Any) -> bool:
     """Return whether the value of a field has the right type and is within its limits."""
     match name:
         case "architecture":
-            return type(value) is str and value in NETWORKS
+            return type(value) is str and (
+                value in NETWORKS or LIBRARY.fullmatch(value) is not None
+            )
+        case "arguments":
+            return type(value) is dict and all(map(_is_small, value.values()))
         case "num_classes":
             return type(value) is int and 1 <= value <= 1 << 20
         case "train_size" | "eval_resize" | "eval_size":
@@ -147,6 +155,11 @@ def _is_right(name: str, value: Any) -> bool:
         case "epochs":
             return type(value) is float and math.isfinite(value)
     return value is None or (type(value) is float and math.isfinite(value))
+
+
+def _is_small(value: Any) -> bool:
+    """Return whether a value is a switch, or a number that makes no network huge."""
+    return type(value) is bool or (type(value) in (int, float) and abs(value) <= _LARGEST_ARGUMENT)
 
 
 def _is_method(name: str, settings: Any) -> bool:

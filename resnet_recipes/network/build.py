@@ -1,19 +1,19 @@
 """The network of a recipe, ready to train or to evaluate."""
 
 import torch
-import torchvision
 from torch import Tensor, nn
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
+from resnet_recipes import backbones
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe.schema import Recipe
 
-#: Layers that each initialisation redraws; all others keep torchvision's.
+#: Layers that each initialisation redraws; all others keep their library's.
 KAIMING: dict[str, tuple[type[nn.Module], ...]] = {
     "kaiming_normal": (nn.Conv2d, nn.Linear),
     "kaiming_convs": (nn.Conv2d,),
-    "torchvision": (),
+    "library": (),
 }
 
 
@@ -37,14 +37,13 @@ def build_network(
 
 
 def build_model(config: ModelConfig, num_classes: int, seed: int) -> nn.Module:
-    """Return torchvision's ResNet on the CPU, initialised as in the recipe.
+    """Return the network on the CPU, initialised as in the recipe.
 
-    It is "v1.5", with the stride in the 3x3 convolution.
-
-    Every rank gets the same weights from the same seed.
+    Torchvision's ResNets are "v1.5", with the stride in the 3x3 convolution. Every rank gets the
+    same weights from the same seed.
     """
     torch.manual_seed(seed)
-    model = getattr(torchvision.models, config.name)(num_classes=num_classes)
+    model = backbones.build(config.name, num_classes, config.args)
     for module in model.modules():
         if isinstance(module, KAIMING[config.init]):
             nn.init.kaiming_normal_(module.weight)  # fan_in, unlike torchvision's fan_out

@@ -6,7 +6,6 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,8 +13,8 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
-from resnet_recipes.base.errors import Problem
-from resnet_recipes.base.extras import remedy
+from resnet_recipes import backbones
+from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import load
 from resnet_recipes.network.network import Network
@@ -41,13 +40,15 @@ def _write_weights(network: Network, path: Path) -> None:
 
 
 def _read_torchvision(path: Path, about: About) -> Run:
-    model = getattr(torchvision.models, about.architecture)(num_classes=about.num_classes).eval()
+    name = about.architecture.removeprefix("torchvision:")
+    make = getattr(torchvision.models, name)
+    model = make(num_classes=about.num_classes, **about.arguments).eval()
     model.load_state_dict(torch.load(path, weights_only=True))
     return model
 
 
 def _write_timm(network: Network, path: Path) -> None:
-    about = network.about
+    about, known = network.about, backbones.facts(network.model)
     _write_weights(network, path)
     facts = {
         "num_classes": about.num_classes,
@@ -58,13 +59,14 @@ def _write_timm(network: Network, path: Path) -> None:
         "interpolation": about.eval_interpolation,
         "mean": [value / 255 for value in about.mean],
         "std": [value / 255 for value in about.std],
-        "first_conv": "conv1",
-        "classifier": "fc",
+        "first_conv": known.get("first_conv", "conv1"),
+        "classifier": known.get("classifier", "fc"),
         "label_names": list(about.classes) or None,
     }
     config = {
-        "architecture": about.architecture,
+        "architecture": about.architecture.removeprefix("timm:"),
         "num_classes": about.num_classes,
+        "model_args": dict(about.arguments),
         "pretrained_cfg": facts,
     }
     (path.parent / "config.json").write_text(json.dumps(config, indent=2) + "\n")
@@ -93,7 +95,7 @@ def _write_onnx(network: Network, path: Path) -> None:
             (_example(network),),
             path,
             dynamo=True,
-            dynamic_shapes=_shapes(),
+            dynamic_shapes=_shapes(network),
             input_names=["images"],
             output_names=["logits"],
             external_data=False,
@@ -118,18 +120,35 @@ def _write_torchscript(network: Network, path: Path) -> None:
 
 def _write_exported_program(network: Network, path: Path) -> None:
     with _any_size():
-        program = torch.export.export(network.model, (_example(network),), dynamic_shapes=_shapes())
+        shapes = _shapes(network)
+        program = torch.export.export(network.model, (_example(network),), dynamic_shapes=shapes)
     torch.export.save(program, path, extra_files={f"{KEY}.json": network.about.to_json()})
 
 
 def _example(network: Network) -> Tensor:
-    """Return images of unequal height and width, so that export takes neither as constant."""
-    return torch.zeros(2, 3, 64, 96).to(next(network.model.parameters()))
+    """Return images of unequal height and width, so that export takes neither as constant.
+
+    They are square, of the size for evaluation, if the network takes no other.
+    """
+    side = network.about.eval_size
+    height, width = (64, 96) if takes_any_size(network.model) else (side, side)
+    return torch.zeros(2, 3, height, width).to(next(network.model.parameters()))
 
 
-def _shapes() -> tuple[dict[int, Any]]:
+def _shapes(network: Network) -> tuple[dict[int, Any]]:
     size = torch.export.Dim
-    return ({0: size("batch"), 2: size("height", min=8), 3: size("width", min=8)},)
+    sides = {2: size("height", min=8), 3: size("width", min=8)}
+    return ({0: size("batch")} | (sides if takes_any_size(network.model) else {}),)
+
+
+@torch.no_grad()
+def takes_any_size(model: nn.Module) -> bool:
+    """Return whether a network takes images that are small and wider than high."""
+    try:
+        model(torch.zeros(2, 3, 64, 96).to(next(model.parameters())))
+    except Exception:  # a library may raise anything for a size that its network does not take
+        return False
+    return True
 
 
 @contextmanager
@@ -208,45 +227,11 @@ model = torch.export.load("model.pt2").module()        # {_ANY}""",
     ),
 }
 
-#: Packages that a target needs, and the extra that has them.
-_NEEDS = {"timm": (("timm",), ""), "onnx": (("onnx", "onnxruntime", "onnxscript"), "export")}
-
-
-def problems(network: Network, to: str, folds: bool) -> Iterator[Problem]:
-    """Yield why a network cannot be written as `to`; `folds` says whether BatchNorm is folded."""
-    if to not in TARGETS:
-        yield Problem("--to", to, f"must be one of {', '.join(TARGETS)}")
-        return
-    graphs = "--to onnx, torchscript or exported_program"
-    if network.about.surgery and not TARGETS[to].takes_any:
-        also = (
-            "; timm's resnetblur50 blurs in other places and is a different network"
-            if to == "timm"
-            else ""
-        )
-        rule = (
-            f"does not support {' and '.join(network.about.surgery)}, which is part of this "
-            f"network{also}"
-        )
-        yield Problem("--to", to, rule, f"--to safetensors, or {graphs.removeprefix('--to ')}")
-    if folds and to in ("torchvision", "timm", "safetensors"):
-        yield Problem(
-            "--fold-batchnorm", None, f"removes BatchNorm, which {to}'s own network has", graphs
-        )
-
-
-def lacking(to: str) -> Iterator[Problem]:
-    """Yield which packages `to` needs that are not installed."""
-    needed, extra = _NEEDS.get(to, ((), ""))
-    if missing := [name for name in needed if find_spec(name) is None]:
-        rule = f"needs {', '.join(missing)}, which is not installed"
-        yield Problem("--to", to, rule, remedy(extra) if extra else f"pip install {needed[0]}")
-
 
 def export(network: Network, to: str, folder: Path) -> Run:
     """Write a network into an empty folder, and return it as read back by its target program.
 
-    Raises OSError.
+    Raises OSError, and TrainingError if the format cannot hold it.
     """
     target = TARGETS[to]
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
@@ -255,7 +240,14 @@ def export(network: Network, to: str, folder: Path) -> Run:
         logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings(action="ignore"), torch.no_grad():
-            target.write(network, folder / target.file)
+            try:
+                target.write(network, folder / target.file)
+            except OSError:
+                raise
+            except Exception as error:  # torch may raise anything for a network it cannot trace
+                why = backbones.first_line(error)
+                text = f"{to} cannot hold {network.about.architecture}: {why}"
+                raise TrainingError(text) from error
             return target.read(folder / target.file, network.about)
     finally:
         for logger, level in zip(loggers, levels, strict=True):
@@ -269,10 +261,13 @@ def largest_difference(
     """Return the largest difference between two networks' logits, and the first's largest logit.
 
     Images [N, 3, H, W] are compared in batches of 16, then three of them again, enlarged and wider
-    than high. Both are nan if a logit is.
+    than high, if the network takes them. Both are nan if a logit is.
     """
-    wide = nn.functional.interpolate(images[:3], (images.shape[2] + 16, images.shape[3] + 40))
-    pairs = [(one(batch), other(batch)) for batch in (*images.split(16), wide)]
+    height, width = images.shape[2:]
+    wide = nn.functional.interpolate(images[:3], (height + 16, width + 40))
+    is_flexible = not isinstance(one, nn.Module) or takes_any_size(one)
+    batches = (*images.split(16), *([wide] if is_flexible else []))
+    pairs = [(one(batch), other(batch)) for batch in batches]
     differences = torch.stack([(first - second).abs().max() for first, second in pairs])
     largest = torch.stack([first.abs().max() for first, _ in pairs])
     return float(differences.max()), float(largest.max())

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torchvision
 from torch import Tensor, nn
 
-from resnet_recipes.base.architecture import NETWORKS
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes import backbones
+from resnet_recipes.base.architecture import NETWORKS, ModelConfig
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.methods.stochastic_depth import fold
 from resnet_recipes.network import about
@@ -24,12 +24,12 @@ from resnet_recipes.recipe.typed import typed
 WEIGHTS = "weights.safetensors"
 
 
-def load(path: Path | str) -> Network:
+def load(path: Path | str, assumed: ModelConfig | None = None) -> Network:
     """Return the network of a run folder, a checkpoint or a weights file.
 
     The file may be ours or have torchvision's names. It is on the CPU, in float32, channels_last
-    and evaluation mode. A file without a description is assumed to be torchvision's ResNet. Nothing
-    in a file is executed. Raises NotReadyError if it cannot be used.
+    and evaluation mode. A file without a description is taken for `assumed`, or else for
+    torchvision's ResNet. Nothing in a file is executed. Raises NotReadyError if it cannot be used.
     """
     path = Path(path)
     try:
@@ -40,8 +40,10 @@ def load(path: Path | str) -> Network:
             return _of_checkpoint(found)
         state = _tensors(found)
         note = "" if described else _UNDESCRIBED
-        described = described or _recognised(state)
+        described = described or _recognised(state, assumed)
         return Network(_assembled(described, described.methods(), state), described, note)
+    except RecipeError as error:  # its library, or the network in it, is not on this machine
+        raise NotReadyError(problem._replace(key=str(path)) for problem in error.problems) from None
     except (ArchiveError, OSError) as error:
         rule = f"cannot be used: {getattr(error, 'strerror', None) or error}"
         raise NotReadyError([Problem(str(path), None, rule)]) from None
@@ -88,7 +90,7 @@ def _of_checkpoint(found: Mapping[str, Any]) -> Network:
         if name.startswith("ema.")
     }
     state = _tensors(averaged or found.get("model"))
-    described = about.of(recipe, tuple(classes), _outputs(state))
+    described = about.of(recipe, tuple(classes), len(classes))
     return Network(_assembled(described, Stack.of(recipe.methods), state), described)
 
 
@@ -97,22 +99,26 @@ def _tensors(found: object) -> dict[str, Tensor]:
 
     timm and others nest it one level, and DDP prefixes names with `module.`.
     """
-    if isinstance(found, dict) and "conv1.weight" not in found:
+    if isinstance(found, dict):
         found = found.get("state_dict", found.get("model", found))
     if not isinstance(found, dict) or not all(type(name) is str for name in found):
         raise ArchiveError("it does not contain a network's weights")
     return {name.removeprefix("module."): tensor for name, tensor in found.items()}
 
 
-def _outputs(state: Mapping[str, Any]) -> int:
-    head = state.get("fc.weight")
-    if not isinstance(head, Tensor) or head.ndim != 2 or not len(head):
-        raise ArchiveError("it has no classifier under torchvision's name, fc.weight")
+def _outputs(state: Mapping[str, Any], classifier: str = "fc") -> int:
+    head = state.get(f"{classifier}.weight")
+    if not isinstance(head, Tensor) or head.ndim < 2 or not len(head):
+        raise ArchiveError(f"it has no classifier of the name {classifier}.weight")
     return len(head)
 
 
-def _recognised(state: Mapping[str, Any]) -> About:
+def _recognised(state: Mapping[str, Any], assumed: ModelConfig | None) -> About:
     """Return the description of a network, inferred from the names of its weights."""
+    if assumed and assumed.name not in NETWORKS:
+        network = backbones.structure(assumed.name, 2, assumed.args)
+        outputs = _outputs(state, backbones.classifier(network))
+        return About(assumed.name, outputs, arguments=assumed.args)
     blocks = {tuple(name.split(".")[:2]) for name in state if name.startswith("layer")}
     sizes = Counter(stage for stage, _ in blocks)
     stages = tuple(sizes[f"layer{number}"] for number in range(1, 5))
@@ -130,12 +136,15 @@ def _assembled(described: About, methods: Stack, state: dict[str, Tensor]) -> nn
 
     Raises ArchiveError if any is missing, unknown or invalid.
     """
-    if _outputs(state) != described.num_classes:
-        raise ArchiveError(f"it has {_outputs(state)} outputs but {described.num_classes} classes")
+    model = backbones.structure(
+        described.architecture, described.num_classes, dict(described.arguments)
+    )
+    outputs = _outputs(state, backbones.classifier(model))
+    if outputs != described.num_classes:
+        raise ArchiveError(f"it has {outputs} outputs but {described.num_classes} classes")
+    if misfits := [str(problem) for method in methods for problem in method.misfits(model)]:
+        raise ArchiveError(f"its methods do not fit: {misfits[0]}")
     with torch.device("meta"):
-        model = getattr(torchvision.models, described.architecture)(
-            num_classes=described.num_classes
-        )
         methods.modify_model(model)
     wanted = model.state_dict()
     # new in torch 0.4.1
@@ -143,7 +152,7 @@ def _assembled(described: About, methods: Stack, state: dict[str, Tensor]) -> nn
     state = {name: torch.tensor(0) for name in counters} | state
     if odd := sorted(state.keys() ^ wanted.keys()):
         rule = f"{', '.join(odd[:3])} missing or unknown"
-        raise ArchiveError(f"it is not torchvision's {described.architecture}: {rule}")
+        raise ArchiveError(f"it is not {described.architecture}: {rule}")
     for name, tensor in state.items():
         like = wanted[name]
         if (
@@ -158,5 +167,12 @@ def _assembled(described: About, methods: Stack, state: dict[str, Tensor]) -> nn
             raise ArchiveError(f"{name} has negative values, which no variance has")
         state[name] = tensor.to(like.dtype, copy=True)
     model.load_state_dict(state, assign=True)
+    if any(buffer.is_meta for buffer in model.buffers()):  # computed by the network, in no file
+        with torch.random.fork_rng(devices=[]):
+            model = backbones.build(
+                described.architecture, described.num_classes, dict(described.arguments)
+            )
+        methods.modify_model(model)
+        model.load_state_dict(state)
     fold(model)
     return model.eval().to(memory_format=torch.channels_last)

@@ -3,6 +3,7 @@
 import yaml
 
 from resnet_recipes import __version__
+from resnet_recipes.backbones import from_library
 from resnet_recipes.network.about import About
 from resnet_recipes.report.text import in_markdown
 
@@ -33,7 +34,9 @@ def model_card(about: About, to: str, use: str, checked: str) -> str:
             "## Use",
             "",
             "```python",
-            use.format(architecture=about.architecture, num_classes=about.num_classes),
+            use.format(
+                architecture=about.architecture.rpartition(":")[2], num_classes=about.num_classes
+            ),
             "```",
             "",
             checked,
@@ -65,6 +68,9 @@ def _header(about: About, to: str, title: str) -> dict[str, object]:
 
 
 def _rows(about: About) -> list[tuple[str, str]]:
+    library, name = from_library(about.architecture), about.architecture.rpartition(":")[2]
+    values = [f"{key}={value}" for key, value in about.arguments.items()]
+    architecture = ", ".join([f"{library}'s {name}", *values])
     changes = []
     for name, settings in about.surgery.items():
         values = ", ".join(f"{key}={value}" for key, value in settings.items())
@@ -76,7 +82,7 @@ def _rows(about: About) -> list[tuple[str, str]]:
         accuracy += f" of {about.eval_examples:,} images"
         accuracy += ", mean over each image and its mirror image" if about.flip else ""
     rows = [
-        ("architecture", f"torchvision's {about.architecture}"),
+        ("architecture", architecture),
         ("changed by", "; ".join(changes)),
         ("classes", names + (f" and {more:,} more" if more > 0 else "")),
         ("top-1, top-5", accuracy),

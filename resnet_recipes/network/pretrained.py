@@ -9,13 +9,13 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
+from resnet_recipes.backbones import classifier, frozen_by
 from resnet_recipes.base import names
-from resnet_recipes.base.architecture import FREEZABLE, ModelConfig
+from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.methods.stochastic_depth import unfold
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import load as load_network
-from resnet_recipes.optim.base import CLASSIFIER
 
 
 class Start(NamedTuple):
@@ -36,7 +36,7 @@ class Start(NamedTuple):
         if self.about.surgery:
             parts.append(f"they were trained with {', '.join(self.about.surgery)}")
         if config.freeze != "none":
-            parts.append(f"frozen: {', '.join(frozen_parts(config.freeze))}")
+            parts.append(f"frozen: up to {config.freeze}")
         return "; ".join(parts)
 
 
@@ -48,7 +48,7 @@ def find(config: ModelConfig, num_classes: int) -> Start:
     """
     path = _located(config)
     try:
-        network = load_network(path)
+        network = load_network(path, config)
     except NotReadyError as error:
         (problem,) = error.problems
         # of a run, or in a cache
@@ -58,11 +58,11 @@ def find(config: ModelConfig, num_classes: int) -> Start:
     if about.architecture != config.name:
         rule = f"{path} has the weights of {about.architecture}, not {config.name}"
         raise _refused(config, rule, f"model.name={about.architecture}")
-    is_whole = about.num_classes == num_classes
+    is_whole, head = about.num_classes == num_classes, classifier(network.model)
     kept = {
         name: tensor
         for name, tensor in network.model.state_dict().items()
-        if is_whole or not name.startswith(f"{CLASSIFIER}.")
+        if is_whole or not name.startswith(f"{head}.")
     }
     return Start(path, kept, about, is_whole)
 
@@ -83,24 +83,19 @@ def freeze(model: nn.Module, up_to: str) -> None:
 
     Call it before DDP.
     """
-    for part in map(model.get_submodule, frozen_parts(up_to)):
-        part.requires_grad_(False)
-        for module in part.modules():
-            if isinstance(module, nn.BatchNorm2d):
-                module.train = _stay_in_evaluation.__get__(module)
-                module.train()
+    is_frozen = frozen_by(model, up_to)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(parameter.requires_grad and not is_frozen(name))
+    for name, module in model.named_modules():
+        if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and is_frozen(name):
+            module.train = _stay_in_evaluation.__get__(module)
+            module.train()
 
 
-def _stay_in_evaluation(norm: nn.BatchNorm2d, mode: bool = True) -> nn.BatchNorm2d:
+def _stay_in_evaluation(norm: nn.Module, mode: bool = True) -> nn.Module:
     """Replace `train` of a frozen BatchNorm with a no-op."""
     norm.training = False
     return norm
-
-
-def frozen_parts(up_to: str) -> list[str]:
-    """Return the parts of a ResNet that `model.freeze` freezes, by torchvision's names."""
-    parts = ["conv1", "bn1", "layer1", "layer2", "layer3", "layer4"]
-    return parts[: FREEZABLE.index(up_to) + 1] if up_to != "none" else []
 
 
 def _located(config: ModelConfig) -> Path:
@@ -120,7 +115,11 @@ def _from_torchvision(config: ModelConfig, name: str) -> Path:
 
     Its name contains the first digits of its SHA-256.
     """
-    members = torchvision.models.get_model_weights(config.name)
+    library, _, network = config.name.rpartition(":")
+    if library == "timm":
+        rule = f"has no weights for {config.name}"
+        raise _refused(config, rule, f"model.weights=timm:{network}.TAG, as the hub names them")
+    members = torchvision.models.get_model_weights(network)
     if name and name not in members.__members__:
         raise _refused(
             config,
@@ -130,8 +129,7 @@ def _from_torchvision(config: ModelConfig, name: str) -> Path:
     member = members[name] if name else members.DEFAULT
     path = Path(torch.hub.get_dir()) / "checkpoints" / member.url.rpartition("/")[2]
     download = (
-        'python3 -c "import torchvision; '
-        f"torchvision.models.{config.name}(weights='{member.name}')\""
+        f"python3 -c \"import torchvision; torchvision.models.{network}(weights='{member.name}')\""
     )
     if not path.is_file():
         rule = f"is not on this machine: {path} does not exist"

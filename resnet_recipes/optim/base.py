@@ -7,12 +7,11 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
+from resnet_recipes.backbones import classifier
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.section import Section
 
 _NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.LocalResponseNorm)
-
-CLASSIFIER = "fc"  # torchvision's name for the module exempt from `backbone_rate`
 
 #: For each value of `no_decay`, a test of whether a parameter is exempt, given its module, full
 #: name and value.
@@ -90,8 +89,9 @@ class OptimizerSettings(Section):
             for decays in (True, False)
             for rate in rates
         }
+        head = classifier(model)
         for module_name, module in model.named_modules():
-            rate = 1.0 if module_name == CLASSIFIER else self.backbone_rate
+            rate = 1.0 if module_name == head else self.backbone_rate
             for name, parameter in module.named_parameters(module_name, recurse=False):
                 if parameter.requires_grad:
                     groups[not spares(module, name, parameter), rate]["params"].append(parameter)

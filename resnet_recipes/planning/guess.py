@@ -17,8 +17,7 @@ PER_CORE = 12
 
 def cpu_seconds(plan: Plan, cores: int) -> float:
     """Return the seconds of all forward and backward passes of a run on a CPU."""
-    multiplied = sum(images * _work(plan, side).flops / 2 for side, images in _images(plan).items())
-    return multiplied * _passes(plan) / (1e9 * PER_CORE * cores)
+    return sum(plan.flops) / 2 / (1e9 * PER_CORE * cores)
 
 
 def gpu_speeds(plan: Plan, gpu: Gpu) -> list[Speed]:
@@ -43,7 +42,7 @@ def gpu_memory(plan: Plan) -> float:
     copies = 2 + plan.recipe.optimizer.state_copies
     copies += sum(method.extra_weights for method in plan.methods())
     work = _work(plan, max(plan.sizes))
-    return roofline.memory(work, plan.rank_size, plan.parameters, copies)
+    return roofline.memory(work, plan.rank_size, plan.network.parameters, copies)
 
 
 def roughly(seconds: float) -> str:

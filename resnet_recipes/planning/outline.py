@@ -56,6 +56,9 @@ def answers(plan: Plan, machine: Iterable[Row] = ()) -> Iterator[Row]:
     yield "disk", f"up to {plan.disk}"
     if result := nearest(plan.published, plan.epochs):
         yield "published", published(result)
+    elif others := {result.model for result in plan.recipe.published} - {plan.recipe.model.name}:
+        rule = f"the recipe's results are for {', '.join(others)}, not for {plan.recipe.model.name}"
+        yield "published", rule
     for note in (*facts.notes, *plan.notes):
         yield "note", note
 
@@ -76,9 +79,9 @@ def details(plan: Plan) -> Iterator[Row]:
     )
     yield "lr", f"learning rate {_rate(plan)}"
     yield "optimizer", recipe.optimizer.text()
-    forms = ", compiled" * recipe.precision.compile
+    forms = plan.network.text + ", compiled" * recipe.precision.compile
     forms += ", without fused kernels and CUDA graphs" * (recipe.precision.kernels == "off")
-    yield "model", f"{recipe.model.name}, {plan.parameters:,} parameters{forms}"
+    yield "model", f"{recipe.model.name}, {plan.network.parameters:,} parameters{forms}"
     sizes = " to ".join(map(str, dict.fromkeys((plan.sizes[0], plan.sizes[-1]))))
     yield (
         "pixels",

@@ -3,23 +3,21 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from resnet_recipes.base import schedule
-from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.duration import Duration, Horizon
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.data.base import DataFacts, Share
 from resnet_recipes.data.loading.slots import Capacity
-from resnet_recipes.measure import flops
 from resnet_recipes.measure.published import IMAGENET_IMAGES
-from resnet_recipes.measure.roofline import backbone
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning import feasible
 from resnet_recipes.planning.advice import notes_on
 from resnet_recipes.planning.disk import Disk, disk_of
+from resnet_recipes.planning.network import Network, network_of
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report.facts import Published
 
@@ -47,6 +45,7 @@ class Plan:
     world_size: int  # ranks, one device each
     num_classes: int
     horizon: Horizon
+    network: Network
     start: str = ""  # a sentence about the initial weights; "": random ones, drawn from the seed
     typed: frozenset[str] = frozenset()  # settings that were typed; advice keeps their values
 
@@ -101,13 +100,6 @@ class Plan:
         capacities = Capacity.for_training(data, share), Capacity.for_evaluation(data, share)
         return self.world_size * sum(capacity.memory for capacity in capacities)
 
-    @property
-    def parameters(self) -> int:
-        """Weights of the model, classifier included."""
-        name = self.recipe.model.name
-        features = 2048 if NETWORKS[name][0] else 512  # that the classifier sees
-        return backbone(name) + (features + 1) * self.num_classes
-
     @cached_property
     def extra_gradient_every(self) -> int:
         """Steps from one that takes two gradients to the next; 0: all take one."""
@@ -117,22 +109,18 @@ class Plan:
     def flops(self) -> tuple[int, ...]:
         """Floating-point operations of training by epoch, of all devices and both passes."""
         size, interval = self.steps_per_epoch, self.extra_gradient_every or self.total_steps + 1
-        methods = self.methods()
-        count = cache(
-            lambda side: flops.per_image(self.recipe.model, self.num_classes, side, methods)
-        )
         found = []
         for epoch, side in enumerate(self.sizes):
             first, last = epoch * size, min((epoch + 1) * size, self.total_steps)
             passes = last - first + last // interval - first // interval
-            found.append(passes * self.recipe.batch.global_size * count(side))
+            found.append(passes * self.recipe.batch.global_size * self.network.flops(side))
         return tuple(found)
 
     @property
     def disk(self) -> Disk:
         """The room on disk that the run needs."""
         saves = -(-self.total_steps // self._intervals[2])
-        return disk_of(self.recipe, self.methods(), self.parameters, saves)
+        return disk_of(self.recipe, self.methods(), self.network.parameters, saves)
 
     @cached_property
     def warmup(self) -> int:
@@ -232,8 +220,12 @@ class Plan:
 
     @property
     def published(self) -> list[Published]:
-        """The results of the recipe's authors; empty if they trained on other images."""
-        return self.recipe.published if self.facts.train_examples == IMAGENET.train_examples else []
+        """Results of the recipe's authors; empty if their images or network were others."""
+        if self.facts.train_examples != IMAGENET.train_examples:
+            return []
+        return [
+            result for result in self.recipe.published if result.model == self.recipe.model.name
+        ]
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
@@ -263,7 +255,7 @@ class Plan:
             "model": {
                 "name": self.recipe.model.name,
                 "classes": self.num_classes,
-                "parameters": self.parameters,
+                "parameters": self.network.parameters,
                 "start": self.start,
             },
             "disk_bytes": self.disk.total,
@@ -283,13 +275,21 @@ def make_plan(
     settings that the user has typed: no advice scales their values.
     """
     stack = _stack(recipe, facts)
-    if problems := list(feasible.problems(recipe, facts, world_size, stack, typed)):
-        raise RecipeError(problems)
+    problems = list(feasible.problems(recipe, facts, world_size, stack, typed))
     num_classes = (
         len(facts.classes) if recipe.model.num_classes == "auto" else int(recipe.model.num_classes)
     )
+    try:
+        network = network_of(recipe.model, max(2, num_classes), stack)
+    except RecipeError as error:
+        raise type(error)([*problems, *error.problems]) from None
+    if problems := [*problems, *network.problems()]:
+        raise RecipeError(problems)
     horizon = recipe.horizon(facts.train_examples)
-    return Plan(recipe, facts, world_size, num_classes, horizon, typed=typed)
+    made = Plan(recipe, facts, world_size, num_classes, horizon, network, typed=typed)
+    if problems := list(network.size_problems(made.sizes, recipe.data.eval_size)):
+        raise RecipeError(problems)
+    return made
 
 
 def _stack(recipe: Recipe, facts: DataFacts) -> Stack:

@@ -14,6 +14,9 @@ from resnet_recipes.recipe.typed import plain, typed
 #: Settings that earlier versions wrote, with the values of what every run now does.
 _REMOVED = (("data", "decode", "cpu"),)
 
+#: New names of values, by section, setting and old value.
+_REWORDED = {("model", "init", "torchvision"): "library"}
+
 #: New names of methods' settings, by method and old name.
 _RENAMED = {"progressive_resizing": {"decided_at": "size_from_epoch"}}
 
@@ -57,7 +60,7 @@ def updated(tree: dict[str, Any]) -> dict[str, Any]:
     for section, settings in tree.items():
         if isinstance(settings, dict):
             tree[section] = {
-                name: setting
+                name: _REWORDED.get((section, name, str(setting)), setting)
                 for name, setting in settings.items()
                 if (section, name, setting) not in _REMOVED and (section, name) not in _STARTED_BY
             }

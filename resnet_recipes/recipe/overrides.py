@@ -14,7 +14,7 @@ from resnet_recipes.recipe.hydra_compose import value_of
 from resnet_recipes.recipe.library import GROUPS
 from resnet_recipes.recipe.short import DECIMAL, targets
 from resnet_recipes.recipe.suggestions import closest, did_you_mean
-from resnet_recipes.recipe.typed import fitting, settings
+from resnet_recipes.recipe.typed import fitting, kind_of, settings
 
 #: Settings that are folders: `~` is expanded and the path made absolute.
 FOLDERS = ("data.root", "run.root")
@@ -44,7 +44,7 @@ class Override(NamedTuple):
     @property
     def word(self) -> str:
         """This change in Hydra's grammar; the value of a text setting is quoted."""
-        kind, value = settings()[self.key], "null" if self.value is None else self.value
+        kind, value = kind_of(self.key), "null" if self.value is None else self.value
         takes_text = kind is str or (
             is_union(kind) and str in get_args(kind) and not _NUMBER_OR_NULL.fullmatch(value)
         )
@@ -164,11 +164,11 @@ def _expanded(word: str) -> list[Override]:
 def _wrong(override: Override) -> Iterator[Problem]:
     """Yield what is wrong with the name of an override, or with the form of its value."""
     key, value, known = override.key, override.value, settings()
-    if key not in known and value is None:
+    if kind_of(key) is None and value is None:
         meant = closest(key, known)
         fix = f"did you mean '~{meant}'?" if meant else "resnet-recipes methods lists them"
         yield Problem(override.typed, None, "no such method", fix)
-    elif key not in known:
+    elif kind_of(key) is None:
         yield _unknown(override)
     elif value is not None and not override.is_choice:
         try:
@@ -190,10 +190,10 @@ def _unknown(override: Override) -> Problem:
 
 
 def _respelled(key: str, value: str) -> str:
-    if get_origin(settings()[key]) in (list, tuple) and "[" not in value:
+    if get_origin(kind_of(key)) in (list, tuple) and "[" not in value:
         return f"a list is written '{key}=[{value}]'"
     if "," in value or value.startswith(("range(", "choice(")):
-        is_decimal = settings()[key] is not int and re.fullmatch(_COMMA, value)
+        is_decimal = kind_of(key) is not int and re.fullmatch(_COMMA, value)
         decimal = f";  or {key}={value.replace(',', '.')}" if is_decimal else ""
         return f"add -m: several values are a sweep{decimal}"
     return "put the whole word in quotes if it has brackets or commas"

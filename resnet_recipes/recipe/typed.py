@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cache
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.kinds import dataclasses_in, kinds_of, words
@@ -26,7 +26,7 @@ def fitting(
     fits, problems = {}, []
     for name, value in tree.items():
         key = f"{prefix}{name}"
-        kind = settings().get(key)
+        kind = kind_of(key)
         sections = dataclasses_in(kind)
         if (
             sections
@@ -37,7 +37,7 @@ def fitting(
             problems.append(
                 Problem(key, value, rule, _as_section(key, value, sections[0], in_file))
             )
-        elif kind and not sections and isinstance(value, dict):
+        elif kind and not sections and get_origin(kind) is not dict and isinstance(value, dict):
             problems.append(Problem(key, value, f"must be {words(kind)}"))
         elif isinstance(value, dict):
             fits[name], wrong = fitting(value, in_file, f"{key}.")
@@ -75,7 +75,7 @@ def unknown(tree: dict[str, Any]) -> Iterator[Problem]:
     known = settings()
     for key in _keys(tree, ""):
         parent = key.rpartition(".")[0]
-        if key not in known and (not parent or dataclasses_in(known.get(parent))):
+        if kind_of(key) is None and (not parent or dataclasses_in(known.get(parent))):
             yield Problem(key, None, "no such setting", did_you_mean(key, known))
 
 
@@ -92,6 +92,15 @@ def settings() -> dict[str, Any]:
 
     visit(Recipe, "")
     return found
+
+
+def kind_of(key: str) -> Any:
+    """Return the type of a setting by its full name, or None.
+
+    A mapping of names that others choose, such as `model.args`, has settings of any name.
+    """
+    parent = settings().get(key.rpartition(".")[0])
+    return get_args(parent)[1] if get_origin(parent) is dict else settings().get(key)
 
 
 def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem]) -> Any:

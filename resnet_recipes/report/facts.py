@@ -20,6 +20,7 @@ class Published:
     minutes: float | None = None
     hardware: str = ""
     source: str = ""
+    model: str = "resnet50"
 
 
 def nearest(results: Sequence[Published], epochs: float) -> Published | None:

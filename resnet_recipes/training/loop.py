@@ -36,7 +36,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0) -> int:
             step, plan.horizon, np.random.default_rng((plan.recipe.seed, run.rank.rank, step))
         )
         seed = int(now.rng.integers(2**63))  # always drawn: later draws must not depend on methods
-        if methods.draws_in_forward:
+        if methods.draws_in_forward or plan.network.draws_in_forward:
             for generator in generators:
                 generator.manual_seed(seed)
         run.tuning.enter(plan.pixels_at(step))

@@ -59,7 +59,7 @@ def test_first_loss_on_noise_is_near_eight_with_a_recipe_and_in_the_hundreds_wit
     resnet50,
 ):
     recipe = copy.deepcopy(resnet50)
-    plain = build_model(ModelConfig(init="torchvision", bn_init="ones"), 1000, seed=0)
+    plain = build_model(ModelConfig(init="library", bn_init="ones"), 1000, seed=0)
     BCELoss().modify_model(recipe)
     noise = torch.randn(8, 3, 64, 64, generator=torch.Generator().manual_seed(0))
     targets = one_hot(torch.arange(8), 1000)
@@ -68,9 +68,7 @@ def test_first_loss_on_noise_is_near_eight_with_a_recipe_and_in_the_hundreds_wit
 
 
 def test_torchvision_initialisation_is_left_as_it_is():
-    model = build_model(
-        ModelConfig(name="resnet18", init="torchvision", bn_init="ones"), 10, seed=0
-    )
+    model = build_model(ModelConfig(name="resnet18", init="library", bn_init="ones"), 10, seed=0)
     # fan_out
     assert model.conv1.weight.std().item() == pytest.approx(math.sqrt(2 / (64 * 49)), rel=0.05)
     assert (model.bn1.weight == 1).all()

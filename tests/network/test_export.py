@@ -14,8 +14,8 @@ from resnet_recipes.network.export import (
     crop_share,
     export,
     largest_difference,
-    problems,
 )
+from resnet_recipes.network.exportable import problems
 from resnet_recipes.network.model_card import model_card
 from resnet_recipes.network.network import Network
 from tests.process.nursery import shallow_resnet18

@@ -70,7 +70,7 @@ def test_another_number_of_classes_replaces_only_the_classifier(weights):
     assert not torch.equal(model.layer4[1].conv2.weight, fresh.layer4[1].conv2.weight)
     text = start.text(config_of(weights, freeze="stem"), 3)
     assert "new classifier for 3 classes (the file has 7)" in text
-    assert "frozen: conv1, bn1" in text
+    assert "frozen: up to stem" in text
 
 
 def test_safetensors_and_a_run_folder_are_read(weights, tmp_path):

@@ -47,7 +47,7 @@ def test_each_image_size_of_a_run_has_its_speed():
 
 def test_the_recipes_fit_into_sixteen_gigabytes_and_averages_and_sam_take_more():
     assert 8e9 < guess.gpu_memory(mild(ranks=8)) < 14e9
-    copy = pytest.approx(SPLIT * 4 * mild().parameters)
+    copy = pytest.approx(SPLIT * 4 * mild().network.parameters)
     assert guess.gpu_memory(mild("methods.sam={}")) - guess.gpu_memory(mild()) == copy
     assert guess.gpu_memory(mild()) - guess.gpu_memory(mild("~methods.ema")) == copy
 

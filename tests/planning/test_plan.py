@@ -86,7 +86,13 @@ def test_mild_on_imagenet_is_the_published_run(imagenet):
         36,
         5000,
     )
-    assert (made.rank_size, made.bn_size, made.microbatches, made.num_classes, made.parameters) == (
+    assert (
+        made.rank_size,
+        made.bn_size,
+        made.microbatches,
+        made.num_classes,
+        made.network.parameters,
+    ) == (
         256,
         256,
         1,
@@ -231,7 +237,7 @@ def test_parameters_are_those_of_torchvision():
             model = torchvision.models.get_model(name, num_classes=10)
         assert (
             sum(map(torch.numel, model.parameters()))
-            == planned(small(model={"name": name})).parameters
+            == planned(small(model={"name": name})).network.parameters
         )
 
 

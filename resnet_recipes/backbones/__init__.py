@@ -1,0 +1,139 @@
+"""Networks by name: torchvision's ResNets as in the recipes, and any network of a library."""
+
+import json
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from importlib.util import find_spec
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from resnet_recipes.base.architecture import FREEZABLE, LIBRARY, Arguments
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.extras import remedy
+
+#: The parts of a ResNet from the input up, by torchvision's names; `stem` is the first two.
+STAGES = ("conv1", "bn1", "layer1", "layer2", "layer3", "layer4")
+
+
+class Library(NamedTuple):
+    """Where networks come from."""
+
+    names: Callable[[], list[str]]
+    build: Callable[[str, int, Arguments], nn.Module]  # by name, with a number of classes
+    reserved: frozenset[str]  # arguments that are not the user's
+
+
+def _torchvision_names() -> list[str]:
+    import torchvision
+
+    return torchvision.models.list_models(module=torchvision.models)
+
+
+def _torchvision(name: str, num_classes: int, arguments: Arguments) -> nn.Module:
+    import torchvision
+
+    return getattr(torchvision.models, name)(num_classes=num_classes, **arguments)
+
+
+def _timm_names() -> list[str]:
+    import timm
+
+    return timm.list_models()
+
+
+def _timm(name: str, num_classes: int, arguments: Arguments) -> nn.Module:
+    import timm
+
+    return timm.create_model(name, pretrained=False, num_classes=num_classes, **arguments)
+
+
+#: The libraries of `base.architecture.LIBRARY`, by name.
+LIBRARIES = {
+    "torchvision": Library(
+        _torchvision_names,
+        _torchvision,
+        frozenset({"num_classes", "weights", "weights_backbone", "progress"}),
+    ),
+    "timm": Library(
+        _timm_names,
+        _timm,
+        frozenset(
+            {"num_classes", "in_chans", "pretrained", "pretrained_cfg", "pretrained_cfg_overlay"}
+            | {"checkpoint_path", "cache_dir", "scriptable", "exportable", "no_jit"}
+        ),
+    ),
+}
+
+
+def build(name: str, num_classes: int, arguments: Arguments) -> nn.Module:
+    """Return a network as its library builds it, with weights drawn by torch's generator.
+
+    Raises RecipeError, with keys of a recipe, if the library has no such network or argument, and
+    NotReadyError if the library is not installed.
+    """
+    found = LIBRARY.fullmatch(name)
+    if not found:
+        return _torchvision(name, num_classes, {})
+    (library, short), rule = found.groups(), ""
+    if not find_spec(library):
+        rule, fix = f"needs {library}, which is not installed", remedy(library)
+        raise NotReadyError([Problem("model.name", name, rule, fix)])
+    source = LIBRARIES[library]
+    if short not in (known := source.names()):
+        near = [f"model.name={library}:{like}" for like in get_close_matches(short, known, n=3)]
+        fix = f"did you mean {', or '.join(near)}?" if near else ""
+        raise RecipeError([Problem("model.name", name, f"{library} has no such network", fix)])
+    if own := source.reserved & arguments.keys():
+        rule = f"is not a setting of a network: {library} takes it from this program"
+        raise RecipeError([Problem(f"model.args.{key}", None, rule) for key in sorted(own)])
+    try:
+        return source.build(short, num_classes, arguments)
+    except Exception as error:  # whatever a library raises for arguments that it cannot use
+        rule = f"{library} cannot build {short} with these: {first_line(error)}"
+        raise RecipeError([Problem("model.args", json.dumps(arguments), rule)]) from None
+
+
+def structure(name: str, num_classes: int, arguments: Arguments) -> nn.Module:
+    """Return a network without values: it computes shapes and no numbers. Raises as `build`."""
+    with torch.device("meta"):
+        return build(name, num_classes, arguments)
+
+
+def classifier(model: nn.Module) -> str:
+    """Return the name of the last linear layer or convolution, which computes the logits."""
+    return [
+        name for name, module in model.named_modules() if isinstance(module, nn.Linear | nn.Conv2d)
+    ][-1]
+
+
+def frozen_by(model: nn.Module, up_to: str) -> Callable[[str], bool]:
+    """Return whether `model.freeze` freezes a module or weight, given its full name."""
+    if up_to == "backbone":
+        head = classifier(model)
+        return lambda name: name != head and not name.startswith(f"{head}.")
+    parts = frozenset(STAGES[: FREEZABLE.index(up_to) + 1] if up_to != "none" else ())
+    return lambda name: name.partition(".")[0] in parts
+
+
+def is_resnet(model: nn.Module) -> bool:
+    """Return whether a network is of torchvision's class ResNet, which the recipes are made for."""
+    from torchvision.models import ResNet
+
+    return isinstance(model, ResNet)
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, or its type if it has none."""
+    return str(error).strip().partition("\n")[0][:200] or type(error).__name__
+
+
+def from_library(name: str) -> str:
+    """Return the library of a network, "timm" or "torchvision"."""
+    return name.partition(":")[0] if ":" in name else "torchvision"
+
+
+def facts(model: nn.Module) -> Mapping[str, object]:
+    """Return what timm knows of one of its networks, `pretrained_cfg`; nothing of any other."""
+    return getattr(model, "pretrained_cfg", {})

@@ -1,0 +1,51 @@
+"""Whether a network can be written in an export format, and if not, why."""
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+from resnet_recipes import backbones
+from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.extras import remedy
+from resnet_recipes.network.export import TARGETS
+from resnet_recipes.network.network import Network
+
+#: Packages that a target needs, and the extra that has them.
+_NEEDS = {"timm": (("timm",), "timm"), "onnx": (("onnx", "onnxruntime", "onnxscript"), "export")}
+
+
+def problems(network: Network, to: str, folds: bool) -> Iterator[Problem]:
+    """Yield why a network cannot be written as `to`; `folds` says whether BatchNorm is folded."""
+    if to not in TARGETS:
+        yield Problem("--to", to, f"must be one of {', '.join(TARGETS)}")
+        return
+    graphs = "--to onnx, torchscript or exported_program"
+    library = backbones.from_library(network.about.architecture)
+    if {to, library} == {"timm", "torchvision"} and ":" in network.about.architecture:
+        rule = f"has no network like {network.about.architecture}"
+        yield Problem("--to", to, rule, f"--to {library}, or {graphs.removeprefix('--to ')}")
+    if network.about.surgery and not TARGETS[to].takes_any:
+        also = (
+            "; timm's resnetblur50 blurs in other places and is a different network"
+            if to == "timm"
+            else ""
+        )
+        rule = (
+            f"does not support {' and '.join(network.about.surgery)}, which is part of this "
+            f"network{also}"
+        )
+        yield Problem("--to", to, rule, f"--to safetensors, or {graphs.removeprefix('--to ')}")
+    if folds and to in ("torchvision", "timm", "safetensors"):
+        yield Problem(
+            "--fold-batchnorm", None, f"removes BatchNorm, which {to}'s own network has", graphs
+        )
+    if folds and not backbones.is_resnet(network.model):
+        rule = f"is for ResNets; layers of {network.about.architecture} follow in another order"
+        yield Problem("--fold-batchnorm", None, rule, "leave it out")
+
+
+def lacking(to: str) -> Iterator[Problem]:
+    """Yield which packages `to` needs that are not installed."""
+    needed, extra = _NEEDS.get(to, ((), ""))
+    if missing := [name for name in needed if find_spec(name) is None]:
+        rule = f"needs {', '.join(missing)}, which is not installed"
+        yield Problem("--to", to, rule, remedy(extra))

@@ -1,0 +1,181 @@
+"""What a plan has to know of its network: size, arithmetic, and what it cannot take."""
+
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from functools import cache, cached_property
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from resnet_recipes import backbones
+from resnet_recipes.base.architecture import NETWORKS, ModelConfig
+from resnet_recipes.base.errors import Problem
+from resnet_recipes.measure import flops
+from resnet_recipes.measure.roofline import backbone
+from resnet_recipes.methods.stack import Stack
+
+
+class Network(Protocol):
+    """The facts about a network that a plan rests on."""
+
+    parameters: int
+    draws_in_forward: bool  # it may use torch's generator in training
+    is_predicted: bool  # `measure.roofline` knows its layers
+    text: str  # what of the recipe does not apply, for the plan
+
+    def flops(self, side: int) -> int:
+        """Return the operations of one image of `side` pixels, forward and backward."""
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what of the recipe it cannot take."""
+
+    def size_problems(self, sides: Collection[int], eval_side: int) -> Iterator[Problem]:
+        """Yield the sizes of images that it does not take."""
+
+
+def network_of(model: ModelConfig, classes: int, methods: Stack) -> Network:
+    """Return the facts about a recipe's network.
+
+    Raises RecipeError if its library cannot build it. That of a library takes seconds: it is built,
+    without values.
+    """
+    kind = ResNet if model.name in NETWORKS else LibraryNetwork
+    return kind(model, classes, methods)
+
+
+class ResNet:
+    """One of the recipes' own networks, computed from its layers without torch."""
+
+    draws_in_forward, is_predicted, text = False, True, ""
+
+    def __init__(self, model: ModelConfig, classes: int, methods: Stack):
+        features = 2048 if NETWORKS[model.name][0] else 512  # that the classifier sees
+        self.parameters = backbone(model.name) + (features + 1) * classes
+        self.flops = cache(lambda side: flops.per_image(model, classes, side, methods))
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield nothing: every method is made for these networks."""
+        return iter(())
+
+    def size_problems(self, sides: Collection[int], eval_side: int) -> Iterator[Problem]:
+        """Yield nothing: they take images of any size."""
+        return iter(())
+
+
+class LibraryNetwork:
+    """A network of a library, from its structure without values."""
+
+    draws_in_forward, is_predicted = True, False
+
+    def __init__(self, model: ModelConfig, classes: int, methods: Stack):
+        self._model, self._classes, self._methods = model, classes, methods
+        self._plain = backbones.structure(model.name, classes, model.args)
+        self.parameters = sum(weight.numel() for weight in self._plain.parameters())
+        self.flops = cache(self._flops)
+        is_resnet = backbones.is_resnet(self._plain)
+        library = backbones.from_library(model.name)
+        drawn = f", initialised by {library}" if model.init == "library" else ""
+        kernels = "" if is_resnet else ", without the fused kernels for ResNets"
+        self.text = drawn + kernels
+
+    @cached_property
+    def _changed(self) -> nn.Module:
+        """The network as the methods change it, once they are known to fit."""
+        model = self._model
+        network = backbones.structure(model.name, self._classes, model.args)
+        self._methods.modify_model(network)
+        is_frozen = backbones.frozen_by(network, model.freeze)
+        for name, weight in network.named_parameters():
+            weight.requires_grad_(not is_frozen(name))
+        return network
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield the settings and methods that are made for other networks."""
+        model, network = self._model, self._plain
+        if not backbones.is_resnet(network):
+            yield from self._for_resnets(model)
+        names = backbones.facts(network).get("classifier")
+        head = network.get_submodule(backbones.classifier(network))
+        if isinstance(names, tuple | list) or head.weight.shape[0] != self._classes:
+            yield Problem("model.name", model.name, "must have exactly one classifier")
+        for method in self._methods:
+            yield from (problem.under("methods") for problem in method.misfits(network))
+
+    @staticmethod
+    def _for_resnets(model: ModelConfig) -> Iterator[Problem]:
+        own = {"init": "library", "bn_init": "ones", "zero_init_last_bn": False}
+        if wrong := [key for key, value in own.items() if getattr(model, key) != value]:
+            fix = " ".join(f"model.{key}={str(own[key]).lower()}" for key in wrong)
+            rule = "is for ResNets; other networks start as their library draws them"
+            yield Problem(f"model.{wrong[0]}", getattr(model, wrong[0]), rule, fix)
+        if model.freeze not in ("none", "backbone"):
+            rule = "is a part of a ResNet; of other networks, only all but the classifier is frozen"
+            yield Problem("model.freeze", model.freeze, rule, "model.freeze=backbone")
+
+    def size_problems(self, sides: Collection[int], eval_side: int) -> Iterator[Problem]:
+        """Yield the sizes that the network refuses, each with what it says."""
+        whys = {side: self._refusal(side) for side in dict.fromkeys((*sides, eval_side))}
+        refused = [side for side in sorted(whys) if whys[side]]
+        if not refused:
+            return
+        key = "data.eval_size" if refused == [eval_side] else "data.train_size"
+        shown = ", ".join(map(str, refused))
+        rule = f"{self._model.name} does not take images of {shown} px: {whys[refused[-1]]}"
+        yield Problem(key, None, rule, ", or ".join(self._sized(whys)))
+
+    def _refusal(self, side: int) -> str:
+        try:
+            self.flops(side)
+        except Exception as error:  # a library may raise anything for a size that it does not take
+            return backbones.first_line(error)
+        return ""
+
+    def _sized(self, sides: Collection[int]) -> Iterator[str]:
+        """Yield settings that make network and images fit."""
+        model = self._model
+        if own := backbones.facts(self._plain).get("input_size"):
+            yield f"data.train_size={own[1]} data.eval_size={own[1]}"
+        for key, value in (("img_size", max(sides)), ("dynamic_img_size", True)):
+            with suppress(
+                Exception
+            ):  # not every network has this argument, nor does it always help
+                other = backbones.structure(model.name, self._classes, model.args | {key: value})
+                for side in sides:
+                    other(torch.empty(2, 3, side, side, device="meta"))
+                yield f"model.args.{key}={str(value).lower()}"
+
+    def _flops(self, side: int) -> int:
+        """Count the operations of one image in training; also in evaluation, whose path may differ.
+
+        A layer has a second pass if its weights are trained, and a third if its input has a
+        gradient.
+        """
+        network = self._changed
+        layers = [one for one in network.modules() if isinstance(one, nn.Conv2d | nn.Linear)]
+        found: list[tuple[int, int]] = []  # operations forward, and how many passes there are
+
+        def count(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+            passes = 1 + layer.weight.requires_grad + inputs[0].requires_grad
+            found.append((output.numel() * layer.weight[0].numel(), passes))  # of two images
+
+        hooks = [layer.register_forward_hook(count) for layer in layers]
+        images = torch.empty(2, 3, side, side, device="meta")
+        try:
+            with FlopCounterMode(display=False) as counter:
+                self._check(network.train()(images))
+            trained = sum(forward * passes for forward, passes in found)
+            rest = counter.get_total_flops() // 2 - sum(forward for forward, _ in found)
+            with torch.no_grad():
+                self._check(network.eval()(images))
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return trained + rest * (1 if self._model.freeze == "backbone" else 3)
+
+    def _check(self, output: object) -> None:
+        """Raise ValueError unless an output is logits."""
+        if not isinstance(output, Tensor) or output.shape != (2, self._classes):
+            shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+            raise ValueError(f"its output is not a logit for each class but {shape}")

@@ -1,0 +1,269 @@
+"""Networks of libraries: names, arguments, and training as their libraries compute it."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+
+import resnet_recipes
+from resnet_recipes import backbones
+from resnet_recipes.base.architecture import ModelConfig
+from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.methods.stack import Stack
+from resnet_recipes.network import about, pretrained
+from resnet_recipes.network.build import build_model
+from resnet_recipes.network.export import export
+from resnet_recipes.network.exportable import problems
+from resnet_recipes.network.weights import write_weights
+from resnet_recipes.planning import outline
+from resnet_recipes.planning.network import network_of
+from resnet_recipes.planning.plan import IMAGENET, make_plan
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.training.loop import train
+from resnet_recipes.training.run import Run
+from resnet_recipes.training.state import restore
+from tests.training.test_loop import Notes, differing
+
+pytest.importorskip("timm")
+
+SEED, SIDE, CLASSES = 3, 64, 10  # sides of 32 px are too small for some
+
+#: Small networks, which every run of the tests trains, and two dozen of eighteen families.
+FEW = ("timm:test_convnext", "timm:test_vit", "torchvision:squeezenet1_1")
+MANY = (
+    "timm:resnet18",
+    "timm:resnetv2_50",
+    "timm:seresnext26d_32x4d",
+    "timm:convnext_atto",
+    "timm:convnextv2_atto",
+    "timm:efficientnet_b0",
+    "timm:mobilenetv4_conv_small",
+    "timm:regnetx_002",
+    "timm:densenet121",
+    "timm:vgg11_bn",
+    "timm:vit_tiny_patch16_224",
+    "timm:deit3_small_patch16_224",
+    "timm:mixer_s32_224",
+    "timm:nfnet_l0",
+    "timm:poolformer_s12",
+    "timm:edgenext_xx_small",
+    "timm:mobilevit_xxs",
+    "timm:repvgg_a0",
+    "timm:ghostnet_100",
+    "timm:hrnet_w18_small",
+    "torchvision:resnext50_32x4d",
+    "torchvision:convnext_tiny",
+    "torchvision:swin_t",
+    "torchvision:vit_b_32",
+)
+
+#: Transformers of a fixed size are built for small images here.
+ARGUMENTS = {
+    "timm:vit_tiny_patch16_224": {"img_size": SIDE},
+    "timm:deit3_small_patch16_224": {"img_size": SIDE},
+    "timm:mixer_s32_224": {"img_size": SIDE},
+    "timm:test_vit": {"img_size": SIDE},
+    "torchvision:vit_b_32": {"image_size": SIDE},
+}
+
+
+def settings(name: str, **more: float) -> dict:
+    """Return what a recipe says about a network of a library."""
+    own = {"init": "library", "bn_init": "ones", "args": ARGUMENTS.get(name, {}) | more}
+    return {"name": name} | own
+
+
+@pytest.fixture
+def run_of(make_run: Callable[..., Run]) -> Callable[..., Run]:
+    """Return a function that builds a short run of a library's network."""
+
+    def make(name: str, args: Mapping[str, float] | None = None, **changes: object) -> Run:
+        plain = {
+            "max_duration": "2ba",
+            "seed": SEED,
+            "data": {"train_size": SIDE, "eval_size": SIDE, "eval_resize": SIDE},
+            "batch": {"global_size": 8, "bn_size": 8, "eval_size": 8},
+            "schedule": {"name": "constant", "warmup": "0ba"},
+            "optimizer": {"name": "sgd", "momentum": 0.9, "lr": 0.01, "weight_decay": 0.0},
+        }
+        return make_run(model=settings(name, **(args or {})), **(plain | changes))
+
+    return make
+
+
+def check_two_steps(run: Run) -> None:
+    """Compare losses and weights of two steps with those of the library in plain torch."""
+    model, seen, wanted = run.plan.recipe.model, [], []
+    library, _, short = model.name.partition(":")
+    torch.manual_seed(SEED)
+    own = backbones.LIBRARIES[library].build(short, run.plan.num_classes, model.args)
+    own.train().to(memory_format=torch.channels_last)
+    loss_of = run.methods.loss
+
+    def entered(_, inputs):
+        seen.append((inputs[0].clone(), torch.get_rng_state()))
+
+    def loss(logits, targets):
+        wanted.append(targets.clone())
+        return loss_of(logits, targets)
+
+    run.model.register_forward_pre_hook(entered)
+    run.methods.loss = loss
+    train(run, notes := Notes(run))
+    optimizer, losses = torch.optim.SGD(own.parameters(), lr=0.01, momentum=0.9), []
+    for (images, state), targets in zip(seen, wanted, strict=True):
+        torch.set_rng_state(state)  # of dropout
+        optimizer.zero_grad()
+        losses.append(F.cross_entropy(own(images), targets, reduction="sum") / len(images))
+        losses[-1].backward()
+        optimizer.step()
+    ours = torch.stack(notes.losses)
+    torch.testing.assert_close(ours, torch.stack(losses).detach(), rtol=1e-4, atol=0)
+    theirs = own.state_dict()
+    for key, value in run.model.state_dict().items():
+        torch.testing.assert_close(value, theirs[key], rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_training_computes_what_the_library_computes(name: str, run_of: Callable[..., Run]):
+    check_two_steps(run_of(name))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", MANY)
+def test_training_computes_what_the_library_computes_for_every_family(
+    name: str, run_of: Callable[..., Run]
+):
+    check_two_steps(run_of(name))
+
+
+def test_a_resumed_run_with_drop_path_ema_and_sam_equals_an_uninterrupted_one(
+    run_of: Callable[..., Run],
+):
+    changes = {
+        "max_duration": "3ba",
+        "methods": {"sam": {"interval": 2}, "ema": {}, "bce_loss": {}, "mixup": {}},
+    }
+    whole = run_of(FEW[0], {"drop_path_rate": 0.5}, **changes)
+    train(whole, notes := Notes(whole, keep=(2,)))
+    resumed = run_of(FEW[0], {"drop_path_rate": 0.5}, **changes)
+    train(resumed, Notes(resumed), restore(resumed, notes.states[2]))
+    assert differing(resumed, whole) == []
+
+
+def test_a_run_is_loaded_evaluated_and_exported_to_its_own_library(
+    run_of: Callable[..., Run], tmp_path: Path
+):
+    timm = pytest.importorskip("timm")
+    run = run_of(FEW[1])
+    train(run, Notes(run))
+    described = about.of(run.plan.recipe, run.plan.facts.classes, run.plan.num_classes)
+    path = write_weights(run.model, tmp_path / "weights.safetensors", described)
+    images, network = torch.randn(2, 3, SIDE, SIDE), resnet_recipes.load(path)
+    wanted = run.model.eval()(images)
+    torch.testing.assert_close(network(images), wanted)
+    assert not list(problems(network, "timm", folds=False))
+    (tmp_path / "timm").mkdir()
+    export(network, "timm", tmp_path / "timm")
+    theirs = timm.create_model(FEW[1].partition(":")[2], num_classes=CLASSES, img_size=SIDE).eval()
+    theirs.load_state_dict(load_file(tmp_path / "timm" / "model.safetensors"), strict=True)
+    torch.testing.assert_close(theirs(images), wanted)
+    assert "is for ResNets" in next(problems(network, "onnx", folds=True)).rule
+    assert "--to timm" in next(problems(network, "torchvision", folds=False)).fix
+
+
+def test_fine_tuning_starts_from_a_file_of_the_library(tmp_path: Path):
+    timm = pytest.importorskip("timm")
+    save_file(
+        timm.create_model("test_convnext", num_classes=7).state_dict(), tmp_path / "w.safetensors"
+    )
+    config = ModelConfig(FEW[0], init="library", weights=str(tmp_path / "w.safetensors"))
+    start = pretrained.find(config, 3)
+    assert (start.about.num_classes, start.is_whole) == (7, False)
+    model = build_model(config, 3, seed=0)
+    pretrained.load(model, start)
+    pretrained.freeze(model, "backbone")
+    trained = [name for name, weight in model.named_parameters() if weight.requires_grad]
+    assert trained == ["head.fc.weight", "head.fc.bias"]
+    assert all(
+        torch.equal(model.state_dict()[name], value) for name, value in start.tensors.items()
+    )
+
+
+def refusal(*words: str, recipe: str = "timm_a2") -> str:
+    """Return why a plan with these words is refused."""
+    words = ("model.zero_init_last_bn=false", "~methods.stochastic_depth", *words)
+    with pytest.raises(RecipeError) as caught:
+        make_plan(compose(recipe, words, needs_data=False).recipe, IMAGENET, 1)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["model.name=timm:convnxt_tiny"], "model.name=timm:convnext_tiny"),
+        (["model.name=convnext_tiny"], "model.name=timm:convnext_tiny"),
+        (["model.name=timm:resnet50.a1_in1k"], "model.weights=timm:resnet50.a1_in1k"),
+        (["model.name=hub:x"], "torchvision:NAME or timm:NAME"),
+        (["model.args.drop_path_rate=0.1"], "model.name=torchvision:resnet50"),
+        (["model.name=timm:test_convnext", "model.args.drop=0.1"], "unexpected keyword argument"),
+        (["model.name=timm:test_convnext", "model.args.checkpoint_path=1"], "not a setting of a"),
+        (["model.name=timm:test_convnext", "model.args.checkpoint_path=x"], "a whole number"),
+        (["model.name=timm:test_convnext", "model.init=kaiming_normal"], "model.init=library"),
+        (["model.name=timm:test_convnext", "model.freeze=layer1", "model.weights=x"], "=backbone"),
+        (
+            ["model.name=timm:vit_tiny_patch16_224", "data.train_size=96"],
+            "data.train_size=224 data.eval_size=224",
+        ),
+        (["model.name=timm:test_vit", "methods.blurpool={}"], "~methods.blurpool"),
+        (["model.name=torchvision:googlenet"], "does not take images of 224 px: its output is not"),
+        (["model.name=timm:deit_tiny_distilled_patch16_224"], "exactly one classifier"),
+    ],
+)
+def test_what_a_network_cannot_take_is_refused_with_what_to_type(words: list[str], said: str):
+    assert said in refusal(*words)
+
+
+def test_stochastic_depth_gives_way_to_a_networks_own():
+    words = ["model.name=timm:test_convnext", "model.zero_init_last_bn=false"]
+    with pytest.raises(RecipeError, match=r"model.args.drop_path_rate=0.05"):
+        make_plan(compose("timm_a2", words, needs_data=False).recipe, IMAGENET, 1)
+
+
+def test_a_library_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(backbones, "find_spec", lambda name: None)
+    with pytest.raises(NotReadyError, match=r"needs timm.*\n.*pip install .*timm"):
+        backbones.build("timm:resnet18", 10, {})
+
+
+def test_a_file_of_a_stranger_cannot_ask_for_a_huge_network_or_a_file():
+    plain = json.loads(about.About("timm:test_convnext", 4).to_json())
+    for arguments in ({"depth": 1e9}, {"checkpoint_path": "/etc/passwd"}, [1]):
+        with pytest.raises(ValueError, match="arguments"):
+            about.from_json(json.dumps(plain | {"arguments": arguments}))
+    with pytest.raises(ValueError, match="architecture"):
+        about.from_json(json.dumps(plain | {"architecture": "timm:hf_hub:x/y"}))
+
+
+@pytest.mark.parametrize("frozen", ["none", "backbone"])
+def test_a_librarys_arithmetic_is_that_of_the_same_resnet(frozen: str):
+    config = ModelConfig("resnet18", freeze=frozen, weights="x", init="library")
+    closed = network_of(config, 7, Stack({}))
+    counted = network_of(replace(config, name="torchvision:resnet18"), 7, Stack({}))
+    assert counted.flops(64) == closed.flops(64)
+    assert counted.parameters == closed.parameters
+
+
+def test_the_plan_says_what_of_the_recipe_does_not_apply():
+    words = ["model.name=timm:test_convnext", "model.init=library", "model.bn_init=ones"]
+    words += ["~methods.blurpool", "~methods.progressive_resizing", "data.train_size=64"]
+    made = make_plan(compose("mild", words, needs_data=False).recipe, IMAGENET, 1)
+    text = "\n".join(outline.lines(outline.rows(made), width=200))
+    assert "initialised by timm, without the fused kernels for ResNets" in text
+    assert "the recipe's results are for resnet50, not for timm:test_convnext" in text
+    assert made.published == []
