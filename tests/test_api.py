@@ -110,7 +110,7 @@ def test_a_run_is_planned_without_images_and_prepared_only_with_them(images, mon
     small = resnet_recipes.compose("demo", *words, "schedule.warmup=1ba", data="images")
     folder = resnet_recipes.prepare(small)
     assert (folder / "command.txt").read_text() == "python\n"
-    assert "32 training" in (folder / "plan.txt").read_text()
+    assert "32 to train on" in (folder / "plan.txt").read_text()
 
 
 def test_every_example_of_the_readme_runs(images, monkeypatch):
@@ -183,7 +183,7 @@ def test_a_method_of_another_package_has_schema_card_checks_and_plan_unless_it_t
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: darken\nVersion: 1.0\n")
     commands = [
         "methods darken",
-        "plan mild methods.darken={}",
+        "plan mild methods.darken={} --verbose",
         "plan mild methods.darken.factor=0",
     ]
     code, out, err = nursery.run(

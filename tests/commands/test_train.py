@@ -80,8 +80,8 @@ def test_a_dry_run_makes_nothing(started, capsys, tmp_path):
     assert cli.train(["recipe=mild", "--dry-run", "gpus=8"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
-    assert "36 epochs = 22,500 steps" in out
-    assert "2048 = 8 devices x 1 micro-batch x 256" in out
+    assert "625 steps each: 22,500 steps" in out
+    assert "2,048 images a step: 8 devices x 1 micro-batch of 256" in out
     assert list(tmp_path.iterdir()) == []
     assert started == []
 
@@ -163,14 +163,15 @@ def test_the_run_root_that_cannot_be_made_is_named(started, capsys, tmp_path):
     assert "run.root=" in capsys.readouterr().err
 
 
-def test_the_plan_opens_with_device_and_precision_and_says_how_long_a_cpu_needs(
+def test_the_plan_opens_with_images_and_device_and_says_how_long_a_cpu_needs(
     started, capsys, monkeypatch
 ):
     monkeypatch.setattr("resnet_recipes.launch.gpus.count", lambda: 0)
     monkeypatch.setattr("resnet_recipes.base.cores.cores", lambda: 2)
     cli.train(["recipe=mild", "--dry-run"])
     lines = capsys.readouterr().out.splitlines()
-    assert lines[2:4] == [
+    assert lines[2].startswith("  images     ImageNet-1k: 1,281,167 to train on")
+    assert lines[4:6] == [
         "  device     CPU with 2 cores, fp32",
         "  time       roughly 13 weeks on this CPU: a guess from the network's arithmetic",
     ]

@@ -232,7 +232,7 @@ def test_two_tasks_of_srun_train_one_run_and_one_of_them_speaks(nursery, tmp_pat
     (code, out, err), other = (task.wait() for task in tasks(nursery, tmp_path, [[], []]))
     assert (code, *other) == (0, 0, "", ""), err
     assert "top-1" in out
-    assert "8 = 2 devices x 1 micro-batch x 4" in err
+    assert "8 images a step: 2 devices x 1 micro-batch of 4" in err
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["one"]
     assert read(tmp_path / "runs" / "one" / "exit.json").step == 2
     assert "2 processes" in (tmp_path / "runs" / "one" / "summary.json").read_text()
