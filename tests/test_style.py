@@ -123,11 +123,9 @@ def inner_depth(statement: ast.stmt) -> int:
     is_elif = (
         isinstance(statement, ast.If) and len(otherwise) == 1 and isinstance(otherwise[0], ast.If)
     )
-    return (
-        max(depth(body) for body in [*bodies, [] if is_elif else otherwise])
-        if not is_elif
-        else max(*(depth(body) for body in bodies), inner_depth(otherwise[0]))
-    )
+    if not is_elif:
+        return max(depth(body) for body in [*bodies, [] if is_elif else otherwise])
+    return max(*(depth(body) for body in bodies), inner_depth(otherwise[0]))
 
 
 def functions(path: Path) -> Iterator[Function]:

@@ -51,11 +51,9 @@ def measure(
             "and val.beton"
         )
         facts = replace(facts, notes=(note, *facts.notes))
-    return (
-        facts
-        if backend == "synthetic"
-        else replace(facts, notes=(*facts.notes, *oversubscription(config)))
-    )
+    if backend == "synthetic":
+        return facts
+    return replace(facts, notes=(*facts.notes, *oversubscription(config)))
 
 
 def open_train(

@@ -57,11 +57,9 @@ def root_problem(given: str) -> Problem | None:
 def unreadable(error: OSError) -> Problem:
     """Return the problem for a folder below `data.root` that cannot be listed."""
     folder = Path(error.filename)
-    fix = (
-        f"check its permissions:  ls -ld {shlex.quote(str(folder))}"
-        if isinstance(error, PermissionError)
-        else ""
-    )
+    fix = ""
+    if isinstance(error, PermissionError):
+        fix = f"check its permissions:  ls -ld {shlex.quote(str(folder))}"
     return _problem(folder, f"is not a readable directory: {error.strerror}", fix)
 
 
@@ -82,11 +80,9 @@ def _missing(root: Path) -> Problem:
 def _file_problem(root: Path) -> Problem:
     if root.suffix != ".beton":
         return _problem(root, f"is neither a folder nor a table ({', '.join(TABLES)})", LAYOUT)
-    fix = (
-        _typed(root.parent)
-        if _has_splits(root.parent)
-        else "resnet-recipes convert SRC DST  makes both"
-    )
+    fix = "resnet-recipes convert SRC DST  makes both"
+    if _has_splits(root.parent):
+        fix = _typed(root.parent)
     return _problem(root, "is a file; a run reads train.beton and val.beton from one folder", fix)
 
 

@@ -57,9 +57,7 @@ def imbalance(counts: np.ndarray, config: DataConfig) -> Iterator[str]:
         return
     few = int(((counts > 0) & (counts < FEW)).sum())
     rare = f"; {few} of them fewer than {FEW}" if few else ""
-    shown = (
-        "data.sampling=sqrt shows rare ones more often"
-        if config.sampling == "natural"
-        else f"data.sampling={config.sampling} shows rare ones more often than they occur"
-    )
+    shown = f"data.sampling={config.sampling} shows rare ones more often than they occur"
+    if config.sampling == "natural":
+        shown = "data.sampling=sqrt shows rare ones more often"
     yield f"classes have from {least:,} to {most:,} training images{rare}: {shown}"

@@ -27,9 +27,9 @@ def finding_of(problem: Problem) -> Finding:
 
 def exit_code(findings: Sequence[Finding]) -> int:
     """Return 3 if something must be fixed, else 0."""
-    return (
-        ExitCode.NOT_READY if any(finding.level == "fix" for finding in findings) else ExitCode.DONE
-    )
+    if any(finding.level == "fix" for finding in findings):
+        return ExitCode.NOT_READY
+    return ExitCode.DONE
 
 
 def as_json(topic: str, findings: Sequence[Finding]) -> dict:

@@ -226,11 +226,10 @@ def _speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator[Find
             "nvidia-smi  other programs"
         )
         is_slow = found < _SLOW * expected
-        yield (
-            Finding("warn", f"{result}: slow or throttled", fix)
-            if is_slow
-            else Finding("ok", result)
-        )
+        if is_slow:
+            yield Finding("warn", f"{result}: slow or throttled", fix)
+        else:
+            yield Finding("ok", result)
 
 
 def _exchange(devices: list[torch.device]) -> Finding:

@@ -51,11 +51,9 @@ def launcher() -> str:
 
 def ranks() -> int:
     """Return the number of ranks that the user's launcher has started; 0 without one."""
-    return (
-        int(os.environ["WORLD_SIZE"])
-        if {"RANK", "LOCAL_RANK", "WORLD_SIZE"} <= os.environ.keys()
-        else 0
-    )
+    if {"RANK", "LOCAL_RANK", "WORLD_SIZE"} <= os.environ.keys():
+        return int(os.environ["WORLD_SIZE"])
+    return 0
 
 
 def join(words: Sequence[str], prepare: Callable[[], Path | None]) -> int:
@@ -233,12 +231,8 @@ def _agreed(words: Sequence[str], prepare: Callable[[], Path | None]) -> tuple[P
             return json.dumps([folder and str(folder.resolve()), ExitCode.DONE])
         except BaseException as error:
             raised = error
-            code = (
-                error.exit_code
-                if isinstance(error, RecipeError | TrainingError)
-                else ExitCode.FAILED
-            )
-            return json.dumps([None, code])
+            is_known = isinstance(error, RecipeError | TrainingError)
+            return json.dumps([None, error.exit_code if is_known else ExitCode.FAILED])
 
     try:
         facts = {**typed, "resnet-recipes": __version__, "torch": torch.__version__}

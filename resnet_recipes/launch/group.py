@@ -137,9 +137,9 @@ def allocator() -> dict[str, str]:
     None if the user set one.
     """
     is_set = bool({"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys())
-    return (
-        {} if is_set or not gpus.has_nvml() else {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
-    )
+    if is_set or not gpus.has_nvml():
+        return {}
+    return {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
 
 
 def _too_many(wanted: int, found: int) -> Problem:

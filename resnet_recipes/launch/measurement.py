@@ -74,9 +74,9 @@ def speeds(plan: Plan, group: Group, say: Callable[[str], None]) -> tuple[Ending
     files = {RECIPE: freeze(plan.recipe), frozen.NAME: frozen.dump(plan.facts)}
     here = replace(group, max_restarts=0, program=MEASURE)
     with start.started(files, here, say) as (folder, ending):
-        return ending, None if ending.code else Speeds.of_json(
-            json.loads((folder / SPEEDS).read_text())
-        )
+        if ending.code:
+            return ending, None
+        return ending, Speeds.of_json(json.loads((folder / SPEEDS).read_text()))
 
 
 def time_epochs(

@@ -65,17 +65,15 @@ class RandAugment(Method):
             yield Problem("placement", self.placement, "must be auto, sample or batch")
 
     def resolved(self, sample_ops: bool) -> Method:
-        return (
-            replace(self, placement="sample" if sample_ops else "batch")
-            if self.placement == "auto"
-            else self
-        )
+        if self.placement == "auto":
+            return replace(self, placement="sample" if sample_ops else "batch")
+        return self
 
     def provides(self, hook: str) -> bool:
         if hook in ("augment_sample", "augment_pixels"):
-            return (
-                self.placement == "batch" if hook == "augment_pixels" else self.placement != "batch"
-            )
+            if hook == "augment_pixels":
+                return self.placement == "batch"
+            return self.placement != "batch"
         return super().provides(hook)
 
     def note(self) -> str:

@@ -134,11 +134,8 @@ def size_ranges(sizes: tuple[int, ...]) -> str:
     for size, group in groupby(sizes):
         last = first + len(list(group)) - 1
         span = f"{first}" if first == last else f"{first}-{last}"
-        parts.append(
-            f"{size} ({span})"
-            if parts
-            else f"{size} px (epoch{'' if first == last else 's'} {span})"
-        )
+        epochs = "epoch" if first == last else "epochs"
+        parts.append(f"{size} ({span})" if parts else f"{size} px ({epochs} {span})")
         first = last + 1
     return ", ".join(parts)
 

@@ -116,11 +116,9 @@ class Ending:
     @property
     def who(self) -> str:
         """Return what failed, and with which error."""
-        return (
-            f"rank {self.rank} failed ({self.error})"
-            if self.rank >= 0
-            else f"the run failed ({self.error})"
-        )
+        if self.rank >= 0:
+            return f"rank {self.rank} failed ({self.error})"
+        return f"the run failed ({self.error})"
 
     def explained(self, folder: Path, ranks: int, trains: bool = True) -> str:
         """Return what the user needs to know.

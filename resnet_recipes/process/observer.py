@@ -44,11 +44,9 @@ class Observer:
         if not beats or now - self._changed < STALLED:
             return ""
         last = min(beats, key=lambda beat: beat.step)
-        where = (
-            f"rank {last.rank} is behind: {last.step:,} steps done, now in '{last.phase}'"
-            if len(beats) > 1
-            else f"it is in '{last.phase}'"
-        )
+        where = f"it is in '{last.phase}'"
+        if len(beats) > 1:
+            where = f"rank {last.rank} is behind: {last.step:,} steps done, now in '{last.phase}'"
         return (
             f"no progress for {(now - self._changed) / 60:.0f} minutes; {where} (process "
             f"{last.pid} on {last.host})"

@@ -152,11 +152,9 @@ class Library:
         if not os.path.isfile(path):  # Path.is_file raises for a name that is too long
             raise RecipeError([Problem("recipe", name, "no such file")])
         own = next((key for key, mine in self.user.items() if mine == path), None)
-        return (
-            self.find(own)
-            if own and names.RECIPE.fullmatch(own)
-            else Entry(path.stem, path, "file")
-        )
+        if own and names.RECIPE.fullmatch(own):
+            return self.find(own)
+        return Entry(path.stem, path, "file")
 
 
 def read(entry: Entry) -> Document:

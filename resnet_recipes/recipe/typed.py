@@ -171,11 +171,9 @@ def _as_section(key: str, value: Any, section: type, in_file: bool) -> str:
     else:
         target = "name" if "name" in names and isinstance(value, str) else None
     if target:
-        return (
-            f"{key.rpartition('.')[2]}: {{{target}: {value}}}"
-            if in_file
-            else shlex.quote(f"{key}.{target}={value}")
-        )
+        if in_file:
+            return f"{key.rpartition('.')[2]}: {{{target}: {value}}}"
+        return shlex.quote(f"{key}.{target}={value}")
     return f"its settings: {', '.join(names)}" if names else "it has no settings; write {}"
 
 

@@ -41,9 +41,9 @@ class Confusion:
     @property
     def pairs(self) -> Tensor:
         """The class and the best class of every image, int64 [2, N], on the CPU."""
-        return (
-            torch.cat(self._pairs, 1).cpu() if self._pairs else torch.empty(2, 0, dtype=torch.int64)
-        )
+        if self._pairs:
+            return torch.cat(self._pairs, 1).cpu()
+        return torch.empty(2, 0, dtype=torch.int64)
 
     def see(self, best: Tensor, labels: Tensor) -> None:
         """Add a batch: classes [N, 5], best first, and labels [N]. Does not wait for the device."""

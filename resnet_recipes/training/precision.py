@@ -20,9 +20,9 @@ def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
         return DTYPES[name]
     if device.type != "cuda":
         return torch.float32
-    return (
-        torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
-    )
+    if torch.cuda.is_bf16_supported(including_emulation=False):
+        return torch.bfloat16
+    return torch.float16
 
 
 #: What to check when a number is not finite.

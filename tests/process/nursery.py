@@ -300,11 +300,9 @@ def shallow_resnet18(num_classes: int) -> ResNet:
         def _make_layer(
             self, block: type, planes: int, *rest: int, **options: int
         ) -> nn.Sequential:
-            return (
-                super()._make_layer(block, planes // 4, *rest, **options)
-                if planes <= 128
-                else nn.Sequential()
-            )
+            if planes <= 128:
+                return super()._make_layer(block, planes // 4, *rest, **options)
+            return nn.Sequential()
 
     model = Shallow(BasicBlock, [1, 1, 1, 1], num_classes)
     model.__class__ = ResNet  # the only class whose stem is fused

@@ -69,11 +69,9 @@ class Beton:
     @cached_property
     def classes(self) -> tuple[str, ...]:
         """Class names in label order, or numbers if there is no sidecar."""
-        return (
-            self.sidecar.classes
-            if self.sidecar
-            else tuple(map(str, range(int(self.labels.max()) + 1)))
-        )
+        if self.sidecar:
+            return self.sidecar.classes
+        return tuple(map(str, range(int(self.labels.max()) + 1)))
 
     @cached_property
     def checksums(self) -> np.ndarray | None:

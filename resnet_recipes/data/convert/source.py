@@ -61,11 +61,9 @@ class BetonSource(Source):
         data = self.beton.sample(index)
         if complaint := self.beton.complaint(index, data):
             raise ValueError(complaint)
-        return (
-            data.tobytes()
-            if self.beton.modes[index] == JPEG
-            else data.reshape(*self.beton.sizes[index], 3)
-        )
+        if self.beton.modes[index] == JPEG:
+            return data.tobytes()
+        return data.reshape(*self.beton.sizes[index], 3)
 
 
 class Halved(Source):

@@ -43,11 +43,9 @@ def parts(root: Path) -> dict[str, Part]:
     """
     if (place := _table_of(root)).is_file():
         splits = {row.split for row in table.rows(place)}
-        return (
-            _known({name: Part(name, place, False) for name in splits})
-            if splits != {""}
-            else {"": Part("", place)}
-        )
+        if splits == {""}:
+            return {"": Part("", place)}
+        return _known({name: Part(name, place, False) for name in splits})
     there = {}
     for name in sorted(os.listdir(root)):
         path = root / name

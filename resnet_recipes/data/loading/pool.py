@@ -62,11 +62,9 @@ class WorkerPool:
         code = dead[0].exitcode if dead else None
         if code == -signal.SIGKILL:
             return "was killed by SIGKILL (out of memory? lower data.workers or data.prefetch)"
-        return (
-            f"was killed by {signal.Signals(-code).name}"
-            if code and code < 0
-            else f"exited with code {code}"
-        )
+        if code and code < 0:
+            return f"was killed by {signal.Signals(-code).name}"
+        return f"exited with code {code}"
 
     def close(self, stuck: bool = False) -> None:
         """Stop at once; safe to call twice.

@@ -39,11 +39,9 @@ class Tiny(ResNet):
         self.__class__ = ResNet  # the only class whose stem is fused
 
     def _make_layer(self, block, planes, *rest, **options):
-        return (
-            super()._make_layer(block, planes // 16, *rest, **options)
-            if planes <= 128
-            else nn.Sequential()
-        )
+        if planes <= 128:
+            return super()._make_layer(block, planes // 16, *rest, **options)
+        return nn.Sequential()
 
 
 def trained(kernels):
