@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 BARE = re.compile(r"(?<![\w.'`/{])(?:~(?:methods|optimizer)\.|[a-z][\w.]*=\[(?=[\w\]])(?!\w-))")
 
 #: These quote what they hold when they print it, or hold no shell words.
-OTHERS = {"foreign.py", "completion.py"}
+OTHERS = {"foreign_words.py", "completion.py"}
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:

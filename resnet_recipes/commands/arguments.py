@@ -5,12 +5,15 @@ import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import inf
 from pathlib import Path
 
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.recipe.foreign import meaning_of
+from resnet_recipes.recipe.foreign_words import FLAGS, IMAGES, RUNS
+from resnet_recipes.recipe.short import SHORT
 from resnet_recipes.recipe.suggestions import did_you_mean
 
 WIDTH = 80  # columns of a help page
@@ -108,7 +111,8 @@ def split(argv: Sequence[str], usage: Usage) -> Arguments:
         elif known[name]:
             value = value if equals else next(ahead, "")
             if not value or value.startswith("-"):
-                problems.append(Problem(name, None, f"needs a value: {name} {known[name]}"))
+                flag = f"{name} {known[name]}"
+                problems.append(Problem(name, None, f"needs a value: {flag}", usage.flags[flag]))
             found.flags[name] = value
         elif equals:
             problems.append(Problem(word, None, f"takes no value: {name}"))
@@ -119,7 +123,7 @@ def split(argv: Sequence[str], usage: Usage) -> Arguments:
         for word in argv
         if not _is_utf8(word)
     ]
-    if problems := problems + _spaced(found.words):
+    if problems := problems + _spaced(found.words, usage.has_settings):
         raise RecipeError(problems)
     if not usage.words[0] <= len(found.words) <= usage.words[1]:
         verb, given = usage.line.split()[1], " ".join(found.words) or None
@@ -128,20 +132,33 @@ def split(argv: Sequence[str], usage: Usage) -> Arguments:
 
 
 def _unknown(name: str, value: str, usage: Usage) -> Problem:
-    value = "" if value.startswith("-") else value
+    value = "" if value.startswith("-") or "=" in value else value
+    key = name.lstrip("-").replace("-", "_")
+    command = " ".join(usage.line.split()[:2])
+    if "RUN|FILE" in usage.line and key in RUNS:
+        return Problem(f"{name} {value}", None, "needs no flag", f"{command} {value or 'RUN'}")
+    if "IMAGE" in usage.line and key in IMAGES:
+        return Problem(f"{name} {value}", None, "needs no flag", f"{command} RUN {value}")
+    if FLAGS.get(key) in usage.values:
+        return Problem(name, None, "unknown flag", f"{FLAGS[key]} {value}".strip())
+    if "option=value" in usage.line:
+        options = re.findall(r"([a-z_]+)=", usage.more)
+        meant = did_you_mean(key, options, f"={value}")
+        fix = meant or f"options: {', '.join(options)}"
+        return Problem(name, None, "unknown flag; options are written option=value", fix)
     if usage.has_settings and (meaning := meaning_of(name, value)):
         rule = meaning.rule or "unknown flag; settings are written key=value"
         return Problem(f"{name} {value}".strip(), None, rule, meaning.words or "leave it out")
     if meant := did_you_mean(name, usage.values):
         return Problem(name, None, "unknown flag", meant)
-    key = name.lstrip("-").replace("-", "_")
-    if usage.has_settings and key and value and "=" not in value:
-        return Problem(
-            name,
-            None,
-            "unknown flag; settings are written key=value",
-            shlex.quote(f"{key}={value}"),
-        )
+    if usage.has_settings and key and value:
+        # imports torch, which takes seconds
+        from resnet_recipes.recipe.overrides import parse
+
+        word = f"{key}={value}"
+        fix = next((problem.fix for problem in parse([word])[1]), shlex.quote(word))
+        rule = "unknown flag; settings are written key=value"
+        return Problem(f"{name} {value}", None, rule, fix)
     return Problem(name, None, "unknown flag", f"flags: {', '.join([*usage.values, '--help'])}")
 
 
@@ -153,8 +170,12 @@ def _is_utf8(word: str) -> bool:
     return not any("\ud800" <= letter <= "\udfff" for letter in word)
 
 
-def _spaced(words: Sequence[str]) -> list[Problem]:
-    """Return a problem for each setting that spaces around its '=' have split into words."""
+def _spaced(words: Sequence[str], has_settings: bool) -> list[Problem]:
+    """Return a problem for each setting that spaces, instead of or around '=', have split."""
+    for word, value in pairwise(words):
+        if has_settings and word in SHORT and "=" not in value:
+            fix = shlex.quote(f"{word}={value}")
+            return [Problem(f"{word} {value}", None, "settings are written key=value", fix)]
     pairs = re.findall(r"(?:^|\0)([\w.]+)(?:\0=\0?|=\0)([^\0=]+)(?=\0|$)", "\0".join(words))
     return [
         Problem(f"{key} = {value}", None, "has spaces around '='", shlex.quote(f"{key}={value}"))

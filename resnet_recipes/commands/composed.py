@@ -38,15 +38,20 @@ def chosen(arguments: Arguments) -> tuple[str, list[str]]:
     library = Library(arguments.recipes)
     names = [word.removeprefix("recipe=") for word in arguments.words if word.startswith("recipe=")]
     changes = [word for word in arguments.words if not word.startswith("recipe=")]
-    if len(names) != 1:
-        known = library.names()
-        fix = next(
-            (f"recipe={word}" for word in changes if word in known),
-            f"recipe=NAME, one of {', '.join(known)}",
-        )
-        rule = "a run has one recipe" if names else "is missing"
-        raise RecipeError([Problem("recipe", " ".join(names) or None, rule, fix)])
+    known = library.names()
+    if not names:
+        meant = next((value for value in map(_value, changes) if value in known), None)
+        fix = f"recipe={meant}" if meant else f"recipe=NAME, one of {', '.join(known)}"
+        raise RecipeError([Problem("recipe", None, "is missing", fix)])
+    names += [word for word in changes if word in known]
+    if len(names) > 1:
+        fix = f"recipe={names[0]}, or all of them one after another: -m recipe={','.join(names)}"
+        raise RecipeError([Problem("recipe", " ".join(names), "a run has one recipe", fix)])
     if "," in names[0]:
         raise RecipeError([Problem("recipe", names[0], "several recipes are a sweep", "add -m")])
     library.chain(names[0])
     return names[0], changes
+
+
+def _value(word: str) -> str:
+    return word.rpartition("=")[2]

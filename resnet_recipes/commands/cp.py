@@ -5,9 +5,10 @@ from pathlib import Path
 
 from resnet_recipes.base import names
 from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.paths import typed_path
 from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.recipe.library import Library, parents
-from resnet_recipes.recipe.strict_yaml import shown
+from resnet_recipes.recipe.library import USER_FOLDER, Entry, Library, parents
+from resnet_recipes.recipe.strict_yaml import Document, shown
 
 CHILD = """\
 # Everything not set here comes from {parent}: resnet-recipes show {parent}
@@ -20,61 +21,47 @@ about: {parent} with changes
 
 def run(arguments: Arguments) -> int:
     """Write a recipe file that inherits from another, or with --full a complete copy."""
-    source, path = arguments.words[0].removeprefix("recipe="), Path(arguments.words[1])
+    source = arguments.words[0].removeprefix("recipe=")
+    path = typed_path("FILE", arguments.words[1])
     entry, document = Library(arguments.recipes).chain(source)[-1]
-    if problem := _unusable(path):
+    is_full = "--full" in arguments
+    if problem := _unusable(path) or _uncopied(source, entry, document, is_full):
         raise RecipeError([problem])
-    if "--full" not in arguments:
-        if entry.origin == "file":
-            raise RecipeError(
-                [
-                    Problem(
-                        "cp",
-                        source,
-                        "is a file; recipes inherit from names only",
-                        "--full copies the file",
-                    )
-                ]
-            )
-        text = CHILD.format(parent=entry.name, name=path.stem)
-    elif above := [name for _, name in parents(document)]:
-        raise RecipeError(
-            [
-                Problem(
-                    "--full",
-                    source,
-                    f"itself inherits from {', '.join(above)}",
-                    "copy that one",
-                )
-            ]
-        )
-    else:
-        text = re.sub(
-            r"(?m)^name:.*$", f"name: {path.stem}", document.raw.decode("utf-8-sig"), count=1
-        )
+    text = _copy(document, path.stem) if is_full else CHILD.format(parent=source, name=path.stem)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise RecipeError(
-            [Problem("cp", str(path), f"cannot be written: {error.strerror}")]
-        ) from None
-    by_name = path.parent.resolve() == Path("recipes").resolve()
-    print(
-        f"{shown(path)} was written. Try:  resnet-train "
-        f"recipe={path.stem if by_name else shown(path)} --dry-run"
-    )
+        rule = f"cannot be written: {error.strerror}"
+        raise RecipeError([Problem("FILE", str(path), rule)]) from None
+    by_name = path.parent.resolve() == USER_FOLDER.resolve()
+    name = path.stem if by_name else shown(path)
+    print(f"{shown(path)} was written. Try:  resnet-train {name} data=PATH --dry-run")
     return 0
 
 
 def _unusable(path: Path) -> Problem | None:
+    """Return why a recipe cannot be written to `path`."""
     if path.suffix != ".yaml" or not names.RECIPE.fullmatch(path.stem):
-        return Problem(
-            "cp",
-            str(path),
-            "must end in .yaml and be named with lower-case letters, digits and '_'",
-            "recipes/mine.yaml",
-        )
+        rule = "must end in .yaml and be named with lower-case letters, digits and '_'"
+        name = re.sub(r"[^a-z0-9_]", "_", path.stem.lower()).lstrip("_0123456789")[:64]
+        return Problem("FILE", str(path), rule, f"recipes/{name or 'mine'}.yaml")
     if path.exists():
-        return Problem("cp", str(path), "already exists", "choose another name")
+        return Problem("FILE", str(path), "already exists", "choose another name")
     return None
+
+
+def _uncopied(source: str, entry: Entry, document: Document, is_full: bool) -> Problem | None:
+    """Return why a recipe cannot be inherited from, or copied in full."""
+    if not is_full and entry.origin == "file":
+        rule = "is a file; recipes inherit from names only"
+        return Problem("cp", source, rule, "--full copies the file")
+    if is_full and (above := [name for _, name in parents(document)]):
+        rule = f"itself inherits from {', '.join(above)}"
+        return Problem("--full", source, rule, "copy that one")
+    return None
+
+
+def _copy(document: Document, name: str) -> str:
+    """Return the text of a recipe under another name."""
+    return re.sub(r"(?m)^name:.*$", f"name: {name}", document.raw.decode("utf-8-sig"), count=1)

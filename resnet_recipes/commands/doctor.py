@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,6 +23,8 @@ def run(arguments: Arguments) -> int:
     topic, *places = arguments.words or ["machine"]
     if topic not in ("data", "native", "gpu", "run", "machine"):
         fix = "topics: data PATH, native, gpu, run [PATH]; without one, all but data"
+        if os.path.isdir(topic):
+            fix = f"resnet-recipes doctor data {shlex.quote(topic)}"
         raise RecipeError([Problem(f"doctor {topic}", None, "unknown topic", fix)])
     if (topic == "data" and len(places) != 1) or len(places) > 1:
         raise RecipeError(

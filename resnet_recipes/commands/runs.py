@@ -1,6 +1,7 @@
 """`resnet-recipes runs [RUN|FOLDER]`: list runs with state, progress, accuracy, time and cost."""
 
 import json
+import shlex
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from itertools import starmap
@@ -69,6 +70,8 @@ def price_of(text: str | None) -> float | None:
 
 def _wrong(key: str, value: str) -> Problem | None:
     """Return what is wrong with a filter."""
+    if key in ("sort", "price", "csv"):
+        return Problem(key, value, "is a flag", f"--{key} {shlex.quote(value)}")
     if key not in ("recipe", "state", "name"):
         return Problem(key, value, "unknown filter", "filters: recipe=NAME state=STATE name=TEXT")
     if key == "state" and value not in STATES:

@@ -1,5 +1,6 @@
 """The two commands: find the module that does what the words ask for, and run it."""
 
+import shlex
 from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
@@ -10,7 +11,8 @@ from resnet_recipes.commands.arguments import row, split
 from resnet_recipes.commands.composed import chosen, with_recipe
 from resnet_recipes.commands.pages import PAGES, TRAIN
 from resnet_recipes.launch import external
-from resnet_recipes.recipe.foreign import VERBS
+from resnet_recipes.recipe.foreign_words import VERBS
+from resnet_recipes.recipe.library import Library
 from resnet_recipes.recipe.suggestions import did_you_mean
 
 #: Flags of `resnet-train` that do something else than train, with what they do.
@@ -33,9 +35,11 @@ _COMPOSING = ("plan", "estimate", "measure", "bottleneck", "cfg", "check", "trai
 
 def train(argv: Sequence[str]) -> int:
     """Run `resnet-train` and return its exit code."""
-    if not argv or {"--help", "-h"} & set(argv):
+    if not argv or {"--help", "-h"} & set(argv) or argv[0] == "help":
         print(TRAIN.page(), end="")
         return ExitCode.DONE if argv else ExitCode.RECIPE
+    if argv[0] not in Library().names():
+        _refuse_verb(argv)
     arguments = with_recipe(split(argv, TRAIN))
     if "--version" in arguments:
         return _version()
@@ -68,8 +72,11 @@ def run(argv: Sequence[str]) -> int:
     if name in ("help", "version"):
         return run([*(rest or [])[:1], f"--{name}"] if name == "help" else ["--version"])
     if name not in PAGES:
-        meant = f"did you mean {VERBS[name]}?" if name in VERBS else did_you_mean(name, PAGES)
-        fix = meant or f"commands: {', '.join(PAGES)}"
+        if name in Library().names():
+            rule = "is a recipe, and this command does not train"
+            raise RecipeError([Problem(name, None, rule, shlex.join(["resnet-train", *argv]))])
+        _refuse_verb([name.lstrip("-"), *rest])
+        fix = did_you_mean(name, PAGES) or f"commands: {', '.join(PAGES)}"
         raise RecipeError([Problem(name, None, "unknown command", fix)])
     if {"--help", "-h"} & set(rest):
         print(PAGES[name].page(), end="")
@@ -78,6 +85,18 @@ def run(argv: Sequence[str]) -> int:
     if name in _COMPOSING:
         chosen(with_recipe(arguments))
     return _module(name).run(arguments)
+
+
+def _refuse_verb(argv: Sequence[str]) -> None:
+    """Raise RecipeError if the first word is a command, ours or another program's."""
+    name, *rest = argv
+    ours = VERBS.get(name, name)
+    if name == "resume":
+        ours, rest = "train", ["--resume", *(rest or ["last"])]
+    if ours in (*PAGES, "train"):
+        command = ["resnet-train"] if ours == "train" else ["resnet-recipes", ours]
+        rule = "is not a command here"
+        raise RecipeError([Problem(name, None, rule, shlex.join([*command, *rest]))])
 
 
 def _module(name: str) -> ModuleType:

@@ -1,174 +1,68 @@
-"""Words of other programs, and what is typed here instead."""
+"""What a word of another program means here, with its value in place."""
 
 import re
 import shlex
-from typing import NamedTuple
 
+from resnet_recipes.recipe.foreign_words import AMP, DEVICE, DTYPE, GPUS, MEANINGS, SIDE, Meaning
 
-class Meaning(NamedTuple):
-    """What to type, and what a reader from elsewhere should know."""
-
-    words: str  # with {} for the value
-    rule: str = ""
-
-
-_DATA = "data={}"
-_BATCH = "bs={}"
-_SIDE = "data.train_size={}"
-_ROOT = "run.root={}"
-_EPOCHS = "epochs={}"
-_GPUS = "gpus={}"
-_CLASSES = Meaning("", "is not a setting: the classes are counted in the images")
-_PATIENCE = Meaning("", "is not a setting: a run ends when its schedule does, or at stop_at_top1=")
-_AMP = Meaning("precision.dtype=auto", "is the default on a GPU: bf16, or fp16 on older ones")
-
-#: By timm, torchvision's references, Lightning, Ultralytics, Composer, Hydra and habit.
-MEANINGS: dict[str, str | Meaning] = {
-    "a": "model.name={}",
-    "aa": "methods.randaugment={{}}",
-    "accelerator": "launch.device={}",
-    "amp": _AMP,
-    "arch": "model.name={}",
-    "auto_augment": "methods.randaugment={{}}",
-    "b": _BATCH,
-    "backbone": "model.name={}",
-    "base_lr": "lr={}",
-    "batch": _BATCH,
-    "batch_size": _BATCH,
-    "bf16": "precision.dtype=bf16",
-    "c": "recipe={}",
-    "cd": "--recipes {}",
-    "checkpoint": "--resume {}",
-    "ckpt": "--resume {}",
-    "ckpt_path": "--resume {}",
-    "classes": _CLASSES,
-    "clip_grad": "optimizer.clip_norm={}",
-    "cn": "recipe={}",
-    "compile": "precision.compile=true",
-    "config": "recipe={}",
-    "config_dir": "--recipes {}",
-    "config_file": "recipe={}",
-    "config_name": "recipe={}",
-    "config_path": "--recipes {}",
-    "bs": _BATCH,
-    "crop": _SIDE,
-    "cutmix": "methods.cutmix.alpha={}",
-    "cutmix_alpha": "methods.cutmix.alpha={}",
-    "data": _DATA,
-    "data_dir": _DATA,
-    "data_path": _DATA,
-    "data_root": _DATA,
-    "dataset": _DATA,
-    "default_root_dir": _ROOT,
-    "device": "launch.device={}",
-    "devices": _GPUS,
-    "drop_path": "methods.stochastic_depth.drop_rate={}",
-    "early_stopping": _PATIENCE,
-    "ema": "methods.ema={{}}",
-    "epochs": _EPOCHS,
-    "experiment": "run={}",
-    "fp16": "precision.dtype=fp16",
-    "gpus": _GPUS,
-    "half": "precision.dtype=fp16",
-    "image_size": _SIDE,
-    "img_size": _SIDE,
-    "imgsz": _SIDE,
-    "info": "--cfg",
-    "initial_checkpoint": "model.weights={}",
-    "j": "workers={}",
-    "label_smoothing": "methods.label_smoothing.smoothing={}",
-    "learning_rate": "lr={}",
-    "log_wandb": "log.to=[wandb]",
-    "lr": "lr={}",
-    "lr0": "lr={}",
-    "lr_scheduler": "schedule={}",
-    "lr_warmup_epochs": "schedule.warmup={}ep",
-    "max_epochs": _EPOCHS,
-    "mixup": "methods.mixup.alpha={}",
-    "mixup_alpha": "methods.mixup.alpha={}",
-    "mlflow": "log.to=[mlflow]",
-    "model": "model.name={}",
-    "model_ema": "methods.ema={{}}",
-    "momentum": "optimizer.momentum={}",
-    "multirun": "-m",
-    "name": "run={}",
-    "nb_classes": _CLASSES,
-    "ngpus": _GPUS,
-    "no_ema": "~methods.ema",
-    "nproc_per_node": _GPUS,
-    "num_classes": _CLASSES,
-    "num_epochs": _EPOCHS,
-    "num_gpus": _GPUS,
-    "num_workers": "workers={}",
-    "opt": "optimizer={}",
-    "optimizer": "optimizer={}",
-    "out_dir": _ROOT,
-    "output": _ROOT,
-    "output_dir": _ROOT,
-    "path": _DATA,
-    "patience": _PATIENCE,
-    "precision": "precision.dtype={}",
-    "pretrained": Meaning("recipe=finetune", "is what the recipe finetune is for"),
-    "project": _ROOT,
-    "randaug": "methods.randaugment={{}}",
-    "random_erase": "methods.random_erasing.p={}",
-    "recipe": "recipe={}",
-    "reprob": "methods.random_erasing.p={}",
-    "resolution": _SIDE,
-    "resolve": "--cfg",
-    "run_name": "run={}",
-    "save_dir": _ROOT,
-    "save_folder": _ROOT,
-    "sched": "schedule={}",
-    "scheduler": "schedule={}",
-    "seed": "seed={}",
-    "smoothing": "methods.label_smoothing.smoothing={}",
-    "tensorboard": "log.to=[tensorboard]",
-    "total_epochs": _EPOCHS,
-    "train_crop_size": _SIDE,
-    "val_crop_size": "data.eval_size={}",
-    "val_resize_size": "data.eval_resize={}",
-    "wandb": "log.to=[wandb]",
-    "warmup_epochs": "schedule.warmup={}ep",
-    "wd": "wd={}",
-    "weight_decay": "wd={}",
-    "weights": "model.weights={}",
-    "workers": "workers={}",
-    "world_size": _GPUS,
-}
-
-#: Verbs of others, and ours.
-VERBS = {
-    "bench": "measure",
-    "benchmark": "measure",
-    "check": "doctor",
-    "copy": "cp",
-    "describe": "show",
-    "evaluate": "eval",
-    "fit": "train",
-    "infer": "predict",
-    "inference": "predict",
-    "list": "ls",
-    "test": "eval",
-    "val": "eval",
+_ON = ("true", "yes", "on", "1")
+_OFF = ("false", "no", "off", "none", "null")
+_GPU_IDS = r"(cuda:)?\d+(,\d+)*,?"
+#: Other spellings of data types, by Lightning, Composer and torch.
+_DTYPES = {
+    **dict.fromkeys(("16", "16-mixed", "float16", "half", "amp_fp16", "fp16-mixed"), "fp16"),
+    **dict.fromkeys(("bf16-mixed", "bfloat16", "amp_bf16", "bf16-true"), "bf16"),
+    **dict.fromkeys(("32", "32-true", "float32", "full"), "fp32"),
 }
 
 
-def meaning_of(name: str, value: str) -> Meaning | None:
+def meaning_of(name: str, value: str | None) -> Meaning | None:
     """Return what a foreign flag or key means, with its value in place; None if it is unknown."""
     leaf = name.lstrip("-").lower().replace("-", "_").rpartition(".")[2]
     found = MEANINGS.get(leaf)
     if found is None:
         return None
     words, rule = found if isinstance(found, Meaning) else (found, "")
-    if words == _GPUS and re.fullmatch(r"\d+(,\d+)+,?", value):
-        chosen = value.rstrip(",")
-        words = f"CUDA_VISIBLE_DEVICES={chosen} resnet-train ... gpus={chosen.count(',') + 1}"
-        return Meaning(words, "takes a number of GPUs; which ones is said by the environment")
-    if "{}" in words.replace("{{}}", "") and not value:
-        return Meaning(words.format("VALUE"), "needs a value")
+    value = value or ""
     if not words:
         return Meaning("", rule)
-    if words.startswith("-"):
-        return Meaning(words.format(shlex.quote(value)), rule)
-    return Meaning(shlex.quote(words.format(value)), rule)
+    if value.lower() in _OFF or (words.startswith("methods.") and value in ("0", "0.0")):
+        return _turned_off(words, rule)
+    # a number is how many GPUs there are, but for these it names one
+    names_one = words == DEVICE or leaf == "gpu" or "," in value or value == "0"
+    if words in (DEVICE, GPUS) and names_one and re.fullmatch(_GPU_IDS, value):
+        ids = value.removeprefix("cuda:").rstrip(",")
+        words = f"CUDA_VISIBLE_DEVICES={ids} resnet-train ... gpus={ids.count(',') + 1}"
+        return Meaning(words, "which GPUs is said by the environment, how many by gpus=")
+    if value.lower() in _ON and re.fullmatch(r"methods\.\w+\.\w+=\{\}", words):
+        words = f"{words.rpartition('.')[0]}={{{{}}}}"
+    elif "{}" in words.replace("{{}}", "") and not value:
+        return Meaning(words.format("VALUE"), "needs a value")
+    value = _ours(words, value)
+    if not value.replace(".", "", 1).isdecimal():
+        words = re.sub(r"(?<=\{\})(ep|ba)\b", "", words)  # it has a unit of its own
+    return Meaning(" ".join(shlex.quote(word.format(value)) for word in words.split(" ")), rule)
+
+
+def _turned_off(words: str, rule: str) -> Meaning:
+    """Return how to turn off what `words` turns on."""
+    if words == AMP.words:
+        return Meaning("precision.dtype=fp32")
+    if method := re.match(r"methods\.\w+", words):
+        return Meaning(f"'~{method[0]}'", "a method is turned off by its name")
+    return Meaning("", rule or "is off unless it is asked for")
+
+
+def _ours(words: str, value: str) -> str:
+    """Return our spelling of the value that `words` takes."""
+    if words == DTYPE:
+        return _DTYPES.get(value.lower(), value)
+    if words == DEVICE:
+        return {"gpu": "cuda"}.get(value.lower(), value)
+    if words == GPUS:
+        return {"-1": "auto", "all": "auto"}.get(value.lower(), value)
+    if words == "--resume {}" and value.lower() in _ON:
+        return "last"
+    if words == SIDE and (number := re.search(r"\d+", value)):
+        return number[0]
+    return value

@@ -5,6 +5,7 @@ Needs neither torch nor Hydra.
 
 import os
 import re
+import shlex
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -93,6 +94,12 @@ class Library:
             if usable
             else "is neither the name of a recipe nor a path ending in .yaml"
         )
+        if os.path.isdir(name):
+            is_run = os.path.isfile(os.path.join(name, "config.yaml"))
+            fix = f"recipe={name}/config.yaml" if is_run else f"mild data={shlex.quote(name)}"
+            raise RecipeError([Problem("recipe", name, "is a folder, not a recipe", fix)])
+        if os.path.isfile(f"{name}.yaml"):
+            raise RecipeError([Problem("recipe", name, "no such recipe", f"recipe={name}.yaml")])
         raise _not_found("recipe", name, rule, self.names())
 
     def option(self, group: str, name: str) -> Entry:
@@ -150,7 +157,8 @@ class Library:
             fix = f"rename it to {path.stem}.yaml"
             raise RecipeError([Problem("recipe", name, "recipe files end in .yaml", fix)])
         if not os.path.isfile(path):  # Path.is_file raises for a name that is too long
-            raise RecipeError([Problem("recipe", name, "no such file")])
+            fix = f"recipe={path.stem}" if path.stem in {*self.user, *self.packaged} else ""
+            raise RecipeError([Problem("recipe", name, "no such file", fix)])
         own = next((key for key, mine in self.user.items() if mine == path), None)
         if own and names.RECIPE.fullmatch(own):
             return self.find(own)

@@ -1,5 +1,6 @@
 """What a user types after the recipe's name: `optimizer.lr=1.0`, `~methods.ema`, `epochs=18`."""
 
+import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator
@@ -12,7 +13,7 @@ from resnet_recipes.base.paths import typed_path
 from resnet_recipes.recipe.foreign import meaning_of
 from resnet_recipes.recipe.hydra_compose import value_of
 from resnet_recipes.recipe.library import GROUPS
-from resnet_recipes.recipe.short import DECIMAL, targets
+from resnet_recipes.recipe.short import DECIMAL, SHORT, targets
 from resnet_recipes.recipe.suggestions import closest, did_you_mean
 from resnet_recipes.recipe.typed import fitting, kind_of, settings
 
@@ -109,7 +110,7 @@ def _refused(word: str) -> Problem | None:
     if key.lstrip("+~").split(".")[0].split("/")[0].split("@")[0] == "hydra":
         return Problem(word, None, "Hydra itself cannot be configured from here", "leave it out")
     if word.startswith("+"):
-        return Problem(word, None, "settings need no '+'", shlex.quote(word.lstrip("+")))
+        return Problem(word, None, "settings need no '+'", _meant(word.lstrip("+")))
     if word.startswith("~"):
         if re.fullmatch(r"~(methods|optimizer)\.[a-z][a-z0-9_]*", word):
             return None
@@ -121,13 +122,11 @@ def _refused(word: str) -> Problem | None:
             f"'~{method if method in settings() else 'methods.ema'}'",
         )
     if not equals:
-        return Problem(
-            word,
-            None,
-            "settings are written key=value",
-            f"recipe={word}" if _KEY.fullmatch(word) else "lr=0.5",
-        )
+        fix = f"data={shlex.quote(word)}" if os.path.isdir(word) else "lr=0.5"
+        return Problem(word, None, "settings are written key=value", fix)
     if not _KEY.fullmatch(key):
+        if meaning := meaning_of(key, value):
+            return Problem(word, None, meaning.rule or "no such setting", meaning.words)
         return Problem(
             word,
             None,
@@ -142,9 +141,15 @@ def _refused(word: str) -> Problem | None:
         return Problem(key, value, "??? means a missing value", "write the value out")
     if key == "epochs" and value == "curve":
         return Problem(key, value, "stands for several lengths: a sweep", "add -m")
-    if key == "epochs" and not DECIMAL.fullmatch(value) and not is_duration(value):
+    is_number = DECIMAL.fullmatch(value) and float(value)
+    if key == "epochs" and not is_number and not is_duration(value):
         return Problem(key, value, "must be a positive number", "epochs=18")
     return None
+
+
+def _meant(word: str) -> str:
+    """Return a word to type, or what to type instead if it is wrong as well."""
+    return next((problem.fix for problem in parse([word])[1]), shlex.quote(word))
 
 
 def _expanded(word: str) -> list[Override]:
@@ -173,6 +178,8 @@ def _wrong(override: Override) -> Iterator[Problem]:
     elif value is not None and not override.is_choice:
         try:
             yield from fitting(_nested(key, override.read()), in_file=False)[1]
+            if get_origin(known[key]) in (list, tuple) and value[:1] != "[":
+                yield Problem(key, value, "must be a list", f"'{key}=[{value}]'")
         except ValueError as error:
             yield Problem(key, value, str(error), _respelled(key, value))
 
@@ -180,13 +187,23 @@ def _wrong(override: Override) -> Iterator[Problem]:
 def _unknown(override: Override) -> Problem:
     """Return the problem of an unknown setting, with what another program's name means here."""
     section, dot, _ = override.key.partition(".")
+    meant = did_you_mean(override.key, [*settings(), *SHORT], f"={override.value}")
     is_near = dot and closest(section, {key.partition(".")[0] for key in settings()})
-    if not is_near and (meaning := meaning_of(override.key, override.value)):
+    if not (is_near and meant) and (meaning := meaning_of(override.key, override.value)):
         rule, fix = meaning.rule or "no such setting", meaning.words or "leave it out"
-        return Problem(override.typed, None, rule, fix)
-    meant = did_you_mean(override.key, settings(), f"={override.value}")
-    fix = meant or "resnet-train recipe=mild --cfg prints every setting"
+        return Problem(override.typed, None, rule, _valid(fix))
+    fix = meant or "resnet-train mild --cfg   prints every setting"
     return Problem(override.typed, None, "no such setting", fix)
+
+
+def _valid(fix: str) -> str:
+    """Return what to type, or if a value in it does not fit, what such a value must be."""
+    words = shlex.split(fix)
+    if not all(_KEY.fullmatch(word.partition("=")[0]) and "=" in word for word in words):
+        return fix  # a flag or a command
+    return next(
+        (f"{words[0].partition('=')[0]}=VALUE {wrong.rule}" for wrong in parse(words)[1]), fix
+    )
 
 
 def _respelled(key: str, value: str) -> str:

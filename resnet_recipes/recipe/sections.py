@@ -9,6 +9,7 @@ from resnet_recipes.base import names
 from resnet_recipes.base.duration import duration_problem
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.section import Section
+from resnet_recipes.recipe.foreign import meaning_of
 from resnet_recipes.report import trackers
 
 
@@ -99,7 +100,9 @@ class PrecisionConfig(Section):
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `precision`."""
         if self.dtype not in ("auto", "bf16", "fp16", "fp32"):
-            yield Problem("dtype", self.dtype, "must be auto, bf16, fp16 or fp32")
+            yield Problem(
+                "dtype", self.dtype, "must be auto, bf16, fp16 or fp32", _words("dtype", self.dtype)
+            )
         if self.kernels not in ("auto", "off"):
             yield Problem("kernels", self.kernels, "must be auto or off")
 
@@ -188,9 +191,12 @@ class LaunchConfig(Section):
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `launch`."""
         if self.device not in ("auto", "cuda", "cpu"):
-            yield Problem("device", self.device, "must be auto, cuda or cpu")
+            yield Problem(
+                "device", self.device, "must be auto, cuda or cpu", _words("device", self.device)
+            )
         if self.gpus != "auto" and not (isinstance(self.gpus, int) and 1 <= self.gpus <= 64):
-            yield Problem("gpus", self.gpus, "must be auto or a number from 1 to 64")
+            rule, fix = "must be auto or a number from 1 to 64", _words("gpus", str(self.gpus))
+            yield Problem("gpus", self.gpus, rule, fix)
         if self.price is not None and not 0 <= self.price < 1e6:
             yield Problem("price", self.price, "must be a price per hour, as in 32.77")
         if not 0 <= self.max_restarts <= 100:
@@ -217,3 +223,9 @@ class RunConfig(Section):
                 "letter or digit"
             )
             yield Problem("name", self.name, rule)
+
+
+def _words(name: str, value: str) -> str:
+    """Return what to type for a value of other programs; "" if it is none."""
+    meaning = meaning_of(name, value)
+    return meaning.words if meaning and not meaning.words.endswith(f"={value}") else ""

@@ -9,8 +9,9 @@ from typing import Any, get_args, get_origin
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.kinds import dataclasses_in, kinds_of, words
 from resnet_recipes.base.section import fitted
+from resnet_recipes.recipe.foreign import meaning_of
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.recipe.suggestions import did_you_mean
+from resnet_recipes.recipe.suggestions import closest, did_you_mean
 
 _ON, _OFF = ("true", "on", "yes", "1"), ("false", "off", "no", "none", "0")
 
@@ -133,7 +134,9 @@ def _chosen(
         return sections[0], tree
     name = tree.get("name", sections[0].name)
     if not isinstance(name, str) or name not in names:
-        problems.append(Problem(f"{key}.name", name, f"must be one of {', '.join(names)}"))
+        rule, meant = f"must be one of {', '.join(names)}", closest(str(name), names)
+        fix = f"{key}={meant}" if meant else ""
+        problems.append(Problem(f"{key}.name", name, rule, fix))
         return sections[0], {}
     own = kinds_of(names[name])
     strange = {
@@ -174,6 +177,9 @@ def _as_section(key: str, value: Any, section: type, in_file: bool) -> str:
         if in_file:
             return f"{key.rpartition('.')[2]}: {{{target}: {value}}}"
         return shlex.quote(f"{key}.{target}={value}")
+    meaning = None if in_file else meaning_of(key, str(value))
+    if meaning and meaning.words:
+        return meaning.words
     return f"its settings: {', '.join(names)}" if names else "it has no settings; write {}"
 
 

@@ -105,7 +105,7 @@ WRONG = [
     ("lr=1:30", ["optimizer.lr=1:30", "must be a number"]),
     ("seed=010", ["seed=010", "must be a whole number"]),
     ("seed=" + "9" * 5000, ["must be one line of at most 4096"]),
-    ("epochs=0", ["max_duration=0ep", "must be positive"]),
+    ("epochs=0", ["epochs=0", "must be a positive number", "epochs=18"]),
     ("epochs=-3", ["epochs=-3", "must be a positive number", "epochs=18"]),
     ("max_duration=1.5ba", ["max_duration=1.5ba", "a whole number of batches"]),
     ("epochs=many", ["epochs=many", "must be a positive number"]),

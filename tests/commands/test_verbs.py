@@ -93,7 +93,7 @@ def test_describe_is_show(capsys):
 
 
 def test_cp_writes_a_child_that_composes(capsys, folder):
-    assert "recipe=mine" in said(capsys, "cp", "hot", "recipes/mine.yaml")
+    assert "resnet-train mine " in said(capsys, "cp", "hot", "recipes/mine.yaml")
     assert "defaults: [hot]" in (folder / "recipes" / "mine.yaml").read_text()
     assert "mine.yaml: ok" in said(capsys, "validate")
     assert said(capsys, "diff", "hot", "mine") == "no setting differs\n"

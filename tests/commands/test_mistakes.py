@@ -1,0 +1,132 @@
+"""What a newcomer types, by habits from elsewhere, and the words that are answered and work."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes import cli
+from tests.run_folders import run_folder
+from tests.trained_runs import random_images
+
+#: Words of `resnet-train mild ...`, and what to type instead.
+WORDS = [
+    ("--batch-size 64", "bs=64"),
+    ("batch-size=64", "bs=64"),
+    ("--per-device-train-batch-size 64", "bs=64"),
+    ("--pretrained", "model.weights=torchvision"),
+    ("model.pretrained=true", "model.weights=torchvision"),
+    ("--fast-dev-run", "--check"),
+    ("+trainer.fast_dev_run=true", "--check"),
+    ("-v", "--verbose"),
+    ("resume=true", "--resume last"),
+    ("epoch=5", "epochs=5"),
+    ("epochs=0", "epochs=18"),
+    ("max_steps=100", "max_duration=100ba ssr=1"),
+    ("trainer.max_epochs=7", "epochs=7"),
+    ("seeds=1", "did you mean seed=1?"),
+    ("warmup=5", "schedule.warmup=5ep"),
+    ("warmup=5ep", "schedule.warmup=5ep"),
+    ("precision=16-mixed", "precision.dtype=fp16"),
+    ("precision.dtype=float16", "precision.dtype=fp16"),
+    ("amp=false", "precision.dtype=fp32"),
+    ("device=cuda:1", "CUDA_VISIBLE_DEVICES=1 resnet-train ... gpus=1"),
+    ("--gpu 0", "CUDA_VISIBLE_DEVICES=0 resnet-train ... gpus=1"),
+    ("gpus=0,1", "CUDA_VISIBLE_DEVICES=0,1 resnet-train ... gpus=2"),
+    ("gpus=-1", "gpus=auto"),
+    ("launch.device=gpu", "launch.device=cuda"),
+    ("--accelerator gpu", "launch.device=cuda"),
+    ("ema=false", "'~methods.ema'"),
+    ("--use_ema true", "'methods.ema={}'"),
+    ("mixup=true", "'methods.mixup={}'"),
+    ("ema.decay=0.999", "methods.ema.half_life=100ba"),
+    ("img_size=[160,160]", "data.train_size=160"),
+    ("--train-size 128", "did you mean data.train_size=128?"),
+    ("log=wandb", "'log.to=[wandb]'"),
+    ("log.to=csv", "'log.to=[csv]'"),
+    ("--print-freq 10", "log.interval=10ba"),
+    ("--check-val-every-n-epoch 2", "evaluation.interval=2ep"),
+    ("val_split=0.2", "data.val_share=0.2"),
+    ("freeze=10", "model.freeze=backbone model.weights=torchvision"),
+    ("--sync-bn", "leave it out"),
+    ("--local-rank 0", "leave it out"),
+    ("task=classify", "leave it out"),
+    ("weight_decay=none", "leave it out"),
+    ("optimizer.name=SGD", "optimizer=sgd"),
+    ("workers 4", "workers=4"),
+    ("lr = 0.1", "lr=0.1"),
+]
+
+#: Whole commands, in a folder with images, runs and a recipe, and the words of the answer.
+COMMANDS = [
+    ("resnet-train train mild data=images", "resnet-train mild data=images"),
+    ("resnet-train eval first", "resnet-recipes eval first"),
+    ("resnet-train resume first", "resnet-train --resume first"),
+    ("resnet-train list", "resnet-recipes ls"),
+    ("resnet-train images", "mild data=images"),
+    ("resnet-train mild images", "data=images"),
+    ("resnet-train mild hot", "-m recipe=mild,hot"),
+    ("resnet-train mild.yaml", "recipe=mild"),
+    ("resnet-train mine.yaml", "recipe=mine"),
+    ("resnet-train recipes/mine", "recipe=recipes/mine.yaml"),
+    ("resnet-train config=mild", "recipe=mild"),
+    ("resnet-train mild --evaluate", "resnet-recipes eval last"),
+    ("resnet-train mild --resume", "its name in ./runs, last, or auto"),
+    ("resnet-recipes mild data=images", "resnet-train mild data=images"),
+    ("resnet-recipes resume", "resnet-train --resume last"),
+    ("resnet-recipes fit mild", "resnet-train mild"),
+    ("resnet-recipes --list", "resnet-recipes ls"),
+    ("resnet-recipes eval --weights first", "resnet-recipes eval first"),
+    ("resnet-recipes predict --source images", "resnet-recipes predict RUN images"),
+    ("resnet-recipes predict first images --topk 3", "--top 3"),
+    ("resnet-recipes export first --format onnx", "--to onnx"),
+    ("resnet-recipes runs sort=top1", "--sort top1"),
+    ("resnet-recipes show runs/first", "recipe=runs/first/config.yaml"),
+    ("resnet-recipes doctor images", "resnet-recipes doctor data images"),
+    ("resnet-recipes cp mild My-Recipe", "recipes/my_recipe.yaml"),
+    ("resnet-recipes convert images x --quality 90", "did you mean jpeg_quality=90?"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a folder with images, a run and a recipe."""
+    monkeypatch.chdir(tmp_path)
+    random_images(tmp_path / "images")
+    run_folder(tmp_path / "runs", "first")
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "mine.yaml").write_text("defaults: [hot]\n")
+    return tmp_path
+
+
+def answered(capsys: pytest.CaptureFixture[str], line: str) -> list[str]:
+    """Return the lines of the answer to a command that is refused."""
+    program, *words = shlex.split(line)
+    assert {"resnet-train": cli.train, "resnet-recipes": cli.main}[program](words) == 2
+    return [text.strip() for text in capsys.readouterr().err.splitlines()]
+
+
+@pytest.mark.parametrize(("typed", "answer"), WORDS)
+def test_words_of_other_programs_are_answered_with_ours(typed, answer, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert answer in answered(capsys, f"resnet-train mild data.backend=synthetic {typed}")
+
+
+@pytest.mark.parametrize("answer", sorted({answer for _, answer in WORDS}))
+def test_every_answer_is_accepted(answer, capsys, folder):
+    answer = answer.removeprefix("did you mean ").removesuffix("?").rpartition(" ... ")[2]
+    words = [] if answer == "leave it out" else shlex.split(answer)
+    if "--resume" in words:
+        words = []  # of a run, which has its recipe
+    assert cli.train(["mild", "data.backend=synthetic", *words, "--cfg"]) == 0
+
+
+@pytest.mark.parametrize(("typed", "answer"), COMMANDS)
+def test_commands_of_other_programs_are_answered_with_ours(typed, answer, capsys, folder):
+    assert any(answer in line for line in answered(capsys, typed))
+
+
+def test_a_short_run_of_a_recipe_with_a_long_warm_up_says_what_to_type(capsys, folder):
+    line = "resnet-train mild data=images bs=4 batch.bn_size=4 lr=0.01 epochs=1"
+    fix = next(text for text in answered(capsys, line) if text.startswith("schedule.warmup=0"))
+    assert cli.train([*shlex.split(line)[1:], fix.partition(",")[0], "--dry-run"]) == 0
