@@ -43,19 +43,6 @@ def test_json_says_the_same_to_programs(data, capsys):
     assert {finding["level"] for finding in told["findings"]} <= {"ok", "warn", "fix"}
 
 
-def test_a_flat_val_folder_is_found_and_put_right(data, capsys):
-    for name in ("ant", "bee"):
-        (data / "val" / name / "0.jpg").rename(data / "val" / f"{name}_0.jpg")
-        (data / "val" / name).rmdir()
-    assert cli.main(["doctor", "data", str(data)]) == 3
-    assert "--fix-val" in capsys.readouterr().out
-    (data / "map.csv").write_text("ant_0.jpg,ant\nbee_0.jpg,bee\n")
-    assert cli.main(["doctor", "data", str(data), "--fix-val", str(data / "map.csv")]) == 0
-    made = data.with_name(f"{data.name}-by-class")
-    assert str(made) in capsys.readouterr().out
-    assert cli.main(["doctor", "data", str(made)]) == 0
-
-
 def test_the_machine_is_checked_without_a_topic(capsys):
     assert cli.main(["doctor"]) in (0, 3)
     assert capsys.readouterr().out.count("\n") >= 3

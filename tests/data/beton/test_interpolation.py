@@ -1,7 +1,4 @@
-"""What the baselines ask of the loader, from .beton files.
-
-Repeated images and bicubic interpolation.
-"""
+"""Bicubic interpolation, which some baselines ask for, from .beton files."""
 
 import io
 import itertools
@@ -9,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms.v2 import functional
 
-from resnet_recipes.data import measure, open_eval, open_train
+from resnet_recipes.data import measure, open_train
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.beton.file import RAW, Beton, open_beton
 from resnet_recipes.data.crop import TrainCrop
@@ -71,31 +67,6 @@ def stored(beton: Beton) -> list[np.ndarray]:
     ]
 
 
-def test_repeats_come_in_a_row_each_with_its_own_crop(betons):
-    share, settings = Share(0, 1, global_size=12, eval_size=4, seed=5), config(betons, repeats=3)
-    ((pixels, labels),) = batches(settings, share, 1)
-    copies = pixels.reshape(4, 3, 32, 32, 3)
-    assert (labels.reshape(4, 3) == labels.reshape(4, 3)[:, :1]).all()
-    assert all(
-        not np.array_equal(some[0], some[1]) and not np.array_equal(some[1], some[2])
-        for some in copies
-    )
-
-
-@pytest.mark.parametrize("repeats", [3, 4])
-def test_ranks_share_every_copy_and_resume_in_the_middle(repeats, betons):
-    shares = [Share(rank, 2, global_size=12, eval_size=4, seed=5, groups=2) for rank in range(2)]
-    together = []
-    for share in shares:
-        whole = batches(config(betons, repeats=repeats), share, 5)
-        together += [whole[0][1]]
-        resumed = batches(config(betons, repeats=repeats), share, 3, first=2)
-        for (pixels, labels), (same, again) in zip(whole[2:], resumed, strict=True):
-            assert np.array_equal(pixels, same)
-            assert np.array_equal(labels, again)
-    assert (np.bincount(np.concatenate(together)) % repeats == 0).all()
-
-
 def test_bicubic_pixels_are_torchvisions(betons):
     share, settings = Share(0, 1, TRAIN, 4, seed=5), config(betons, interpolation="bicubic")
     ((pixels, _),) = batches(settings, share, 1)
@@ -113,17 +84,3 @@ def test_bicubic_pixels_are_torchvisions(betons):
         )
         theirs = functional.hflip(cut) if mirrored[place] else cut
         assert np.abs(pixels[place].astype(int) - np.asarray(theirs)).max() <= 2
-
-
-def test_bicubic_evaluation_differs_from_bilinear_alone_in_its_filter(betons):
-    plain, smooth = (
-        torch.cat(
-            [
-                batch.pixels.clone()
-                for batch in open_eval(settings, measure(settings), Share(0, 1, 12, 4, 5)).batches()
-            ]
-        ).int()
-        for settings in (config(betons), config(betons, eval_interpolation="bicubic"))
-    )
-    assert not torch.equal(plain, smooth)
-    assert (plain - smooth).abs().float().mean() < 4
