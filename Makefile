@@ -9,7 +9,7 @@ DEMO := data/demo
 help:
 	@echo "make demo    train on synthetic images: a few minutes on any CPU"
 	@echo "make test    lint, then the whole test suite"
-	@echo "make docs    build the documentation: build/site/index.html"
+	@echo "make docs    build the documentation: build/site/index.html, with search"
 	@echo "make fuzz    feed damaged and random files to the native decoder: six minutes"
 	@echo "make setup   only set up .venv, with everything in it"
 	@echo "make clean   remove what the others made, except runs/"

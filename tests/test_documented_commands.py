@@ -183,7 +183,7 @@ def trained(words: tuple[str, ...]) -> tuple[int, str]:
         words = words[:at] + words[at + 2 :]
     ask = (
         "--cfg"
-        if any(word.startswith(("recipe=finetune", "model.weights=")) for word in words)
+        if any(word.startswith(("finetune", "recipe=finetune", "model.weights=")) for word in words)
         else "--dry-run"
     )
     return heard(cli.train, [*words] if ASKS & set(words) else [*words, ask])

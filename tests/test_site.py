@@ -1,12 +1,15 @@
 """The documentation builds without a warning; what it says of the code is read from it."""
 
+import html
 import re
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from resnet_recipes import cli
 from resnet_recipes.commands.pages import PAGES
+from resnet_recipes.launch import gpus
 from resnet_recipes.methods import ORDER
 from resnet_recipes.optim import OPTIMIZERS
 from resnet_recipes.recipe.library import packaged_folder
@@ -76,3 +79,30 @@ def test_every_setting_is_there_with_its_meaning(site):
 def test_a_page_read_from_the_code_has_a_section_for_each_name(site, page, names):
     text = (site / "reference" / f"{page}.html").read_text(encoding="utf-8")
     assert re.findall(r'<h2 id="([\w-]+)"', text) == names
+
+
+def test_the_search_needs_no_server(site):
+    assert (site / "search" / "search_index.js").stat().st_size > 100_000
+    assert '<script src="iframe-worker.js"' in (site / "index.html").read_text(encoding="utf-8")
+
+
+def test_the_readme_is_short_and_its_pictures_and_links_exist():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 150
+    places = re.findall(r"\]\(([^)]+)\)", text)
+    assert [place for place in places if not (ROOT / place).exists()] == []
+    assert {"docs/published.png", "docs/plan.svg"} <= set(places)
+
+
+def test_the_terminal_of_the_readme_shows_what_the_command_prints_now(
+    capsys, monkeypatch, tmp_path
+):
+    """As on a machine without a GPU, on which nothing was measured."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for name, value in (("count", 0), ("first", ("", "")), ("memory", 0)):
+        monkeypatch.setattr(gpus, name, lambda value=value: value)
+    assert cli.main(["plan", "mild", "gpus=8"]) == 0
+    drawn = html.unescape(re.sub(r"<[^>]+>", " ", (ROOT / "docs/plan.svg").read_text()))
+    shown = " ".join(drawn.replace("\xa0", " ").split())
+    for line in capsys.readouterr().out.splitlines():
+        assert " ".join(line.split()) in shown

@@ -90,8 +90,8 @@ def details(plan: Plan) -> Iterator[Row]:
     )
     yield (
         "saving",
-        f"an evaluation every {_spelled(recipe.evaluation.interval)}, a checkpoint every "
-        f"{_spelled(recipe.checkpoint.interval)}",
+        f"an evaluation {_every(recipe.evaluation.interval)}, a checkpoint "
+        f"{_every(recipe.checkpoint.interval)}",
     )
     named = [f"{method.name}: {_summary(method)}" for method in plan.methods().methods.values()]
     for index, text in enumerate(named or ["none"]):
@@ -165,12 +165,17 @@ def _rate(plan: Plan) -> str:
 
 
 def _spelled(duration: str) -> str:
-    """Return a duration in words: "4 epochs", and "epoch" for one."""
+    """Return a duration in words: "4 epochs"."""
     found = Duration.parse(duration)
-    noun = {"ep": "epoch", "ba": "step", "dur": "run"}[found.unit]
     if found.unit == "dur":
         return f"{float(100 * found.value):g} % of the run"
-    return noun if found.value == 1 else f"{float(found.value):g} {noun}s"
+    noun = {"ep": "epoch", "ba": "step"}[found.unit]
+    return f"{float(found.value):g} {noun}{'s' * (found.value != 1)}"
+
+
+def _every(duration: str) -> str:
+    """Return how often something happens: "every epoch", "every 4 epochs"."""
+    return f"every {_spelled(duration).removeprefix('1 ')}"
 
 
 def _summary(method: Method) -> str:

@@ -44,6 +44,10 @@ def test_a_rate_that_never_changes_is_only_a_number():
     said = text("mild", "schedule=constant", "schedule.warmup=0ep")
     assert "learning rate 2.048, constant" in said
     steps = text("mild", "schedule=step", "schedule.warmup=500ba")
+    assert "an evaluation every epoch, a checkpoint every 2 epochs" in text(
+        "mild", "checkpoint.interval=2ep"
+    )
+    assert "up to 2.048 in 1 epoch, then cosine" in text("mild", "schedule.warmup=1ep")
     assert "learning rate up to 2.048 in 500 steps, then multistep to 0.0205" in steps
 
 

@@ -1,0 +1,34 @@
+"""Run the cells of docs/notebook.ipynb in an empty folder, and store what they print in it."""
+
+import io
+import json
+import os
+import tempfile
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+NOTEBOOK = Path(__file__).parents[1] / "docs" / "notebook.ipynb"
+
+
+def main() -> None:
+    """Execute the notebook in place; takes a minute."""
+    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    names: dict[str, object] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+        for count, cell in enumerate(cells, start=1):
+            said = {"stderr": io.StringIO(), "stdout": io.StringIO()}
+            with redirect_stdout(said["stdout"]), redirect_stderr(said["stderr"]):
+                exec("".join(cell["source"]), names)
+            cell["execution_count"] = count
+            cell["outputs"] = [
+                {"output_type": "stream", "name": name, "text": text.splitlines(keepends=True)}
+                for name, stream in said.items()
+                if (text := stream.getvalue().replace(f"{folder}/", ""))
+            ]
+    NOTEBOOK.write_text(json.dumps(notebook, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""Draw the pictures of README.md and docs/: the published results, and a terminal with a plan."""
+
+import io
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+#: A plan as on a machine with eight GPUs, whatever machine draws it.
+PLAN = "resnet-recipes plan mild gpus=8"
+
+
+def run(command: str) -> str:
+    """Run one of our commands from an empty folder, and return what it prints."""
+    name, *words = shlex.split(command)
+    path = str(Path(sys.executable).with_name(name))
+    with tempfile.TemporaryDirectory() as empty:
+        done = subprocess.run([path, *words], cwd=empty, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def terminal(command: str) -> str:
+    """Return an SVG of a terminal in which a command was typed; it loads no font from elsewhere."""
+    console = Console(record=True, width=82, file=io.StringIO())
+    console.print(Text(f"$ {command}", style="bold green"))
+    console.print(Text(run(command).rstrip()))
+    return re.sub(r"@font-face \{.*?\}\s*", "", console.export_svg(title=""), flags=re.DOTALL)
+
+
+def main() -> None:
+    """Write both pictures."""
+    (DOCS / "plan.svg").write_text(terminal(PLAN))
+    with tempfile.TemporaryDirectory() as folder:
+        page = f"{folder}/report.html"
+        run(f"resnet-recipes report --published --out {page} --png {folder}")
+        (DOCS / "published.png").write_bytes(Path(folder, "time.png").read_bytes())
+
+
+if __name__ == "__main__":
+    main()
