@@ -132,14 +132,15 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
 def load(place: str | Path) -> "Network":
     """Return the network of a run folder, a checkpoint or a weights file.
 
-    The file may be ours, or have torchvision's names.
+    The file may be ours, or have torchvision's names; "hf:USER/NAME" downloads it.
 
     It is on the CPU, in float32, channels_last and evaluation mode. Nothing in a file is executed.
     Raises NotReadyError if it cannot be used.
     """
+    from resnet_recipes.network import hub
     from resnet_recipes.network import load as loading
 
-    return loading.load(place)
+    return loading.load(hub.fetched(str(place)) if str(place).startswith("hf:") else place)
 
 
 def evaluate(place: str | Path, *changes: str, **settings: object) -> "Evaluated":

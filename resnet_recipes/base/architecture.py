@@ -53,7 +53,7 @@ class ModelConfig(Section):
     bn_init: str = "uniform"  # BatchNorm weights: uniform, U[0, 1) | ones
     # the last BatchNorm of each residual branch starts at 0: the branch is silent
     zero_init_last_bn: bool = False
-    # initial weights: a .pt or .safetensors file, a run | torchvision | timm:NAME
+    # initial weights: a .pt or .safetensors file, a run | torchvision | timm:NAME | hf:USER/NAME
     weights: str = ""
     freeze: str = "none"  # not trained, from the input up to: stem | layer1 to layer3 | backbone
 

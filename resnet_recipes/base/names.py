@@ -9,4 +9,6 @@ RECIPE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,127}")
 
 #: Published weights, in `model.weights`; anything else is a path.
-WEIGHTS = re.compile(r"torchvision(:\w+)?|timm:[A-Za-z0-9][\w.-]{0,95}")
+WEIGHTS = re.compile(
+    r"torchvision(:\w+)?|(timm:|hf:[A-Za-z0-9][\w.-]{0,95}/)[A-Za-z0-9][\w.-]{0,95}"
+)

@@ -6,6 +6,7 @@ from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES
 from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.trained import named
+from resnet_recipes.network import hub
 from resnet_recipes.network.export import TARGETS
 from resnet_recipes.network.exportable import lacking, problems
 from resnet_recipes.training.export import IMAGES, export_checked
@@ -25,6 +26,10 @@ def run(arguments: Arguments) -> int:
     if folder.exists():
         rule = "already exists; an export creates a new folder"
         raise RecipeError([Problem("--out", out, rule, "--out another")])
+    if push := arguments.flags.get("--push"):
+        hub.repository("--push", push)
+        if missing := list(hub.lacking()):
+            raise NotReadyError(missing)
     trained = named([*arguments.words, "launch.device=cpu"], example).on_device()
     if found := list(problems(trained.network, to, folds)):
         raise RecipeError(found)
@@ -37,4 +42,7 @@ def run(arguments: Arguments) -> int:
         print(f"folded    {exported.folding:.2g} by folding BatchNorm")
     print(f"compared  {exported.comparison}")
     print(f"written   {folder}")
+    if push:
+        say(f"uploading to {push} ...")
+        print(f"pushed    {hub.push(folder, push)}")
     return 0

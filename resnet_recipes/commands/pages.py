@@ -228,6 +228,7 @@ are those of resnet-recipes eval.""",
         {
             "--to FORMAT": "torchvision, timm, safetensors, onnx, torchscript or exported_program",
             "--out FOLDER": "a new folder for the network and README.md, its model card",
+            "--push hf:USER/NAME": "upload the folder to the Hugging Face Hub (hf auth login)",
             "--fold-batchnorm": "fold BatchNorm into the convolutions (onnx, torchscript, "
             "exported_program)",
         },

@@ -48,6 +48,7 @@ def model_card(about: About, to: str, use: str, checked: str) -> str:
 def _header(about: About, to: str, title: str) -> dict[str, object]:
     header: dict[str, object] = {
         "license": "other",
+        "license_name": "that-of-the-images",
         "library_name": _LIBRARIES.get(to, "pytorch"),
         "pipeline_tag": "image-classification",
         "tags": ["image-classification", "resnet", "resnet-recipes"],

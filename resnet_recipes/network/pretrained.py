@@ -102,10 +102,12 @@ def _located(config: ModelConfig) -> Path:
     """Return the weights file. Raises NotReadyError, which says how to get it."""
     if names.WEIGHTS.fullmatch(config.weights):
         source, _, name = config.weights.partition(":")
-        return {"torchvision": _from_torchvision, "timm": _from_timm}[source](config, name)
+        if source == "torchvision":
+            return _from_torchvision(config, name)
+        return _from_hub(config, name if source == "hf" else f"timm/{name}")
     path = Path(config.weights)
     if not path.exists():
-        fix = "a .pt or .safetensors file, a run folder, torchvision or timm:NAME"
+        fix = "a .pt or .safetensors file, a run folder, torchvision, timm:NAME or hf:USER/NAME"
         raise _refused(config, "does not exist", fix)
     return path
 
@@ -150,10 +152,11 @@ def _from_torchvision(config: ModelConfig, name: str) -> Path:
     return path
 
 
-def _from_timm(config: ModelConfig, name: str) -> Path:
-    """Return the file of a timm model in the Hugging Face Hub's cache."""
+def _from_hub(config: ModelConfig, name: str) -> Path:
+    """Return the file of a repository in the Hugging Face Hub's cache; a run downloads nothing."""
     home = os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface")
-    repository = Path(os.environ.get("HF_HUB_CACHE") or f"{home}/hub") / f"models--timm--{name}"
+    repository = Path(os.environ.get("HF_HUB_CACHE") or f"{home}/hub")
+    repository /= f"models--{name.replace('/', '--')}"
     found = sorted(
         repository.glob("snapshots/*/model.safetensors"), key=lambda path: path.stat().st_mtime
     )
@@ -162,7 +165,7 @@ def _from_timm(config: ModelConfig, name: str) -> Path:
         raise _refused(
             config,
             rule,
-            f"pip install huggingface_hub && hf download timm/{name} model.safetensors",
+            f"pip install huggingface_hub && hf download {name} model.safetensors",
         )
     return found[-1]
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.extras import remedy
 from resnet_recipes.base.reading import parse_json
 from resnet_recipes.data.convert.source import Source
 from resnet_recipes.data.files.table import LABEL
@@ -48,8 +49,10 @@ class _Shards(Source):
         self.paths = [str(path) for path, _ in found]
         self.shards = np.repeat(np.arange(len(found)), [len(shard) for _, shard in found])
         self.places = np.array([(place, size) for _, place, size in samples], np.int64)
-        labels = (each.label for each in samples)
-        self.labels = np.array([numbers.get(each, each) for each in labels], np.int64)
+        labels = [
+            each.label if isinstance(each.label, int) else numbers[each.label] for each in samples
+        ]
+        self.labels = np.array(labels, np.int64)
         known = [(os.path.basename(path), os.stat(path).st_size) for path in self.paths]
         self.fingerprint = hashlib.sha256(repr(known).encode() + self.places.tobytes()).hexdigest()
 
@@ -131,18 +134,23 @@ def _split(path: Path) -> str:
 def _classes(src: Path, found: dict[Path, list[Sample]]) -> Sequence[str]:
     """Return the names of the classes, by label."""
     labels = {sample.label for shard in found.values() for sample in shard}
-    if any(isinstance(label, str) for label in labels):
-        return sorted(map(str, labels))
-    count = max(labels) + 1
+    numbers = {label for label in labels if isinstance(label, int)}
+    names = {label for label in labels if isinstance(label, str)}
+    if numbers and names:
+        rule = "has labels that are numbers and labels that are names"
+        raise _refused(src, f"{rule}: {min(numbers)}, {min(names)}")
+    if names:
+        return sorted(names)
+    count = max(numbers) + 1
     for path in found:
-        if path.suffix == ".parquet" and (names := _feature(path).get("names")):
-            return names
+        if path.suffix == ".parquet" and (known := _feature(path).get("names")):
+            return known
     for name in NAMES:
         if (src / name).is_file():
-            names = (src / name).read_text().splitlines()
-            if len(names) >= count and len({*names}) == len(names):
-                return names
-            rule = f"must have at least {count} different names, one a line, and has {len(names)}"
+            lines = (src / name).read_text().splitlines()
+            if len(lines) >= count and len({*lines}) == len(lines):
+                return lines
+            rule = f"must have at least {count} different names, one a line, and has {len(lines)}"
             raise NotReadyError([Problem(str(src / name), None, rule)])
     return [str(label) for label in range(count)]
 
@@ -164,8 +172,13 @@ def _grouped(path: Path, archive: tarfile.TarFile) -> Iterator[Sample]:
             if f".{suffix}" in SUFFIXES:
                 image = member
             elif member.size <= _LONGEST and (suffix == "cls" or (suffix, label) == ("json", None)):
-                label = _label(archive.extractfile(member).read(), suffix)
+                label = _label(_content(archive, member), suffix)
         yield _sample(path, key, image, label)
+
+
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    file = archive.extractfile(member)
+    return file.read() if file else b""
 
 
 def _key(member: tarfile.TarInfo) -> str:
@@ -249,7 +262,7 @@ def _parquet(path: Path) -> "ParquetFile":
         from pyarrow.parquet import ParquetFile
     except ImportError:
         rule = "needs the package pyarrow"
-        raise _refused(path, rule, "pip install 'resnet-recipes[parquet]'") from None
+        raise _refused(path, rule, remedy("parquet")) from None
     try:
         return ParquetFile(path)
     except (ArrowException, OSError) as error:

@@ -20,7 +20,7 @@ RAW = ConvertOptions("raw", workers=1)
 CLASSES = ("ant", "bee", "cat")
 
 
-def silent(progress) -> None:
+def silent(*_) -> None:
     """Show no progress."""
 
 
@@ -154,6 +154,10 @@ def test_files_that_are_damaged_or_without_labels_are_named(tmp_path):
     with pytest.raises(NotReadyError, match="cannot be read as a tar file"):
         shards_of(tmp_path)
     write_tar(tmp_path / "a.tar", {"a.jpg": b"x", "a.cls": b"2"})
+    write_tar(tmp_path / "b.tar", {"a.jpg": b"x", "a.cls": b"cat"})
+    with pytest.raises(NotReadyError, match="numbers and labels that are names: 2, cat"):
+        shards_of(tmp_path)
+    (tmp_path / "b.tar").unlink()
     (tmp_path / "classes.txt").write_text("ant\nbee\n")
     with pytest.raises(NotReadyError, match="at least 3 different names"):
         shards_of(tmp_path)

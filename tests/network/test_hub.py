@@ -1,0 +1,168 @@
+"""Networks go to the Hugging Face Hub and come back, with a stand-in for it on this machine."""
+
+import base64
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+import resnet_recipes
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.cli import main
+from resnet_recipes.network.hub import push
+from resnet_recipes.training.run import Run
+from tests.trained_runs import ended_run
+
+huggingface_hub = pytest.importorskip("huggingface_hub")
+constants = pytest.importorskip("huggingface_hub.constants")
+
+Api, COMMIT = huggingface_hub.HfApi, "c" * 40
+
+#: A run that starts from the network of a repository.
+WORDS = ["mild", "data.backend=synthetic", "bs=16", "lr=0.1", "batch.bn_size=8"]
+WORDS += ["model.name=resnet18", "model.weights=hf:me/net"]
+
+
+class Hub(BaseHTTPRequestHandler):
+    """Speaks as much of the Hub's protocol as an upload and a download of one file need."""
+
+    files: dict[str, bytes]
+    token = "right"
+    cut = 0  # bytes after which downloads break off; 0: never
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def do_POST(self) -> None:
+        """Create a repository, say how to upload, or take a commit."""
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.headers.get("Authorization") != f"Bearer {self.token}":
+            self._answer(401, {"error": "Invalid username or password."})
+        elif self.path == "/api/repos/create":
+            self._answer(200, {"url": f"http://{self.headers['Host']}/me/net"})
+        elif "/preupload/" in self.path:
+            modes = [
+                {"path": file["path"], "uploadMode": "regular", "shouldIgnore": False}
+                for file in json.loads(body)["files"]
+            ]
+            self._answer(200, {"files": modes})
+        elif "/commit/" not in self.path:
+            self._answer(200, {"errors": [], "warnings": []})  # of the card's header
+        else:
+            for line in map(json.loads, body.splitlines()):
+                if line["key"] == "file":
+                    content = base64.b64decode(line["value"]["content"])
+                    self.files[line["value"]["path"]] = content
+            place = f"http://{self.headers['Host']}/me/net/commit/{COMMIT}"
+            said = {"commitUrl": place, "commitOid": COMMIT}
+            self._answer(200, said | {"pullRequestUrl": None, "success": True})
+
+    def do_HEAD(self) -> None:
+        """Describe a file."""
+        self.do_GET(has_body=False)
+
+    def do_GET(self, has_body: bool = True) -> None:
+        """Send a file, or facts of the repository."""
+        name = self.path.partition("/resolve/")[2].rpartition("/")[2]
+        if not name:
+            self._answer(200, {"id": "me/net", "sha": COMMIT, "siblings": [], "files": []})
+        elif name not in self.files:
+            self._answer(404, {"error": "Entry not found"}, {"X-Error-Code": "EntryNotFound"})
+        else:
+            content = self.files[name]
+            self.send_response(200)
+            facts = {"ETag": '"e"', "X-Repo-Commit": COMMIT, "Content-Length": str(len(content))}
+            for key, value in facts.items():
+                self.send_header(key, value)
+            self.end_headers()
+            if has_body:
+                self.wfile.write(content[: self.cut or None])
+
+    def _answer(self, code: int, said: object, headers: dict[str, str] | None = None) -> None:
+        body = json.dumps(said).encode()
+        self.send_response(code)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
+    """The stand-in, which has no files yet, and an empty cache."""
+    handler = type("Hub", (Hub,), {"files": {}})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    place = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setattr(huggingface_hub, "HfApi", partial(Api, endpoint=place))
+    known = getattr(constants, "HF_URL_HOSTS", frozenset()) | {"127.0.0.1"}
+    monkeypatch.setattr(constants, "HF_URL_HOSTS", known, raising=False)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)  # between attempts
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_TOKEN", "right")
+    yield handler
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
+    """A run with BlurPool and random weights."""
+    return ended_run(make_run, tmp_path / "run", methods={"blurpool": {}})
+
+
+def export(run: Path, place: str = "hf:me/net") -> int:
+    """Export a run and push it."""
+    words = ["--to", "safetensors", "--out", str(run.parent / "out"), "--push", place]
+    return main(["export", str(run), *words])
+
+
+def test_what_is_pushed_is_loaded_again_and_is_then_weights_of_a_run(run, hub, tmp_path, capsys):
+    assert export(run) == 0
+    assert "/me/net" in capsys.readouterr().out
+    card = huggingface_hub.ModelCard(hub.files["README.md"].decode())
+    assert card.data.license_name
+    assert (run.parent / "out" / "model.safetensors").read_bytes() == hub.files["model.safetensors"]
+    assert resnet_recipes.load("hf:me/net").about == resnet_recipes.load(run).about
+    assert main(["plan", *WORDS]) == 0
+    assert "hub/models--me--net" in capsys.readouterr().out
+
+
+def test_a_run_does_not_download(hub, capsys):
+    hub.files["model.safetensors"] = b"anything"
+    assert main(["plan", *WORDS]) == 3
+    assert "hf download me/net model.safetensors" in capsys.readouterr().err
+
+
+def test_a_push_that_fails_says_how_to_repeat_it(hub, tmp_path, monkeypatch):
+    (tmp_path / "README.md").write_text("# A network")
+    monkeypatch.setenv("HF_TOKEN", "wrong")
+    with pytest.raises(NotReadyError, match="hf auth login"):
+        push(tmp_path, "hf:me/net")
+    monkeypatch.setattr(huggingface_hub, "HfApi", partial(Api, endpoint="http://127.0.0.1:9"))
+    with pytest.raises(NotReadyError, match=f"hf upload me/net {tmp_path}"):
+        push(tmp_path, "hf:me/net")
+
+
+def test_a_wrong_name_is_refused_before_anything_is_written(run, hub, capsys):
+    assert export(run, "me/net") == 2
+    assert "hf:USER/NAME" in capsys.readouterr().err
+    assert not (run.parent / "out").exists()
+
+
+def test_a_download_that_is_cut_off_or_impossible_is_no_network(run, hub, monkeypatch):
+    with pytest.raises(NotReadyError, match="does not exist"):
+        resnet_recipes.load("hf:me/net")
+    hub.files["model.safetensors"], hub.cut = bytes(1000), 10
+    with pytest.raises(NotReadyError, match="hf download me/net"):
+        resnet_recipes.load("hf:me/net")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(NotReadyError, match="hf:me/net"):
+        resnet_recipes.load("hf:me/net")
