@@ -8,6 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from PIL import Image
 
 SESSION = Path(__file__).parents[1] / "benchmarks" / "gpu_session"
 
@@ -115,6 +116,17 @@ def test_parts_without_time_are_left_out_and_say_so(session, monkeypatch, tmp_pa
     assert code == 1
     assert [row["part"] for row in rows] == [part.name for part in CALLS["steps"].parts]
     assert {row["fault"] for row in rows} == {"left out: the parts before it took the call's time"}
+
+
+def test_files_are_as_large_as_photographs_and_many(session, tmp_path):
+    import whole
+
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.jpg")
+    whole.photograph(tmp_path, 3)
+    files = sorted(tmp_path.iterdir())
+    assert [file.name for file in files] == ["a-1.jpg", "a-2.jpg", "a.jpg"]
+    assert Image.open(files[0]).size == (500, 375)
+    assert all(60_000 < file.stat().st_size < 110_000 for file in files)
 
 
 def test_ratios_compare_ours_with_the_best_peer_that_does_the_same_work(session):

@@ -17,7 +17,7 @@ LENGTHS, SEEDS = "8,4,16", "1,2,3"  # in this order: a call may end before the l
 
 
 def rows(device: torch.device, quick: bool, images: str, runs: str) -> Iterator[dict]:
-    """Yield a row for each run when it is finished.
+    """Yield a row for each run when it is finished; end as the runs end.
 
     A call that was cut off is continued by the next.
     """
@@ -31,8 +31,7 @@ def rows(device: torch.device, quick: bool, images: str, runs: str) -> Iterator[
         time.sleep(2)
         yield from _finished(Path(runs), told)
     yield from _finished(Path(runs), told)
-    if process.returncode:
-        yield {"case": "runs", "fault": f"ended with {process.returncode}"}
+    sys.exit(process.returncode)
 
 
 def _finished(runs: Path, told: set[Path]) -> Iterator[dict]:

@@ -4,7 +4,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from importlib.util import find_spec
+from importlib import import_module
 
 import torch
 
@@ -12,7 +12,7 @@ from resnet_recipes.base.cores import cores
 from resnet_recipes.data.native import library
 from resnet_recipes.ops import toolchain
 
-PACKAGES = "hydra", "omegaconf", "yaml", "safetensors", "rich", "torchvision", "timm"
+PACKAGES = "hydra", "omegaconf", "safetensors", "rich", "torchvision", "timm"
 
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:
@@ -31,10 +31,16 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
     }
     for name, value in facts.items():
         yield {"case": name, "note": str(value)}
-    lacks = [name for name in PACKAGES if not find_spec(name)]
-    for name, missing in (
-        ("packages", ", ".join(lacks)),
-        ("compiler", toolchain.missing()),
-        ("decoder", library.why_not()),
-    ):
-        yield {"case": name} | ({"fault": f"missing: {missing}"} if missing else {"note": "there"})
+    lacks = {name: _fails(name) for name in PACKAGES}
+    lacks |= {"compiler": toolchain.missing(), "decoder": library.why_not()}
+    for name, missing in lacks.items():
+        yield {"case": name} | ({"fault": missing} if missing else {"note": "there"})
+
+
+def _fails(package: str) -> str:
+    """Return why a package cannot be imported, or an empty string."""
+    try:
+        import_module(package)
+    except ImportError as error:
+        return str(error)
+    return ""
