@@ -150,6 +150,7 @@ class DataFacts:
     notes: tuple[str, ...] = ()  # what a user should know, one sentence each
     train_digest: str = ""  # SHA-256 of the names and sizes of the training images
     eval_digest: str = ""
+    class_images: tuple[int, ...] = ()  # training images of each class; empty if unknown
 
     @property
     def digest(self) -> str:

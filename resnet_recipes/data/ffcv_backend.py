@@ -36,6 +36,7 @@ def measure(config: DataConfig, tell: object) -> DataFacts:
         tuple(_notes(config, train, val.beton)),
         train.digest,
         val.digest,
+        tuple(np.bincount(train.beton.labels, minlength=len(train.beton.classes)).tolist()),
     )
 
 

@@ -19,6 +19,7 @@ _TYPES = {
     "classes": list,
     "train_digest": str,
     "eval_digest": str,
+    "class_images": list,
 }
 
 
@@ -33,7 +34,7 @@ def load(path: Path, root: str) -> DataFacts:
     Raises NotReadyError if it is not such a file.
     """
     try:
-        found = read_json(path)
+        found = {"class_images": []} | read_json(path)  # early versions lack it
         if found.keys() != _TYPES.keys() or any(
             type(found[key]) is not kind for key, kind in _TYPES.items()
         ):
@@ -42,6 +43,9 @@ def load(path: Path, root: str) -> DataFacts:
             isinstance(name, str) for name in found["classes"]
         ):
             raise ValueError("an unknown backend, or class names that are not text")
+        if not all(type(count) is int for count in found["class_images"]):
+            raise ValueError("counts of images that are not whole numbers")
     except ValueError as error:
         raise unreadable(path, error) from None
-    return DataFacts(root=Path(root), **found | {"classes": tuple(found["classes"])})
+    lists = {name: tuple(found[name]) for name in ("classes", "class_images")}
+    return DataFacts(root=Path(root), **found | lists)

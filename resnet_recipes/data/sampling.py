@@ -60,4 +60,5 @@ def imbalance(counts: np.ndarray, config: DataConfig) -> Iterator[str]:
     shown = f"data.sampling={config.sampling} shows rare ones more often than they occur"
     if config.sampling == "natural":
         shown = "data.sampling=sqrt shows rare ones more often"
+        shown += ", 'methods.class_weights={}' weighs them more"
     yield f"classes have from {least:,} to {most:,} training images{rare}: {shown}"

@@ -9,6 +9,7 @@ from resnet_recipes.methods.base import Method as Method
 from resnet_recipes.methods.base import Now as Now
 from resnet_recipes.methods.bce_loss import BCELoss as BCELoss
 from resnet_recipes.methods.blurpool import BlurPool as BlurPool
+from resnet_recipes.methods.class_weights import ClassWeights as ClassWeights
 from resnet_recipes.methods.colout import ColOut as ColOut
 from resnet_recipes.methods.cutmix import CutMix as CutMix
 from resnet_recipes.methods.ema import EMA as EMA
@@ -45,6 +46,7 @@ _OURS: tuple[type[Method], ...] = (
     CutMix,
     MixUpOrCutMix,
     InfoBatch,
+    ClassWeights,  # after mixing: a mixed target weighs the mean of its classes
     SAM,
     EMA,
 )

@@ -3,7 +3,7 @@
 A dataclass of hyperparameters that overrides the hooks it needs.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from fractions import Fraction
 from operator import itemgetter
@@ -218,6 +218,10 @@ class Method(Section):
 
         `sample_ops` says whether the loader runs `augment_sample`.
         """
+        return self
+
+    def counted(self, class_images: Sequence[int]) -> "Method":
+        """Return this method, told how many training images each class has; empty if unknown."""
         return self
 
     def note(self) -> str:

@@ -1,6 +1,6 @@
 """The methods of a recipe combined into one object with all their hooks."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -54,14 +54,15 @@ class Stack:
         )
 
     @classmethod
-    def of(cls, methods: Any, sample_ops: bool = True) -> "Stack":
+    def of(cls, methods: Any, sample_ops: bool = True, class_images: Sequence[int] = ()) -> "Stack":
         """Build the stack of a recipe's `methods` section.
 
         `sample_ops` says whether the loader can run `augment_sample` on every image, which resolves
-        a method's `auto`.
+        a method's `auto`. `class_images` are the training images of each class, if known.
         """
         present = {name: method for name, method in vars(methods).items() if method is not None}
-        return cls({name: method.resolved(sample_ops) for name, method in present.items()})
+        resolved = {name: method.resolved(sample_ops) for name, method in present.items()}
+        return cls({name: method.counted(class_images) for name, method in resolved.items()})
 
     def order(self, seed: int, horizon: Horizon) -> Choose | None:
         """Return the function that chooses an epoch's images, or None for all of them, once."""

@@ -293,4 +293,4 @@ def make_plan(
 
 
 def _stack(recipe: Recipe, facts: DataFacts) -> Stack:
-    return Stack.of(recipe.methods, sample_ops=facts.backend == "torchvision")
+    return Stack.of(recipe.methods, facts.backend == "torchvision", facts.class_images)

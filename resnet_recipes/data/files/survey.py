@@ -52,6 +52,7 @@ def _surveyed(config: DataConfig, tell: Tell) -> DataFacts:
         tuple(_notes(config, there, train, val)),
         train.digest,
         val.digest,
+        tuple(map(int, train.counts)),
     )
 
 
