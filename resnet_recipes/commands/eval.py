@@ -16,6 +16,7 @@ from resnet_recipes.network.about import About
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report.page.pictures import png
 from resnet_recipes.report.text import printable, rate
+from resnet_recipes.training.confusion import Means
 from resnet_recipes.training.trained import Evaluated
 
 #: How many classes and confusions are printed.
@@ -49,6 +50,9 @@ def run(arguments: Arguments) -> int:
             "images": row.images,
             "correct": row.correct,
             "top1_percent": row.top1_percent,
+            "precision_percent": row.precision_percent,
+            "recall_percent": row.top1_percent,
+            "f1_percent": row.f1_percent,
         }
         for row in confusion.classes()
     ]
@@ -61,9 +65,10 @@ def run(arguments: Arguments) -> int:
         for row in confusion.mistakes(_SHOWN)
     ]
     if "--json" in arguments:
-        print(json.dumps(result | {"classes": classes, "confusions": wrong}, indent=2))
+        means = {name: mean._asdict() for name, mean in confusion.means().items()}
+        print(json.dumps(result | means | {"classes": classes, "confusions": wrong}, indent=2))
     else:
-        print("\n".join(_page(network.about, result, classes, wrong)))
+        print("\n".join(_page(network.about, result, confusion.means(), classes, wrong)))
     write_csv(arguments, classes)
     if name := arguments.flags.get("--png"):
         with opened_file("--png", name) as file:
@@ -81,6 +86,7 @@ def _row(place: Path, recipe: Recipe, size: int, found: Evaluated) -> dict[str, 
         "flip": recipe.evaluation.flip,
         "top1_percent": top1,
         "top5_percent": top5,
+        "balanced_percent": found.confusion.balanced_percent,
         "loss": loss,
         "eval_examples": examples,
         "images_per_second": examples / found.seconds,
@@ -91,6 +97,7 @@ def _row(place: Path, recipe: Recipe, size: int, found: Evaluated) -> dict[str, 
 def _page(
     about: About,
     result: dict[str, Any],
+    means: dict[str, Means],
     classes: list[dict[str, Any]],
     wrong: list[dict[str, Any]],
 ) -> list[str]:
@@ -104,13 +111,19 @@ def _page(
         f"{result['eval_resize']}{flip}",
         f"top-1     {result['top1_percent']:.2f} %",
         f"top-5     {result['top5_percent']:.2f} %",
+        f"balanced  {result['balanced_percent']:.2f} %, the mean over classes of their top-1",
         f"loss      {result['loss']:.4f}",
         f"speed     {rate(result['images_per_second'])} images/s on {result['device']}, "
         "decoding included",
         "",
+        "means over classes, in percent",
+        *table([{"MEAN": name} | _cells(mean) for name, mean in means.items()], ("PRECISION",)),
+        "",
         f"worst classes of {len(classes):,}",
         *(
-            f"  {row['top1_percent']:6.2f} % of {row['images']:<5,} {printable(row['class'])}"
+            f"  {row['top1_percent']:6.2f} % of {row['images']:<5,} precision "
+            f"{row['precision_percent']:6.2f} %, F1 {row['f1_percent']:6.2f} %  "
+            f"{printable(row['class'])}"
             for row in classes[:_SHOWN]
         ),
         *(["", "most common confusions"] if wrong else []),
@@ -120,6 +133,10 @@ def _page(
             for row in wrong
         ),
     ]
+
+
+def _cells(mean: Means) -> dict[str, str]:
+    return {name.upper(): f"{value:.2f}" for name, value in mean._asdict().items()}
 
 
 def _sizes(rows: list[dict[str, Any]]) -> list[str]:

@@ -1,7 +1,7 @@
 """Which classes a network confuses: the results of an evaluation, by class."""
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -13,11 +13,42 @@ class ClassResult(NamedTuple):
     label: int
     images: int
     correct: int
+    taken: int  # images of any class that were taken for this one
 
     @property
     def top1_percent(self) -> float:
-        """Share of the images that were classified correctly."""
-        return 100 * self.correct / self.images
+        """Share of the images that were classified correctly, which is the class's recall."""
+        return 100 * self.correct / self.images if self.images else 0.0
+
+    @property
+    def precision_percent(self) -> float:
+        """Share of what was taken for this class that is of it; 0 if nothing was."""
+        return 100 * self.correct / self.taken if self.taken else 0.0
+
+    @property
+    def f1_percent(self) -> float:
+        """The harmonic mean of precision and recall."""
+        return 200 * self.correct / (self.images + self.taken)
+
+
+class Means(NamedTuple):
+    """A mean over classes of each figure, in percent."""
+
+    precision: float
+    recall: float
+    f1: float
+
+    @classmethod
+    def of(cls, classes: Sequence[ClassResult], weights: Sequence[int]) -> Self:
+        """Return the weighted means."""
+        total = sum(weights)
+        rows = [(row.precision_percent, row.top1_percent, row.f1_percent) for row in classes]
+        return cls(
+            *(
+                sum(weight * value for weight, value in zip(weights, values, strict=True)) / total
+                for values in zip(*rows, strict=True)
+            )
+        )
 
 
 class Mistake(NamedTuple):
@@ -51,15 +82,37 @@ class Confusion:
 
     def classes(self) -> list[ClassResult]:
         """Return every class that has images, the worst first."""
-        labels, best = self.pairs
-        images = labels.bincount()
-        correct = labels[labels == best].bincount(minlength=int(labels.max()) + 1)
-        found = [
-            ClassResult(label, *counts)
-            for label, counts in enumerate(zip(images.tolist(), correct.tolist(), strict=True))
-            if counts[0]
-        ]
+        found = [result for result in self._classes() if result.images]
         return sorted(found, key=lambda result: (result.top1_percent, result.label))
+
+    @property
+    def balanced_percent(self) -> float:
+        """Balanced accuracy: the mean over all classes with images of the share that was right."""
+        found = self.classes()
+        return sum(result.top1_percent for result in found) / len(found)
+
+    def means(self) -> dict[str, Means]:
+        """Return the means over classes: `macro` counts all alike, `weighted` by their images.
+
+        As in scikit-learn, over all classes that have images or were named.
+        """
+        found = list(self._classes())
+        return {
+            "macro": Means.of(found, [1] * len(found)),
+            "weighted": Means.of(found, [result.images for result in found]),
+        }
+
+    def _classes(self) -> Iterator[ClassResult]:
+        """Yield every class that has images or was named, in the order of labels."""
+        labels, best = self.pairs
+        most = int(self.pairs.max()) + 1
+        counts = (
+            found.bincount(minlength=most).tolist()
+            for found in (labels, labels[labels == best], best)
+        )
+        for label, (images, correct, taken) in enumerate(zip(*counts, strict=True)):
+            if images or taken:
+                yield ClassResult(label, images, correct, taken)
 
     def mistakes(self, most: int) -> list[Mistake]:
         """Return at most `most` confusions, the most frequent first."""
