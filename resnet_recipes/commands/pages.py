@@ -178,7 +178,7 @@ unreadable. PFLOPS and TIME are training only; `compare` and --json have the oth
         "resnet-recipes report runs --price 32.77 --out report.html",
         {
             "--out FILE": "the page (default report.html)",
-            "--price PER_HOUR": "also plot accuracy against cost",
+            "--price PER_HOUR": "in dollars: also plot accuracy against cost",
             "--published": "only the published results",
             "--png FOLDER": "also write every plot as a picture",
         },
