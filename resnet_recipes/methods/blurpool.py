@@ -87,7 +87,7 @@ class BlurPool(Method):
     def misfits(self, model: nn.Module) -> Iterator[Problem]:
         if not any(self._blurred(model)):
             rule = "this network has no strided convolutions or max-pools that it could blur"
-            yield Problem("blurpool", None, rule, "~methods.blurpool")
+            yield Problem("blurpool", None, rule, "'~methods.blurpool'")
 
     def _blurred(self, model: nn.Module) -> Iterator[tuple[nn.Module, type[nn.Module]]]:
         """Yield each layer to blur, and what it becomes."""

@@ -87,11 +87,11 @@ class StochasticDepth(Method):
         parts = {name for module in model.modules() for name in dir(module)}
         if key := next((key for key, own in _OWN.items() if own & parts), ""):
             rule = "this network has its own stochastic depth, which drops whole branches"
-            fix = f"~methods.stochastic_depth model.args.{key}={self.drop_rate}"
+            fix = f"'~methods.stochastic_depth' model.args.{key}={self.drop_rate}"
             yield Problem("stochastic_depth", None, rule, fix)
         elif not any(map(_is_block, model.modules())):
             rule = "this network has no residual branches that end in BatchNorm"
-            yield Problem("stochastic_depth", None, rule, "~methods.stochastic_depth")
+            yield Problem("stochastic_depth", None, rule, "'~methods.stochastic_depth'")
 
 
 #: Settings of networks with stochastic depth of their own, and what their modules then have.
