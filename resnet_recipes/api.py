@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resnet_recipes import data
-from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.launch import run_folder
 from resnet_recipes.launch.measurement import keep_estimate
@@ -57,7 +57,28 @@ def compose(recipe: str | Mapping[str, Any], *changes: str, **settings: object) 
         if words:
             raise TypeError("a config is complete: change it where your application composes it")
         return composing.from_config(recipe)
-    return composing.compose(recipe, words, needs_data=False).recipe
+    return with_network_methods(composing.compose(recipe, words, needs_data=False)).recipe
+
+
+def with_network_methods(wanted: Composed) -> Composed:
+    """Return a recipe that keeps the methods in the network whose weights it starts from.
+
+    Words about such a method, as ~methods.NAME, decide themselves.
+    """
+    recipe, weights = wanted.recipe, wanted.recipe.model.weights
+    if not weights or not Path(weights).exists():
+        return wanted
+    try:
+        found = load(weights).about.methods().methods
+    except NotReadyError:
+        return wanted  # the plan says what is wrong with them
+    kept = {
+        name: method
+        for name, method in found.items()
+        if getattr(recipe.methods, name) is None
+        and not any(f"{key}.".startswith(f"methods.{name}.") for key in wanted.typed)
+    }
+    return replace(wanted, recipe=replace(recipe, methods=replace(recipe.methods, **kept)))
 
 
 def plan(
@@ -84,7 +105,13 @@ def plan(
     from resnet_recipes.network import pretrained
 
     start = pretrained.find(recipe.model, found.num_classes)
-    return replace(found, start=start.text(recipe.model, found.num_classes))
+    text = start.text(recipe.model, found.num_classes)
+    for name in start.about.surgery:
+        is_kept = getattr(recipe.methods, name) is not None
+        text += f"; {name} is " + (
+            f"kept, '~methods.{name}' leaves it out" if is_kept else "left out"
+        )
+    return replace(found, start=text)
 
 
 def prepare(

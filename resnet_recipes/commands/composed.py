@@ -17,9 +17,10 @@ def composed(arguments: Arguments, needs_data: bool = True) -> "Composed":
     """
     name, changes = chosen(arguments)
     # imports torch, which takes seconds
+    from resnet_recipes.api import with_network_methods
     from resnet_recipes.recipe.compose import compose
 
-    return compose(name, changes, arguments.recipes, needs_data)
+    return with_network_methods(compose(name, changes, arguments.recipes, needs_data))
 
 
 def with_recipe(arguments: Arguments) -> Arguments:

@@ -8,6 +8,7 @@ from typing import Any
 
 from resnet_recipes.base import names
 from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.methods import ORDER
 from resnet_recipes.recipe import hydra_compose, overrides
 from resnet_recipes.recipe.library import Entry, Library, read
 from resnet_recipes.recipe.overrides import Override, absolute
@@ -161,6 +162,8 @@ def _idle_removals(changed: list[Override], links: Links) -> Iterator[Problem]:
         for name, value in section.items()
         if value is not None
     }
+    if any(override.key == "model.weights" for override in changed):
+        on |= {method.name for method in ORDER if method.in_network}  # weights may bring them
     for override in changed:
         section, _, name = override.key.partition(".")
         if override.value is None and section == "methods" and name not in on:

@@ -7,9 +7,11 @@ import sys
 from collections.abc import Callable
 
 import pytest
+import yaml
 
 from resnet_recipes import cli
 from resnet_recipes.launch import gpus
+from tests.trained_runs import ended_run
 
 
 @pytest.fixture
@@ -61,3 +63,26 @@ def test_a_plan_without_weights_to_start_from_does_not_wait_for_torchvision(told
     # importing it would be an error
     monkeypatch.setitem(sys.modules, "resnet_recipes.network.pretrained", None)
     assert "recipe mild" in told("NVIDIA A100-SXM4-80GB", 85)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "blurpool is kept, '~methods.blurpool' leaves it out"),
+        (["methods.blurpool.min_channels=8"], "blurpool is kept"),
+        (["~methods.blurpool"], "blurpool is left out"),
+    ],
+)
+def test_weights_that_were_trained_with_blurpool_keep_it_unless_told_otherwise(
+    words, said, make_run, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("COLUMNS", "1000")
+    run = ended_run(make_run, tmp_path / "run", methods={"blurpool": {"min_channels": 3}})
+    base = [f"data={run.parent / 'images'}", "bs=2", "batch.bn_size=2", "model.name=resnet18"]
+    line = ["finetune", *base, f"model.weights={run}", *words]
+    assert cli.main(["plan", *line]) == 0
+    assert said in " ".join(capsys.readouterr().out.split())
+    cli.train([*line, "--cfg"])
+    blurpool = yaml.safe_load(capsys.readouterr().out)["methods"].get("blurpool")
+    channels = {(): 3, ("methods.blurpool.min_channels=8",): 8}.get(tuple(words))
+    assert (blurpool and blurpool["min_channels"]) == channels
