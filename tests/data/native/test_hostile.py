@@ -57,6 +57,13 @@ def test_a_jpeg_that_was_cut_off_is_damaged(engine):
     assert status_of(engine, data[:700] + b"\xff\xd9") == Status.DAMAGED
 
 
+def test_a_progressive_jpeg_whose_scans_libjpeg_would_fill_up_is_damaged(engine):
+    data = encoded(photo(), quality=90, progressive=True)
+    assert status_of(engine, data) == Status.DONE
+    for length in (len(data) // 4, len(data) // 2, len(data) - 40):
+        assert status_of(engine, data[:length] + b"\xff\xd9") == Status.DAMAGED
+
+
 def test_garbage_after_a_jpeg_in_memory_is_damage_as_ffcvs_files_have_none(engine):
     assert status_of(engine, encoded(photo()) + b"garbage") == Status.DAMAGED
 
