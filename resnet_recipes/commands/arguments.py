@@ -3,6 +3,7 @@
 import re
 import shlex
 import textwrap
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -100,16 +101,18 @@ class Arguments:
 def split(argv: Sequence[str], usage: Usage) -> Arguments:
     """Separate flags from words. Raises RecipeError with a correction for each mistake."""
     found, problems, known = Arguments(), [], usage.values
-    ahead = iter(argv)
-    for word in ahead:
-        word = HYDRAS.get(word, word)
+    ahead = deque(argv)
+    while ahead:
+        word = HYDRAS.get(ahead[0], ahead.popleft())
         name, equals, value = word.partition("=")
         if not word.startswith("-") or word == "-":
             found.words.append(word)
         elif name not in known:
-            problems.append(_unknown(name, value if equals else next(ahead, ""), usage))
+            has_value = ahead and not ahead[0].startswith("-") and "=" not in ahead[0]
+            given = ahead.popleft() if has_value and not equals else value
+            problems.append(_unknown(name, given, usage))
         elif known[name]:
-            value = value if equals else next(ahead, "")
+            value = value if equals else ahead.popleft() if ahead else ""
             if not value or value.startswith("-"):
                 flag = f"{name} {known[name]}"
                 problems.append(Problem(name, None, f"needs a value: {flag}", usage.flags[flag]))
@@ -132,7 +135,6 @@ def split(argv: Sequence[str], usage: Usage) -> Arguments:
 
 
 def _unknown(name: str, value: str, usage: Usage) -> Problem:
-    value = "" if value.startswith("-") or "=" in value else value
     key = name.lstrip("-").replace("-", "_")
     command = " ".join(usage.line.split()[:2])
     if "RUN|FILE" in usage.line and key in RUNS:
