@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -46,7 +46,8 @@ def _timm_names() -> list[str]:
 def _timm(name: str, num_classes: int, arguments: Arguments) -> nn.Module:
     import timm
 
-    return timm.create_model(name, pretrained=False, num_classes=num_classes, **arguments)
+    settings: dict[str, Any] = {"num_classes": num_classes, **arguments}
+    return timm.create_model(name, pretrained=False, **settings)
 
 
 #: The libraries of `base.architecture.LIBRARY`, by name.
@@ -134,6 +135,6 @@ def from_library(name: str) -> str:
     return name.partition(":")[0] if ":" in name else "torchvision"
 
 
-def facts(model: nn.Module) -> Mapping[str, object]:
+def facts(model: nn.Module) -> Mapping[str, Any]:
     """Return what timm knows of one of its networks, `pretrained_cfg`; nothing of any other."""
     return getattr(model, "pretrained_cfg", {})

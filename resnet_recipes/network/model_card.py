@@ -70,8 +70,8 @@ def _header(about: About, to: str, title: str) -> dict[str, object]:
 
 def _rows(about: About) -> list[tuple[str, str]]:
     library, name = from_library(about.architecture), about.architecture.rpartition(":")[2]
-    values = [f"{key}={value}" for key, value in about.arguments.items()]
-    architecture = ", ".join([f"{library}'s {name}", *values])
+    arguments = [f"{key}={value}" for key, value in about.arguments.items()]
+    architecture = ", ".join([f"{library}'s {name}", *arguments])
     changes = []
     for name, settings in about.surgery.items():
         values = ", ".join(f"{key}={value}" for key, value in settings.items())

@@ -97,8 +97,8 @@ class LibraryNetwork:
         if not backbones.is_resnet(network):
             yield from self._for_resnets(model)
         names = backbones.facts(network).get("classifier")
-        head = network.get_submodule(backbones.classifier(network))
-        if isinstance(names, tuple | list) or head.weight.shape[0] != self._classes:
+        head = network.get_parameter(f"{backbones.classifier(network)}.weight")
+        if isinstance(names, tuple | list) or len(head) != self._classes:
             yield Problem("model.name", model.name, "must have exactly one classifier")
         for method in self._methods:
             yield from (problem.under("methods") for problem in method.misfits(network))
@@ -138,9 +138,8 @@ class LibraryNetwork:
         if own := backbones.facts(self._plain).get("input_size"):
             yield f"data.train_size={own[1]} data.eval_size={own[1]}"
         for key, value in (("img_size", max(sides)), ("dynamic_img_size", True)):
-            with suppress(
-                Exception
-            ):  # not every network has this argument, nor does it always help
+            # not every network has this argument, nor does it always help
+            with suppress(Exception):
                 other = backbones.structure(model.name, self._classes, model.args | {key: value})
                 for side in sides:
                     other(torch.empty(2, 3, side, side, device="meta"))
@@ -157,8 +156,9 @@ class LibraryNetwork:
         found: list[tuple[int, int]] = []  # operations forward, and how many passes there are
 
         def count(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-            passes = 1 + layer.weight.requires_grad + inputs[0].requires_grad
-            found.append((output.numel() * layer.weight[0].numel(), passes))  # of two images
+            weight = layer.get_parameter("weight")
+            passes = 1 + weight.requires_grad + inputs[0].requires_grad
+            found.append((output.numel() * weight[0].numel(), passes))  # of two images
 
         hooks = [layer.register_forward_hook(count) for layer in layers]
         images = torch.empty(2, 3, side, side, device="meta")

@@ -178,7 +178,7 @@ def _wrong(override: Override) -> Iterator[Problem]:
     elif value is not None and not override.is_choice:
         try:
             yield from fitting(_nested(key, override.read()), in_file=False)[1]
-            if get_origin(known[key]) in (list, tuple) and value[:1] != "[":
+            if get_origin(kind_of(key)) in (list, tuple) and value[:1] != "[":
                 yield Problem(key, value, "must be a list", f"'{key}=[{value}]'")
         except ValueError as error:
             yield Problem(key, value, str(error), _respelled(key, value))

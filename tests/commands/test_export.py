@@ -57,7 +57,7 @@ def test_an_export_that_computes_something_else_is_not_kept(run, tmp_path, monke
 
 
 def test_a_missing_package_is_named_with_its_remedy(run, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("resnet_recipes.network.export.find_spec", lambda name: None)
+    monkeypatch.setattr("resnet_recipes.network.exportable.find_spec", lambda name: None)
     assert main(["export", str(run), "--to", "onnx", "--out", str(tmp_path / "out")]) == 3
     assert remedy("export") in capsys.readouterr().err
 
