@@ -61,7 +61,7 @@ def test_records_are_those_of_runs_and_of_folders_of_runs(runs):
     [
         (["watch", "last", "--once"], "alpha: finished"),
         (["compare", "beta", "last"], "A  runs/beta\nB  runs/alpha"),
-        (["diff", "beta", "last"], "\nseed      2         1\n"),
+        (["diff", "beta", "last"], "\nseed        2     1\n"),
         (["diff", "mild", "last"], "\n  max_duration\n    mild: 90ep\n    last: 4ep\n"),
         (["runs", "last"], "\nalpha"),
     ],
