@@ -27,7 +27,9 @@ def test_a_run_that_compiles_says_so_before_it_does(compiles, said, recipe, tmp_
     assert console.getvalue() == said
 
 
-def test_training_time_ends_before_the_last_checkpoint_and_the_weights_are_written(monkeypatch):
+def test_training_time_ends_before_the_last_checkpoint_and_the_weights_are_written(
+    monkeypatch, tmp_path
+):
     times = [10.0]
     monkeypatch.setattr(rank, "train", lambda *_: 7)
     monkeypatch.setattr(rank, "RunReporter", Mock())
@@ -45,6 +47,6 @@ def test_training_time_ends_before_the_last_checkpoint_and_the_weights_are_writt
     }
     run, checkpoints, recorder = Mock(notes=(), graphs=None, **settings), Mock(notes=()), Mock()
     checkpoints.wait.side_effect = lambda: times.append(20.0)
-    rank.lead(run, Mock(), checkpoints, recorder, 0)
+    rank.lead(run, Mock(folder=tmp_path), checkpoints, recorder, 0)
     assert times == [10.0, 20.0, 30.0]
     assert recorder.finish.call_args.kwargs["seconds"] == 10.0

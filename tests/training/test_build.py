@@ -25,7 +25,8 @@ from resnet_recipes.training.run import Run
 ALL: dict[str, Any] = {
     method.name: {}
     for method in ORDER
-    if method.name not in {"trivial_augment", "increasing_randaugment", "cutmix", "mixup_or_cutmix"}
+    if method.name
+    not in {"trivial_augment", "increasing_randaugment", "cutmix", "mixup_or_cutmix", "infobatch"}
 } | {
     "colout": {"p_row": 0.05, "p_col": 0.05},
     "progressive_resizing": {"delay": "0dur", "finetune": "0.2dur"},

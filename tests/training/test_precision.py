@@ -56,7 +56,7 @@ def test_an_overflow_skips_the_step_and_leaves_weights_momentum_and_statistics(f
 def test_running_statistics_are_put_back_in_a_few_operations_however_many_there_are():
     counts = []
     for layers in (1, 30):
-        model = nn.Sequential(*[nn.BatchNorm2d(3) for _ in range(layers)])
+        model = nn.Sequential(*[nn.BatchNorm2d(3) for _ in range(layers)], nn.Conv2d(3, 3, 1))
         optimizer = DecoupledSGDW(lr=0.1).build(model)
         precision = Precision(CPU, torch.float16, model)
         with profile(activities=[ProfilerActivity.CPU]) as trace:
