@@ -78,7 +78,8 @@ def with_network_methods(wanted: Composed) -> Composed:
         if getattr(recipe.methods, name) is None
         and not any(f"{key}.".startswith(f"methods.{name}.") for key in wanted.typed)
     }
-    return replace(wanted, recipe=replace(recipe, methods=replace(recipe.methods, **kept)))
+    methods: Any = recipe.methods
+    return replace(wanted, recipe=replace(recipe, methods=replace(methods, **kept)))
 
 
 def plan(

@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import connection, parent_process
 
 from resnet_recipes.base.errors import NotReadyError, Problem
@@ -21,7 +22,7 @@ def process_pool(
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload(list(preload))
     try:
-        return ProcessPoolExecutor(count, server, _start, (start, *context))
+        return ProcessPoolExecutor(count, server, partial(_start, start, *context))
     except OSError as error:  # semaphores are files there
         rule = f"cannot be written, and worker processes need it: {error.strerror}"
         fix = "mount -t tmpfs tmpfs /dev/shm;  without processes: data.workers=0, convert workers=1"
@@ -38,5 +39,6 @@ def _leave_with_parent() -> None:
 
     Workers of a fork server wait for work without end, and the server for its workers.
     """
-    connection.wait([parent_process().sentinel])
+    if (parent := parent_process()) is not None:
+        connection.wait([parent.sentinel])
     os._exit(1)

@@ -129,8 +129,8 @@ def split(argv: Sequence[str], usage: Usage) -> Arguments:
     if problems := problems + _spaced(found.words, usage.has_settings):
         raise RecipeError(problems)
     if not usage.words[0] <= len(found.words) <= usage.words[1]:
-        verb, given = usage.line.split()[1], " ".join(found.words) or None
-        raise RecipeError([Problem(verb, given, f"needs {usage.takes}", usage.example)])
+        verb, words = usage.line.split()[1], " ".join(found.words) or None
+        raise RecipeError([Problem(verb, words, f"needs {usage.takes}", usage.example)])
     return found
 
 

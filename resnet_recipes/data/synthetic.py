@@ -55,14 +55,15 @@ class Synthetic(BatchSource):
         self._classes = classes
         self._epoch = epoch  # fixed epoch of all images, or None
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[RawBatch]:
-        """Yield one batch for each job."""
+    def run(self, jobs: Iterable[Job | None]) -> Iterator[RawBatch]:
+        """Yield one batch for each job; none is asked for before the one before it is used."""
         images = lru_cache(1)(Images)
         return (
             images(job.pixels, self._classes).batch(
                 job.indices, job.epoch if self._epoch is None else self._epoch
             )
             for job in jobs
+            if job is not None
         )
 
 

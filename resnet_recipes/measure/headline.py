@@ -51,7 +51,7 @@ def _count(runs: Sequence[RunRecord]) -> str:
 
 def _data(runs: Sequence[RunRecord]) -> Iterator[str]:
     """Yield a sentence for each data set."""
-    seen = {}
+    seen: dict[str, None] = {}  # in order, each once
     for run in runs:
         if run.state == "unreadable":
             continue

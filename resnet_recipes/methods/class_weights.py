@@ -24,8 +24,8 @@ class ClassWeights(Method):
     name: ClassVar[str] = "class_weights"
     cost: ClassVar[str] = "none."
     gain: ClassVar[str] = (
-        "on CIFAR-10 with a hundred times more images of one class than of another, error falls "
-        "from 29.6 to 25.4 % (Cui et al., 2019, Table 2: ResNet-32, the best of its losses)."
+        "fewer errors on CIFAR and iNaturalist with very unequal classes (Cui et al., 2019). Not "
+        "measured here."
     )
     avoid_when: ClassVar[str] = (
         "Classes have nearly the same number of images, or top-1 over images as they occur is what "

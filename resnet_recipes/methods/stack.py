@@ -163,7 +163,7 @@ class Stack:
                         f"remove one: '~methods.{name}'",
                     )
 
-    def _only(self, hook: str, default: Callable | None) -> Callable:
+    def _only(self, hook: str, default: Callable | None) -> Any:
         return next(iter(self._provided(hook)), default)
 
     def _provided(self, hook: str) -> tuple[Callable, ...]:

@@ -4,6 +4,7 @@ import torch
 import torch._dynamo
 
 from resnet_recipes import data, ops
+from resnet_recipes.backbones import is_resnet
 from resnet_recipes.data.base import Share
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_network
@@ -46,6 +47,7 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
         and rank.device.type == "cuda"
         and precision.dtype != torch.float32
         and not recipe.precision.compile
+        and is_resnet(model)  # others may compute with their weights before they are cast
     )
     if casts:
         cast_together(model, precision.dtype)

@@ -77,7 +77,7 @@ class TrainLoader(EvalLoader):
 
         def permute(seed: int, epoch: int, examples: int) -> np.ndarray | None:
             shuffled = self._source.permute(seed, epoch, examples)
-            return shuffled if choose is None else choose(shuffled, epoch)
+            return shuffled if choose is None or shuffled is None else choose(shuffled, epoch)
 
         return self._source.run(
             order.train_jobs(self._config, self._share, self.examples, first_step, permute)
