@@ -36,10 +36,12 @@ class InfoBatch(Method):
         "the device wait for each other once."
     )
     gain: ClassVar[str] = (
-        "about 40 % less cost for ResNet-50 on ImageNet at the same accuracy (the paper). Not yet "
-        "measured here."
+        "about 40 % less cost for ResNet-50 on ImageNet at the same accuracy (the paper). "
+        "Measured here: 3.3 points less in six epochs of Mild on 20 classes of Tiny ImageNet "
+        "(docs/proof.md)."
     )
     avoid_when: ClassVar[str] = (
+        "The run is short: then it shows too few of the images that are still being learned. "
         "Losses say little of an image: images are mixed, or shown several times in a row."
     )
     conflicts: ClassVar[Mapping[str, str]] = dict.fromkeys(
