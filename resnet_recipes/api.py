@@ -16,6 +16,7 @@ from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.launch import run_folder
 from resnet_recipes.launch.measurement import keep_estimate
+from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
 from resnet_recipes.process.lock import locked
 from resnet_recipes.process.rank_process import RankProcess
@@ -98,7 +99,7 @@ def plan(
         raise RecipeError(problems)
     has_images = recipe.data.root or recipe.data.backend == "synthetic"
     facts = data.measure(recipe.data, with_cost=True, tell=tell) if has_images else IMAGENET
-    found = make_plan(recipe, facts, ranks, typed)
+    found = taught(make_plan(recipe, facts, ranks, typed))
     if has_images:
         run_folder.check(found)
     if not recipe.model.weights:

@@ -1,6 +1,7 @@
 """The two commands: `resnet-train` and `resnet-recipes`."""
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -9,7 +10,7 @@ from contextlib import suppress
 from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
 from resnet_recipes.commands import verbs
 from resnet_recipes.report.output import lost_output, protect_output
-from resnet_recipes.report.text import printable
+from resnet_recipes.report.text import printable, wrapped
 
 
 def train(argv: Sequence[str] | None = None) -> int:
@@ -74,12 +75,16 @@ def _leave(*_: object) -> None:
 def boxed(error: RecipeError | TrainingError) -> str:
     """Return an error as text for people.
 
-    Each problem, what to type, and that nothing was started.
+    Each problem, what to type, and that nothing was started; in a pipe, no line is wrapped. What
+    to type is wrapped only between the items of a list, so that it can be copied.
     """
     if isinstance(error, TrainingError):
         return f"error: {printable(error)}"
-    count = len(error.problems)
+    count, width = len(error.problems), shutil.get_terminal_size((0, 0)).columns or sys.maxsize
     lines = [f"error: {count} problem{'s' * (count > 1)}", ""]
     for problem in error.problems:
-        lines += [f"  {printable(line)}" for line in str(problem).splitlines()]
+        rule, *fixes = str(problem).splitlines()
+        lines += wrapped(rule, width, "  ", "    ")
+        for fix in fixes:
+            lines += wrapped(fix.lstrip(), width, " " * 6, " " * 6, glue="(?<!,) ")
     return "\n".join([*lines, "", f"Nothing was started.  [exit {error.exit_code}]"])

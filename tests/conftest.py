@@ -18,6 +18,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if count := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
         os.environ["OMP_NUM_THREADS"] = str(max(1, cores() // int(count)))
+    os.environ.pop("COLUMNS", None)  # as in a pipe, where lines are not wrapped
     config.pluginmanager.import_plugin("tests.fixtures")
 
 

@@ -141,6 +141,8 @@ def test_the_lines_of_a_card_run_in_a_loop_of_ones_own(method):
         "order": np.arange(40),
         "params": list(model.parameters()),
         "evaluate": model.eval,
+        "losses": torch.zeros(4),
+        "teacher": model,
     }
 
     def compute(sync: bool = True) -> torch.Tensor:

@@ -134,6 +134,7 @@ def test_every_command_of_the_page_works(page, images, home):
 def placed(words: list[str], images: Path, home: Path) -> list[str]:
     """Return the words with paths under `home`, and images at every place that a word names."""
     moved = [re.sub(r"(^|=)(/data/|/storage/|~/)", rf"\1{home}/", word) for word in words]
+    moved = [re.sub(r"^data=\w+://(.*?)/[\w.]*$", rf"data={home}/\1", word) for word in moved]
     sources = [
         word.removeprefix("data=") for word in moved if word.startswith(("data=", f"{home}/"))
     ]

@@ -73,3 +73,10 @@ def test_the_image_is_built_from_what_the_wheel_needs_and_runs_as_an_ordinary_us
     assert re.search(r"^USER [1-9]", last_stage, re.MULTILINE)
     assert "gcc" not in last_stage
     assert "g++" not in last_stage
+
+
+def test_wheels_of_other_systems_build_the_libjpeg_turbo_that_the_page_names():
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["cibuildwheel"]
+    script = (ROOT / re.search(r"tools/\w+\.sh", build["before-all"])[0]).read_text()
+    version = re.search(r"^version=(\S+) commit=[0-9a-f]{40}$", script, re.MULTILINE)[1]
+    assert f"builds libjpeg-turbo {version} from source" in (ROOT / "docs/data.md").read_text()

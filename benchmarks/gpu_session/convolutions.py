@@ -13,7 +13,6 @@ from resnet_recipes.doctor.rates import seconds
 from resnet_recipes.measure.roofline import Convolution, convolutions
 
 SIDES, BATCH = (224, 88, 176), 256
-CHANNELS = 4  # of the images on a GPU, the last of them zeros
 
 
 def rows(device: torch.device, quick: bool, search: str) -> Iterator[dict]:
@@ -58,10 +57,7 @@ def _row(case: str, taken: float, work: tuple[float, float, float | None], times
 
 def _shapes(model: str, side: int) -> Counter[Convolution]:
     """Return how often each shape occurs; what follows a convolution makes no difference to it."""
-    plain = (shape._replace(relu=True, adds=False) for shape in convolutions(model, side))
-    return Counter(
-        shape._replace(inputs=CHANNELS) if shape.inputs == 3 else shape for shape in plain
-    )
+    return Counter(shape._replace(relu=True, adds=False) for shape in convolutions(model, side))
 
 
 def _name(shape: Convolution) -> str:
@@ -85,6 +81,6 @@ def _calls(shape: Convolution, batch: int, device: torch.device) -> dict[str, Ca
         "output": lambda: F.conv2d(images, weights, **place),
         "weights' gradient": lambda: conv2d_weight(images, weights.shape, upstream, **place),
     }
-    if shape.inputs > CHANNELS:
+    if shape.inputs > 3:
         calls["input's gradient"] = lambda: conv2d_input(images.shape, weights, upstream, **place)
     return calls

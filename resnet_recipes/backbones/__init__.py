@@ -76,24 +76,27 @@ def build(name: str, num_classes: int, arguments: Arguments) -> nn.Module:
     """
     found = LIBRARY.fullmatch(name)
     if not found:
-        return _torchvision(name, num_classes, {})
+        from resnet_recipes.backbones import resnet
+
+        settings: dict[str, Any] = {**arguments}
+        return resnet.build(name, num_classes, **settings)
     (library, short), rule = found.groups(), ""
     if not find_spec(library):
         rule, fix = f"needs {library}, which is not installed", remedy(library)
-        raise NotReadyError([Problem("model.name", name, rule, fix)])
+        raise NotReadyError.of("model.name", name, rule, fix)
     source = LIBRARIES[library]
     if short not in (known := source.names()):
         near = [f"model.name={library}:{like}" for like in get_close_matches(short, known, n=3)]
         fix = f"did you mean {', or '.join(near)}?" if near else ""
-        raise RecipeError([Problem("model.name", name, f"{library} has no such network", fix)])
+        raise RecipeError.of("model.name", name, f"{library} has no such network", fix)
     if own := source.reserved & arguments.keys():
-        rule = f"is not a setting of a network: {library} takes it from this program"
+        rule = "cannot be set here: this program sets it from the recipe"
         raise RecipeError([Problem(f"model.args.{key}", None, rule) for key in sorted(own)])
     try:
         return source.build(short, num_classes, arguments)
     except Exception as error:  # whatever a library raises for arguments that it cannot use
         rule = f"{library} cannot build {short} with these: {first_line(error)}"
-        raise RecipeError([Problem("model.args", json.dumps(arguments), rule)]) from None
+        raise RecipeError.of("model.args", json.dumps(arguments), rule) from None
 
 
 def structure(name: str, num_classes: int, arguments: Arguments) -> nn.Module:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.section import Section
@@ -29,7 +29,11 @@ Arguments = dict[str, int | float | bool]
 #: How far from the input a network may be frozen; backbone: all but the classifier.
 FREEZABLE = ("none", "stem", "layer1", "layer2", "layer3", "backbone")
 
+#: Settings of the recipes' ResNets, with torchvision's values.
+_OWN = {"stem": "standard", "width": 1.0, "in_channels": 3}
+
 CHOICES = {
+    "stem": ("standard", "small"),
     "init": ("kaiming_normal", "kaiming_convs", "library"),
     "bn_init": ("uniform", "ones"),
     "freeze": FREEZABLE,
@@ -47,6 +51,10 @@ class ModelConfig(Section):
     name: str = "resnet50"
     # numbers and switches for a network of a library, as in model.args.drop_path_rate=0.1
     args: Arguments = field(default_factory=dict)
+    # standard: 7 x 7 of stride 2, then a max pool | small: 3 x 3 of stride 1, for 28 to 96 px
+    stem: str = "standard"
+    width: float = 1.0  # factor on the channels of every layer, in eighths
+    in_channels: int = 3  # 3 | 1, for grey images: the mean of red, green and blue
     num_classes: int | str = "auto"  # auto: the number of class folders in the data
     # kaiming_normal (fan_in) | kaiming_convs (no linear) | library (torchvision's ResNets: fan_out)
     init: str = "kaiming_normal"
@@ -57,6 +65,21 @@ class ModelConfig(Section):
     weights: str = ""
     freeze: str = "none"  # not trained, from the input up to: stem | layer1 to layer3 | backbone
 
+    @property
+    def arguments(self) -> Arguments:
+        """What the network is built with, beyond its name and its number of classes."""
+        own = self._own()
+        stem: Arguments = {"small_stem": True} if own.pop("stem", "") else {}
+        return self.args | stem | own
+
+    @property
+    def title(self) -> str:
+        """The name, with the settings in which the network is not torchvision's."""
+        return " ".join([self.name, *(f"{key}={value}" for key, value in self._own().items())])
+
+    def _own(self) -> dict[str, Any]:
+        return {key: getattr(self, key) for key in _OWN if getattr(self, key) != _OWN[key]}
+
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `model`."""
         if self.name not in NETWORKS and not LIBRARY.fullmatch(self.name):
@@ -66,6 +89,14 @@ class ModelConfig(Section):
             rule = f"are for networks of a library; {self.name} takes none"
             fix = f"model.name=torchvision:{self.name}"
             yield Problem("args", ", ".join(self.args), rule, fix)
+        for key, value in self._own().items() if self.name not in NETWORKS else ():
+            rule = f"is for {', '.join(NETWORKS)}"
+            yield Problem(key, value, rule, f"model.{key}={_OWN[key]}")
+        if self.in_channels not in (1, 3):
+            rule = "must be 3, or 1 for grey images: images of more channels are not read"
+            yield Problem("in_channels", self.in_channels, rule)
+        if not (0 < self.width <= 8 and self.width * 8 % 1 == 0):
+            yield Problem("width", self.width, "must be a multiple of 0.125, and at most 8")
         for key, known in CHOICES.items():
             if getattr(self, key) not in known:
                 yield Problem(key, getattr(self, key), f"must be one of {', '.join(known)}")
@@ -86,6 +117,7 @@ class ModelConfig(Section):
         if colon and library.lower() in ("timm", "torchvision") and "." in name:
             plain = f"{library.lower()}:{name.partition('.')[0]}"
             return f"model.name={plain} model.weights={self.name}: weights have the part after '.'"
-        near = get_close_matches(self.name.lower(), NETWORKS, n=1, cutoff=0.8)
+        same_depth = [name for name in NETWORKS if name[6:] == re.sub(r"\D", "", self.name)]
+        near = get_close_matches(self.name.lower(), same_depth, n=1, cutoff=0.8)
         is_plain = re.fullmatch(r"[a-z][a-z0-9_]*", self.name)
         return f"model.name={near[0] if near else f'timm:{self.name}'}" if near or is_plain else ""

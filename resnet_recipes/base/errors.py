@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 SHOWN = 500  # longest value that a message shows, in characters
 
@@ -45,6 +45,11 @@ class RecipeError(Exception):
     def __init__(self, problems: Iterable[Problem]):
         self.problems = tuple(problems)
         super().__init__("\n".join(map(str, self.problems)))
+
+    @classmethod
+    def of(cls, key: str, value: object, rule: str, fix: str = "") -> Self:
+        """Return the error of a single problem."""
+        return cls([Problem(key, value, rule, fix)])
 
 
 class NotReadyError(RecipeError):

@@ -9,6 +9,9 @@ from resnet_recipes.base.errors import Problem, RecipeError
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
+#: Schemes of addresses from which images are fetched.
+FETCHED = ("s3", "gs", "https", "http")
+
 #: How to copy what an address names, by its scheme.
 _COPIES = {
     "s3": "aws s3 sync {} local",
@@ -22,19 +25,27 @@ _COPIES = {
 def typed_path(key: str, text: str) -> Path:
     """Return the path that was typed for `key`, with ~ expanded.
 
-    Raises RecipeError if there is no such user, or if it is the address of something elsewhere.
+    Raises RecipeError if there is no such user, or if it is the address of something remote.
     """
     if address := _ADDRESS.match(text):
         rule = "is an address; only files and folders of this machine are read"
+        if key == "data.root":
+            rule = f"is not an address that is read: {', '.join(f'{each}://' for each in FETCHED)}"
         copy = _COPIES.get(address[1].lower(), "copy it to a folder of this machine,")
         fix = f"{copy.format(shlex.quote(text))}   and give local instead"
-        raise RecipeError([Problem(key, text, rule, fix)])
+        raise RecipeError.of(key, text, rule, fix)
     path = os.path.expanduser(text)  # pathlib's raises RuntimeError
     if path.startswith("~"):
         user = path.partition("/")[0]
         rule = f"{user} is not a user of this machine"
-        raise RecipeError([Problem(key, text, rule, f"./{text} for a file with this name")])
+        raise RecipeError.of(key, text, rule, f"./{text} for a file with this name")
     return Path(path)
+
+
+def is_fetched(text: str) -> bool:
+    """Return whether images are fetched from what was typed: an address in a bucket or the web."""
+    address = _ADDRESS.match(text)
+    return address is not None and address[1] in FETCHED
 
 
 def nearest_existing(path: Path) -> Path:

@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import connection, parent_process
 
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import NotReadyError
 
 
 def process_pool(
@@ -25,8 +25,9 @@ def process_pool(
         return ProcessPoolExecutor(count, server, partial(_start, start, *context))
     except OSError as error:  # semaphores are files there
         rule = f"cannot be written, and worker processes need it: {error.strerror}"
-        fix = "mount -t tmpfs tmpfs /dev/shm;  without processes: data.workers=0, convert workers=1"
-        raise NotReadyError([Problem("/dev/shm", None, rule, fix)]) from None
+        mount = "mkdir -p /dev/shm && mount -t tmpfs tmpfs /dev/shm"
+        fix = f"{mount};  without processes: data.workers=0, convert workers=1"
+        raise NotReadyError.of("/dev/shm", None, rule, fix) from None
 
 
 def _start(start: Callable[..., None], *context: object) -> None:

@@ -12,7 +12,7 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import Any, NoReturn
 
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import NotReadyError
 
 MAX_BYTES = 64 << 20  # of a file that is read whole; a million class names take 30 MB
 MAX_DEPTH = 32  # of lists and objects in JSON
@@ -80,7 +80,7 @@ def parse_json(text: str) -> Any:
 def unreadable(path: Path, error: OSError | ValueError) -> NotReadyError:
     """Return the error that a file cannot be read, for the reason that `error` gives."""
     reason = getattr(error, "strerror", None) or error
-    return NotReadyError([Problem(str(path), None, f"cannot be read: {reason}")])
+    return NotReadyError.of(str(path), None, f"cannot be read: {reason}")
 
 
 _DEEP = f"more than {MAX_DEPTH} levels of lists and objects"

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from resnet_recipes.base.duration import is_duration
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.kinds import WrongTypeError, converted, kinds_of
 
 
@@ -32,12 +32,12 @@ def fitted(cls: type, name: str, value: object, place: str) -> Any:
     if name not in kinds:
         meant = get_close_matches(name, kinds, n=1)
         fix = f"did you mean {place}{meant[0]}?" if meant else f"settings: {', '.join(kinds)}"
-        raise RecipeError([Problem(key, value, "no such setting", fix)])
+        raise RecipeError.of(key, value, "no such setting", fix)
     try:
         return converted(value, kinds[name])
     except WrongTypeError as error:
         fix = _fix(cls, name, value, key)
-        raise RecipeError([Problem(key, value, f"must be {error}", fix)]) from None
+        raise RecipeError.of(key, value, f"must be {error}", fix) from None
 
 
 def _fix(cls: type, name: str, value: object, key: str) -> str:

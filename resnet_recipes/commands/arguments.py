@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import textwrap
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,11 +12,13 @@ from pathlib import Path
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.recipe.foreign import meaning_of
-from resnet_recipes.recipe.foreign_words import FLAGS, IMAGES, RUNS
+from resnet_recipes.recipe.foreign_verbs import FLAGS, IMAGES, RUNS
 from resnet_recipes.recipe.short import SHORT
 from resnet_recipes.recipe.suggestions import did_you_mean
+from resnet_recipes.report.text import wrapped
 
-WIDTH = 80  # columns of a help page
+WIDTH = 80  # columns of a help page in the documentation
+NARROW = 60  # columns below which texts are below their labels, not to the right
 
 RECIPES = {"--recipes DIR": "your own recipes (default ./recipes)"}
 
@@ -47,37 +48,38 @@ class Usage:
         """What each flag takes: "DIR", or "" for nothing."""
         return {name: value for name, _, value in (flag.partition(" ") for flag in self.flags)}
 
-    def page(self) -> str:
-        """Return the help page."""
+    def page(self, width: int = WIDTH) -> str:
+        """Return the help page, `width` columns wide."""
         rows = dict(self.flags) | {"--help": "print this page"}
-        about = textwrap.fill(f"{self.about[:1].upper()}{self.about[1:]}.", WIDTH)
-        more = (
-            text
-            if "\n  " in text
-            else textwrap.fill(" ".join(text.split()), WIDTH, break_on_hyphens=False)
-            for text in self.more.strip("\n").split("\n\n")
-        )
         parts = [
-            self.line,
-            about,
-            "\n".join(row(*item) for item in rows.items()),
-            *more,
+            "\n".join(wrapped(self.line, width, rest="    ")),
+            "\n".join(wrapped(f"{self.about[:1].upper()}{self.about[1:]}.", width)),
+            "\n".join(row(*item, width=width) for item in rows.items()),
+            *(_fitted(text, width) for text in self.more.strip("\n").split("\n\n")),
             f"Example:\n  {self.example}",
         ]
         return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def row(label: str, text: str, indent: int = 2, column: int = 22) -> str:
+def _fitted(text: str, width: int) -> str:
+    """Return a paragraph wrapped, or if it has a layout, without lines that are too long."""
+    if "\n  " not in text:
+        return "\n".join(wrapped(" ".join(text.split()), width))
+    lines = text.splitlines()
+    for index, line in enumerate(lines):
+        if len(line) > width and (parts := re.fullmatch(r"( *)(.*\S)  +(\S.*)", line)):
+            lines[index] = row(parts[2], parts[3], len(parts[1]), width=width)
+    return "\n".join(lines)
+
+
+def row(label: str, text: str, indent: int = 2, column: int = 22, width: int = WIDTH) -> str:
     """Return one row of a help page: a label, and text wrapped to its right."""
+    column = column if width >= NARROW else indent + 4
     head = f"{'':<{indent}}{label:<{column - indent}}"
-    head = (
-        head if len(head) == column and head.endswith(" ") else f"{head.rstrip()}\n{'':<{column}}"
-    )
-    first, _, last = head.rpartition("\n")
-    wrapped = textwrap.fill(
-        text, WIDTH, initial_indent=last, subsequent_indent=" " * column, break_on_hyphens=False
-    )
-    return f"{first}\n{wrapped}" if first else wrapped
+    if len(head) == column and head.endswith(" "):
+        return "\n".join(wrapped(text, width, head, " " * column))
+    above = wrapped(label, width, " " * indent, " " * (indent + 8))
+    return "\n".join([*above, *wrapped(text, width, " " * column, " " * column)])
 
 
 @dataclass
@@ -130,7 +132,7 @@ def split(argv: Sequence[str], usage: Usage) -> Arguments:
         raise RecipeError(problems)
     if not usage.words[0] <= len(found.words) <= usage.words[1]:
         verb, words = usage.line.split()[1], " ".join(found.words) or None
-        raise RecipeError([Problem(verb, words, f"needs {usage.takes}", usage.example)])
+        raise RecipeError.of(verb, words, f"needs {usage.takes}", usage.example)
     return found
 
 

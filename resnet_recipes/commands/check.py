@@ -4,7 +4,7 @@ import sys
 import time
 
 from resnet_recipes import api
-from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
+from resnet_recipes.base.errors import ExitCode, RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.plan import lines
@@ -18,10 +18,10 @@ from resnet_recipes.report.text import clock_time
 def run(arguments: Arguments) -> int:
     """Print the plan, train the last steps, evaluate, save, and say that the run can be started."""
     if "--resume" in arguments:
-        raise RecipeError([Problem("--check", None, "tries one new run", "leave out --resume")])
+        raise RecipeError.of("--check", None, "tries one new run", "leave out --resume")
     if by := external.launcher():
         rule = f"starts the run itself, so it cannot be started by {by}"
-        raise RecipeError([Problem("--check", None, rule)])
+        raise RecipeError.of("--check", None, rule)
     wanted, began = composed(arguments), time.monotonic()
     plan = api.plan(wanted, group_of(wanted.recipe.launch).ranks, tell=say)
     for line in lines(wanted, plan):

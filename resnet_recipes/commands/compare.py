@@ -1,7 +1,6 @@
 """`resnet-recipes compare RUN RUN ...`: what differs between runs, and whether seeds explain it."""
 
 import json
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from string import ascii_uppercase
 
@@ -18,7 +17,7 @@ from resnet_recipes.measure.comparison import (
     settings,
 )
 from resnet_recipes.measure.runs import RunRecord
-from resnet_recipes.report.text import clock_time, pflops, printable
+from resnet_recipes.report.text import clock_time, pflops, printable, wrapped
 
 Rows = list[tuple[str, list[str]]]  # a key, and its value on each side
 
@@ -44,7 +43,7 @@ def run(arguments: Arguments) -> int:
             print(f"\n{sides(title, letters, rows) if rows else f'{title}: the same'}")
         print()
         for line in _verdict(groups):
-            print(textwrap.fill(line, width(), break_on_hyphens=False))
+            print("\n".join(wrapped(line, width())))
     tables = {"run": [("folder", [str(run.folder) for run in runs])], **tables}
     write_csv(
         arguments,

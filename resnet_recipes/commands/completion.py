@@ -5,8 +5,9 @@ starts no program.
 """
 
 import re
+import shlex
 
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES, TRAIN
 from resnet_recipes.network.export import TARGETS
@@ -21,62 +22,100 @@ PLACES = {
     "fish": "~/.config/fish/conf.d/resnet-recipes.fish",
 }
 
+#: For bash, and for zsh in the same words: what bashcompinit lacks is not used.
 _BASH = """\
 # resnet-train --completion @shell > @place
 @head_resnet_recipes() {
-    local line="${COMP_LINE:0:COMP_POINT}" word before file
-    local words="@settings" names="@recipes" runs="last"
+    local line="${COMP_LINE:0:$COMP_POINT}" word before candidate file
+    local offered=(@settings) names=(@recipes) runs=(last) prefix=none
     word="${line##* }"; before="${line%"$word"}"; before="${before% }"; before="${before##* }"
+    word="${word#[\\"\\']}"
+    for file in runs/*/config.yaml; do
+        [[ -e "$file" ]] && runs+=("${file%/config.yaml}")
+    done
+    for file in recipes/*.yaml; do
+        [[ -e "$file" ]] && file="${file##*/}" && offered+=("recipe=${file%.yaml}") \\
+            && names+=("${file%.yaml}")
+    done
     case "$line" in
         resnet-recipes\\ *\\ *) ;;
-        resnet-recipes\\ *) words="@commands" ;;
-        *) words="$words @flags" ;;
+        resnet-recipes\\ *) offered=(@commands) ;;
+        *) offered+=(@flags) ;;
     esac
-    for file in runs/*/config.yaml; do
-        [[ -e "$file" ]] && runs="$runs ${file%/config.yaml}"
-    done
-    words="$words $runs"
-    for file in recipes/*.yaml; do
-        [[ -e "$file" ]] && file="${file##*/}" && words="$words recipe=${file%.yaml}" \\
-            && names="$names ${file%.yaml}"
-    done
+    offered+=("${runs[@]}")
     case "$before" in
-        @verbs|resnet-train|train) words="$names $words" ;;
-        --describe) words="$names" ;;
-        --to) words="@targets" ;;
-        --resume) words="auto $runs" ;;
+        @verbs|resnet-train|train) offered+=("${names[@]}") ;;
+        --describe) offered=("${names[@]}") ;;
+        --to) offered=(@targets) ;;
+        --resume) offered=(auto "${runs[@]}") ;;
+        --out|--csv|--png|--recipes) offered=() prefix="" ;;
     esac
-    case "$before $word" in
-        *\\ data=*|*\\ model.weights=*) COMPREPLY=($(compgen -f -- "${word#*=}")) ;;
-        --out\\ *|--csv\\ *|--png\\ *|--recipes\\ *) COMPREPLY=($(compgen -f -- "$word")) ;;
-        *) COMPREPLY=($(compgen -W "$words" -- "$word")) ;;
+    case "$word" in
+        data=*|data.cache=*) offered=() prefix="${word%%=*}=" ;;
+        model.weights=*)
+            prefix=model.weights=
+            offered=(model.weights=torchvision model.weights=last)
+            ;;
     esac
-    case "$word" in *=*) COMPREPLY=("${COMPREPLY[@]#"${word%%=*}="}") ;; esac
-    if [[ ${#COMPREPLY[@]} == 1 && "${COMPREPLY[0]}" == *= ]]; then
-        compopt -o nospace 2>/dev/null
+    if [[ "$prefix" != none ]]; then
+        for file in "${word#"$prefix"}"*; do
+            [[ -d "$file" ]] && file="$file/"
+            [[ -e "$file" ]] && offered+=("$prefix$file")
+        done
+    fi
+    COMPREPLY=()
+    for candidate in "${offered[@]}"; do
+        case "$candidate" in
+            "$word"*[=/]) COMPREPLY+=("$candidate") ;;
+            "$word"*) COMPREPLY+=("$candidate ") ;;
+        esac
+    done
+    # to bash, what follows '=' is a word of its own
+    if [[ -n "$BASH_VERSION" && "$word" == *=* ]]; then
+        COMPREPLY=("${COMPREPLY[@]#"${word%%=*}="}")
     fi
 }
-complete -F _resnet_recipes resnet-train resnet-recipes
+complete -o nospace -F _resnet_recipes resnet-train resnet-recipes
 """
 
 _FISH = """\
 # resnet-train --completion fish > @place
+function __resnet_recipes_named
+    for file in recipes/*.yaml
+        string replace -r '^recipes/(.*)[.]yaml$' "$argv\\$1" $file
+    end
+end
+function __resnet_recipes_runs
+    for file in runs/*/config.yaml
+        string replace /config.yaml '' $file
+    end
+end
+function __resnet_recipes_files
+    for file in (__fish_complete_path (string replace $argv '' -- (commandline -ct)))
+        echo $argv$file
+    end
+end
 for command in resnet-train resnet-recipes
     complete -c $command -f -a "@settings"
-    complete -c $command -f -a "(for file in recipes/*.yaml; \\
-        string replace -r '^recipes/(.*)[.]yaml\\$' 'recipe=\\$1' \\$file; end)"
-    complete -c $command -f -a "last (for file in runs/*/config.yaml; \\
-        string replace /config.yaml '' \\$file; end)"
+    complete -c $command -f -a "(__resnet_recipes_named recipe=)"
+    complete -c $command -f -a "last (__resnet_recipes_runs)"
+    complete -c $command -f -a "model.weights=torchvision model.weights=last"
+    for key in data= data.cache= model.weights=
+        complete -c $command -n "string match -q '$key*' -- (commandline -ct)" -f \\
+            -a "(__resnet_recipes_files $key)"
+    end
+    complete -c $command -l resume -x -a "auto last (__resnet_recipes_runs)"
+    for flag in out csv png recipes
+        complete -c $command -l $flag -r -F
+    end
 end
 complete -c resnet-train -f -a "@flags"
-complete -c resnet-train -n "__fish_is_first_arg" -f -a "@recipes"
-complete -c resnet-train -l describe -x -a "@recipes"
+complete -c resnet-train -n "__fish_is_first_arg" -f -a "@recipes (__resnet_recipes_named)"
+complete -c resnet-train -l describe -x -a "@recipes (__resnet_recipes_named)"
 complete -c resnet-recipes -n "__fish_is_first_arg" -f -a "@commands"
-complete -c resnet-recipes -n "__fish_seen_subcommand_from @spaced" -f -a "@recipes"
+complete -c resnet-recipes -n "__fish_seen_subcommand_from train @spaced" -f \\
+    -a "@recipes (__resnet_recipes_named)"
 complete -c resnet-recipes -l to -x -a "@targets"
-for flag in out csv png recipes
-    complete -c resnet-recipes -l $flag -r -F
-end
 """
 
 
@@ -89,7 +128,7 @@ def run(arguments: Arguments) -> int:
 def script(shell: str) -> str:
     """Return the script for a shell. Raises RecipeError for an unknown one."""
     if shell not in PLACES:
-        raise RecipeError([Problem("--completion", shell, f"must be one of {', '.join(PLACES)}")])
+        raise RecipeError.of("--completion", shell, f"must be one of {', '.join(PLACES)}")
     head = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
     # those whose first word is a recipe
     verbs = [verb for verb, page in PAGES.items() if re.search(" (NAME|RECIPE)", page.line)]
@@ -97,7 +136,7 @@ def script(shell: str) -> str:
         "shell": shell,
         "place": PLACES[shell],
         "head": head,
-        "settings": " ".join(_settings()),
+        "settings": " ".join(_settings()) if shell == "fish" else shlex.join(_settings()),
         "recipes": " ".join(Library().packaged),
         "targets": " ".join(TARGETS),
         "verbs": "|".join(verbs),

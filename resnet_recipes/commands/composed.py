@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.recipe.library import Library
 
@@ -43,13 +43,13 @@ def chosen(arguments: Arguments) -> tuple[str, list[str]]:
     if not names:
         meant = next((value for value in map(_value, changes) if value in known), None)
         fix = f"recipe={meant}" if meant else f"recipe=NAME, one of {', '.join(known)}"
-        raise RecipeError([Problem("recipe", None, "is missing", fix)])
+        raise RecipeError.of("recipe", None, "is missing", fix)
     names += [word for word in changes if word in known]
     if len(names) > 1:
         fix = f"recipe={names[0]}, or all of them one after another: -m recipe={','.join(names)}"
-        raise RecipeError([Problem("recipe", " ".join(names), "a run has one recipe", fix)])
+        raise RecipeError.of("recipe", " ".join(names), "a run has one recipe", fix)
     if "," in names[0]:
-        raise RecipeError([Problem("recipe", names[0], "several recipes are a sweep", "add -m")])
+        raise RecipeError.of("recipe", names[0], "several recipes are a sweep", "add -m")
     library.chain(names[0])
     return names[0], changes
 

@@ -23,8 +23,8 @@ def run(arguments: Arguments) -> int:
     """Print the forecast of a conversion, run it unless --dry-run, and print the files it wrote."""
     places = [word for word in arguments.words if "=" not in word]
     if len(places) != 2:
-        raise RecipeError(
-            [Problem("convert", None, "needs a source and a target", PAGES["convert"].example)]
+        raise RecipeError.of(
+            "convert", None, "needs a source and a target", PAGES["convert"].example
         )
     options = _options([word for word in arguments.words if "=" in word])
 

@@ -33,7 +33,7 @@ def run(arguments: Arguments) -> int:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         rule = f"cannot be written: {error.strerror}"
-        raise RecipeError([Problem("FILE", str(path), rule)]) from None
+        raise RecipeError.of("FILE", str(path), rule) from None
     by_name = path.parent.resolve() == USER_FOLDER.resolve()
     name = path.stem if by_name else shown(path)
     print(f"{shown(path)} was written. Try:  resnet-train {name} data=PATH --dry-run")

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES
 from resnet_recipes.commands.progress import say
@@ -25,10 +25,10 @@ def run(arguments: Arguments) -> int:
         fix = "topics: data PATH, native, gpu, run [PATH]; without one, all but data"
         if os.path.isdir(topic):
             fix = f"resnet-recipes doctor data {shlex.quote(topic)}"
-        raise RecipeError([Problem(f"doctor {topic}", None, "unknown topic", fix)])
+        raise RecipeError.of(f"doctor {topic}", None, "unknown topic", fix)
     if (topic == "data" and len(places) != 1) or len(places) > 1:
-        raise RecipeError(
-            [Problem(f"doctor {topic}", " ".join(places) or None, "needs one folder", EXAMPLE)]
+        raise RecipeError.of(
+            f"doctor {topic}", " ".join(places) or None, "needs one folder", EXAMPLE
         )
     place = Path(os.path.expanduser(places[0])) if places else None
     if "--fix-val" in arguments:
@@ -75,7 +75,7 @@ def _fix_val(place: Path | None, arguments: Arguments) -> int:
 
     if place is None:
         rule = "needs the folder whose val/ has no class folders"
-        raise RecipeError([Problem("--fix-val", None, rule, f"{EXAMPLE} --fix-val MAP")])
+        raise RecipeError.of("--fix-val", None, rule, f"{EXAMPLE} --fix-val MAP")
     names = (
         Path(os.path.expanduser(arguments.flags["--synsets"])) if "--synsets" in arguments else None
     )

@@ -1,39 +1,49 @@
 """`resnet-recipes eval RUN|FILE`: the accuracy of a trained network, by class and by image size."""
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from resnet_recipes.base.errors import Problem, RecipeError
+import numpy as np
+
+from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES
 from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.table import table
 from resnet_recipes.commands.trained import named
 from resnet_recipes.commands.written import opened_file, write_csv
+from resnet_recipes.data.loading.loader import EvalLoader
 from resnet_recipes.launch.evaluation import evaluate
+from resnet_recipes.launch.trained import Opened
 from resnet_recipes.network.about import About
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.report.page.pictures import png
-from resnet_recipes.report.text import printable, rate
-from resnet_recipes.training.confusion import Means
+from resnet_recipes.report.page.classes import by_class
+from resnet_recipes.report.page.gallery import Tile, gallery
+from resnet_recipes.report.page.pictures import plotting, png
+from resnet_recipes.report.text import csv_line, printable, rate
+from resnet_recipes.training.confusion import Cell, Confusion, Means
+from resnet_recipes.training.outcomes import Outcomes
 from resnet_recipes.training.trained import Evaluated
 
-#: How many classes and confusions are printed.
-_SHOWN = 10
+#: How many classes and confusions are printed, how many classes are in the picture, and how many
+#: images in the gallery.
+_SHOWN, _DRAWN, _IN_GALLERY = 10, 40, 100
 
 
 def run(arguments: Arguments) -> int:
     """Evaluate, and print the result."""
     also = ("evaluation.sizes", "launch.gpus")
     opened = named(arguments.words, PAGES["eval"].example, also)
-    place, network, recipe = opened
+    place, _, recipe = opened
     sizes = recipe.evaluation.sizes
-    if sizes and "--png" in arguments:
-        rule = f"is for one test size, but evaluation.sizes is {sizes}"
-        raise RecipeError(
-            [Problem("--png", arguments.flags["--png"], rule, "'evaluation.sizes=[]'")]
-        )
+    for flag in ("--png", "--images", "--gallery") if sizes else ():
+        if flag in arguments:
+            rule = f"is for one test size, but evaluation.sizes is {sizes}"
+            raise RecipeError.of(flag, arguments.flags[flag], rule, "'evaluation.sizes=[]'")
+    if "--png" in arguments:
+        plotting("--png")
     tried = sizes or [recipe.data.eval_size]
     code, found = evaluate(opened, tried, say)
     if code:
@@ -42,11 +52,19 @@ def run(arguments: Arguments) -> int:
     if sizes:
         print(json.dumps(rows, indent=2) if "--json" in arguments else "\n".join(_sizes(rows)))
         write_csv(arguments, rows)
-        return 0
-    result, confusion = rows[0], found[0].confusion
+    else:
+        _one_size(arguments, opened, rows[0], found[0].outcomes)
+    return 0
+
+
+def _one_size(
+    arguments: Arguments, opened: Opened, result: dict[str, Any], outcomes: Outcomes
+) -> None:
+    """Print an evaluation with its classes, and write the files that flags ask for."""
+    about, confusion = opened.network.about, Confusion(outcomes)
     classes = [
         {
-            "class": network.about.class_name(row.label),
+            "class": about.class_name(row.label),
             "images": row.images,
             "correct": row.correct,
             "top1_percent": row.top1_percent,
@@ -56,28 +74,70 @@ def run(arguments: Arguments) -> int:
         }
         for row in confusion.classes()
     ]
-    wrong = [
-        {
-            "class": network.about.class_name(row.label),
-            "taken_for": network.about.class_name(row.taken_for),
-            "images": row.images,
-        }
-        for row in confusion.mistakes(_SHOWN)
-    ]
+    wrong = [_cell(about, cell) for cell in confusion.mistakes(_SHOWN)]
     if "--json" in arguments:
         means = {name: mean._asdict() for name, mean in confusion.means().items()}
         print(json.dumps(result | means | {"classes": classes, "confusions": wrong}, indent=2))
     else:
-        print("\n".join(_page(network.about, result, confusion.means(), classes, wrong)))
+        print("\n".join(_page(about, result, confusion.means(), classes, wrong)))
     write_csv(arguments, classes)
     if name := arguments.flags.get("--png"):
+        cells = [_cell(about, cell) for cell in confusion.cells()]
         with opened_file("--png", name) as file:
-            file.write(_png(classes))
-    return 0
+            file.write(png(by_class(classes[:_DRAWN], cells)))
+    if {"--images", "--gallery"} & arguments.flags.keys():
+        loader = opened.open_images()
+        try:
+            _write_images(arguments, about, loader, outcomes)
+        finally:
+            loader.close()
+
+
+def _cell(about: About, cell: Cell) -> dict[str, Any]:
+    return {
+        "class": about.class_name(cell.label),
+        "taken_for": about.class_name(cell.taken_for),
+        "images": cell.images,
+    }
+
+
+def _write_images(
+    arguments: Arguments, about: About, images: EvalLoader, outcomes: Outcomes
+) -> None:
+    """Write a row for each image, and the page of the most confidently wrong ones."""
+    if name := arguments.flags.get("--images"):
+        with opened_file("--images", name) as file:
+            file.write(csv_line(["path", "label", "prediction", "probability", "loss"]).encode())
+            columns = zip(*(field.tolist() for field in outcomes), strict=True)
+            for index, (label, best, probability, loss) in enumerate(columns):
+                names = images.path(index), about.class_name(label), about.class_name(best)
+                file.write(csv_line([*names, f"{probability:.6f}", f"{loss:.6f}"]).encode())
+    if name := arguments.flags.get("--gallery"):
+        wrong = int((outcomes.best != outcomes.labels).sum())
+        shown = outcomes.most_wrong(_IN_GALLERY)
+        text = f"{wrong:,} of {len(outcomes.labels):,} images were classified wrongly"
+        if wrong > len(shown):
+            text += f"; these are the {len(shown)} with the most probable wrong class"
+        page = gallery("Most confidently wrong", text, _tiles(about, images, outcomes, shown))
+        with opened_file("--gallery", name) as file:
+            file.write(page.encode())
+
+
+def _tiles(
+    about: About, images: EvalLoader, outcomes: Outcomes, shown: Sequence[int]
+) -> Iterator[Tile]:
+    places = iter(shown)
+    for batch in images.only(np.array(shown, np.int64)):
+        for pixels in batch.pixels:
+            place = next(places)
+            label, best = int(outcomes.labels[place]), int(outcomes.best[place])
+            names = images.path(place), about.class_name(label), about.class_name(best)
+            probability = float(outcomes.probabilities[place])
+            yield Tile(pixels.permute(1, 2, 0).numpy(force=True), *names, probability)
 
 
 def _row(place: Path, recipe: Recipe, size: int, found: Evaluated) -> dict[str, Any]:
-    top1, top5, loss, examples = found.metrics
+    top1, top5, loss, examples, balanced = found.metrics
     return {
         "network": str(place),
         "data": recipe.data.root,
@@ -86,7 +146,8 @@ def _row(place: Path, recipe: Recipe, size: int, found: Evaluated) -> dict[str, 
         "flip": recipe.evaluation.flip,
         "top1_percent": top1,
         "top5_percent": top5,
-        "balanced_percent": found.confusion.balanced_percent,
+        "balanced_percent": balanced,
+        "calibration_error_percent": found.outcomes.calibration_error_percent,
         "loss": loss,
         "eval_examples": examples,
         "images_per_second": examples / found.seconds,
@@ -113,6 +174,8 @@ def _page(
         f"top-5     {result['top5_percent']:.2f} %",
         f"balanced  {result['balanced_percent']:.2f} %, the mean over classes of their top-1",
         f"loss      {result['loss']:.4f}",
+        f"ECE       {result['calibration_error_percent']:.2f} %, the expected calibration error of "
+        "the probabilities",
         f"speed     {rate(result['images_per_second'])} images/s on {result['device']}, "
         "decoding included",
         "",
@@ -152,18 +215,3 @@ def _sizes(rows: list[dict[str, Any]]) -> list[str]:
         for row in rows
     ]
     return table(cells, ("OF", "IMAGES/S"))
-
-
-def _png(classes: list[dict[str, Any]]) -> bytes:
-    """Draw a bar for each of the forty worst classes."""
-    axes = {
-        "y": {"field": "class", "type": "nominal", "sort": None, "title": None},
-        "x": {
-            "field": "top1_percent",
-            "type": "quantitative",
-            "title": "top-1 (%)",
-            "scale": {"domain": [0, 100]},
-        },
-    }
-    chart = {"data": {"values": classes[:40]}, "mark": "bar", "encoding": axes, "width": 500}
-    return png(chart)

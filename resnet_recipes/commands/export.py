@@ -9,12 +9,14 @@ from resnet_recipes.commands.trained import named
 from resnet_recipes.network import hub
 from resnet_recipes.network.export import TARGETS
 from resnet_recipes.network.exportable import lacking, problems
+from resnet_recipes.report.waiting import Waiting
 from resnet_recipes.training.export import IMAGES, export_checked
 
 
 def run(arguments: Arguments) -> int:
     """Export, compare, and print the largest difference."""
     example, folds = PAGES["export"].example, "--fold-batchnorm" in arguments
+    preprocesses = "--with-preprocessing" in arguments
     if absent := [
         Problem(flag, None, "is missing", example)
         for flag in ("--to", "--out")
@@ -25,18 +27,21 @@ def run(arguments: Arguments) -> int:
     folder = typed_path("--out", out)
     if folder.exists():
         rule = "already exists; an export creates a new folder"
-        raise RecipeError([Problem("--out", out, rule, "--out another")])
+        raise RecipeError.of("--out", out, rule, "--out another")
     if push := arguments.flags.get("--push"):
         hub.repository("--push", push)
         if missing := list(hub.lacking()):
             raise NotReadyError(missing)
     trained = named([*arguments.words, "launch.device=cpu"], example).on_device()
-    if found := list(problems(trained.network, to, folds)):
+    if found := list(problems(trained.network, to, folds, preprocesses)):
         raise RecipeError(found)
     if missing := list(lacking(to)):
         raise NotReadyError(missing)
+    if note := TARGETS[to].note:
+        say(f"note: {note}")
     say(f"writing {TARGETS[to].file}, then comparing what {to} computes on {IMAGES} images ...")
-    exported = export_checked(trained, to, folder, folds)
+    with Waiting("comparing") as waiting:
+        exported = export_checked(trained, to, folder, folds, preprocesses, waiting)
     print(f"network   {TARGETS[to].file} for {to}, {exported.bytes / 1e6:,.1f} MB")
     if exported.folding is not None:
         print(f"folded    {exported.folding:.2g} by folding BatchNorm")

@@ -21,10 +21,10 @@ _ENGINES = {
     "torchx": torchx.script,
 }
 
-#: Engines whose machines have no disk of yours, with what they mount.
+#: Engines whose machines cannot see your disks, with an example of the storage to mount.
 _STORAGE = {"skypilot": "s3://my-bucket/mine", "kubernetes": "my-claim"}
 
-#: Settings that the script fills in.
+#: Settings that the job fills in.
 _TAKEN = ("run=", "run.name=")
 
 #: Their stand-in while the recipe is checked.
@@ -40,7 +40,7 @@ def run(arguments: Arguments) -> int:
         word.removeprefix("recipe=") if i == 0 else word for i, word in enumerate(arguments.words)
     ]
     if not words or "=" in words[0]:
-        raise RecipeError([Problem("job", None, "needs a recipe", PAGES["job"].example)])
+        raise RecipeError.of("job", None, "needs a recipe", PAGES["job"].example)
     recipe, *changes = words
     nodes = next((word for word in reversed(changes) if word.startswith("nodes=")), "nodes=1")
     changes = [word for word in changes if not word.startswith("nodes=")]
@@ -64,9 +64,9 @@ def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> 
         return slurm.script(recipe, _kept(changes), _allocation(launch, nodes), time)
     ((name, (point, _)),) = named([words], Arguments(), (_STAND_IN,)).items()
     if engine in _STORAGE and point.entry.origin != "packaged":
-        rule = "is a file of this machine, which those of the job do not have"
-        fix = "name a packaged recipe, and its changes as settings"
-        raise RecipeError([Problem("recipe", recipe, rule, fix)])
+        rule = "is a file on this machine, and the machines of the job do not have it"
+        fix = "a packaged recipe, with your changes as key=value"
+        raise RecipeError.of("recipe", recipe, rule, fix)
     allocation = _allocation(point.recipe.launch, nodes)
     return _ENGINES[engine](
         Job(name, _kept(words), allocation, arguments.flags.get("--storage", ""))
@@ -78,15 +78,11 @@ def _array(words: list[str], nodes: int, time: str, arguments: Arguments) -> str
     runs = named(points(words), Arguments(), (_STAND_IN,))
     launch, *others = (point.recipe.launch for point, _ in runs.values())
     if any(other != launch for other in others):
-        raise RecipeError(
-            [
-                Problem(
-                    "-m",
-                    None,
-                    "the jobs of an array must have the same GPUs",
-                    "give gpus and launch settings one value each",
-                )
-            ]
+        raise RecipeError.of(
+            "-m",
+            None,
+            "the jobs of an array must have the same GPUs",
+            "give gpus and launch settings one value each",
         )
     most = arguments.flags.get("--parallel")
     return slurm.array(
@@ -108,7 +104,7 @@ def _kept(words: Sequence[str]) -> list[str]:
 
 
 def _engine_problems(arguments: Arguments) -> Iterator[Problem]:
-    """Yield what is wrong with the engine, and with flags that are another's."""
+    """Yield what is wrong with the engine, and with flags that are for another one."""
     engine, known = arguments.flags.get("--for"), ("slurm", *_ENGINES)
     if engine not in known:
         fix = did_you_mean(engine or "", known) or f"--for slurm, or {', '.join(_ENGINES)}"
@@ -146,29 +142,29 @@ def _problems(nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
         if word.startswith(_TAKEN):
             yield Problem(word, None, "is set by the job, which names the run", "leave it out")
         if nodes != "nodes=1" and word.startswith("launch.max_restarts="):
-            rule = "is only for one node: between nodes the ranks are not started again one by one"
+            rule = "works on one node only; on several, the job itself is restarted"
             yield Problem(word, None, rule, "leave it out")
     if not re.fullmatch("nodes=[1-9][0-9]{0,3}", nodes):
         yield Problem(nodes, None, "must be a number of nodes, from 1 to 9999", "nodes=2")
 
 
 def _place_problems(arguments: Arguments, nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
-    """Yield which folders the machines of the job would not find."""
+    """Yield which folders the machines of the job could not use."""
     engine, storage = arguments.flags["--for"], arguments.flags.get("--storage")
     settings = dict(word.partition("=")[::2] for word in changes)
     root, data = settings.get("run.root"), settings.get("data") or settings.get("data.root")
     if engine in _STORAGE:
         if not storage:
-            rule = "is missing: what outlives the machines, and holds the runs"
+            rule = "is missing: where the runs are kept when the machines are gone"
             yield Problem("--storage", None, rule, f"--storage {_STORAGE[engine]}")
         elif "://" in storage and (engine == "kubernetes" or nodes != "nodes=1"):
-            rule = "is a bucket; several nodes, and Kubernetes, need a volume that all of them see"
+            rule = "is a bucket; several nodes, or Kubernetes, need a volume that they share"
             yield Problem("--storage", storage, rule, "--storage my-volume")
         if root:
             yield Problem("run.root", root, "is set by the job: /storage/runs", "leave it out")
         if data and not data.startswith("/") and "://" not in data:
-            rule = "must be where the machines of the job find it"
+            rule = "must be an absolute path on the machines of the job"
             yield Problem("data", data, rule, "data=/storage/imagenet")
     elif engine == "torchx" and nodes != "nodes=1" and not (root or "").startswith("/"):
-        rule = "must be a folder that all nodes see"
+        rule = "must be a folder that all nodes share"
         yield Problem("run.root", root, rule, "run.root=/a/shared/folder")

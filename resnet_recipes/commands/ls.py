@@ -1,7 +1,6 @@
 """`resnet-recipes ls` and `resnet-train --list`: the recipes, one line each."""
 
 import json
-import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,9 +10,10 @@ from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.table import table, width
 from resnet_recipes.commands.written import write_csv
 from resnet_recipes.recipe.library import Entry, Library
-from resnet_recipes.report.text import printable
+from resnet_recipes.report.text import wrapped
 
 _TEXT = 20  # the narrowest column of text
+_PUBLISHED = "PUBLISHED TOP-1"
 
 
 def run(arguments: Arguments) -> int:
@@ -27,14 +27,15 @@ def run(arguments: Arguments) -> int:
     if "--json" in arguments:
         print(json.dumps(found, indent=2))
         return 0
+    lines: list[str] = []
     for group in ("ours", "baselines", "yours"):
         if items := [item for item in found if item["group"] == group]:
-            print("\n".join([*_listed(group.upper(), items), ""]))
-    for text in (
-        "PUBLISHED is the ImageNet result whose length is nearest to the recipe's own.",
-        "All results, with hardware and source: resnet-recipes show NAME",
-    ):
-        print(textwrap.fill(text, width()))
+            lines += [*_listed(group.upper(), items), ""]
+    if any(_PUBLISHED in line for line in lines):
+        text = "PUBLISHED is the ImageNet result whose length is nearest to the recipe's own."
+        lines += wrapped(text, width())
+    text = "All results, with hardware and source: resnet-recipes show NAME"
+    print("\n".join([*lines, *wrapped(text, width())]))
     return 0
 
 
@@ -44,20 +45,15 @@ def _listed(group: str, items: list[dict[str, Any]]) -> Iterator[str]:
         {
             group: item["name"],
             "EPOCHS": item["epochs"],
-            "PUBLISHED TOP-1": _result(item["published"]),
+            _PUBLISHED: _result(item["published"]),
         }
         for item in items
     ]
-    lines = table(rows, ("PUBLISHED TOP-1", "EPOCHS"), width() - _TEXT)
+    lines = table(rows, (_PUBLISHED, "EPOCHS"), width() - _TEXT)
     left = max(map(len, lines)) + 2
     for line, text in zip(lines, ["USE IT FOR", *map(_use, items)], strict=True):
-        yield textwrap.fill(
-            printable(text) or "-",
-            max(width(), left + _TEXT),
-            initial_indent=f"{line:<{left}}",
-            subsequent_indent=" " * left,
-            break_long_words=False,
-        )
+        room = max(width(), left + _TEXT)
+        yield from wrapped(text or "-", room, f"{line:<{left}}", " " * left)
 
 
 def _summary(library: Library, entry: Entry) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
+from resnet_recipes.base.errors import ExitCode, RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.progress import say
@@ -24,7 +24,7 @@ def run(arguments: Arguments) -> int:
     plan = plan_here(wanted)
     if plan.epochs < 2:
         rule = "must be at least two epochs: the first is timed as the second"
-        raise RecipeError([Problem("max_duration", wanted.recipe.max_duration, rule)])
+        raise RecipeError.of("max_duration", wanted.recipe.max_duration, rule)
     command = ["resnet-recipes", *sys.argv[1:]]
     ending, seconds = time_epochs(wanted, plan, sampled(plan.sizes, count), command, say)
     if ending.code:
@@ -45,7 +45,7 @@ def _count(words: Sequence[str]) -> int:
         rule = (
             "must be the number of epochs to measure, at least 2: the first is timed as the second"
         )
-        raise RecipeError([Problem("epochs", " ".join(given), rule, "epochs=10")])
+        raise RecipeError.of("epochs", " ".join(given), rule, "epochs=10")
     return int(given[0])
 
 

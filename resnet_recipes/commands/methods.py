@@ -1,16 +1,17 @@
 """`resnet-recipes methods [NAME]`: what each method and each optimizer does, costs and gains."""
 
-import textwrap
 from collections.abc import Iterator, Sequence
 
 from resnet_recipes.base.card import card_of
-from resnet_recipes.base.errors import Problem, RecipeError
-from resnet_recipes.commands.arguments import WIDTH, Arguments
+from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.commands.arguments import Arguments, row
 from resnet_recipes.commands.pages import PAGES
+from resnet_recipes.commands.table import page_width
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import HOOKS, Method
 from resnet_recipes.optim import OPTIMIZERS
 from resnet_recipes.recipe.suggestions import did_you_mean
+from resnet_recipes.report.text import wrapped
 
 
 def run(arguments: Arguments) -> int:
@@ -19,23 +20,21 @@ def run(arguments: Arguments) -> int:
     known = {item.name: item for item in (*ORDER, *OPTIMIZERS)}
     if strange := [word for word in words if word not in known]:
         meant = did_you_mean(strange[0], known) or f"methods: {', '.join(known)}"
-        raise RecipeError([Problem("methods", strange[0], "unknown method", meant)])
+        raise RecipeError.of("methods", strange[0], "unknown method", meant)
     for word in words:
         print("\n".join(_page(known[word])))
     if not words:
         print("\n".join(_list(ORDER)))
-        print(
-            "\nMethods are in the order in which they run. More about one: "
-            f"{PAGES['methods'].example}\n"
-        )
-        print("Optimizers, chosen by optimizer.name:\n")
+        example = PAGES["methods"].example
+        order = f"Methods are in the order in which they run. More about one: {example}"
+        print("", *_filled("", order), "", "Optimizers, chosen by optimizer.name:", "", sep="\n")
         print("\n".join(_list(OPTIMIZERS)))
     return 0
 
 
 def _list(items: Sequence[type]) -> Iterator[str]:
     for card in map(card_of, items):
-        yield from _filled(f"{card.name:<24}", card.summary)
+        yield from row(card.name, card.summary, 0, 24, page_width()).splitlines()
 
 
 def _page(item: type) -> Iterator[str]:
@@ -80,6 +79,7 @@ _CALLS = {
     "augment_pixels": "pixels = method.augment_pixels(pixels, now)   # uint8 [N, 3, H, W]",
     "transform_batch": "batch = method.transform_batch(batch, now)",
     "loss": "loss = method.loss(model(batch.images), batch.targets).mean()",
+    "change_loss": "losses = method.change_loss(losses, model(batch.images), batch)",
     "gradient": "losses = method.gradient(compute, params, now)  # compute() adds to .grad",
     "after_step": "method.after_step(model, now)                 # after optimizer.step()",
     "eval_weights": "with method.eval_weights(model): evaluate()",
@@ -97,12 +97,11 @@ def in_your_loop(item: type, hooks: Sequence[str]) -> Iterator[str]:
         yield "now = rr.methods.Now.at(step, total_steps, steps_per_epoch)"
     if {"transform_batch", "loss"} & {*hooks}:
         yield "batch = rr.methods.Batch.of(images, labels, num_classes)"
+    if getattr(item, "network_setting", ""):
+        yield "method.take_network(teacher)                  # images to logits, without gradients"
     yield from (_CALLS[hook] for hook in hooks)
 
 
 def _filled(label: str, text: str, indent: int | None = None) -> list[str]:
     hanging = " " * (len(label) if indent is None else indent)
-    lines = textwrap.wrap(
-        text, WIDTH, initial_indent=label, subsequent_indent=hanging, break_on_hyphens=False
-    )
-    return lines or [label.rstrip()]
+    return wrapped(text, page_width(), label, hanging)

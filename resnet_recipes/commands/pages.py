@@ -191,15 +191,16 @@ unreadable. PFLOPS and TIME are training only; `compare` and --json have the oth
         {
             "--json": "print everything as JSON",
             "--csv FILE": "also write the accuracy of every class, or of every size, as CSV",
-            "--png FILE": "plot the accuracy of every class",
+            "--png FILE": "plot the confusion matrix and the accuracy of the 40 worst classes",
+            "--images FILE": "write prediction, probability and loss of every image as CSV",
+            "--gallery FILE": "show the images that are most confidently wrong on an HTML page",
         },
         f"""\
-{RUN} FILE may be ours, or a .pt or .safetensors file
-with torchvision's or timm's names. PATH is a folder with val/, val.beton or class
-folders, or a table of labels; by default, a run's own images are used. Settings are
-those of a recipe: data.eval_size, data.eval_resize, evaluation.flip,
-batch.eval_size, precision.dtype, launch.device, workers, gpus. All GPUs are used, as
-in training; gpus=1 takes one.
+{RUN} FILE may be ours, or a .pt or .safetensors file with torchvision's
+or timm's names. PATH is a folder with val/, val.beton or class folders, or a table of
+labels; by default, a run's own images are used. Settings are those of a recipe:
+data.eval_size, data.eval_resize, evaluation.flip, batch.eval_size, precision.dtype,
+launch.device, workers, gpus. All GPUs are used, as in training; gpus=1 takes one.
 
 'evaluation.sizes=[192,224,256,288]' prints a table of test sizes in pixels; the
 shorter side of the images grows with them.""",
@@ -210,15 +211,13 @@ shorter side of the images grows with them.""",
         "resnet-recipes predict last ~/photos --csv photos.csv",
         {
             "--top N": "how many classes, the most likely first (default 5)",
-            "--csv FILE": "write CSV instead, with a row for each image, also for one that cannot "
-            "be read",
+            "--csv FILE": "write CSV instead, with a row for each image",
             "--json": "print JSON",
             "--strict": "end with 3 if any image cannot be read, not only if none can",
         },
         f"""\
-{RUN} Folders are searched for images, with all their subfolders. Images that cannot
-be read are reported on stderr, and the others are still classified. Settings
-are those of resnet-recipes eval.""",
+{RUN} Folders are searched with their subfolders. Images that cannot be read are
+reported on stderr, and the others are classified. Settings are those of `eval`.""",
     ),
     "export": Usage(
         "resnet-recipes export RUN|FILE --to FORMAT --out FOLDER [data=PATH]",
@@ -231,14 +230,13 @@ are those of resnet-recipes eval.""",
             "--push hf:USER/NAME": "upload the folder to the Hugging Face Hub (hf auth login)",
             "--fold-batchnorm": "fold BatchNorm into the convolutions (onnx, torchscript, "
             "exported_program)",
+            "--with-preprocessing": "from uint8 images of any size to probabilities (onnx, "
+            "exported_program)",
         },
         f"""\
-{RUN}
-
-The network is complete: it contains BlurPool, and StochasticDepth's factors are
-part of its weights. The other program reads it back, and its results are compared
-on 64 validation images (of the run, or of PATH; random ones if there are none), at
-two sizes. ONNX accepts batches and images of any size.""",
+{RUN} The network contains BlurPool, and StochasticDepth's factors are part of its
+weights. The other program reads it back, and its results are compared on 64
+validation images (of the run, or of PATH; random ones if there are none).""",
     ),
     "convert": Usage(
         "resnet-recipes convert SRC DST [option=value ...]",

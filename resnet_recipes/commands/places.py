@@ -4,14 +4,17 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base import names
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
+from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.measure.runs import RunRecord, newest, read_run, runs_in
 from resnet_recipes.recipe.suggestions import closest
 
 ROOT = Path("runs")
 LAST = "last"  # the run that was started last
 _LIST = "resnet-recipes runs   lists the runs in ./runs"
+_WEIGHTS = "model.weights"
 
 
 def run_place(key: str, word: str) -> Path:
@@ -43,6 +46,20 @@ def found(key: str, word: str) -> Path | None:
     return ROOT / word if os.path.lexists(ROOT / word) else None
 
 
+def with_weights(arguments: Arguments) -> Arguments:
+    """Replace each run that model.weights names by its path, which no later run changes.
+
+    Raises RecipeError for `last` in a command that continues what it has started.
+    """
+    repeats = "-m" in arguments or arguments.flags.get("--resume") == "auto"
+    for index, word in enumerate(arguments.words):
+        key, _, value = word.partition("=")
+        if key == _WEIGHTS:
+            chosen = ",".join(_weights(name, repeats) for name in value.split(","))
+            arguments.words[index] = f"{key}={chosen}"
+    return arguments
+
+
 def records(words: Iterable[str]) -> Iterator[RunRecord]:
     """Yield the runs that words name: runs, and folders of runs.
 
@@ -54,14 +71,29 @@ def records(words: Iterable[str]) -> Iterator[RunRecord]:
             yield from [one] if one else runs_in(place)
         except OSError as error:
             rule = f"cannot be listed: {error.strerror}"
-            raise NotReadyError([Problem(str(place), None, rule, _LIST)]) from None
+            raise NotReadyError.of(str(place), None, rule, _LIST) from None
+
+
+def _weights(name: str, repeats: bool) -> str:
+    """Return the path of a run by its name, and any other weights as they were typed."""
+    if os.path.lexists(name) or names.WEIGHTS.fullmatch(name) or not names.RUN.fullmatch(name):
+        return name
+    if name == LAST and repeats:
+        rule = "would be another run when the same command continues"
+        raise RecipeError.of(_WEIGHTS, name, rule, f"{_WEIGHTS}=runs/NAME")
+    if place := found(_WEIGHTS, name):
+        return str(place)
+    missing = _missing(_WEIGHTS, name)
+    if name == LAST or missing.fix != _LIST:  # a run like it exists
+        raise NotReadyError([missing])
+    return name
 
 
 def _missing(key: str, word: str) -> Problem:
-    names = [folder.name for folder in newest(ROOT)]
-    if word == LAST or (word == str(ROOT) and not names):
+    runs = [folder.name for folder in newest(ROOT)]
+    if word == LAST or (word == str(ROOT) and not runs):
         rule, fix = "there are no runs in ./runs yet", "resnet-train mild data=PATH   starts one"
         return Problem(key, word, rule, fix)
-    meant = closest(word.rpartition("/")[2], names)
+    meant = closest(word.rpartition("/")[2], runs)
     fix = f"did you mean {meant}?   {_LIST}" if meant else _LIST
     return Problem(key, word, "no such run, file or folder", fix)

@@ -5,17 +5,26 @@ import time
 from collections.abc import Iterator
 
 from resnet_recipes import __version__, api, data
-from resnet_recipes.base.cores import cores
+from resnet_recipes.base.cores import cores, emulates
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.resume import to_resume
+from resnet_recipes.commands.table import page_width
 from resnet_recipes.launch import gpus, measurement
 from resnet_recipes.launch.group import group_of, warnings
 from resnet_recipes.launch.resume import checked
 from resnet_recipes.measure import datasheet
+from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning import outline
 from resnet_recipes.planning.estimate import estimate_for
-from resnet_recipes.planning.guess import cpu_seconds, gpu_memory, gpu_seconds, gpu_speeds, roughly
+from resnet_recipes.planning.guess import (
+    EMULATED,
+    cpu_seconds,
+    gpu_memory,
+    gpu_seconds,
+    gpu_speeds,
+    roughly,
+)
 from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.library import Entry
@@ -31,7 +40,7 @@ def run(arguments: Arguments) -> int:
     """
     if found := to_resume(arguments):
         folder, recipe = found[0], checked(*found)
-        plan = make_plan(recipe, data.measure(recipe.data), ranks(recipe))
+        plan = taught(make_plan(recipe, data.measure(recipe.data), ranks(recipe)))
         wanted = Composed(recipe, Entry(recipe.name, folder / "config.yaml", "file"), {}, ())
     else:
         wanted = composed(arguments, needs_data=False)
@@ -57,7 +66,7 @@ def lines(composed: Composed, plan: Plan, folder: str = "", full: bool = False) 
     rows += [outline.BLANK, *outline.details(plan)]
     rows += [outline.BLANK, *outline.rest(plan), *_predictions(plan)] if full else []
     yield f"resnet-recipes {__version__}"
-    yield from outline.lines(rows)
+    yield from outline.lines(rows, page_width())
 
 
 def ranks(recipe: Recipe) -> int:
@@ -87,6 +96,12 @@ def _device(plan: Plan) -> Iterator[outline.Row]:
         f"CPU with {cores()} core{'' if cores() == 1 else 's'}, "
         f"{'fp32' if dtype == 'auto' else dtype}",
     )
+    if emulates(dtype):
+        yield (
+            "WARNING",
+            f"this CPU has no instructions for {dtype}, so steps take about {EMULATED} times as "
+            "long as in fp32: precision.dtype=fp32",
+        )
 
 
 def _memory(plan: Plan) -> tuple[float, int] | None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.places import records
 from resnet_recipes.commands.progress import say
@@ -18,8 +18,8 @@ def run(arguments: Arguments) -> int:
     price = price_of(arguments.flags.get("--price"))
     out = Path(arguments.flags.get("--out", "report.html"))
     if arguments.words and "--published" in arguments:
-        raise RecipeError(
-            [Problem("--published", None, "takes no runs: it only plots the published results")]
+        raise RecipeError.of(
+            "--published", None, "takes no runs: it only plots the published results"
         )
     if "--png" in arguments:
         plotting("--png")
@@ -27,7 +27,7 @@ def run(arguments: Arguments) -> int:
     if not runs and "--published" not in arguments:
         where = " ".join(arguments.words or ["runs"])
         fix = "resnet-recipes report RUN|FOLDER, or report --published"
-        raise NotReadyError([Problem(where, None, "has no runs", fix)])
+        raise NotReadyError.of(where, None, "has no runs", fix)
     sections = list(sections_of(runs, price))
     counted = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
     if "--published" in arguments:
@@ -38,8 +38,8 @@ def run(arguments: Arguments) -> int:
             figures = (figure for section in sections for figure in section.figures)
             write_pictures(Path(folder), figures)
     except OSError as error:
-        raise NotReadyError(
-            [Problem("--out", str(out), f"cannot be written: {error.strerror}", "--out FILE")]
+        raise NotReadyError.of(
+            "--out", str(out), f"cannot be written: {error.strerror}", "--out FILE"
         ) from None
     say(f"{out}: {counted}, {out.stat().st_size / 1e6:.1f} MB")
     return 0

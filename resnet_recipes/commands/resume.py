@@ -39,7 +39,7 @@ def to_resume(arguments: Arguments) -> tuple[Path, Sequence[str] | Recipe] | Non
     if folder is None:
         fix = "resnet-train recipe=mild data=... starts one"
         rule = f"there is no unfinished run in {root}"
-        raise RecipeError([Problem("--resume", "auto", rule, fix)])
+        raise RecipeError.of("--resume", "auto", rule, fix)
     return folder, [word for word in words if not word.startswith(_NAMING)]
 
 

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from itertools import starmap
 
@@ -12,7 +11,7 @@ from resnet_recipes.commands.places import ROOT, records
 from resnet_recipes.commands.table import table, width
 from resnet_recipes.commands.written import write_csv
 from resnet_recipes.measure.runs import STATES, RunRecord, shared_changes
-from resnet_recipes.report.text import clock_time, pflops, printable
+from resnet_recipes.report.text import clock_time, pflops, printable, wrapped
 
 #: What the list can be sorted by; the best, or the latest name, comes first.
 KEYS: dict[str, Callable[[RunRecord], object]] = {
@@ -64,7 +63,7 @@ def price_of(text: str | None) -> float | None:
         price = -1.0
     if not 0 <= price < 1e6:
         rule = "must be a price per hour, as in 32.77 or 32.77/h"
-        raise RecipeError([Problem("--price", text, rule)])
+        raise RecipeError.of("--price", text, rule)
     return price
 
 
@@ -90,16 +89,16 @@ def _row(run: RunRecord, price: float | None) -> dict[str, object]:
 def listed(runs: Sequence[RunRecord], price: float | None = None) -> Iterator[str]:
     """Yield the changes that all runs share, and a table with what differs below each run."""
     if shared := shared_changes(runs):
-        yield from _wrapped(f"all with {'  '.join(shared)}", "")
+        yield from wrapped(f"all with {'  '.join(shared)}", width(), rest="    ")
         yield ""
     head, *lines = _table([_cells(run, price) for run in runs])
     yield head
     for run, line in zip(runs, lines, strict=True):
         yield line
         own = [change for change in run.changes_besides_name if change not in shared]
-        yield from _wrapped("  ".join(own), "    ")
+        yield from wrapped("  ".join(own), width(), "    ", "    ")
         if run.reason:
-            yield from _wrapped(run.reason.splitlines()[0], "    ")
+            yield from wrapped(run.reason.splitlines()[0], width(), "    ", "    ")
         if run.resumable:
             place = run.name if run.folder.parent == ROOT else run.folder
             yield f"    resume: resnet-train --resume {printable(place)}"
@@ -134,14 +133,3 @@ def _cells(run: RunRecord, price: float | None) -> dict[str, str]:
 
 def _clock(minutes: float | None) -> str:
     return "-" if minutes is None else clock_time(60 * minutes)
-
-
-def _wrapped(text: str, indent: str) -> list[str]:
-    return textwrap.wrap(
-        printable(text),
-        width(),
-        initial_indent=indent,
-        subsequent_indent=indent or "    ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )

@@ -20,6 +20,7 @@ from resnet_recipes.launch import external, gpus, measurement
 from resnet_recipes.launch.sweep import Sweep, slots
 from resnet_recipes.measure.estimate import Estimate
 from resnet_recipes.measure.runs import read_run
+from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.estimate import estimate_for
 from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
 from resnet_recipes.recipe.compose import Composed
@@ -154,7 +155,7 @@ def _plan(point: Composed, facts: dict[str, DataFacts]) -> Plan:
     if not config.root and config.backend != "synthetic":
         facts[key] = IMAGENET
     facts[key] = facts.get(key) or data.measure(config)
-    return make_plan(point.recipe, facts[key], ranks(point.recipe), point.typed)
+    return taught(make_plan(point.recipe, facts[key], ranks(point.recipe), point.typed))
 
 
 def _expected(plan: Plan) -> Estimate | None:

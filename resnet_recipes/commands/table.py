@@ -12,6 +12,11 @@ def width() -> int:
     return shutil.get_terminal_size().columns
 
 
+def page_width() -> int:
+    """Return the columns of a page of text: the terminal's, at most 100."""
+    return min(width(), 100)
+
+
 def table(rows: Sequence[Mapping[str, str]], drop: Sequence[str] = (), room: int = 0) -> list[str]:
     """Return rows under their heads, those of the first row, numbers to the right.
 

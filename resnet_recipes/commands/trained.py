@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.places import run_place
 from resnet_recipes.commands.progress import say
 from resnet_recipes.launch.trained import Opened, opened
@@ -16,7 +16,7 @@ def named(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> Opened:
     """
     if not words or (is_setting(words[0]) and not os.path.exists(words[0])):
         rule = "is missing: a run folder, a checkpoint or a weights file"
-        raise RecipeError([Problem("RUN|FILE", None, rule, usage)])
+        raise RecipeError.of("RUN|FILE", None, rule, usage)
     found = opened(run_place("RUN|FILE", words[0]), words[1:], also)
     if found.network.note:
         say(f"note: {found.network.note}")

@@ -6,12 +6,14 @@ from importlib import import_module
 from types import ModuleType
 
 from resnet_recipes import __version__
-from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
+from resnet_recipes.base.errors import ExitCode, RecipeError
 from resnet_recipes.commands.arguments import row, split
 from resnet_recipes.commands.composed import chosen, with_recipe
 from resnet_recipes.commands.pages import PAGES, TRAIN
+from resnet_recipes.commands.places import with_weights
+from resnet_recipes.commands.table import page_width
 from resnet_recipes.launch import external
-from resnet_recipes.recipe.foreign_words import VERBS
+from resnet_recipes.recipe.foreign_verbs import VERBS
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.recipe.suggestions import did_you_mean
 
@@ -36,16 +38,16 @@ _COMPOSING = ("plan", "estimate", "measure", "bottleneck", "cfg", "check", "trai
 def train(argv: Sequence[str]) -> int:
     """Run `resnet-train` and return its exit code."""
     if not argv or {"--help", "-h"} & set(argv) or argv[0] == "help":
-        print(TRAIN.page(), end="")
+        print(TRAIN.page(page_width()), end="")
         return ExitCode.DONE if argv else ExitCode.RECIPE
     if argv[0] not in Library().names():
         _refuse_verb(argv)
-    arguments = with_recipe(split(argv, TRAIN))
+    arguments = with_weights(with_recipe(split(argv, TRAIN)))
     if "--version" in arguments:
         return _version()
     if "--parallel" in arguments and "-m" not in arguments:
         rule = "runs several runs of a sweep at a time"
-        raise RecipeError([Problem("--parallel", arguments.flags["--parallel"], rule, "add -m")])
+        raise RecipeError.of("--parallel", arguments.flags["--parallel"], rule, "add -m")
     name = next((module for flag, module in _INSTEAD.items() if flag in arguments), "train")
     if name == "train" and external.launcher():
         # rank 0 composes; no other rank imports Hydra
@@ -74,14 +76,14 @@ def run(argv: Sequence[str]) -> int:
     if name not in PAGES:
         if name in Library().names():
             rule = "is a recipe, and this command does not train"
-            raise RecipeError([Problem(name, None, rule, shlex.join(["resnet-train", *argv]))])
+            raise RecipeError.of(name, None, rule, shlex.join(["resnet-train", *argv]))
         _refuse_verb([name.lstrip("-"), *rest])
         fix = did_you_mean(name, PAGES) or f"commands: {', '.join(PAGES)}"
-        raise RecipeError([Problem(name, None, "unknown command", fix)])
+        raise RecipeError.of(name, None, "unknown command", fix)
     if {"--help", "-h"} & set(rest):
-        print(PAGES[name].page(), end="")
+        print(PAGES[name].page(page_width()), end="")
         return 0
-    arguments = split(rest, PAGES[name])
+    arguments = with_weights(split(rest, PAGES[name]))
     if name in _COMPOSING:
         chosen(with_recipe(arguments))
     return _module(name).run(arguments)
@@ -93,10 +95,14 @@ def _refuse_verb(argv: Sequence[str]) -> None:
     ours = VERBS.get(name, name)
     if name == "resume":
         ours, rest = "train", ["--resume", *(rest or ["last"])]
+    elif name in ("config", "cfg", "settings"):
+        ours, rest = "train", [*(rest or ["mild"]), "--cfg"]
+    elif name in ("sweep", "multirun", "tune"):
+        ours, rest = "train", ["-m", *rest]
     if ours in (*PAGES, "train"):
         command = ["resnet-train"] if ours == "train" else ["resnet-recipes", ours]
-        rule = "is not a command here"
-        raise RecipeError([Problem(name, None, rule, shlex.join([*command, *rest]))])
+        rule = f"is a command of {command[0]}" if name in PAGES else "is not a command here"
+        raise RecipeError.of(name, None, rule, shlex.join([*command, *rest]))
 
 
 def _module(name: str) -> ModuleType:
@@ -110,7 +116,7 @@ def _version() -> int:
 
 def _overview() -> str:
     rows = [
-        row(page.line.removeprefix("resnet-recipes "), page.about, column=27)
+        row(page.line.removeprefix("resnet-recipes "), page.about, column=27, width=page_width())
         for page in PAGES.values()
     ]
     return "\n".join(

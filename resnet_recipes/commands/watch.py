@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from resnet_recipes.base.extras import remedy
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.places import run_places
+from resnet_recipes.commands.table import width
 from resnet_recipes.measure.comparison import read_all
 from resnet_recipes.measure.runs import RunRecord, read_run
 from resnet_recipes.report.metrics import METRICS, read_metrics
 from resnet_recipes.report.terminal import is_live
-from resnet_recipes.report.text import clock_time, percent, printable, rate
+from resnet_recipes.report.text import clock_time, percent, printable, rate, wrapped
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -28,7 +29,8 @@ def run(arguments: Arguments) -> int:
     (folder,) = run_places(arguments.words)
     read_all([folder])
     if "--once" in arguments:
-        print("\n".join(_lines(read_run(folder), read_metrics(folder / METRICS))))
+        for line in _lines(read_run(folder), read_metrics(folder / METRICS)):
+            print("\n".join(wrapped(line, width(), rest="    ")))
     elif is_live(sys.stdout):
         _follow(folder)
     else:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import BinaryIO
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.report.text import csv_line
@@ -19,7 +19,7 @@ def opened_file(flag: str, name: str) -> Iterator[BinaryIO]:
             yield file
     except OSError as error:
         rule = f"cannot be written: {error.strerror}"
-        raise NotReadyError([Problem(flag, name, rule, f"{flag} FILE")]) from None
+        raise NotReadyError.of(flag, name, rule, f"{flag} FILE") from None
 
 
 def write_csv(arguments: Arguments, rows: Sequence[Mapping[str, object]]) -> None:

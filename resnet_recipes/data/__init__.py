@@ -7,13 +7,25 @@ from pathlib import Path
 from types import ModuleType
 
 from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share
 from resnet_recipes.data.loading.loader import EvalLoader, TrainLoader
 from resnet_recipes.data.normalize import normalize
+from resnet_recipes.data.remote import staging
+from resnet_recipes.data.remote.copy import Progress, Stopped
 from resnet_recipes.data.root import SPLITS, root_problem
 from resnet_recipes.data.workers import oversubscription
 
-__all__ = ["DataConfig", "DataFacts", "Share", "measure", "normalize", "open_eval", "open_train"]
+__all__ = [
+    "DataConfig",
+    "DataFacts",
+    "Share",
+    "local",
+    "measure",
+    "normalize",
+    "open_eval",
+    "open_train",
+]
 
 _MODULES = {
     "torchvision": "torchvision_backend",
@@ -32,6 +44,11 @@ def measure(
     Decodes nothing, except a few images if `with_cost` is set and `auto` finds no .beton files.
     Raises NotReadyError with all problems found.
     """
+    if _is_remote(config):
+        outline = staging.outlined(config)
+        here = replace(config, root=str(outline.root))
+        facts = measure(here, with_cost and outline.is_whole, tell)
+        return replace(facts, notes=(outline.note, *facts.notes))
     if config.backend != "synthetic" and (problem := root_problem(config.root)):
         raise NotReadyError([problem])
     backend = config.backend
@@ -56,6 +73,22 @@ def measure(
     return replace(facts, notes=(*facts.notes, *oversubscription(config)))
 
 
+def local(
+    config: DataConfig,
+    progress: Progress = lambda *_: None,
+    stopped: Stopped = lambda: False,
+) -> DataConfig | None:
+    """Return the settings with `root` on this machine: remote images are fetched.
+
+    One process of a machine fetches, others wait; `progress` is told of it in megabytes. None if
+    it was told to stop: what has come is kept. Raises NotReadyError.
+    """
+    if not _is_remote(config):
+        return config
+    root = staging.staged(config, progress, stopped)
+    return None if root is None else replace(config, root=str(root))
+
+
 def open_train(
     config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None = None
 ) -> TrainLoader:
@@ -63,6 +96,7 @@ def open_train(
 
     Backends that decode image by image apply `augment` after crop and flip.
     """
+    config = replace(config, root=str(facts.root))
     return TrainLoader(
         config, share, _module(facts.backend).open_train(config, facts, share, augment)
     )
@@ -70,7 +104,12 @@ def open_train(
 
 def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> EvalLoader:
     """Open this rank's evaluation images."""
+    config = replace(config, root=str(facts.root))
     return EvalLoader(config, share, _module(facts.backend).open_eval(config, facts, share))
+
+
+def _is_remote(config: DataConfig) -> bool:
+    return config.backend != "synthetic" and is_fetched(config.root)
 
 
 def _module(backend: str) -> ModuleType:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.section import Section
+from resnet_recipes.data.root import address_problems
 
 #: How far from the natural frequencies of classes to equal ones.
 SHARES = {"natural": 0.0, "sqrt": 0.5, "balanced": 1.0}
@@ -22,7 +23,11 @@ class DataConfig(Section):
     _place: ClassVar[str] = "data."
 
     backend: str = "auto"  # auto: ffcv if root has .beton files, otherwise torchvision
-    root: str = ""  # folder with train/ and val/, or with train.beton and val.beton; or a CSV
+    # folder with train/ and val/, or with train.beton and val.beton; or a CSV; or an address of
+    # the last two: s3://, gs://, https://
+    root: str = ""
+    # folder for copies of what is at an address; empty: on a local disk with room
+    cache: str = ""
     val_share: float = 0.0  # fraction of each class set aside for validation if there is no val/
     # chooses the images set aside; separate from `seed`, so all runs use the same
     val_seed: int = 0
@@ -72,6 +77,7 @@ class DataConfig(Section):
                 "is not set: say where the images are",
                 "data=/path/to/imagenet (a folder with train/ and val/)",
             )
+        yield from address_problems(self.root)
         if not 0 <= self.val_share < 1:
             yield Problem(
                 "val_share", self.val_share, "must be at least 0 and below 1", "data.val_share=0.1"

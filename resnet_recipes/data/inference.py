@@ -99,7 +99,7 @@ def _places(
 
 
 def _unusable(place: Path, rule: str, fix: str = "") -> NotReadyError:
-    return NotReadyError([Problem("data.root", str(place), rule, fix)])
+    return NotReadyError.of("data.root", str(place), rule, fix)
 
 
 def image_paths(places: Sequence[Path]) -> Iterator[str]:
@@ -125,11 +125,9 @@ def image_paths(places: Sequence[Path]) -> Iterator[str]:
         try:
             found = sorted(image_names(path))
         except OSError as error:
-            raise NotReadyError(
-                [Problem(str(path), None, f"cannot be read: {error.strerror}")]
-            ) from None
+            raise NotReadyError.of(str(path), None, f"cannot be read: {error.strerror}") from None
         if not found:
-            raise NotReadyError([Problem(str(path), None, "has no images")])
+            raise NotReadyError.of(str(path), None, "has no images")
         yield from (str(path / name) for name in found)
 
 

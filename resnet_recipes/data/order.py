@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from resnet_recipes.base.duration import steps_per_epoch
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.schedule import in_epoch
 from resnet_recipes.data.base import DataConfig, Share
 
@@ -102,29 +102,20 @@ def _places(share: Share, step: int, repeats: int) -> np.ndarray:
     return places[share.rank * share.rank_size : (share.rank + 1) * share.rank_size]
 
 
-def eval_jobs(config: DataConfig, share: Share, examples: int) -> Iterator[Job]:
-    """Yield this rank's evaluation examples rank, rank + world_size, ...
-
-    In batches, the last one short.
-    """
-    mine = np.arange(share.rank, examples, share.world_size)
-    parts = (
-        mine[start : start + share.eval_size] for start in range(0, len(mine), share.eval_size)
-    )
+def eval_jobs(config: DataConfig, share: Share, indices: np.ndarray) -> Iterator[Job]:
+    """Yield evaluation examples in batches, the last one short."""
+    starts = range(0, len(indices), share.eval_size)
+    parts = (indices[start : start + share.eval_size] for start in starts)
     return (Job(0, part, np.zeros_like(part), config.eval_size) for part in parts)
 
 
 def whole_batches(share: Share, examples: int) -> int:
     """Return the number of global batches in an epoch. Raises NotReadyError if there is none."""
     if share.global_size > examples:
-        raise NotReadyError(
-            [
-                Problem(
-                    "batch.global_size",
-                    share.global_size,
-                    f"is more than the {examples:,} training images",
-                    f"bs={max(1, examples // 8)}",
-                )
-            ]
+        raise NotReadyError.of(
+            "batch.global_size",
+            share.global_size,
+            f"is more than the {examples:,} training images",
+            f"bs={max(1, examples // 8)}",
         )
     return steps_per_epoch(examples, share.global_size)

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from itertools import chain, islice
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.paths import is_fetched
 
 LAYOUT = "the layout is ROOT/train/CLASS/image.jpg and ROOT/val/CLASS/image.jpg"
 SPLITS = ("train", "val")
@@ -52,6 +54,20 @@ def root_problem(given: str) -> Problem | None:
     if meant := next(filter(_has_splits, islice(_below(root), _SEARCHED)), None):
         return _problem(root, "has no train/ and val/, but a folder in it does", _typed(meant))
     return None
+
+
+def address_problems(given: str) -> Iterator[Problem]:
+    """Yield why images cannot be fetched from an address; its key is relative to `data`."""
+    if not is_fetched(given):
+        return
+    try:
+        place = urlsplit(given)
+        has_more = place.query or place.fragment or place.username is not None
+    except ValueError:
+        has_more = True
+    if has_more or not (place.netloc and given.isprintable()) or " " in given:
+        rule = "must be the address of a folder or a table, without password, query or spaces"
+        yield Problem("root", given, rule, "data=https://host/folder")
 
 
 def unreadable(error: OSError) -> Problem:

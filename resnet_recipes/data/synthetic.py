@@ -66,6 +66,10 @@ class Synthetic(BatchSource):
             if job is not None
         )
 
+    def path(self, index: int) -> str:
+        """Return a name for image `index`."""
+        return f"synthetic image {index}"
+
 
 def measure(config: DataConfig, tell: object) -> DataFacts:
     """Return the facts about the generated images; there is nothing to check."""

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.files.folder import SUFFIXES, class_names
 
 
@@ -110,4 +110,4 @@ def _named(
 
 
 def _refusal(path: Path, rule: str, fix: str = "") -> NotReadyError:
-    return NotReadyError([Problem(str(path), None, rule, fix)])
+    return NotReadyError.of(str(path), None, rule, fix)

@@ -18,7 +18,7 @@ from resnet_recipes.process.evaluation import JOB, RECIPE, result_path
 from resnet_recipes.recipe.frozen import freeze
 from resnet_recipes.report.facts import Metrics
 from resnet_recipes.report.waiting import Waiting
-from resnet_recipes.training.confusion import Confusion
+from resnet_recipes.training.outcomes import Outcomes
 from resnet_recipes.training.trained import Evaluated
 
 
@@ -50,11 +50,11 @@ def _by_ranks(
 
 
 def _merged(paths: Sequence[Path]) -> Evaluated:
-    """Merge the results of all ranks: all have the same metrics, and each has its own pairs."""
+    """Merge the results of all ranks: all have the same metrics, and each has its own images."""
     found = [torch.load(path, weights_only=True) for path in paths]
     return Evaluated(
         Metrics(*found[0]["metrics"]),
         max(one["seconds"] for one in found),
         found[0]["device"],
-        Confusion([one["pairs"] for one in found]),
+        Outcomes.interleaved([Outcomes(*one["outcomes"]) for one in found]),
     )

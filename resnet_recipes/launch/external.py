@@ -146,14 +146,12 @@ def _from_srun(slurm: Mapping[str, str]) -> dict[str, str]:
         found = _variables(slurm)
     except KeyError as error:
         rule = "is not set, although srun sets it with SLURM_STEP_NUM_TASKS"
-        raise NotReadyError(
-            [Problem(error.args[0], None, rule, "unset SLURM_STEP_NUM_TASKS")]
-        ) from None
+        raise NotReadyError.of(error.args[0], None, rule, "unset SLURM_STEP_NUM_TASKS") from None
     except (ValueError, IndexError):
         names = ("SLURM_STEP_TASKS_PER_NODE", "SLURM_NODEID", "SLURM_JOB_ID")
         found = " ".join(f"{name}={slurm[name]}" for name in names)
-        raise NotReadyError(
-            [Problem(found, None, "is not what srun sets", "unset SLURM_STEP_NUM_TASKS")]
+        raise NotReadyError.of(
+            found, None, "is not what srun sets", "unset SLURM_STEP_NUM_TASKS"
         ) from None
     if problems := list(_garbage({**slurm, **found})):
         raise NotReadyError(problems)
@@ -248,7 +246,7 @@ def _agreed(words: Sequence[str], prepare: Callable[[], Path | None]) -> tuple[P
         raise raised
     if folder and not (Path(folder) / "config.yaml").is_file():
         rule = f"is not visible to rank {rank} on {socket.gethostname()}: all nodes must see it"
-        raise NotReadyError([Problem("run.root", folder, rule, "run.root=/a/shared/folder")])
+        raise NotReadyError.of("run.root", folder, rule, "run.root=/a/shared/folder")
     return folder and Path(folder), code
 
 
@@ -265,6 +263,6 @@ def _store(rank: int, world_size: int) -> "dist.Store":
     except (OSError, dist.DistError) as error:
         place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         rule = f"rank {rank} cannot reach the others there: {str(error).splitlines()[0]}"
-        raise NotReadyError(
-            [Problem("MASTER_ADDR:MASTER_PORT", place, rule, "export MASTER_PORT=another")]
+        raise NotReadyError.of(
+            "MASTER_ADDR:MASTER_PORT", place, rule, "export MASTER_PORT=another"
         ) from None

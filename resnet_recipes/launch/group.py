@@ -62,9 +62,7 @@ def group_of(config: "LaunchConfig") -> Group:
     found = 0 if config.device == "cpu" else gpus.count()
     if config.device == "cuda" and not found:
         fix = gpus.unused() or "launch.device=cpu"
-        raise NotReadyError(
-            [Problem("launch.device", "cuda", "torch sees no GPU on this machine", fix)]
-        )
+        raise NotReadyError.of("launch.device", "cuda", "torch sees no GPU on this machine", fix)
     if config.gpus == "auto":
         wanted = max(1, found)
     else:

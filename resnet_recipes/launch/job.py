@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import yaml
 
-#: Where a job's machines mount what outlives them: the runs, and images if they are there.
+#: Where the machines of a job mount the storage that keeps the runs, and perhaps the images.
 STORAGE = "/storage"
 
 #: Seconds for which torchrun waits for its ranks to save; a save may take 120.

@@ -13,7 +13,7 @@ spec:
   runtimeRef:
     name: torch-distributed       # sets PET_NNODES, PET_NODE_RANK and others, which torchrun reads
   trainer:
-    image: resnet-recipes:{version}     # of the Dockerfile, in your registry
+    image: resnet-recipes:{version}     # built from the Dockerfile, in your registry
     numNodes: {nodes}
     numProcPerNode: {ranks}
 {gpus}    command: {command}
@@ -35,7 +35,7 @@ spec:
                       - {{name: storage, mountPath: {path}}}
                       - {{name: memory, mountPath: /dev/shm}}
                     volumes:
-                    - name: storage                         # outlives the pods; all of them see it
+                    - name: storage                         # keeps the runs; all pods see it
                       persistentVolumeClaim: {{claimName: {claim}}}
                     - name: memory                          # for batches on their way to a GPU
                       emptyDir: {{medium: Memory}}

@@ -20,6 +20,7 @@ from resnet_recipes.launch.group import MEASURE, Group, group_of
 from resnet_recipes.measure.estimate import Speeds
 from resnet_recipes.measure.memory import Remembered, key_of, recall, remember
 from resnet_recipes.measure.sample import SAMPLE, SECONDS
+from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.estimate import estimate_for
 from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.process.ending import Ending
@@ -35,7 +36,7 @@ def plan_here(wanted: Composed) -> Plan:
     """Return the plan of a run on the devices of this machine."""
     recipe = wanted.recipe
     facts, group = data.measure(recipe.data), group_of(recipe.launch)
-    return make_plan(recipe, facts, group.ranks, wanted.typed)
+    return taught(make_plan(recipe, facts, group.ranks, wanted.typed))
 
 
 def measured(plan: Plan, say: Callable[[str], None]) -> tuple[Ending, Remembered | None]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.data.root import root_problem
 from resnet_recipes.measure.runs import newest
@@ -74,9 +75,7 @@ def checked(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
     config = folder / "config.yaml"
     if not config.is_file():
         rule = "is not a run folder: it has no config.yaml"
-        raise RecipeError(
-            [Problem("--resume", str(folder), rule, "resnet-train --resume runs/NAME")]
-        )
+        raise RecipeError.of("--resume", str(folder), rule, "resnet-train --resume runs/NAME")
     refuse_links(folder)
     began = frozen.read(config)
     if isinstance(changes, Sequence):
@@ -102,7 +101,10 @@ def _changed(config: Path, began: Recipe, changes: Sequence[str]) -> Recipe:
 
 def _moved_data(recipe: Recipe, folder: Path) -> Problem | None:
     """Return what is wrong with a resumed run's images, with the command that continues it."""
-    problem = None if recipe.data.backend == "synthetic" else root_problem(recipe.data.root)
+    root = recipe.data.root
+    problem = None
+    if recipe.data.backend != "synthetic" and not is_fetched(root):
+        problem = root_problem(root)
     if problem is None:
         return None
     meant = problem.fix if problem.fix.startswith("data=") else "data=/where/it/is/now"

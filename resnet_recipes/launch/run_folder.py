@@ -22,7 +22,7 @@ from typing import Any
 from resnet_recipes import __version__
 from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import cores
-from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.paths import folder_problem
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.data.frozen import dump
@@ -80,9 +80,7 @@ def create(composed: Composed, plan: Plan, command: Sequence[str]) -> Path:
         return _placed(draft, composed, plan)
     except OSError as error:
         rule = f"cannot be written to: {error.strerror}"
-        raise NotReadyError(
-            [Problem("run.root", run.root, rule, "run.root=/your/folder")]
-        ) from None
+        raise NotReadyError.of("run.root", run.root, rule, "run.root=/your/folder") from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
@@ -144,7 +142,7 @@ def _taken(folder: Path) -> RecipeError:
     is_run = (folder / "config.yaml").is_file()
     fix = "choose another name" + f", or resume it: resnet-train --resume {folder}" * is_run
     rule = f"is taken: {folder} already exists"
-    return RecipeError([Problem("run.name", folder.name, rule, fix)])
+    return RecipeError.of("run.name", folder.name, rule, fix)
 
 
 def _renamed(draft: Path, folder: Path) -> bool:

@@ -3,14 +3,14 @@
 import shlex
 from textwrap import indent
 
-from resnet_recipes import __version__
 from resnet_recipes.launch.job import SAVING, STORAGE, Job, flow
 
 #: GPUs of which the cheapest are taken; the recipes were published on the first.
 _GPUS = ("A100-80GB", "H100")
 
 _TASK = """\
-# sky jobs launch {name}.yaml         shows the price per hour, and asks before it starts
+# sky jobs launch {name}.yaml     in a checkout of resnet-recipes, which SkyPilot copies
+# It shows the price per hour, and asks before it starts.
 # Then `resnet-recipes estimate ... --price` predicts the cost, and launch.price= records it.
 name: {name}
 num_nodes: {nodes}
@@ -20,20 +20,24 @@ resources:
   job_recovery:
     recover_on_exit_codes: [75]       # stopped from outside, and saved
 {mount}
-setup: pip install resnet-recipes=={version}
+workdir: .                            # the checkout
+setup: |
+  uv venv --allow-existing --python 3.12 ~/recipes        # SkyPilot's own Python is 3.10
+  uv pip install --python ~/recipes/bin/python .
 run: |
+  PATH="$HOME/recipes/bin:$PATH"
 {run}
 """
 
 _BUCKET = """\
 file_mounts:
-  {path}:                           # outlives the machines; written here first, then uploaded
+  {path}:                           # keeps the runs; written on the machine first, then uploaded
     source: {storage}
     mode: MOUNT_CACHED"""
 
 _VOLUME = """\
 volumes:
-  {path}: {storage}                   # outlives the machines; all of them see it"""
+  {path}: {storage}                   # keeps the runs; all nodes see it"""
 
 _SEVERAL = """\
 # torchrun ends with 1 whatever happened; exit.json has the run's own exit code.
@@ -67,6 +71,5 @@ def script(job: Job) -> str:
         nodes=nodes,
         gpus="" if is_cpu else gpus,
         mount=mount.format(path=STORAGE, storage=flow(job.storage)),
-        version=__version__,
         run=indent(run, "  "),
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base.errors import ExitCode
+from resnet_recipes.measure.runs import is_running
 from resnet_recipes.process.rank_process import die_with_parent
 from resnet_recipes.process.signals import handling
 
@@ -31,7 +32,8 @@ class _Child(NamedTuple):
 class Sweep:
     """The runs of `root` by name.
 
-    Each is `resnet-train WORDS run=NAME --resume auto`, as many at a time as slots.
+    Each is `resnet-train WORDS run=NAME --resume auto`, as many at a time as slots. Several sweeps
+    may share a root: a run is trained by the one that comes first, and the others wait for it.
     """
 
     def __init__(
@@ -45,7 +47,9 @@ class Sweep:
         self._free = deque(slots)
         # the output of several runs at a time would mix on one terminal
         self._has_logs = len(slots) > 1
+        self._waiting = deque(runs)
         self._active: list[_Child] = []
+        self._elsewhere: list[str] = []  # names of runs that another command trains
         self._failed: dict[str, int] = {}  # names of runs with their exit codes
         self._received: deque[int] = deque()  # signals that were not passed on to the runs yet
         self._stop: int = ExitCode.DONE  # the exit code of the sweep, once it was stopped
@@ -56,14 +60,14 @@ class Sweep:
         A run that fails does not stop the others. A run that was stopped from outside ends the
         sweep: the same command continues it, since each run resumes where it was.
         """
-        waiting = deque(self.runs)
         with handling(self._received.append):
-            while self._active or (waiting and not self._stop):
-                while waiting and self._free and not self._stop:
-                    self._start(waiting.popleft())
+            while self._active or ((self._waiting or self._elsewhere) and not self._stop):
+                while self._waiting and self._free and not self._stop:
+                    self._start(self._waiting.popleft())
                 time.sleep(0.1)
                 self._pass_on()
                 self._reap()
+                self._take_back()
         if self._stop:
             self.say("the sweep was stopped; the same command continues it")
             return self._stop
@@ -79,6 +83,9 @@ class Sweep:
         words, head = self.runs[name], self._head(name)
         if (self.root / name / "summary.json").exists():
             self.say(f"{head}: already finished")
+            return
+        if is_running(self.root / name):
+            self._leave(name)
             return
         slot, log = self._free.popleft(), self.root / f"{name}.log"
         self.say(head + (f" > {log}" if self._has_logs else ""))
@@ -118,9 +125,22 @@ class Sweep:
             if code in STOPPED:
                 self._stop = self._stop or code
                 self.say(f"{self._head(child.name)}: stopped")
+            elif code and is_running(self.root / child.name):  # another sweep was first
+                self._leave(child.name)
             elif code and not self._stop:
                 self._failed[child.name] = code
                 self.say(f"{self._head(child.name)}: failed with exit code {code}")
+
+    def _leave(self, name: str) -> None:
+        """Leave a run to the command that trains it."""
+        self._elsewhere.append(name)
+        self.say(f"{self._head(name)}: another command is training it")
+
+    def _take_back(self) -> None:
+        """Look again at the runs that no other command trains any more: finished, or to resume."""
+        for name in [name for name in self._elsewhere if not is_running(self.root / name)]:
+            self._elsewhere.remove(name)
+            self._waiting.append(name)
 
     def _head(self, name: str) -> str:
         return f"[{list(self.runs).index(name) + 1} of {len(self.runs)}] {name}"

@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.data.base import Share
+from resnet_recipes.data.loading.loader import EvalLoader
 from resnet_recipes.network.load import load
 from resnet_recipes.network.network import Network
 from resnet_recipes.recipe import frozen, hydra_compose, overrides
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import typed
-from resnet_recipes.training.trained import Trained, recipe_of
+from resnet_recipes.training.trained import Trained, labelled_images, recipe_of
 
 #: Settings that change how a network is used; the others are for training.
 _SETTINGS = (
     "data.root",
+    "data.cache",
     "data.backend",
     "data.eval_resize",
     "data.eval_size",
@@ -46,6 +49,11 @@ class Opened(NamedTuple):
     def on_device(self) -> Trained:
         """Return the network on the device of this process."""
         return Trained.on_device(*self)
+
+    def open_images(self) -> EvalLoader:
+        """Open all its labelled images in this process. Raises NotReadyError."""
+        size = self.recipe.batch.eval_size
+        return labelled_images(*self, Share(0, 1, size, size, 0))
 
 
 def opened(place: Path, changes: Sequence[str] = (), also: Sequence[str] = ()) -> Opened:

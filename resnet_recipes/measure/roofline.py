@@ -170,8 +170,8 @@ def traffic(work: Work) -> Counter[str]:
             "pool": 2 * (stem + pooled) + 2 * pooled * _index(work) // BYTES,
         }
     )
-    if fused and work.blur:
-        elements -= _folded(work)
+    if fused and work.blur:  # the stem's BatchNorm also pools and blurs
+        elements -= Counter({"blur": 2 * stem, "pool": 5 * stem})
     found = Counter({kind: float(BYTES * number) for kind, number in elements.items()})
     found["optimizer"] = STEP * backbone(work.model) / work.batch
     found["convolution"] = sum(moved for _, moved in _passes(work))
@@ -245,18 +245,6 @@ def _blurs(work: Work) -> Iterator[tuple[int, int]]:
         for layer in _layers(work)[1:]:
             if layer.stride == 2:
                 yield layer.read, 2 if layer.kernel == 1 else 1
-
-
-def _folded(work: Work) -> Counter[str]:
-    """Return the elements that need not move because BatchNorms blur, and the first also pools."""
-    layers = _layers(work)
-    stem = layers[0].written
-    halves = sum(layer.read for layer in layers if (layer.kernel, layer.stride) == (1, 2))
-    deep = NETWORKS[work.model][0]  # the other blocks begin with the strided convolution
-    inner = sum(layer.read for layer in layers if deep and (layer.kernel, layer.stride) == (3, 2))
-    return Counter(
-        {"blur": 2 * inner + 2 * halves + 2 * stem, "batch norm": halves, "pool": 5 * stem}
-    )
 
 
 def _averaged(work: Work) -> float:

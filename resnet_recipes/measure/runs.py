@@ -156,17 +156,17 @@ def _has_checkpoint(folder: Path) -> bool:
 
 
 def _state(folder: Path, ending: dict[str, Any]) -> str:
-    if _is_locked(folder / "lock"):
+    if is_running(folder):
         return "running"
     if not ending:
         return "killed"
     return "stopped" if ending.get("code") in (75, 130) else "failed"
 
 
-def _is_locked(path: Path) -> bool:
+def is_running(folder: Path) -> bool:
     """Return whether a process holds the run's lock."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        handle = os.open(folder / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
     try:

@@ -12,6 +12,7 @@ from resnet_recipes.methods.blurpool import BlurPool as BlurPool
 from resnet_recipes.methods.class_weights import ClassWeights as ClassWeights
 from resnet_recipes.methods.colout import ColOut as ColOut
 from resnet_recipes.methods.cutmix import CutMix as CutMix
+from resnet_recipes.methods.distill import Distill as Distill
 from resnet_recipes.methods.ema import EMA as EMA
 from resnet_recipes.methods.increasing_randaugment import (
     IncreasingRandAugment as IncreasingRandAugment,
@@ -47,6 +48,7 @@ _OURS: tuple[type[Method], ...] = (
     MixUpOrCutMix,
     InfoBatch,
     ClassWeights,  # after mixing: a mixed target weighs the mean of its classes
+    Distill,  # after all that changes images: the teacher sees them as the network does
     SAM,
     EMA,
 )

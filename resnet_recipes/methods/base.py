@@ -27,6 +27,7 @@ HOOKS = (
     "augment_pixels",
     "transform_batch",
     "loss",
+    "change_loss",
     "gradient",
     "after_step",
     "eval_weights",
@@ -47,6 +48,7 @@ class Batch(NamedTuple):
     targets: Tensor  # float32 [N, K], each row sums to one
     labels: Tensor  # int64 [N], the true classes, never changed by methods
     weights: Tensor | None = None  # float32 [N], by which losses are multiplied; None: all one
+    taught: Tensor | None = None  # float32 [N, K], a teacher's logits
 
     @classmethod
     def of(cls, images: Tensor, labels: Tensor, num_classes: int) -> "Batch":
@@ -114,6 +116,8 @@ class Method(Section):
     in_network: ClassVar[bool] = False  # inference needs its modules; weights files record it
     blurs: ClassVar[bool] = False  # it blurs what the network downsamples
     extra_weights: ClassVar[int] = 0  # copies of the weights that it keeps on the device
+    # its setting that names a trained network: a run, a file, timm:NAME or hf:USER/NAME
+    network_setting: ClassVar[str] = ""
     cheaper_steps: ClassVar[str] = ""  # how it makes steps cheaper, in a few words; "": it does not
 
     def __init_subclass__(cls) -> None:
@@ -176,6 +180,10 @@ class Method(Section):
         """
         raise NotImplementedError
 
+    def change_loss(self, losses: Tensor, logits: Tensor, batch: Batch) -> Tensor:
+        """Return the changed losses, float32 [N], of a micro-batch with these logits [N, K]."""
+        raise NotImplementedError
+
     def gradient(self, compute: Compute, params: list[Tensor], now: Now) -> Tensor:
         """Leave in `.grad` the gradient for the optimizer, and return the losses [N].
 
@@ -223,6 +231,13 @@ class Method(Section):
     def counted(self, class_images: Sequence[int]) -> "Method":
         """Return this method, told how many training images each class has; empty if unknown."""
         return self
+
+    def take_network(self, logits: Callable[[Tensor], Tensor]) -> None:
+        """Keep the network of `network_setting`.
+
+        `logits` maps normalised images to float32 [N, K], without gradients.
+        """
+        raise NotImplementedError
 
     def note(self) -> str:
         """Return a remark for the table of hooks ("every 5th step"), or ""."""

@@ -56,7 +56,8 @@ class InfoBatch(Method):
         self._epoch, self._steps = 0, 0
         self._order = np.empty(0, np.int64)  # of the epoch; empty: no loader asked for one
         self._losses: list[Tensor] = []  # of this rank's examples, of the steps since `_steps`
-        self._counts: np.ndarray | Tensor | None = None  # by place in the order; then by step
+        self._counts = np.empty(0, np.float32)  # by how much a loss counts, by place in the order
+        self._weights: Tensor | None = None  # the same for this rank's examples, by step
 
     def problems(self) -> Iterator[Problem]:
         for key, most in (("skip", 0.9), ("until", 1)):
@@ -75,19 +76,20 @@ class InfoBatch(Method):
             self._take_in()
             self._scores = self._latest.copy()
             self._epoch, self._steps = now.epoch, 0
-        until = 0.0 if now.elapsed >= self.until else self.skip
-        self._order, self._counts = chosen(order, self._scores, until, now.rng)
+        skip = 0.0 if now.elapsed >= self.until else self.skip
+        self._order, self._counts = chosen(order, self._scores, skip, now.rng)
+        self._weights = None
         return self._order
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
-        if self._counts is None:
+        if not len(self._counts):
             return batch
-        if isinstance(self._counts, np.ndarray):
+        if self._weights is None:
             rank, world_size = _place()
             steps, size = now.horizon.steps_per_epoch, len(batch.labels)
             counts = self._counts[: steps * world_size * size].reshape(steps, world_size, size)
-            self._counts = send(np.ascontiguousarray(counts[:, rank]), batch.images.device)
-        return batch._replace(weights=self._counts[now.step % now.horizon.steps_per_epoch])
+            self._weights = send(np.ascontiguousarray(counts[:, rank]), batch.images.device)
+        return batch._replace(weights=self._weights[now.step % now.horizon.steps_per_epoch])
 
     def gradient(self, compute: Compute, params: list[Tensor], now: Now) -> Tensor:
         losses = compute()

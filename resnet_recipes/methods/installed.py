@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import is_dataclass
 from importlib.metadata import EntryPoint, entry_points
 
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.methods.base import Method
 
 GROUP = "resnet_recipes.methods"
@@ -43,6 +43,6 @@ def installed(taken: Collection[str]) -> Iterator[type[Method]]:
 
 def _refused(entry: EntryPoint, rule: str) -> NotReadyError:
     package = entry.dist.name if entry.dist else "it"
-    return NotReadyError(
-        [Problem(f"method {entry.name}", entry.value, rule, f"pip uninstall {package}, or fix it")]
+    return NotReadyError.of(
+        f"method {entry.name}", entry.value, rule, f"pip uninstall {package}, or fix it"
     )

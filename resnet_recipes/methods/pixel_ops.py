@@ -40,20 +40,19 @@ def autocontrast(pixels: Tensor, _: Tensor) -> Tensor:
     low = rows.amin(1).unflatten(1, (-1, 3)).amin(1).float()
     high = rows.amax(1).unflatten(1, (-1, 3)).amax(1).float()
     flat = low == high
-    scale = torch.where(flat, 1, 255 / (high - low).clamp(min=1))
+    scale = torch.where(flat, 1, 255 / (high - low))
     # 1e-3 is less than the gap between two exact results and more than float32's error, so
     # truncation is exact.
-    offset = torch.where(flat, 0, -low * scale) + 1e-3
-    return _uint8(
-        rows.float().mul_(_by_column(scale, pixels)).add_(_by_column(offset, pixels))
-    ).view_as(pixels)
+    offset = 1e-3 - torch.where(flat, 0, low) * scale
+    stretched = rows * _by_column(scale, pixels)
+    return _uint8(stretched.add_(_by_column(offset, pixels))).view_as(pixels)
 
 
 def equalize(pixels: Tensor, _: Tensor) -> Tensor:
     """Equalise the histogram of each channel with Pillow's integer arithmetic."""
     images, side = len(pixels), pixels.shape[1] * pixels.shape[2]
     bins = torch.arange(0, images * 768, 256, device=pixels.device, dtype=torch.int32)
-    cells = pixels.flatten(2).int().add_(_by_column(bins.view(images, 3), pixels)).flatten()
+    cells = (pixels.flatten(2) + _by_column(bins.view(images, 3), pixels)).flatten()
     counts = _counts(cells, images * 768).view(images, 3, 256)
     last = counts.gather(2, 255 - (counts.flip(2) > 0).int().argmax(2, keepdim=True))
     step = (side - last) // 255
@@ -80,7 +79,7 @@ def contrast(pixels: Tensor, factor: Tensor) -> Tensor:
 
 def brightness(pixels: Tensor, factor: Tensor) -> Tensor:
     """Multiply by `factor`."""
-    return _uint8(pixels.float().mul_(factor.view(-1, 1, 1, 1)).clamp_(0, 255))
+    return _uint8((pixels * factor.view(-1, 1, 1, 1)).clamp_(0, 255))
 
 
 def sharpness(pixels: Tensor, factor: Tensor) -> Tensor:

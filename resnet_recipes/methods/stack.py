@@ -42,6 +42,7 @@ class Stack:
         self._pixels = self._provided("augment_pixels")
         self._batch = self._provided("transform_batch")
         self._after = self._provided("after_step")
+        self._changes = self._provided("change_loss")
         #: The loss of each example, float32 [N], given logits and targets [N, K].
         self.loss: Callable[[Tensor, Tensor], Tensor] = self._only("loss", _soft_cross_entropy)
         #: Leave in `.grad` the gradient for the optimizer; return the losses [N].
@@ -97,6 +98,13 @@ class Stack:
         for transform in self._batch:
             batch = transform(batch, now)
         return batch
+
+    def losses(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Return the losses of a micro-batch, float32 [N], before they are weighted."""
+        losses = self.loss(logits, batch.targets)
+        for change in self._changes:
+            losses = change(losses, logits, batch)
+        return losses
 
     def after_step(self, model: nn.Module, now: Now) -> None:
         """Act after an optimizer step; `now.step` is still the index of that step."""

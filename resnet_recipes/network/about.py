@@ -52,7 +52,7 @@ class About:
     loss: float | None = None
     eval_examples: int = 0  # number of images used to measure the accuracy
     licence: str = LICENCE
-    arguments: Arguments = field(default_factory=dict)  # of a library's network
+    arguments: Arguments = field(default_factory=dict)  # see backbones.build
 
     def methods(self) -> Stack:
         """Return the methods that are part of the network."""
@@ -76,7 +76,7 @@ def of(
 ) -> About:
     """Return the description of a recipe's network, with its measured accuracy, if any."""
     on, data = enabled(recipe.methods), recipe.data
-    top1, top5, loss, examples = metrics or (None, None, None, 0)
+    top1, top5, loss, examples, _ = metrics or (None, None, None, 0, None)
     return About(
         recipe.model.name,
         num_classes,
@@ -93,7 +93,7 @@ def of(
         top5_percent=top5,
         loss=loss,
         eval_examples=examples,
-        arguments=recipe.model.args,
+        arguments=recipe.model.arguments,
     )
 
 

@@ -43,7 +43,7 @@ def build_model(config: ModelConfig, num_classes: int, seed: int) -> nn.Module:
     same weights from the same seed.
     """
     torch.manual_seed(seed)
-    model = backbones.build(config.name, num_classes, config.args)
+    model = backbones.build(config.name, num_classes, config.arguments)
     for module in model.modules():
         if isinstance(module, KAIMING[config.init]):
             nn.init.kaiming_normal_(module.weight)  # fan_in, unlike torchvision's fan_out

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torchvision
@@ -16,9 +16,11 @@ from torch import Tensor, nn
 from resnet_recipes import backbones
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.network.about import About
+from resnet_recipes.network.example import example, is_preprocessed, shapes, takes_any_size
 from resnet_recipes.network.load import load
 from resnet_recipes.network.network import Network
 from resnet_recipes.network.weights import KEY, write_weights
+from resnet_recipes.report.waiting import Progress
 
 #: Takes normalised float32 images [N, 3, H, W] and returns logits [N, K].
 Run = Callable[[Tensor], Tensor]
@@ -33,6 +35,8 @@ class Target(NamedTuple):
     # whether it can hold any network; otherwise only weights for the reader's own architecture
     takes_any: bool
     use: str  # Python code that reads it
+    use_preprocessed: str = ""  # the same for a network with its preprocessing; "": cannot hold it
+    note: str = ""  # what a user should know before choosing it
 
 
 def _write_weights(network: Network, path: Path) -> None:
@@ -92,17 +96,18 @@ def _write_onnx(network: Network, path: Path) -> None:
     with _any_size():
         torch.onnx.export(
             network.model,
-            (_example(network),),
+            (example(network),),
             path,
             dynamo=True,
-            dynamic_shapes=_shapes(network),
+            dynamic_shapes=shapes(network),
             input_names=["images"],
-            output_names=["logits"],
+            output_names=["probabilities" if is_preprocessed(network) else "logits"],
             external_data=False,
             verbose=False,
         )
     model = onnx.load(path)
-    onnx.helper.set_model_props(model, {KEY: network.about.to_json()})
+    facts = {KEY: network.about.to_json(), "classes": json.dumps(network.classes)}
+    onnx.helper.set_model_props(model, facts)
     onnx.save(model, path)
 
 
@@ -110,45 +115,19 @@ def _read_onnx(path: Path, _: About) -> Run:
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    return lambda images: torch.from_numpy(session.run(["logits"], {"images": images.numpy()})[0])
+    return lambda images: torch.from_numpy(session.run(None, {"images": images.numpy()})[0])
 
 
 def _write_torchscript(network: Network, path: Path) -> None:
-    traced = torch.jit.trace(network.model, _example(network))
+    traced = torch.jit.trace(network.model, example(network))
     torch.jit.save(traced, path, _extra_files={f"{KEY}.json": network.about.to_json()})
 
 
 def _write_exported_program(network: Network, path: Path) -> None:
     with _any_size():
-        shapes = _shapes(network)
-        program = torch.export.export(network.model, (_example(network),), dynamic_shapes=shapes)
+        sizes = shapes(network)
+        program = torch.export.export(network.model, (example(network),), dynamic_shapes=sizes)
     torch.export.save(program, path, extra_files={f"{KEY}.json": network.about.to_json()})
-
-
-def _example(network: Network) -> Tensor:
-    """Return images of unequal height and width, so that export takes neither as constant.
-
-    They are square, of the size for evaluation, if the network takes no other.
-    """
-    side = network.about.eval_size
-    height, width = (64, 96) if takes_any_size(network.model) else (side, side)
-    return torch.zeros(2, 3, height, width).to(next(network.model.parameters()))
-
-
-def _shapes(network: Network) -> tuple[dict[int, Any]]:
-    size = torch.export.Dim
-    sides = {2: size("height", min=8), 3: size("width", min=8)}
-    return ({0: size("batch")} | (sides if takes_any_size(network.model) else {}),)
-
-
-@torch.no_grad()
-def takes_any_size(model: nn.Module) -> bool:
-    """Return whether a network takes images that are small and wider than high."""
-    try:
-        model(torch.zeros(2, 3, 64, 96).to(next(model.parameters())))
-    except Exception:  # a library may raise anything for a size that its network does not take
-        return False
-    return True
 
 
 @contextmanager
@@ -194,6 +173,7 @@ model = timm.create_model("local-dir:FOLDER", pretrained=True).eval()        # t
         lambda path, _: load(path).model,
         True,
         """\
+from resnet_recipes.network.example import example, is_preprocessed, shapes, takes_any_size
 from resnet_recipes.network.load import load
 network = load("model.safetensors")""",
     ),
@@ -206,6 +186,14 @@ network = load("model.safetensors")""",
 import onnxruntime
 session = onnxruntime.InferenceSession("model.onnx")
 logits, = session.run(["logits"], {{{{"images": images}}}})        # {_ANY}""",
+        """\
+import json, numpy, onnxruntime
+from PIL import Image
+session = onnxruntime.InferenceSession("model.onnx")
+classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
+image = numpy.asarray(Image.open("cat.jpg").convert("RGB"))        # uint8 [height, width, 3]
+shares = session.run(["probabilities"], {{"images": image[None]}})[0][0]
+print(classes[shares.argmax()], shares.max())""",
     ),
     "torchscript": Target(
         "model.pt",
@@ -215,6 +203,7 @@ logits, = session.run(["logits"], {{{{"images": images}}}})        # {_ANY}""",
         f"""\
 import torch
 model = torch.jit.load("model.pt")        # {_ANY}""",
+        note="torch has deprecated TorchScript; --to exported_program is its successor",
     ),
     "exported_program": Target(
         "model.pt2",
@@ -224,6 +213,12 @@ model = torch.jit.load("model.pt")        # {_ANY}""",
         f"""\
 import torch
 model = torch.export.load("model.pt2").module()        # {_ANY}""",
+        """\
+import numpy, torch
+from PIL import Image
+model = torch.export.load("model.pt2").module()
+image = torch.from_numpy(numpy.array(Image.open("cat.jpg").convert("RGB")))
+probabilities = model(image[None])[0]        # of uint8 [N, height, width, 3]""",
     ),
 }
 
@@ -256,7 +251,10 @@ def export(network: Network, to: str, folder: Path) -> Run:
 
 @torch.no_grad()
 def largest_difference(
-    one: nn.Module | Run, other: nn.Module | Run, images: Tensor
+    one: nn.Module | Run,
+    other: nn.Module | Run,
+    images: Tensor,
+    progress: Progress = lambda done, total: None,
 ) -> tuple[float, float]:
     """Return the largest difference between two networks' logits, and the first's largest logit.
 
@@ -267,7 +265,12 @@ def largest_difference(
     wide = nn.functional.interpolate(images[:3], (height + 16, width + 40))
     is_flexible = not isinstance(one, nn.Module) or takes_any_size(one)
     batches = (*images.split(16), *([wide] if is_flexible else []))
-    pairs = [(one(batch), other(batch)) for batch in batches]
-    differences = torch.stack([(first - second).abs().max() for first, second in pairs])
-    largest = torch.stack([first.abs().max() for first, _ in pairs])
-    return float(differences.max()), float(largest.max())
+    done, total, found = 0, sum(map(len, batches)), []
+    progress(done, total)
+    for batch in batches:
+        logits = one(batch)
+        found.append(torch.stack([(logits - other(batch)).abs().max(), logits.abs().max()]))
+        done += len(batch)
+        progress(done, total)
+    difference, largest = torch.stack(found).amax(0).tolist()
+    return difference, largest

@@ -1,9 +1,8 @@
 """Put fused operations into a network.
 
-BatchNorm takes over the residual sum, ReLU and blur that follow it.
+BatchNorm takes over the residual sum and ReLU that follow it; the stem's also pools and blurs.
 """
 
-from collections.abc import Callable
 from itertools import chain, pairwise
 
 import torch.nn.functional as F
@@ -11,16 +10,12 @@ from torch import Tensor, nn
 from torchvision.models import ResNet
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
-from resnet_recipes.methods.blurpool import BlurConv2d, BlurMaxPool2d
+from resnet_recipes.methods.blurpool import BlurMaxPool2d
 from resnet_recipes.methods.stochastic_depth import DropSamplesBatchNorm2d
-from resnet_recipes.methods.surgery import adopt, release
+from resnet_recipes.methods.surgery import adopt
 from resnet_recipes.ops import Operations, batch_norm, stem
 from resnet_recipes.ops.blur import Blurring
 from resnet_recipes.ops.norm import Epilogue, Norm
-
-#: What a block passes on besides its output: nothing, the output again, or the output blurred with
-#: stride 2.
-NONE, SAME, HALVED = range(3)
 
 
 def fuse(model: nn.Module, operations: Operations) -> None:
@@ -61,31 +56,16 @@ def _fuse_block(block: BasicBlock | Bottleneck, operations: Operations) -> None:
         for norm in filter(_fits, block.downsample or ()):
             _adopt(norm, operations, relu=False)
         adopt(block, BLOCKS[type(block)])
-        if isinstance(block, Bottleneck) and type(block.conv2) is BlurConv2d:
-            adopt(block.bn1, BlurredBatchNorm2d)
-            release(block.conv2)
 
 
 def _pair_blocks(network: ResNet) -> None:
-    """Make every fused block of the four stages, except the last, return a second output.
-
-    That is the same output, or the output blurred with stride 2 if the next block's downsampling
-    would do so first.
-    """
+    """Make every fused block of the four stages, except the last, return its output twice."""
     blocks = tuple(BLOCKS.values())
     for block, following in pairwise(
         chain(network.layer1, network.layer2, network.layer3, network.layer4)
     ):
         if isinstance(block, blocks) and isinstance(following, blocks):
-            block.second = SAME
-            shortcut = following.downsample[0] if following.downsample else None
-            if type(shortcut) is BlurConv2d and (shortcut.kernel_size, shortcut.stride) == (
-                (1, 1),
-                (2, 2),
-            ):
-                block.second = HALVED
-                release(shortcut)
-                adopt(shortcut, HalvedConv2d)
+            block.twice = True
 
 
 def _fits(norm: nn.Module) -> bool:
@@ -101,24 +81,16 @@ def _adopt(norm: nn.BatchNorm2d, operations: Operations, relu: bool) -> None:
     adopt(norm, NORMS[type(norm)], operation=operations.batch_norm, relu=relu)
 
 
-class FusedBatchNorm2d(nn.BatchNorm2d, Blurring):
+class FusedBatchNorm2d(nn.BatchNorm2d):
     """A BatchNorm with the residual sum and ReLU that follow it, as one operation in training."""
 
     def forward(
-        self, x: Tensor, residual: Tensor | None = None, second: int = NONE
+        self, x: Tensor, residual: Tensor | None = None, twice: bool = False
     ) -> Tensor | tuple[Tensor, Tensor]:
         if self.training:
-            return self.operation(x, Norm.of(self), _epilogue(self, residual, second))
-        return _finish(self, super().forward(x), residual, second)
-
-
-class BlurredBatchNorm2d(FusedBatchNorm2d):
-    """A BatchNorm with the ReLU and blur that follow it, as one operation in training."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.training:
-            return self.operation(x, Norm.of(self), Epilogue(relu=True, blur=1))
-        return self.blur(super().forward(x), 1)
+            epilogue = Epilogue(residual, relu=self.relu, twice=twice)
+            return self.operation(x, Norm.of(self), epilogue)
+        return _finish(super().forward(x), residual, self.relu, twice)
 
 
 class StemBatchNorm2d(FusedBatchNorm2d):
@@ -130,44 +102,23 @@ class StemBatchNorm2d(FusedBatchNorm2d):
         return self.pool(super().forward(x))
 
 
-class FusedDropSamplesBatchNorm2d(DropSamplesBatchNorm2d, Blurring):
+class FusedDropSamplesBatchNorm2d(DropSamplesBatchNorm2d):
     """The last BatchNorm of a branch with StochasticDepth, with the residual sum and its ReLU."""
 
-    def forward(self, x: Tensor, residual: Tensor, second: int) -> Tensor | tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, residual: Tensor, twice: bool) -> Tensor | tuple[Tensor, Tensor]:
         if self.training:
-            epilogue = _epilogue(self, residual, second)._replace(keep=self.draw(x))
+            epilogue = Epilogue(residual, self.draw(x), self.relu, twice)
             return self.operation(x, Norm.of(self), epilogue)
-        return _finish(self, super().forward(x), residual, second)
-
-
-def _epilogue(norm: nn.BatchNorm2d, residual: Tensor | None, second: int) -> Epilogue:
-    """Return what follows a BatchNorm in training.
-
-    With a `second` output, the next block's branch and sum have separate gradients.
-    """
-    blur = 2 if second == HALVED else 0
-    return Epilogue(residual, None, norm.relu, blur, twice=second != NONE)
+        return _finish(super().forward(x), residual, self.relu, twice)
 
 
 def _finish(
-    norm: nn.BatchNorm2d, y: Tensor, residual: Tensor | None, second: int
+    y: Tensor, residual: Tensor | None, relu: bool, twice: bool
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Do in evaluation what follows a BatchNorm."""
     y = y if residual is None else y + residual
-    return _with_second(F.relu(y, inplace=True) if norm.relu else y, second, norm.blur)
-
-
-def _with_second(
-    y: Tensor, second: int, blur: Callable[[Tensor, int], Tensor]
-) -> Tensor | tuple[Tensor, Tensor]:
-    return (y, blur(y, 2) if second == HALVED else y) if second else y
-
-
-class HalvedConv2d(nn.Conv2d):
-    """A 1x1 convolution without its stride, whose input was already blurred and halved."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.conv2d(x, self.weight, self.bias, groups=self.groups)
+    y = F.relu(y, inplace=True) if relu else y
+    return (y, y) if twice else y
 
 
 class MeanPool2d(nn.AdaptiveAvgPool2d):
@@ -177,10 +128,10 @@ class MeanPool2d(nn.AdaptiveAvgPool2d):
         return x.mean((2, 3), keepdim=True)
 
 
-class FusedBasicBlock(BasicBlock, Blurring):
+class FusedBasicBlock(BasicBlock):
     """torchvision's block of two convolutions, each followed by a BatchNorm fused with ReLU."""
 
-    second: int = NONE  # what to return besides the output, for the next block's sum
+    twice: bool = False  # so that the next block's branch and sum have separate gradients
 
     def forward(self, x: Tensor | tuple[Tensor, Tensor]) -> Tensor | tuple[Tensor, Tensor]:
         x, identity = x if isinstance(x, tuple) else (x, x)
@@ -188,10 +139,10 @@ class FusedBasicBlock(BasicBlock, Blurring):
         return _end(self, self.bn2, self.conv2(self.bn1(self.conv1(x))), identity)
 
 
-class FusedBottleneck(Bottleneck, Blurring):
+class FusedBottleneck(Bottleneck):
     """torchvision's block of three convolutions, each followed by a BatchNorm fused with ReLU."""
 
-    second: int = NONE  # what to return besides the output, for the next block's sum
+    twice: bool = False  # so that the next block's branch and sum have separate gradients
 
     def forward(self, x: Tensor | tuple[Tensor, Tensor]) -> Tensor | tuple[Tensor, Tensor]:
         x, identity = x if isinstance(x, tuple) else (x, x)
@@ -208,8 +159,8 @@ def _end(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Return a block's output, even if its StochasticDepth was folded into a plain BatchNorm."""
     if isinstance(norm, tuple(NORMS.values())):
-        return norm(y, identity, block.second)
-    return _with_second(F.relu(norm(y) + identity, inplace=True), block.second, block.blur)
+        return norm(y, identity, block.twice)
+    return _finish(norm(y), identity, True, block.twice)
 
 
 BLOCKS = {BasicBlock: FusedBasicBlock, Bottleneck: FusedBottleneck}

@@ -19,7 +19,7 @@ WEIGHTS = "model.safetensors"
 def repository(key: str, place: str) -> str:
     """Return USER/NAME of hf:USER/NAME. Raises RecipeError if `place` is none."""
     if not re.fullmatch(r"hf:[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", place):
-        raise RecipeError([Problem(key, place, "must name a repository", "hf:USER/NAME")])
+        raise RecipeError.of(key, place, "must name a repository", "hf:USER/NAME")
     return place.removeprefix("hf:")
 
 
@@ -60,9 +60,10 @@ def _hub(place: str, again: str) -> Iterator["HfApi"]:
     except (OSError, HTTPError) as error:
         answer = error.response.status_code if isinstance(error, HfHubHTTPError) else 0
         rule = {
-            401: "was refused: there is no token, or a wrong one, or no such repository",
-            403: "was refused: the token may not write there",
+            401: "no access: you are not logged in, the token is invalid, or there is no such "
+            "repository",
+            403: "no access: the token may not write there",
             404: "does not exist, or has no " + WEIGHTS,
         }.get(answer, f"did not work: {(str(error).splitlines() or ['no answer'])[0][:200]}")
         fix = "hf auth login" if answer in (401, 403) else again
-        raise NotReadyError([Problem(place, None, rule, fix)]) from None
+        raise NotReadyError.of(place, None, rule, fix) from None

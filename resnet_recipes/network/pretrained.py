@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,11 +12,12 @@ from torch import Tensor, nn
 
 from resnet_recipes.backbones import classifier, frozen_by
 from resnet_recipes.base import names
-from resnet_recipes.base.architecture import ModelConfig
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.architecture import NETWORKS, Arguments, ModelConfig
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.methods.stochastic_depth import unfold
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import load as load_network
+from resnet_recipes.network.network import Network
 
 
 class Start(NamedTuple):
@@ -35,6 +37,8 @@ class Start(NamedTuple):
         parts = [f"from {self.path}", f"{len(self.tensors)} tensors loaded", head]
         if self.about.surgery:
             parts.append(f"they were trained with {', '.join(self.about.surgery)}")
+        if _sums_colours(config, self.about):
+            parts.append("summed over colours, for grey images")
         if config.freeze != "none":
             parts.append(f"frozen: up to {config.freeze}")
         return "; ".join(parts)
@@ -58,13 +62,29 @@ def find(config: ModelConfig, num_classes: int) -> Start:
     if about.architecture != config.name:
         rule = f"{path} has the weights of {about.architecture}, not {config.name}"
         raise _refused(config, rule, f"model.name={about.architecture}")
+    if config.name in NETWORKS and (fix := " ".join(_differing(config, about.arguments))):
+        rule = f"{path} has the weights of another stem, width or number of input channels"
+        raise _refused(config, rule, fix)
     is_whole, head = about.num_classes == num_classes, classifier(network.model)
     kept = {
         name: tensor
         for name, tensor in network.model.state_dict().items()
         if is_whole or not name.startswith(f"{head}.")
     }
+    if _sums_colours(config, about):
+        kept["conv1.weight"] = kept["conv1.weight"].sum(1, keepdim=True)
     return Start(path, kept, about, is_whole)
+
+
+def named(place: str) -> Network:
+    """Return a trained network: of a run, a checkpoint or a file, timm:NAME or hf:USER/NAME.
+
+    Raises NotReadyError.
+    """
+    # timm's weights have a tag after the network's name
+    name = place.partition(".")[0] if place.startswith("timm:") else ""
+    config = ModelConfig(name=name, weights=place)
+    return load_network(_located(config), config if name else None)
 
 
 @torch.no_grad()
@@ -96,6 +116,22 @@ def _stay_in_evaluation(norm: nn.Module, mode: bool = True) -> nn.Module:
     """Replace `train` of a frozen BatchNorm with a no-op."""
     norm.training = False
     return norm
+
+
+def _differing(config: ModelConfig, theirs: Arguments) -> Iterator[str]:
+    """Yield the settings of a recipes' ResNet in which a file's network is another one."""
+    known = {
+        "stem": "small" if theirs.get("small_stem") else "standard",
+        "width": theirs.get("width", 1.0),
+        "in_channels": min(theirs.get("in_channels", 3), config.in_channels),  # 3 become 1
+    }
+    for key, value in known.items():
+        if value != getattr(config, key):
+            yield f"model.{key}={value}"
+
+
+def _sums_colours(config: ModelConfig, about: About) -> bool:
+    return config.in_channels < about.arguments.get("in_channels", 3)
 
 
 def _located(config: ModelConfig) -> Path:
@@ -171,4 +207,4 @@ def _from_hub(config: ModelConfig, name: str) -> Path:
 
 
 def _refused(config: ModelConfig, rule: str, fix: str = "") -> NotReadyError:
-    return NotReadyError([Problem("model.weights", config.weights, rule, fix)])
+    return NotReadyError.of("model.weights", config.weights, rule, fix)

@@ -1,11 +1,10 @@
-"""Training-mode BatchNorm, fused with the residual sum, ReLU and blur that follow it."""
+"""Training-mode BatchNorm, fused with the residual sum and ReLU that follow it."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from resnet_recipes.ops import blur as filters
 from resnet_recipes.ops.library import nhwc, register
 from resnet_recipes.ops.norm import Epilogue, Norm, Saved
 from resnet_recipes.ops.sample import Sample, Samples, draw
@@ -19,22 +18,16 @@ def plain(x: Tensor, norm: Norm, epilogue: Epilogue) -> Tensor | tuple[Tensor, T
     tracked.add_(1)
     y = F.batch_norm(x, mean, var, weight, bias, True, momentum, eps)
     y = _followed(y, epilogue)
-    if epilogue.blur == 2:
-        return y, filters.plain(y, 2)
-    y = filters.plain(y) if epilogue.blur else y
     return (y, y) if epilogue.twice else y
 
 
 def fused(x: Tensor, norm: Norm, epilogue: Epilogue) -> Tensor | tuple[Tensor, Tensor]:
     """Do the same for channels_last in two launches per pass.
 
-    Sums are in float32, in a fixed order, and rounded once. With a blur of 1 the backward pass has
-    a third launch. The gradients of two consumers, each with its own copy of the output, are added
-    in the second if there is a residual, and else by a launch of torch's. Raises ValueError for a
-    residual with a blur of 1: the ReLU's gradient needs the signs of the sum, which is not stored.
+    Sums are in float32, in a fixed order, and rounded once. The gradients of two consumers, each
+    with its own copy of the output, are added in the second if there is a residual, and else by a
+    launch of torch's.
     """
-    if epilogue.residual is not None and epilogue.blur == 1:
-        raise ValueError("a sum can be blurred with stride 2 only")
     return _BatchNorm.apply(x, *norm, *epilogue)
 
 
@@ -43,22 +36,19 @@ def samples(generator: torch.Generator, dtype: torch.dtype) -> Samples:
 
     The first has so many rows that several programs share the sums, as in a real network.
     """
-    for shape, relu, add, drop, blur, twice in (
-        ((2, 64, 13, 19), True, True, False, 0, True),
-        ((2, 64, 3, 9), False, False, False, 0, False),
-        ((2, 64, 3, 9), True, False, False, 0, True),
-        ((2, 64, 3, 9), True, True, True, 0, True),
-        ((2, 128, 3, 9), True, True, False, 0, False),
-        ((2, 128, 3, 9), True, False, False, 1, False),
-        ((2, 128, 3, 9), True, True, True, 2, True),
+    for shape, relu, add, drop, twice in (
+        ((2, 64, 13, 19), True, True, False, True),
+        ((2, 64, 3, 9), False, False, False, False),
+        ((2, 64, 3, 9), True, False, False, True),
+        ((2, 64, 3, 9), True, True, True, True),
+        ((2, 128, 3, 9), True, True, False, False),
     ):
         x = nhwc((draw(generator, shape) * 2 + 1).to(dtype)).requires_grad_()
         residual = nhwc(draw(generator, shape).to(dtype)).requires_grad_() if add else None
         keep = torch.tensor([1.0, 0.0], device=generator.device) if drop else None
-        epilogue = Epilogue(residual, keep, relu, blur, twice)
-        # two gradients without a sum are added in `dtype`, and the gradient of a blur is in it
-        is_rounded = blur == 1 or (twice and not add)
-        yield Sample((x, sample_norm(generator, shape[1]), epilogue), is_rounded)
+        epilogue = Epilogue(residual, keep, relu, twice)
+        # two gradients without a sum are added in `dtype`
+        yield Sample((x, sample_norm(generator, shape[1]), epilogue), twice and not add)
 
 
 def sample_norm(generator: torch.Generator, channels: int) -> Norm:
@@ -72,15 +62,13 @@ class _BatchNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: FunctionCtx, x: Tensor, *rest) -> Tensor | tuple[Tensor, Tensor]:
         norm, epilogue = Norm(*rest[:7]), Epilogue(*rest[7:])
-        z, halved, moments = torch.ops.resnet_recipes.batch_norm.default(x, *rest[:-1])
+        z, moments = torch.ops.resnet_recipes.batch_norm.default(x, *rest[:-1])
         # The ReLU's gradient needs signs. After a sum they are the output's, which the next
         # convolution saves anyway.
         kept = None if epilogue.residual is None else z
         ctx.save_for_backward(x, kept, epilogue.keep, norm.weight, norm.bias, moments)
         ctx.set_materialize_grads(False)  # an unused output has no gradient to add
-        ctx.relu, ctx.blur = epilogue.relu, epilogue.blur
-        if epilogue.blur == 2:
-            return z, halved
+        ctx.relu = epilogue.relu
         return (z, z.view_as(z)) if epilogue.twice else z
 
     @staticmethod
@@ -89,12 +77,12 @@ class _BatchNorm(torch.autograd.Function):
         ctx: FunctionCtx, g: Tensor | None, other: Tensor | None = None
     ) -> tuple[Tensor | None, ...]:
         if g is None and other is None:
-            return (None,) * 13
-        saved = Saved(*ctx.saved_tensors, ctx.relu, ctx.blur)
+            return (None,) * 12
+        saved = Saved(*ctx.saved_tensors, ctx.relu)
         if g is None:
-            g, other = (torch.zeros_like(saved.x), other) if saved.blur == 2 else (other, None)
+            g, other = other, None
         dx, dresidual, sums = torch.ops.resnet_recipes.batch_norm_backward.default(g, other, *saved)
-        return dx, *sums, *[None] * 5, None if saved.z is None else dresidual, *[None] * 4
+        return dx, *sums, *[None] * 5, None if saved.z is None else dresidual, *[None] * 3
 
 
 def _followed(y: Tensor, epilogue: Epilogue) -> Tensor:
@@ -104,23 +92,18 @@ def _followed(y: Tensor, epilogue: Epilogue) -> Tensor:
     return y.relu() if epilogue.relu else y
 
 
-def _forward(x: Tensor, *rest) -> tuple[Tensor, Tensor, Tensor]:
+def _forward(x: Tensor, *rest) -> tuple[Tensor, Tensor]:
     norm, epilogue = Norm(*rest[:7]), Epilogue(*rest[7:])
     norm.tracked.add_(1)
     running, numbers = norm[2:4], norm[5:]
     z, *moments = torch.native_batch_norm(nhwc(x), *norm[:2], *running, True, *numbers)
-    z = _followed(z, epilogue)
-    halved = filters.by_convolution(z, 2) if epilogue.blur == 2 else z.new_empty(0)
-    z = filters.by_convolution(z, 1) if epilogue.blur == 1 else z
-    return z, halved, torch.stack(moments)
+    return _followed(z, epilogue), torch.stack(moments)
 
 
 def _backward(g: Tensor, other: Tensor | None, *rest) -> tuple[Tensor, Tensor, Tensor]:
-    x, z, keep, weight, bias, moments, relu, blur = Saved(*rest)
+    x, z, keep, weight, bias, moments, relu = Saved(*rest)
     mean, rstd = moments
-    other = filters.gradient(other, 2, *x.shape[2:]) if other is not None and blur == 2 else other
     g = g if other is None else g + other
-    g = filters.gradient(g, 1, *x.shape[2:]) if blur == 1 else g
     if relu:
         scale = (weight * rstd).view(-1, 1, 1)
         output = (x - mean.view(-1, 1, 1)) * scale + bias.view(-1, 1, 1) if z is None else z
@@ -132,14 +115,13 @@ def _backward(g: Tensor, other: Tensor | None, *rest) -> tuple[Tensor, Tensor, T
     return nhwc(dx), g.new_empty(0) if z is None else g.clone(), torch.stack(sums)
 
 
-def _forward_cuda(x: Tensor, *rest) -> tuple[Tensor, Tensor, Tensor]:
+def _forward_cuda(x: Tensor, *rest) -> tuple[Tensor, Tensor]:
     from resnet_recipes.ops.kernels import batch_norm as kernels
 
     norm, epilogue = Norm(*rest[:7]), Epilogue(*rest[7:])
     if epilogue.residual is not None:
         epilogue = epilogue._replace(residual=nhwc(epilogue.residual))
-    z, halved, moments = kernels.forward(nhwc(x), norm, epilogue)
-    return z, x.new_empty(0) if halved is None else halved, moments
+    return kernels.forward(nhwc(x), norm, epilogue)
 
 
 def _backward_cuda(g: Tensor, other: Tensor | None, *rest) -> tuple[Tensor, Tensor, Tensor]:
@@ -147,19 +129,16 @@ def _backward_cuda(g: Tensor, other: Tensor | None, *rest) -> tuple[Tensor, Tens
 
     saved = Saved(*rest)
     # Both kernels read the sum, and without a residual neither stores it.
-    if saved.z is None and other is not None and saved.blur < 2:
+    if saved.z is None and other is not None:
         g, other = g + other, None
     other = None if other is None else nhwc(other)
     dx, dresidual, sums = kernels.backward(nhwc(g), other, saved._replace(x=nhwc(saved.x)))
     return dx, g.new_empty(0) if dresidual is None else dresidual, sums
 
 
-def _forward_fake(x: Tensor, weight: Tensor, *rest) -> tuple[Tensor, Tensor, Tensor]:
-    n, c, h, w = x.shape
-    halved = x.new_empty(0)
-    if rest[-1] == 2:
-        halved = nhwc(x.new_empty(n, c, (h - 1) // 2 + 1, (w - 1) // 2 + 1))
-    return torch.empty_like(x, memory_format=torch.channels_last), halved, weight.new_empty(2, c)
+def _forward_fake(x: Tensor, weight: Tensor, *_) -> tuple[Tensor, Tensor]:
+    z = torch.empty_like(x, memory_format=torch.channels_last)
+    return z, weight.new_empty(2, x.shape[1])
 
 
 def _backward_fake(g: Tensor, _: Tensor | None, *rest) -> tuple[Tensor, Tensor, Tensor]:
@@ -172,14 +151,14 @@ def _backward_fake(g: Tensor, _: Tensor | None, *rest) -> tuple[Tensor, Tensor, 
 register(
     "batch_norm(Tensor x, Tensor weight, Tensor bias, Tensor(a!) running_mean, Tensor(b!) "
     "running_var, Tensor(c!) tracked, float momentum, float eps, Tensor? residual, Tensor? keep, "
-    "bool relu, int blur) -> (Tensor, Tensor, Tensor)",
+    "bool relu) -> (Tensor, Tensor)",
     cpu=_forward,
     cuda=_forward_cuda,
     fake=_forward_fake,
 )
 register(
     "batch_norm_backward(Tensor g, Tensor? other, Tensor x, Tensor? z, Tensor? keep, Tensor "
-    "weight, Tensor bias, Tensor moments, bool relu, int blur) -> (Tensor, Tensor, Tensor)",
+    "weight, Tensor bias, Tensor moments, bool relu) -> (Tensor, Tensor, Tensor)",
     cpu=_backward,
     cuda=_backward_cuda,
     fake=_backward_fake,

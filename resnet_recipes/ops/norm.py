@@ -25,12 +25,11 @@ class Norm(NamedTuple):
 
 
 class Epilogue(NamedTuple):
-    """What follows a BatchNorm in its operation: factors, sum, ReLU and blur, in this order."""
+    """What follows a BatchNorm in its operation: factors, sum and ReLU, in this order."""
 
     residual: Tensor | None = None  # [N, C, H, W], to be added
     keep: Tensor | None = None  # float32 [N], a factor for each image, before the sum
     relu: bool = False
-    blur: int = 0  # 1: blur the output | 2: return the output, and its blur with stride 2
     twice: bool = False  # return the output once for each of its two consumers
 
 
@@ -44,4 +43,3 @@ class Saved(NamedTuple):
     bias: Tensor
     moments: Tensor  # [2, C], mean and 1 / standard deviation
     relu: bool
-    blur: int

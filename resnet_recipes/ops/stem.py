@@ -93,7 +93,7 @@ def _forward_cuda(x: Tensor, *rest) -> tuple[Tensor, Tensor, Tensor]:
 def _backward_cuda(g: Tensor, winner: Tensor, x: Tensor, *rest) -> tuple[Tensor, Tensor]:
     from resnet_recipes.ops.kernels import stem as kernels
 
-    return kernels.backward(nhwc(g), winner, Saved(nhwc(x), None, None, *rest, True, 0))
+    return kernels.backward(nhwc(g), winner, Saved(nhwc(x), None, None, *rest, True))
 
 
 def _forward_fake(x: Tensor, weight: Tensor, *_) -> tuple[Tensor, Tensor, Tensor]:

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
@@ -42,7 +42,8 @@ def recall(operations: Sequence[str], device: torch.device, dtype: torch.dtype) 
             if kept := _kept(path, operations, began):
                 return kept
             found = verdicts(operations, device, dtype, device)
-            atomic.write_text(path, json.dumps({"verdicts": found, "when": time.time()}))
+            with suppress(OSError):  # a full disk: the next run tries them again
+                atomic.write_text(path, json.dumps({"verdicts": found, "when": time.time()}))
             return found
     except OSError:  # nothing can be kept there
         return verdicts(operations, device, dtype, device)

@@ -1,9 +1,9 @@
 """What a plan has to know of its network: size, arithmetic, and what it cannot take."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import cache, cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -35,13 +35,28 @@ class Network(Protocol):
         """Yield the sizes of images that it does not take."""
 
 
+class Teacher(NamedTuple):
+    """A trained network whose outputs a run computes every step, without a gradient."""
+
+    # of a network whose backbone is frozen, so that its operations are those of a forward pass, but
+    # for the classifier's
+    network: Network
+    text: str  # for the plan
+
+
+def teaching(teachers: Iterable[Teacher], side: int) -> int:
+    """Return the operations of all teachers for one image of `side` pixels."""
+    return sum(teacher.network.flops(side) for teacher in teachers)
+
+
 def network_of(model: ModelConfig, classes: int, methods: Stack) -> Network:
     """Return the facts about a recipe's network.
 
-    Raises RecipeError if its library cannot build it. That of a library takes seconds: it is built,
-    without values.
+    Raises RecipeError if its library cannot build it. All but the plain ResNets are built, without
+    values, which takes seconds for some.
     """
-    kind = ResNet if model.name in NETWORKS else LibraryNetwork
+    is_closed = model.name in NETWORKS and not model.arguments
+    kind = ResNet if is_closed else BuiltNetwork
     return kind(model, classes, methods)
 
 
@@ -64,17 +79,18 @@ class ResNet:
         return iter(())
 
 
-class LibraryNetwork:
-    """A network of a library, from its structure without values."""
+class BuiltNetwork:
+    """Any other network, from its structure without values."""
 
-    draws_in_forward, is_predicted = True, False
+    is_predicted = False
 
     def __init__(self, model: ModelConfig, classes: int, methods: Stack):
         self._model, self._classes, self._methods = model, classes, methods
-        self._plain = backbones.structure(model.name, classes, model.args)
+        self._plain = backbones.structure(model.name, classes, model.arguments)
         self.parameters = sum(weight.numel() for weight in self._plain.parameters())
         self.flops = cache(self._flops)
         is_resnet = backbones.is_resnet(self._plain)
+        self.draws_in_forward = not is_resnet
         library = backbones.from_library(model.name)
         drawn = f", initialised by {library}" if model.init == "library" else ""
         kernels = "" if is_resnet else ", without the fused kernels for ResNets"
@@ -84,7 +100,7 @@ class LibraryNetwork:
     def _changed(self) -> nn.Module:
         """The network as the methods change it, once they are known to fit."""
         model = self._model
-        network = backbones.structure(model.name, self._classes, model.args)
+        network = backbones.structure(model.name, self._classes, model.arguments)
         self._methods.modify_model(network)
         is_frozen = backbones.frozen_by(network, model.freeze)
         for name, weight in network.named_parameters():
@@ -108,10 +124,10 @@ class LibraryNetwork:
         own = {"init": "library", "bn_init": "ones", "zero_init_last_bn": False}
         if wrong := [key for key, value in own.items() if getattr(model, key) != value]:
             fix = " ".join(f"model.{key}={str(own[key]).lower()}" for key in wrong)
-            rule = "is for ResNets; other networks start as their library draws them"
+            rule = "is for ResNets; their library initializes other networks"
             yield Problem(f"model.{wrong[0]}", getattr(model, wrong[0]), rule, fix)
         if model.freeze not in ("none", "backbone"):
-            rule = "is a part of a ResNet; of other networks, only all but the classifier is frozen"
+            rule = "is a part of a ResNet; other networks freeze all but the classifier"
             yield Problem("model.freeze", model.freeze, rule, "model.freeze=backbone")
 
     def size_problems(self, sides: Collection[int], eval_side: int) -> Iterator[Problem]:

@@ -1,6 +1,5 @@
 """A plan as text for people: one labelled row for each thing that a run will do."""
 
-import textwrap
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
@@ -8,7 +7,7 @@ from resnet_recipes.base.duration import Duration
 from resnet_recipes.methods.base import Method
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.report.facts import Published, nearest
-from resnet_recipes.report.text import pflops, printable
+from resnet_recipes.report.text import pflops, wrapped
 
 LABEL = 13  # columns of a row's label
 
@@ -22,15 +21,8 @@ def lines(rows: Iterable[Row], width: int = 80) -> list[str]:
     """Return rows as plain lines of at most `width` columns, wrapped under their label."""
     out = []
     for label, text in rows:
-        indent = f"  {label:<{LABEL - 2}}"
-        out += textwrap.wrap(
-            printable(text),
-            width,
-            initial_indent=indent,
-            subsequent_indent=" " * LABEL,
-            break_on_hyphens=False,
-        ) or [""]
-    return [line.rstrip() for line in out]
+        out += wrapped(text, width, f"  {label:<{LABEL - 2}}", " " * LABEL)
+    return out
 
 
 def rows(plan: Plan) -> Iterator[Row]:
@@ -47,17 +39,21 @@ def answers(plan: Plan, machine: Iterable[Row] = ()) -> Iterator[Row]:
     facts = plan.facts
     yield (
         "images",
-        f"{facts.root}: {facts.train_examples:,} to train on and {facts.eval_examples:,} to "
-        f"evaluate, {_count(len(facts.classes), 'class')}",
+        f"{plan.recipe.data.root or facts.root}: {facts.train_examples:,} to train on and "
+        f"{facts.eval_examples:,} to evaluate, {_count(len(facts.classes), 'class')}",
     )
     if plan.start:
         yield "start", plan.start
+    for teacher in plan.teachers:
+        yield "teacher", teacher.text
     yield from machine
     yield "disk", f"up to {plan.disk}"
     if result := nearest(plan.published, plan.epochs):
         yield "published", published(result)
-    elif others := {result.model for result in plan.recipe.published} - {plan.recipe.model.name}:
-        rule = f"the recipe's results are for {', '.join(others)}, not for {plan.recipe.model.name}"
+    elif others := {result.model for result in plan.recipe.published} - {plan.recipe.model.title}:
+        rule = (
+            f"the recipe's results are for {', '.join(others)}, not for {plan.recipe.model.title}"
+        )
         yield "published", rule
     for note in (*facts.notes, *plan.notes):
         yield "note", note
@@ -81,7 +77,7 @@ def details(plan: Plan) -> Iterator[Row]:
     yield "optimizer", recipe.optimizer.text()
     forms = plan.network.text + ", compiled" * recipe.precision.compile
     forms += ", without fused kernels and CUDA graphs" * (recipe.precision.kernels == "off")
-    yield "model", f"{recipe.model.name}, {plan.network.parameters:,} parameters{forms}"
+    yield "model", f"{recipe.model.title}, {plan.network.parameters:,} parameters{forms}"
     sizes = " to ".join(map(str, dict.fromkeys((plan.sizes[0], plan.sizes[-1]))))
     yield (
         "pixels",

@@ -17,7 +17,7 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning import feasible
 from resnet_recipes.planning.advice import notes_on
 from resnet_recipes.planning.disk import Disk, disk_of
-from resnet_recipes.planning.network import Network, network_of
+from resnet_recipes.planning.network import Network, Teacher, network_of, teaching
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report.facts import Published
 
@@ -46,6 +46,7 @@ class Plan:
     num_classes: int
     horizon: Horizon
     network: Network
+    teachers: tuple[Teacher, ...] = ()  # see network.teacher
     start: str = ""  # a sentence about the initial weights; "": random ones, drawn from the seed
     typed: frozenset[str] = frozenset()  # settings that were typed; advice keeps their values
 
@@ -113,7 +114,9 @@ class Plan:
         for epoch, side in enumerate(self.sizes):
             first, last = epoch * size, min((epoch + 1) * size, self.total_steps)
             passes = last - first + last // interval - first // interval
-            found.append(passes * self.recipe.batch.global_size * self.network.flops(side))
+            own, teachers = self.network.flops(side), teaching(self.teachers, side)
+            images = self.recipe.batch.global_size
+            found.append(images * (passes * own + (last - first) * teachers))
         return tuple(found)
 
     @property
@@ -224,7 +227,7 @@ class Plan:
         if self.facts.train_examples != IMAGENET.train_examples:
             return []
         return [
-            result for result in self.recipe.published if result.model == self.recipe.model.name
+            result for result in self.recipe.published if result.model == self.recipe.model.title
         ]
 
     @cached_property
@@ -253,10 +256,11 @@ class Plan:
                 "bn": self.bn_size,
             },
             "model": {
-                "name": self.recipe.model.name,
+                "name": self.recipe.model.title,
                 "classes": self.num_classes,
                 "parameters": self.network.parameters,
                 "start": self.start,
+                "teachers": [teacher.text for teacher in self.teachers],
             },
             "disk_bytes": self.disk.total,
             "data": asdict(self.facts)

@@ -5,11 +5,13 @@ Collectives are not used: they need ranks that already agree.
 
 import json
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping
 
 import torch.distributed as dist
 
 from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.process.watchdog import Watchdog
 
 
 def broadcast(store: dist.Store, rank: int, world_size: int, text: Callable[[], str]) -> str:
@@ -25,6 +27,14 @@ def broadcast(store: dist.Store, rank: int, world_size: int, text: Callable[[], 
     value = store.get("text").decode()
     store.set(f"read by {rank}", "")
     return value
+
+
+def await_all(store: dist.Store, rank: int, world_size: int, watchdog: Watchdog) -> None:
+    """Wait for all ranks, however long their machines fetch images; a launcher ends what hangs."""
+    store.set(f"arrived {rank}", "")
+    while not store.check([f"arrived {other}" for other in range(world_size)]):
+        watchdog.beat(0, "start")
+        time.sleep(0.5)
 
 
 def confirm_same(

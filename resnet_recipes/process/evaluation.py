@@ -41,7 +41,7 @@ def work(process: RankProcess) -> int:
             "metrics": list(found.metrics),
             "seconds": found.seconds,
             "device": found.device,
-            "pairs": found.confusion.pairs,
+            "outcomes": list(found.outcomes),
         }
         torch.save(content, result_path(process.folder, number, process.rank))
     distributed.meet()

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from resnet_recipes.base.errors import NotReadyError, Problem, TrainingError
+from resnet_recipes.base.errors import NotReadyError, TrainingError
 
 
 def refuse_links(folder: Path) -> None:
@@ -19,8 +19,8 @@ def refuse_links(folder: Path) -> None:
         "where it leads"
     )
     if found := next(_odd(folder), None):
-        raise NotReadyError(
-            [Problem(str(found), None, rule, "remove it, or replace it with what it points to")]
+        raise NotReadyError.of(
+            str(found), None, rule, "remove it, or replace it with what it points to"
         )
 
 

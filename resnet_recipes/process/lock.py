@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import NotReadyError
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def locked(folder: Path) -> Iterator[None]:
         except BlockingIOError:
             file.seek(0)
             rule = f"is in use by another run ({_described(file.read())})"
-            raise NotReadyError([Problem(str(folder), None, rule, "run.name=another")]) from None
+            raise NotReadyError.of(str(folder), None, rule, "run.name=another") from None
         file.truncate(0)
         json.dump({"host": socket.gethostname(), "pid": os.getpid()}, file)
         file.flush()

@@ -9,6 +9,7 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.data import frozen
 from resnet_recipes.planning.plan import make_plan
+from resnet_recipes.process.images import local_images
 from resnet_recipes.process.rank_process import RankProcess, run_rank, shown
 from resnet_recipes.recipe.frozen import read
 from resnet_recipes.training import distributed, probe
@@ -21,9 +22,10 @@ def work(process: RankProcess) -> int:
     """Measure together with the other ranks."""
     recipe = read(process.folder / RECIPE)
     rank = distributed.this_rank(recipe.launch.device)
-    plan = make_plan(
-        recipe, frozen.load(process.folder / frozen.NAME, recipe.data.root), rank.world_size
-    )
+    if (local := local_images(process, rank, recipe.data)) is None:
+        return process.interruption.exit_code
+    facts = frozen.load(process.folder / frozen.NAME, local.root)
+    plan = make_plan(recipe, facts, rank.world_size)
     with shown(process, "measuring", "parts") as progress:
         found = probe.speeds(plan, rank, progress=progress)
     if rank.is_main:

@@ -24,9 +24,11 @@ from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.measure.sample import SAMPLE, SECONDS
 from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.load import WEIGHTS
+from resnet_recipes.network.teacher import taught
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.process.agreement import confirm_same
+from resnet_recipes.process.images import local_images
 from resnet_recipes.process.rank_process import VERBOSE, RankProcess, run_rank
 from resnet_recipes.recipe.frozen import read, tree_of
 from resnet_recipes.recipe.schema import Recipe
@@ -61,7 +63,9 @@ def work(process: RankProcess) -> int:
     process.interruption.limit(recipe.launch.max_wall, process.started)
     rank = distributed.this_rank(recipe.launch.device)
     confirm("recipe", rank, flat(asdict(recipe)) | SOFTWARE | {"device": rank.device.type})
-    facts = found(process.folder, recipe.data)
+    if (local := local_images(process, rank, recipe.data)) is None:
+        return process.interruption.exit_code
+    facts = found(process.folder, local)
     confirm(
         "data",
         rank,
@@ -77,7 +81,7 @@ def work(process: RankProcess) -> int:
         process.console.write(
             "compiling the network before the first step, which can take minutes\n"
         )
-    run = build(make_plan(recipe, facts, rank.world_size), rank)
+    run = build(taught(make_plan(recipe, facts, rank.world_size)), rank)
     checkpoints = Checkpoints(process.folder / "checkpoints", recipe.checkpoint.keep, warn=print)
     first = resume(run, checkpoints)
     sample = read_json(process.folder / SAMPLE, may_be_absent=True)

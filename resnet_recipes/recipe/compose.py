@@ -12,7 +12,7 @@ from resnet_recipes.methods import ORDER
 from resnet_recipes.recipe import hydra_compose, overrides
 from resnet_recipes.recipe.library import Entry, Library, read
 from resnet_recipes.recipe.overrides import Override, absolute
-from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.recipe.schema import Recipe, enabled
 from resnet_recipes.recipe.strict_yaml import Document
 from resnet_recipes.recipe.typed import fitting, typed, whole
 
@@ -83,7 +83,7 @@ def from_config(config: Mapping[str, Any]) -> Recipe:
     try:
         recipe, problems = typed(hydra_compose.plain(config))
     except ValueError as error:
-        raise RecipeError([Problem("recipe", None, f"cannot be read: {error}")]) from None
+        raise RecipeError.of("recipe", None, f"cannot be read: {error}") from None
     if problems := [problem for problem in problems if problem.key != "data.root"]:
         raise RecipeError(problems)
     _make_absolute(recipe)
@@ -93,10 +93,15 @@ def from_config(config: Mapping[str, Any]) -> Recipe:
 def _make_absolute(recipe: Recipe) -> None:
     """Make the paths in a recipe valid in any current folder."""
     recipe.data.root = absolute("data.root", recipe.data.root)
+    recipe.data.cache = absolute("data.cache", recipe.data.cache)
     recipe.run.root = absolute("run.root", recipe.run.root)
     weights = recipe.model.weights
     if weights and not names.WEIGHTS.fullmatch(weights):
         recipe.model.weights = absolute("model.weights", weights)
+    for name, method in enabled(recipe.methods).items():
+        key = method.network_setting
+        if key and not names.WEIGHTS.fullmatch(place := getattr(method, key)):
+            setattr(method, key, absolute(f"methods.{name}.{key}", place))
 
 
 def _options(changed: list[Override], library: Library) -> tuple[Links, list[Problem]]:

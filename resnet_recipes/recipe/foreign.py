@@ -4,6 +4,7 @@ import re
 import shlex
 
 from resnet_recipes.recipe.foreign_words import AMP, DEVICE, DTYPE, GPUS, MEANINGS, SIDE, Meaning
+from resnet_recipes.recipe.short import targets
 
 _ON = ("true", "yes", "on", "1")
 _OFF = ("false", "no", "off", "none", "null")
@@ -42,6 +43,14 @@ def meaning_of(name: str, value: str | None) -> Meaning | None:
     if not value.replace(".", "", 1).isdecimal():
         words = re.sub(r"(?<=\{\})(ep|ba)\b", "", words)  # it has a unit of its own
     return Meaning(" ".join(shlex.quote(word.format(value)) for word in words.split(" ")), rule)
+
+
+def setting_of(word: str) -> str:
+    """Return the setting that a foreign or a short word is for; "" if it is for none."""
+    found = MEANINGS.get(word, f"{word}={{}}")
+    words = found.words if isinstance(found, Meaning) else found
+    key, equals, _ = words.partition("=")
+    return targets(key, "1")[0].partition("=")[0] if equals and " " not in words else ""
 
 
 def _turned_off(words: str, rule: str) -> Meaning:

@@ -33,6 +33,15 @@ _TASK = Meaning("", "is not a setting: resnet-train trains a classifier")
 _VAL = Meaning("", "is not a setting: val/ is found beside train/ in data=")
 _EVALUATES = "evaluation.interval={}ep"
 
+_NODES = Meaning(
+    "", "is not a setting: torchrun, srun or a job of 'resnet-recipes job' starts several nodes"
+)
+
+_LAST_RATE = Meaning("schedule.final=0.01", "is a share of the peak rate here")
+_NO_METHOD = Meaning("", "is not a method here; 'resnet-recipes methods' lists them")
+_NORMAL = Meaning("", "is not a setting: images are normalised as for ImageNet")
+_ALWAYS = Meaning("", "is not a setting: the program does so where it helps")
+
 #: By timm, torchvision's references, Lightning, Ultralytics, Composer, Hydra and habit.
 MEANINGS: dict[str, str | Meaning] = {
     "a": "model.name={}",
@@ -233,49 +242,50 @@ MEANINGS: dict[str, str | Meaning] = {
     "cpu": "launch.device=cpu",
     "cuda": "launch.device=cuda",
     "no_cuda": "launch.device=cpu",
+    "loader": "data.backend={}",
+    "bce": "methods.bce_loss={{}}",
+    "nodes": _NODES,
+    "nnodes": _NODES,
+    "num_nodes": _NODES,
+    "rdzv": _NODES,
+    "train_batch": _BATCH,
+    "val_batch_size": "batch.eval_size={}",
+    "eval_batch_size": "batch.eval_size={}",
+    "min_lr": _LAST_RATE,
+    "lr_min": _LAST_RATE,
+    "eta_min": _LAST_RATE,
+    "lrf": "schedule.final={}",
+    "optim": "optimizer={}",
+    "drop": "methods.stochastic_depth.drop_rate={}",
+    "hflip": "data.flip=true",
+    "fliplr": "data.flip=true",
+    "color_jitter": _NO_METHOD,
+    "crop_pct": Meaning(
+        "data.eval_resize=256 data.eval_size=224", "is eval_size by eval_resize, in pixels, here"
+    ),
+    "input_size": Meaning("data.train_size=224 data.eval_size=224", "is two settings here"),
+    "mean": _NORMAL,
+    "std": _NORMAL,
+    "channels_last": _ALWAYS,
+    "pin_mem": _ALWAYS,
+    "pin_memory": _ALWAYS,
+    "no_prefetcher": _ALWAYS,
+    "persistent_workers": _ALWAYS,
+    "use_multi_epochs_loader": _ALWAYS,
+    "prefetch_factor": "data.prefetch={}",
+    "torchcompile": "precision.compile=true",
+    "native_amp": AMP,
+    "amp_dtype": DTYPE,
+    "dist_bn": Meaning(
+        "", "is not needed: batch.bn_size images share statistics on any number of GPUs"
+    ),
+    "checkpoint_hist": "checkpoint.keep={}",
+    "save_top_k": "checkpoint.keep={}",
+    "save_every": "checkpoint.interval={}ep",
+    "eval_metric": Meaning("", "is not a setting: top-1 accuracy is measured"),
+    "cos_lr": "schedule=cosine",
+    "limit_val_batches": _CHECK,
+    "jobs": "workers={}",
+    "d": _DATA,
+    "profile": Meaning("", "is a command: resnet-recipes bottleneck"),
 }
-
-#: Verbs of others, and ours.
-VERBS = {
-    "bench": "measure",
-    "benchmark": "measure",
-    "check": "doctor",
-    "copy": "cp",
-    "describe": "show",
-    "evaluate": "eval",
-    "fit": "train",
-    "infer": "predict",
-    "inference": "predict",
-    "list": "ls",
-    "test": "eval",
-    "val": "eval",
-    "cat": "show",
-    "classify": "predict",
-    "info": "show",
-    "lint": "validate",
-    "launch": "train",
-    "new": "cp",
-    "init": "cp",
-    "plot": "report",
-    "profile": "bottleneck",
-    "run": "train",
-    "start": "train",
-    "status": "runs",
-    "time": "estimate",
-}
-
-#: Flags of others, and ours, in commands that have them.
-FLAGS = {
-    "format": "--to",
-    "k": "--top",
-    "o": "--out",
-    "output": "--out",
-    "output_dir": "--out",
-    "out_dir": "--out",
-    "topk": "--top",
-    "type": "--to",
-}
-
-#: Flags of others for what are words of their own in eval, predict and export: RUN, and its images.
-RUNS = ("weights", "model", "checkpoint", "ckpt", "run", "resume", "path")
-IMAGES = ("source", "input", "inputs", "image", "images", "folder")

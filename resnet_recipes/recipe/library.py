@@ -11,7 +11,8 @@ from importlib import resources
 from pathlib import Path
 
 from resnet_recipes.base import names
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.architecture import NETWORKS
+from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.short import written_out
@@ -58,7 +59,7 @@ class Library:
     def __init__(self, folder: Path | None = None):
         """Use `folder` as the user's, or ./recipes if there is one."""
         if folder is not None and not os.path.isdir(folder):
-            raise RecipeError([Problem("--recipes", str(folder), "is not a directory")])
+            raise RecipeError.of("--recipes", str(folder), "is not a directory")
         package, self._folder = packaged_folder(), (folder or USER_FOLDER).absolute()
         if self._folder.resolve() == package.resolve():
             self._folder = package
@@ -97,9 +98,12 @@ class Library:
         if os.path.isdir(name):
             is_run = os.path.isfile(os.path.join(name, "config.yaml"))
             fix = f"recipe={name}/config.yaml" if is_run else f"mild data={shlex.quote(name)}"
-            raise RecipeError([Problem("recipe", name, "is a folder, not a recipe", fix)])
+            raise RecipeError.of("recipe", name, "is a folder, not a recipe", fix)
+        if name in NETWORKS:
+            fix = f"recipe=mild model.name={name}"
+            raise RecipeError.of("recipe", name, "is a network, not a recipe", fix)
         if os.path.isfile(f"{name}.yaml"):
-            raise RecipeError([Problem("recipe", name, "no such recipe", f"recipe={name}.yaml")])
+            raise RecipeError.of("recipe", name, "no such recipe", f"recipe={name}.yaml")
         raise _not_found("recipe", name, rule, self.names())
 
     def option(self, group: str, name: str) -> Entry:
@@ -143,10 +147,10 @@ class Library:
         document = read(entry)
         if entry.path in below:
             rule = "recipes inherit from each other in a circle"
-            raise RecipeError([Problem(document.where("defaults"), None, rule)])
+            raise RecipeError.of(document.where("defaults"), None, rule)
         if len(links) + len(below) >= MAX_PARENTS:
             rule = f"a recipe may inherit from at most {MAX_PARENTS - 1} files"
-            raise RecipeError([Problem(shown(entry.path), None, rule)])
+            raise RecipeError.of(shown(entry.path), None, rule)
         for parent in self.inherited(entry, document):
             self._collect(parent, links, (*below, entry.path))
         links.append((entry, document))
@@ -155,10 +159,10 @@ class Library:
         path = typed_path("recipe", name).absolute()
         if path.suffix == ".yml":
             fix = f"rename it to {path.stem}.yaml"
-            raise RecipeError([Problem("recipe", name, "recipe files end in .yaml", fix)])
+            raise RecipeError.of("recipe", name, "recipe files end in .yaml", fix)
         if not os.path.isfile(path):  # Path.is_file raises for a name that is too long
             fix = f"recipe={path.stem}" if path.stem in {*self.user, *self.packaged} else ""
-            raise RecipeError([Problem("recipe", name, "no such file", fix)])
+            raise RecipeError.of("recipe", name, "no such file", fix)
         own = next((key for key, mine in self.user.items() if mine == path), None)
         if own and names.RECIPE.fullmatch(own):
             return self.find(own)
@@ -176,7 +180,7 @@ def read(entry: Entry) -> Document:
         return written_out(document)
     if "defaults" in document.tree:
         place = document.where("defaults")
-        raise RecipeError([Problem(place, None, "only recipes inherit", "delete the list")])
+        raise RecipeError.of(place, None, "only recipes inherit", "delete the list")
     lines = {f"{group}.{key}": line for key, line in document.lines.items()}
     return Document(entry.path, {group: document.tree}, lines, document.raw)
 
@@ -184,7 +188,7 @@ def read(entry: Entry) -> Document:
 def _not_found(key: str, name: str, rule: str, known: list[str]) -> RecipeError:
     meant = did_you_mean(name, known)
     fix = f"{key if key == 'recipe' else 'option'}s: {', '.join(known)}"
-    return RecipeError([Problem(key, name, f"{rule}; {meant}" if meant else rule, fix)])
+    return RecipeError.of(key, name, f"{rule}; {meant}" if meant else rule, fix)
 
 
 def parents(document: Document) -> list[tuple[str, str]]:
@@ -198,10 +202,10 @@ def parents(document: Document) -> list[tuple[str, str]]:
     if None in found:
         rule = f"must be a list of recipe names, and of options of {' and '.join(GROUPS)}"
         fix = "defaults: [hot], or defaults: [hot, optimizer: lamb]"
-        raise RecipeError([Problem(document.where("defaults"), listed, rule, fix)])
+        raise RecipeError.of(document.where("defaults"), listed, rule, fix)
     if ("", "_self_") in found[:-1]:
         rule = "_self_ must come last: a recipe changes what it inherits"
-        raise RecipeError([Problem(document.where("defaults"), listed, rule)])
+        raise RecipeError.of(document.where("defaults"), listed, rule)
     return [pair for pair in found if pair != ("", "_self_")]
 
 

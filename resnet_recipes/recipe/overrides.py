@@ -9,16 +9,16 @@ from typing import Any, NamedTuple, get_args, get_origin
 from resnet_recipes.base.duration import is_duration
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.kinds import is_union
-from resnet_recipes.base.paths import typed_path
-from resnet_recipes.recipe.foreign import meaning_of
+from resnet_recipes.base.paths import is_fetched, typed_path
+from resnet_recipes.recipe.foreign import meaning_of, setting_of
 from resnet_recipes.recipe.hydra_compose import value_of
 from resnet_recipes.recipe.library import GROUPS
 from resnet_recipes.recipe.short import DECIMAL, SHORT, targets
 from resnet_recipes.recipe.suggestions import closest, did_you_mean
-from resnet_recipes.recipe.typed import fitting, kind_of, settings
+from resnet_recipes.recipe.typed import fitting, kind_of, settings, typed
 
 #: Settings that are folders: `~` is expanded and the path made absolute.
-FOLDERS = ("data.root", "run.root")
+FOLDERS = ("data.root", "data.cache", "run.root")
 
 MAX_LENGTH = 4096  # characters of a word
 MAX_BRACKETS = 32  # opening brackets in a word: Hydra's parser recurses as deeply
@@ -85,6 +85,8 @@ def parse(words: Iterable[str]) -> tuple[list[Override], list[Problem]]:
 
 def absolute(key: str, path: str) -> str:
     """Return a path that is valid in any current folder; an empty one stays empty."""
+    if key == "data.root" and is_fetched(path):
+        return path.rstrip("/")
     return str(typed_path(key, path).absolute()) if path else path
 
 
@@ -189,11 +191,24 @@ def _unknown(override: Override) -> Problem:
     section, dot, _ = override.key.partition(".")
     meant = did_you_mean(override.key, [*settings(), *SHORT], f"={override.value}")
     is_near = dot and closest(section, {key.partition(".")[0] for key in settings()})
-    if not (is_near and meant) and (meaning := meaning_of(override.key, override.value)):
+    is_of = setting_of(override.key.rpartition(".")[2]).startswith(f"{section}.")
+    meaning = meaning_of(override.key, override.value)
+    if meaning and (is_of or not (is_near and meant and meaning.words)):
         rule, fix = meaning.rule or "no such setting", meaning.words or "leave it out"
         return Problem(override.typed, None, rule, _valid(fix))
-    fix = meant or "resnet-train mild --cfg   prints every setting"
+    is_right = meant and not any(_misfits(shlex.split(meant[13:-1])[0]))
+    fix = meant if is_right else "resnet-train mild --cfg   prints every setting"
     return Problem(override.typed, None, "no such setting", fix)
+
+
+def _misfits(word: str) -> Iterator[Problem]:
+    """Yield what is wrong with a setting by itself: its name, its form or its type."""
+    changes, problems = parse([word])
+    yield from problems
+    for change in changes:
+        if change.value is not None and not change.is_choice:
+            wrong = typed(_nested(change.key, change.read()))[1]
+            yield from (problem for problem in wrong if problem.key == change.key)
 
 
 def _valid(fix: str) -> str:

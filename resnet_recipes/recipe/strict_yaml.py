@@ -53,7 +53,7 @@ def load(path: Path, references: bool = False) -> Document:
         raw = read_bytes(path, MAX_BYTES)
     except NotReadyError as error:
         rule = error.problems[0].rule
-        raise RecipeError([Problem(shown(path), None, rule)]) from None
+        raise RecipeError.of(shown(path), None, rule) from None
     return parse(raw, path, references)
 
 
@@ -67,8 +67,8 @@ def parse(raw: bytes, path: Path, references: bool = False) -> Document:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise RecipeError(
-            [Problem(f"{shown(path)}:{line}", None, "is not UTF-8 text", "save the file as UTF-8")]
+        raise RecipeError.of(
+            f"{shown(path)}:{line}", None, "is not UTF-8 text", "save the file as UTF-8"
         ) from None
     reader = _Reader(path, references)
     for number, line in enumerate(text.splitlines(), 1):

@@ -77,7 +77,9 @@ def unknown(tree: dict[str, Any]) -> Iterator[Problem]:
     for key in _keys(tree, ""):
         parent = key.rpartition(".")[0]
         if kind_of(key) is None and (not parent or dataclasses_in(known.get(parent))):
-            yield Problem(key, None, "no such setting", did_you_mean(key, known))
+            meaning = meaning_of(key, None)
+            rule = meaning.rule if meaning and not meaning.words else "no such setting"
+            yield Problem(key, None, rule, did_you_mean(key, known))
 
 
 @cache

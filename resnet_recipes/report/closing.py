@@ -61,7 +61,7 @@ def _accuracy(summary: Summary, full: bool) -> Iterator[tuple[str, str]]:
 
 
 def _said(metrics: Metrics) -> str:
-    return f"top-1 {metrics.top1:5.2f} %   top-5 {metrics.top5:5.2f} %"
+    return "   ".join(f"{name} {value:5.2f} %" for name, value in metrics.named.items())
 
 
 def _published(summary: Summary) -> Iterator[tuple[str, str]]:

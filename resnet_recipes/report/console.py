@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Protocol, TextIO
 
@@ -16,7 +17,26 @@ from resnet_recipes.report.closing import rows, title
 from resnet_recipes.report.facts import Metrics, Progress, RunFacts
 from resnet_recipes.report.summary import Summary
 from resnet_recipes.report.terminal import is_live
-from resnet_recipes.report.text import clock_time, percent, printable, rate
+from resnet_recipes.report.text import clock_time, percent, printable, rate, wrapped
+
+#: Rows of the summary whose text is a path or a command.
+COPIED = ("results", "weights", "raw weights", "curves")
+
+#: Columns of the table of evaluations, with their widths.
+COLUMNS = {
+    "epoch": 6,
+    "px": 5,
+    "loss": 8,
+    "top-1": 11,
+    "top-5": 11,
+    "third": 11,  # balanced, or of the raw weights
+    "images/s": 10,
+    "trained": 9,
+    "eval": 6,
+}
+
+#: Those that a narrow terminal is without, the first one first.
+DROPPED = ("eval", "images/s", "third", "top-5", "px")
 
 
 class Console(Protocol):
@@ -90,8 +110,11 @@ class PlainConsole:
     ) -> None:
         """Show one evaluation."""
         metrics = "".join(
-            f" {prefix}top1={found.top1:.2f} {prefix}top5={found.top5:.2f} "
-            f"{prefix}loss={found.loss:.4f}"
+            "".join(
+                f" {prefix}{name.replace('-', '')}={value:.2f}"
+                for name, value in found.named.items()
+            )
+            + f" {prefix}loss={found.loss:.4f}"
             for prefix, found in (("", raw), ("ema_", averaged))
             if found is not None
         )
@@ -138,7 +161,7 @@ class LiveConsole:
         self._out = RichConsole(file=out, highlight=False)
         self._live = Live(console=self._console, auto_refresh=False, transient=True)  # no thread
         self._drawn = float("-inf")
-        self._headed = False
+        self._names: Sequence[str] = ()  # of the columns of accuracies
         self._since: list[Progress] = []  # logged since the last evaluation
         self._facts: RunFacts
 
@@ -170,21 +193,16 @@ class LiveConsole:
         self, done: int, averaged: Metrics | None, raw: Metrics | None, seconds: float
     ) -> None:
         """Add a row to the table above the display."""
-        if not self._headed:
-            self._headed = True
-            names = ("EMA top-1", "EMA top-5", "raw top-1") if averaged else ("top-1", "top-5", "")
-            self._console.print(
-                Text(
-                    _row("epoch", "px", "loss", *names, "images/s", "trained", "eval"), style="bold"
-                )
-            )
-        shown = [
-            f"{value:.2f}"
-            for found in (averaged, raw)
-            if found is not None
-            for value in (found.top1, found.top5)
-        ]
-        shown = [*shown, "", ""][:3]
+        of, best = ("EMA ", averaged) if averaged else ("", raw)
+        values = {f"{of}top-1": best.top1, f"{of}top-5": best.top5, "balanced": best.balanced}
+        if averaged and raw:
+            values["raw top-1"] = raw.top1
+        if not self._names:
+            third = "balanced" if "balanced" in best.named else "raw top-1" if averaged else ""
+            self._names = (f"{of}top-1", f"{of}top-5", third)
+            heads = self._row("epoch", "px", "loss", *self._names, "images/s", "trained", "eval")
+            self._console.print(Text(heads, style="bold"))
+        shown = [f"{values[name]:.2f}" if name in values else "" for name in self._names]
         steps = sum(progress.steps for progress in self._since)
         before = after = ("", "")
         if steps:
@@ -195,11 +213,8 @@ class LiveConsole:
             before = (str(self._since[-1].pixels), f"{loss:.3f}")
             after = (rate(speed), clock_time(self._since[-1].seconds))
         self._since.clear()
-        self._console.print(
-            Text(
-                _row(f"{self._facts.epoch(done):.4g}", *before, *shown, *after, clock_time(seconds))
-            )
-        )
+        epoch = f"{self._facts.epoch(done):.4g}"
+        self._console.print(Text(self._row(epoch, *before, *shown, *after, clock_time(seconds))))
 
     def note(self, text: str) -> None:
         """Print a sentence above the display."""
@@ -216,9 +231,15 @@ class LiveConsole:
     def finished(self, summary: Summary) -> None:
         """Remove the display; show the result on the output stream."""
         self.close()
-        self._out.print("\n", Text(title(summary), style="bold"), "\n", sep="", soft_wrap=True)
+        head = "\n".join(wrapped(title(summary), self._out.width, rest="    "))
+        self._out.print("\n", Text(head, style="bold"), "\n", sep="", soft_wrap=True)
         for label, text in rows(summary, self._facts.shows_all_times):
-            self._out.print(Text(f"  {label:<12}", style="cyan") + Text(text), soft_wrap=True)
+            room = sys.maxsize if label in COPIED else self._out.width
+            lines = Text(
+                "\n".join(wrapped(text, room, f"  {label:<12}", " " * 14, glue=r" (?=[%\d])"))
+            )
+            lines.stylize("cyan", 0, 14)
+            self._out.print(lines, soft_wrap=True)
 
     def close(self) -> None:
         """Remove the display and restore the cursor."""
@@ -239,7 +260,10 @@ class LiveConsole:
         figures.no_wrap, figures.overflow = True, "ellipsis"
         return Group(head, figures)
 
-
-def _row(*cells: str) -> str:
-    widths = (6, 5, 8, 11, 11, 11, 10, 9, 6)
-    return "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+    def _row(self, *cells: str) -> str:
+        """Return a row of the table of evaluations, with the columns that the terminal has."""
+        shown = dict(zip(COLUMNS, cells, strict=True))
+        for name in DROPPED:
+            if sum(map(COLUMNS.get, shown)) > self._console.width:
+                del shown[name]
+        return "".join(f"{cell:>{COLUMNS[name]}}" for name, cell in shown.items())

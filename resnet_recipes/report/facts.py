@@ -39,6 +39,16 @@ class Metrics(NamedTuple):
     top5: float  # percent
     loss: float  # mean over the examples
     examples: int
+    # percent, the mean over classes of their top-1; None in records of earlier versions
+    balanced: float | None = None
+
+    @property
+    def named(self) -> dict[str, float]:
+        """Its figures under the names that a person sees, with balanced accuracy if it differs."""
+        found = {"top-1": self.top1, "top-5": self.top5}
+        if self.balanced is not None and f"{self.balanced:.2f}" != f"{self.top1:.2f}":
+            found["balanced"] = self.balanced
+        return found
 
 
 class Progress(NamedTuple):

@@ -134,6 +134,7 @@ class Recorder:
                     f"{name}_top1_percent": metrics.top1,
                     f"{name}_top5_percent": metrics.top5,
                     f"{name}_loss": metrics.loss,
+                    f"{name}_balanced_percent": metrics.balanced,
                 }
         self._add("evaluation", done, **values)
         self._pace.evaluated(seconds)

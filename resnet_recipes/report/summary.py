@@ -51,11 +51,12 @@ class Summary:
         for name in ("ema", "raw"):
             metrics = values.pop(name)
             if metrics is not None:
-                top1, top5, loss, examples = metrics
+                top1, top5, loss, examples, balanced = metrics
                 accuracy |= {
                     f"{name}_top1_percent": top1,
                     f"{name}_top5_percent": top5,
                     f"{name}_loss": loss,
+                    f"{name}_balanced_percent": balanced,
                     "eval_examples": examples,
                 }
         if published := values.pop("published"):
@@ -172,4 +173,5 @@ def metrics_of(evaluation: Record, name: str) -> Metrics | None:
     if f"{name}_top1_percent" not in evaluation:
         return None
     values = (evaluation[f"{name}_{key}"] for key in ("top1_percent", "top5_percent", "loss"))
-    return Metrics(*values, examples=evaluation["examples"])
+    balanced = evaluation.get(f"{name}_balanced_percent")
+    return Metrics(*values, evaluation["examples"], balanced)

@@ -4,6 +4,7 @@ import csv
 import html
 import io
 import re
+import textwrap
 from collections.abc import Iterable
 
 _MARKDOWN = re.compile(r"[\\`*\[\]|]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=www)\.", re.IGNORECASE)
@@ -23,6 +24,24 @@ def printable(text: object) -> str:
             for char in text
         )
     )
+
+
+def wrapped(
+    text: object, width: int, first: str = "", rest: str = "", glue: str = " (?=%)"
+) -> list[str]:
+    """Return text for a terminal, in lines of at most `width` columns that begin as given.
+
+    `glue` matches spaces at which no line ends. Long words, which may be paths, are not cut.
+    """
+    lines = textwrap.wrap(
+        re.sub(glue, "\0", printable(text)),
+        width,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.replace("\0", " ").rstrip() for line in lines] or [first.rstrip()]
 
 
 def in_html(text: object) -> str:

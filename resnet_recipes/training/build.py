@@ -1,7 +1,10 @@
 """From a plan to a run: model, optimizer and data, built in the only correct order."""
 
+from collections.abc import Callable
+
 import torch
 import torch._dynamo
+from torch import Tensor, nn
 
 from resnet_recipes import data, ops
 from resnet_recipes.backbones import is_resnet
@@ -11,6 +14,7 @@ from resnet_recipes.network.build import build_network
 from resnet_recipes.network.cast import cast_together
 from resnet_recipes.network.fuse import fuse
 from resnet_recipes.network.pretrained import freeze
+from resnet_recipes.network.teacher import teachers
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.training.clock import Clock
 from resnet_recipes.training.distributed import Rank, first_ranks, join, leave
@@ -41,6 +45,7 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
     model = build_network(recipe, methods, plan.num_classes, rank.device)
     freeze(model, recipe.model.freeze)
     precision = Precision(rank.device, dtype, model)
+    give_teachers(plan, methods, precision)
     fuse(model, operations)
     casts = (
         wanted
@@ -52,9 +57,8 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
     if casts:
         cast_together(model, precision.dtype)
     if recipe.precision.compile:
-        torch._dynamo.config.recompile_limit = max(
-            torch._dynamo.config.recompile_limit, len(sizes) + 2
-        )
+        limits = torch._dynamo.config
+        limits.recompile_limit = max(limits.recompile_limit, len(sizes) + 2)
         model.compile(dynamic=True if len(sizes) > 1 else None)
 
     # 4. the data, which pins its memory if a GPU is in use, 5. the exchange between ranks, 6. the
@@ -82,6 +86,23 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
     if rank.device.type == "cuda":
         rehearse(run)
     return run
+
+
+def give_teachers(plan: Plan, methods: Stack, precision: Precision) -> None:
+    """Give every method that needs a trained network its own."""
+    for method, network in teachers(plan, methods):
+        method.take_network(frozen(network.model.to(precision.device), precision))
+
+
+def frozen(model: nn.Module, precision: Precision) -> Callable[[Tensor], Tensor]:
+    """Return a frozen network in evaluation mode as a function, in the run's precision."""
+
+    @torch.no_grad()
+    def logits(images: Tensor) -> Tensor:
+        with precision.autocast():
+            return model(images).float()
+
+    return logits
 
 
 def shared(operations: ops.Operations, rank: Rank) -> ops.Operations:

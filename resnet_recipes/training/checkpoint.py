@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import NotReadyError, Problem, TrainingError
+from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.base.paths import folder_problem
 from resnet_recipes.base.reading import open_regular, read_json
 from resnet_recipes.network import archive
@@ -65,8 +65,8 @@ class Checkpoints:
             missing = needed - sum(path.stat().st_size for path in self.folder.iterdir())
         except OSError as error:
             rule = f"checkpoints cannot be written here ({error.strerror})"
-            raise NotReadyError(
-                [Problem(str(self.folder), None, rule, "run.root=/another/folder")]
+            raise NotReadyError.of(
+                str(self.folder), None, rule, "run.root=/another/folder"
             ) from None
         need = f"the run needs another {missing / 1e9:,.2f} GB for checkpoints and weights"
         if problem := folder_problem(str(self.folder), self.folder, missing, need):

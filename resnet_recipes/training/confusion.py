@@ -1,10 +1,11 @@
 """Which classes a network confuses: the results of an evaluation, by class."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self
 
 import torch
-from torch import Tensor
+
+from resnet_recipes.training.outcomes import Outcomes
 
 
 class ClassResult(NamedTuple):
@@ -51,8 +52,8 @@ class Means(NamedTuple):
         )
 
 
-class Mistake(NamedTuple):
-    """Images of one class that were taken for another."""
+class Cell(NamedTuple):
+    """Images of one class that were taken for one class."""
 
     label: int
     taken_for: int
@@ -60,36 +61,15 @@ class Mistake(NamedTuple):
 
 
 class Confusion:
-    """Counts (true class, best class) of every image.
+    """Counts (true class, best class) of the images of an evaluation."""
 
-    A few bytes per image, whatever the number of classes.
-    """
-
-    def __init__(self, parts: Iterable[Tensor] = ()):
-        """Start with the `pairs` of other instances."""
-        self._pairs = list(parts)
-
-    @property
-    def pairs(self) -> Tensor:
-        """The class and the best class of every image, int64 [2, N], on the CPU."""
-        if self._pairs:
-            return torch.cat(self._pairs, 1).cpu()
-        return torch.empty(2, 0, dtype=torch.int64)
-
-    def see(self, best: Tensor, labels: Tensor) -> None:
-        """Add a batch: classes [N, 5], best first, and labels [N]. Does not wait for the device."""
-        self._pairs.append(torch.stack([labels, best[:, 0]]))
+    def __init__(self, outcomes: Outcomes):
+        self._labels, self._best = outcomes.labels, outcomes.best
 
     def classes(self) -> list[ClassResult]:
         """Return every class that has images, the worst first."""
         found = [result for result in self._classes() if result.images]
         return sorted(found, key=lambda result: (result.top1_percent, result.label))
-
-    @property
-    def balanced_percent(self) -> float:
-        """Balanced accuracy: the mean over all classes with images of the share that was right."""
-        found = self.classes()
-        return sum(result.top1_percent for result in found) / len(found)
 
     def means(self) -> dict[str, Means]:
         """Return the means over classes: `macro` counts all alike, `weighted` by their images.
@@ -104,8 +84,8 @@ class Confusion:
 
     def _classes(self) -> Iterator[ClassResult]:
         """Yield every class that has images or was named, in the order of labels."""
-        labels, best = self.pairs
-        most = int(self.pairs.max()) + 1
+        labels, best = self._labels, self._best
+        most = int(torch.cat([labels, best]).max()) + 1
         counts = (
             found.bincount(minlength=most).tolist()
             for found in (labels, labels[labels == best], best)
@@ -114,14 +94,13 @@ class Confusion:
             if images or taken:
                 yield ClassResult(label, images, correct, taken)
 
-    def mistakes(self, most: int) -> list[Mistake]:
+    def mistakes(self, most: int) -> list[Cell]:
         """Return at most `most` confusions, the most frequent first."""
-        return sorted(
-            self._wrong(), key=lambda wrong: (-wrong.images, wrong.label, wrong.taken_for)
-        )[:most]
+        wrong = [cell for cell in self.cells() if cell.label != cell.taken_for]
+        return sorted(wrong, key=lambda cell: (-cell.images, cell.label, cell.taken_for))[:most]
 
-    def _wrong(self) -> Iterator[Mistake]:
-        pairs, counts = self.pairs.unique(dim=1, return_counts=True)
+    def cells(self) -> Iterator[Cell]:
+        """Yield the cells of the confusion matrix that are not empty."""
+        pairs, counts = torch.stack([self._labels, self._best]).unique(dim=1, return_counts=True)
         for (label, best), count in zip(pairs.T.tolist(), counts.tolist(), strict=True):
-            if label != best:
-                yield Mistake(label, best, count)
+            yield Cell(label, best, count)

@@ -15,6 +15,7 @@ from resnet_recipes.data.normalize import normalize
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.report.facts import Metrics
 from resnet_recipes.training.distributed import broadcast_statistics, total_over_ranks
+from resnet_recipes.training.outcomes import Outcomes
 from resnet_recipes.training.precision import BROKEN, Precision
 
 
@@ -23,35 +24,39 @@ def evaluate(
     model: nn.Module,
     data: EvalLoader,
     precision: Precision,
+    num_classes: int,
     flip: bool = False,
-    seen: Callable[[Tensor, Tensor], None] = lambda best, labels: None,
+    seen: Callable[[Outcomes], None] = lambda outcomes: None,
 ) -> Metrics:
-    """Return top-1, top-5 and mean softmax cross-entropy of `model`, the same on every rank.
+    """Return accuracies and mean softmax cross-entropy of `model`, the same on every rank.
 
     With `flip` the logits of each image and its mirror image are averaged. `seen` is called with
-    each batch's best classes [N, 5], best first, and its labels [N]. Counts are summed over ranks
-    as integers and losses in float64, so the result does not depend on the number of ranks. The
-    model is left in training mode. Raises TrainingError if an example is missing or counted twice,
-    a logit or the loss is not finite, or a batch does not fit in memory.
+    each batch's outcomes, on the device. Counts are summed over ranks as integers and losses in
+    float64, so the result does not depend on the number of ranks. The model is left in training
+    mode. Raises TrainingError if an example is missing or counted twice, a logit or the loss is not
+    finite, or a batch does not fit in memory.
     """
     device = precision.device
     broadcast_statistics(model)
     model.eval()
-    # top-1 hits, top-5 hits, examples, examples with a logit that is not finite
-    counts = torch.zeros(4, dtype=torch.int64, device=device)
-    losses = torch.zeros((), dtype=torch.float64, device=device)
+    # of each class: top-1 hits, top-5 hits, examples, examples with a logit that is not finite
+    counts = torch.zeros(num_classes, 4, dtype=torch.int64, device=device)
+    total = torch.zeros((), dtype=torch.float64, device=device)
     for raw in Stream(data.batches(), device):
         with _fitting(raw):
             logits, labels = logits_of(model, raw.pixels, precision, flip), raw.labels
         best = logits.topk(min(5, logits.shape[1])).indices
         found = best == labels.unsqueeze(1)
         broken = (~logits.isfinite()).any(1)
-        number = torch.full_like(counts[2], len(labels))
-        counts += torch.stack([found[:, 0].sum(), found.sum(), number, broken.sum()])
-        losses += F.cross_entropy(logits, labels, reduction="sum")
-        seen(best, labels)
+        kinds = [found[:, 0], found.any(1), torch.ones_like(broken), broken]
+        counts.index_add_(0, labels, torch.stack(kinds, 1).long())
+        losses = F.cross_entropy(logits, labels, reduction="none")
+        total += losses.double().sum()
+        # a copy: the loader fills the memory of its labels again
+        seen(Outcomes(labels.clone(), best[:, 0], logits.softmax(1).amax(1), losses))
     model.train()
-    first, five, examples, broken = total_over_ranks(counts).tolist()
+    counts = total_over_ranks(counts)
+    first, five, examples, broken = counts.sum(0).tolist()
     if examples != data.examples:
         raise TrainingError(
             f"evaluation saw {examples:,} of {data.examples:,} images; no accuracy is reported"
@@ -61,10 +66,12 @@ def evaluate(
             f"the network's outputs for {broken:,} of {examples:,} images are not finite numbers; "
             f"no accuracy is reported; {BROKEN}"
         )
-    loss = float(total_over_ranks(losses)) / examples
+    loss = float(total_over_ranks(total)) / examples
     if not math.isfinite(loss):
         raise TrainingError(f"the validation loss is not a finite number; {BROKEN}")
-    return Metrics(100 * first / examples, 100 * five / examples, loss, examples)
+    right, _, images, _ = counts[counts[:, 2] > 0].double().T
+    balanced = float(100 * (right / images).mean())
+    return Metrics(100 * first / examples, 100 * five / examples, loss, examples, balanced)
 
 
 @torch.no_grad()

@@ -2,18 +2,26 @@
 
 import secrets
 import shutil
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from glob import escape
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
-from torch import Tensor
+from PIL import Image
+from torch import Tensor, nn
 
-from resnet_recipes.base.errors import NotReadyError, Problem, TrainingError
+from resnet_recipes.base.errors import NotReadyError, TrainingError
+from resnet_recipes.data.images.decode import Picture, read_file
 from resnet_recipes.data.normalize import normalize
-from resnet_recipes.network.export import TARGETS, export, largest_difference
+from resnet_recipes.network.export import TARGETS, Run, export, largest_difference
 from resnet_recipes.network.folding import fold_batchnorm
 from resnet_recipes.network.model_card import model_card
 from resnet_recipes.network.network import Network
+from resnet_recipes.network.preprocessing import Preprocessed
+from resnet_recipes.report.waiting import Progress
 from resnet_recipes.training.trained import Trained
 
 #: Images that an export is compared on.
@@ -22,6 +30,17 @@ IMAGES = 64
 #: Share of the largest logit by which an export may differ: float32 sums in another order differ by
 #: 1e-6 to 1e-5 of it.
 _TOLERANCE = 1e-3
+
+#: By which probabilities may differ from `predict`: preprocessing rounds a few of 1,000 pixels to
+#: the next of 256 levels.
+_SHARE_TOLERANCE = 0.01
+
+
+class Compared(NamedTuple):
+    """How an export compares with the network."""
+
+    is_same: bool
+    text: str
 
 
 class Exported(NamedTuple):
@@ -32,47 +51,99 @@ class Exported(NamedTuple):
     comparison: str  # the largest difference to what the target program computes, and on what
 
 
-def export_checked(trained: Trained, to: str, folder: Path, folds: bool) -> Exported:
+def export_checked(
+    trained: Trained,
+    to: str,
+    folder: Path,
+    folds: bool,
+    preprocesses: bool = False,
+    progress: Progress = lambda done, total: None,
+) -> Exported:
     """Write a network for the program `to` and its model card into a new folder.
 
-    The folder is whole or absent. Raises TrainingError if the program computes something else,
-    NotReadyError if the folder cannot be written.
+    The folder is whole or absent; what a killed export has left is deleted. Raises TrainingError if
+    the program computes something else, NotReadyError if the folder cannot be written.
     """
-    draft = folder.absolute().with_name(f".{folder.name}.{secrets.token_hex(8)}.part")
+    home, name = folder.absolute().parent, folder.name
+    for left in home.glob(f".{escape(name)}.{'[0-9a-f]' * 16}.part"):
+        shutil.rmtree(left, ignore_errors=True)  # of an export that was killed
+    draft = home / f".{name}.{secrets.token_hex(8)}.part"
     try:
         draft.mkdir(parents=True)
-        exported = _written(trained, to, draft, folds)
+        exported = _written(trained, to, draft, folds, preprocesses, progress)
         draft.rename(folder)
         return exported
     except OSError as error:
-        raise NotReadyError(
-            [Problem("--out", str(folder), f"cannot be written: {error.strerror}")]
+        raise NotReadyError.of(
+            "--out", str(folder), f"cannot be written: {error.strerror}"
         ) from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _written(trained: Trained, to: str, folder: Path, folds: bool) -> Exported:
+def _written(
+    trained: Trained, to: str, folder: Path, folds: bool, preprocesses: bool, progress: Progress
+) -> Exported:
     images, which = _images(trained)
-    about, folding = trained.network.about, None
+    about, folding, use = trained.network.about, None, TARGETS[to].use
     model = written = trained.model.to(memory_format=torch.contiguous_format)
     if folds:
         written = fold_batchnorm(model)
-        folding = largest_difference(model, written, images)[0]
-    difference, scale = largest_difference(
-        model, export(Network(written, about), to, folder), images
-    )
-    size = sum(path.stat().st_size for path in folder.iterdir())
-    if not difference <= _TOLERANCE * max(1.0, scale):
+        folding = largest_difference(model, written, images, progress)[0]
+    if preprocesses:
+        pictures, which = _pictures(trained)
+        read = export(Network(Preprocessed(written, about), about), to, folder)
+        use, result = TARGETS[to].use_preprocessed, _same_shares(trained.network, read, pictures)
+    else:
+        read = export(Network(written, about), to, folder)
+        result = _same_logits(model, read, images, progress)
+    if not result.is_same:
         raise TrainingError(
-            f"{to} computes different logits: they differ by up to {difference:.2g} of "
-            f"{scale:.2g} on {which}; nothing was written"
+            f"{to} computes something else: {result.text} on {which}; nothing was written"
         )
-    result = f"largest difference of logits {difference:.2g}, of {scale:.3g}, on {which}"
-    said = f"Read by its own runtime after the export: {result}."
-    card = model_card(about, to, TARGETS[to].use, said)
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    said = f"Read by its own runtime after the export: {result.text}, on {which}."
+    card = model_card(about, to, use, said)
     (folder / "README.md").write_text(card, encoding="utf-8")
-    return Exported(size, folding, result)
+    return Exported(size, folding, f"{result.text}, on {which}")
+
+
+def _same_logits(model: nn.Module, read: Run, images: Tensor, progress: Progress) -> Compared:
+    difference, scale = largest_difference(model, read, images, progress)
+    text = f"largest difference of logits {difference:.2g}, of {scale:.3g}"
+    return Compared(difference <= _TOLERANCE * max(1.0, scale), text)
+
+
+@torch.no_grad()
+def _same_shares(network: Network, read: Run, pictures: Sequence[np.ndarray]) -> Compared:
+    """Compare probabilities with those of `predict`, from whole pictures, uint8 [H, W, 3]."""
+    differences = []
+    for picture in pictures:
+        images = network.transform(Image.fromarray(picture))[None]
+        logits = network(images)
+        if network.about.flip:
+            logits = (logits + network(images.flip(3))) / 2
+        differences.append(logits.softmax(1) - read(torch.from_numpy(picture)[None]))
+    difference = float(torch.cat(differences).abs().max())
+    text = f"largest difference of probabilities {difference:.2g}"
+    return Compared(difference <= _SHARE_TOLERANCE, text)
+
+
+def _pictures(trained: Trained) -> tuple[list[np.ndarray], str]:
+    """Return whole pictures to compare on, uint8 [H, W, 3], and which they are."""
+    paths = []
+    with suppress(NotReadyError), closing(trained.open_images()) as labelled:
+        chosen = np.linspace(0, labelled.examples - 1, min(IMAGES, labelled.examples)).astype(int)
+        paths = [path for path in map(labelled.path, chosen.tolist()) if Path(path).is_file()]
+    if not paths:  # samples of a .beton file are no files
+        rng = np.random.default_rng(0)
+        sizes = rng.integers(40, 400, (IMAGES, 2)).tolist()
+        drawn = [rng.integers(256, size=(*size, 3), dtype=np.uint8) for size in sizes]
+        return drawn, f"{IMAGES} random images of {IMAGES} sizes"
+    read = [Picture(read_file(path)) for path in paths]
+    pictures = [picture.crop(0, 0, picture.height, picture.width) for picture in read]
+    sizes = len({picture.shape for picture in pictures})
+    return pictures, f"{len(pictures)} validation images of {sizes} sizes"
 
 
 def _images(trained: Trained) -> tuple[Tensor, str]:

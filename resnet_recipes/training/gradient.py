@@ -60,7 +60,7 @@ def eager(
     parts, found = run.plan.microbatches, []
     for i, part in enumerate(batch.split(parts)):
         with run.precision.autocast():
-            losses = run.methods.loss(run.model(part.images), part.targets)
+            losses = run.methods.losses(run.model(part.images), part)
             loss = (losses if part.weights is None else losses * part.weights).mean()
             loss = loss / parts if parts > 1 else loss
         is_last = i == parts - 1

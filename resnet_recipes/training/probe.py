@@ -213,10 +213,11 @@ def _evaluation_rate(plan: Plan, rank: Rank) -> float:
     """Return images per second of evaluation, on synthetic images."""
     examples = 2 * plan.recipe.batch.eval_size * rank.world_size
     run = build(_synthetic(plan, rank, 8, examples), rank, Tuning())
+    evaluated = run.model, run.eval_data, run.precision, run.plan.num_classes
     try:
-        evaluate(run.model, run.eval_data, run.precision)
+        evaluate(*evaluated)
         began = time.perf_counter()
-        evaluate(run.model, run.eval_data, run.precision)
+        evaluate(*evaluated)
         return examples / (time.perf_counter() - began)
     finally:
         close_data(run)

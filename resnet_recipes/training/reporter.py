@@ -13,6 +13,7 @@ from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.distributed import agree, broadcast_statistics, mean_over_ranks
 from resnet_recipes.training.evaluate import evaluate
+from resnet_recipes.training.outcomes import Outcomes
 from resnet_recipes.training.precision import BROKEN
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture, digest, is_finite
@@ -99,11 +100,13 @@ class RunReporter:
         """Evaluate EMA's weights if the recipe has them, else the raw ones; at the end both."""
         run, flip = self.run, self.run.plan.recipe.evaluation.flip
 
-        def alive(*_: Tensor) -> None:
+        evaluated = run.model, run.eval_data, run.precision, run.plan.num_classes
+
+        def alive(_: Outcomes) -> None:
             self.watchdog.beat(done, "evaluate")
 
         def measured() -> Metrics:
-            return evaluate(run.model, run.eval_data, run.precision, flip, alive)
+            return evaluate(*evaluated, flip, alive)
 
         # for its two shapes a search would take longer than it saves
         torch.backends.cudnn.benchmark = False

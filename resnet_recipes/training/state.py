@@ -28,6 +28,7 @@ SAFE = (
     "baseline",
     "published",
     "data.root",
+    "data.cache",
     "data.workers",
     "data.prefetch",
     "batch.eval_size",

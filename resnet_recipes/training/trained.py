@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from resnet_recipes import data, ops
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data import frozen
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.inference import open_labelled
@@ -25,6 +25,7 @@ from resnet_recipes.report.facts import Metrics
 from resnet_recipes.training.confusion import Confusion
 from resnet_recipes.training.distributed import Rank, this_rank
 from resnet_recipes.training.evaluate import evaluate
+from resnet_recipes.training.outcomes import Outcomes
 from resnet_recipes.training.precision import Precision, resolve_dtype
 
 #: Settings that select the images: if all are those of the run, its own list of images is used.
@@ -32,12 +33,17 @@ _WHICH = ("root", "val_share", "val_seed", "nested_classes")
 
 
 class Evaluated(NamedTuple):
-    """The result of an evaluation over all ranks, and the confusions that this rank saw."""
+    """The result of an evaluation over all ranks, and the images of this one."""
 
     metrics: Metrics
     seconds: float
     device: str
-    confusion: Confusion
+    outcomes: Outcomes
+
+    @property
+    def confusion(self) -> Confusion:
+        """The images by class."""
+        return Confusion(self.outcomes)
 
 
 @dataclass
@@ -79,23 +85,10 @@ class Trained:
         return replace(self, recipe=replace(self.recipe, data=data))
 
     def open_images(self) -> EvalLoader:
-        """Open this rank's labelled images at data.root; for a run, those that it was evaluated on.
-
-        Raises NotReadyError.
-        """
-        config, size, about = self.recipe.data, self.recipe.batch.eval_size, self.network.about
+        """Open this rank's labelled images; see `labelled_images`."""
+        size = self.recipe.batch.eval_size
         share = Share(self.rank.rank, self.rank.world_size, size, size, 0)
-        facts = self.place / frozen.NAME
-        own = recipe_of(self.place, self.network).data
-        if os.path.lexists(facts) and all(
-            getattr(config, key) == getattr(own, key) for key in _WHICH
-        ):
-            return data.open_eval(config, frozen.load(facts, config.root), share)
-        if not config.root:
-            raise NotReadyError(
-                [Problem("data.root", None, "is not set: say where the images are", "data=PATH")]
-            )
-        return open_labelled(config, about.classes, about.num_classes, share)
+        return labelled_images(self.place, self.network, self.recipe, share)
 
     def evaluated(self, progress: Callable[[int, int], None] = lambda *_: None) -> Evaluated:
         """Evaluate as training does, with all ranks.
@@ -103,22 +96,44 @@ class Trained:
         `progress` is called at every batch, with about how many images all ranks have evaluated,
         and how many there are.
         """
-        confusion, images, done = Confusion(), self.open_images(), 0
+        found, images, done = [], self.open_images(), 0
 
-        def seen(best: torch.Tensor, labels: torch.Tensor) -> None:
+        def seen(outcomes: Outcomes) -> None:
             nonlocal done
-            done += len(labels) * self.rank.world_size
+            done += len(outcomes.labels) * self.rank.world_size
             progress(min(done, images.examples), images.examples)
-            confusion.see(best, labels)
+            found.append(outcomes)
 
         try:
             began = time.perf_counter()
-            metrics = evaluate(
-                self.model, images, self.precision, self.recipe.evaluation.flip, seen
-            )
-            return Evaluated(metrics, time.perf_counter() - began, self.rank.devices, confusion)
+            about, flip = self.network.about, self.recipe.evaluation.flip
+            metrics = evaluate(self.model, images, self.precision, about.num_classes, flip, seen)
+            seconds = time.perf_counter() - began
+            return Evaluated(metrics, seconds, self.rank.devices, Outcomes.joined(found))
         finally:
             images.close()
+
+
+def labelled_images(place: Path, network: Network, recipe: Recipe, share: Share) -> EvalLoader:
+    """Open the labelled images at data.root; for a run, those that it was evaluated on.
+
+    Raises NotReadyError.
+    """
+    config, about, facts = recipe.data, network.about, place / frozen.NAME
+    own = recipe_of(place, network).data
+    if os.path.lexists(facts) and all(getattr(config, key) == getattr(own, key) for key in _WHICH):
+        return data.open_eval(config, frozen.load(facts, _local(config).root), share)
+    if not config.root:
+        raise NotReadyError.of(
+            "data.root", None, "is not set: say where the images are", "data=PATH"
+        )
+    return open_labelled(_local(config), about.classes, about.num_classes, share)
+
+
+def _local(config: DataConfig) -> DataConfig:
+    found = data.local(config)
+    assert found is not None  # nothing tells it to stop
+    return found
 
 
 def recipe_of(place: Path, network: Network) -> Recipe:

@@ -212,7 +212,10 @@ def refusal(*words: str, recipe: str = "timm_a2") -> str:
         (["model.name=hub:x"], "torchvision:NAME or timm:NAME"),
         (["model.args.drop_path_rate=0.1"], "model.name=torchvision:resnet50"),
         (["model.name=timm:test_convnext", "model.args.drop=0.1"], "unexpected keyword argument"),
-        (["model.name=timm:test_convnext", "model.args.checkpoint_path=1"], "not a setting of a"),
+        (
+            ["model.name=timm:test_convnext", "model.args.checkpoint_path=1"],
+            "sets it from the recipe",
+        ),
         (["model.name=timm:test_convnext", "model.args.checkpoint_path=x"], "a whole number"),
         (["model.name=timm:test_convnext", "model.init=kaiming_normal"], "model.init=library"),
         (["model.name=timm:test_convnext", "model.freeze=layer1", "model.weights=x"], "=backbone"),

@@ -23,3 +23,8 @@ def test_an_address_is_named_as_one_with_the_command_that_copies_it(text, fix):
 @pytest.mark.parametrize("text", ["C:/images", "a:b", "/data//images", "s3:/a"])
 def test_names_with_colons_are_paths(text):
     assert str(typed_path("data", text)) == text.replace("//", "/")
+
+
+def test_the_kinds_of_addresses_that_images_come_from_are_listed():
+    with pytest.raises(RecipeError, match="s3://, gs://, https://, http://"):
+        typed_path("data.root", "ftp://host/images")

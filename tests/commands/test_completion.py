@@ -1,5 +1,8 @@
 """What the shells offer; no program is started to find it."""
 
+import os
+import pty
+import re
 import shutil
 import subprocess
 from dataclasses import fields
@@ -54,13 +57,15 @@ def offered(bash: str, line: str, folder: Path) -> list[str]:
         ("resnet-recipes train ho", ["hot"]),
         ("resnet-train --describe mi", ["mild", "mine"]),
         ("resnet-recipes export runs/first --to on", ["onnx"]),
-        ("resnet-recipes export last --to onnx --out ru", ["runs"]),
-        ("resnet-recipes runs --csv rec", ["recipes"]),
+        ("resnet-recipes export last --to onnx --out ru", ["runs/"]),
+        ("resnet-recipes runs --csv rec", ["recipes/"]),
         ("resnet-train epo", ["epochs="]),
         ("resnet-train mild dat", ["data=", *DATA]),
         ("resnet-recipes ch", []),
         ("resnet-recipes conv", ["convert"]),
-        ("resnet-train data=rec", ["recipes"]),
+        ("resnet-train data=rec", ["recipes/"]),
+        ("resnet-train finetune model.weights=la", ["last"]),
+        ("resnet-train finetune model.weights=runs/f", ["runs/first/"]),
         ("resnet-train evaluation.fl", ["evaluation.flip="]),
         ("resnet-recipes eval runs/first evaluation.si", ["evaluation.sizes="]),
     ],
@@ -73,12 +78,58 @@ def test_bash_completes_recipes_settings_methods_and_runs(bash, line, wanted, tm
     assert offered(bash, line, tmp_path) == wanted
 
 
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_can_read_their_script(shell, tmp_path):
+#: Lines whose last word has one completion in every shell, and the line with it.
+ONE = {
+    "resnet-train recipe=min": "recipe=mine",
+    "resnet-train data=rec": "data=recipes/",
+    "resnet-train min": "mine",
+    "resnet-train --resume la": "last",
+    "resnet-train finetune model.weights=la": "model.weights=last",
+    "resnet-train methods.mixup.al": "methods.mixup.alpha=",
+    "resnet-recipes conv": "convert",
+    "resnet-recipes show min": "mine",
+    "resnet-recipes export last --to on": "onnx",
+}
+
+
+def installed(shell: str, folder: Path) -> str:
+    """Return the script for a shell, with a recipe to complete; skip without it."""
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
-    (tmp_path / "script").write_text(script(shell))
-    subprocess.run([shell, "-n", tmp_path / "script"], check=True)
+    (folder / "recipes").mkdir()
+    (folder / "recipes" / "mine.yaml").write_text("")
+    (folder / "script").write_text(script(shell))
+    return str(folder / "script")
+
+
+def test_fish_completes_the_same(tmp_path):
+    place = installed("fish", tmp_path)
+    asked = "".join(f"; complete -C '{line}'; echo" for line in ONE)
+    command = ["fish", "--no-config", "-c", f"source {place}{asked}"]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert (found.stdout.rstrip("\n").split("\n\n"), found.stderr) == ([*ONE.values()], "")
+
+
+def test_zsh_completes_the_same_on_a_terminal(tmp_path):
+    place = installed("zsh", tmp_path)
+    child, terminal = pty.fork()
+    if not child:
+        os.chdir(tmp_path)
+        os.execvpe("zsh", ["zsh", "-f", "-i"], {"PATH": "/usr/bin:/bin", "TERM": "dumb"})
+    show = 'show() { print -r -- "<$BUFFER>"; BUFFER=; zle redisplay }; zle -N show'
+    start = f"autoload -U compinit; compinit -D -u; . {place}; {show}; bindkey '^X' show\n"
+    found = []
+    os.write(terminal, start.encode())
+    for line in ONE:
+        os.write(terminal, f"{line}\t\x18".encode())
+        shown = b""
+        while b">\r\n" not in shown:
+            shown += os.read(terminal, 4096)
+        found.append(re.findall(b" ([^ ]*) ?>\r\n", shown)[-1].decode())
+    os.write(terminal, b"exit\n")
+    os.waitpid(child, 0)
+    os.close(terminal)
+    assert found == [*ONE.values()]
 
 
 def test_an_unknown_shell_is_a_mistake(capsys):

@@ -1,11 +1,16 @@
+import base64
 import csv
+import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from PIL import Image
 
 from resnet_recipes import data
 from resnet_recipes.cli import main
@@ -94,9 +99,10 @@ def test_a_run_with_sizes_in_its_recipe_is_tested_at_them(run, capsys):
     recipe.evaluation.sizes = [32, 64]
     (run / "config.yaml").write_text(freeze(recipe))
     assert [row["eval_size"] for row in evaluated(capsys, run)] == [32, 64]
-    assert main(["eval", str(run), "--png", "classes.png"]) == 2
-    said = capsys.readouterr().err
-    assert "--png=classes.png: is for one test size, but evaluation.sizes is [32, 64]" in said
+    for flag in ("--png", "--images", "--gallery"):
+        assert main(["eval", str(run), flag, "x"]) == 2
+        said = capsys.readouterr().err
+        assert f"{flag}=x: is for one test size, but evaluation.sizes is [32, 64]" in said
     table = run.parent / "sizes.csv"
     assert main(["eval", str(run), "--csv", str(table)]) == 0
     assert [row["eval_size"] for row in csv.DictReader(table.open())] == ["32", "64"]
@@ -123,6 +129,34 @@ def test_classes_are_written_as_csv(run, tmp_path, capsys):
     rows = list(csv.DictReader((tmp_path / "classes.csv").open()))
     assert {row["class"] for row in rows} == set(CLASSES)
     assert "top-1" in capsys.readouterr().out
+
+
+def test_every_image_is_written_as_predict_classifies_it(run, tmp_path, capsys):
+    found = evaluated(capsys, run, "--images", tmp_path / "images.csv")
+    rows = list(csv.DictReader((tmp_path / "images.csv").open()))
+    assert [row["label"] for row in rows] == [Path(row["path"]).parent.name for row in rows]
+    assert main(["predict", str(run), *(row["path"] for row in rows), "--json"]) == 0
+    for row, one in zip(rows, json.loads(capsys.readouterr().out), strict=True):
+        assert row["prediction"] == one["classes"][0]["class"]
+        assert float(row["probability"]) == pytest.approx(
+            one["classes"][0]["probability"], abs=1e-5
+        )
+    assert sum(float(row["loss"]) for row in rows) / 30 == pytest.approx(found["loss"], abs=1e-5)
+
+
+def test_the_gallery_has_the_wrong_images_by_confidence(run, tmp_path, capsys):
+    evaluated(capsys, run, "--images", tmp_path / "a.csv", "--gallery", tmp_path / "a.html")
+    rows = csv.DictReader((tmp_path / "a.csv").open())
+    wrong = [row for row in rows if row["prediction"] != row["label"]]
+    wrong.sort(key=lambda row: -float(row["probability"]))
+    page = (tmp_path / "a.html").read_text()
+    assert re.findall("<small>(.*)</small>", page) == [row["path"] for row in wrong]
+    assert f"{len(wrong)} of 30 images were classified wrongly" in page
+    first = Image.open(io.BytesIO(base64.b64decode(re.search('base64,([^"]+)', page)[1])))
+    whole = Image.open(wrong[0]["path"]).resize((43, 36)).crop((5, 2, 37, 34))
+    assert first.size == (32, 32)
+    apart = np.abs(np.asarray(first, np.float32) - np.asarray(whole, np.float32)).mean()
+    assert apart < 40  # of 85 between two random images
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,18 @@
+import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from resnet_recipes.base.extras import remedy
 from resnet_recipes.cli import main
+from resnet_recipes.commands.trained import named
 from resnet_recipes.network import export as formats
 from resnet_recipes.network.load import load
+from resnet_recipes.training.export import export_checked
 from resnet_recipes.training.run import Run
 from tests.trained_runs import ended_run
 
@@ -24,6 +29,18 @@ def test_an_export_is_compared_on_the_runs_images_and_has_a_card(run, tmp_path, 
     assert "on 30 validation images" in capsys.readouterr().out
     assert sorted(path.name for path in out.iterdir()) == ["README.md", "model.safetensors"]
     assert load(out / "model.safetensors").about == load(run).about
+
+
+def test_the_images_that_were_compared_are_counted(run, tmp_path):
+    told = []
+
+    def progress(done, total):
+        told.append((done, total))
+
+    export_checked(
+        named([str(run)], "").on_device(), "safetensors", tmp_path / "out", False, False, progress
+    )
+    assert told == [(0, 33), (16, 33), (30, 33), (33, 33)]  # three again, enlarged
 
 
 def test_without_images_random_ones_are_compared_and_folding_reports_its_difference(
@@ -56,6 +73,55 @@ def test_an_export_that_computes_something_else_is_not_kept(run, tmp_path, monke
     assert not list(tmp_path.glob(".out*"))
 
 
+def test_what_a_killed_export_has_left_is_deleted_by_the_next(run, tmp_path):
+    others = tmp_path / ".out.part", tmp_path / f".other.{'0' * 16}.part"
+    for left in (tmp_path / f".out.{'0' * 16}.part", *others):
+        left.mkdir()
+        (left / "model.safetensors").write_text("half")
+    words = ["export", str(run), "--to", "safetensors", "--out", str(tmp_path / "out")]
+    assert main(words) == 0
+    assert set(tmp_path.glob(".*")) == set(others)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)  # torch takes minutes to write a graph on a busy machine
+def test_a_network_with_its_preprocessing_answers_as_predict_does(run, tmp_path, capsys):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    words = ["export", str(run), "--to", "onnx", "--with-preprocessing", "--out"]
+    assert main([*words, str(tmp_path / "out")]) == 0
+    assert "probabilities" in capsys.readouterr().out
+    photos = sorted((run.parent / "images" / "val").glob("*/0.jpg"))
+    for place, path in enumerate(photos):
+        Image.open(path).resize((40 + 9 * place, 90 - 5 * place)).save(path)
+    assert main(["predict", str(run), *map(str, photos), "--json", "--top", "10"]) == 0
+    session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
+    classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
+    for path, one in zip(photos, json.loads(capsys.readouterr().out), strict=True):
+        pixels = np.asarray(Image.open(path).convert("RGB"))
+        found = session.run(["probabilities"], {"images": pixels[None]})[0][0]
+        wanted = {row["class"]: row["probability"] for row in one["classes"]}
+        assert dict(zip(classes, found.tolist(), strict=True)) == pytest.approx(wanted, abs=1e-3)
+
+
+def test_preprocessing_that_changes_an_answer_is_not_kept(run, tmp_path, monkeypatch, capsys):
+    words = ["export", str(run), "--to", "exported_program", "--with-preprocessing", "--out"]
+    even = formats.TARGETS["exported_program"]._replace(
+        write=lambda network, path: path.touch(),
+        read=lambda path, about: lambda images: torch.full((1, 10), 0.3),
+    )
+    monkeypatch.setitem(formats.TARGETS, "exported_program", even)
+    assert main([*words, str(tmp_path / "out")]) == 1
+    assert "computes something else: largest difference of prob" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_torchscript_is_said_to_be_deprecated(run, tmp_path, capsys):
+    out = str(tmp_path / "out")
+    assert main(["export", str(run), "--to", "torchscript", "--out", out]) == 0
+    assert "torch has deprecated TorchScript; --to exported_program" in capsys.readouterr().err
+
+
 def test_a_missing_package_is_named_with_its_remedy(run, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("resnet_recipes.network.exportable.find_spec", lambda name: None)
     assert main(["export", str(run), "--to", "onnx", "--out", str(tmp_path / "out")]) == 3
@@ -71,6 +137,7 @@ def test_a_missing_package_is_named_with_its_remedy(run, tmp_path, monkeypatch, 
         (["RUN", "--to", "timm", "--out", "NEW"], "support blurpool"),
         (["RUN", "--to", "keras", "--out", "NEW"], "must be one of"),
         (["RUN", "--to", "safetensors", "--fold-batchnorm", "--out", "NEW"], "--fold-batchnorm"),
+        (["RUN", "--to", "torchscript", "--with-preprocessing", "--out", "NEW"], "--to onnx or ex"),
     ],
 )
 def test_mistakes_are_explained(run, words, said, tmp_path, capsys):

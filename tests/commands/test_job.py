@@ -52,8 +52,8 @@ def test_the_array_of_a_sweep_has_the_runs_that_resnet_train_would_make(capsys):
             "the jobs of an array must have the same GPUs",
         ),
         (["mild", "data=/data", "nodes=1:2"], "nodes=1:2: must be a number of nodes"),
-        (["mild", "data=/data", "nodes=2", "launch.max_restarts=1"], "is only for one node"),
-        (["mild", "data=/data", "launch.nodes=2"], "resnet-recipes slurm NAME nodes=2"),
+        (["mild", "data=/data", "nodes=2", "launch.max_restarts=1"], "works on one node only"),
+        (["mild", "data=/data", "launch.nodes=2"], "torchrun, srun or a job"),
         (["-m", "mild", "data=/data", "--parallel", "0"], "--parallel=0: must be a number of jobs"),
         (["mild", "data=/data", "--parallel", "2"], "--parallel=2: is only for a sweep"),
         (["hot", "data=/data", "run=mine"], "is set by the job"),
@@ -106,7 +106,7 @@ def test_the_run_has_the_same_name_whenever_its_job_starts(engine, capsys):
         (["job", "mild", "data=here", "--for", "skypilot"], "2 problems"),
         (
             ["job", "mild", "data=/data", "nodes=2", "--for", "torchx", "run.root=here"],
-            "run.root=here: must be a folder that all nodes see",
+            "run.root=here: must be a folder that all nodes share",
         ),
     ],
 )
@@ -121,4 +121,4 @@ def test_a_recipe_of_this_machine_is_refused_where_the_job_would_not_find_it(tmp
     own = tmp_path / "own.yaml"
     own.write_text("defaults: [mild]\n")
     assert cli.main([*STORED[:1], str(own), *STORED[2:], "skypilot"]) == 2
-    assert "is a file of this machine" in capsys.readouterr().err
+    assert "is a file on this machine" in capsys.readouterr().err

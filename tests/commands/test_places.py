@@ -7,7 +7,8 @@ import pytest
 
 from resnet_recipes import cli
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.commands.places import records, run_place, run_places
+from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.places import records, run_place, run_places, with_weights
 from tests.run_folders import run_folder
 
 
@@ -31,6 +32,35 @@ def test_a_path_comes_before_a_name_in_runs(runs):
     assert run_place("RUN", "alpha") == Path("alpha")
     Path("last").write_text("weights")
     assert run_place("RUN", "last") == Path("last")
+
+
+@pytest.mark.parametrize(
+    ("typed", "path"),
+    [
+        ("last", "runs/alpha"),
+        ("beta", "runs/beta"),
+        ("runs/beta", "runs/beta"),
+        ("last,torchvision", "runs/alpha,torchvision"),
+        ("resnet50.pt", "resnet50.pt"),
+    ],
+)
+def test_weights_of_a_run_are_named_as_a_run_is(runs, typed, path):
+    assert with_weights(Arguments({}, [f"model.weights={typed}"])).words == [
+        f"model.weights={path}"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("flags", "typed", "answer"),
+    [
+        ({}, "alphq", "did you mean alpha"),
+        ({"-m": ""}, "last", "model.weights=runs/NAME"),
+        ({"--resume": "auto"}, "last", "model.weights=runs/NAME"),
+    ],
+)
+def test_weights_of_no_run_or_of_a_changing_one_are_refused(runs, flags, typed, answer):
+    with pytest.raises(RecipeError, match=answer):
+        with_weights(Arguments(flags, [f"model.weights={typed}"]))
 
 
 @pytest.mark.parametrize("word", ["alphq", "runs/alphq"])

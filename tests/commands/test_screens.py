@@ -1,7 +1,7 @@
 """Screens of the main verbs, kept as text: `python -m tests.commands.test_screens` writes them."""
 
 import io
-import os
+import re
 import tempfile
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import cli
+from resnet_recipes.commands import plan
+from resnet_recipes.report.console import LiveConsole
+from resnet_recipes.report.facts import Metrics, Published, RunFacts
+from resnet_recipes.report.summary import Summary
 from tests.run_folders import run_folder
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -18,21 +22,68 @@ SCREENS = {
     "compare": ["compare", "first", "better"],
     "watch": ["watch", "first", "--once"],
     "mistakes": ["train", "mild", "--batch-size", "64", "--no-ema", "--epochs", "3"],
+    "unknown": ["show", "resnet"],
+    "ls": ["ls"],
+    "plan": ["plan", "hot", "launch.device=cpu", "epochs=18"],
+    "methods": ["methods"],
+    "method": ["methods", "mixup"],
+    "help": ["--help"],
+    "help-train": ["train", "--help"],
+    "help-convert": ["convert", "--help"],
+    "summary": [],
 }
+
+
+class Terminal(io.StringIO):
+    """A terminal, as far as a program can tell."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def summary() -> str:
+    """Return what a run shows on a terminal when it has ended."""
+    err, out = Terminal(), Terminal()
+    found = dict.fromkeys(Summary.__annotations__, 10.0) | {
+        "recipe": "mild",
+        "folder": "runs/first",
+        "devices": "8 x NVIDIA A100-SXM4-80GB",
+        "steps": 22_500,
+        "epochs": 36.0,
+        "sessions": 2,
+        "weights": "runs/first/weights.safetensors",
+        "raw_weights": "runs/first/weights-raw.safetensors",
+        "ema": Metrics(76.5, 93.2, 1.0, 50_000),
+        "raw": Metrics(78.1, 94.0, 1.0, 50_000),
+        "images_per_second_by_pixels": {128: 20_000.0},
+        "training_seconds": 1560.0,
+        "estimated_seconds": 1500.0,
+        "images_per_second": 18_750.0,
+        "data_wait_share": 0.02,
+        "published": Published(76.6, 32, 25.3, "8x A100 40GB", "MosaicML, Mosaic ResNet"),
+    }
+    facts = RunFacts("mild", Path(), 40, 10, 100, (64,) * 4, (1,) * 4, 10, "CPU")
+    console = LiveConsole(err, out)
+    console.begin(facts, 0)
+    console.evaluation(10, found["ema"], found["raw"], 60.0)
+    console.finished(Summary(**found))
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", err.getvalue() + out.getvalue())
+    shown = re.sub(r"(?m)^(epoch |reading).*", "", shown.replace("\r", "\n"))  # drawn anew
+    return re.sub(r"\n{2,}", "\n\n", shown).lstrip("\n")
 
 
 def screen(words: list[str], folder: Path, columns: int) -> str:
     """Return what a command prints in a folder with three runs, on a terminal of some columns."""
     said = io.StringIO()
-    before, os.environ["COLUMNS"] = os.environ.get("COLUMNS", "80"), str(columns)
-    place = Path.cwd()
-    os.chdir(folder)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", str(columns))
+        patch.setenv("TERM", "xterm")
+        patch.chdir(folder)
+        patch.setattr(plan, "cores", lambda: 2)
+        if not words:
+            return summary()
         with redirect_stdout(said), redirect_stderr(said):
             cli.main(words)
-    finally:
-        os.chdir(place)
-        os.environ["COLUMNS"] = before
     return said.getvalue()
 
 

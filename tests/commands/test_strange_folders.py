@@ -16,7 +16,15 @@ from tests.run_folders import run_folder
 
 pytestmark = pytest.mark.timeout(30)  # a FIFO would be waited for
 
-FILES = ("overrides.txt", "summary.json", "config.yaml", "metrics.jsonl", "data.json", "env.json")
+FILES = (
+    "overrides.txt",
+    "summary.json",
+    "config.yaml",
+    "metrics.jsonl",
+    "data.json",
+    "env.json",
+    "command.txt",
+)
 
 
 def content(text: bytes) -> Callable[[Path], object]:
@@ -42,7 +50,7 @@ FAULTS: dict[str, Callable[[Path], object]] = {
 def runs_with(root: Path, file: str, fault: str) -> str:
     """Make a good run and one with a hostile file; return the hostile one's folder."""
     run_folder(root, "good", top1=76.54)
-    folder = run_folder(root, "bad")
+    folder = run_folder(root, "bad", top1=80.0)  # the best run is read most
     (folder / file).unlink(missing_ok=True)
     FAULTS[fault](folder / file)
     return str(folder)

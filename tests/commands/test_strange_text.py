@@ -14,6 +14,7 @@ from tests.run_folders import run_folder
 
 NASTY = "\x1b[31m\u202e<script>alert(1)</script>|\r"
 FORMULA = "=cmd|' !C calc'!A0"
+PLACE = NASTY.replace("/", "!")  # the name of a file or folder
 LINK = "![x](http:evil)\n\n# owned"
 
 
@@ -25,21 +26,28 @@ def run(make_run: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.Monkey
     return trained_runs.ended_run(make_run, tmp_path / "run")
 
 
-def said(words: list[object], capsys: pytest.CaptureFixture[str]) -> str:
+def said(words: list[object], capsys: pytest.CaptureFixture[str], code: int = 0) -> str:
     """Run a command and return what it prints; nothing of it may act on a terminal."""
-    assert cli.main(list(map(str, words))) == 0
+    ended = cli.main(list(map(str, words)))
     captured = capsys.readouterr()
+    assert ended == code, captured
     assert all(line.isprintable() for line in captured.out.split("\n") + captured.err.split("\n"))
-    return captured.out
+    return captured.out + captured.err
 
 
 def test_names_of_classes_act_nowhere(run, tmp_path, capsys):
     assert "\\x1b[31m" in said(["eval", run], capsys)
-    said(["eval", run, "--csv", tmp_path / "classes.csv", "--png", tmp_path / "x.png"], capsys)
+    written = {"--csv": "classes.csv", "--png": "x.png", "--images": "all.csv", "--gallery": "g"}
+    flags = [word for flag, name in written.items() for word in (flag, tmp_path / name)]
+    said(["eval", run, *flags], capsys)
+    page = (tmp_path / "g").read_text()
+    assert "&lt;script&gt;" in page
+    assert "<script" not in page
+    assert all(line.isprintable() for line in page.splitlines())
     images = run.parent / "images" / "val"
     said(["predict", run, images], capsys)
     said(["predict", run, images, "--csv", tmp_path / "images.csv"], capsys)
-    tables = [(tmp_path / name).open() for name in ("classes.csv", "images.csv")]
+    tables = [(tmp_path / name).open() for name in ("classes.csv", "images.csv", "all.csv")]
     rows = [row for table in tables for row in csv.reader(table)]
     cells = {cell for row in rows for cell in row}
     assert f"'{FORMULA}" in cells
@@ -53,7 +61,7 @@ def test_names_of_classes_act_nowhere(run, tmp_path, capsys):
 
 def hostile_run(root: Path) -> Path:
     """Make a run all of whose text is hostile."""
-    folder = run_folder(root, f"{FORMULA}{NASTY.replace('/', '!')}")
+    folder = run_folder(root, f"{FORMULA}{PLACE}")
     summary = json.loads((folder / "summary.json").read_text())
     text = f"'] ? {NASTY} \ud800"
     (folder / "summary.json").write_text(json.dumps(summary | {"recipe": text, "devices": text}))
@@ -81,10 +89,37 @@ def test_the_text_of_a_run_folder_acts_nowhere(tmp_path, capsys):
     said(["watch", bad, "--once"], capsys)
 
 
-def test_a_recipe_shows_invisible_characters_of_its_comments(tmp_path, capsys):
+def test_the_software_of_runs_and_why_one_failed_act_nowhere(tmp_path, capsys):
+    config = {"run": {"name": "mine"}}  # its text is checked when it is read
+    runs = [run_folder(tmp_path, f"{PLACE}{n}", seed=n, config=config) for n in (1, 2)]
+    for folder in runs:
+        packages = {NASTY: NASTY, "torch": f"{NASTY}{folder.name}"}
+        (folder / "env.json").write_text(json.dumps({"packages": packages}))
+    assert "over 2 seeds: \\x1b" in said(["compare", *runs], capsys)
+    failed = run_folder(tmp_path, f"{PLACE}3", state="failed")
+    (failed / "exit.json").write_text(json.dumps({"code": 1, "message": NASTY}))
+    assert "--resume" in said(["runs", tmp_path], capsys)
+    assert "<script>alert" in said(["watch", failed, "--once"], capsys)
+
+
+def test_names_of_images_act_nowhere(run, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(trained_runs, "CLASSES", ("a", "b"))
+    images = trained_runs.random_images(tmp_path / "plain")
+    (images / "val" / "a" / f"{PLACE}.jpg").write_bytes(b"\xff\xd8")
+    assert "1 of 7 images cannot be read" in said(["predict", run, images / "val"], capsys)
+    assert "unreadable images" in said(["doctor", "data", images], capsys, 3)
+    assert "unreadable: " in said(["convert", images, tmp_path / "b", "--dry-run"], capsys)
+    assert "no file matches" in said(["predict", run, images / PLACE], capsys, 3)
+
+
+def test_a_recipe_shows_invisible_characters_of_its_place_and_comments(tmp_path, capsys):
     recipe = (Path(__file__).parents[2] / "recipes" / "demo.yaml").read_text()
-    (tmp_path / "mine.yaml").write_text(recipe.replace("\n", "  # a\u202eb\n", 1))
-    assert "a\\u202eb" in said(["show", "mine", "--recipes", tmp_path], capsys)
+    folder = tmp_path / PLACE
+    folder.mkdir()
+    (folder / "mine.yaml").write_text(recipe.replace("\n", "  # a\u202eb\n", 1))
+    (folder / "wrong.yaml").write_text("name: [")
+    assert "a\\u202eb" in said(["show", "mine", "--recipes", folder], capsys)
+    assert "wrong.yaml" in said(["validate", "wrong", "--recipes", folder], capsys, 2)
 
 
 @pytest.mark.parametrize("out", [".", "..", "/", "a/" * 2500, "a" * 5000])

@@ -62,6 +62,14 @@ def test_verbose_prints_the_whole_plan_and_reaches_the_ranks(started, monkeypatc
     assert os.environ[VERBOSE]
 
 
+def test_what_a_start_would_refuse_a_dry_run_refuses(started, capsys):
+    Path("file").touch()
+    for words in ([], ["--dry-run"]):
+        assert cli.train(["recipe=mild", *SMALL, "run.root=file/runs", *words]) == 3
+        assert "is a file" in capsys.readouterr().err
+    assert not started
+
+
 def test_two_runs_never_share_a_folder(started):
     for _ in range(3):
         cli.train(["recipe=mild", *SMALL])
@@ -175,6 +183,9 @@ def test_the_plan_opens_with_images_and_device_and_says_how_long_a_cpu_needs(
         "  device     CPU with 2 cores, fp32",
         "  time       roughly 13 weeks on this CPU: a guess from the network's arithmetic",
     ]
+    monkeypatch.setattr("resnet_recipes.commands.plan.emulates", lambda dtype: dtype == "bf16")
+    cli.train(["recipe=mild", "--dry-run", "precision.dtype=bf16"])
+    assert "no instructions for bf16" in capsys.readouterr().out
     cli.train(["recipe=mild", "--dry-run", "gpus=8"])
     said = " ".join(capsys.readouterr().out.split())
     assert "8 x GPU, of which this machine has none, bf16 if the GPU supports it, else fp16" in said

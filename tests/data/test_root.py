@@ -8,7 +8,7 @@ import pytest
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.data.root import root_problem
+from resnet_recipes.data.root import address_problems, root_problem
 
 
 @pytest.fixture
@@ -95,3 +95,20 @@ def forbid(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             return real(path)
 
         monkeypatch.setattr(os, name, refusing)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://",
+        "https://me:secret@host/set",
+        "https://host/set?X-Amz-Signature=1",
+        "s3://bucket/set#1",
+        "https://[::1/set",
+        "https://host/a\nb",
+    ],
+)
+def test_an_address_holds_no_secret_and_no_trick(address):
+    (problem,) = address_problems(address)
+    assert (problem.key, problem.value) == ("root", address)
+    assert not [*address_problems("s3://bucket/a/b"), *address_problems("/data/a?b")]

@@ -95,6 +95,7 @@ def test_a_bucket_is_mounted_with_a_cache_and_a_volume_as_it_is():
         "/storage": {"source": "s3://bucket/a b", "mode": "MOUNT_CACHED"}
     }
     task = yaml.safe_load(skypilot.script(job(TWO)))
+    assert task["workdir"] == "."  # installed from the checkout: no index has the package
     assert (task["volumes"], task["num_nodes"]) == ({"/storage": "disk"}, 2)
     assert task["resources"]["job_recovery"] == {"recover_on_exit_codes": [75]}
     assert task["resources"]["accelerators"] == {"A100-80GB": 8, "H100": 8}

@@ -72,6 +72,13 @@ def test_a_run_that_has_trained_keeps_its_name(name, text, made):
     assert path.read_text() == text
 
 
+@pytest.mark.timeout(30)
+def test_records_that_are_a_fifo_are_not_waited_for(made):
+    os.mkfifo(made("run=mine") / "metrics.jsonl")
+    with pytest.raises(NotReadyError, match="Not a regular file"):
+        made("run=mine")
+
+
 def test_a_run_that_is_starting_keeps_its_name(made):
     with locked(made("run=mine")), pytest.raises(NotReadyError, match="in use"):
         made("run=mine")

@@ -1,12 +1,14 @@
 import os
 import signal
 import sys
+from contextlib import ExitStack
 from typing import ClassVar
 
 import pytest
 
 from resnet_recipes.launch import sweep
 from resnet_recipes.launch.sweep import Sweep, slots
+from resnet_recipes.process.lock import locked
 
 RUNS = {
     "a": ["recipe=mild", "seed=1"],
@@ -79,6 +81,33 @@ def test_a_failed_run_does_not_stop_the_others(stand_in, tmp_path):
     code, said = train(tmp_path)
     assert (code, len(stand_in.commands)) == (1, 3)
     assert said[-2:] == [f"2 of 3 runs are finished in {tmp_path}", "  failed with exit code 3: a"]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_a_run_that_another_sweep_trains_is_waited_for_and_resumed_if_it_was_left(
+    is_first, is_finished, stand_in, tmp_path, monkeypatch
+):
+    other, pauses = ExitStack(), iter(range(20))
+
+    def pause(_):
+        if (now := next(pauses)) == (0 if is_first else 1):  # before or after ours was started
+            (tmp_path / "b").mkdir()
+            other.enter_context(locked(tmp_path / "b"))
+            stand_in.codes = {"b": 3}
+        if now == 15:
+            other.close()
+            stand_in.codes = {}
+            if is_finished:
+                (tmp_path / "b" / "summary.json").write_text("{}")
+
+    monkeypatch.setattr(sweep.time, "sleep", pause)
+    code, said = train(tmp_path, parallel=1 if is_first else 2)
+    assert "[2 of 3] b: another command is training it" in said
+    assert ("[2 of 3] b: already finished" in said) == is_finished
+    assert (code, said[-1]) == (0, f"3 of 3 runs are finished in {tmp_path}")
+    ours = [command[5] for command in stand_in.commands].count("run=b")
+    assert ours == (not is_first) + (not is_finished)
 
 
 @pytest.mark.parametrize("code", [75, 130])

@@ -180,6 +180,13 @@ def test_a_safetensors_file_may_have_20000_entries(tmp_path):
         archive.read_safetensors(path)
 
 
+def test_an_archive_may_have_20000_entries(tmp_path):
+    files = {f"data/{number}": b"" for number in range(20_000)}
+    path = torch_file(tmp_path / "w.pt", pickle.dumps({}, protocol=2), **files)
+    with pytest.raises(ArchiveError, match="too many or duplicate entries"):
+        archive.read(path)
+
+
 @pytest.mark.parametrize(
     "header", [b"[" * 30_000, b"[]", b"{", b"\xff", b'{"__metadata__":{"a":NaN}}', b""]
 )

@@ -88,6 +88,12 @@ def test_a_network_with_blurpool_is_refused_by_formats_without_a_graph(network):
         assert "--to safetensors" in problem.fix
 
 
+def test_formats_of_other_libraries_refuse_another_stem_or_width(network):
+    small = Network(network.model, About("resnet18", 4, arguments={"small_stem": True}))
+    for to, refused in {"torchvision": 1, "timm": 1, "safetensors": 0, "onnx": 0}.items():
+        assert len(list(problems(small, to, folds=False))) == refused
+
+
 @pytest.mark.exhaustive
 def test_timms_blurred_resnet_is_a_different_network():
     timm = pytest.importorskip("timm")

@@ -9,13 +9,11 @@ from torch import nn
 from torchvision.models import ResNet, resnet50
 from torchvision.models.resnet import Bottleneck
 
-from resnet_recipes.methods.blurpool import BlurConv2d, BlurMaxPool2d, BlurPool
+from resnet_recipes.methods.blurpool import BlurMaxPool2d, BlurPool
 from resnet_recipes.methods.stochastic_depth import StochasticDepth, fold
 from resnet_recipes.network.fuse import (
-    BlurredBatchNorm2d,
     FusedBatchNorm2d,
     FusedDropSamplesBatchNorm2d,
-    HalvedConv2d,
     StemBatchNorm2d,
     fuse,
 )
@@ -116,19 +114,12 @@ def test_parameters_and_keys_are_kept_and_every_batch_norm_is_fused():
     assert [name for name, relu in norms.items() if not relu] == downsampling
 
 
-def test_the_blurs_of_a_resnet_belong_to_its_batch_norms():
+def test_the_blurred_pool_belongs_to_the_first_batch_norm():
     model = empty_resnet50()
     BlurPool().modify_model(model)
     fuse(model, FUSED)
-    kinds = BlurConv2d | BlurMaxPool2d | BlurredBatchNorm2d | StemBatchNorm2d
-    blurs = {
-        name: type(module) for name, module in model.named_modules() if isinstance(module, kinds)
-    }
-    inner = {f"layer{stage}.0.bn1": BlurredBatchNorm2d for stage in (2, 3, 4)}
-    assert blurs == {"bn1": StemBatchNorm2d, "bn1.pool": BlurMaxPool2d} | inner
-    assert [
-        type(model.get_submodule(f"layer{stage}.0.downsample.0")) for stage in (1, 2, 3, 4)
-    ] == [nn.Conv2d, HalvedConv2d, HalvedConv2d, HalvedConv2d]
+    assert (type(model.bn1), type(model.bn1.pool)) == (StemBatchNorm2d, BlurMaxPool2d)
+    assert type(model.maxpool) is nn.Identity
 
 
 def test_a_network_with_plain_operations_is_not_changed():

@@ -19,7 +19,9 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.stochastic_depth import StochasticDepth
 from resnet_recipes.network import pretrained
+from resnet_recipes.network.about import About
 from resnet_recipes.network.build import build_model
+from resnet_recipes.network.weights import write_weights
 from resnet_recipes.optim import OPTIMIZERS
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
@@ -111,6 +113,26 @@ def test_weights_that_do_not_fit_are_refused(change, weights, tmp_path):
 
 def test_the_error_names_the_network_of_the_weights(weights):
     assert "model.name=resnet18" in refusal(weights, name="resnet34")
+
+
+def test_weights_of_another_stem_or_width_are_refused_with_what_to_type(weights, tmp_path):
+    assert "model.stem=standard\n" in refusal(weights, stem="small") + "\n"
+    small = replace(CONFIG, stem="small", width=0.125)
+    path = write_weights(
+        build_model(small, 7, seed=0),
+        tmp_path / "s.pt",
+        About("resnet18", 7, arguments=small.arguments),
+    )
+    assert "model.stem=small model.width=0.125" in refusal(path)
+    assert pretrained.find(replace(small, weights=str(path)), 7).is_whole
+
+
+def test_weights_for_colours_are_summed_for_grey_images_as_timm_does(weights):
+    grey = config_of(weights, in_channels=1)
+    start = pretrained.find(grey, 7)
+    assert "summed over colours" in start.text(grey, 7)
+    summed = torch.load(weights, weights_only=True)["conv1.weight"].sum(1, keepdim=True)
+    assert torch.equal(start.tensors["conv1.weight"], summed)
 
 
 def test_torchvision_weights_come_from_its_cache_and_are_checksummed(

@@ -129,6 +129,12 @@ def test_a_wrong_description_is_refused(field, value):
         about.from_json(json.dumps(tree))
 
 
+@pytest.mark.parametrize("text", ["[" * 30_000, '{"loss": 1' + "0" * 400 + "}", "[NaN]"])
+def test_a_description_that_no_reader_should_take_is_refused(text):
+    with pytest.raises(ValueError, match="not a JSON object"):
+        about.from_json(text)
+
+
 def test_a_changed_description_or_tensor_fails_its_checksum(make_run, tmp_path):
     run = make_run()
     path = write_weights(run.model, tmp_path / "weights.safetensors", described(run))

@@ -10,7 +10,7 @@ pytest.importorskip("triton")
 
 from resnet_recipes.ops import batch_norm, stem
 from resnet_recipes.ops.kernels import batch_norm as norm_kernels
-from resnet_recipes.ops.kernels import batch_norm_blur, statistics, sums
+from resnet_recipes.ops.kernels import statistics, sums
 from resnet_recipes.ops.kernels import stem as stem_kernels
 
 H200 = 132  # multiprocessors
@@ -24,7 +24,7 @@ def test_samples_have_sums_that_several_programs_share(monkeypatch):
     def launch(kernel, grid, *_, **__):
         programs[kernel.fn.__name__].add(grid[0])
 
-    for module in (norm_kernels, batch_norm_blur, norm_kernels.blurring, statistics, stem_kernels):
+    for module in (norm_kernels, statistics, stem_kernels):
         monkeypatch.setattr(module, "launch", launch)
     monkeypatch.setattr(sums, "_multiprocessors", lambda device: H200)
     sums.shares_of.cache_clear()

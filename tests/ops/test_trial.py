@@ -1,6 +1,7 @@
 """Operations are tried in another process, once for each machine."""
 
 import ctypes
+import errno
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -83,3 +84,12 @@ def test_a_damaged_record_is_replaced_and_a_folder_that_cannot_be_written_is_no_
     assert recalled() == ALL_RIGHT
     monkeypatch.setenv("XDG_CACHE_HOME", str(kept))  # a file
     assert recalled() == NONE
+
+
+def test_a_full_disk_keeps_nothing_and_tries_nothing_twice(machine, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(trial.atomic, "write_text", full)
+    machine.append(ALL_RIGHT)
+    assert recalled() == ALL_RIGHT

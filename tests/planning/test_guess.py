@@ -25,6 +25,13 @@ def test_a_cpus_seconds_are_images_times_multiply_adds():
     assert cpu_seconds(mild(), 1) < whole / 2
 
 
+def test_a_cpu_that_emulates_a_type_takes_longer(monkeypatch):
+    whole = cpu_seconds(mild(), 1)
+    monkeypatch.setattr(guess, "emulates", lambda dtype: dtype == "bf16")
+    assert cpu_seconds(mild("precision.dtype=bf16"), 1) == guess.EMULATED * whole
+    assert cpu_seconds(mild(), 1) == whole
+
+
 def test_a_run_that_ends_within_an_epoch_counts_its_own_steps():
     short = mild(*FIXED, "max_duration=100ba", "scale_schedule_ratio=1", "schedule.warmup=0ba")
     assert cpu_seconds(short, 1) == pytest.approx(cpu_seconds(mild(*FIXED), 1) * 100 / (36 * 625))

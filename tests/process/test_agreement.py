@@ -1,11 +1,12 @@
 """Ranks agree before they train, or all learn why not."""
 
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import torch.distributed as dist
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.process.agreement import broadcast, confirm_same
+from resnet_recipes.process.agreement import await_all, broadcast, confirm_same
 
 
 def verdicts(facts: list[dict]) -> list[str]:
@@ -49,3 +50,14 @@ def test_what_rank_0_says_is_computed_once_and_returned_by_all():
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(rank, range(3))) == ["runs/a"] * 3
     assert calls == [0]
+
+
+def test_ranks_wait_for_the_one_that_fetches_longest():
+    store = dist.HashStore()
+    with ThreadPoolExecutor(2) as pool:
+        watchdog = Mock()
+        first = pool.submit(await_all, store, 0, 2, watchdog)
+        while not watchdog.beat.called:
+            assert not first.done()
+        await_all(store, 1, 2, Mock())
+        first.result(timeout=10)

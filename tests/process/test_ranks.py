@@ -99,7 +99,7 @@ def measured(process: RankProcess, off: tuple[str, ...] = ()) -> list[tuple[floa
         loader = data.open_eval(
             config, replace(data.measure(config), eval_examples=examples), share
         )
-        found.append(evaluate(model, loader, Precision(rank.device, torch.float32, model)))
+        found.append(evaluate(model, loader, Precision(rank.device, torch.float32, model), 10))
     distributed.leave()
     return found
 
@@ -152,8 +152,8 @@ def test_several_ranks_count_what_one_process_counts_with_the_statistics_of_rank
     for ranks in (2, 3, 4):
         first, *others = nursery.call(tmp_path, ranks, measured)
         assert others == [first] * (ranks - 1)
-        for (top1, top5, loss, examples), one in zip(first, alone, strict=True):
-            assert [top1, top5, examples] == [one[0], one[1], one[3]]
+        for (top1, top5, loss, *counts), one in zip(first, alone, strict=True):
+            assert [top1, top5, *counts] == [*one[:2], *one[3:]]
             assert loss == pytest.approx(one[2], rel=1e-6)  # float32 logits of other batches
 
 

@@ -8,7 +8,8 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.pages import PAGES, TRAIN
 from resnet_recipes.recipe.foreign import meaning_of
-from resnet_recipes.recipe.foreign_words import MEANINGS, VERBS
+from resnet_recipes.recipe.foreign_verbs import VERBS
+from resnet_recipes.recipe.foreign_words import MEANINGS
 from resnet_recipes.recipe.overrides import parse
 
 #: A value for the words that do not take a number.

@@ -1,6 +1,8 @@
 import pytest
 
-from resnet_recipes.recipe.suggestions import ALIASES, closest
+from resnet_recipes.recipe.foreign import setting_of
+from resnet_recipes.recipe.foreign_words import MEANINGS
+from resnet_recipes.recipe.suggestions import closest
 from resnet_recipes.recipe.typed import settings
 
 
@@ -24,6 +26,9 @@ from resnet_recipes.recipe.typed import settings
         ("epochs", "max_duration"),
         ("optimizer.wd", "optimizer.weight_decay"),
         ("methods.emma", "methods.ema"),
+        ("rnu.root", "run.root"),
+        ("trainer.max_epochs", "max_duration"),
+        ("imgsz", "data.train_size"),
     ],
 )
 def test_what_people_type_leads_to_the_setting_they_mean(typed, meant):
@@ -34,8 +39,9 @@ def test_nonsense_gets_no_suggestion():
     assert closest("xyzzy.plugh", settings()) == ""
 
 
-def test_every_alias_leads_to_a_setting():
-    assert set(ALIASES.values()) <= settings().keys()
+@pytest.mark.parametrize("word", MEANINGS)
+def test_every_foreign_word_leads_to_a_setting_or_to_none(word):
+    assert setting_of(word) in {"", "recipe", *settings()}
 
 
 def test_one_wrong_letter_is_nearly_always_understood():

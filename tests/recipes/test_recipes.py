@@ -156,7 +156,7 @@ def test_each_recipe_has_the_methods_of_the_one_before_and_more():
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in ALL if name not in ("demo", "finetune", "nvidia_mlperf_pt")]
+    "name", [name for name in ALL if name not in ("demo", "finetune", "nvidia_mlperf_pt", "small")]
 )
 def test_published_results_name_their_source_and_stand_in_the_header(name):
     recipe = compose(name, needs_data=False).recipe

@@ -62,6 +62,21 @@ def test_plain_output_is_one_unwrapped_line_per_event(facts, driver):
     assert "eval step=10/40 ep=1.00 top1=58.00 top5=90.00" in log
 
 
+def test_balanced_accuracy_is_shown_where_it_differs_from_top1(facts):
+    equal, unequal = Metrics(50, 90, 1.0, 500, 50.0), Metrics(50, 90, 1.0, 500, 41.5)
+    for metrics, is_shown in ((equal, False), (unequal, True)):
+        for console in (PlainConsole, LiveConsole):
+            err, out = Terminal(), Terminal()
+            with closing(Recorder(facts.folder, facts, console(err, out))) as recorder:
+                recorder.begin()
+                recorder.evaluation(10, averaged=None, raw=metrics, seconds=1)
+                summary = recorder.finish(10, seconds=1.0, weights=Path("weights.pt"))
+            assert ("41.50" in err.getvalue()) == is_shown
+            assert ("balanced" in err.getvalue()) == is_shown
+            assert ("balanced 41.50 %" in out.getvalue()) == is_shown
+            assert summary.as_json()["raw_balanced_percent"] == metrics.balanced
+
+
 def test_plain_output_is_not_flooded_but_has_every_evaluation_and_the_last_step(facts, driver):
     err, out = io.StringIO(), io.StringIO()
     log, _ = shown(facts, driver, PlainConsole(err, out), err, out)

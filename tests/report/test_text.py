@@ -3,9 +3,13 @@
 import csv
 import html
 import json
+import re
 
+import numpy as np
 import pytest
 
+from resnet_recipes.report.page.gallery import Tile, gallery
+from resnet_recipes.report.page.html import Figure, Legend, Limit, Section, Table, page
 from resnet_recipes.report.page.vega import to_json
 from resnet_recipes.report.text import (
     clock_time,
@@ -96,6 +100,25 @@ def test_a_plot_has_no_text_that_ends_its_script_or_cannot_be_seen():
     text = to_json({"a": ["</script>\u202e\ud800", 1.5, None], "b": ({"c": True},)})
     assert json.loads(text) == {"a": ["</script>\\u202e\\ud800", 1.5, None], "b": [{"c": True}]}
     assert "<" not in text
+
+
+def test_no_text_of_a_page_is_markup():
+    evil, rows = "<b>\u202e", [{"cost": 1.0, "recipe": "<b>\u202e"}]
+    section = Section(
+        evil,
+        text=[evil],
+        limits=[Limit("cost", evil, rows)],
+        legend=Legend("recipe", [evil]),
+        figures=[Figure(evil, evil, {})],
+        tables=[Table(evil, ["recipe", evil], [[evil, 1.0]])],
+        notes=[evil],
+    )
+    tile = Tile(np.zeros((8, 8, 3), np.uint8), evil, evil, evil, 0.5)
+    for text in (page(evil, [section]), gallery(evil, evil, [tile])):
+        own = re.sub(r"<(script|style)>.*?</\1>", "", text, flags=re.DOTALL)
+        assert own.count("&lt;b&gt;") > 5
+        assert "<b>" not in own
+        assert "\u202e" not in text
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,14 @@ ALL: dict[str, Any] = {
     method.name: {}
     for method in ORDER
     if method.name
-    not in {"trivial_augment", "increasing_randaugment", "cutmix", "mixup_or_cutmix", "infobatch"}
+    not in {
+        "trivial_augment",
+        "increasing_randaugment",
+        "cutmix",
+        "mixup_or_cutmix",
+        "infobatch",
+        "distill",
+    }
 } | {
     "colout": {"p_row": 0.05, "p_col": 0.05},
     "progressive_resizing": {"delay": "0dur", "finetune": "0.2dur"},
@@ -103,7 +110,7 @@ def test_a_compiled_run_is_one_graph_over_all_sizes_and_trains_as_the_plain_one(
         compiled = losses_of(run)
         trained = len(graphs)
         with run.methods.eval_weights(run.model):
-            evaluate(run.model, run.eval_data, run.precision)
+            evaluate(run.model, run.eval_data, run.precision, run.plan.num_classes)
         assert torch._dynamo.utils.counters["graph_break"] == {}
     assert trained == 1
     assert len(graphs) == 2  # evaluation is a graph of its own

@@ -87,7 +87,7 @@ def test_the_accuracy_of_three_ranks_is_that_of_the_weights_they_leave(finished,
     weights, summary = finished(3, **changes)
     run = make_run(**changes)
     run.model.load_state_dict(weights)
-    metrics = evaluate(run.model, run.eval_data, run.precision)
+    metrics = evaluate(run.model, run.eval_data, run.precision, run.plan.num_classes)
     assert [metrics.top1, metrics.top5] == [
         summary["ema_top1_percent"],
         summary["ema_top5_percent"],

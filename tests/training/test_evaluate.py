@@ -11,6 +11,7 @@ from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.base import RawBatch
 from resnet_recipes.data.normalize import normalize
 from resnet_recipes.training.evaluate import evaluate
+from resnet_recipes.training.outcomes import Outcomes
 from resnet_recipes.training.precision import Precision
 
 
@@ -38,7 +39,7 @@ def model() -> nn.Module:
 
 
 def measured(model: nn.Module, data: Examples, flip: bool = False) -> tuple:
-    return evaluate(model, data, Precision(torch.device("cpu"), torch.float32, model), flip)
+    return evaluate(model, data, Precision(torch.device("cpu"), torch.float32, model), 10, flip)
 
 
 def by_hand(model: nn.Module, data: Examples) -> Tensor:
@@ -116,16 +117,27 @@ def test_a_loss_that_is_not_finite_is_an_error_without_an_accuracy(model):
         measured(model, Examples(10, 5))
 
 
-def test_every_batch_is_shown_with_its_best_classes_and_labels(model):
-    shown = []
-    metrics = evaluate(
-        model,
-        Examples(23, 5),
-        Precision(torch.device("cpu"), torch.float32, model),
-        seen=lambda best, labels: shown.append((best[:, 0] == labels).tolist()),
-    )
-    assert [len(batch) for batch in shown] == [5, 5, 5, 5, 3]
-    assert 100 * sum(map(sum, shown)) / 23 == metrics.top1
+def test_every_batch_is_shown_with_what_was_found_for_its_images(model):
+    shown, data = [], Examples(23, 5)
+    precision = Precision(torch.device("cpu"), torch.float32, model)
+    evaluate(model, data, precision, 10, seen=shown.append)
+    assert [len(batch.labels) for batch in shown] == [5, 5, 5, 5, 3]
+    found, logits = Outcomes.joined(shown), by_hand(model, data)
+    assert torch.equal(found.labels, data.labels)
+    assert torch.equal(found.best, logits.argmax(1))
+    torch.testing.assert_close(found.probabilities, logits.softmax(1).amax(1))
+    losses = F.cross_entropy(logits, data.labels, reduction="none")
+    torch.testing.assert_close(found.losses, losses)
+
+
+def test_balanced_accuracy_is_scikit_learns(model):
+    scores = pytest.importorskip("sklearn.metrics")
+    data = Examples(23, 5)
+    data.labels %= 7  # three classes have no images
+    wanted = scores.balanced_accuracy_score(data.labels, by_hand(model, data).argmax(1))
+    metrics = measured(model, data)
+    assert metrics.balanced == pytest.approx(100 * wanted)
+    assert metrics.balanced != pytest.approx(metrics.top1)
 
 
 def test_a_lack_of_memory_says_what_to_type(model):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.beton.file import JPEG, Beton, half_path, open_beton
 from resnet_recipes.data.images.decode import BadImageError, Picture, Pixels
 from resnet_recipes.data.memory import available_memory
@@ -90,8 +90,8 @@ def open_samples(path: Path, digest: str = "") -> Samples:
     samples = Samples(beton, _small(beton, open_beton(half)) if half.exists() else None)
     if digest and samples.digest != digest:
         rule = "is not the file that the run began with"
-        raise NotReadyError(
-            [Problem("data.root", str(path), rule, "put the file back, or start a new run")]
+        raise NotReadyError.of(
+            "data.root", str(path), rule, "put the file back, or start a new run"
         )
     return samples
 
@@ -108,9 +108,7 @@ def _small(beton: Beton, small: Beton) -> Beton:
     )
     if not same or small.checksums is None:
         rule = f"does not hold the images of {beton.path.name} at half their size"
-        raise NotReadyError(
-            [Problem(str(small.path), None, rule, f"convert again, or:  rm {small.path}")]
-        )
+        raise NotReadyError.of(str(small.path), None, rule, f"convert again, or:  rm {small.path}")
     return small
 
 

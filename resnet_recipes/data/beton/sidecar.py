@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.data.root import SPLITS
 
@@ -84,7 +84,7 @@ def read_sidecar(beton: Path) -> Sidecar | None:
     except (NotReadyError, ValueError, TypeError, KeyError) as error:
         reason = error.problems[0].rule if isinstance(error, NotReadyError) else error
         fix = "convert again, or delete this file to do without class names and checksums"
-        raise NotReadyError(
-            [Problem(str(path), None, f"is not the sidecar of a .beton file ({reason})", fix)]
+        raise NotReadyError.of(
+            str(path), None, f"is not the sidecar of a .beton file ({reason})", fix
         ) from error
     return sidecar

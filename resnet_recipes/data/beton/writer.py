@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.beton import file as layout
 from resnet_recipes.data.beton.sidecar import Sidecar, pack_checksums, sidecar_path
 
@@ -65,8 +65,8 @@ class BetonWriter:
             fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self._journal.close()
-            raise NotReadyError(
-                [Problem(str(path), None, "is being written by another conversion")]
+            raise NotReadyError.of(
+                str(path), None, "is being written by another conversion"
             ) from error
         self.records = read_journal(path, key)
         self._journal.truncate(0)
@@ -100,12 +100,8 @@ class BetonWriter:
                     f"takes {len(data) / 1e6:.0f} MB; a page of the file has "
                     f"{self.page_size / 1e6:.0f} MB"
                 )
-                raise NotReadyError(
-                    [
-                        Problem(
-                            "image", f"{row['width']}x{row['height']}", rule, "max_resolution=500"
-                        )
-                    ]
+                raise NotReadyError.of(
+                    "image", f"{row['width']}x{row['height']}", rule, "max_resolution=500"
                 )
             room = -self._end % self.page_size
             if len(data) > room and room:

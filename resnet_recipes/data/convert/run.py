@@ -52,7 +52,7 @@ def convert(
             "needed"
         )
         fix = "write_mode=jpg or a smaller max_resolution makes smaller files"
-        raise NotReadyError([Problem(str(dst), None, rule, fix)])
+        raise NotReadyError.of(str(dst), None, rule, fix)
     for split in to_make:
         split.target.parent.mkdir(parents=True, exist_ok=True)
         _convert_split(split, options, progress)
@@ -76,7 +76,7 @@ def _convert_split(split: Split, options: ConvertOptions, progress: Progress) ->
             progress(len(writer.records), total)
         left_out = order[writer.records["size"] == 0]
         if len(left_out) == total:
-            raise NotReadyError([Problem(split.source.origin, None, "has no readable image")])
+            raise NotReadyError.of(split.source.origin, None, "has no readable image")
         skipped = tuple(split.source.name(index) for index in left_out)
         writer.finish(
             {
@@ -94,7 +94,7 @@ def _convert_split(split: Split, options: ConvertOptions, progress: Progress) ->
             "images are done and kept)"
         )
         fix = "free some space, then repeat the command: it resumes"
-        raise NotReadyError([Problem(str(split.target), None, rule, fix)]) from error
+        raise NotReadyError.of(str(split.target), None, rule, fix) from error
     finally:
         writer.close()
 

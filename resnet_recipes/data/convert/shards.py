@@ -5,24 +5,20 @@ import os
 import re
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from itertools import chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from resnet_recipes.base.errors import NotReadyError, Problem
-from resnet_recipes.base.extras import remedy
-from resnet_recipes.base.reading import parse_json
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.reading import parse_json, read_bytes
+from resnet_recipes.data.convert import parquet
 from resnet_recipes.data.convert.source import Source
 from resnet_recipes.data.files.table import LABEL
 from resnet_recipes.data.images.decode import MAX_BYTES
 from resnet_recipes.data.images.kinds import SUFFIXES
 from resnet_recipes.data.root import SPLITS, SYNONYMS
-
-if TYPE_CHECKING:
-    from pyarrow.parquet import ParquetFile
 
 #: The names of the classes, one a line, beside the shards.
 NAMES = ("classnames.txt", "classes.txt")
@@ -82,7 +78,10 @@ class ParquetSource(_Shards):
 
     def read(self, index: int) -> bytes:
         row, first = self.places[index].tolist()
-        return _group(self.paths[self.shards[index]], first)[row - first]
+        group = parquet.group(self.paths[self.shards[index]], first)
+        if row - first >= len(group):
+            raise ValueError("its row has no image")
+        return group[row - first]
 
     def shuffled(self, rng: np.random.Generator) -> np.ndarray:
         starts = np.flatnonzero(np.arange(len(self.labels)) == self._first())
@@ -100,9 +99,14 @@ def shards_of(src: Path) -> dict[str, Source]:
 
     Empty if it has none. Raises NotReadyError if they cannot be used, or OSError.
     """
-    for suffix, kind, samples in ((".tar", TarSource, _in_tar), (".parquet", ParquetSource, _rows)):
+    for suffix, kind, samples in (
+        (".tar", TarSource, _in_tar),
+        (".parquet", ParquetSource, _in_parquet),
+    ):
         if files := sorted(path for path in _files_in(src) if path.suffix == suffix):
             found = {path: list(samples(path)) for path in files}
+            if empty := [path for path, shard in found.items() if not shard]:
+                raise _refused(empty[0], "has no images", "remove it, or make it again")
             classes = _classes(src, found)
             named: dict[str, list] = {}
             for path, shard in found.items():
@@ -143,16 +147,22 @@ def _classes(src: Path, found: dict[Path, list[Sample]]) -> Sequence[str]:
         return sorted(names)
     count = max(numbers) + 1
     for path in found:
-        if path.suffix == ".parquet" and (known := _feature(path).get("names")):
-            return known
-    for name in NAMES:
-        if (src / name).is_file():
-            lines = (src / name).read_text().splitlines()
-            if len(lines) >= count and len({*lines}) == len(lines):
-                return lines
-            rule = f"must have at least {count} different names, one a line, and has {len(lines)}"
-            raise NotReadyError([Problem(str(src / name), None, rule)])
+        if path.suffix == ".parquet" and (known := parquet.names(path)) is not None:
+            return _names(path, known, count)
+    for path in (src / name for name in NAMES):
+        if path.exists():
+            return _names(path, read_bytes(path).decode(errors="replace").splitlines(), count)
     return [str(label) for label in range(count)]
+
+
+def _names(path: Path, given: object, count: int) -> list[str]:
+    """Return the names of at least `count` classes. Raises NotReadyError if they are none."""
+    names = given if isinstance(given, list) else []
+    texts = {name for name in names if isinstance(name, str)}
+    if len(texts) == len(names) >= count:
+        return names
+    rule = f"must have at least {count} different names of classes, and has {len(texts)}"
+    raise _refused(path, rule)
 
 
 def _in_tar(path: Path) -> Iterator[Sample]:
@@ -217,57 +227,10 @@ def _label(content: bytes, suffix: str) -> int | str | None:
     return text[:200] or None
 
 
-def _rows(path: Path) -> Iterator[Sample]:
-    """Yield the samples of a parquet file, which has columns of images and labels."""
-    file = _parquet(path)
-    names = file.schema_arrow.names
-    label = next((name for name in LABEL if name in names), None)
-    if "image" not in names or label is None:
-        raise _refused(path, f"needs columns image and label, and has {', '.join(names[:8])}")
-    first = 0
-    for group in range(file.num_row_groups):
-        for row, value in enumerate(file.read_row_group(group, [label])[label].to_pylist(), first):
-            if not isinstance(value, str) and not (isinstance(value, int) and 0 <= value < 10**6):
-                raise _refused(path, f"has no label in row {row}")
-            yield Sample(value, row, first)
-        first += file.metadata.row_group(group).num_rows
-
-
-def _feature(path: Path) -> dict:
-    """Return what Hugging Face's description of the labels says; empty without one."""
-    try:
-        said = parse_json(_parquet(path).schema_arrow.metadata[b"huggingface"].decode())
-        features = said["info"]["features"]
-        return next(features[name] for name in LABEL if name in features)
-    except (TypeError, KeyError, ValueError, StopIteration):
-        return {}
-
-
-@lru_cache(maxsize=1)
-def _group(path: str, first: int) -> list[bytes]:
-    """Return the images of the group of rows that begins with row `first`."""
-    file, start = _parquet(Path(path)), 0
-    for group in range(file.num_row_groups):
-        if start == first:
-            column = file.read_row_group(group, ["image"])["image"].to_pylist()
-            return [(cell["bytes"] if isinstance(cell, dict) else cell) or b"" for cell in column]
-        start += file.metadata.row_group(group).num_rows
-    raise ValueError("the file has changed")
-
-
-def _parquet(path: Path) -> "ParquetFile":
-    """Open a parquet file. Raises NotReadyError if pyarrow is missing, or the file damaged."""
-    try:
-        from pyarrow import ArrowException
-        from pyarrow.parquet import ParquetFile
-    except ImportError:
-        rule = "needs the package pyarrow"
-        raise _refused(path, rule, remedy("parquet")) from None
-    try:
-        return ParquetFile(path)
-    except (ArrowException, OSError) as error:
-        raise _refused(path, f"cannot be read as a parquet file: {error}") from None
+def _in_parquet(path: Path) -> Iterator[Sample]:
+    """Yield the samples of a parquet file."""
+    return (Sample(*row) for row in parquet.rows(path))
 
 
 def _refused(path: Path, rule: str, fix: str = "") -> NotReadyError:
-    return NotReadyError([Problem(str(path), None, rule, fix)])
+    return NotReadyError.of(str(path), None, rule, fix)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton.file import half_path, open_beton
 from resnet_recipes.data.beton.writer import partial_path, read_journal
@@ -83,7 +83,7 @@ def splits_of(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
         )
         target = shlex.quote(str(dst / (src.stem + ".beton")))
         fix = f"resnet-recipes convert {shlex.quote(str(src))} {target}"
-        raise RecipeError([Problem(str(src), None, rule, fix)])
+        raise RecipeError.of(str(src), None, rule, fix)
     splits = [
         Split(name or dst.stem, source, dst / f"{name}.beton" if name else dst)
         for name, source in sources.items()
@@ -115,7 +115,7 @@ def _sources(src: Path, options: ConvertOptions) -> dict[str, Source]:
         nested_classes=options.nested_classes,
     )
     if not src.exists():
-        raise NotReadyError([Problem(str(src), None, "does not exist")])
+        raise NotReadyError.of(str(src), None, "does not exist")
     try:
         if found := shards_of(src):
             return found
@@ -127,11 +127,9 @@ def _sources(src: Path, options: ConvertOptions) -> dict[str, Source]:
             return {split: BetonSource(open_beton(src / f"{split}.beton")) for split in SPLITS}
         listing = (there.get("train") or there[""]).listing(config, lambda line: None)
     except OSError as error:
-        raise NotReadyError(
-            [Problem(str(src), None, f"cannot be read: {error.strerror}")]
-        ) from None
+        raise NotReadyError.of(str(src), None, f"cannot be read: {error.strerror}") from None
     if not len(listing):
-        raise NotReadyError(
-            [Problem(str(src), None, f"has no images ({', '.join(SUFFIXES)}) in class folders")]
+        raise NotReadyError.of(
+            str(src), None, f"has no images ({', '.join(SUFFIXES)}) in class folders"
         )
     return {"": FileSource(listing)}

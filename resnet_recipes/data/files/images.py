@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.layout import listing_of
 from resnet_recipes.data.files.listing import Listing, packed
@@ -48,8 +48,8 @@ class Files:
         listing = listing_of(config, split)
         if digest and listing.digest != digest:
             rule = f"has changed since the run began: files in {split} differ in name or size"
-            raise NotReadyError(
-                [Problem("data.root", config.root, rule, "put the files back, or start a new run")]
+            raise NotReadyError.of(
+                "data.root", config.root, rule, "put the files back, or start a new run"
             )
         return cls(listing, config.root, split)
 

@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import parse_json, read_bytes
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.root import SYNONYMS
@@ -168,4 +168,4 @@ def _size(path: str) -> int:
 
 
 def _refused(table: Path, rule: str, fix: str = "") -> NotReadyError:
-    return NotReadyError([Problem("data.root", str(table), rule, fix)])
+    return NotReadyError.of("data.root", str(table), rule, fix)

@@ -24,6 +24,10 @@ class BatchSource:
         """
         raise NotImplementedError
 
+    def path(self, index: int) -> str:
+        """Return the name of image `index`."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """Stop all workers; safe to call twice."""
 
@@ -43,7 +47,15 @@ class EvalLoader:
 
         Rank r has examples r, r + world_size, ...
         """
-        return self._source.run(order.eval_jobs(self._config, self._share, self.examples))
+        return self.only(np.arange(self._share.rank, self.examples, self._share.world_size))
+
+    def only(self, indices: np.ndarray) -> Iterator[RawBatch]:
+        """Yield these images in batches, the last one short."""
+        return self._source.run(order.eval_jobs(self._config, self._share, indices))
+
+    def path(self, index: int) -> str:
+        """Return the name of image `index`."""
+        return self._source.path(index)
 
     def close(self) -> None:
         """Stop all workers; safe to call twice."""

@@ -52,6 +52,10 @@ class Pipeline(BatchSource):
         self._abandon()
         return map(_batch, self._filled(iter(jobs), self._runs))
 
+    def path(self, index: int) -> str:
+        """Return the name of image `index`."""
+        return self._storage.path(index)
+
     @property
     def skipped(self) -> tuple[str, ...]:
         """Images that could not be read and were replaced by their neighbours."""

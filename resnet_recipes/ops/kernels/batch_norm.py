@@ -5,8 +5,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from resnet_recipes.ops.kernels import batch_norm_blur
-from resnet_recipes.ops.kernels import blur as blurring
 from resnet_recipes.ops.kernels.launch import launch
 from resnet_recipes.ops.kernels.maps import rectified
 from resnet_recipes.ops.kernels.statistics import statistics
@@ -18,53 +16,48 @@ ROWS, CHANNELS = 32, 64
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": True}
 
 #: Programs of sums that fit on a multiprocessor at once; the rows are split among exactly that
-#: many. Sums take more registers if images have factors or there is the gradient of a blur.
+#: many. Sums take more registers if images have factors.
 RESIDENT, RESIDENT_LARGE = 5, 4
 REDUCE_OPTIONS, LARGE_REDUCE_OPTIONS = fitting(4, RESIDENT), fitting(4, RESIDENT_LARGE)
 
 
-def forward(x: Tensor, norm: Norm, epilogue: Epilogue) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Return the output for channels_last [N, C, H, W], its blur with stride 2, and [2, C].
+def forward(x: Tensor, norm: Norm, epilogue: Epilogue) -> tuple[Tensor, Tensor]:
+    """Return the output for channels_last [N, C, H, W], and [2, C].
 
-    If the epilogue's blur is 1 the output is blurred, and only if it is 2 is there a second. [2, C]
-    are the mean and 1 / standard deviation.
+    [2, C] are the mean and 1 / standard deviation.
     """
     moments = statistics(x, norm)
-    if epilogue.blur:
-        return *batch_norm_blur.forward(x, norm, moments, epilogue), moments
     (n, c, h, w), z = x.shape, torch.empty_like(x)
     residual, keep, relu = epilogue.residual, epilogue.keep, epilogue.relu
     key = x.dtype, c, x.device, residual is None, keep is None, relu
     pointers = x, residual, keep, z, moments, norm.weight, norm.bias
     numbers = n * h * w, c, h * w
     launch(_apply, _tiles(x), key, *pointers, *numbers, relu, ROWS, CHANNELS, **OPTIONS)
-    return z, None, moments
+    return z, moments
 
 
 def backward(g: Tensor, other: Tensor | None, saved: Saved) -> tuple[Tensor, Tensor | None, Tensor]:
     """Return the gradients of the input, the residual, and [2, C], the weight and bias.
 
-    `other` is the gradient of the second output if it was used. The blur with stride 1 is a
-    separate launch: in the sums, each pixel would need nine values of its gradient.
+    `other` is the gradient of the second output, if it was used and there is a residual.
     """
-    g = blurring.forward(g, 1) if saved.blur == 1 else g
-    x, z, keep, is_halved = saved.x, saved.z, saved.keep, saved.blur == 2
+    x, z, keep = saved.x, saved.z, saved.keep
     (n, c, h, w), columns = x.shape, -(-x.shape[1] // CHANNELS)
     resident, options = RESIDENT, REDUCE_OPTIONS
-    if keep is not None or is_halved:
+    if keep is not None:
         resident, options = RESIDENT_LARGE, LARGE_REDUCE_OPTIONS
     blocks, rows = shares_of(n * h * w, ROWS, columns, x.device, resident)
     shares, sums = saved.weight.new_empty(2, blocks, c), saved.weight.new_empty(2, c)
-    gated = None if z is None and not is_halved else torch.empty_like(x)
+    gated = None if z is None else torch.empty_like(x)
     pointers = g, other, x, z, keep, gated, shares, counters(x.device)
     pointers += saved.moments, saved.weight, saved.bias, sums
-    numbers, flags = (n * h * w, c, h, w, rows, blocks), (saved.relu, is_halved)
-    key = x.dtype, c, x.device, other is None, z is None, keep is None, *flags
+    numbers = n * h * w, c, h * w, rows, blocks
+    key = x.dtype, c, x.device, other is None, z is None, keep is None, saved.relu
     grid = blocks, columns, 1
-    launch(_reduce, grid, key, *pointers, *numbers, *flags, ROWS, CHANNELS, **options)
+    launch(_reduce, grid, key, *pointers, *numbers, saved.relu, ROWS, CHANNELS, **options)
     if gated is None:
         return spread(g, saved, sums, saved.relu), None, sums
-    return spread(gated, saved, sums, relu=False), None if z is None else gated, sums
+    return spread(gated, saved, sums, relu=False), gated, sums
 
 
 def spread(g: Tensor, saved: Saved, sums: Tensor, relu: bool) -> Tensor:
@@ -129,11 +122,11 @@ def _apply(
     _put(z + first, row, left, channel, c, value)
 
 
-@triton.jit(do_not_specialize=["m", "h", "w", "rows", "blocks"])
+@triton.jit(do_not_specialize=["m", "area", "rows", "blocks"])
 def _reduce(
     g, other, x, z, keep, gated, shares, counters, moments, weight, bias, sums,
-    m, c, h, w, rows, blocks,
-    RELU: tl.constexpr, HALVED: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
+    m, c, area, rows, blocks,
+    RELU: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """Sum the gradients of weight and bias.
 
@@ -152,10 +145,7 @@ def _reduce(
         at = start + row
         upstream = tile(g + first, at, own, channel, c)
         value = tile(x + first, at, own, channel, c)
-        if other is not None and HALVED:
-            pixel = block * rows + at
-            upstream += batch_norm_blur.halved_gradient(other, pixel, m, channel, c, h, w)
-        elif other is not None:
+        if other is not None:
             upstream += tile(other + first, at, own, channel, c)
         if RELU:
             if z is not None:
@@ -166,7 +156,7 @@ def _reduce(
         if gated is not None:
             _put(gated + first, at, own, channel, c, upstream)
         if keep is not None:
-            upstream *= _kept(keep, block * rows + at, m, h * w)
+            upstream *= _kept(keep, block * rows + at, m, area)
         sum_g += upstream
         sum_gx += upstream * (value - center[None, :])
     share = tl.sum(sum_g, 0), tl.sum(sum_gx, 0)

@@ -143,7 +143,8 @@ def curve(points: Sequence[Row], y: str, title: str) -> Spec:
     values = [{key: row[key] for key in shown} for row in points if row.get(y) is not None]
     encoding = {
         "x": quantity("epoch", "epoch") | WHOLE,
-        "y": quantity(y, title, zero=False, padding=8),
+        # one value alone gets no ticks of its own
+        "y": quantity(y, title, zero=y in ("lr", "data_wait_share"), padding=8),
         "color": nominal("name", names, COLOURS) | {"legend": LINES},
         "strokeDash": dashes("name", names),
         "tooltip": tooltip(("name", "epoch", y)),

@@ -1,6 +1,6 @@
 """The page around the plots: one HTML file with everything in it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,19 +64,25 @@ class Section:
 
 def page(title: str, sections: Sequence[Section]) -> str:
     """Return the whole page, 1 MB, nearly all of it the plotting library; every name is escaped."""
-    style, script, library = (
-        (_HERE / name).read_text(encoding="utf-8")
-        for name in ("page.css", "page.js", "vega.min.js")
-    )
+    scripts = map(_file, ("vega.min.js", "page.js"))
+    return document(title, map(_section, sections), scripts)
+
+
+def document(title: str, body: Iterable[str], scripts: Iterable[str] = ()) -> str:
+    """Return an HTML file that needs no other, from elements in which all text is escaped."""
     parts = [
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{in_html(title)}</title><style>{style}</style></head><body><main>",
+        f"<title>{in_html(title)}</title><style>{_file('page.css')}</style></head><body><main>",
         f"<h1>{in_html(title)}</h1>",
-        *map(_section, sections),
-        f"</main><script>{library}</script><script>{script}</script></body></html>",
+        *body,
+        f"</main>{''.join(f'<script>{script}</script>' for script in scripts)}</body></html>",
     ]
     return "\n".join(parts) + "\n"
+
+
+def _file(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
 
 
 def _section(section: Section) -> str:

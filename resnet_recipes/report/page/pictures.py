@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.extras import remedy
 from resnet_recipes.report.page.html import Figure
 from resnet_recipes.report.page.vega import Spec, to_json
@@ -18,7 +18,7 @@ def plotting(key: str) -> ModuleType:
         import vl_convert
     except ImportError:
         rule = "needs the plotting library, which is not installed"
-        raise NotReadyError([Problem(key, None, rule, remedy("report"))]) from None
+        raise NotReadyError.of(key, None, rule, remedy("report")) from None
     return vl_convert
 
 

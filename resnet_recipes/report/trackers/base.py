@@ -18,9 +18,11 @@ NAMES = {
         "ema_top1_percent": "val/ema_top1",
         "ema_top5_percent": "val/ema_top5",
         "ema_loss": "val/ema_loss",
+        "ema_balanced_percent": "val/ema_balanced",
         "raw_top1_percent": "val/top1",
         "raw_top5_percent": "val/top5",
         "raw_loss": "val/loss",
+        "raw_balanced_percent": "val/balanced",
     },
 }
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import tarfile
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.beton.file import open_beton
-from resnet_recipes.data.convert import shards
+from resnet_recipes.data.convert import parquet
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.run import convert
 from resnet_recipes.data.convert.shards import shards_of
@@ -61,7 +62,7 @@ def write_tars(folder: Path, to: Path, labels: str) -> None:
 
 def write_parquet(folder: Path, to: Path, group: int = 4) -> None:
     """Write a Hugging Face dataset, `group` rows in each group."""
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    arrow, writer = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     features = {"label": {"names": [*CLASSES], "_type": "ClassLabel"}}
     described = {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
     (to / "data").mkdir(parents=True)
@@ -70,7 +71,7 @@ def write_parquet(folder: Path, to: Path, group: int = 4) -> None:
         cells = [{"bytes": content, "path": name} for _, name, content in found]
         table = arrow.table({"image": cells, "label": [label for label, _, _ in found]})
         path = to / "data" / f"{stem}-00000-of-00001.parquet"
-        parquet.write_table(table.replace_schema_metadata(described), path, row_group_size=group)
+        writer.write_table(table.replace_schema_metadata(described), path, row_group_size=group)
 
 
 def contents(path: Path) -> list[tuple[int, bytes]]:
@@ -118,10 +119,10 @@ def test_groups_of_rows_stay_together_in_a_random_order(folder, tmp_path, monkey
     groups = [index // 3 for index in order]
     changes = sum(a != b for a, b in pairwise(groups))
     assert changes == len({*groups}) - 1
-    shards._group.cache_clear()
+    parquet.group.cache_clear()
     for index in order:
         source.read(index)
-    assert shards._group.cache_info().misses == len({*groups})
+    assert parquet.group.cache_info().misses == len({*groups})
 
 
 @pytest.mark.parametrize(
@@ -141,12 +142,12 @@ def test_a_sample_that_is_not_whole_is_named(members, said, tmp_path):
 
 
 def test_files_that_are_damaged_or_without_labels_are_named(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
+    writer = pytest.importorskip("pyarrow.parquet")
     (tmp_path / "a.parquet").write_bytes(b"PAR1" * 10)
     with pytest.raises(NotReadyError, match="cannot be read as a parquet file"):
         shards_of(tmp_path)
     table = pytest.importorskip("pyarrow").table({"img": [b""], "label": [1]})
-    parquet.write_table(table, tmp_path / "a.parquet")
+    writer.write_table(table, tmp_path / "a.parquet")
     with pytest.raises(NotReadyError, match="needs columns image and label, and has img, label"):
         shards_of(tmp_path)
     write_tar(tmp_path / "a.tar", {"a.jpg": bytes(2000), "a.cls": b"1"})
@@ -167,3 +168,63 @@ def test_an_archive_beside_class_folders_is_not_a_shard(folder, tmp_path):
     (tmp_path / "train").symlink_to(folder / "train")
     (tmp_path / "ILSVRC2012_img_train.tar").write_bytes(b"anything")
     assert shards_of(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [5, "antbee", ["ant"], ["ant", "ant"], ["ant", 3], ["ant", None], [["ant"], ["bee"]], {}],
+)
+def test_class_names_of_a_stranger_are_checked(names, tmp_path):
+    write_rows(tmp_path, [{"bytes": b"x"}, {"bytes": b"y"}], {"names": names})
+    with pytest.raises(NotReadyError, match="must have at least 2 different names"):
+        shards_of(tmp_path)
+
+
+@pytest.mark.parametrize("feature", [5, [], "names", None])
+def test_a_description_that_is_none_leaves_numbers(feature, tmp_path):
+    write_rows(tmp_path, [{"bytes": b"x"}, {"bytes": b"y"}], feature)
+    assert shards_of(tmp_path)[""].classes == ("0", "1")
+
+
+def write_rows(folder: Path, cells: list, feature: object) -> None:
+    """Write a parquet file with labels 0, 1, ... and a description of them."""
+    arrow, writer = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    described = json.dumps({"info": {"features": {"label": feature}}})
+    table = arrow.table({"image": cells, "label": [*range(len(cells))]})
+    writer.write_table(
+        table.replace_schema_metadata({"huggingface": described}), folder / "a.parquet"
+    )
+
+
+@pytest.mark.parametrize("cells", [[{"path": "x"}], [5], ["text"], [None], [{"bytes": "text"}]])
+def test_cells_without_bytes_are_unreadable_images(cells, tmp_path):
+    write_rows(tmp_path, cells, None)
+    with pytest.raises(NotReadyError, match=r"a\.parquet: row 0"):
+        convert(tmp_path, tmp_path / "out.beton", RAW, silent)
+
+
+def test_a_group_of_rows_that_is_too_large_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet, "_MOST_GROUP", 100)
+    write_rows(tmp_path, [{"bytes": bytes(200)}], None)
+    with pytest.raises(NotReadyError, match="group of rows has more than 100 bytes"):
+        convert(tmp_path, tmp_path / "out.beton", RAW, silent)
+
+
+@pytest.mark.parametrize("kind", ["tar", "parquet"])
+def test_a_shard_without_images_is_named(kind, tmp_path):
+    if kind == "tar":
+        write_tar(tmp_path / "a.tar", {})
+    else:
+        write_rows(tmp_path, [], None)
+    with pytest.raises(NotReadyError, match=rf"a\.{kind}: has no images"):
+        shards_of(tmp_path)
+
+
+def test_a_file_of_class_names_is_read_within_limits(tmp_path):
+    write_tar(tmp_path / "a.tar", {"a.jpg": b"x", "a.cls": b"1"})
+    (tmp_path / "classnames.txt").write_bytes(b"\xff\xfe\n\xff\xfd\xff\n")
+    assert len(shards_of(tmp_path)[""].classes) == 2
+    (tmp_path / "classnames.txt").unlink()
+    os.mkfifo(tmp_path / "classnames.txt")
+    with pytest.raises(NotReadyError, match="Not a regular file"):
+        shards_of(tmp_path)

@@ -3,6 +3,7 @@
 Read as people write them, and refused with the line where they went wrong.
 """
 
+import os
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,10 @@ def test_absolute_paths_and_links_lead_to_the_files(folder, tmp_path):
     found = table.listing(path, table.rows(path))
     assert [Path(place).read_bytes() for place in found.paths] == [b"12345"] * 2
     assert (found.sizes.tolist(), found.classes) == ([5, 5], ("x", "y"))
+
+
+@pytest.mark.timeout(30)
+def test_a_table_that_is_a_fifo_is_not_waited_for(folder):
+    os.mkfifo(folder / "labels.csv")
+    with pytest.raises(NotReadyError, match="Not a regular file"):
+        table.rows(folder / "labels.csv")

@@ -5,20 +5,18 @@ import torch
 
 from resnet_recipes.ops import batch_norm
 from resnet_recipes.ops.kernels import batch_norm as kernels
-from resnet_recipes.ops.kernels import batch_norm_blur, statistics, sums
+from resnet_recipes.ops.kernels import statistics, sums
 from resnet_recipes.ops.norm import Epilogue, Norm, Saved
 
-#: Shape, residual, factor for each image, ReLU, blur, programs. They cover one share of rows, and
+#: Shape, residual, factor for each image, ReLU, programs. They cover one share of rows, and
 #: more than fit into a tile; shares of several tiles; partial tiles and vectors; tiles across
 #: images; and images of one pixel.
 CASES = (
-    ((2, 8, 3, 4), False, False, True, 0, 8),
-    ((1, 20, 3, 5), True, False, True, 0, 4),
-    ((4, 8, 1, 1), False, True, False, 0, 8),
-    ((3, 8, 2, 3), True, True, True, 0, 8),
-    ((1, 8, 3, 5), False, False, True, 1, 8),
-    ((2, 10, 3, 3), True, True, True, 2, 8),
-    ((1, 8, 2, 4), False, False, False, 2, 8),
+    ((2, 8, 3, 4), False, False, True, 8),
+    ((1, 20, 3, 5), True, False, True, 4),
+    ((4, 8, 1, 1), False, True, False, 8),
+    ((3, 8, 2, 3), True, True, True, 8),
+    ((2, 10, 3, 3), True, True, True, 8),
 )
 #: What is smaller than on a GPU, so that small maps have many tiles.
 TILES = (
@@ -26,7 +24,6 @@ TILES = (
     (statistics, "CHANNELS", 16),
     (kernels, "ROWS", 4),
     (kernels, "CHANNELS", 16),
-    (batch_norm_blur, "TILE", (2, 2, 16)),
 )
 
 
@@ -52,12 +49,12 @@ def exactly(norm):
 def saved_by(x, norm, epilogue, z, moments):
     """Return what the backward pass needs."""
     kept = None if epilogue.residual is None else z
-    return Saved(x, kept, epilogue.keep, *norm[:2], moments, epilogue.relu, epilogue.blur)
+    return Saved(x, kept, epilogue.keep, *norm[:2], moments, epilogue.relu)
 
 
-@pytest.mark.parametrize(("shape", "add", "drop", "relu", "blur", "programs"), CASES)
+@pytest.mark.parametrize(("shape", "add", "drop", "relu", "programs"), CASES)
 def test_outputs_statistics_and_gradients_match_float64(
-    shape, add, drop, relu, blur, programs, monkeypatch
+    shape, add, drop, relu, programs, monkeypatch
 ):
     for module, name in ((statistics, "RESIDENT"), (kernels, "RESIDENT")):
         monkeypatch.setattr(module, name, programs)
@@ -68,19 +65,17 @@ def test_outputs_statistics_and_gradients_match_float64(
     keep = torch.arange(shape[0]).remainder(2).float() if drop else None
     x, residual = (torch.randn(shape).to(memory_format=torch.channels_last) for _ in range(2))
     x, norm = x * 2 + 5, norm_of(shape[1])
-    epilogue = Epilogue(residual if add else None, keep, relu, blur, True)
+    epilogue = Epilogue(residual if add else None, keep, relu, True)
     exact_norm, exact_x = exactly(norm), x.double().requires_grad_()
     exact_residual = residual.double().requires_grad_() if add else None
     expected = batch_norm.plain(exact_x, exact_norm, epilogue._replace(residual=exact_residual))
     g, other = (torch.randn(y.shape).to(memory_format=torch.channels_last) for y in expected)
-    alone = not add and blur < 2
-    ((expected[0] * g).sum() + (0 if alone else (expected[1] * other).sum())).backward()
+    ((expected[0] * g).sum() + ((expected[1] * other).sum() if add else 0)).backward()
 
-    z, halved, moments = kernels.forward(x, norm, epilogue)
+    z, moments = kernels.forward(x, norm, epilogue)
     saved = saved_by(x, norm, epilogue, z, moments)
-    dx, dresidual, (dweight, dbias) = kernels.backward(g, None if alone else other, saved)
+    dx, dresidual, (dweight, dbias) = kernels.backward(g, other if add else None, saved)
     assert off(z, expected[0]) < 1e-6
-    assert blur < 2 or off(halved, expected[1]) < 1e-6
     assert off(norm.running_mean, exact_norm.running_mean) < 1e-6
     assert off(norm.running_var, exact_norm.running_var) < 1e-6
     assert int(norm.tracked) == 4
@@ -91,23 +86,21 @@ def test_outputs_statistics_and_gradients_match_float64(
     assert int(sums.counters(x.device).sum()) == 0
 
 
-@pytest.mark.parametrize("blur", [0, 2])
-def test_what_is_not_a_number_stays_so_and_passes_gradients_as_in_torch(blur):
+def test_nan_stays_nan_and_passes_gradients_as_in_torch():
     torch.manual_seed(0)
     x, residual, g, other = (
         torch.randn(2, 8, 3, 4).to(memory_format=torch.channels_last) for _ in range(4)
     )
-    other = other[..., :2, :2].contiguous(memory_format=torch.channels_last) if blur else other
     x[0, 1, 2, 3] = residual[1, 5, 0, 2] = float("nan")
-    norm, epilogue = norm_of(8), Epilogue(residual, None, True, blur, True)
+    norm, epilogue = norm_of(8), Epilogue(residual, None, True, True)
     inputs = [tensor.clone().requires_grad_() for tensor in (x, *norm[:2], residual)]
     own = Norm(*inputs[1:3], *(tensor.clone() for tensor in norm[2:5]), *norm[5:])
     expected = batch_norm.plain(inputs[0], own, epilogue._replace(residual=inputs[3]))
     gradients = torch.autograd.grad(expected, inputs, (g, other))
 
-    z, halved, moments = kernels.forward(x, norm, epilogue)
+    z, moments = kernels.forward(x, norm, epilogue)
     saved = saved_by(x, norm, epilogue, z, moments)
     dx, dresidual, parameters = kernels.backward(g, other, saved)
-    found = z, halved if blur else z, dx, *parameters, dresidual
+    found = z, z, dx, *parameters, dresidual
     for a, b in zip(found, (*expected, *gradients), strict=True):
         assert torch.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True)

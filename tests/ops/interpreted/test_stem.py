@@ -29,7 +29,7 @@ def test_outputs_places_and_gradients_are_those_of_float64(shape, tile, programs
     (expected * g).sum().backward()
 
     y, winner, moments = kernels.forward(x, norm)
-    saved = Saved(x, None, None, *norm[:2], moments, True, 0)
+    saved = Saved(x, None, None, *norm[:2], moments, True)
     dx, (dweight, dbias) = kernels.backward(g, winner, saved)
     assert off(y, expected) < 2e-6
     assert torch.equal(winner, places)
@@ -51,7 +51,7 @@ def test_what_is_not_a_number_stays_so():
     expected = stem.plain(inputs[0], own)
     g = torch.randn(expected.shape).to(memory_format=torch.channels_last)
     y, winner, moments = kernels.forward(x, norm)
-    dx, parameters = kernels.backward(g, winner, Saved(x, None, None, *norm[:2], moments, True, 0))
+    dx, parameters = kernels.backward(g, winner, Saved(x, None, None, *norm[:2], moments, True))
     gradients = torch.autograd.grad(expected, inputs, g)
     for a, b in zip((y, dx, *parameters), (expected, *gradients), strict=True):
         assert torch.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True)

@@ -7,7 +7,7 @@ from torchvision.models.resnet import Bottleneck, ResNet
 
 from resnet_recipes import data, ops
 from resnet_recipes.ops import Operations
-from resnet_recipes.ops.kernels import batch_norm, batch_norm_blur, statistics, stem
+from resnet_recipes.ops.kernels import batch_norm, statistics, stem
 from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.recipe.typed import typed
 from resnet_recipes.training.build import build, close
@@ -63,7 +63,6 @@ def test_a_step_by_the_kernels_is_that_of_plain_torch(monkeypatch):
     sizes = (
         (batch_norm, "ROWS", 128),
         (statistics, "ROWS", 256),
-        (batch_norm_blur, "TILE", (4, 2, 16)),
         (stem, "TILE", (8, 4, 64)),
         (stem, "GRADIENT_TILE", (8, 4, 64)),
     )

@@ -1,0 +1,143 @@
+"""The files of a data set at an address, and the digests of their content."""
+
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from resnet_recipes.base.reading import MAX_BYTES
+from resnet_recipes.data.files import table
+from resnet_recipes.data.remote.store import ForbiddenError, RemoteFile, Store
+from resnet_recipes.data.root import SPLITS, TABLES
+
+#: As `sha256sum * > SHA256SUMS` writes it.
+SUMS = "SHA256SUMS"
+
+THREADS = 16  # requests at a time
+
+_FILES = tuple(f"{split}.beton" for split in SPLITS)
+_BETONS = tuple(f"{name}{end}" for name in (*_FILES, "train.half.beton") for end in ("", ".json"))
+_TABLES = (*table.METADATA, *(f"{split}{suffix}" for split in SPLITS for suffix in TABLES))
+_MOST_TABLE = 1 << 30  # bytes
+
+
+class Contents(NamedTuple):
+    """The files of a data set."""
+
+    heads: tuple[RemoteFile, ...]  # .beton files with sidecars, or tables; and SUMS
+    images: tuple[RemoteFile, ...]  # which tables name
+    sums: dict[str, str]  # the SHA-256 of files, by name
+
+    @property
+    def files(self) -> tuple[RemoteFile, ...]:
+        """All files."""
+        return (*self.heads, *self.images)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(remote.size for remote in self.files)
+
+    @property
+    def checked(self) -> str:
+        """What the copy is compared with."""
+        given = {
+            f"the SHA-256 in {SUMS}": sum(remote.name in self.sums for remote in self.files),
+            "the MD5 that the store gives": sum(
+                bool(remote.md5) for remote in self.files if remote.name not in self.sums
+            ),
+        }
+        known = [f"{what} ({count:,} files)" for what, count in given.items() if count]
+        return " and ".join(known) or f"sizes, for there is no {SUMS}"
+
+
+def heads_of(store: Store, named: str, backend: str) -> tuple[RemoteFile, ...]:
+    """Return the files that describe a data set, of which the address may have named a table.
+
+    Raises NotReadyError if there are none.
+    """
+    found = {remote.name: remote for remote in _present(store, named)}
+    if named or backend == "torchvision" or not {*_FILES} <= found.keys():
+        wanted = [name for name in found if name not in _BETONS]
+    else:
+        wanted = [name for name in found if name not in _TABLES]
+    if not {*wanted} - {SUMS}:
+        rule = f"has neither {' and '.join(_FILES)} nor a table ({', '.join(_TABLES)})"
+        fix = "resnet-recipes convert SRC DST   makes the first two of images; upload DST"
+        raise store.refused("", rule, fix)
+    return tuple(found[name] for name in wanted)
+
+
+def contents_of(store: Store, heads: Sequence[RemoteFile]) -> Contents:
+    """Return all files of a data set; reads its tables. Raises NotReadyError."""
+    with tempfile.TemporaryDirectory(prefix="resnet-recipes-") as folder:
+        names: dict[str, None] = {}
+        sums: dict[str, str] = {}
+        for head in heads:
+            if head.name == SUMS:
+                sums = _sums(store, head)
+            elif Path(head.name).suffix in TABLES:
+                names |= dict.fromkeys(_named(store, head, Path(folder)))
+    names = {name: None for name in names if name not in {head.name for head in heads}}
+    images = list(_each(store.look, names))
+    if missing := [name for name, image in zip(names, images, strict=True) if image is None]:
+        rule = f"is one of {len(missing):,} of {len(names):,} files of a table that do not exist"
+        raise store.refused(missing[0], rule)
+    return Contents(tuple(heads), tuple(image for image in images if image), sums)
+
+
+def _present(store: Store, named: str) -> list[RemoteFile]:
+    """Return those of the known files that exist."""
+    refusals: list[ForbiddenError] = []
+
+    def look(name: str) -> RemoteFile | None:
+        try:
+            return store.look(name)
+        except ForbiddenError as refusal:
+            refusals.append(refusal)
+            return None
+
+    known = (named, SUMS) if named else (*_BETONS, *_TABLES, SUMS)
+    present = [remote for remote in _each(look, known) if remote]
+    if not {remote.name for remote in present} - {SUMS} and refusals:
+        raise refusals[0]
+    return present
+
+
+def _each(
+    look: Callable[[str], RemoteFile | None], names: Iterable[str]
+) -> Iterator[RemoteFile | None]:
+    with ThreadPoolExecutor(THREADS) as pool:
+        yield from pool.map(look, names)
+
+
+def _sums(store: Store, head: RemoteFile) -> dict[str, str]:
+    """Return the digests that a file in the format of sha256sum lists, by name."""
+    if head.size > MAX_BYTES:
+        raise store.refused(head.name, f"is larger than {MAX_BYTES:,} bytes")
+    lines = store.read(head, 0, head.size).decode(errors="replace").splitlines()
+    found = [re.fullmatch(r"([0-9a-fA-F]{64}) [ *](.+)", line) for line in lines if line.strip()]
+    if not all(found):
+        number = found.index(None) + 1
+        fix = f"write it with  sha256sum * > {SUMS}"
+        raise store.refused(head.name, f"line {number} is not a SHA-256 and a name", fix)
+    sums = {os.path.normpath(match[2]): match[1].lower() for match in found if match}
+    sums.pop(SUMS, None)  # the shell made it, still empty, before `*` was read
+    return sums
+
+
+def _named(store: Store, head: RemoteFile, folder: Path) -> Iterator[str]:
+    """Yield the names of the images in a table, which must be below its folder."""
+    if head.size > _MOST_TABLE:
+        raise store.refused(head.name, f"is larger than {_MOST_TABLE:,} bytes")
+    place = folder / head.name
+    place.write_bytes(store.read(head, 0, head.size))
+    for row in table.rows(place):
+        name = os.path.normpath(row.name)
+        if os.path.isabs(name) or name.startswith("..") or not name.isprintable():
+            rule = f"names a file outside of its folder in line {row.line}: {row.name[:200]}"
+            raise store.refused(head.name, rule, "paths are relative to the table's folder")
+        yield name

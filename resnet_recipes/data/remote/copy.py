@@ -1,0 +1,255 @@
+"""The copy of a data set on this machine: fetched in pieces, resumed, checked, and then whole.
+
+A copy has a folder of its own for each version of what is at the address, so that two versions are
+never mixed. It is called VERSION.part until all of it is there.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.data.beton.file import ALLOCATION, HEADER, METADATA_START, SAMPLE, VERSION
+from resnet_recipes.data.remote.contents import THREADS, Contents
+from resnet_recipes.data.remote.store import RemoteFile, Store
+
+PIECE = 8 << 20  # bytes of a request
+PART, _JOURNAL = ".part", ".journal"
+
+#: Told how many megabytes are there, and of how many.
+Progress = Callable[[int, int], None]
+
+#: Whether to stop: what has been fetched is kept.
+Stopped = Callable[[], bool]
+
+
+class Piece(NamedTuple):
+    """A part of a file."""
+
+    file: RemoteFile
+    start: int
+    end: int
+
+
+class Copy:
+    """A copy, in whatever state earlier processes and this one have brought it."""
+
+    def __init__(self, store: Store, contents: Contents, home: Path, version: str):
+        """Take what is at an address, and the folder of all its copies."""
+        self.contents, self._store, self._home = contents, store, home
+        self.whole, self._part = home / version, home / f"{version}{PART}"
+        self._journal = home / f"{version}{_JOURNAL}"
+        self._pieces = [
+            Piece(remote, start, min(start + PIECE, remote.size))
+            for remote in contents.files
+            for start in range(0, remote.size, PIECE)
+        ]
+        self._key = hashlib.sha256(repr(contents.files).encode()).digest()
+
+    @property
+    def place(self) -> Path:
+        """The folder where the files are now."""
+        return self.whole if self.whole.is_dir() else self._part
+
+    @property
+    def fetched(self) -> int:
+        """Bytes that are there."""
+        return sum(self._pieces[number].end - self._pieces[number].start for number in self._done())
+
+    def outline(self, stopped: Stopped) -> None:
+        """Fetch what describes the images, and then more until told to stop.
+
+        Names and sizes of files are there, so that they can be counted, but not all content.
+        """
+        small = [remote for remote in self.contents.heads if not remote.name.endswith(".beton")]
+        self._fetch(self._of((remote, 0, remote.size) for remote in small))
+        betons = [remote for remote in self.contents.heads if remote not in small]
+        self._fetch(self._of((remote, 0, HEADER.itemsize) for remote in betons))
+        self._fetch(
+            self._of(
+                (remote, *part)
+                for remote in betons
+                for part in _described(self.place / remote.name)
+            )
+        )
+        self._fetch(range(min(len(self._pieces), 64)), stopped=stopped)
+
+    def complete(self, progress: Progress, stopped: Stopped) -> bool:
+        """Fetch all that is missing, check it, and give it its name; False if told to stop."""
+        if not self._fetch(range(len(self._pieces)), progress, stopped):
+            return False
+        with self._lock(lambda: stopped() or self.whole.is_dir()) as is_held:
+            if is_held and not self.whole.is_dir():
+                self._check(progress)
+                os.rename(self._part, self.whole)
+                self._journal.unlink()
+        return self.whole.is_dir()
+
+    def _of(self, parts: Iterator[tuple[RemoteFile, int, int]]) -> list[int]:
+        """Return the numbers of the pieces that have parts of files."""
+        wanted = list(parts)
+        return [
+            number
+            for number, piece in enumerate(self._pieces)
+            if any(
+                piece.file == remote and piece.start < end and start < piece.end
+                for remote, start, end in wanted
+            )
+        ]
+
+    def _fetch(
+        self,
+        wanted: Sequence[int],
+        progress: Progress = lambda *_: None,
+        stopped: Stopped = lambda: False,
+    ) -> bool:
+        """Fetch pieces, by number, or wait for a process that does; False if told to stop."""
+
+        def is_done() -> bool:
+            done = self._done()
+            self._show(progress, self.fetched)
+            return self.whole.is_dir() or all(number in done for number in wanted)
+
+        with self._lock(lambda: stopped() or is_done()) as is_held:
+            if is_held and not is_done():
+                self._lay_out()
+                self._fetch_now(wanted, progress, stopped)
+        return is_done()
+
+    def _fetch_now(self, wanted: Sequence[int], progress: Progress, stopped: Stopped) -> None:
+        """Fetch pieces in parallel. Raises the first error, and keeps what has come."""
+        done, fetched = self._done(), self.fetched
+        ahead = (number for number in wanted if number not in done)
+        with (
+            open(self._journal, "ab", buffering=0) as journal,
+            ThreadPoolExecutor(THREADS) as pool,
+        ):
+            running: dict[Future, int] = {}
+            try:
+                while not stopped():
+                    for number in islice(ahead, 2 * THREADS - len(running)):
+                        running[pool.submit(self._bring, self._pieces[number])] = number
+                    if not running:
+                        break
+                    for future in wait(running, 0.5, FIRST_COMPLETED).done:
+                        future.result()
+                        number = running.pop(future)
+                        journal.write(np.uint32(number).tobytes())
+                        fetched += self._pieces[number].end - self._pieces[number].start
+                    self._show(progress, fetched)
+            finally:
+                pool.shutdown(cancel_futures=True)
+                for future, number in running.items():
+                    if not future.cancelled() and future.exception() is None:
+                        journal.write(np.uint32(number).tobytes())
+
+    def _bring(self, piece: Piece) -> None:
+        """Fetch one piece, and put it where it belongs, on disk before the journal says so."""
+        content = self._store.read(*piece)
+        try:
+            with open(self._part / piece.file.name, "r+b", buffering=0) as file:
+                os.pwrite(file.fileno(), content, piece.start)
+                os.fdatasync(file.fileno())
+        except OSError as error:
+            raise self._unwritten(error) from None
+
+    def _lay_out(self) -> None:
+        """Make the files, with their sizes but without content, unless they are there."""
+        if self._journal_key() == self._key:
+            return
+        try:
+            for path in self._home.iterdir():  # of a version that is no more
+                if path.suffix == PART:
+                    shutil.rmtree(path)
+                elif path.suffix == _JOURNAL:
+                    path.unlink()
+            for remote in self.contents.files:
+                path = self._part / remote.name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with open(path, "xb") as file:
+                    file.truncate(remote.size)
+            self._journal.write_bytes(self._key)
+        except OSError as error:
+            raise self._unwritten(error) from None
+
+    def _check(self, progress: Progress) -> None:
+        """Compare every file with its digest. Raises NotReadyError for the first that differs."""
+        for remote in self.contents.files:
+            expected = self.contents.sums.get(remote.name, remote.md5)
+            kind = "sha256" if remote.name in self.contents.sums else "md5"
+            if not expected:
+                continue
+            self._show(progress, self.contents.size)
+            with open(self._part / remote.name, "rb") as file:
+                found = hashlib.file_digest(file, kind).hexdigest()
+            if found != expected:
+                done = [n for n in sorted(self._done()) if self._pieces[n].file != remote]
+                self._journal.write_bytes(self._key + np.array(done, np.uint32).tobytes())
+                rule = f"has the {kind.upper()} {found}, and should have {expected}"
+                fix = "repeat the command: only this file is fetched again"
+                raise self._store.refused(remote.name, rule, fix)
+        for remote in self.contents.heads:
+            if remote.size > PIECE and self._store.look(remote.name) != remote:
+                raise self._store.changed(remote)
+
+    def _show(self, progress: Progress, fetched: int) -> None:
+        progress(fetched // 10**6, -(-self.contents.size // 10**6))
+
+    def _done(self) -> set[int]:
+        """Return the numbers of the pieces that are there."""
+        if self.whole.is_dir():
+            return {*range(len(self._pieces))}
+        if self._journal_key() != self._key:
+            return set()
+        listed = self._journal.read_bytes()[len(self._key) :]
+        numbers = np.frombuffer(listed[: len(listed) // 4 * 4], np.uint32)
+        return {*numbers.tolist()} & {*range(len(self._pieces))}
+
+    def _journal_key(self) -> bytes:
+        try:
+            with open(self._journal, "rb") as file:
+                return file.read(len(self._key))
+        except FileNotFoundError:
+            return b""
+
+    @contextmanager
+    def _lock(self, is_over: Stopped) -> Iterator[bool]:
+        """Hold the lock of this address's copies; yield False if it `is_over` before."""
+        self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(self._home / "lock", "a") as file:
+            while not is_over():
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    time.sleep(0.5)
+                else:
+                    yield True
+                    return
+            yield False
+
+    def _unwritten(self, error: OSError) -> NotReadyError:
+        rule = f"cannot be written to: {error.strerror}"
+        fix = "data.cache=/another/folder"
+        return NotReadyError.of("data.cache", str(self._home), rule, fix)
+
+
+def _described(beton: Path) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a .beton file that are not images, as bytes from and to, by its header."""
+    with open(beton, "rb") as file:
+        header, size = file.read(HEADER.itemsize), os.fstat(file.fileno()).st_size
+    if len(header) == HEADER.itemsize:
+        row = np.frombuffer(header, HEADER)[0]
+        if row["version"] == VERSION:
+            count = int(row["num_samples"])
+            yield 0, METADATA_START + count * SAMPLE.itemsize
+            yield size - count * ALLOCATION.itemsize, size

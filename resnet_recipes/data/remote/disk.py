@@ -1,0 +1,66 @@
+"""Where copies of remote images are kept: a local disk with room for them."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.paths import cache_folder, folder_problem, nearest_existing
+
+#: File systems on other machines, as fuse.* may be too, and in memory.
+_UNFIT = {"nfs", "nfs4", "cifs", "smb3", "lustre", "ceph", "gpfs", "beegfs", "afs", "9p"}
+_UNFIT |= {"tmpfs", "ramfs"}
+
+
+def existing(cache: str, name: str) -> Path | None:
+    """Return the folder `name` in data.cache, or on a local disk, if it exists."""
+    return next((folder / name for folder in _folders(cache) if (folder / name).is_dir()), None)
+
+
+def with_room(cache: str, name: str, begun: str, needed: int) -> Path:
+    """Return a folder `name` for `needed` bytes, those that are in its folder `begun` included.
+
+    Raises NotReadyError if no disk has room.
+    """
+    there = existing(cache, name)
+    problems = []
+    for folder in [there.parent] if there else _folders(cache):
+        blocks = sum(path.lstat().st_blocks for path in (folder / name / begun).rglob("*"))
+        left = needed - 512 * blocks
+        need = f"the copy needs {left / 1e9:,.2f} GB"
+        problem = folder_problem("data.cache", folder, left, need)
+        if problem is None:
+            return folder / name
+        problems.append(problem)
+    raise NotReadyError(problems)
+
+
+def _folders(cache: str) -> list[Path]:
+    """Return the folders that may hold copies, the best first."""
+    if cache:
+        return [Path(cache)]
+    own = Path(tempfile.gettempdir()) / f"resnet-recipes-{os.getuid()}"
+    folders = [cache_folder() / "data", own]
+    return [folder for folder in folders if _is_local(folder)] or folders[:1]
+
+
+def _is_local(folder: Path) -> bool:
+    """Return whether a folder is on a disk of this machine, and was not made by somebody else."""
+    there = nearest_existing(folder)
+    facts = os.stat(there)
+    if there == folder.absolute() and (folder.is_symlink() or facts.st_uid != os.getuid()):
+        return False
+    number = f"{os.major(facts.st_dev)}:{os.minor(facts.st_dev)}"
+    kinds = [kind for device, kind in _mounts() if device == number]
+    return not any(kind in _UNFIT or kind.startswith("fuse") for kind in kinds)
+
+
+def _mounts() -> Iterator[tuple[str, str]]:
+    """Yield the device number and the type of each mounted file system (Linux)."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        yield line.split()[2], line.partition(" - ")[2].split(" ")[0]

@@ -1,0 +1,90 @@
+"""What a bucket or a web server has to do: describe a file, and send a part of it."""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from resnet_recipes.base.errors import NotReadyError
+
+#: Seconds to wait before asking again.
+WAITS = (0.5, 1.0, 2.0, 4.0)
+
+_T = TypeVar("_T")
+
+
+class RemoteFile(NamedTuple):
+    """A file in a bucket or on a web server."""
+
+    name: str  # its path from the address
+    size: int  # bytes
+    version: str  # differs when the content does: an ETag, a generation or a time
+    md5: str = ""  # of the content, in hex, if the store gives it
+
+
+class ForbiddenError(NotReadyError):
+    """A file may not be read, or, as buckets answer, there may be none."""
+
+
+class Store:
+    """The files below an address. Subclasses raise OSError for whatever may pass."""
+
+    def __init__(self, address: str):
+        """Take an address without a slash at its end."""
+        self.address = address
+
+    def look(self, name: str) -> RemoteFile | None:
+        """Return what a file is; None if there is none. Raises NotReadyError."""
+        try:
+            return self._patiently(name, lambda: self._look(name))
+        except FileNotFoundError:
+            return None
+
+    def read(self, remote: RemoteFile, start: int, end: int) -> bytes:
+        """Return a part of a file. Raises NotReadyError, also if the file has changed."""
+
+        def read() -> bytes:
+            found = self._read(remote, start, end)
+            if len(found) != end - start:
+                raise OSError(f"sent {len(found):,} bytes instead of {end - start:,}")
+            return found
+
+        try:
+            return self._patiently(remote.name, read)
+        except FileNotFoundError:
+            raise self.changed(remote) from None
+
+    def changed(self, remote: RemoteFile) -> NotReadyError:
+        """Return the error that a file is no longer what it was."""
+        return self.refused(
+            remote.name, "changed while it was fetched", "repeat the command to fetch the new file"
+        )
+
+    def refused(self, name: str, rule: str, fix: str = "") -> NotReadyError:
+        """Return the error that a file cannot be used."""
+        return NotReadyError.of("data.root", f"{self.address}/{name}", rule, fix)
+
+    def _look(self, name: str) -> RemoteFile:
+        raise NotImplementedError
+
+    def _read(self, remote: RemoteFile, start: int, end: int) -> bytes:
+        raise NotImplementedError
+
+    def _patiently(self, name: str, ask: Callable[[], _T]) -> _T:
+        """Ask until there is an answer, a few times."""
+        for wait in (*WAITS, None):
+            try:
+                return ask()
+            except FileNotFoundError:
+                raise
+            except PermissionError as error:
+                rule = f"may not be read with these credentials: {error}"
+                fix = "docs/howto/remote_data.md says how to give others"
+                raise ForbiddenError(self.refused(name, rule, fix).problems) from None
+            except OSError as error:
+                if wait is None:
+                    fix = "repeat the command: what has been fetched is kept"
+                    reason = " ".join(str(error).split())[:200] or type(error).__name__
+                    rule = f"could not be fetched in {1 + len(WAITS)} attempts: {reason}"
+                    raise self.refused(name, rule, fix) from None
+                time.sleep(wait)
+        raise AssertionError("the last attempt returns or raises")

@@ -1,0 +1,73 @@
+"""Learn from the outputs of a trained network."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from resnet_recipes.base import names
+from resnet_recipes.base.errors import Problem
+from resnet_recipes.methods.base import Batch, Method, Now
+
+#: Images that the teacher sees at once, which bounds its memory.
+_AT_ONCE = 256
+
+
+@dataclass
+class Distill(Method):
+    """Learn from a teacher's outputs (Hinton et al., 2015, arXiv:1503.02531).
+
+    `loss <- (1 - share) * loss + share * temperature^2 * KL(teacher || network)`, both softmaxes at
+    `temperature`. The teacher, in evaluation mode and never changed, sees the same images as the
+    network, after crops and mixing (Beyer et al., 2022, arXiv:2106.05237), once a step: both
+    gradients of a SAM step follow the same outputs. Beyer et al. use `share: 1`, and far longer
+    runs than without a teacher.
+    """
+
+    name: ClassVar[str] = "distill"
+    cost: ClassVar[str] = "a forward pass of the teacher every step, and its weights on the device."
+    gain: ClassVar[str] = (
+        "82.8 % top-1 for ResNet-50 on ImageNet, in very long runs (Beyer et al., 2022). Not "
+        "measured here."
+    )
+    network_setting: ClassVar[str] = "teacher"
+    avoid_when: ClassVar[str] = (
+        "The teacher is no better than the network will be, or was trained on other classes."
+    )
+    teacher: str = ""  # a run, a weights file or checkpoint, timm:NAME or hf:USER/NAME
+    temperature: float = 1.0  # of both softmaxes; higher: small probabilities count more
+    share: float = 0.5  # of the loss that follows the teacher, 0 to 1
+
+    def __post_init__(self) -> None:
+        self._logits: Callable[[Tensor], Tensor] | None = None
+
+    def problems(self) -> Iterator[Problem]:
+        if self.teacher.startswith(("torchvision", "timm:")) and not (
+            self.teacher.startswith("timm:") and names.WEIGHTS.fullmatch(self.teacher)
+        ):
+            rule = "must be a run, a weights file, timm:NAME or hf:USER/NAME"
+            yield Problem("teacher", self.teacher, rule)
+        if not self.temperature > 0:
+            yield Problem("temperature", self.temperature, "must be more than 0")
+        if not 0 <= self.share <= 1:
+            yield Problem("share", self.share, "must be between 0 and 1")
+
+    def take_network(self, logits: Callable[[Tensor], Tensor]) -> None:
+        self._logits = logits
+
+    def transform_batch(self, batch: Batch, now: Now) -> Batch:
+        if self._logits is None:
+            return batch
+        parts = [self._logits(images) for images in batch.images.split(_AT_ONCE)]
+        return batch._replace(taught=torch.cat(parts))
+
+    def change_loss(self, losses: Tensor, logits: Tensor, batch: Batch) -> Tensor:
+        if batch.taught is None:
+            return losses
+        taught = F.log_softmax(batch.taught / self.temperature, 1)
+        learned = F.log_softmax(logits.float() / self.temperature, 1)
+        apart = F.kl_div(learned, taught, reduction="none", log_target=True).sum(1)
+        return (1 - self.share) * losses + self.share * self.temperature**2 * apart

@@ -1,0 +1,71 @@
+"""A network with its preprocessing inside, for programs that have images and no torchvision."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from resnet_recipes.data.normalize import shift_and_scale
+from resnet_recipes.network.about import About
+
+
+class Preprocessed(nn.Module):
+    """From uint8 images [N, height, width, 3], RGB, of any size to probabilities [N, K].
+
+    Resizes, crops and normalises as in evaluation: pixels are within 1 of evaluation's, and those
+    of an image more than five times as long as wide may move by less than a pixel. The centre of
+    the resized image is two products with matrices of a fixed height, computed from the size of the
+    image: every runtime has these operations, and not every one resizes with antialiasing.
+    """
+
+    levels: Tensor  # -mean / std and 1 / std, [2, 3]
+
+    def __init__(self, model: nn.Module, about: About):
+        super().__init__()
+        self.model = model
+        self.resize, self.size, self.flip = about.eval_resize, about.eval_size, about.flip
+        self.register_buffer(
+            "levels", shift_and_scale(torch.device("cpu")).clone(), persistent=False
+        )
+        self.bicubic = about.eval_interpolation == "bicubic"
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the probabilities that `predict` gives."""
+        shift, scale = self.levels.view(2, 1, 3, 1, 1)
+        pixels = torch.addcmul(shift, self.centred(images), scale)
+        logits = self.model(pixels)
+        if self.flip:
+            logits = (logits + self.model(pixels.flip(3))) / 2
+        return logits.softmax(1)
+
+    def centred(self, images: Tensor) -> Tensor:
+        """Return the centre of resized images, whole numbers in float32 [N, 3, size, size]."""
+        rows, columns = (torch.arange(side, device=images.device) for side in images.shape[1:3])
+        height, width = rows[-1] + 1, columns[-1] + 1
+        pixels = images.permute(0, 3, 1, 2).float()
+        # each pass is rounded to 8 bits, as Pillow and torch do
+        pixels = _rounded(pixels @ self._weights(columns, width, height).T)
+        return _rounded(self._weights(rows, height, width) @ pixels)
+
+    def _weights(self, places: Tensor, length: Tensor, other: Tensor) -> Tensor:
+        """Return what each pixel of a line adds to each of the centre: float32 [size, length].
+
+        `places` [length] counts the line's pixels, `other` is the image's other side.
+        """
+        whole = (self.resize * length // other).clamp(min=self.resize)
+        scale = length.float() / whole.float()
+        first = ((whole - self.size).float() / 2).round()
+        centres = (torch.arange(self.size, device=places.device) + first + 0.5) * scale
+        distances = (places + 0.5 - centres[:, None]).abs() / scale.clamp(min=1)
+        weights = _cubic(distances) if self.bicubic else F.relu(1 - distances)
+        return weights / weights.sum(1, keepdim=True)
+
+
+def _rounded(pixels: Tensor) -> Tensor:
+    return (pixels + 0.5).floor().clamp(0, 255)
+
+
+def _cubic(distances: Tensor) -> Tensor:
+    """Return Keys's kernel with a = -0.5, Pillow's, at distances from 0."""
+    near = (1.5 * distances - 2.5) * distances * distances + 1
+    far = ((-0.5 * distances + 2.5) * distances - 4) * distances + 2
+    return torch.where(distances < 1, near, torch.where(distances < 2, far, 0.0))

@@ -1,0 +1,75 @@
+"""The trained networks that methods of a recipe learn from."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from resnet_recipes import backbones
+from resnet_recipes.base.architecture import ModelConfig
+from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.data.normalize import MEAN
+from resnet_recipes.methods.base import Method
+from resnet_recipes.methods.stack import Stack
+from resnet_recipes.planning.network import Teacher, network_of
+from resnet_recipes.planning.plan import Plan
+
+if TYPE_CHECKING:  # it imports torchvision, which takes seconds
+    from resnet_recipes.network.network import Network
+
+
+def taught(plan: Plan) -> Plan:
+    """Return the plan with its teachers counted. Raises RecipeError or NotReadyError."""
+    found = []
+    for method, network in teachers(plan):
+        about, place = network.about, getattr(method, method.network_setting)
+        config = ModelConfig(about.architecture, weights=place, freeze="backbone")
+        config.args = dict(about.arguments)
+        facts = network_of(config, about.num_classes, about.methods())
+        for problem in facts.size_problems(set(plan.sizes), max(plan.sizes)):
+            raise RecipeError.of(_key(method), place, problem.rule, "another teacher")
+        text = f"{about.architecture}, {facts.parameters:,} parameters, from {place}"
+        found.append(Teacher(facts, text))
+    return replace(plan, teachers=tuple(found)) if found else plan
+
+
+def teachers(plan: Plan, methods: Stack | None = None) -> Iterator[tuple[Method, "Network"]]:
+    """Yield every method of a plan that needs a trained network, with that network, on the CPU.
+
+    Raises RecipeError if there is none or it has other classes, NotReadyError if it cannot be read.
+    """
+    for method in methods or plan.methods():
+        if not method.network_setting:
+            continue
+        key, place = _key(method), getattr(method, method.network_setting)
+        if not place:
+            fix = f"{key}=runs/NAME, a file, timm:NAME or hf:USER/NAME"
+            raise RecipeError.of(key, None, "is not set: a trained network", fix)
+        from resnet_recipes.network import pretrained
+
+        try:
+            network = pretrained.named(place)
+        except NotReadyError as error:
+            raise NotReadyError(
+                [problem._replace(key=key, value=place) for problem in error.problems]
+            ) from None
+        if rule := _misfit(network, plan):
+            raise RecipeError.of(key, place, rule)
+        yield method, network
+
+
+def _misfit(network: "Network", plan: Plan) -> str:
+    """Return why a network cannot teach that of a plan, or ""."""
+    about, classes = network.about, plan.facts.classes
+    if about.num_classes != plan.num_classes:
+        return f"has {about.num_classes:,} classes, but the images have {plan.num_classes:,}"
+    if about.classes and classes and tuple(about.classes) != tuple(classes):
+        other = next(pair for pair in zip(about.classes, classes, strict=True) if len({*pair}) > 1)
+        return f"has other classes: {other[0]} where the images have {other[1]}"
+    mean = backbones.facts(network.model).get("mean")
+    if mean and max(abs(255 * one - ours) for one, ours in zip(mean, MEAN, strict=True)) > 1:
+        return "needs images normalised differently from this program's"
+    return ""
+
+
+def _key(method: Method) -> str:
+    return f"methods.{method.name}.{method.network_setting}"

@@ -1,0 +1,100 @@
+"""A web server on this machine that can misbehave, and what it holds."""
+
+import email.utils
+import hashlib
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote
+
+_COUNTING = threading.Lock()
+
+
+class Site(BaseHTTPRequestHandler):
+    """Sends the files of a folder in ranges; class attributes say how it misbehaves."""
+
+    protocol_version = "HTTP/1.1"
+    folder: Path
+    asked: list[str]  # "GET /name bytes=0-9"
+    cuts = 0  # answers to break off in the middle
+    stalls = 0  # answers to break off after some seconds of silence
+    busy = 0  # answers with 503
+    fault = ""  # what each answer to GET does wrong
+    status = 0  # of every answer, if not 0
+    has_etag = True
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def do_HEAD(self) -> None:
+        """Describe a file."""
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        """Send a part of a file."""
+        kind = type(self)
+        kind.asked.append(f"{self.command} {self.path} {self.headers.get('Range', '')}".strip())
+        path = kind.folder / unquote(self.path.lstrip("/"))
+        status = kind.status or (200 if path.is_file() else 404)
+        if self.command == "GET" and self._has_turn("busy"):
+            status = 503
+        if status != 200:
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        content = path.read_bytes()
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        body = content
+        if wanted and kind.fault != "no ranges":
+            start, end = int(wanted[1]), int(wanted[2]) + 1
+            body = content[start:end]
+            self.send_response(206)
+            if kind.fault == "another range":
+                start, end = start + 1, end + 1
+            self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(content)}")
+        else:
+            self.send_response(200)
+        if kind.has_etag:
+            self.send_header("ETag", f'"{hashlib.sha1(content).hexdigest()}"')
+        self.send_header("Last-Modified", email.utils.formatdate(path.stat().st_mtime))
+        if self.command == "GET" and kind.fault == "longer":
+            body += b"x" * 1000
+        if self.command == "GET" and kind.fault == "other bytes":
+            body = bytes(len(body))
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "GET":
+            self._send(body)
+
+    def _has_turn(self, trouble: str) -> bool:
+        """Tell whether this answer is to fail so, and count it: requests come in parallel."""
+        kind = type(self)
+        with _COUNTING:
+            left = getattr(kind, trouble)
+            setattr(kind, trouble, max(left - 1, 0))
+        return left > 0
+
+    def _send(self, body: bytes) -> None:
+        stalls = not (cuts := self._has_turn("cuts")) and self._has_turn("stalls")
+        if cuts or stalls:
+            self.wfile.write(body[: len(body) // 2])
+            if stalls:
+                time.sleep(3)
+            self.close_connection = True
+            return
+        self.wfile.write(body)
+
+
+@contextmanager
+def site_of(folder: Path) -> Iterator[tuple[str, type[Site]]]:
+    """Serve a folder; yield its address, and the class that misbehaves when it is told to."""
+    kind = type("OwnSite", (Site,), {"folder": folder, "asked": []})
+    with ThreadingHTTPServer(("127.0.0.1", 0), kind) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", kind
+        server.shutdown()

@@ -1,0 +1,73 @@
+"""A data set in S3, with moto in its place."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes import data
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.data.base import DataConfig
+from resnet_recipes.data.remote import store
+from resnet_recipes.data.remote.bucket import Bucket
+
+moto = pytest.importorskip("moto.server")
+s3fs, botocore = pytest.importorskip("s3fs"), pytest.importorskip("botocore.exceptions")
+
+
+@pytest.fixture
+def bucket(betons: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["s3fs.S3FileSystem"]:
+    """A bucket `images` on this machine with .beton files; yields what writes to it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
+    server.start()
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(store, "WAITS", ())
+    files = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
+    files.makedirs("images", exist_ok=True)  # moto keeps what an earlier test made
+    for path in betons.iterdir():
+        files.put_file(str(path), f"images/set/{path.name}")
+    yield files
+    server.stop()
+
+
+def test_a_bucket_is_copied_and_compared_with_its_md5(bucket, betons, tmp_path):
+    config = DataConfig(root="s3://images/set", cache=str(tmp_path))
+    facts = data.measure(config)
+    assert facts.digest == data.measure(DataConfig(root=str(betons))).digest
+    assert "the MD5 that the store gives (4 files)" in facts.notes[0]
+    copied = Path(data.local(config).root)
+    assert (copied / "train.beton").read_bytes() == (betons / "train.beton").read_bytes()
+
+
+def test_a_bucket_that_is_not_there_or_not_ours_is_named(bucket, tmp_path, monkeypatch):
+    with pytest.raises(NotReadyError, match=r"has neither train\.beton and val\.beton nor a table"):
+        data.local(DataConfig(root="s3://nobody/set", cache=str(tmp_path)))
+
+    # as s3fs translates a 403, and when there are no credentials
+    refusals = [PermissionError("Access Denied"), botocore.NoCredentialsError()]
+
+    def refuse(*_: object, **__: object) -> None:
+        raise refusals[0]
+
+    monkeypatch.setattr(s3fs.S3FileSystem, "call_s3", refuse)
+    while refusals:
+        with pytest.raises(NotReadyError, match=f"with these credentials: {refusals[0]}"):
+            data.local(DataConfig(root="s3://images/set", cache=str(tmp_path)))
+        del refusals[0]
+
+
+def test_only_an_etag_that_is_an_md5_is_taken_for_one(bucket):
+    bucket.pipe_file("images/set/parts", bytes(11 << 20), chunksize=5 << 20)
+    place = Bucket("s3://images/set")
+    assert place.look("parts").md5 == ""
+    assert len(place.look("train.beton.json").md5) == 32

@@ -1,0 +1,63 @@
+"""Copies go to a disk of this machine with room, and to no folder that somebody else prepared."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.data.remote import disk
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """The two places of copies: in the user's cache, and in the folder for temporary files."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    own = tmp_path / "tmp" / f"resnet-recipes-{os.getuid()}"
+    return tmp_path / "cache" / "resnet-recipes" / "data", own
+
+
+@pytest.fixture(autouse=True)
+def mounts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Mounted file systems as a test wants them; at first the disk under all folders is local."""
+    found: list[tuple[str, str]] = []
+    monkeypatch.setattr(disk, "_mounts", lambda: found)
+    return found
+
+
+def test_a_copy_that_exists_is_continued_where_it_is(folders):
+    cache, own = folders
+    assert disk.with_room("", "set", "v.part", 1000) == cache / "set"
+    (own / "set").mkdir(parents=True)
+    assert disk.with_room("", "set", "v.part", 1000) == own / "set"
+    assert disk.existing("", "set") == own / "set"
+    assert disk.existing("", "other") is None
+
+
+def test_a_disk_of_another_machine_is_only_taken_by_name(folders, mounts, tmp_path):
+    device = os.stat(tmp_path).st_dev
+    (folders[1]).mkdir()
+    mounts.append((f"{os.major(device)}:{os.minor(device)}", "nfs4"))
+    assert not disk._is_local(folders[1])
+    assert disk.with_room(str(tmp_path / "named"), "set", "v.part", 1) == tmp_path / "named" / "set"
+
+
+def test_a_folder_that_another_user_prepared_is_left_alone(folders, tmp_path):
+    (tmp_path / "theirs").mkdir()
+    folders[1].symlink_to(tmp_path / "theirs")
+    assert not disk._is_local(folders[1])
+
+
+def test_what_is_there_already_needs_no_room_again(folders, monkeypatch):
+    part = folders[0] / "set" / "v.part"
+    part.mkdir(parents=True)
+    (part / "train.beton").write_bytes(bytes(1 << 20))
+    real = os.statvfs(".")
+    room = os.statvfs_result((4096, 4096, *real[2:4], 16, *real[5:]))
+    monkeypatch.setattr(os, "statvfs", lambda path: room)
+    assert disk.with_room("", "set", "v.part", 1 << 20) == folders[0] / "set"
+    with pytest.raises(NotReadyError, match="GB free, and the copy needs"):
+        disk.with_room("", "set", "w.part", 1 << 20)

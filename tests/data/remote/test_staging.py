@@ -1,0 +1,301 @@
+"""Remote images are fetched once, whole and unmixed, whatever the server does meanwhile."""
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import urllib3
+from PIL import Image
+
+from resnet_recipes import data
+from resnet_recipes.base import paths
+from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.data.base import DataConfig
+from resnet_recipes.data.remote import copy, store, web
+from tests.data.remote.places import Site, site_of
+
+FILES = ["train.beton", "train.beton.json", "val.beton", "val.beton.json"]
+PIECE = 1 << 19  # bytes
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small pieces, so that there are many, and no time between attempts."""
+    monkeypatch.setattr(copy, "PIECE", PIECE)
+    monkeypatch.setattr(store, "WAITS", (0.0, 0.0))
+
+
+@pytest.fixture
+def origin(betons: Path, tmp_path: Path) -> Path:
+    """A folder of its own with .beton files, to be served."""
+    folder = tmp_path / "origin"
+    folder.mkdir()
+    for name in FILES:
+        shutil.copy(betons / name, folder)
+    return folder
+
+
+@pytest.fixture
+def site(origin: Path) -> Iterator[tuple[str, type[Site]]]:
+    """The address of a server, and the class that misbehaves."""
+    with site_of(origin) as found:
+        yield found
+
+
+@pytest.fixture
+def config(site: tuple[str, type[Site]], tmp_path: Path) -> DataConfig:
+    """The settings of a run whose images are on the server."""
+    return DataConfig(root=site[0], cache=str(tmp_path / "cache"))
+
+
+def fetched(config: DataConfig) -> Path:
+    """Return the folder of the copy."""
+    local = data.local(config)
+    assert local is not None
+    return Path(local.root)
+
+
+def refusal(config: DataConfig) -> str:
+    """Return why nothing can be fetched."""
+    with pytest.raises(NotReadyError) as refused:
+        data.local(config)
+    return str(refused.value)
+
+
+def stopped_after(config: DataConfig, pieces: int) -> None:
+    """Fetch until about so many pieces are there."""
+    seen = []
+
+    def progress(done: int, total: int) -> None:
+        seen.append(done)
+
+    assert data.local(config, progress, lambda: len(seen) > pieces) is None
+
+
+def write_sums(folder: Path) -> None:
+    """Write what a user writes."""
+    subprocess.run("sha256sum * > SHA256SUMS", shell=True, cwd=folder, check=True)
+
+
+def test_a_copy_is_the_original_and_is_fetched_once(config, site, origin):
+    copied = fetched(config)
+    assert {path.name: path.read_bytes() for path in copied.iterdir()} == {
+        name: (origin / name).read_bytes() for name in FILES
+    }
+    ranges = [word for word in site[1].asked if word.startswith("GET")]
+    assert len(ranges) == len({*ranges})
+    assert len(ranges) == sum(-(-(origin / name).stat().st_size // PIECE) for name in FILES)
+    site[1].asked.clear()
+    assert fetched(config) == copied
+    assert not [word for word in site[1].asked if word.startswith("GET")]
+
+
+def test_a_plan_counts_images_that_are_not_there_yet(config, site, betons, monkeypatch):
+    monkeypatch.setattr("resnet_recipes.data.remote.staging._SAMPLED", -1.0)
+    facts, local = data.measure(config), data.measure(DataConfig(root=str(betons)))
+    assert replace(facts, root=betons, notes=()) == replace(local, notes=())
+    assert "are still to be fetched before the first step" in facts.notes[0]
+    asked = sum(word.startswith("GET") for word in site[1].asked)
+    assert asked < sum(-(-(betons / name).stat().st_size // PIECE) for name in FILES)
+    fetched(config)
+    assert "read from a copy on this machine" in data.measure(config).notes[0]
+
+
+@pytest.mark.parametrize("trouble", ["cuts", "stalls", "busy"])
+def test_requests_that_fail_are_repeated(config, site, origin, monkeypatch, trouble):
+    # a busy machine may miss the two seconds of the read on its own: leave it attempts for that
+    monkeypatch.setattr(web, "_TIMEOUT", urllib3.Timeout(connect=9, read=2))
+    monkeypatch.setattr(store, "WAITS", (0.0,) * 9)
+    setattr(site[1], trouble, 2)
+    assert (fetched(config) / "train.beton").read_bytes() == (origin / "train.beton").read_bytes()
+
+
+def test_what_was_fetched_before_a_stop_is_not_fetched_again(config, site):
+    stopped_after(config, 3)
+    before = {word for word in site[1].asked if word.startswith("GET")}
+    site[1].asked.clear()
+    fetched(config)
+    again = before & {word for word in site[1].asked if word.startswith("GET")}
+    assert before
+    assert not again
+
+
+def test_a_place_that_fails_keeps_what_was_fetched(config, site):
+    stopped_after(config, 3)
+    site[1].busy = 10_000
+    assert "could not be fetched in 3 attempts: the server answered 503" in refusal(config)
+    site[1].busy = 0
+    site[1].asked.clear()
+    fetched(config)
+    total = sum((site[1].folder / name).stat().st_size for name in FILES) / PIECE
+    assert sum(word.startswith("GET") for word in site[1].asked) < total
+
+
+def test_two_versions_of_a_file_are_never_mixed(config, site, origin):
+    stopped_after(config, 3)
+    new = (origin / "val.beton").read_bytes()
+    (origin / "train.beton").write_bytes(new)  # another size and another ETag
+    (origin / "train.beton.json").unlink()
+    copied = fetched(config)
+    assert (copied / "train.beton").read_bytes() == new
+    assert sorted(path.name for path in copied.parent.iterdir()) == sorted([copied.name, "lock"])
+
+
+@pytest.mark.parametrize("has_etag", [True, False])
+def test_a_file_that_changes_while_it_is_fetched_is_refused(config, site, origin, has_etag):
+    site[1].has_etag = has_etag
+    path, changes = origin / "train.beton", []
+
+    def change(done: int, total: int) -> None:
+        if not changes and sum("train.beton " in word for word in site[1].asked) > 3:
+            changes.append(path.write_bytes(path.read_bytes()[::-1]))
+            os.utime(path, (1, 1))
+
+    with pytest.raises(NotReadyError, match="changed while it was fetched"):
+        data.local(config, change)
+    assert changes
+
+
+@pytest.mark.parametrize(
+    ("fault", "rule"),
+    [
+        ("another range", "changed while it was fetched"),
+        ("longer", "sent [0-9,]+ bytes instead of"),
+        ("no ranges", "no HTTP ranges"),
+    ],
+)
+def test_answers_that_lie_are_refused(config, site, fault, rule):
+    site[1].fault = fault
+    with pytest.raises(NotReadyError, match=rule):
+        data.local(config)
+
+
+def test_content_that_differs_from_its_digest_is_refused_and_fetched_anew(config, site, origin):
+    write_sums(origin)
+    path = origin / "val.beton"
+    right = path.read_bytes()
+    site[1].has_etag = False
+    path.write_bytes(right[:-1] + bytes([right[-1] ^ 1]))
+    os.utime(path, (1, 1))
+    said = refusal(config)
+    assert "val.beton: has the SHA256" in said
+    assert "repeat the command" in said
+    path.write_bytes(right)
+    os.utime(path, (1, 1))
+    site[1].asked.clear()
+    assert (fetched(config) / "val.beton").read_bytes() == right
+    assert {word.split()[1] for word in site[1].asked if word.startswith("GET")} == {
+        "/val.beton",
+        "/SHA256SUMS",
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "rule"),
+    [
+        (403, "may not be read with these credentials: the server answered 403"),
+        (404, "has neither train.beton and val.beton nor a table"),
+        (500, "could not be fetched in 3 attempts: the server answered 500"),
+    ],
+)
+def test_a_place_that_gives_nothing_is_named(config, site, status, rule):
+    site[1].status = status
+    assert rule in refusal(config)
+
+
+def test_a_server_that_is_not_there_is_named_with_the_reason(config):
+    said = refusal(replace(config, root="http://127.0.0.1:1/images"))
+    assert "could not be fetched in 3 attempts" in said
+    assert "Connection refused" in said
+
+
+def test_a_plan_does_not_ask_with_a_password_in_the_address(config, site):
+    address = site[0].replace("://", "://me:secret@")
+    with pytest.raises(RecipeError, match="without password"):
+        data.measure(replace(config, root=address))
+    assert not site[1].asked
+
+
+def test_a_disk_without_room_is_refused_before_anything_is_fetched(config, site, monkeypatch):
+    real = os.statvfs(".")
+    full = os.statvfs_result((*real[:3], 1, 1, *real[5:]))
+    monkeypatch.setattr(os, "statvfs", lambda path: full)
+    said = refusal(config)
+    assert "GB free, and the copy needs" in said
+    assert "data.cache=/another/folder" in said
+    assert not [word for word in site[1].asked if word.startswith("GET")]
+
+
+def test_processes_on_one_machine_fetch_once(config, site):
+    found: list[Path] = []
+    threads = [threading.Thread(target=lambda: found.append(fetched(config))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 3
+    assert len({*found}) == 1
+    ranges = [word for word in site[1].asked if word.startswith("GET")]
+    assert len(ranges) == len({*ranges})
+
+
+@pytest.fixture
+def table(origin: Path, site: tuple[str, type[Site]], config: DataConfig) -> DataConfig:
+    """Images in a table beside them; the address is that of the table."""
+    (origin / "img").mkdir()
+    lines = ["path,label,split"]
+    for number in range(8):
+        name = f"img/a b%{number}.png"
+        Image.new("RGB", (20, 30), (number, 0, 0)).save(origin / name)
+        lines.append(f"{name},{'xy'[number % 2]},{'train' if number < 4 else 'val'}")
+    (origin / "labels.csv").write_text("\n".join(lines) + "\n")
+    return replace(config, root=f"{site[0]}/labels.csv")
+
+
+def test_a_table_brings_its_images(table, origin):
+    facts = data.measure(table)
+    local = data.measure(replace(table, root=str(origin / "labels.csv")))
+    assert facts.digest == local.digest
+    copied = fetched(table)
+    assert copied.name == "labels.csv"
+    names = [path.name for path in (origin / "img").iterdir()]
+    assert len(names) == 8
+    for name in names:
+        assert (copied.parent / "img" / name).read_bytes() == (origin / "img" / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "img/../../x", "a\x1b[2Jb"])
+def test_a_table_cannot_name_files_outside_of_its_folder(table, origin, name):
+    with (origin / "labels.csv").open("a") as file:
+        file.write(f"{name},x,train\n")
+    assert "names a file outside of its folder in line 10" in refusal(table)
+
+
+def test_images_that_a_table_names_but_are_not_there_are_counted(table, origin):
+    (origin / "img" / "a b%3.png").unlink()
+    assert "a b%3.png: is one of 1 of 8 files of a table that do not exist" in refusal(table)
+
+
+def test_a_package_that_is_missing_is_named_with_its_command(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "resnet_recipes.data.remote.bucket", None)
+    said = refusal(DataConfig(root="s3://bucket/images", cache=str(tmp_path)))
+    assert "needs a package that is not installed" in said
+    assert "[remote]" in said
+
+
+def test_objects_of_any_bucket_are_read_through_fsspec(origin, tmp_path, monkeypatch):
+    fsspec = pytest.importorskip("fsspec")
+    monkeypatch.setattr(paths, "FETCHED", ("memory",))
+    memory = fsspec.filesystem("memory")
+    memory.put(f"{origin}/", "/images/", recursive=True)
+    config = DataConfig(root="memory://images", cache=str(tmp_path / "cache"))
+    assert (fetched(config) / "val.beton").read_bytes() == (origin / "val.beton").read_bytes()
+    memory.pipe("/images/val.beton", (origin / "val.beton").read_bytes()[:-1])
+    with pytest.raises(NotReadyError, match="cut short"):
+        data.measure(config)

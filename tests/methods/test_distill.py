@@ -1,0 +1,170 @@
+"""Distillation against a loop by hand, and in runs."""
+
+import inspect
+import math
+from collections.abc import Callable
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+import torch
+from torch import nn
+
+from resnet_recipes import data
+from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.methods.base import Batch, one_hot
+from resnet_recipes.methods.distill import Distill
+from resnet_recipes.methods.stack import Stack
+from resnet_recipes.network import about
+from resnet_recipes.network.teacher import taught
+from resnet_recipes.network.weights import write_weights
+from resnet_recipes.planning.guess import gpu_memory
+from resnet_recipes.planning.network import teaching
+from resnet_recipes.planning.plan import make_plan
+from resnet_recipes.report.text import printable
+from resnet_recipes.training.gradient import gradient_of
+from resnet_recipes.training.loop import train
+from resnet_recipes.training.reporter import RunReporter
+from resnet_recipes.training.run import Run
+from resnet_recipes.training.state import capture, digest, restore
+
+#: Values that the settings must refuse.
+WRONG = {
+    "teacher": ["torchvision", "timm:"],
+    "temperature": [0.0, -1.0],
+    "share": [-0.1, 1.1],
+}
+
+
+def softmax(row: list[float], temperature: float) -> list[float]:
+    powers = [math.exp(value / temperature) for value in row]
+    return [power / sum(powers) for power in powers]
+
+
+@pytest.mark.parametrize(("temperature", "share"), [(1.0, 1.0), (4.0, 0.3), (0.5, 0.0)])
+def test_the_loss_is_that_of_a_loop_by_hand(temperature, share):
+    torch.manual_seed(0)
+    logits, theirs, targets = torch.randn(5, 4), torch.randn(5, 4), torch.rand(5, 4).softmax(1)
+    batch = Batch(logits, targets, targets.argmax(1), taught=theirs)
+    method = Distill(temperature=temperature, share=share)
+    found = Stack({"distill": method}).losses(logits, batch)
+    for row, teacher, target, loss in zip(
+        *(tensor.tolist() for tensor in (logits, theirs, targets, found)), strict=True
+    ):
+        own = -sum(t * math.log(p) for t, p in zip(target, softmax(row, 1), strict=True))
+        pairs = zip(softmax(teacher, temperature), softmax(row, temperature), strict=True)
+        apart = sum(p * math.log(p / q) for p, q in pairs)
+        assert loss == pytest.approx(
+            (1 - share) * own + share * temperature**2 * apart, rel=1e-4, abs=1e-6
+        )
+
+
+def test_an_equal_network_has_nothing_to_learn():
+    logits = torch.randn(5, 4, requires_grad=True)
+    batch = Batch(logits, torch.eye(4)[:4], torch.arange(4), taught=logits.detach())
+    losses = Distill(share=1.0).change_loss(torch.ones(5), logits, batch)
+    assert losses.tolist() == pytest.approx([0] * 5, abs=1e-6)
+    losses.sum().backward()
+    assert logits.grad.abs().max() < 1e-6
+
+
+def test_the_teacher_sees_the_images_of_the_network_in_parts(now_at, batch_of):
+    method, seen, batch = Distill(), [], batch_of(300, side=2)
+    method.take_network(lambda images: seen.append(images) or images.mean((2, 3)))
+    changed = method.transform_batch(batch, now_at())
+    assert [len(images) for images in seen] == [256, 44]
+    assert torch.equal(changed.taught, batch.images.mean((2, 3)))
+    assert [len(part.taught) for part in changed.split(3)] == [100, 100, 100]
+
+
+@pytest.fixture
+def teacher(make_run: Callable[..., Run], tmp_path: Path) -> Path:
+    """The weights of a network with other random weights."""
+    run = make_run(seed=5)
+    path = tmp_path / "teacher.safetensors"
+    write_weights(run.model, path, about.of(run.plan.recipe, run.plan.facts.classes, 10))
+    return path
+
+
+def methods(teacher: object, **others: dict) -> dict[str, dict]:
+    return {"distill": {"teacher": str(teacher), "temperature": 2.0}, **others}
+
+
+def trained(run: Run, first: int = 0, stop_at: int | None = None) -> torch.Tensor:
+    reporter = Mock(spec=RunReporter)
+    reporter.wants_to_stop.side_effect = lambda: reporter.step.call_count + 1 + first == stop_at
+    train(run, reporter, first)
+    return digest(run.model)
+
+
+def test_the_teacher_is_frozen_and_the_network_approaches_it(teacher, make_run):
+    run = make_run(max_duration="4ba", methods=methods(teacher))
+    (method,) = run.methods
+    model = inspect.getclosurevars(inspect.unwrap(method._logits)).nonlocals["model"]
+    before = digest(model)
+    trained(run)
+    assert not model.training
+    assert torch.equal(digest(model), before)
+    plain = make_run(max_duration="4ba")
+    assert not torch.equal(trained(plain), digest(run.model))
+
+
+def test_a_resumed_run_is_the_same_bit_by_bit(teacher, make_run):
+    others = {"sam": {"interval": 2}, "mixup": {}, "ema": {"half_life": "2ba"}}
+    changes = {"max_duration": "4ba", "methods": methods(teacher, **others)}
+    whole, half, rest = (make_run(**changes) for _ in range(3))
+    trained(whole)
+    trained(half, stop_at=2)
+    restore(rest, capture(half, 2))
+    trained(rest, first=2)
+    assert torch.equal(digest(rest.model), digest(whole.model))
+
+
+def test_the_plan_counts_a_teachers_forward_pass_and_weights(teacher, recipe):
+    def planned(**changes: object) -> object:
+        made = recipe(**changes)
+        return make_plan(made, data.measure(made.data), 1)
+
+    plain, plan = planned(), taught(planned(methods=methods(teacher)))
+    forward = teaching(plan.teachers, plan.sizes[0])
+    # a third of what training takes, but for the first layer and the classifier
+    assert forward == pytest.approx(plain.network.flops(plan.sizes[0]) / 3, rel=0.1)
+    images = plain.total_steps * plain.recipe.batch.global_size
+    assert sum(plan.flops) - sum(plain.flops) == images * forward
+    assert gpu_memory(plan) - gpu_memory(plain) == 4 * plain.network.parameters
+    assert str(teacher) in plan.as_dict()["model"]["teachers"][0]
+
+
+def test_a_teacher_that_cannot_teach_is_refused(teacher, recipe, make_run, tmp_path):
+    def why(path: object, error: type[Exception] = RecipeError) -> str:
+        made = recipe(methods={"distill": {"teacher": str(path)}})
+        with pytest.raises(error) as caught:
+            taught(make_plan(made, data.measure(made.data), 1))
+        assert caught.value.problems[0].key == "methods.distill.teacher"
+        return printable(caught.value)
+
+    assert "is not set" in why("")
+    assert "does not exist" in why(tmp_path / "nothing", NotReadyError)
+    assert "is not on this machine" in why("timm:resnet18.a1_in1k", NotReadyError)
+    run = make_run()
+    fewer = tmp_path / "other.safetensors"
+    names = tuple(f"other{number}" for number in range(10))
+    write_weights(run.model, fewer, about.of(run.plan.recipe, names, 10))
+    assert "has other classes: other0 where the images have pattern0" in why(fewer)
+    run.model.fc = nn.Linear(32, 3)
+    write_weights(run.model, fewer, about.of(run.plan.recipe, (), 3))
+    assert "has 3 classes, but the images have 10" in why(fewer)
+
+
+def test_the_gradient_follows_the_teacher(teacher, make_run, now_at):
+    run = make_run(methods={"distill": {"teacher": str(teacher), "share": 1.0}})
+    (method,) = run.methods
+    images = torch.randn(run.plan.rank_size, 3, 32, 32).contiguous(
+        memory_format=torch.channels_last
+    )
+    labels = torch.zeros(len(images), dtype=torch.int64)
+    batch = method.transform_batch(Batch(images, one_hot(labels, 10), labels), now_at())
+    losses = gradient_of(run)(batch)
+    assert torch.isfinite(losses).all()
+    assert float(losses.mean()) > 0
+    assert batch.taught.requires_grad is False

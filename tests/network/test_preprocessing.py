@@ -1,0 +1,42 @@
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from resnet_recipes.data.images.decode import Pixels
+from resnet_recipes.data.images.python import centred
+from resnet_recipes.network.about import About
+from resnet_recipes.network.network import Network
+from resnet_recipes.network.preprocessing import Preprocessed
+
+
+def about(**changes: object) -> About:
+    return About("resnet18", 4, eval_resize=40, eval_size=32, **changes)
+
+
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("size", [(33, 47), (201, 90), (40, 40), (41, 44), (12, 9), (32, 160)])
+def test_pixels_are_those_of_evaluation_but_for_one_level_in_few(size, interpolation):
+    pixels = np.random.default_rng(0).integers(256, size=(*size, 3), dtype=np.uint8)
+    wanted = centred(Pixels(pixels), 40, 32, interpolation == "bicubic").astype(int)
+    inside = Preprocessed(nn.Identity(), about(eval_interpolation=interpolation))
+    found = inside.centred(torch.from_numpy(pixels)[None])[0].permute(1, 2, 0).numpy()
+    apart = np.abs(found - wanted)
+    assert apart.max() <= 1
+    assert (apart > 0).mean() < 0.1
+
+
+@pytest.mark.parametrize("flip", [False, True])
+def test_probabilities_are_those_of_the_transformed_image(flip):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4)).eval()
+    network = Network(model, about(flip=flip))
+    pictures = torch.randint(256, (2, 50, 70, 3), dtype=torch.uint8)
+    images = torch.stack([network.transform(Image.fromarray(one.numpy())) for one in pictures])
+    logits = network(images)
+    if flip:
+        logits = (logits + network(images.flip(3))) / 2
+    found = Preprocessed(model, network.about)(pictures)
+    torch.testing.assert_close(found, logits.softmax(1), atol=1e-3, rtol=0)
+    assert found.sum(1).tolist() == pytest.approx([1, 1])

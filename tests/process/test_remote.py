@@ -1,0 +1,54 @@
+"""A run whose images are on a web server learns what it would learn from a folder."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from resnet_recipes.data.convert.encode import ConvertOptions
+from resnet_recipes.data.convert.run import convert
+from resnet_recipes.network import archive
+from resnet_recipes.recipe.frozen import freeze, read
+from resnet_recipes.recipe.schema import Recipe
+from tests.data.remote.places import site_of
+from tests.trained_runs import random_images
+
+pytestmark = pytest.mark.slow
+
+
+def test_ranks_fetch_once_and_train_as_from_a_folder(
+    recipe: Callable[..., Recipe], tmp_path, nursery
+):
+    betons = tmp_path / "betons"
+    betons.mkdir()
+    convert(random_images(tmp_path / "img"), betons, ConvertOptions(workers=1), lambda *_: None)
+
+    def trained(name: str, root: str, code: int = 0) -> Path:
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        images = {"backend": "auto", "root": root, "cache": str(tmp_path / "cache"), "workers": 0}
+        sizes = {"train_size": 32, "eval_resize": 32, "eval_size": 32}
+        made = recipe(
+            max_duration="2ba",
+            schedule={"warmup": "0ba"},
+            data=images | sizes,
+            batch={"global_size": 4, "bn_size": 2},
+        )
+        (folder / "config.yaml").write_text(freeze(made))
+        nursery.start(folder, 2)
+        assert nursery.wait() == [code, code]
+        return folder
+
+    with site_of(betons) as (address, site):
+        local, far = trained("local", str(betons)), trained("far", address)
+        ranges = [word for word in site.asked if word.startswith("GET")]
+        assert len(ranges) == len({*ranges})
+        assert read(far / "config.yaml").data.root == address
+        weights, others = (archive.read(run / "weights.pt") for run in (local, far))
+        assert all(torch.equal(weights[name], others[name]) for name in weights)
+        shutil.rmtree(tmp_path / "cache")
+        site.status = 403
+        refused = trained("refused", address, code=3)
+    assert "may not be read with these credentials" in (refused / "logs/rank0.log").read_text()

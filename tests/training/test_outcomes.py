@@ -1,0 +1,48 @@
+import pytest
+import torch
+
+from resnet_recipes.training.outcomes import Outcomes
+
+
+def random_outcomes(count: int) -> Outcomes:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(0, 4, (count,), generator=generator)
+    best = torch.randint(0, 4, (count,), generator=generator)
+    return Outcomes(labels, best, torch.rand(count, generator=generator), torch.arange(1.0 * count))
+
+
+def test_the_calibration_error_is_that_of_a_loop_over_bins():
+    found, error = random_outcomes(300), 0.0
+    rows = list(zip(*(field.tolist() for field in found[:3]), strict=True))
+    for number in range(15):
+        inside = [row for row in rows if number / 15 < row[2] <= (number + 1) / 15]
+        if inside:
+            accuracy = sum(label == best for label, best, _ in inside) / len(inside)
+            confidence = sum(probability for *_, probability in inside) / len(inside)
+            error += len(inside) / 300 * abs(accuracy - confidence)
+    assert found.calibration_error_percent == pytest.approx(100 * error)
+
+
+@pytest.mark.parametrize(("probability", "error"), [(1.0, 25.0), (0.75, 0.0), (0.7, 5.0)])
+def test_probabilities_equal_to_the_accuracy_have_no_calibration_error(probability, error):
+    right = torch.tensor([1, 1, 1, 0])
+    found = Outcomes(torch.ones(4), right, torch.full((4,), probability), torch.zeros(4))
+    assert found.calibration_error_percent == pytest.approx(error, abs=1e-5)
+
+
+@pytest.mark.parametrize(("images", "ranks"), [(7, 1), (7, 2), (7, 3), (2, 3)])
+def test_the_images_of_ranks_are_put_back_into_their_order(images, ranks):
+    whole = random_outcomes(images)
+    parts = [Outcomes.joined([Outcomes(*(f[r::ranks] for f in whole))]) for r in range(ranks)]
+    parts = [part if len(part.labels) else Outcomes.joined([]) for part in parts]
+    for field, wanted in zip(Outcomes.interleaved(parts), whole, strict=True):
+        assert torch.equal(field, wanted)
+        assert field.dtype == wanted.dtype
+
+
+def test_the_most_wrong_images_are_the_wrong_ones_by_probability():
+    found = random_outcomes(100)
+    wrong = [i for i in range(100) if found.best[i] != found.labels[i]]
+    wrong.sort(key=lambda i: -found.probabilities[i])
+    assert found.most_wrong(1000) == wrong
+    assert found.most_wrong(3) == wrong[:3]
