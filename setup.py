@@ -92,9 +92,9 @@ def contained(library: Path) -> Iterator[dict]:
     """Yield what is linked into the decoder: libjpeg-turbo of the version that it names."""
     loaded = ctypes.CDLL(str(library.resolve()))
     loaded.engine_jpeg.restype = ctypes.c_char_p
-    _, version, *where = loaded.engine_jpeg().decode().split()
-    if where == ["inside"]:
-        yield part(f"pkg:generic/libjpeg-turbo@{version}", "IJG AND BSD-3-Clause AND Zlib")
+    words = loaded.engine_jpeg().decode().split()  # of another one than that inside: its file
+    if words[-1] == "inside":
+        yield part(f"pkg:generic/libjpeg-turbo@{words[1]}", "IJG AND BSD-3-Clause AND Zlib")
 
 
 def drawing() -> Iterator[dict]:

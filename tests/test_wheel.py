@@ -6,6 +6,7 @@ Built, installed into an empty environment, and run from an empty folder.
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -165,6 +166,26 @@ def test_the_wheel_lists_the_libraries_that_it_contains(wheel):
     said = description().split(", ")[-1] if has_library else ""
     assert found == [said] * said.endswith("inside")
     assert listed["metadata"]["component"]["version"] == resnet_recipes.__version__
+
+
+@pytest.mark.parametrize(
+    ("said", "listed"),
+    [
+        ("libjpeg-turbo 3.2.0 inside", ["pkg:generic/libjpeg-turbo@3.2.0"]),
+        ("/lib/x86_64-linux-gnu/libjpeg.so.62", []),  # of the system, where it has no static one
+    ],
+)
+def test_only_a_libjpeg_turbo_that_is_inside_is_listed(said, listed, monkeypatch, tmp_path):
+    if shutil.which("g++") is None:
+        pytest.skip("needs a compiler")
+    library = tmp_path / "library.so"
+    source = f'extern "C" const char *engine_jpeg() {{ return "{said}"; }}'
+    command = ["g++", "-shared", "-fPIC", "-x", "c++", "-", "-o", library]
+    subprocess.run(command, input=source, text=True, check=True)
+    monkeypatch.setattr("setuptools.setup", lambda **_: None)
+    monkeypatch.chdir(ROOT)
+    contained = runpy.run_path("setup.py")["contained"]
+    assert [part["purl"] for part in contained(library)] == listed
 
 
 def test_the_wheel_holds_nothing_else(wheel):
