@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.methods.base import Batch
+from resnet_recipes.data.normalize import normalize
+from resnet_recipes.methods.base import Batch, Now
 from resnet_recipes.training.run import Run
 
 #: Add a batch's gradient to `.grad`, averaged over ranks if asked to; return its losses [N].
@@ -26,24 +27,28 @@ def gradient_of(run: Run) -> ComputeGradient:
 
 def watched(run: Run, compute: ComputeGradient, batch: Batch, sync: bool = True) -> Tensor:
     """Compute a gradient, and record how long it takes the host."""
-    with _fitting(run, batch), run.compiling.gradient(batch.images.shape):
+    with _fitting(run, batch.images.shape[-1]), run.compiling.gradient(batch.images.shape):
         return compute(batch, sync)
 
 
 def rehearse(run: Run) -> None:
-    """Compute and discard a gradient at the largest size, to show a lack of memory at once."""
-    side, examples = max(run.plan.sizes), run.plan.rank_size
+    """Compute and discard a step's gradient at the largest size, to show a lack of memory at once.
+
+    Of the methods, those that change the batch act on it: a teacher needs memory, too.
+    """
+    plan, device, side = run.plan, run.rank.device, max(run.plan.sizes)
+    epoch = plan.sizes.index(side)
+    now = Now.at(epoch * plan.steps_per_epoch, plan.total_steps, plan.steps_per_epoch)
+    loaded = plan.loader_pixels[epoch] if plan.loader_pixels else plan.recipe.data.train_size
     run.tuning.enter(side)
     buffers = list(run.model.buffers())
     kept = [buffer.clone() for buffer in buffers]
-    device = run.rank.device
-    # not a view, as no batch is one: a compiled model would be compiled again
-    images = torch.empty(
-        examples, 3, side, side, device=device, memory_format=torch.channels_last
-    ).zero_()
-    labels = torch.zeros(examples, dtype=torch.int64, device=device)
-    batch = Batch(images, torch.zeros(examples, run.plan.num_classes, device=device), labels)
-    with _fitting(run, batch):
+    pixels = torch.zeros(plan.rank_size, 3, loaded, loaded, dtype=torch.uint8, device=device)
+    labels = torch.zeros(plan.rank_size, dtype=torch.int64, device=device)
+    with _fitting(run, side):
+        with torch.no_grad():
+            batch = Batch.of(normalize(pixels), labels, plan.num_classes)
+            batch = run.methods.transform_batch(batch, now)
         eager(run, batch, sync=False)
     run.optimizer.zero_grad(set_to_none=True)
     with torch.no_grad():
@@ -73,12 +78,12 @@ def eager(
 
 
 @contextmanager
-def _fitting(run: Run, batch: Batch) -> Iterator[None]:
-    """Raise TrainingError, with what to type, if the gradient of a batch does not fit in memory."""
+def _fitting(run: Run, side: int) -> Iterator[None]:
+    """Raise TrainingError, with what to type, if images of `side` pixels do not fit in memory."""
     try:
         yield
     except torch.OutOfMemoryError as error:
-        size, side = run.plan.bn_size, batch.images.shape[-1]
+        size = run.plan.bn_size
         smaller = [each for each in range(1, size // 2 + 1) if run.plan.rank_size % each == 0]
         less = "needs less and barely changes the result"
         fix = f"batch.bn_size={smaller[-1]} {less}" if smaller else "make them smaller"

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from resnet_recipes import data
-from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.base.errors import NotReadyError, RecipeError, TrainingError
 from resnet_recipes.methods.base import Batch, one_hot
 from resnet_recipes.methods.distill import Distill
 from resnet_recipes.methods.stack import Stack
@@ -22,7 +22,7 @@ from resnet_recipes.planning.guess import gpu_memory
 from resnet_recipes.planning.network import teaching
 from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.report.text import printable
-from resnet_recipes.training.gradient import gradient_of
+from resnet_recipes.training.gradient import gradient_of, rehearse
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
@@ -168,3 +168,18 @@ def test_the_gradient_follows_the_teacher(teacher, make_run, now_at):
     assert torch.isfinite(losses).all()
     assert float(losses.mean()) > 0
     assert batch.taught.requires_grad is False
+
+
+def test_the_rehearsal_of_a_run_finds_a_teacher_that_does_not_fit(teacher, make_run):
+    seen = []
+
+    def too_large(images: torch.Tensor) -> torch.Tensor:
+        seen.append(images.shape)
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    resizing = {"progressive_resizing": {"delay": "0.25dur", "finetune": "0.5dur"}}
+    run = make_run(max_duration="4ep", methods=methods(teacher, **resizing))
+    run.methods.methods["distill"].take_network(too_large)
+    with pytest.raises(TrainingError, match="of 32 px does not fit on this GPU"):
+        rehearse(run)
+    assert seen == [(run.plan.rank_size, 3, 32, 32)]
