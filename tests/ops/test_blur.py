@@ -49,3 +49,18 @@ def test_registration_passes_opcheck(stride):
     torch.library.opcheck(torch.ops.resnet_recipes.blur.default, (x, stride))
     g = blur.fused(x, stride)
     torch.library.opcheck(torch.ops.resnet_recipes.blur_backward.default, (g, stride, 8, 7))
+
+
+def test_a_strided_blur_in_bf16_has_the_bits_of_torchs_convolution():
+    x = torch.randn(2, 8, 9, 12).bfloat16().requires_grad_()
+    kernel = torch.tensor([1.0, 2.0, 1.0])
+    kernel = (kernel.view(3, 1) * kernel / 16).expand(8, 1, 3, 3).bfloat16()
+    by_torch = F.conv2d(x, kernel, stride=2, padding=1, groups=8)
+    upstream = torch.randn_like(by_torch)
+    expected = torch.autograd.grad(by_torch, x, upstream)[0]
+    with torch.autocast("cpu", torch.bfloat16):
+        ours = blur.plain(x, 2)
+    assert torch.equal(ours, by_torch)
+    assert torch.equal(torch.autograd.grad(ours, x, upstream)[0], expected)
+    blurred = ours.grad_fn.next_functions[0][0]
+    assert blurred.name() == "ConvolutionBackward0", "it was not computed in float32"
