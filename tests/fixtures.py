@@ -14,6 +14,7 @@ import torchvision
 
 from resnet_recipes import data
 from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.recipe import hydra_compose
 from resnet_recipes.recipe.schema import Recipe
@@ -117,7 +118,10 @@ def make_run(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> 
     def make(**changes: Any) -> Run:
         made = recipe(**changes)
         runs.append(
-            build(make_plan(made, data.measure(made.data), 1), Rank(0, 0, 1, torch.device("cpu")))
+            build(
+                taught(make_plan(made, data.measure(made.data), 1)),
+                Rank(0, 0, 1, torch.device("cpu")),
+            )
         )
         return runs[-1]
 

@@ -10,6 +10,7 @@ from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.data.normalize import MEAN
 from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.stack import Stack
+from resnet_recipes.network.weights import digest
 from resnet_recipes.planning.network import Teacher, network_of
 from resnet_recipes.planning.plan import Plan
 
@@ -28,7 +29,8 @@ def taught(plan: Plan) -> Plan:
         for problem in facts.size_problems(set(plan.sizes), max(plan.sizes)):
             raise RecipeError.of(_key(method), place, problem.rule, "another teacher")
         text = f"{about.architecture}, {facts.parameters:,} parameters, from {place}"
-        found.append(Teacher(facts, text))
+        known = digest(network.model.state_dict(), about.to_json())
+        found.append(Teacher(facts, text, _key(method), known))
     return replace(plan, teachers=tuple(found)) if found else plan
 
 

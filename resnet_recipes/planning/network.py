@@ -42,6 +42,8 @@ class Teacher(NamedTuple):
     # for the classifier's
     network: Network
     text: str  # for the plan
+    key: str  # of the setting that names it
+    digest: str  # of its weights and description
 
 
 def teaching(teachers: Iterable[Teacher], side: int) -> int:

@@ -81,7 +81,9 @@ def work(process: RankProcess) -> int:
         process.console.write(
             "compiling the network before the first step, which can take minutes\n"
         )
-    run = build(taught(make_plan(recipe, facts, rank.world_size)), rank)
+    plan = taught(make_plan(recipe, facts, rank.world_size))
+    confirm("teachers", rank, {teacher.key: teacher.digest for teacher in plan.teachers})
+    run = build(plan, rank)
     checkpoints = Checkpoints(process.folder / "checkpoints", recipe.checkpoint.keep, warn=print)
     first = resume(run, checkpoints)
     sample = read_json(process.folder / SAMPLE, may_be_absent=True)

@@ -58,11 +58,12 @@ def malformed(state: dict[str, Any], total_steps: int) -> Iterator[str]:
         yield "top1: not a percentage"
     if not all(type(text) is str for text in (*state["classes"], state["versions"].get("torch"))):
         yield "classes or versions: not text"
-    found = state.get("computed_by", {})  # checkpoints of early versions lack it
-    if not isinstance(found, dict) or not all(
-        type(text) is str for text in (*found, *found.values())
-    ):
-        yield "computed_by: not text"
+    for name in ("computed_by", "teachers"):  # checkpoints of early versions lack them
+        found = state.get(name, {})
+        if not isinstance(found, dict) or not all(
+            type(text) is str for text in (*found, *found.values())
+        ):
+            yield f"{name}: not text"
     if not is_plain(state["recipe"], _DEPTH):
         yield "recipe: not plain values"
     if not all(

@@ -66,6 +66,7 @@ def capture(run: Run, done: int) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "versions": {"resnet-recipes": __version__, "torch": str(torch.__version__)},
         "computed_by": computed_by(run),
+        "teachers": {teacher.key: teacher.digest for teacher in run.plan.teachers},
     }
 
 
@@ -124,6 +125,11 @@ def conflicts(run: Run, state: dict[str, Any]) -> Iterator[Problem]:
     elif state["train_digest"] != run.plan.facts.train_digest:
         rule = "has training images with different names or sizes from those the run began with"
         yield Problem("data.root", str(run.plan.facts.root), rule)
+    for teacher in run.plan.teachers:
+        # early checkpoints lack them
+        if state.get("teachers", {}).get(teacher.key, teacher.digest) != teacher.digest:
+            rule = "is not the network that the run began with"
+            yield Problem(teacher.key, teacher.text, rule, "give it its weights again")
 
 
 def changed_settings(old: dict[str, Any], new: Recipe) -> Iterator[Problem]:

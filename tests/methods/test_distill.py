@@ -120,6 +120,19 @@ def test_a_resumed_run_is_the_same_bit_by_bit(teacher, make_run):
     assert torch.equal(digest(rest.model), digest(whole.model))
 
 
+def test_a_run_does_not_resume_with_another_teacher(teacher, make_run):
+    run, other = make_run(methods=methods(teacher)), make_run(seed=6)
+    state = capture(run, 2)
+    del state["teachers"]  # as in a checkpoint of an early version
+    assert restore(run, state) == 2
+    write_weights(other.model, teacher, about.of(run.plan.recipe, run.plan.facts.classes, 10))
+    with pytest.raises(RecipeError) as caught:
+        restore(make_run(methods=methods(teacher)), capture(run, 2))
+    (problem,) = caught.value.problems
+    assert problem.key == "methods.distill.teacher"
+    assert "is not the network that the run began with" in problem.rule
+
+
 def test_the_plan_counts_a_teachers_forward_pass_and_weights(teacher, recipe):
     def planned(**changes: object) -> object:
         made = recipe(**changes)

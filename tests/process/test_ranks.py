@@ -19,6 +19,8 @@ from resnet_recipes import data, ops
 from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.network import archive
+from resnet_recipes.planning.network import Teacher
+from resnet_recipes.process import rank as process_rank
 from resnet_recipes.process.rank import work
 from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.recipe.frozen import freeze
@@ -260,6 +262,23 @@ def test_ranks_with_other_images_do_not_train_together(nursery, new_run):
     assert all(
         "number of training images: is 128 on rank 0, but 127 on rank 1" in text for text in said
     ), said
+
+
+def taught_otherwise(process: RankProcess) -> str:
+    """Train with a teacher that is another network on each rank's own disk."""
+    teacher = Teacher(Mock(), "", "methods.distill.teacher", f"{process.rank}")
+    process_rank.taught = lambda plan: replace(plan, teachers=(teacher,))
+    try:
+        work(process)
+    except NotReadyError as error:
+        return str(error)
+    return ""
+
+
+def test_ranks_with_other_teachers_do_not_train_together(nursery, new_run):
+    run = new_run(batch={"global_size": 8, "bn_size": 4})
+    said = nursery.call(run, 2, taught_otherwise)
+    assert all("methods.distill.teacher: is 0 on rank 0, but 1 on" in text for text in said), said
 
 
 def without_its_gpu(process: RankProcess) -> str:

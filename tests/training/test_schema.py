@@ -65,6 +65,7 @@ def test_the_state_of_a_run_fits_it(run):
         ("versions", {"torch": torch.zeros(2)}),
         ("computed_by", []),
         ("computed_by", {"GPU": 1}),
+        ("teachers", {"a": torch.zeros(2)}),
         ("recipe", {"seed": torch.zeros(2)}),
         ("recipe", {1: 2}),
         ("recipe", {"a": DEEP}),
