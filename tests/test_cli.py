@@ -1,6 +1,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -112,12 +113,18 @@ def test_a_mistake_of_our_own_keeps_its_traceback():
         cli.guarded(fail, [])
 
 
-def test_messages_cannot_act_on_the_terminal(capsys):
-    def fail(_):
-        raise RecipeError([Problem("\x1b[2J", "\x07", "is odd")])
-
-    cli.guarded(fail, [])
-    assert "\x1b" not in capsys.readouterr().err
+@pytest.mark.parametrize(
+    "error",
+    [
+        RecipeError([Problem("\x1b[2J", "\x07", "is odd")]),
+        TrainingError("image \x1b[2J"),
+        FileNotFoundError(2, "No such file", "\x1b[2J"),
+    ],
+)
+def test_messages_cannot_act_on_the_terminal(error, capsys):
+    assert cli.guarded(Mock(side_effect=error), []) > 0
+    assert "\\x1b[2J" in (said := capsys.readouterr().err)
+    assert "\x1b" not in said
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path):

@@ -104,7 +104,7 @@ def _verdict(groups: Sequence[Group]) -> Iterator[str]:
     for group in groups:
         if group.mean_top1 is not None:
             noise = "" if group.noise is None else f" +- {group.noise:.2f}"
-            names = ", ".join(printable(run.name) for run in group.runs)
+            names = ", ".join(run.name for run in group.runs)
             yield f"top-1 {group.mean_top1:.2f}{noise} % over {len(group.top1)} seeds: {names}"
     if len(several) > 1:
         best, second = sorted(several, key=lambda group: -group.mean_top1)[:2]

@@ -70,4 +70,4 @@ def _forecast(expected: Forecast, target: Path) -> list[str]:
         )
     if expected.resumed_images:
         lines.append(f"{expected.resumed_images:,} images are already there; resuming")
-    return lines + [f"unreadable: {printable(name)}" for name in expected.unreadable[:10]]
+    return lines + [f"unreadable: {name}" for name in expected.unreadable[:10]]

@@ -167,7 +167,7 @@ def _page(
     return [
         f"network   {about.architecture}{surgery}, {about.num_classes:,} classes"
         + (f", recipe {printable(about.recipe)}" if about.recipe else ""),
-        f"images    {result['eval_examples']:,} of {printable(result['data'])}",
+        f"images    {result['eval_examples']:,} of {result['data']}",
         f"size      {result['eval_size']} px, cut from a shorter side of "
         f"{result['eval_resize']}{flip}",
         f"top-1     {result['top1_percent']:.2f} %",

@@ -99,6 +99,6 @@ def _unread(bad: list[Prediction], count: int) -> Iterator[str]:
     """Yield how many images cannot be read, and which."""
     yield f"{len(bad):,} of {count:,} images cannot be read:"
     for one in bad[:_NAMED]:
-        yield f"  {printable(one.file)} {printable(one.error)}"
+        yield f"  {one.file} {one.error}"
     if len(bad) > _NAMED:
         yield f"  and {len(bad) - _NAMED:,} more; --csv FILE lists them all"

@@ -2,7 +2,9 @@
 
 import sys
 
+from resnet_recipes.report.text import printable
 
-def say(line: str) -> None:
-    """Show a line to the user."""
-    print(line, file=sys.stderr, flush=True)
+
+def say(text: str) -> None:
+    """Show lines to the user; no name in them acts on the terminal."""
+    print("\n".join(map(printable, text.split("\n"))), file=sys.stderr, flush=True)

@@ -75,13 +75,13 @@ def _screen(found: RunRecord | None, records: list[dict[str, Any]], width: int) 
     from rich.text import Text
 
     lines = list(_lines(found, records)) if found else ["the run folder is gone"]
-    return Group(*map(Text, lines), Text.from_ansi(_plot(records, min(width, 100))))
+    return Group(*map(Text, map(printable, lines)), Text.from_ansi(_plot(records, min(width, 100))))
 
 
 def _lines(found: RunRecord, records: list[dict[str, Any]]) -> Iterator[str]:
     """Yield the run's state, last step, last evaluation and time left."""
     total = "" if found.epochs is None else f" of {found.epochs:.4g}"
-    yield f"{printable(found.name)}: {found.state}, epoch {found.epochs_done:.2f}{total}"
+    yield f"{found.name}: {found.state}, epoch {found.epochs_done:.2f}{total}"
     steps = [record for record in records if record["kind"] == "step"]
     if steps:
         last = steps[-1]
@@ -107,7 +107,7 @@ def _lines(found: RunRecord, records: list[dict[str, Any]]) -> Iterator[str]:
             "at this pace"
         )
     if found.reason:
-        yield printable(found.reason.splitlines()[0])
+        yield found.reason.splitlines()[0]
 
 
 def _top1(record: dict[str, Any]) -> float:

@@ -24,7 +24,7 @@ from resnet_recipes.process.folder import HeldFolder
 from resnet_recipes.process.lock import locked
 from resnet_recipes.process.observer import Observer
 from resnet_recipes.process.signals import handling
-from resnet_recipes.report.terminal import SHOW_CURSOR, interjection
+from resnet_recipes.report.terminal import SHOW_CURSOR, interjection, is_live
 
 #: Seconds that ranks get to stop when there is nothing to save: after one has failed, and before
 #: the first step.
@@ -215,4 +215,7 @@ class Launch:
 
     def _interject(self, text: str) -> None:
         """Show a line while a rank may have its display on the same terminal."""
-        self.say(interjection(text, sys.stderr))
+        if is_live(sys.stderr):
+            sys.stderr.write(f"{interjection(text)}\n")
+        else:
+            self.say(text)

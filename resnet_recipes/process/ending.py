@@ -125,11 +125,14 @@ class Ending:
 
         Who failed, when and why, what to do, where to look, how to resume.
         """
+        return "\n".join(map(printable, self._lines(folder, ranks, trains)))
+
+    def _lines(self, folder: Path, ranks: int, trains: bool) -> list[str]:
         resume = f"resume: resnet-train --resume {folder}" if trains else ""
         if not self.failed:
-            return f"{self.message}; {resume}" if trains else "stopped"
+            return [f"{self.message}; {resume}" if trains else "stopped"]
         if self.code in (ExitCode.RECIPE, ExitCode.NOT_READY):
-            return "\n".join(map(printable, f"error: {self.message}".splitlines()))
+            return f"error: {self.message}".splitlines()
         after = time.strftime("%H:%M:%S", time.gmtime(max(0.0, self.seconds)))
         where = f", after {self.step:,} steps" if self.step else ""
         if self.rank >= 0:
@@ -138,9 +141,9 @@ class Ending:
                 ranks, f"; the other {ranks - 1} ranks were stopped"
             )
         lines = [f"{self.who} {after} after start{where}"]
-        lines += [f"  {printable(line)}" for line in self.message.splitlines()]
+        lines += [f"  {line}" for line in self.message.splitlines()]
         lines += [f"  what to do:  {self.hint}"] * bool(self.hint)
-        return "\n".join([*lines, f"  log: {log_path(folder, self.rank)}     {resume}".rstrip()])
+        return [*lines, f"  log: {log_path(folder, self.rank)}     {resume}".rstrip()]
 
 
 def log_path(folder: Path, rank: int) -> Path:

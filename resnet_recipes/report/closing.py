@@ -6,7 +6,7 @@ from pathlib import Path
 
 from resnet_recipes.report.facts import Metrics
 from resnet_recipes.report.summary import Summary
-from resnet_recipes.report.text import clock_time, percent, pflops, printable, rate
+from resnet_recipes.report.text import clock_time, percent, pflops, rate
 
 #: Points of top-1 by which EMA's weights are behind the raw ones only if their half-life is too
 #: long.
@@ -17,7 +17,7 @@ def title(summary: Summary) -> str:
     """Return the first line."""
     resumed = f", in {summary.sessions} sessions" if summary.sessions > 1 else ""
     length = f"{summary.epochs:.4g} epochs, {summary.steps:,} steps{resumed}"
-    return f"{printable(summary.recipe)}: {length}, on {printable(summary.devices)}"
+    return f"{summary.recipe}: {length}, on {summary.devices}"
 
 
 def rows(summary: Summary, full: bool = False) -> Iterator[tuple[str, str]]:
@@ -31,12 +31,9 @@ def rows(summary: Summary, full: bool = False) -> Iterator[tuple[str, str]]:
     if full:
         yield from _times(summary)
     yield "", ""
-    yield "results", printable(summary.folder)
-    yield "weights", printable(summary.weights)
-    yield (
-        "curves",
-        printable(f"resnet-recipes report {shlex.quote(str(Path(summary.folder).parent))}"),
-    )
+    yield "results", summary.folder
+    yield "weights", summary.weights
+    yield "curves", f"resnet-recipes report {shlex.quote(str(Path(summary.folder).parent))}"
 
 
 def _accuracy(summary: Summary, full: bool) -> Iterator[tuple[str, str]]:
@@ -73,10 +70,7 @@ def _published(summary: Summary) -> Iterator[tuple[str, str]]:
     took = f" in {published.minutes:g} min" if published.minutes else ""
     yield "published", f"top-1 {published.top1:5.2f} %{length}{took}"
     if published.hardware or published.source:
-        yield (
-            "",
-            printable("; ".join(text for text in (published.hardware, published.source) if text)),
-        )
+        yield "", "; ".join(text for text in (published.hardware, published.source) if text)
     if published.epochs and abs(published.epochs - summary.epochs) <= 0.1 * published.epochs:
         yield "", f"this run: {reached.top1 - published.top1:+.2f} points"
 
@@ -116,4 +110,4 @@ def _times(summary: Summary) -> Iterator[tuple[str, str]]:
     operations = f"{pflops(summary.training_pflops)} PFLOPs (10^15 operations)"
     yield "arithmetic", f"{operations}, forward and backward"
     if summary.raw_weights:
-        yield "raw weights", printable(summary.raw_weights)
+        yield "raw weights", summary.raw_weights

@@ -125,14 +125,11 @@ class PlainConsole:
 
     def note(self, text: str) -> None:
         """Show a sentence."""
-        self._line(f"note {printable(text)}")
+        self._line(f"note {text}")
 
     def stopped(self, done: int, reason: str, fix: str) -> None:
         """Show why the run stops early and what to do."""
-        self._line(
-            f"stopped {self._place(done)} {printable(reason)}"
-            + (f" {printable(fix)}" if fix else "")
-        )
+        self._line(f"stopped {self._place(done)} {reason} {fix}".rstrip())
 
     def finished(self, summary: Summary) -> None:
         """Show the result on the output stream."""
@@ -140,7 +137,8 @@ class PlainConsole:
             f"  {label:<12}{text}".rstrip()
             for label, text in rows(summary, self._facts.shows_all_times)
         )
-        print(f"\n{title(summary)}\n", *page, sep="\n", file=self._out, flush=True)
+        page = map(printable, ("", title(summary), "", *page))
+        print(*page, sep="\n", file=self._out, flush=True)
 
     def close(self) -> None:
         """Do nothing: lines need no cleaning up."""
@@ -149,7 +147,9 @@ class PlainConsole:
         return f"step={done}/{self._facts.total_steps} ep={self._facts.epoch(done):.2f}"
 
     def _line(self, text: str) -> None:
-        print(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}", file=self._err, flush=True)
+        print(
+            f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {printable(text)}", file=self._err, flush=True
+        )
 
 
 class LiveConsole:

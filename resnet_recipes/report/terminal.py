@@ -3,6 +3,8 @@
 import os
 from typing import TextIO
 
+from resnet_recipes.report.text import printable
+
 #: Lines of the live display; the cursor rests at the end of the last.
 HEIGHT = 2
 
@@ -15,11 +17,9 @@ def is_live(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
-def interjection(text: str, stream: TextIO) -> str:
-    """Return `text` so that a process can print it over another process's live display.
+def interjection(text: str) -> str:
+    """Return a line so that a process can print it over another process's live display.
 
     It replaces the display and leaves room below, which the display fills when it is drawn next.
     """
-    if not is_live(stream):
-        return text
-    return f"\r\x1b[{HEIGHT - 1}A\x1b[J{text}" + "\n" * (HEIGHT - 1)
+    return f"\r\x1b[{HEIGHT - 1}A\x1b[J{printable(text)}" + "\n" * (HEIGHT - 1)

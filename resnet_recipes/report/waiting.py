@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TextIO
 
 from resnet_recipes.report.terminal import is_live
-from resnet_recipes.report.text import clock_time, printable
+from resnet_recipes.report.text import clock_time
 
 if TYPE_CHECKING:  # drawing is not needed in a pipe
     from rich.live import Live
@@ -41,7 +41,7 @@ class Waiting(AbstractContextManager):
         if done > first:
             text += f", {clock_time((now - began) / (done - first) * (total - done))} left"
         if not is_live(self._stream):
-            self.say(f"{printable(self.what)}: {text}")
+            self.say(f"{self.what}: {text}")
             return
         self._draw(done, total, text)
 
@@ -68,6 +68,6 @@ class Waiting(AbstractContextManager):
         row = Table.grid(padding=(0, 2), expand=True)
         for ratio in (None, 1, None):
             row.add_column(ratio=ratio, no_wrap=True)
-        row.add_row(printable(self.what), ProgressBar(total, done), text)
+        row.add_row(self.what, ProgressBar(total, done), text)
         self._live.start()
         self._live.update(row, refresh=True)

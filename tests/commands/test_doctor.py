@@ -5,6 +5,8 @@ import pytest
 from PIL import Image
 
 from resnet_recipes import cli
+from resnet_recipes.commands.doctor import _listed
+from resnet_recipes.doctor import Finding
 
 
 @pytest.fixture
@@ -33,6 +35,11 @@ def test_an_unreadable_image_is_named_and_the_exit_code_is_3(data, capsys):
     assert cli.main(["doctor", "data", str(data)]) == 3
     assert "bee/1.jpg" in capsys.readouterr().out
     assert cli.main(["doctor", "data", str(data), "--no-images"]) == 0
+
+
+def test_no_name_acts_on_the_terminal():
+    lines = _listed([Finding("warn", "a\x1b", "b\x1b", ["c\x1b"])])
+    assert [line[-5:] for line in lines] == ["a\\x1b", "c\\x1b", "b\\x1b"]
 
 
 def test_json_says_the_same_to_programs(data, capsys):

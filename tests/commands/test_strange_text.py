@@ -3,11 +3,14 @@
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from resnet_recipes import cli
+from resnet_recipes.network.load import WEIGHTS, load
+from resnet_recipes.network.weights import write_weights
 from resnet_recipes.training.run import Run
 from tests import trained_runs
 from tests.run_folders import run_folder
@@ -23,7 +26,10 @@ def run(make_run: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.Monkey
     """A run whose classes have hostile names, next to its images."""
     names = [name.replace("/", "!") for name in (NASTY, FORMULA, LINK)]
     monkeypatch.setattr(trained_runs, "CLASSES", tuple(sorted([*names, *map(str, range(7))])))
-    return trained_runs.ended_run(make_run, tmp_path / "run")
+    folder = trained_runs.ended_run(make_run, tmp_path / "run")
+    network = load(folder / WEIGHTS)
+    write_weights(network.model, folder / WEIGHTS, replace(network.about, recipe=NASTY))
+    return folder
 
 
 def said(words: list[object], capsys: pytest.CaptureFixture[str], code: int = 0) -> str:
@@ -36,7 +42,7 @@ def said(words: list[object], capsys: pytest.CaptureFixture[str], code: int = 0)
 
 
 def test_names_of_classes_act_nowhere(run, tmp_path, capsys):
-    assert "\\x1b[31m" in said(["eval", run], capsys)
+    assert "recipe \\x1b[31m" in said(["eval", run], capsys)
     written = {"--csv": "classes.csv", "--png": "x.png", "--images": "all.csv", "--gallery": "g"}
     flags = [word for flag, name in written.items() for word in (flag, tmp_path / name)]
     said(["eval", run, *flags], capsys)
@@ -93,7 +99,7 @@ def test_the_software_of_runs_and_why_one_failed_act_nowhere(tmp_path, capsys):
     config = {"run": {"name": "mine"}}  # its text is checked when it is read
     runs = [run_folder(tmp_path, f"{PLACE}{n}", seed=n, config=config) for n in (1, 2)]
     for folder in runs:
-        packages = {NASTY: NASTY, "torch": f"{NASTY}{folder.name}"}
+        packages = {NASTY: folder.name, "torch": f"{NASTY}{folder.name}"}
         (folder / "env.json").write_text(json.dumps({"packages": packages}))
     assert "over 2 seeds: \\x1b" in said(["compare", *runs], capsys)
     failed = run_folder(tmp_path, f"{PLACE}3", state="failed")
@@ -109,6 +115,8 @@ def test_names_of_images_act_nowhere(run, tmp_path, monkeypatch, capsys):
     assert "1 of 7 images cannot be read" in said(["predict", run, images / "val"], capsys)
     assert "unreadable images" in said(["doctor", "data", images], capsys, 3)
     assert "unreadable: " in said(["convert", images, tmp_path / "b", "--dry-run"], capsys)
+    words = [images / "val", tmp_path / f"{PLACE}.beton", "workers=1", "on_bad_image=skip"]
+    assert "\\x1b" in said(["convert", *words], capsys)
     assert "no file matches" in said(["predict", run, images / PLACE], capsys, 3)
 
 

@@ -5,6 +5,7 @@ import json
 import re
 
 import pytest
+from rich.console import Console
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands import verbs, watch
@@ -60,6 +61,15 @@ def test_the_loss_is_plotted_as_text(tmp_path):
     plot = watch._plot(records, 60)
     assert "training loss" in plot
     assert all(len(re.sub(r"\x1b\[[0-9;]*m", "", line)) <= 60 for line in plot.splitlines())
+
+
+def test_no_name_acts_on_the_screen(tmp_path):
+    found = watch.RunRecord(folder=tmp_path / "a\x1b[2J", state="failed", reason="b\u202e")
+    with (console := Console(width=60)).capture() as shown:
+        console.print(watch._screen(found, [], 60))
+    assert "a\\x1b[2J: failed" in shown.get()
+    assert "b\\u202e" in shown.get()
+    assert "\x1b[2J" not in shown.get()
 
 
 def test_only_a_run_can_be_watched(tmp_path):

@@ -116,7 +116,7 @@ def test_known_causes_have_a_hint_and_others_have_none(error, message, hint):
 @pytest.mark.parametrize("code", [1, 3])
 def test_no_name_in_a_message_can_act_on_the_terminal(code):
     text = Ending(code, 0, 5, "TrainingError", "image \x1b[2Jx.jpg\nis truncated").explained(
-        Path("runs/a"), ranks=1
+        Path("runs/\x1b"), ranks=1
     )
     assert "\x1b" not in text
     assert "is truncated" in text.splitlines()[-1 if code == 3 else 2]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.report.console import LiveConsole, PlainConsole, open_console
-from resnet_recipes.report.facts import Metrics, Progress
+from resnet_recipes.report.facts import Metrics, Progress, Published
 from resnet_recipes.report.recorder import Recorder
 
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ")
@@ -119,13 +119,18 @@ def test_no_color_means_no_colour(facts, driver, monkeypatch):
 @pytest.mark.parametrize("live", [True, False])
 def test_no_name_can_act_on_the_terminal(live, facts, driver):
     err, out = (Terminal(), Terminal()) if live else (io.StringIO(), io.StringIO())
-    hostile = replace(facts, recipe="mi\x1b[2Jld", devices="CPU\x07")
-    log, page = shown(
-        hostile, driver, LiveConsole(err, out) if live else PlainConsole(err, out), err, out
-    )
+    published = (Published(76.6, 5, 27, "A100\x1b[2J", "\u202e"),)
+    hostile = replace(facts, recipe="mi\x1b[2Jld", devices="CPU\u202e", published=published)
+    console = LiveConsole(err, out) if live else PlainConsole(err, out)
+    log, page = shown(hostile, driver, console, err, out)
+    console.stopped(15, "x\x1b[2J", "y\u202e")
+    log = err.getvalue()
     assert "\x1b[2J" not in log + page
-    assert "\x07" not in log + page
+    assert "\u202e" not in log + page
     assert "image \\x1b[2Jx.jpg is skipped" in log
+    assert "x\\x1b[2J" in log
+    assert "A100\\x1b[2J; \\u202e" in page
+    assert "CPU\\u202e" in page
 
 
 @pytest.mark.parametrize("full", [True, False])

