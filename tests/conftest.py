@@ -6,18 +6,19 @@ import pytest
 
 from resnet_recipes.base.cores import cores
 
+# Share the cores among pytest's own processes, and so among those that their tests start: now, as
+# another conftest.py may import torch, which asks only once.
+if count := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
+    os.environ["OMP_NUM_THREADS"] = str(max(1, cores() // int(count)))
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Share the cores among pytest's own processes, and so among those that their tests start.
-
-    Load the fixtures.
+    """Load the fixtures.
 
     xdist's controller runs no test: its workers do not wait until it has imported torch.
     """
     if config.getoption("numprocesses", None):
         return
-    if count := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
-        os.environ["OMP_NUM_THREADS"] = str(max(1, cores() // int(count)))
     os.environ.pop("COLUMNS", None)  # as in a pipe, where lines are not wrapped
     config.pluginmanager.import_plugin("tests.fixtures")
 
