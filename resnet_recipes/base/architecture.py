@@ -113,10 +113,10 @@ class ModelConfig(Section):
 
     def _meant(self) -> str:
         """Return the name that was most likely meant, or ""."""
-        library, colon, name = self.name.partition(":")
-        if colon and library.lower() in ("timm", "torchvision") and "." in name:
-            plain = f"{library.lower()}:{name.partition('.')[0]}"
-            return f"model.name={plain} model.weights={self.name}: weights have the part after '.'"
+        if parts := re.fullmatch(r"(?:hf:)?(timm|torchvision)[:/](\w+)(\.\w+)?", self.name.lower()):
+            library, name, tag = parts.groups()
+            weights = f" model.weights={library}:{name}{tag}" if tag else ""
+            return f"model.name={library}:{name}{weights}"
         same_depth = [name for name in NETWORKS if name[6:] == re.sub(r"\D", "", self.name)]
         near = get_close_matches(self.name.lower(), same_depth, n=1, cutoff=0.8)
         is_plain = re.fullmatch(r"[a-z][a-z0-9_]*", self.name)

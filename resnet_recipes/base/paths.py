@@ -16,7 +16,7 @@ FETCHED = ("s3", "gs", "https", "http")
 _COPIES = {
     "s3": "aws s3 sync {} local",
     "gs": "gcloud storage rsync -r {} local",
-    "hf": "hf download --local-dir images {}",
+    "hf": "hf download {} --repo-type dataset --local-dir local",
     "https": "curl -L {} --create-dirs --output-dir local -O",
     "http": "curl -L {} --create-dirs --output-dir local -O",
 }
@@ -31,8 +31,13 @@ def typed_path(key: str, text: str) -> Path:
         rule = "is an address; only files and folders of this machine are read"
         if key == "data.root":
             rule = f"is not an address that is read: {', '.join(f'{each}://' for each in FETCHED)}"
-        copy = _COPIES.get(address[1].lower(), "copy it to a folder of this machine,")
-        fix = f"{copy.format(shlex.quote(text))}   and give local instead"
+        scheme, rest = address[1].lower(), text[address.end() :]
+        fix = "copy it to a folder of this machine"
+        if scheme == "file":
+            fix = f"{'data=' if key == 'data.root' else ''}{shlex.quote(rest)}"
+        elif copy := _COPIES.get(scheme):
+            named = rest.removeprefix("datasets/") if scheme == "hf" else text
+            fix = f"{copy.format(shlex.quote(named))}   and type local instead of the address"
         raise RecipeError.of(key, text, rule, fix)
     path = os.path.expanduser(text)  # pathlib's raises RuntimeError
     if path.startswith("~"):

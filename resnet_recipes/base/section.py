@@ -51,6 +51,8 @@ def _fix(cls: type, name: str, value: object, key: str) -> str:
         and value.replace(".", "", 1).isdigit()
     ):
         return f"write {value} without quotes"
+    if isinstance(value, list):
+        return f"-m {key}={','.join(map(str, value))}"
     if default in (MISSING, None, ""):
         return ""
     return f"the default is {str(default).lower() if isinstance(default, bool) else default}"

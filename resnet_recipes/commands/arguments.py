@@ -3,18 +3,18 @@
 import re
 import shlex
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf
 from pathlib import Path
 
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.recipe.foreign import meaning_of
 from resnet_recipes.recipe.foreign_verbs import FLAGS, IMAGES, RUNS
 from resnet_recipes.recipe.short import SHORT
-from resnet_recipes.recipe.suggestions import did_you_mean
+from resnet_recipes.recipe.suggestions import closest, did_you_mean
 from resnet_recipes.report.text import wrapped
 
 WIDTH = 80  # columns of a help page in the documentation
@@ -118,6 +118,8 @@ def split(argv: Sequence[str], usage: Usage) -> Arguments:
             if not value or value.startswith("-"):
                 flag = f"{name} {known[name]}"
                 problems.append(Problem(name, None, f"needs a value: {flag}", usage.flags[flag]))
+            elif known[name].startswith("FILE"):
+                problems += _unwritable(name, value, known[name].removeprefix("FILE"))
             found.flags[name] = value
         elif equals:
             problems.append(Problem(word, None, f"takes no value: {name}"))
@@ -136,6 +138,19 @@ def split(argv: Sequence[str], usage: Usage) -> Arguments:
     return found
 
 
+def _unwritable(flag: str, name: str, ending: str) -> Iterator[Problem]:
+    """Yield what is wrong with the name of a file to write.
+
+    Raises NotReadyError if its folder does not exist, before hours are spent on its content.
+    """
+    path = typed_path(flag, name)
+    if path.suffix not in ("", ending):
+        yield Problem(flag, name, f"must end in {ending}", f"{flag} {path.with_suffix(ending)}")
+    if not path.parent.is_dir():
+        fix = f"mkdir -p {shlex.quote(str(path.parent))}"
+        raise NotReadyError.of(flag, name, "cannot be written: its folder does not exist", fix)
+
+
 def _unknown(name: str, value: str, usage: Usage) -> Problem:
     key = name.lstrip("-").replace("-", "_")
     command = " ".join(usage.line.split()[:2])
@@ -143,27 +158,52 @@ def _unknown(name: str, value: str, usage: Usage) -> Problem:
         return Problem(f"{name} {value}", None, "needs no flag", f"{command} {value or 'RUN'}")
     if "IMAGE" in usage.line and key in IMAGES:
         return Problem(f"{name} {value}", None, "needs no flag", f"{command} RUN {value}")
-    if FLAGS.get(key) in usage.values:
-        return Problem(name, None, "unknown flag", f"{FLAGS[key]} {value}".strip())
+    if flag := next((flag for flag in FLAGS.get(key, "").split() if flag in usage.values), ""):
+        return Problem(name, None, "unknown flag", f"{flag} {value}".strip())
+    if (name, f"--{value}") == ("--format", "--json") and "--json" in usage.values:
+        return Problem(f"{name} {value}", None, "unknown flag", "--json")
+    if f"[{key}=" in usage.line:
+        return Problem(f"{name} {value}", None, "is no flag", shlex.quote(f"{key}={value}"))
     if "option=value" in usage.line:
         options = re.findall(r"([a-z_]+)=", usage.more)
         meant = did_you_mean(key, options, f"={value}")
         fix = meant or f"options: {', '.join(options)}"
         return Problem(name, None, "unknown flag; options are written option=value", fix)
-    if usage.has_settings and (meaning := meaning_of(name, value)):
-        rule = meaning.rule or "unknown flag; settings are written key=value"
-        return Problem(f"{name} {value}".strip(), None, rule, meaning.words or "leave it out")
-    if meant := did_you_mean(name, usage.values):
-        return Problem(name, None, "unknown flag", meant)
-    if usage.has_settings and key and value:
-        # imports torch, which takes seconds
-        from resnet_recipes.recipe.overrides import parse
+    meaning = meaning_of(name, value) if usage.has_settings else None
+    if not meaning:
+        flags = {flag.lstrip("-").replace("-", "_"): flag for flag in usage.values}
+        if near := closest(key, flags):
+            return Problem(name, None, "unknown flag", f"did you mean {flags[near]}?")
+    if not usage.has_settings:
+        return Problem(name, None, "unknown flag", f"flags: {', '.join([*usage.values, '--help'])}")
+    rule = "unknown flag; settings are written key=value"
+    fix = meaning.words or "leave it out" if meaning else _setting(key, value)
+    if "RUN|FILE" in usage.line:
+        fix = _of_a_trained_network(fix, command)
+    return Problem(f"{name} {value}".strip(), None, (meaning and meaning.rule) or rule, fix)
 
-        word = f"{key}={value}"
-        fix = next((problem.fix for problem in parse([word])[1]), shlex.quote(word))
-        rule = "unknown flag; settings are written key=value"
-        return Problem(f"{name} {value}", None, rule, fix)
-    return Problem(name, None, "unknown flag", f"flags: {', '.join([*usage.values, '--help'])}")
+
+def _setting(key: str, value: str) -> str:
+    """Return the setting that a flag is most likely meant to be."""
+    # imports torch, which takes seconds
+    from resnet_recipes.recipe.overrides import EVERY_SETTING, parse
+
+    word = f"{key}={value or 'true'}"
+    found = next((problem.fix for problem in parse([word])[1]), shlex.quote(word))
+    return found if value or "{" in found or "true" in found else EVERY_SETTING
+
+
+def _of_a_trained_network(fix: str, command: str) -> str:
+    """Return what to type after `command`, which takes few of the settings of training."""
+    # imports torch, which takes seconds
+    from resnet_recipes.launch.trained import meant
+
+    if fix == "leave it out":
+        return fix
+    if " resnet-train " in fix:  # after what the environment says
+        return fix.replace("resnet-train", command)
+    near = meant(fix)
+    return near if near.startswith("did") else f"{command} --help   lists flags and settings"
 
 
 def _is_utf8(word: str) -> bool:

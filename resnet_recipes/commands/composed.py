@@ -26,7 +26,7 @@ def composed(arguments: Arguments, needs_data: bool = True) -> "Composed":
 def with_recipe(arguments: Arguments) -> Arguments:
     """Let the first word be the name of the recipe: `mild` stands for `recipe=mild`."""
     words = arguments.words
-    if words and words[0][0].isalpha() and "=" not in words[0]:
+    if words and words[0][:1].isalpha() and "=" not in words[0]:
         words[0] = f"recipe={words[0]}"
     return arguments
 
@@ -46,7 +46,8 @@ def chosen(arguments: Arguments) -> tuple[str, list[str]]:
         raise RecipeError.of("recipe", None, "is missing", fix)
     names += [word for word in changes if word in known]
     if len(names) > 1:
-        fix = f"recipe={names[0]}, or all of them one after another: -m recipe={','.join(names)}"
+        several = ",".join(dict.fromkeys(names))
+        fix = f"recipe={names[0]}, or all of them one after another: -m recipe={several}"
         raise RecipeError.of("recipe", " ".join(names), "a run has one recipe", fix)
     if "," in names[0]:
         raise RecipeError.of("recipe", names[0], "several recipes are a sweep", "add -m")

@@ -163,9 +163,8 @@ def _page(
     wrong: list[dict[str, Any]],
 ) -> list[str]:
     flip = ", each with its mirror image" if result["flip"] else ""
-    surgery = "".join(f" + {name}" for name in about.surgery)
     return [
-        f"network   {about.architecture}{surgery}, {about.num_classes:,} classes"
+        f"network   {about.title}, {about.num_classes:,} classes"
         + (f", recipe {printable(about.recipe)}" if about.recipe else ""),
         f"images    {result['eval_examples']:,} of {result['data']}",
         f"size      {result['eval_size']} px, cut from a shorter side of "

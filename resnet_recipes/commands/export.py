@@ -1,5 +1,7 @@
 """`resnet-recipes export RUN`: write a trained network for another program, and check it."""
 
+from pathlib import Path
+
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.commands.arguments import Arguments
@@ -25,6 +27,9 @@ def run(arguments: Arguments) -> int:
         raise RecipeError(absent)
     to, out = arguments.flags["--to"], arguments.flags["--out"]
     folder = typed_path("--out", out)
+    if folder.suffix in {Path(target.file).suffix for target in TARGETS.values()}:
+        rule = "is the name of a folder, with the network and a README.md"
+        raise RecipeError.of("--out", out, rule, f"--out {folder.with_suffix('')}")
     if folder.exists():
         rule = "already exists; an export creates a new folder"
         raise RecipeError.of("--out", out, rule, "--out another")

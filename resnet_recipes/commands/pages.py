@@ -61,7 +61,7 @@ PAGES = {
         "resnet-recipes ls",
         "list recipes, with their length and best-known result",
         "resnet-recipes ls",
-        RECIPES | {"--csv FILE": CSV, "--json": "print JSON"},
+        RECIPES | {"--csv FILE.csv": CSV, "--json": "print JSON"},
     ),
     "show": Usage(
         "resnet-recipes show NAME",
@@ -84,7 +84,7 @@ PAGES = {
         "resnet-recipes diff RECIPE|RUN RECIPE|RUN",
         "compare the settings of two recipes or runs",
         "resnet-recipes diff mild last",
-        RECIPES | {"--csv FILE": CSV},
+        RECIPES | {"--csv FILE.csv": CSV},
         RUN,
         words=(2, 2),
         takes="two recipes or runs",
@@ -120,7 +120,7 @@ PAGES = {
         | {
             "--price PER_HOUR": "price of the machine",
             "--again": "measure again",
-            "--csv FILE": CSV,
+            "--csv FILE.csv": CSV,
             "--json": "print JSON",
         },
         "Run it while nothing else is running. All devices of this machine are measured at once.",
@@ -129,7 +129,7 @@ PAGES = {
         "resnet-recipes measure NAME data=PATH [epochs=N] [key=value ...]",
         "train some epochs of a run, and predict the whole run's time by the papers' rule",
         "resnet-recipes measure timm_a1 data=/data/imagenet epochs=10",
-        RECIPES | {"--csv FILE": CSV, "--json": "print JSON"},
+        RECIPES | {"--csv FILE.csv": CSV, "--json": "print JSON"},
         "epochs=N (default 10): train the first N epochs of the whole run, without\n"
         "shortening its schedule; if its images grow, epochs at several sizes instead.\n"
         "Nothing is evaluated or kept. ssr=R changes the length of the whole run.",
@@ -148,7 +148,7 @@ PAGES = {
             "--sort KEY": "name, top1, minutes, epochs, recipe or state",
             "--price PER_HOUR": "show what each run cost, by its wall time",
             "--json": "print JSON",
-            "--csv FILE": CSV,
+            "--csv FILE.csv": CSV,
         },
         """\
 The default folder is runs. States: finished, running, stopped, failed, killed,
@@ -167,7 +167,7 @@ unreadable. PFLOPS and TIME are training only; `compare` and --json have the oth
         "resnet-recipes compare RUN RUN ...",
         "show what differs between runs, and whether seeds explain it",
         "resnet-recipes compare first last",
-        {"--csv FILE": CSV, "--json": "print JSON"},
+        {"--csv FILE.csv": CSV, "--json": "print JSON"},
         RUN,
         words=(2, inf),
         takes="at least two runs",
@@ -177,7 +177,7 @@ unreadable. PFLOPS and TIME are training only; `compare` and --json have the oth
         "draw the curves of runs over published results, as one HTML page that needs no network",
         "resnet-recipes report runs --price 32.77 --out report.html",
         {
-            "--out FILE": "the page (default report.html)",
+            "--out FILE.html": "the page (default report.html)",
             "--price PER_HOUR": "in dollars: also plot accuracy against cost",
             "--published": "only the published results",
             "--png FOLDER": "also write every plot as a picture",
@@ -190,10 +190,10 @@ unreadable. PFLOPS and TIME are training only; `compare` and --json have the oth
         "resnet-recipes eval last data=/data/imagenet data.eval_size=256",
         {
             "--json": "print everything as JSON",
-            "--csv FILE": "also write the accuracy of every class, or of every size, as CSV",
-            "--png FILE": "plot the confusion matrix and the accuracy of the 40 worst classes",
-            "--images FILE": "write prediction, probability and loss of every image as CSV",
-            "--gallery FILE": "show the images that are most confidently wrong on an HTML page",
+            "--csv FILE.csv": "also write the accuracy of every class, or of every size, as CSV",
+            "--png FILE.png": "plot the confusion matrix and the accuracy of the 40 worst classes",
+            "--images FILE.csv": "write prediction, probability and loss of every image as CSV",
+            "--gallery FILE.html": "show the most confidently wrong images on an HTML page",
         },
         f"""\
 {RUN} FILE may be ours, or a .pt or .safetensors file with torchvision's
@@ -211,7 +211,7 @@ shorter side of the images grows with them.""",
         "resnet-recipes predict last ~/photos --csv photos.csv",
         {
             "--top N": "how many classes, the most likely first (default 5)",
-            "--csv FILE": "write CSV instead, with a row for each image",
+            "--csv FILE.csv": "write CSV instead, with a row for each image",
             "--json": "print JSON",
             "--strict": "end with 3 if any image cannot be read, not only if none can",
         },

@@ -23,6 +23,7 @@ SYNONYMS = {
 #: Files with the paths and labels of images.
 TABLES = (".csv", ".tsv", ".jsonl")
 
+_ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".rar", ".7z")
 _SEARCHED = 200  # folders searched for splits
 
 
@@ -68,6 +69,9 @@ def address_problems(given: str) -> Iterator[Problem]:
     if has_more or not (place.netloc and given.isprintable()) or " " in given:
         rule = "must be the address of a folder or a table, without password, query or spaces"
         yield Problem("root", given, rule, "data=https://host/folder")
+    elif place.path.endswith(_ARCHIVES):
+        rule = "is an archive; images are fetched from a folder"
+        yield Problem("root", given, rule, "unpack it, and give the folder")
 
 
 def unreadable(error: OSError) -> Problem:

@@ -3,18 +3,22 @@
 Those of its run, and a user's changes.
 """
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from resnet_recipes.backbones import is_resnet
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.data.base import Share
 from resnet_recipes.data.loading.loader import EvalLoader
+from resnet_recipes.network.example import takes
 from resnet_recipes.network.load import load
 from resnet_recipes.network.network import Network
 from resnet_recipes.recipe import frozen, hydra_compose, overrides
 from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.recipe.suggestions import did_you_mean
 from resnet_recipes.recipe.typed import typed
 from resnet_recipes.training.trained import Trained, labelled_images, recipe_of
 
@@ -65,7 +69,22 @@ def opened(place: Path, changes: Sequence[str] = (), also: Sequence[str] = ()) -
     every problem.
     """
     network = load(place)
-    return Opened(place, network, _changed(recipe_of(place, network), changes, (*_SETTINGS, *also)))
+    recipe = _changed(recipe_of(place, network), changes, (*_SETTINGS, *also))
+    name, own = network.about.architecture, network.about.eval_size
+    for size in recipe.evaluation.sizes or [recipe.data.eval_size]:
+        if size != own and not (is_resnet(network.model) or takes(network.model, size, size)):
+            rule = f"is a size that {name} does not take"
+            raise RecipeError.of("data.eval_size", size, rule, f"data.eval_size={own}")
+    return Opened(place, network, recipe)
+
+
+def meant(fix: str, known: Sequence[str] = _SETTINGS) -> str:
+    """Return the setting of a trained network that is most like a fix for training, or all."""
+    words = shlex.split(fix.removeprefix("did you mean ").removesuffix("?"))
+    near = [
+        did_you_mean(change.key, known, f"={change.value}") for change in overrides.parse(words)[0]
+    ]
+    return next(filter(None, near), f"settings here: {', '.join(known)}")
 
 
 def _changed(recipe: Recipe, words: Sequence[str], known: Sequence[str]) -> Recipe:
@@ -73,10 +92,14 @@ def _changed(recipe: Recipe, words: Sequence[str], known: Sequence[str]) -> Reci
     if not words:
         return recipe
     changes, problems = overrides.parse(words)
+    problems = [
+        problem._replace(fix=meant(problem.fix, known))
+        if problem.rule == "no such setting"
+        else problem
+        for problem in problems
+    ]
     problems += [
-        Problem(
-            change.key, change.value, "cannot be changed here", f"settings here: {', '.join(known)}"
-        )
+        Problem(change.key, change.value, "cannot be changed here", meant(str(change), known))
         for change in changes
         if change.key not in known
     ]

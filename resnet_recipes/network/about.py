@@ -54,6 +54,13 @@ class About:
     licence: str = LICENCE
     arguments: Arguments = field(default_factory=dict)  # see backbones.build
 
+    @property
+    def title(self) -> str:
+        """The network's name, what it is built with, and the methods that are part of it."""
+        built = "".join(f" {key}={value}" for key, value in self.arguments.items())
+        surgery = "".join(f" + {name}" for name in self.surgery)
+        return self.architecture + built.replace("small_stem=True", "stem=small") + surgery
+
     def methods(self) -> Stack:
         """Return the methods that are part of the network."""
         return Stack({name: _SURGERY[name](**settings) for name, settings in self.surgery.items()})

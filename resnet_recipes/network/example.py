@@ -35,11 +35,16 @@ def is_preprocessed(network: Network) -> bool:
     return isinstance(network.model, Preprocessed)
 
 
-@torch.no_grad()
 def takes_any_size(model: nn.Module) -> bool:
     """Return whether a network takes images that are small and wider than high."""
+    return takes(model, 64, 96)
+
+
+@torch.no_grad()
+def takes(model: nn.Module, height: int, width: int) -> bool:
+    """Return whether a network takes images of a size."""
     try:
-        model(torch.zeros(2, 3, 64, 96).to(next(model.parameters())))
+        model(torch.zeros(2, 3, height, width).to(next(model.parameters())))
     except Exception:  # a library may raise anything for a size that its network does not take
         return False
     return True

@@ -9,6 +9,7 @@ from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.extras import remedy
 from resnet_recipes.network.export import TARGETS
 from resnet_recipes.network.network import Network
+from resnet_recipes.recipe.foreign_verbs import FORMATS
 
 #: Packages that a target needs, and the extra that has them.
 _NEEDS = {"timm": (("timm",), "timm"), "onnx": (("onnx", "onnxruntime", "onnxscript"), "export")}
@@ -22,7 +23,9 @@ def problems(
     `folds` says whether BatchNorm is folded, `preprocesses` whether it has its preprocessing.
     """
     if to not in TARGETS:
-        yield Problem("--to", to, f"must be one of {', '.join(TARGETS)}")
+        meant = FORMATS.get(to.lower(), to.lower())
+        fix = f"--to {meant}" if meant in TARGETS else ""
+        yield Problem("--to", to, f"must be one of {', '.join(TARGETS)}", fix)
         return
     if preprocesses and not TARGETS[to].use_preprocessed:
         able = " or ".join(name for name, target in TARGETS.items() if target.use_preprocessed)

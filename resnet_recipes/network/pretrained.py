@@ -18,6 +18,7 @@ from resnet_recipes.methods.stochastic_depth import unfold
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import load as load_network
 from resnet_recipes.network.network import Network
+from resnet_recipes.recipe.foreign import meaning_of
 
 
 class Start(NamedTuple):
@@ -143,7 +144,11 @@ def _located(config: ModelConfig) -> Path:
         return _from_hub(config, name if source == "hf" else f"timm/{name}")
     path = Path(config.weights)
     if not path.exists():
+        typed = os.path.relpath(path)
+        meant = meaning_of("weights", typed)
         fix = "a .pt or .safetensors file, a run folder, torchvision, timm:NAME or hf:USER/NAME"
+        if meant and not meant.words.endswith(typed):
+            fix = meant.words
         raise _refused(config, "does not exist", fix)
     return path
 

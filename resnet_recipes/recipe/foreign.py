@@ -3,11 +3,21 @@
 import re
 import shlex
 
-from resnet_recipes.recipe.foreign_words import AMP, DEVICE, DTYPE, GPUS, MEANINGS, SIDE, Meaning
+from resnet_recipes.recipe.foreign_words import (
+    AMP,
+    DEVICE,
+    DTYPE,
+    GPUS,
+    MEANINGS,
+    SIDE,
+    WEIGHTS,
+    Meaning,
+)
 from resnet_recipes.recipe.short import targets
 
 _ON = ("true", "yes", "on", "1")
 _OFF = ("false", "no", "off", "none", "null")
+_PUBLISHED = ("default", "imagenet", "imagenet1k_v1", "imagenet1k_v2", "pretrained", *_ON)
 _GPU_IDS = r"(cuda:)?\d+(,\d+)*,?"
 #: Other spellings of data types, by Lightning, Composer and torch.
 _DTYPES = {
@@ -41,7 +51,7 @@ def meaning_of(name: str, value: str | None) -> Meaning | None:
         return Meaning(words.format("VALUE"), "needs a value")
     value = _ours(words, value)
     if not value.replace(".", "", 1).isdecimal():
-        words = re.sub(r"(?<=\{\})(ep|ba)\b", "", words)  # it has a unit of its own
+        words = re.sub(r"(?<=\{\})(ep|ba|dur|s)\b", "", words)  # it has a unit of its own
     return Meaning(" ".join(shlex.quote(word.format(value)) for word in words.split(" ")), rule)
 
 
@@ -57,6 +67,8 @@ def _turned_off(words: str, rule: str) -> Meaning:
     """Return how to turn off what `words` turns on."""
     if words == AMP.words:
         return Meaning("precision.dtype=fp32")
+    if words == WEIGHTS:
+        return Meaning("model.weights=")
     if method := re.match(r"methods\.\w+", words):
         return Meaning(f"'~{method[0]}'", "a method is turned off by its name")
     return Meaning("", rule or "is off unless it is asked for")
@@ -70,6 +82,9 @@ def _ours(words: str, value: str) -> str:
         return {"gpu": "cuda"}.get(value.lower(), value)
     if words == GPUS:
         return {"-1": "auto", "all": "auto"}.get(value.lower(), value)
+    if words == WEIGHTS:
+        value = re.sub("^timm/", "timm:", value)
+        return "torchvision" if value.lower() in _PUBLISHED else value
     if words == "--resume {}" and value.lower() in _ON:
         return "last"
     if words == SIDE and (number := re.search(r"\d+", value)):

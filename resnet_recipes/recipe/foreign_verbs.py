@@ -25,7 +25,11 @@ VERBS = {
     "log": "watch",
     "logs": "watch",
     "optimizers": "methods",
+    "dashboard": "report",
     "plot": "report",
+    "tensorboard": "report",
+    "ui": "report",
+    "serve": "export",
     "push": "export",
     "tail": "watch",
     "upload": "export",
@@ -36,14 +40,21 @@ VERBS = {
     "time": "estimate",
 }
 
-#: Flags of others, and ours, in commands that have them.
+#: Flags of others, and ours, of which a command has at most one.
 FLAGS = {
+    "confusion_matrix": "--png",
+    "filename": "--out --csv",
     "format": "--to",
     "k": "--top",
-    "o": "--out",
-    "output": "--out",
-    "output_dir": "--out",
-    "out_dir": "--out",
+    "o": "--out --csv",
+    "out": "--csv",
+    "output": "--out --csv",
+    "output_dir": "--out --csv",
+    "out_dir": "--out --csv",
+    "preprocess": "--with-preprocessing",
+    "save": "--csv",
+    "save_json": "--json",
+    "save_txt": "--csv",
     "topk": "--top",
     "type": "--to",
 }
@@ -51,3 +62,12 @@ FLAGS = {
 #: Flags of others for what are words of their own in eval, predict and export: RUN, and its images.
 RUNS = ("weights", "model", "checkpoint", "ckpt", "run", "resume", "path")
 IMAGES = ("source", "input", "inputs", "image", "images", "folder")
+
+#: Formats of others for `export`, and the one that is theirs or that their converters read.
+FORMATS = {
+    **dict.fromkeys(("coreml", "engine", "ncnn", "openvino", "tensorrt", "tflite", "trt"), "onnx"),
+    **dict.fromkeys(("hf", "hub", "huggingface", "transformers"), "timm"),
+    **dict.fromkeys(("executorch", "export", "pt2"), "exported_program"),
+    **dict.fromkeys(("jit", "script", "ts"), "torchscript"),
+    **dict.fromkeys(("pt", "pth", "pytorch", "torch"), "torchvision"),
+}

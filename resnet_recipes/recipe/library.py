@@ -186,7 +186,9 @@ def read(entry: Entry) -> Document:
 
 
 def _not_found(key: str, name: str, rule: str, known: list[str]) -> RecipeError:
-    meant = did_you_mean(name, known)
+    part = name.lower()
+    within = [one for one in known if one in part or (len(part) > 3 and one.startswith(part))]
+    meant = did_you_mean(within[0] if within else name, known)
     fix = f"{key if key == 'recipe' else 'option'}s: {', '.join(known)}"
     return RecipeError.of(key, name, f"{rule}; {meant}" if meant else rule, fix)
 

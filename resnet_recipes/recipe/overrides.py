@@ -22,6 +22,7 @@ FOLDERS = ("data.root", "data.cache", "run.root")
 
 MAX_LENGTH = 4096  # characters of a word
 MAX_BRACKETS = 32  # opening brackets in a word: Hydra's parser recurses as deeply
+EVERY_SETTING = "resnet-train mild --cfg   prints every setting"
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*")
 _COMMA = r"-?\d+,\d+"
 _NUMBER_OR_NULL = re.compile(r"null|[-+]?[0-9][0-9_]*(\.[0-9]*)?([eE][-+]?[0-9]+)?")
@@ -112,7 +113,9 @@ def _refused(word: str) -> Problem | None:
     if key.lstrip("+~").split(".")[0].split("/")[0].split("@")[0] == "hydra":
         return Problem(word, None, "Hydra itself cannot be configured from here", "leave it out")
     if word.startswith("+"):
-        return Problem(word, None, "settings need no '+'", _meant(word.lstrip("+")))
+        return Problem(
+            word, None, "settings need no '+'", _meant(word.lstrip("+").replace("/", ".", 1))
+        )
     if word.startswith("~"):
         if re.fullmatch(r"~(methods|optimizer)\.[a-z][a-z0-9_]*", word):
             return None
@@ -124,8 +127,7 @@ def _refused(word: str) -> Problem | None:
             f"'~{method if method in settings() else 'methods.ema'}'",
         )
     if not equals:
-        fix = f"data={shlex.quote(word)}" if os.path.isdir(word) else "lr=0.5"
-        return Problem(word, None, "settings are written key=value", fix)
+        return Problem(word, None, "settings are written key=value", _with_value(word))
     if not _KEY.fullmatch(key):
         if meaning := meaning_of(key, value):
             return Problem(word, None, meaning.rule or "no such setting", meaning.words)
@@ -147,6 +149,16 @@ def _refused(word: str) -> Problem | None:
     if key == "epochs" and not is_number and not is_duration(value):
         return Problem(key, value, "must be a positive number", "epochs=18")
     return None
+
+
+def _with_value(word: str) -> str:
+    """Return a word that has no "=" as a setting."""
+    key, _, value = word.partition(":")
+    if word in settings() and word.startswith("methods."):
+        return f"'{word}={{}}'"
+    if value and (key in SHORT or key in settings()):
+        return shlex.quote(f"{key}={value}")
+    return f"data={shlex.quote(word)}" if os.path.isdir(word) else "lr=0.5"
 
 
 def _meant(word: str) -> str:
@@ -196,9 +208,10 @@ def _unknown(override: Override) -> Problem:
     if meaning and (is_of or not (is_near and meant and meaning.words)):
         rule, fix = meaning.rule or "no such setting", meaning.words or "leave it out"
         return Problem(override.typed, None, rule, _valid(fix))
-    is_right = meant and not any(_misfits(shlex.split(meant[13:-1])[0]))
-    fix = meant if is_right else "resnet-train mild --cfg   prints every setting"
-    return Problem(override.typed, None, "no such setting", fix)
+    wrong = next(_misfits(shlex.split(meant[13:-1])[0]), None) if meant else None
+    is_method = wrong and wrong.key.startswith("methods.")
+    fix = wrong.fix if wrong and is_method else "" if wrong else meant
+    return Problem(override.typed, None, "no such setting", fix or EVERY_SETTING)
 
 
 def _misfits(word: str) -> Iterator[Problem]:

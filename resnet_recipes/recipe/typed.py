@@ -149,7 +149,8 @@ def _chosen(
             f"{key}.{setting}",
             tree[setting],
             f"is not a setting of {name}",
-            f"{key}={name} instead of {key}.name={name}, or '~{key}.{setting}'",
+            f"{key}={name} chooses {name} with its own settings; {setting} is for "
+            + ", ".join(other for other in names if setting in kinds_of(names[other])),
         )
         for setting in tree
         if setting in strange and tree[setting] is not None
@@ -167,6 +168,11 @@ def _keys(tree: dict[str, Any], prefix: str) -> Iterator[str]:
 def _as_section(key: str, value: Any, section: type, in_file: bool) -> str:
     """Return what was most likely meant by a plain value where a section belongs."""
     names, word = list(kinds_of(section)), str(value).lower()
+    several = [str(item) for item in (value if isinstance(value, list) else [value])]
+    if key == "methods" and not in_file and {*several} <= {*names}:
+        return " ".join(f"'methods.{name}={{}}'" for name in several)
+    if isinstance(value, list) and "name" in names and not in_file:
+        return f"-m {key}={','.join(several)}"
     if key.startswith("methods."):
         if word in _ON or word in _OFF:
             off = f"{key.rpartition('.')[2]}: null" if in_file else f"'~{key}'"

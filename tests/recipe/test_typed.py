@@ -121,7 +121,8 @@ def test_the_optimizers_name_chooses_its_settings():
 
 def test_a_setting_of_another_optimizer_is_a_problem():
     _, problems = typed(MINE | {"optimizer": {"name": "lamb", "momentum": 0.9}})
-    fix = "optimizer=lamb instead of optimizer.name=lamb, or '~optimizer.momentum'"
+    fix = "optimizer=lamb chooses lamb with its own settings; momentum is for "
+    fix += "decoupled_sgdw, sgd, lars"
     assert problems == [Problem("optimizer.momentum", 0.9, "is not a setting of lamb", fix)]
 
 

@@ -1,5 +1,6 @@
 """Objects in a bucket, through fsspec."""
 
+import logging
 import re
 from base64 import b64decode
 from collections.abc import Iterator
@@ -20,9 +21,16 @@ class Bucket(Store):
     def __init__(self, address: str):
         super().__init__(address)
         self._scheme = address.partition("://")[0]
+        # what goes wrong is said once, by an error
+        logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
         self._files = fsspec.filesystem(
             self._scheme, use_listings_cache=False, skip_instance_cache=True
         )
+
+    @property
+    def waits(self) -> tuple[float, ...]:
+        """Seconds to wait; none for Google's store, of which gcsfs asks again for a minute."""
+        return () if self._scheme == "gs" else super().waits
 
     def _look(self, name: str) -> RemoteFile:
         with _as_system_errors():

@@ -32,6 +32,11 @@ class Store:
         """Take an address without a slash at its end."""
         self.address = address
 
+    @property
+    def waits(self) -> tuple[float, ...]:
+        """Seconds to wait before each time of asking again."""
+        return WAITS
+
     def look(self, name: str) -> RemoteFile | None:
         """Return what a file is; None if there is none. Raises NotReadyError."""
         try:
@@ -71,7 +76,7 @@ class Store:
 
     def _patiently(self, name: str, ask: Callable[[], _T]) -> _T:
         """Ask until there is an answer, a few times."""
-        for wait in (*WAITS, None):
+        for wait in (*self.waits, None):
             try:
                 return ask()
             except FileNotFoundError:
@@ -84,7 +89,8 @@ class Store:
                 if wait is None:
                     fix = "repeat the command: what has been fetched is kept"
                     reason = " ".join(str(error).split())[:200] or type(error).__name__
-                    rule = f"could not be fetched in {1 + len(WAITS)} attempts: {reason}"
+                    attempts = f" in {1 + len(self.waits)} attempts" if self.waits else ""
+                    rule = f"could not be fetched{attempts}: {reason}"
                     raise self.refused(name, rule, fix) from None
                 time.sleep(wait)
         raise AssertionError("the last attempt returns or raises")
