@@ -8,7 +8,6 @@ from pathlib import Path
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import is_fetched
-from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.data.root import root_problem
 from resnet_recipes.measure.runs import newest
 from resnet_recipes.process.folder import refuse_links
@@ -94,7 +93,7 @@ def checked(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
 def _changed(config: Path, began: Recipe, changes: Sequence[str]) -> Recipe:
     """Return a run's recipe with changes; its file may have been written by an earlier version."""
     text = frozen.freeze(began)
-    if read_bytes(config) != text.encode():
+    if config.read_bytes() != text.encode():
         atomic.write_text(config, text)
     return compose(str(config), changes).recipe
 

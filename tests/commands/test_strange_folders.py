@@ -72,6 +72,15 @@ def test_a_bad_folder_is_one_line_of_the_list_and_of_the_report(file, fault, tmp
     assert "76.54" in page.read_text()
 
 
+@pytest.mark.parametrize("file", ["exit.json", "provenance.json", "metrics.jsonl"])
+def test_a_bad_file_of_a_run_that_failed_is_one_line_of_the_list(file, tmp_path, capsys):
+    path = run_folder(tmp_path, "bad", state="failed") / file
+    path.unlink()
+    special(path, "fifo")
+    assert cli.main(["runs", str(tmp_path)]) == 0
+    assert f"{file} cannot be read: Not a regular file" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("file", FILES)
 def test_commands_about_a_bad_folder_end_with_a_message(file, fault, tmp_path, capsys):

@@ -1,11 +1,13 @@
 """What a finished run amounts to, against sums done by hand."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from resnet_recipes.report.closing import rows
 from resnet_recipes.report.facts import Published, nearest
+from resnet_recipes.report.summary import ESTIMATE
 
 
 @pytest.fixture
@@ -20,6 +22,14 @@ def test_training_seconds_hold_neither_evaluation_nor_checkpoints(summary):
     assert summary.evaluation_seconds == 4 * 3.0
     assert summary.checkpoint_seconds == 4 * 0.25
     assert summary.compile_seconds == 0.0
+
+
+def test_an_estimate_that_cannot_be_read_is_none(facts, driver, recorder):
+    os.mkfifo(facts.folder / ESTIMATE)
+    recorder.begin()
+    driver.run(0, 40)
+    summary = recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"))
+    assert summary.estimated_seconds is None
 
 
 def test_seconds_of_compilation_are_shown_next_to_those_of_training(recorder, driver):

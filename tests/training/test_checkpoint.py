@@ -118,6 +118,8 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     ),
     "longer": lambda path: path.write_bytes(path.read_bytes() + b"x"),
     "missing": lambda path: path.unlink(),
+    "endless": lambda path: os.truncate(path, 60 << 30),
+    "fifo": lambda path: [path.unlink(), os.mkfifo(path)],
     "other step": lambda path: [
         path.with_name(f"step-00000010{end}").replace(path.with_suffix(end))
         for end in (".pt", ".json")

@@ -223,6 +223,13 @@ def test_only_a_regular_file_of_possible_size_is_opened(file):
         open_beton(file)
 
 
+def test_a_file_that_becomes_a_fifo_is_not_waited_for(file):
+    beton = open_beton(file)
+    file.unlink()
+    os.mkfifo(file)
+    assert beton.complaint(0) == "the file cannot be read: Not a regular file"
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(NotReadyError, match="No such file"):
         open_beton(tmp_path / "train.beton")
