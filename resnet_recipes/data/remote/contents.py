@@ -22,6 +22,7 @@ _FILES = tuple(f"{split}.beton" for split in SPLITS)
 _BETONS = tuple(f"{name}{end}" for name in (*_FILES, "train.half.beton") for end in ("", ".json"))
 _TABLES = (*table.METADATA, *(f"{split}{suffix}" for split in SPLITS for suffix in TABLES))
 _MOST_TABLE = 1 << 30  # bytes
+_DEEPEST = 32  # folders from a table to an image
 
 
 class Contents(NamedTuple):
@@ -68,6 +69,8 @@ def heads_of(store: Store, named: str, backend: str) -> tuple[RemoteFile, ...]:
         rule = f"has neither {' and '.join(_FILES)} nor a table ({', '.join(_TABLES)})"
         fix = "resnet-recipes convert SRC DST   makes the first two of images; upload DST"
         raise store.refused("", rule, fix)
+    if empty := [name for name in wanted if not found[name].size]:
+        raise store.refused(empty[0], "is empty")
     return tuple(found[name] for name in wanted)
 
 
@@ -137,7 +140,9 @@ def _named(store: Store, head: RemoteFile, folder: Path) -> Iterator[str]:
     place.write_bytes(store.read(head, 0, head.size))
     for row in table.rows(place):
         name = os.path.normpath(row.name)
-        if os.path.isabs(name) or name.startswith("..") or not name.isprintable():
-            rule = f"names a file outside of its folder in line {row.line}: {row.name[:200]}"
-            raise store.refused(head.name, rule, "paths are relative to the table's folder")
+        is_below = not (os.path.isabs(name) or name.startswith(".."))
+        if not (is_below and name.isprintable() and name.count("/") <= _DEEPEST):
+            rule = f"names no file below its folder in line {row.line}: {row.name[:200]}"
+            fix = f"paths are relative to the table's folder, at most {_DEEPEST} folders deep"
+            raise store.refused(head.name, rule, fix)
         yield name

@@ -82,15 +82,19 @@ class Store:
             except FileNotFoundError:
                 raise
             except PermissionError as error:
-                rule = f"may not be read with these credentials: {error}"
+                rule = f"may not be read with these credentials: {_reason(error)}"
                 fix = "docs/howto/remote_data.md says how to give others"
                 raise ForbiddenError(self.refused(name, rule, fix).problems) from None
             except OSError as error:
                 if wait is None:
                     fix = "repeat the command: what has been fetched is kept"
-                    reason = " ".join(str(error).split())[:200] or type(error).__name__
                     attempts = f" in {1 + len(self.waits)} attempts" if self.waits else ""
-                    rule = f"could not be fetched{attempts}: {reason}"
+                    rule = f"could not be fetched{attempts}: {_reason(error)}"
                     raise self.refused(name, rule, fix) from None
                 time.sleep(wait)
         raise AssertionError("the last attempt returns or raises")
+
+
+def _reason(error: OSError) -> str:
+    """Return the reason that an error gives, which may be a server's text of any length."""
+    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -84,7 +84,7 @@ class Web(Store):
                 # of a body that was not read to its end, the connection is of no more use
                 answer.close()
                 answer.release_conn()
-        except urllib3.exceptions.HTTPError as error:
+        except (urllib3.exceptions.HTTPError, ValueError) as error:  # an address it redirects to
             raise OSError(str(getattr(error, "reason", None) or error)) from None
 
 

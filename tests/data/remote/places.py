@@ -25,6 +25,7 @@ class Site(BaseHTTPRequestHandler):
     busy = 0  # answers with 503
     fault = ""  # what each answer to GET does wrong
     status = 0  # of every answer, if not 0
+    moved_to = ""  # the address of every answer's redirection
     has_etag = True
 
     def log_message(self, *_: object) -> None:
@@ -45,6 +46,7 @@ class Site(BaseHTTPRequestHandler):
         if status != 200:
             self.send_response(status)
             self.send_header("Content-Length", "0")
+            self.send_header("Location", kind.moved_to)
             self.end_headers()
             return
         content = path.read_bytes()

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import urllib3
@@ -209,6 +210,26 @@ def test_a_place_that_gives_nothing_is_named(config, site, status, rule):
     assert rule in refusal(config)
 
 
+@pytest.mark.parametrize("address", ["http://[::1", "file:///etc/passwd"])
+def test_a_server_that_sends_somewhere_else_is_refused(config, site, address):
+    site[1].status, site[1].moved_to = 302, address
+    assert "could not be fetched in 3 attempts" in refusal(config)
+
+
+def test_what_a_server_says_of_a_refusal_is_cut_short():
+    place = store.Store("http://x")
+    place._look = Mock(side_effect=PermissionError("x\n" * 60_000))
+    with pytest.raises(NotReadyError) as refused:
+        place.look("a")
+    assert len(str(refused.value)) < 500
+
+
+def test_a_file_without_content_is_refused(config, origin):
+    for name in ("train.beton", "val.beton"):
+        (origin / name).write_bytes(b"")
+    assert "train.beton: is empty" in refusal(config)
+
+
 def test_a_server_that_is_not_there_is_named_with_the_reason(config):
     said = refusal(replace(config, root="http://127.0.0.1:1/images"))
     assert "could not be fetched in 3 attempts" in said
@@ -270,11 +291,13 @@ def test_a_table_brings_its_images(table, origin):
         assert (copied.parent / "img" / name).read_bytes() == (origin / "img" / name).read_bytes()
 
 
-@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "img/../../x", "a\x1b[2Jb"])
+@pytest.mark.parametrize(
+    "name", ["../secret", "/etc/passwd", "img/../../x", "a\x1b[2Jb", "a/" * 2000]
+)
 def test_a_table_cannot_name_files_outside_of_its_folder(table, origin, name):
     with (origin / "labels.csv").open("a") as file:
         file.write(f"{name},x,train\n")
-    assert "names a file outside of its folder in line 10" in refusal(table)
+    assert "names no file below its folder in line 10" in refusal(table)
 
 
 def test_images_that_a_table_names_but_are_not_there_are_counted(table, origin):
