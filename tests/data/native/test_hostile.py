@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from resnet_recipes.data.native.library import description
 from resnet_recipes.data.native.rows import Status
 from tests.data.native.batch import Batch, by_pillow, encoded, photo
 
@@ -79,6 +80,8 @@ def test_a_progressive_image_of_too_many_pixels_is_refused_before_its_coefficien
 
 
 def test_bytes_left_over_before_a_restart_marker_are_damage(engine):
+    if not description().endswith("inside"):
+        pytest.skip("a libjpeg-turbo of the system decodes every code, and passes over them")
     data = encoded(photo(), restart_marker_blocks=3)
     for marker in (b"\xff\xd0", b"\xff\xd5"):
         at = data.index(marker, data.index(b"\xff\xda"))
