@@ -32,11 +32,16 @@ def protect_output() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+            _null()  # takes the lowest number that is free: this one
+    # the number of a stream that is None may be that of a file which a library has opened since
     sys.stdout, sys.stderr = (
-        lasting(number, getattr(stream, "encoding", None) or "utf-8")
+        lasting(number if stream else _null(), getattr(stream, "encoding", None) or "utf-8")
         for number, stream in ((1, sys.stdout), (2, sys.stderr))
     )
+
+
+def _null() -> int:
+    return os.open(os.devnull, os.O_RDWR)
 
 
 def lost_output() -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.report import output
-from resnet_recipes.report.output import lasting, lost_output
+from resnet_recipes.report.output import lasting, lost_output, protect_output
 
 
 @pytest.fixture
@@ -36,3 +36,12 @@ def test_characters_that_the_terminal_lacks_are_escaped(tmp_path):
     with (tmp_path / "text").open("w") as file:
         print("caf\u00e9 \udcff", file=lasting(file.fileno(), "ascii"))
     assert (tmp_path / "text").read_text() == "caf\\xe9 \\udcff\n"
+
+
+def test_a_closed_stream_takes_no_file_that_has_its_number(monkeypatch, capfd):
+    monkeypatch.setattr(output.sys, "stderr", output.sys.stderr)
+    monkeypatch.setattr(output.sys, "stdout", None)
+    protect_output()
+    print("text")
+    assert lost_output() == ""
+    assert capfd.readouterr().out == ""
