@@ -14,7 +14,13 @@ import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, RangeSweep, ValueType
+from hydra.core.override_parser.types import (
+    Override,
+    QuotedString,
+    RangeSweep,
+    Transformer,
+    ValueType,
+)
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -81,9 +87,16 @@ def texts_of(override: str, most: int) -> list[str]:
             and len(found := list(islice(swept.range(), most))) == most
         ):
             return list(map(str, found))
-        return list(islice(parsed.sweep_string_iterator(), most))
+        return list(islice(parsed.sweep_iterator(transformer=_text), most))
     except (HydraException, ArithmeticError):
         raise ValueError("must be a range of finite numbers with a step other than 0") from None
+
+
+def _text(value: Any) -> str:
+    """Return one value of a sweep as it is typed alone: only there does text need escapes."""
+    if isinstance(value, QuotedString):
+        return value.text
+    return value if isinstance(value, str) else Transformer.str(value)
 
 
 def choice(group: str, file: str) -> str:

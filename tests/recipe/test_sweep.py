@@ -28,6 +28,15 @@ from resnet_recipes.recipe.sweep import points
             ["data.crop_scale=[0.1,1],[0.25,1]"],
             [["data.crop_scale=[0.1,1]"], ["data.crop_scale=[0.25,1]"]],
         ),
+        (
+            ["model.name=torchvision:a,timm:b", "data=/a b,'/c, d'"],
+            [
+                ["model.name=torchvision:a", "data=/a b"],
+                ["model.name=torchvision:a", "data=/c, d"],
+                ["model.name=timm:b", "data=/a b"],
+                ["model.name=timm:b", "data=/c, d"],
+            ],
+        ),
         (["data=/odd/path (1), a=b"], [["data=/odd/path (1), a=b"]]),
         (
             ["epochs=curve"],
