@@ -79,7 +79,11 @@ def build(name: str, num_classes: int, arguments: Arguments) -> nn.Module:
         from resnet_recipes.backbones import resnet
 
         settings: dict[str, Any] = {**arguments}
-        return resnet.build(name, num_classes, **settings)
+        try:
+            return resnet.build(name, num_classes, **settings)
+        except (TypeError, ValueError, RuntimeError) as error:  # of a stranger's file
+            rule = f"{name} cannot be built with these: {first_line(error)}"
+            raise RecipeError.of("model.args", json.dumps(arguments), rule) from None
     (library, short), rule = found.groups(), ""
     if not find_spec(library):
         rule, fix = f"needs {library}, which is not installed", remedy(library)

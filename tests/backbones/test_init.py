@@ -253,6 +253,14 @@ def test_a_file_of_a_stranger_cannot_ask_for_a_huge_network_or_a_file():
         about.from_json(json.dumps(plain | {"architecture": "timm:hf_hub:x/y"}))
 
 
+@pytest.mark.parametrize(
+    "arguments", [{"x\x1b": 1}, {"width": -1}, {"in_channels": 0.5}, {"in_channels": -3}]
+)
+def test_arguments_of_a_strangers_resnet_are_refused(arguments: dict[str, float]):
+    with pytest.raises(RecipeError, match="resnet18 cannot be built with these"):
+        backbones.structure("resnet18", 4, arguments)
+
+
 @pytest.mark.parametrize("frozen", ["none", "backbone"])
 def test_a_librarys_arithmetic_is_that_of_the_same_resnet(frozen: str):
     config = ModelConfig("resnet18", freeze=frozen, weights="x", init="library")
