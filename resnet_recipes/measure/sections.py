@@ -44,14 +44,19 @@ def sections_of(runs: Sequence[RunRecord], price: float | None) -> Iterator[Sect
     rows = [_run_row(run, price or 0.0) for run in finished]
     if runs:
         yield headline(runs, rows, price)
-    yield _accuracy(finished, rows, known, price)
+    if rows and not any(map(_is_on_imagenet, finished)):
+        known = []  # published results are for ImageNet
+    yield _accuracy(rows, known, price)
     groups = grouped(finished)
     if any(len(group.runs) > 1 for group in groups) or len(groups) > 1:
         yield _tradeoff(list(map(_group_row, groups)))
     if runs:
         yield Section("All runs", tables=[_run_table(runs, price)])
         yield _course([run for run in runs if run.state != "unreadable"])
-    yield Section("All published results", tables=[_published_table(known)], notes=CONTRADICTIONS)
+    if known:
+        yield Section(
+            "All published results", tables=[_published_table(known)], notes=CONTRADICTIONS
+        )
 
 
 def _checked(run: RunRecord) -> RunRecord:
@@ -70,38 +75,38 @@ def _checked(run: RunRecord) -> RunRecord:
 
 
 def _accuracy(
-    finished: Sequence[RunRecord],
     mine: Sequence[dict[str, Any]],
     known: Sequence[dict[str, Any]],
     price: float | None,
 ) -> Section:
     """Return the section on accuracy against time, and against cost if there is a price."""
-    hides = bool(mine) and not any(map(_is_on_imagenet, finished))
     background = [
         row | {"cost": row["minutes"] / 60 * A100_PRICE}
         for row in known
-        if row["clock"] == "papers" and USUAL in row["hardware"] and row["minutes"] and not hides
+        if row["clock"] == "papers" and USUAL in row["hardware"] and row["minutes"]
     ]
+    beside = (
+        f"Open: results published for {USUAL}, on the papers' clock, where the first epoch counts "
+        "as long as the second. "
+    ) * bool(known)
     figures = [
         Figure(
             "time",
             "Filled: runs, by training time without evaluations and checkpoints; the dashed line "
-            f"joins those that no other run beats. Open: results published for {USUAL}, on the "
-            "papers' clock, where the first epoch counts as long as the second. Hover for more; "
-            "zoom with Ctrl and the wheel, drag to move, double-click to reset.",
+            f"joins those that no other run beats. {beside}Hover for more; zoom with Ctrl and the "
+            "wheel, drag to move, double-click to reset.",
             charts.accuracy(mine, background, "minutes", "training time (min)"),
         )
     ]
     text = [
-        "The published results are for ImageNet, and left out of this plot: these runs trained on "
-        "other images."
-    ] * hides
+        "The published results are for ImageNet, and left out: these runs trained on other images."
+    ] * (not known)
     if mine and price is not None:
         figures.append(
             Figure(
                 "cost",
                 f"The same against cost: runs by all the time they took, at {price:g} dollars per "
-                f"hour; published results by training time, at {A100_PRICE}.",
+                f"hour{f'; published results by training time, at {A100_PRICE}' * bool(known)}.",
                 charts.accuracy(mine, background, "cost", "cost ($)"),
             )
         )

@@ -100,6 +100,7 @@ def test_the_head_answers_and_says_shared_settings_once(tmp_path):
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "Best: b, 72.00 % top-1 in 20:00 of training, $3.00." in page
     assert "Data: 5,000 images to train on." in page
+    assert "All published results" not in page, "they are for ImageNet"
     assert "All of them have batch.global_size=64" in page
     assert page.count("batch.global_size=64") == 1
     assert page.count("seed=70") == 1

@@ -37,8 +37,9 @@ def accuracy(
     recipes = [*own, *sorted({row["recipe"] for row in published} - set(own))]
     encoding = {
         "x": quantity(x, title, type="log", nice=False, padding=24)
-        | {"axis": {"format": "~g", "tickCount": 8}},
-        "y": quantity("top1_percent", "top-1 accuracy (%)", zero=False, nice=True),
+        | {"axis": {"format": ".3~r", "tickCount": 8}},
+        "y": quantity("top1_percent", "top-1 accuracy (%)", zero=False, nice=True)
+        | {"axis": {"format": ".4~r"}},
         "shape": nominal("recipe", recipes, SHAPES),
         "color": nominal("recipe", recipes, COLOURS),
     }
