@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+from contextlib import suppress
 from pathlib import Path
 
 from resnet_recipes.base.errors import Problem, RecipeError
@@ -56,7 +57,11 @@ def is_fetched(text: str) -> bool:
 def nearest_existing(path: Path) -> Path:
     """Return a path, or the nearest folder above that exists; OSError for impossible paths."""
     path = path.absolute()
-    return next(place for place in (path, *path.parents) if place.exists())
+    while True:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            path.stat()  # Path.exists of Python 3.14 hides that a path is impossible
+            return path
+        path = path.parent
 
 
 def folder_problem(key: str, folder: Path, needed: int, need: str) -> Problem | None:
