@@ -18,10 +18,13 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
     Readers see either the old file or the new one. An exception in the block, or a full disk,
     leaves the old one. A killed process also leaves a part file; its name is random, so that
-    several processes can write at once and nobody can plant a link in its place.
+    several processes can write at once and nobody can plant a link in its place. A device, which
+    root could replace, is refused.
     """
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
     part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
     try:
         with part.open("xb") as file:

@@ -15,7 +15,8 @@ from resnet_recipes.report.text import csv_line
 def opened_file(flag: str, name: str) -> Iterator[BinaryIO]:
     """Open the file of a flag, which gets its name once it is whole. Raises NotReadyError."""
     try:
-        with atomic.replacing(typed_path(flag, name)) as file:
+        # /dev/stdout is a link, which root could replace
+        with atomic.replacing(typed_path(flag, name).resolve()) as file:
             yield file
     except OSError as error:
         rule = f"cannot be written: {error.strerror}"

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from resnet_recipes.base import atomic
+from tests.base.test_reading import special
 
 
 def test_a_file_appears_whole_and_alone(tmp_path):
@@ -41,6 +42,15 @@ def test_a_link_in_the_way_is_replaced_and_not_followed(tmp_path):
     atomic.write_text(tmp_path / "a", "new")
     assert (tmp_path / "precious").read_text() == "old"
     assert (tmp_path / "a").read_text() == "new"
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "socket"])
+def test_a_special_file_is_not_replaced(kind, tmp_path):
+    before = special(tmp_path / "a", kind).stat()
+    with pytest.raises(OSError, match="Not a regular file"):
+        atomic.write_text(tmp_path / "a", "new")
+    assert (tmp_path / "a").stat() == before
+    assert len(os.listdir(tmp_path)) == 1
 
 
 def test_only_parts_of_our_own_are_deleted(tmp_path):

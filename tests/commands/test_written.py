@@ -1,0 +1,25 @@
+"""Files that flags name, which may be links or devices."""
+
+import os
+
+import pytest
+
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.commands.written import opened_file
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "link").symlink_to("file")
+    with opened_file("--csv", str(tmp_path / "link")) as file:
+        file.write(b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_bytes() == b"new"
+
+
+def test_a_special_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    with (
+        pytest.raises(NotReadyError, match=r"--csv=.*fifo: cannot be written: Not a regular file"),
+        opened_file("--csv", str(tmp_path / "fifo")),
+    ):
+        pass
