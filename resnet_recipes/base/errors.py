@@ -57,6 +57,11 @@ class NotReadyError(RecipeError):
 
     exit_code = ExitCode.NOT_READY
 
+    @classmethod
+    def at(cls, place: object, rule: str, fix: str = "") -> Self:
+        """Return the error of a file or folder."""
+        return cls.of(str(place), None, rule, fix)
+
 
 class TrainingError(Exception):
     """Training had to stop, for a reason that the message explains in one or two sentences."""

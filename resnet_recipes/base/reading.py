@@ -80,7 +80,7 @@ def parse_json(text: str) -> Any:
 def unreadable(path: Path, error: OSError | ValueError) -> NotReadyError:
     """Return the error that a file cannot be read, for the reason that `error` gives."""
     reason = getattr(error, "strerror", None) or error
-    return NotReadyError.of(str(path), None, f"cannot be read: {reason}")
+    return NotReadyError.at(path, f"cannot be read: {reason}")
 
 
 _DEEP = f"more than {MAX_DEPTH} levels of lists and objects"

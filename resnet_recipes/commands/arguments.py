@@ -186,10 +186,9 @@ def _unknown(name: str, value: str, usage: Usage) -> Problem:
 def _setting(key: str, value: str) -> str:
     """Return the setting that a flag is most likely meant to be."""
     # imports torch, which takes seconds
-    from resnet_recipes.recipe.overrides import EVERY_SETTING, parse
+    from resnet_recipes.recipe.overrides import EVERY_SETTING, meant
 
-    word = f"{key}={value or 'true'}"
-    found = next((problem.fix for problem in parse([word])[1]), shlex.quote(word))
+    found = meant(f"{key}={value or 'true'}")
     return found if value or "{" in found or "true" in found else EVERY_SETTING
 
 

@@ -6,7 +6,7 @@ from string import ascii_uppercase
 
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.places import run_places
-from resnet_recipes.commands.table import table, width
+from resnet_recipes.commands.table import minutes, or_dash, table, width
 from resnet_recipes.commands.written import write_csv
 from resnet_recipes.measure.comparison import (
     Group,
@@ -17,7 +17,7 @@ from resnet_recipes.measure.comparison import (
     settings,
 )
 from resnet_recipes.measure.runs import RunRecord
-from resnet_recipes.report.text import clock_time, pflops, printable, wrapped
+from resnet_recipes.report.text import pflops, printable, wrapped
 
 Rows = list[tuple[str, list[str]]]  # a key, and its value on each side
 
@@ -75,19 +75,16 @@ def _stacked(heads: Sequence[str], key: str, values: Sequence[str]) -> Iterator[
 
 
 def _results(runs: Sequence[RunRecord]) -> Rows:
-    def time(minutes: float | None) -> str:
-        return "-" if minutes is None else clock_time(60 * minutes)
-
-    top1 = ["-" if run.top1_percent is None else f"{run.top1_percent:.2f} %" for run in runs]
+    top1 = [or_dash(run.top1_percent, "{:.2f} %".format) for run in runs]
     return [
         ("state", [run.state for run in runs]),
         ("epochs", [f"{run.epochs_done:.4g}" for run in runs]),
         ("top-1", top1),
-        ("PFLOPs", ["-" if run.pflops is None else pflops(run.pflops) for run in runs]),
-        ("training", [time(run.minutes) for run in runs]),
-        ("papers' clock", [time(run.minutes_papers) for run in runs]),
-        ("MLPerf's clock", [time(run.minutes_mlperf) for run in runs]),
-        ("wall clock", [time(run.wall_minutes) for run in runs]),
+        ("PFLOPs", [or_dash(run.pflops, pflops) for run in runs]),
+        ("training", [or_dash(run.minutes, minutes) for run in runs]),
+        ("papers' clock", [or_dash(run.minutes_papers, minutes) for run in runs]),
+        ("MLPerf's clock", [or_dash(run.minutes_mlperf, minutes) for run in runs]),
+        ("wall clock", [or_dash(run.wall_minutes, minutes) for run in runs]),
         ("devices", [run.devices for run in runs]),
     ]
 

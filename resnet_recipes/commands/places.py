@@ -71,7 +71,7 @@ def records(words: Iterable[str]) -> Iterator[RunRecord]:
             yield from [one] if one else runs_in(place)
         except OSError as error:
             rule = f"cannot be listed: {error.strerror}"
-            raise NotReadyError.of(str(place), None, rule, _LIST) from None
+            raise NotReadyError.at(place, rule, _LIST) from None
 
 
 def _weights(name: str, repeats: bool) -> str:

@@ -8,10 +8,10 @@ from itertools import starmap
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.places import ROOT, records
-from resnet_recipes.commands.table import table, width
+from resnet_recipes.commands.table import minutes, or_dash, table, width
 from resnet_recipes.commands.written import write_csv
 from resnet_recipes.measure.runs import STATES, RunRecord, shared_changes
-from resnet_recipes.report.text import clock_time, pflops, printable, wrapped
+from resnet_recipes.report.text import pflops, printable, wrapped
 
 #: What the list can be sorted by; the best, or the latest name, comes first.
 KEYS: dict[str, Callable[[RunRecord], object]] = {
@@ -121,15 +121,10 @@ def _cells(run: RunRecord, price: float | None) -> dict[str, str]:
         "RECIPE": printable(run.recipe),
         "STATE": run.state,
         "EPOCHS": total if run.state == "finished" else f"{run.epochs_done:.3g}/{total}",
-        "TOP-1": "-" if run.top1_percent is None else f"{run.top1_percent:.2f} %",
-        "PFLOPS": "-" if run.pflops is None else pflops(run.pflops),
-        "TIME": _clock(run.minutes),
+        "TOP-1": or_dash(run.top1_percent, "{:.2f} %".format),
+        "PFLOPS": or_dash(run.pflops, pflops),
+        "TIME": or_dash(run.minutes, minutes),
     }
     if price is not None:
-        cost = run.cost(price)
-        cells["COST"] = "-" if cost is None else f"{cost:.2f}"
+        cells["COST"] = or_dash(run.cost(price), "{:.2f}".format)
     return cells
-
-
-def _clock(minutes: float | None) -> str:
-    return "-" if minutes is None else clock_time(60 * minutes)

@@ -2,7 +2,9 @@
 
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+from resnet_recipes.report.text import clock_time
 
 _NUMBER = re.compile(r"[-?]|<?[\d.,:/?]+( [%\w]+)?")
 
@@ -35,3 +37,13 @@ def table(rows: Sequence[Mapping[str, str]], drop: Sequence[str] = (), room: int
 def _aligned(cells: Sequence[str], width: int) -> list[str]:
     side = ">" if all(map(_NUMBER.fullmatch, cells[1:])) else "<"
     return [f"{cell:{side}{width}}" for cell in cells]
+
+
+def or_dash(value: float | None, write: Callable[[float], str]) -> str:
+    """Return a cell with a value, or with a dash if there is none."""
+    return "-" if value is None else write(value)
+
+
+def minutes(count: float) -> str:
+    """Write minutes as a clock does."""
+    return clock_time(60 * count)

@@ -14,6 +14,7 @@ from resnet_recipes.data.files.folder import image_names
 from resnet_recipes.data.files.images import Files
 from resnet_recipes.data.files.layout import listing_of, parts
 from resnet_recipes.data.files.listing import Listing
+from resnet_recipes.data.files.survey import some
 from resnet_recipes.data.images.decode import BadImageError
 from resnet_recipes.data.images.native import eval_images
 from resnet_recipes.data.images.pipelines import eval_pipeline
@@ -22,6 +23,7 @@ from resnet_recipes.data.loading.loader import EvalLoader
 from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
+from resnet_recipes.data.root import unusable
 
 _FEW = 64  # decoding so few images takes less time than starting worker processes
 
@@ -41,9 +43,9 @@ def open_labelled(
             return _open_beton(config, root, classes or num_classes, share)
         listing = _listing(config, root)
     except OSError as error:
-        raise _unusable(root, f"cannot be read: {error.strerror}") from None
+        raise unusable(root, f"cannot be read: {error.strerror}") from None
     if not len(listing):
-        raise _unusable(root, "has no images in class folders")
+        raise unusable(root, "has no images in class folders")
     files = Files(listing, config.root)
     files.labels[:] = _places(root, listing.classes, classes, num_classes)[files.labels]
     return EvalLoader(config, share, eval_pipeline(files, config, share))
@@ -55,9 +57,9 @@ def _open_beton(
     beton = open_beton(root / "val.beton")
     count = classes if isinstance(classes, int) else len(classes)
     if beton.sidecar and not isinstance(classes, int) and beton.classes != tuple(classes):
-        raise _unusable(beton.path, "has different classes from the network, or another order")
+        raise unusable(beton.path, "has different classes from the network, or another order")
     if beton.labels.max() >= count:
-        raise _unusable(
+        raise unusable(
             beton.path, f"has labels up to {beton.labels.max()}; the network has {count} classes"
         )
     facts = DataFacts("ffcv", root, 0, len(beton), beton.classes, eval_digest=beton.digest)
@@ -69,7 +71,7 @@ def _listing(config: DataConfig, root: Path) -> Listing:
     if config.val_share or "val" in there:
         return listing_of(config, "val")
     if "" not in there:
-        raise _unusable(
+        raise unusable(
             root, "has training images only", f"data={root / there['train'].name}   evaluates these"
         )
     return there[""].listing(config, lambda line: None)
@@ -81,25 +83,18 @@ def _places(
     """Return the network's label of each class folder, int64."""
     if not classes:
         if len(found) != num_classes:
-            raise _unusable(
+            raise unusable(
                 root, f"has {len(found)} classes; the network has {num_classes} classes, unnamed"
             )
         return np.arange(num_classes)
     if strange := sorted(set(found) - set(classes)):
-        some = ", ".join(strange[:5]) + (
-            f" and {len(strange) - 5} more" if len(strange) > 5 else ""
-        )
-        raise _unusable(
+        raise unusable(
             root,
-            f"has classes that the network does not know: {some}",
+            f"has classes that the network does not know: {some(strange)}",
             f"it knows {', '.join(classes[:5])}{' ...' if len(classes) > 5 else ''}",
         )
     places = {name: label for label, name in enumerate(classes)}
     return np.array([places[name] for name in found], np.int64)
-
-
-def _unusable(place: Path, rule: str, fix: str = "") -> NotReadyError:
-    return NotReadyError.of("data.root", str(place), rule, fix)
 
 
 def image_paths(places: Sequence[Path]) -> Iterator[str]:
@@ -125,9 +120,9 @@ def image_paths(places: Sequence[Path]) -> Iterator[str]:
         try:
             found = sorted(image_names(path))
         except OSError as error:
-            raise NotReadyError.of(str(path), None, f"cannot be read: {error.strerror}") from None
+            raise NotReadyError.at(path, f"cannot be read: {error.strerror}") from None
         if not found:
-            raise NotReadyError.of(str(path), None, "has no images")
+            raise NotReadyError.at(path, "has no images")
         yield from (str(path / name) for name in found)
 
 

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.base.paths import is_fetched
 
 LAYOUT = "the layout is ROOT/train/CLASS/image.jpg and ROOT/val/CLASS/image.jpg"
@@ -141,3 +141,8 @@ def _typed(folder: Path) -> str:
 
 def _problem(root: Path, rule: str, fix: str = "") -> Problem:
     return Problem("data.root", str(root), rule, fix)
+
+
+def unusable(root: object, rule: str, fix: str = "") -> NotReadyError:
+    """Return the error of the images at `data.root`, or of a part of them."""
+    return NotReadyError.of("data.root", str(root), rule, fix)

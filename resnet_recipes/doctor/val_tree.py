@@ -27,21 +27,21 @@ def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Pa
     )
     target = root.with_name(f"{root.name}-by-class")
     if not files:
-        raise _refusal(root / "val", "has no image files outside of class folders")
+        raise NotReadyError.at(root / "val", "has no image files outside of class folders")
     if target.exists():
-        raise _refusal(
+        raise NotReadyError.at(
             target, "already exists", f"train with data={target}, or remove it:  rm -r {target}"
         )
     wanted = _read(class_map, files, names)
     missing = [file for file in files if file not in wanted]
     if missing:
-        raise _refusal(
+        raise NotReadyError.at(
             class_map,
             f"has no class for {len(missing)} of {len(files)} files, such as {missing[0]}",
         )
     strange = sorted({wanted[file] for file in files} - set(classes))
     if strange:
-        raise _refusal(
+        raise NotReadyError.at(
             class_map, f"names classes that {root / 'train'} lacks: {', '.join(strange[:5])}"
         )
     partial = target.with_name(f"{target.name}.partial")
@@ -62,11 +62,11 @@ def _read(class_map: Path, files: list[str], names: Path | None) -> dict[str, st
     try:
         lines = Path(class_map).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise _refusal(class_map, f"cannot be read ({error})") from error
+        raise NotReadyError.at(class_map, f"cannot be read ({error})") from error
     rows = [re.split(r"[\s,;]+", line.strip()) for line in lines if line.strip()]
     if all(len(row) == 1 for row in rows):
         if len(rows) != len(files):
-            raise _refusal(
+            raise NotReadyError.at(
                 class_map, f"has {len(rows)} lines with one class each for {len(files)} files"
             )
         rows = [[file, row[0]] for file, row in zip(files, rows, strict=True)]
@@ -93,7 +93,7 @@ def _named(
             "add --synsets FILE: the class folder of each number, one per line (ImageNet: "
             "meta.mat by ILSVRC2012_ID)"
         )
-        raise _refusal(
+        raise NotReadyError.at(
             class_map, "numbers its classes; which folder each number means is not said", fix
         )
     folders = [
@@ -103,11 +103,7 @@ def _named(
     ]
     for file, number in pairs:
         if not 1 <= int(number) <= len(folders):
-            raise _refusal(
+            raise NotReadyError.at(
                 class_map, f"gives class {number}, but {names} has only {len(folders)} lines"
             )
         yield file, folders[int(number) - 1]
-
-
-def _refusal(path: Path, rule: str, fix: str = "") -> NotReadyError:
-    return NotReadyError.of(str(path), None, rule, fix)

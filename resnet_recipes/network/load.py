@@ -46,7 +46,7 @@ def load(path: Path | str, assumed: ModelConfig | None = None) -> Network:
         raise NotReadyError(problem._replace(key=str(path)) for problem in error.problems) from None
     except (ArchiveError, OSError) as error:
         rule = f"cannot be used: {getattr(error, 'strerror', None) or error}"
-        raise NotReadyError.of(str(path), None, rule) from None
+        raise NotReadyError.at(path, rule) from None
 
 
 _UNDESCRIBED = (
@@ -68,7 +68,7 @@ def _in_run(folder: Path) -> Path:
         if saved
         else "give the folder of a finished run"
     )
-    raise NotReadyError.of(str(folder), None, f"has no {WEIGHTS}", fix)
+    raise NotReadyError.at(folder, f"has no {WEIGHTS}", fix)
 
 
 def _of_checkpoint(found: Mapping[str, Any]) -> Network:

@@ -24,7 +24,7 @@ def locked(folder: Path) -> Iterator[None]:
         except BlockingIOError:
             file.seek(0)
             rule = f"is in use by another run ({_described(file.read())})"
-            raise NotReadyError.of(str(folder), None, rule, "run.name=another") from None
+            raise NotReadyError.at(folder, rule, "run.name=another") from None
         file.truncate(0)
         json.dump({"host": socket.gethostname(), "pid": os.getpid()}, file)
         file.flush()

@@ -114,7 +114,7 @@ def _refused(word: str) -> Problem | None:
         return Problem(word, None, "Hydra itself cannot be configured from here", "leave it out")
     if word.startswith("+"):
         return Problem(
-            word, None, "settings need no '+'", _meant(word.lstrip("+").replace("/", ".", 1))
+            word, None, "settings need no '+'", meant(word.lstrip("+").replace("/", ".", 1))
         )
     if word.startswith("~"):
         if re.fullmatch(r"~(methods|optimizer)\.[a-z][a-z0-9_]*", word):
@@ -161,7 +161,7 @@ def _with_value(word: str) -> str:
     return f"data={shlex.quote(word)}" if os.path.isdir(word) else "lr=0.5"
 
 
-def _meant(word: str) -> str:
+def meant(word: str) -> str:
     """Return a word to type, or what to type instead if it is wrong as well."""
     return next((problem.fix for problem in parse([word])[1]), shlex.quote(word))
 

@@ -290,4 +290,4 @@ def _first(bad: np.ndarray, rule: str) -> str:
 
 
 def _refusal(path: Path, rule: str) -> NotReadyError:
-    return NotReadyError.of(str(path), None, rule, "make it again:  resnet-recipes convert SRC DST")
+    return NotReadyError.at(path, rule, "make it again:  resnet-recipes convert SRC DST")

@@ -26,18 +26,20 @@ def rows(path: Path) -> Iterator[tuple[int | str, int, int]]:
     columns = file.schema_arrow.names
     label = next((name for name in LABEL if name in columns), None)
     if "image" not in columns or label is None:
-        raise _refused(path, f"needs columns image and label, and has {', '.join(columns[:8])}")
+        raise NotReadyError.at(
+            path, f"needs columns image and label, and has {', '.join(columns[:8])}"
+        )
     row = 0
     for number in range(file.num_row_groups):
         first = row
         try:
             for value in _column(file, number, label):
                 if not _is_label(value):
-                    raise _refused(path, f"has no label in row {row}")
+                    raise NotReadyError.at(path, f"has no label in row {row}")
                 yield value, row, first
                 row += 1
         except (ValueError, OSError) as error:
-            raise _refused(path, f"cannot be read: {error}") from None
+            raise NotReadyError.at(path, f"cannot be read: {error}") from None
 
 
 def _is_label(value: object) -> bool:
@@ -92,12 +94,8 @@ def _parquet(path: Path) -> "ParquetFile":
         from pyarrow.parquet import ParquetFile
     except ImportError:
         rule = "needs the package pyarrow"
-        raise _refused(path, rule, remedy("parquet")) from None
+        raise NotReadyError.at(path, rule, remedy("parquet")) from None
     try:
         return ParquetFile(path)
     except (ArrowException, OSError) as error:
-        raise _refused(path, f"cannot be read as a parquet file: {error}") from None
-
-
-def _refused(path: Path, rule: str, fix: str = "") -> NotReadyError:
-    return NotReadyError.of(str(path), None, rule, fix)
+        raise NotReadyError.at(path, f"cannot be read as a parquet file: {error}") from None

@@ -52,7 +52,7 @@ def convert(
             "needed"
         )
         fix = "write_mode=jpg or a smaller max_resolution makes smaller files"
-        raise NotReadyError.of(str(dst), None, rule, fix)
+        raise NotReadyError.at(dst, rule, fix)
     for split in to_make:
         split.target.parent.mkdir(parents=True, exist_ok=True)
         _convert_split(split, options, progress)

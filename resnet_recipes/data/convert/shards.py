@@ -106,7 +106,7 @@ def shards_of(src: Path) -> dict[str, Source]:
         if files := sorted(path for path in _files_in(src) if path.suffix == suffix):
             found = {path: list(samples(path)) for path in files}
             if empty := [path for path, shard in found.items() if not shard]:
-                raise _refused(empty[0], "has no images", "remove it, or make it again")
+                raise NotReadyError.at(empty[0], "has no images", "remove it, or make it again")
             classes = _classes(src, found)
             named: dict[str, list] = {}
             for path, shard in found.items():
@@ -142,7 +142,7 @@ def _classes(src: Path, found: dict[Path, list[Sample]]) -> Sequence[str]:
     names = {label for label in labels if isinstance(label, str)}
     if numbers and names:
         rule = "has labels that are numbers and labels that are names"
-        raise _refused(src, f"{rule}: {min(numbers)}, {min(names)}")
+        raise NotReadyError.at(src, f"{rule}: {min(numbers)}, {min(names)}")
     if names:
         return sorted(names)
     count = max(numbers) + 1
@@ -162,7 +162,7 @@ def _names(path: Path, given: object, count: int) -> list[str]:
     if len(texts) == len(names) >= count:
         return names
     rule = f"must have at least {count} different names of classes, and has {len(texts)}"
-    raise _refused(path, rule)
+    raise NotReadyError.at(path, rule)
 
 
 def _in_tar(path: Path) -> Iterator[Sample]:
@@ -171,7 +171,7 @@ def _in_tar(path: Path) -> Iterator[Sample]:
         with tarfile.open(path, "r:") as archive:
             yield from _grouped(path, archive)
     except tarfile.TarError as error:
-        raise _refused(path, f"cannot be read as a tar file: {error}") from None
+        raise NotReadyError.at(path, f"cannot be read as a tar file: {error}") from None
 
 
 def _grouped(path: Path, archive: tarfile.TarFile) -> Iterator[Sample]:
@@ -208,7 +208,7 @@ def _files(archive: tarfile.TarFile) -> Iterable[tarfile.TarInfo]:
 def _sample(path: Path, key: str, image: tarfile.TarInfo | None, label: int | str | None) -> Sample:
     if image is None or label is None:
         lacking = "an image" if image is None else "a label: .cls, or label in .json"
-        raise _refused(path, f"has the sample {key} without {lacking}")
+        raise NotReadyError.at(path, f"has the sample {key} without {lacking}")
     return Sample(label, image.offset_data, min(image.size, MAX_BYTES + 1))
 
 
@@ -230,7 +230,3 @@ def _label(content: bytes, suffix: str) -> int | str | None:
 def _in_parquet(path: Path) -> Iterator[Sample]:
     """Yield the samples of a parquet file."""
     return (Sample(*row) for row in parquet.rows(path))
-
-
-def _refused(path: Path, rule: str, fix: str = "") -> NotReadyError:
-    return NotReadyError.of(str(path), None, rule, fix)

@@ -115,7 +115,7 @@ def _sources(src: Path, options: ConvertOptions) -> dict[str, Source]:
         nested_classes=options.nested_classes,
     )
     if not src.exists():
-        raise NotReadyError.of(str(src), None, "does not exist")
+        raise NotReadyError.at(src, "does not exist")
     try:
         if found := shards_of(src):
             return found
@@ -127,7 +127,7 @@ def _sources(src: Path, options: ConvertOptions) -> dict[str, Source]:
             return {split: BetonSource(open_beton(src / f"{split}.beton")) for split in SPLITS}
         listing = (there.get("train") or there[""]).listing(config, lambda line: None)
     except OSError as error:
-        raise NotReadyError.of(str(src), None, f"cannot be read: {error.strerror}") from None
+        raise NotReadyError.at(src, f"cannot be read: {error.strerror}") from None
     if not len(listing):
         raise NotReadyError.of(
             str(src), None, f"has no images ({', '.join(SUFFIXES)}) in class folders"

@@ -100,7 +100,7 @@ def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterato
             yield Problem(
                 "data.root",
                 f"{config.root}/{split}",
-                f"lacks {_some(missing)} of the classes of the other split",
+                f"lacks {some(missing)} of the classes of the other split",
                 "both splits need the same classes: add these, or remove them from the other split",
             )
     if len(train.classes) < 2:
@@ -118,7 +118,7 @@ def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterato
     if odd := [name for name in train.classes if not name.isprintable()]:
         rule = (
             "has class names that are not printable UTF-8 text: "
-            f"{_some([ascii(name) for name in odd])}"
+            f"{some([ascii(name) for name in odd])}"
         )
         yield Problem(
             "data.root", f"{config.root}/train", rule, "rename these folders in both splits"
@@ -128,7 +128,7 @@ def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterato
         yield Problem(
             "data.val_share",
             config.val_share,
-            f"needs two images of each class; {_some(alone)} has one",
+            f"needs two images of each class; {some(alone)} has one",
             "add images, or remove the class",
         )
 
@@ -139,7 +139,7 @@ def _empty_problems(place: Path, listing: Listing, others: Counter) -> Iterator[
     ]:
         unread = f"  (not read: {_kinds(others)})" if others else ""
         fix = f"add images, or remove these folders from both splits{unread}"
-        yield Problem("data.root", str(place), f"has no images in {_some(empty)}", fix)
+        yield Problem("data.root", str(place), f"has no images in {some(empty)}", fix)
 
 
 def _notes(
@@ -184,6 +184,6 @@ def _kinds(others: Counter) -> str:
     )
 
 
-def _some(names: list[str]) -> str:
+def some(names: list[str]) -> str:
     """Return the first few names, and how many there are."""
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

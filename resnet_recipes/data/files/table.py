@@ -12,10 +12,9 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import parse_json, read_bytes
 from resnet_recipes.data.files.listing import Listing
-from resnet_recipes.data.root import SYNONYMS
+from resnet_recipes.data.root import SYNONYMS, unusable
 
 #: Files with labels next to the images, as Hugging Face's `imagefolder` reads them.
 METADATA = ("metadata.csv", "metadata.jsonl")
@@ -49,18 +48,18 @@ def rows(table: Path) -> list[Row]:
         if place is None
     ]:
         rule = f"has no column of {' or '.join(lacking)}, but {', '.join(columns[:8])}"
-        raise _refused(table, rule, "give the columns names in the first line:  path,label")
+        raise unusable(table, rule, "give the columns names in the first line:  path,label")
     made = [
         Row(line, _cell(row, file), _cell(row, label), _cell(row, split).lower())
         for line, row in cells
     ]
     if wrong := [row.line for row in made if not (row.name and row.label) or "\0" in row.name]:
-        raise _refused(
+        raise unusable(
             table,
             f"has {len(wrong):,} rows without a path or a label, the first in line {wrong[0]}",
         )
     if not made:
-        raise _refused(table, "has no rows")
+        raise unusable(table, "has no rows")
     made = made if split is not None else [row._replace(split=_split_of(row.name)) for row in made]
     splits = {row.split for row in made}
     if splits != {""} and (odd := splits - _SPLITS):
@@ -68,7 +67,7 @@ def rows(table: Path) -> list[Row]:
             "has rows whose split is neither training nor validation: "
             f"{', '.join(sorted(odd)) or 'none'}"
         )
-        raise _refused(table, rule, f"call it one of {', '.join(sorted(_SPLITS))}")
+        raise unusable(table, rule, f"call it one of {', '.join(sorted(_SPLITS))}")
     return made
 
 
@@ -91,13 +90,13 @@ def listing(table: Path, found: Sequence[Row]) -> Listing:
             f"names {len(missing):,} of {len(found):,} files that do not exist: {missing[0].name}, "
             f"line {missing[0].line}"
         )
-        raise _refused(table, rule, f"paths are relative to {folder}")
+        raise unusable(table, rule, f"paths are relative to {folder}")
     if len(set(names)) < len(names):
         seen: set[str] = set()
         twice = next(
             row for row, name in zip(found, names, strict=True) if name in seen or seen.add(name)
         )
-        raise _refused(table, f"names images twice: {twice.name}, line {twice.line}")
+        raise unusable(table, f"names images twice: {twice.name}, line {twice.line}")
     return Listing.made(folder, zip((row.label for row in found), names, sizes, strict=True))
 
 
@@ -108,7 +107,7 @@ def _read(table: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
         text = io.StringIO(content.decode("utf-8-sig"), newline="")
         return _of_objects(text) if table.suffix == ".jsonl" else _of_csv(text)
     except (ValueError, csv.Error) as error:
-        raise _refused(table, f"cannot be read as a table: {error}") from None
+        raise unusable(table, f"cannot be read as a table: {error}") from None
 
 
 def _of_csv(text: io.StringIO) -> tuple[list[str], list[tuple[int, list[str]]]]:
@@ -165,7 +164,3 @@ def _size(path: str) -> int:
         return os.stat(path).st_size
     except OSError:
         return -1
-
-
-def _refused(table: Path, rule: str, fix: str = "") -> NotReadyError:
-    return NotReadyError.of("data.root", str(table), rule, fix)
