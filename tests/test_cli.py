@@ -188,6 +188,12 @@ def test_a_path_that_cannot_be_followed_is_named(kind, words, capsys, tmp_path, 
     assert place.split("/")[0] in capsys.readouterr().err
 
 
+def in_python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run code in a process of its own."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+
+
 def test_ctrl_c_is_not_lost_in_a_destructor(tmp_path):
     code = (
         "import os, signal, sys, time; from resnet_recipes import cli; from "
@@ -198,14 +204,7 @@ def test_ctrl_c_is_not_lost_in_a_destructor(tmp_path):
         "def run(_):\n    Loses()\n    return 0\n"
         "verbs.train = run; cli.train()"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    result = in_python(code, tmp_path)
     assert (result.returncode, result.stderr) == (130, "interrupted: nothing was started\n")
 
 
@@ -216,14 +215,7 @@ def test_listing_and_a_misspelt_recipe_import_neither_torch_nor_hydra(tmp_path):
         "cli.train(['recipe=milt', 'data=/']); sys.exit(any(name in sys.modules for name in "
         "('torch', 'hydra', 'omegaconf', 'numpy', 'rich')))"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    result = in_python(code, tmp_path)
     assert result.returncode == 0, result.stderr
     assert "mild" in result.stdout
 
