@@ -28,6 +28,9 @@ _INSTEAD = {
     "--check": "check",
 }
 
+#: Modules are imported when they run: most need torch, whose import takes seconds.
+_MODULES = {name: name for name in (*PAGES, *_INSTEAD.values(), "train")}
+
 #: These compose one recipe. A wrong name or a broken file is reported before those seconds.
 _COMPOSING = ("plan", "estimate", "measure", "bottleneck", "cfg", "check", "train")
 
@@ -103,8 +106,7 @@ def _refuse_verb(argv: Sequence[str]) -> None:
 
 
 def _module(name: str) -> ModuleType:
-    """Import a command when it runs: most need torch, which takes seconds."""
-    return import_module(f"resnet_recipes.commands.{name}")
+    return import_module(f"resnet_recipes.commands.{_MODULES[name]}")
 
 
 def _version() -> int:
