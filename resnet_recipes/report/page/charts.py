@@ -144,8 +144,9 @@ def curve(points: Sequence[Row], y: str, title: str) -> Spec:
     values = [{key: row[key] for key in shown} for row in points if row.get(y) is not None]
     encoding = {
         "x": quantity("epoch", "epoch") | WHOLE,
-        # one value alone gets no ticks of its own
-        "y": quantity(y, title, zero=y in ("lr", "data_wait_share"), padding=8),
+        # one value alone gets no ticks of its own, and is not rounded to a whole number
+        "y": quantity(y, title, zero=y in ("lr", "data_wait_share"), padding=8)
+        | {"axis": {"format": ".4~r"}},
         "color": nominal("name", names, COLOURS) | {"legend": LINES},
         "strokeDash": dashes("name", names),
         "tooltip": tooltip(("name", "epoch", y)),
