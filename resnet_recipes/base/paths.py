@@ -31,7 +31,8 @@ def typed_path(key: str, text: str) -> Path:
     if address := _ADDRESS.match(text):
         rule = "is an address; only files and folders of this machine are read"
         if key == "data.root":
-            rule = f"is not an address that is read: {', '.join(f'{each}://' for each in FETCHED)}"
+            supported = ", ".join(f"{each}://" for each in FETCHED)
+            rule = f"is not a supported address; supported: {supported}"
         scheme, rest = address[1].lower(), text[address.end() :]
         fix = "copy it to a folder of this machine"
         if scheme == "file":

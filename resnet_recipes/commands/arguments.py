@@ -119,7 +119,7 @@ def split(argv: Sequence[str], usage: Usage) -> Arguments:
                 flag = f"{name} {known[name]}"
                 problems.append(Problem(name, None, f"needs a value: {flag}", usage.flags[flag]))
             elif known[name].startswith("FILE"):
-                problems += _unwritable(name, value, known[name].removeprefix("FILE"))
+                problems += _misnamed(name, value, known[name].removeprefix("FILE"))
             found.flags[name] = value
         elif equals:
             problems.append(Problem(word, None, f"takes no value: {name}"))
@@ -132,20 +132,25 @@ def split(argv: Sequence[str], usage: Usage) -> Arguments:
     ]
     if problems := problems + _spaced(found.words, usage.has_settings):
         raise RecipeError(problems)
+    for flag, name in found.flags.items():
+        if known[flag].startswith("FILE"):
+            _require_folder(flag, name)
     if not usage.words[0] <= len(found.words) <= usage.words[1]:
         verb, words = usage.line.split()[1], " ".join(found.words) or None
         raise RecipeError.of(verb, words, f"needs {usage.takes}", usage.example)
     return found
 
 
-def _unwritable(flag: str, name: str, ending: str) -> Iterator[Problem]:
-    """Yield what is wrong with the name of a file to write.
-
-    Raises NotReadyError if its folder does not exist, before hours are spent on its content.
-    """
+def _misnamed(flag: str, name: str, ending: str) -> Iterator[Problem]:
+    """Yield what is wrong with the name of a file to write."""
     path = typed_path(flag, name)
     if path.suffix not in ("", ending):
         yield Problem(flag, name, f"must end in {ending}", f"{flag} {path.with_suffix(ending)}")
+
+
+def _require_folder(flag: str, name: str) -> None:
+    """Raise NotReadyError if a file's folder does not exist, before hours go into its content."""
+    path = typed_path(flag, name)
     if not path.parent.is_dir():
         fix = f"mkdir -p {shlex.quote(str(path.parent))}"
         raise NotReadyError.of(flag, name, "cannot be written: its folder does not exist", fix)
@@ -155,15 +160,20 @@ def _unknown(name: str, value: str, usage: Usage) -> Problem:
     key = name.lstrip("-").replace("-", "_")
     command = " ".join(usage.line.split()[:2])
     if "RUN|FILE" in usage.line and key in RUNS:
-        return Problem(f"{name} {value}", None, "needs no flag", f"{command} {value or 'RUN'}")
+        return Problem(
+            f"{name} {value}", None, "is typed without a flag", f"{command} {value or 'RUN'}"
+        )
     if "IMAGE" in usage.line and key in IMAGES:
-        return Problem(f"{name} {value}", None, "needs no flag", f"{command} RUN {value}")
+        return Problem(
+            f"{name} {value}", None, "are typed without a flag", f"{command} RUN {value}"
+        )
     if flag := next((flag for flag in FLAGS.get(key, "").split() if flag in usage.values), ""):
         return Problem(name, None, "unknown flag", f"{flag} {value}".strip())
-    if (name, f"--{value}") == ("--format", "--json") and "--json" in usage.values:
-        return Problem(f"{name} {value}", None, "unknown flag", "--json")
+    if usage.values.get(f"--{value}") == "":  # --format json
+        return Problem(f"{name} {value}", None, "unknown flag", f"--{value}")
     if f"[{key}=" in usage.line:
-        return Problem(f"{name} {value}", None, "is no flag", shlex.quote(f"{key}={value}"))
+        rule = "unknown flag; it is written key=value"
+        return Problem(f"{name} {value}", None, rule, shlex.quote(f"{key}={value}"))
     if "option=value" in usage.line:
         options = re.findall(r"([a-z_]+)=", usage.more)
         meant = did_you_mean(key, options, f"={value}")

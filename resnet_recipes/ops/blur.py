@@ -29,8 +29,8 @@ def by_averages(x: Tensor, stride: Stride) -> Tensor:
 def by_convolution(x: Tensor, stride: Stride) -> Tensor:
     """Blur with a depthwise convolution, three times as fast as the averages on a CPU.
 
-    Strided, bf16 is computed in float32 and rounded once: torch's own gradient takes 30 to 100
-    times as long, for the same bits.
+    Strided, bf16 is computed in float32 and rounded once, for the same bits: torch 2.15's own
+    gradient took 12 to 100 times as long on a CPU with AVX-512 BF16.
     """
     if x.dtype != torch.bfloat16 or stride in (1, (1, 1)):
         return F.conv2d(x, _kernel(x), stride=stride, padding=1, groups=x.shape[1])

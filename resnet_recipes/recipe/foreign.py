@@ -44,7 +44,7 @@ def meaning_of(name: str, value: str | None) -> Meaning | None:
     if words in (DEVICE, GPUS) and names_one and re.fullmatch(_GPU_IDS, value):
         ids = value.removeprefix("cuda:").rstrip(",")
         words = f"CUDA_VISIBLE_DEVICES={ids} resnet-train ... gpus={ids.count(',') + 1}"
-        return Meaning(words, "which GPUs is said by the environment, how many by gpus=")
+        return Meaning(words, "an environment variable says which GPUs, gpus= how many")
     if value.lower() in _ON and re.fullmatch(r"methods\.\w+\.\w+=\{\}", words):
         words = f"{words.rpartition('.')[0]}={{{{}}}}"
     elif "{}" in words.replace("{{}}", "") and not value:

@@ -235,7 +235,7 @@ _WORDS: tuple[tuple[str | Meaning, str], ...] = (
     ("log.to=[tensorboard]", "tensorboard"),
     ("log.to=[wandb]", "log_wandb wandb"),
     (
-        Meaning("log.to=[wandb]", "is said by the environment: WANDB_PROJECT=NAME"),
+        Meaning("log.to=[wandb]", "is an environment variable: WANDB_PROJECT=NAME"),
         "wandb_project",
     ),
     # devices

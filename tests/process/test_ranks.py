@@ -246,15 +246,18 @@ def test_nodes_meet_however_often_each_was_started_again(nursery, new_run):
     ) == [0, 0]
 
 
+def refusal(process: RankProcess) -> str:
+    """Train, and return why that was refused."""
+    with pytest.raises(NotReadyError) as refused:
+        work(process)
+    return str(refused.value)
+
+
 def elsewhere(process: RankProcess) -> str:
     """Train with the images of this rank's own disk, where rank 1 lacks some."""
     measure = data.measure
     data.measure = lambda config: replace(measure(config), train_examples=128 - process.rank)
-    try:
-        work(process)
-    except NotReadyError as error:
-        return str(error)
-    return ""
+    return refusal(process)
 
 
 def test_ranks_with_other_images_do_not_train_together(nursery, new_run):
@@ -268,11 +271,7 @@ def taught_otherwise(process: RankProcess) -> str:
     """Train with a teacher that is another network on each rank's own disk."""
     teacher = Teacher(Mock(), "", "methods.distill.teacher", f"{process.rank}")
     process_rank.taught = lambda plan: replace(plan, teachers=(teacher,))
-    try:
-        work(process)
-    except NotReadyError as error:
-        return str(error)
-    return ""
+    return refusal(process)
 
 
 def test_ranks_with_other_teachers_do_not_train_together(nursery, new_run):
@@ -287,11 +286,7 @@ def without_its_gpu(process: RankProcess) -> str:
     distributed.this_rank = lambda device: replace(
         own(device), device=torch.device("cpu" if process.rank else "cuda")
     )
-    try:
-        work(process)
-    except NotReadyError as error:
-        return str(error)
-    return ""
+    return refusal(process)
 
 
 def test_a_rank_that_sees_no_gpu_does_not_train_with_one_that_does(nursery, new_run):

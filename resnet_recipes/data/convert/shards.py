@@ -161,7 +161,7 @@ def _names(path: Path, given: object, count: int) -> list[str]:
     texts = {name for name in names if isinstance(name, str)}
     if len(texts) == len(names) >= count:
         return names
-    rule = f"must have at least {count} different names of classes, and has {len(texts)}"
+    rule = f"must name at least {count} different classes, but names {len(texts)}"
     raise NotReadyError.at(path, rule)
 
 
@@ -208,7 +208,7 @@ def _files(archive: tarfile.TarFile) -> Iterable[tarfile.TarInfo]:
 def _sample(path: Path, key: str, image: tarfile.TarInfo | None, label: int | str | None) -> Sample:
     if image is None or label is None:
         lacking = "an image" if image is None else "a label: .cls, or label in .json"
-        raise NotReadyError.at(path, f"has the sample {key} without {lacking}")
+        raise NotReadyError.at(path, f"sample {key} lacks {lacking}")
     return Sample(label, image.offset_data, min(image.size, MAX_BYTES + 1))
 
 

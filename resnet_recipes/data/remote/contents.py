@@ -87,7 +87,7 @@ def contents_of(store: Store, heads: Sequence[RemoteFile]) -> Contents:
     names = {name: None for name in names if name not in {head.name for head in heads}}
     images = list(_each(store.look, names))
     if missing := [name for name, image in zip(names, images, strict=True) if image is None]:
-        rule = f"is one of {len(missing):,} of {len(names):,} files of a table that do not exist"
+        rule = f"does not exist, like {len(missing):,} of the {len(names):,} files in the table"
         raise store.refused(missing[0], rule)
     return Contents(tuple(heads), tuple(image for image in images if image), sums)
 

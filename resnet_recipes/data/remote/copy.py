@@ -195,7 +195,7 @@ class Copy:
             if found != expected:
                 done = [n for n in sorted(self._done()) if self._pieces[n].file != remote]
                 self._journal.write_bytes(self._key + np.array(done, np.uint32).tobytes())
-                rule = f"has the {kind.upper()} {found}, and should have {expected}"
+                rule = f"has {kind.upper()} {found} instead of {expected}"
                 fix = "repeat the command: only this file is fetched again"
                 raise self._store.refused(remote.name, rule, fix)
         for remote in self.contents.heads:

@@ -128,11 +128,11 @@ def test_groups_of_rows_stay_together_in_a_random_order(folder, tmp_path, monkey
 @pytest.mark.parametrize(
     ("members", "said"),
     [
-        ({"a.jpg": b"x"}, "sample /a without a label"),
-        ({"d/a.cls": b"1"}, "sample d/a without an image"),
-        ({"a.jpg": b"x", "a.json": b'{"label": ['}, "without a label"),
-        ({"a.jpg": b"x", "a.json": b"[" * 10_000}, "without a label"),
-        ({"a.jpg": b"x", "a.cls": b"1" * 100_000}, "without a label"),
+        ({"a.jpg": b"x"}, "sample /a lacks a label"),
+        ({"d/a.cls": b"1"}, "sample d/a lacks an image"),
+        ({"a.jpg": b"x", "a.json": b'{"label": ['}, "lacks a label"),
+        ({"a.jpg": b"x", "a.json": b"[" * 10_000}, "lacks a label"),
+        ({"a.jpg": b"x", "a.cls": b"1" * 100_000}, "lacks a label"),
     ],
 )
 def test_a_sample_that_is_not_whole_is_named(members, said, tmp_path):
@@ -160,7 +160,7 @@ def test_files_that_are_damaged_or_without_labels_are_named(tmp_path):
         shards_of(tmp_path)
     (tmp_path / "b.tar").unlink()
     (tmp_path / "classes.txt").write_text("ant\nbee\n")
-    with pytest.raises(NotReadyError, match="at least 3 different names"):
+    with pytest.raises(NotReadyError, match="at least 3 different classes"):
         shards_of(tmp_path)
 
 
@@ -176,7 +176,7 @@ def test_an_archive_beside_class_folders_is_not_a_shard(folder, tmp_path):
 )
 def test_class_names_of_a_stranger_are_checked(names, tmp_path):
     write_rows(tmp_path, [{"bytes": b"x"}, {"bytes": b"y"}], {"names": names})
-    with pytest.raises(NotReadyError, match="must have at least 2 different names"):
+    with pytest.raises(NotReadyError, match="must name at least 2 different classes"):
         shards_of(tmp_path)
 
 

@@ -185,7 +185,7 @@ def test_content_that_differs_from_its_digest_is_refused_and_fetched_anew(config
     path.write_bytes(right[:-1] + bytes([right[-1] ^ 1]))
     os.utime(path, (1, 1))
     said = refusal(config)
-    assert "val.beton: has the SHA256" in said
+    assert "val.beton: has SHA256" in said
     assert "repeat the command" in said
     path.write_bytes(right)
     os.utime(path, (1, 1))
@@ -302,7 +302,7 @@ def test_a_table_cannot_name_files_outside_of_its_folder(table, origin, name):
 
 def test_images_that_a_table_names_but_are_not_there_are_counted(table, origin):
     (origin / "img" / "a b%3.png").unlink()
-    assert "a b%3.png: is one of 1 of 8 files of a table that do not exist" in refusal(table)
+    assert "a b%3.png: does not exist, like 1 of the 8 files in the table" in refusal(table)
 
 
 def test_a_package_that_is_missing_is_named_with_its_command(tmp_path, monkeypatch):
