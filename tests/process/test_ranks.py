@@ -18,7 +18,8 @@ from torch import nn
 from resnet_recipes import data, ops
 from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data.base import DataConfig, Share
-from resnet_recipes.network import archive
+from resnet_recipes.network import about, archive
+from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.network import Teacher
 from resnet_recipes.process import rank as process_rank
 from resnet_recipes.process.rank import work
@@ -167,12 +168,16 @@ def test_one_bit_that_flips_on_one_rank_stops_all_and_nothing_is_saved(nursery, 
     assert not (folder / "weights.pt").exists()
 
 
-def test_three_ranks_resume_bit_for_bit(nursery, new_run):
+def test_three_ranks_with_a_teacher_resume_bit_for_bit(nursery, new_run, make_run, tmp_path):
     """Two ranks would add in the same order in any case.
 
     Three do while the layout of the buckets stays.
     """
-    whole = new_run()
+    taught_by = make_run(seed=5)
+    teacher = tmp_path / "teacher.safetensors"
+    facts = taught_by.plan.facts
+    write_weights(taught_by.model, teacher, about.of(taught_by.plan.recipe, facts.classes, 10))
+    whole = new_run(methods={"distill": {"teacher": str(teacher)}})
     nursery.call(whole, 3, trained)
     resumed = killed_after(3, whole)
     nursery.call(resumed, 3, trained)
