@@ -48,10 +48,15 @@ def test_a_proof_pairs_seeds_and_widens_intervals_by_the_number_of_comparisons(
                     epochs,
                     config=settings,
                 )
-    words = "--table", str(tmp_path / "runs"), "--against", "tiny_mild@8:tiny_baseline@4"
-    with pytest.raises(SystemExit):
-        rows_of("proof", *words, rows=tmp_path / "rows.json", patched=monkeypatch)
-    found = json.loads((tmp_path / "rows.json").read_text())
+    table, picture = tmp_path / "runs.csv", tmp_path / "proof.png"
+    words = "--csv", str(table), "--png", str(picture), "--against", "tiny_mild@8:tiny_baseline@4"
+    for place in (tmp_path / "runs", table):
+        read, rows = ("--table", str(place), *words), tmp_path / f"{place.name}.json"
+        with pytest.raises(SystemExit):
+            rows_of("proof", *read, rows=rows, patched=monkeypatch)
+    found = json.loads((tmp_path / "runs.json").read_text())
+    assert json.loads((tmp_path / "runs.csv.json").read_text()) == found
+    assert picture.read_bytes().startswith(b"\x89PNG")
     assert found["cells"][0]["top1"] == {"1": 50.0, "2": 52.0, "3": 51.0}
     short, long, across = found["differences"]
     assert short["points"] == [3.0, 3.5, 3.5]

@@ -2,25 +2,29 @@
 
     python benchmarks/proof DATA [--lengths 4,8] [--seeds 1,2,3] [--recipes tiny_baseline,tiny_mild]
         [--root runs/proof] [--device cpu] [--quick] [--json FILE] [key=value ...]
-    python benchmarks/proof --table runs/proof [--against tiny_mild@8:tiny_baseline@4] [--csv FILE]
+    python benchmarks/proof --table runs/proof [--against tiny_mild@8:tiny_baseline@4]
+        [--csv FILE] [--png FILE]
 
 DATA has train/ and val/ by class. The runs are one sweep of `resnet-train -m`, seed by seed: if it
 is stopped, the same command continues it. Every recipe is compared at each length with the one
 before it in `--recipes`, and the pairs of `--against` with each other, all over the same seeds.
-`--table` only reads runs. `--quick` trains on 32 images of each of four classes, to test the
-command; its numbers mean nothing.
+`--table` only reads runs, of a folder or of a file that `--csv` has written. `--quick` trains on 32
+images of each of four classes, to test the command; its numbers mean nothing.
 """
 
 import argparse
-import csv
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from table import CONFIDENCE, Cell, Difference, cells_of, differences, label, neighbours
+from table import CONFIDENCE, Cell, Difference, cells_of, differences, label, neighbours, write
+
+from resnet_recipes.report.page.charts import tradeoff
+from resnet_recipes.report.page.pictures import png
 
 RECIPES = Path(__file__).parent / "recipes"
 TRAIN = (
@@ -46,7 +50,9 @@ def main() -> int:
         written = {"cells": rows, "differences": [one._asdict() for one in found]}
         options.json.write_text(json.dumps(written, indent=1) + "\n")
     if options.csv:
-        write_csv(options.csv, cells)
+        write(options.csv, cells)
+    if options.png:
+        options.png.write_bytes(picture(cells, options.recipes.split(",")))
     return 0
 
 
@@ -62,10 +68,11 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--root", type=Path, default=Path("runs/proof"))
     parser.add_argument("--device", choices=("auto", "cpu"), default="auto")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--table", type=Path, metavar="FOLDER", help="of runs to read")
+    parser.add_argument("--table", type=Path, metavar="PLACE", help="folder or CSV of runs")
     parser.add_argument("--against", nargs="+", default=[], metavar="A@EPOCHS:B@EPOCHS")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--csv", type=Path, help="one row for each run")
+    parser.add_argument("--png", type=Path, help="accuracy against cost")
     options, words = parser.parse_known_args()
     if (options.data is None) == (options.table is None):
         parser.error("give a folder of images, or --table with a folder of runs")
@@ -150,17 +157,20 @@ def intervals(found: list[Difference]) -> Table:
     return table
 
 
-def write_csv(path: Path, cells: list[Cell]) -> None:
-    """Write one row for each run, so that a later session can add its own."""
-    with path.open("w", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(["recipe", "epochs", "seed", "top1_percent", "pflops", "mean_minutes"])
-        for cell in cells:
-            for seed, top1 in sorted(cell.top1.items()):
-                cost = "" if cell.pflops is None else f"{cell.pflops:.6g}"
-                table.writerow(
-                    [cell.name, f"{cell.epochs:g}", seed, top1, cost, f"{cell.minutes:.2f}"]
-                )
+def picture(cells: list[Cell], recipes: Sequence[str]) -> bytes:
+    """Return a PNG of accuracy against cost, with bars from the lowest seed to the highest."""
+    rows = [
+        {
+            "recipe": cell.name,
+            "pflops": cell.pflops,
+            "mean_top1_percent": cell.mean,
+            "low": min(cell.top1.values()),
+            "high": max(cell.top1.values()),
+        }
+        for cell in cells
+        if cell.name in recipes and cell.pflops
+    ]
+    return png(tradeoff(rows, "pflops", "training PFLOPs") | {"width": 760})
 
 
 if __name__ == "__main__":

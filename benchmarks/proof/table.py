@@ -3,8 +3,10 @@
 Accuracy of every seed, cost, and paired differences with their intervals.
 """
 
+import csv
 import math
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, stdev
@@ -14,6 +16,9 @@ from resnet_recipes.measure.comparison import grouped, settings
 from resnet_recipes.measure.runs import RunRecord, runs_in
 
 CONFIDENCE = 0.95  # that all intervals of one table hold together
+
+#: Of a CSV file with runs.
+COLUMNS = ("recipe", "epochs", "seed", "top1_percent", "pflops", "mean_minutes")
 
 
 class Cell(NamedTuple):
@@ -43,10 +48,39 @@ class Difference(NamedTuple):
     verdict: str  # more accurate | less accurate | not settled
 
 
-def cells_of(root: Path) -> list[Cell]:
-    """Return the finished runs of a folder as cells, by length and name."""
-    finished = [run for run in runs_in(root) if run.state == "finished"]
-    cells = (_cell(group.runs) for group in grouped(finished))
+def cells_of(place: Path) -> list[Cell]:
+    """Return the finished runs of a folder, or of a CSV file, as cells, by length and name."""
+    if place.is_file():
+        return _sorted(_recorded(place))
+    finished = [run for run in runs_in(place) if run.state == "finished"]
+    return _sorted(_cell(group.runs) for group in grouped(finished))
+
+
+def write(path: Path, cells: Sequence[Cell]) -> None:
+    """Write a CSV file with one row for each run."""
+    with path.open("w", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(COLUMNS)
+        for cell in cells:
+            cost = "" if cell.pflops is None else f"{cell.pflops:.6g}"
+            for seed, top1 in sorted(cell.top1.items()):
+                row = (cell.name, f"{cell.epochs:g}", seed, top1, cost, f"{cell.minutes:.2f}")
+                table.writerow(row)
+
+
+def _recorded(path: Path) -> Iterator[Cell]:
+    """Yield the cells of a CSV file that `write` has written."""
+    groups = defaultdict(list)
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            groups[row["recipe"], float(row["epochs"])].append(row)
+    for (name, epochs), rows in groups.items():
+        top1 = {int(row["seed"]): float(row["top1_percent"]) for row in rows}
+        cost = float(rows[0]["pflops"]) if rows[0]["pflops"] else None
+        yield Cell(name, epochs, top1, cost, float(rows[0]["mean_minutes"]))
+
+
+def _sorted(cells: Iterable[Cell]) -> list[Cell]:
     return sorted(cells, key=lambda cell: (cell.epochs, cell.name))
 
 
