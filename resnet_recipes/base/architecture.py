@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, ClassVar
 
@@ -31,6 +31,12 @@ FREEZABLE = ("none", "stem", "layer1", "layer2", "layer3", "backbone")
 
 #: Settings of the recipes' ResNets, with torchvision's values.
 _OWN = {"stem": "standard", "width": 1.0, "in_channels": 3}
+
+#: How weights are drawn in networks that are no ResNets: as their library does.
+_DRAWN = {"init": "library", "bn_init": "ones", "zero_init_last_bn": False}
+
+#: The libraries' networks that are ResNets.
+_RESNETS = re.compile(r"torchvision:(wide_)?resne(x?)t\w+")
 
 CHOICES = {
     "stem": ("standard", "small"),
@@ -85,13 +91,12 @@ class ModelConfig(Section):
         if self.name not in NETWORKS and not LIBRARY.fullmatch(self.name):
             rule = f"must be one of {', '.join(NETWORKS)}, or torchvision:NAME or timm:NAME"
             yield Problem("name", self.name, rule, self._meant())
+        elif self.name not in NETWORKS:
+            yield from self._misfits()
         if self.args and self.name in NETWORKS:
             rule = f"are for networks of a library; {self.name} takes none"
             fix = f"model.name=torchvision:{self.name}"
             yield Problem("args", ", ".join(self.args), rule, fix)
-        for key, value in self._own().items() if self.name not in NETWORKS else ():
-            rule = f"is for {', '.join(NETWORKS)}"
-            yield Problem(key, value, rule, f"model.{key}={_OWN[key]}")
         if self.in_channels not in (1, 3):
             rule = "must be 3, or 1 for grey images: images of more channels are not read"
             yield Problem("in_channels", self.in_channels, rule)
@@ -111,13 +116,35 @@ class ModelConfig(Section):
                 "freeze", self.freeze, "would freeze random weights", "model.weights=torchvision"
             )
 
+    def _misfits(self) -> Iterator[Problem]:
+        """Yield the settings that are not for a library's networks, or only for its ResNets."""
+        for key, value in self._own().items():
+            rule = f"is for {', '.join(NETWORKS)}"
+            yield Problem(key, value, rule, f"model.{key}={_OWN[key]}")
+        if _RESNETS.fullmatch(self.name):
+            return
+        if wrong := [key for key in _DRAWN if getattr(self, key) != _DRAWN[key]]:
+            fix = " ".join(f"model.{key}={str(_DRAWN[key]).lower()}" for key in wrong)
+            rule = "is for ResNets; their library initializes other networks"
+            yield Problem(wrong[0], getattr(self, wrong[0]), rule, fix)
+        if self.freeze not in ("none", "backbone"):
+            rule = "is a part of a ResNet; other networks freeze all but the classifier"
+            yield Problem("freeze", self.freeze, rule, "model.freeze=backbone")
+
     def _meant(self) -> str:
-        """Return the name that was most likely meant, or ""."""
+        """Return the name that was most likely meant with what it needs, or ""."""
         if parts := re.fullmatch(r"(?:hf:)?(timm|torchvision)[:/](\w+)(\.\w+)?", self.name.lower()):
             library, name, tag = parts.groups()
             weights = f" model.weights={library}:{name}{tag}" if tag else ""
-            return f"model.name={library}:{name}{weights}"
+            return self._named(f"{library}:{name}") + weights
         same_depth = [name for name in NETWORKS if name[6:] == re.sub(r"\D", "", self.name)]
         near = get_close_matches(self.name.lower(), same_depth, n=1, cutoff=0.8)
         is_plain = re.fullmatch(r"[a-z][a-z0-9_]*", self.name)
-        return f"model.name={near[0] if near else f'timm:{self.name}'}" if near or is_plain else ""
+        if near or not is_plain:
+            return f"model.name={near[0]}" if near else ""
+        return self._named(f"timm:{self.name}")
+
+    def _named(self, name: str) -> str:
+        """Return what chooses a library's network, with all the settings that it needs."""
+        fixes = [problem.fix for problem in replace(self, name=name)._misfits()]
+        return " ".join([f"model.name={name}", *fixes])

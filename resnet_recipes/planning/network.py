@@ -112,25 +112,12 @@ class BuiltNetwork:
     def problems(self) -> Iterator[Problem]:
         """Yield the settings and methods that are made for other networks."""
         model, network = self._model, self._plain
-        if not backbones.is_resnet(network):
-            yield from self._for_resnets(model)
         names = backbones.facts(network).get("classifier")
         head = network.get_parameter(f"{backbones.classifier(network)}.weight")
         if isinstance(names, tuple | list) or len(head) != self._classes:
             yield Problem("model.name", model.name, "must have exactly one classifier")
         for method in self._methods:
             yield from (problem.under("methods") for problem in method.misfits(network))
-
-    @staticmethod
-    def _for_resnets(model: ModelConfig) -> Iterator[Problem]:
-        own = {"init": "library", "bn_init": "ones", "zero_init_last_bn": False}
-        if wrong := [key for key, value in own.items() if getattr(model, key) != value]:
-            fix = " ".join(f"model.{key}={str(own[key]).lower()}" for key in wrong)
-            rule = "is for ResNets; their library initializes other networks"
-            yield Problem(f"model.{wrong[0]}", getattr(model, wrong[0]), rule, fix)
-        if model.freeze not in ("none", "backbone"):
-            rule = "is a part of a ResNet; other networks freeze all but the classifier"
-            yield Problem("model.freeze", model.freeze, rule, "model.freeze=backbone")
 
     def size_problems(self, sides: Collection[int], eval_side: int) -> Iterator[Problem]:
         """Yield the sizes that the network refuses, each with what it says."""
