@@ -52,6 +52,8 @@ def _fix(cls: type, name: str, value: object, key: str) -> str:
     ):
         return f"write {value} without quotes"
     if isinstance(value, list):
+        if kinds_of(cls)[name] == list[str]:
+            return f"lengths need a unit: '{key}=[{','.join(f'{item}ep' for item in value)}]'"
         return f"-m {key}={','.join(map(str, value))}"
     if default in (MISSING, None, ""):
         return ""

@@ -13,6 +13,7 @@ from resnet_recipes.recipe import hydra_compose, overrides
 from resnet_recipes.recipe.library import Entry, Library, read
 from resnet_recipes.recipe.overrides import Override, absolute
 from resnet_recipes.recipe.schema import Recipe, enabled
+from resnet_recipes.recipe.sections import ScheduleConfig
 from resnet_recipes.recipe.strict_yaml import Document
 from resnet_recipes.recipe.typed import fitting, typed, whole
 
@@ -61,7 +62,7 @@ def compose(
         ) from None
     _claim(tree, links, changed)
     recipe, wrong = typed(tree)
-    problems += _idle_removals(changed, links)
+    problems += [*_idle_removals(changed, links), *_idle_settings(changed, recipe.schedule)]
     links += options
     problems += [
         _located(problem, changed, links)
@@ -174,6 +175,16 @@ def _idle_removals(changed: list[Override], links: Links) -> Iterator[Problem]:
         if override.value is None and section == "methods" and name not in on:
             fix = f"methods that are on: {', '.join(sorted(on)) or 'none'}"
             yield Problem(override.typed, None, f"is not on in {links[-1][0].name}", fix)
+
+
+def _idle_settings(changed: list[Override], schedule: ScheduleConfig) -> Iterator[Problem]:
+    """Yield a problem for each setting of the schedule that the chosen one does not read."""
+    for override in changed:
+        section, _, name = override.key.partition(".")
+        readers = schedule.READ_BY.get(name, ()) if section == "schedule" else ()
+        if readers and schedule.name not in readers:
+            rule = f"is for {' and '.join(readers)}; the schedule is {schedule.name}"
+            yield Problem(override.typed, None, rule, f"schedule.name={readers[0]}")
 
 
 def _located(problem: Problem, changed: list[Override], links: Links) -> Problem:

@@ -37,11 +37,20 @@ class ScheduleConfig(Section):
     """The `schedule` section: the learning rate as a share of `optimizer.lr`."""
 
     _place: ClassVar[str] = "schedule."
+    #: The schedules that read a setting; all read the others.
+    READ_BY: ClassVar[dict[str, tuple[str, ...]]] = {
+        "from_start": ("cosine",),
+        "final": ("cosine", "linear", "polynomial"),
+        "power": ("polynomial",),
+        "milestones": ("multistep", "piecewise"),
+        "gamma": ("multistep",),
+        "values": ("piecewise",),
+    }
 
     name: str = "cosine"  # cosine | linear | multistep | piecewise | polynomial | constant
     warmup: str = "8ep"  # linear rise to the peak; never stretched by scale_schedule_ratio
     start: float = 0.0  # share of the peak rate at the start of the warm-up
-    # cosine only: decay from the run's start, hidden by the warm-up at first
+    # decay from the run's start, hidden by the warm-up at first
     from_start: bool = False
     final: float = 0.0  # share of the peak rate at the end: cosine, linear, polynomial
     power: float = 2.0  # polynomial only
