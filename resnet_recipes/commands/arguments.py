@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf
@@ -100,8 +100,15 @@ class Arguments:
         )
 
 
-def split(argv: Sequence[str], usage: Usage) -> Arguments:
-    """Separate flags from words. Raises RecipeError with a correction for each mistake."""
+def split(
+    argv: Sequence[str],
+    usage: Usage,
+    also: Callable[[Arguments], Iterable[Problem]] = lambda found: (),
+) -> Arguments:
+    """Separate flags from words.
+
+    Raises RecipeError with a correction for each mistake, and with what is `also` wrong then.
+    """
     found, problems, known = Arguments(), [], usage.values
     ahead = deque(argv)
     while ahead:
@@ -112,7 +119,9 @@ def split(argv: Sequence[str], usage: Usage) -> Arguments:
         elif name not in known:
             has_value = ahead and not ahead[0].startswith("-") and "=" not in ahead[0]
             given = ahead.popleft() if has_value and not equals else value
-            problems.append(_unknown(name, given, usage))
+            problems.append(_unknown(name, given, usage, argv))
+            if problems[-1].fix.startswith("recipe="):
+                found.words.append(problems[-1].fix)
         elif known[name]:
             value = value if equals else ahead.popleft() if ahead else ""
             if not value or value.startswith("-"):
@@ -131,7 +140,7 @@ def split(argv: Sequence[str], usage: Usage) -> Arguments:
         if not _is_utf8(word)
     ]
     if problems := problems + _spaced(found.words, usage.has_settings):
-        raise RecipeError(problems)
+        raise RecipeError([*problems, *also(found)])
     for flag, name in found.flags.items():
         if known[flag].startswith("FILE"):
             _require_folder(flag, name)
@@ -156,13 +165,13 @@ def _require_folder(flag: str, name: str) -> None:
         raise NotReadyError.of(flag, name, "cannot be written: its folder does not exist", fix)
 
 
-def _unknown(name: str, value: str, usage: Usage) -> Problem:
+def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Problem:
     key = name.lstrip("-").replace("-", "_")
     command = " ".join(usage.line.split()[:2])
     if "RUN|FILE" in usage.line and key in RUNS:
-        return Problem(
-            f"{name} {value}", None, "is typed without a flag", f"{command} {value or 'RUN'}"
-        )
+        others = [word for word in argv if word not in (name, value, f"{name}={value}")]
+        fix = f"{command} {shlex.join([value or 'RUN', *others])}"
+        return Problem(f"{name} {value}", None, "is typed without a flag", fix)
     if "IMAGE" in usage.line and key in IMAGES:
         return Problem(
             f"{name} {value}", None, "are typed without a flag", f"{command} RUN {value}"

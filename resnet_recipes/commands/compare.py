@@ -1,9 +1,12 @@
 """`resnet-recipes compare RUN RUN ...`: what differs between runs, and whether seeds explain it."""
 
 import json
+import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from string import ascii_uppercase
 
+from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.places import run_places
 from resnet_recipes.commands.table import minutes, or_dash, table, width
@@ -17,6 +20,7 @@ from resnet_recipes.measure.comparison import (
     settings,
 )
 from resnet_recipes.measure.runs import RunRecord
+from resnet_recipes.recipe.library import Library
 from resnet_recipes.report.text import pflops, printable, wrapped
 
 Rows = list[tuple[str, list[str]]]  # a key, and its value on each side
@@ -24,6 +28,11 @@ Rows = list[tuple[str, list[str]]]  # a key, and its value on each side
 
 def run(arguments: Arguments) -> int:
     """Print the differing settings, machines and results of two or more run folders."""
+    if {*arguments.words} <= {*Library().names()} and not any(
+        map(os.path.lexists, arguments.words)
+    ):
+        fix = shlex.join(["resnet-recipes", "diff", *arguments.words[:2]])
+        raise RecipeError.of("RUN", " ".join(arguments.words), "are recipes, not runs", fix)
     runs = read_all(run_places(arguments.words))
     letters = [ascii_uppercase[i] if i < 26 else str(i + 1) for i in range(len(runs))]
     differing = differences([settings(run.folder) for run in runs])

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.recipe.library import Library
 
@@ -26,7 +26,7 @@ def composed(arguments: Arguments, needs_data: bool = True) -> "Composed":
 def with_recipe(arguments: Arguments) -> Arguments:
     """Let the first word be the name of the recipe: `mild` stands for `recipe=mild`."""
     words = arguments.words
-    if words and words[0][:1].isalpha() and "=" not in words[0]:
+    if words and words[0][:1] not in ("", "~", "+") and "=" not in words[0]:
         words[0] = f"recipe={words[0]}"
     return arguments
 
@@ -49,10 +49,20 @@ def chosen(arguments: Arguments) -> tuple[str, list[str]]:
         several = ",".join(dict.fromkeys(names))
         fix = f"recipe={names[0]}, or all of them one after another: -m recipe={several}"
         raise RecipeError.of("recipe", " ".join(names), "a run has one recipe", fix)
-    if "," in names[0]:
+    if "," not in names[0]:
+        library.chain(names[0])
+    elif "-m" not in arguments:
         raise RecipeError.of("recipe", names[0], "several recipes are a sweep", "add -m")
-    library.chain(names[0])
     return names[0], changes
+
+
+def recipe_problems(arguments: Arguments) -> tuple[Problem, ...]:
+    """Return what is wrong with the recipe that the words name, to be said with what else is."""
+    try:
+        chosen(with_recipe(arguments))
+    except RecipeError as error:
+        return error.problems
+    return ()
 
 
 def _value(word: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.pages import PAGES
+from resnet_recipes.commands.composed import chosen, recipe_problems
 from resnet_recipes.commands.sweep import named
 from resnet_recipes.launch import kubernetes, skypilot, slurm, torchx
 from resnet_recipes.launch.job import Allocation, Job
@@ -36,15 +36,11 @@ USUAL = 8
 
 def run(arguments: Arguments) -> int:
     """Check recipe and settings, and print the job of `nodes=` nodes with `gpus=` GPUs each."""
-    words = [
-        word.removeprefix("recipe=") if i == 0 else word for i, word in enumerate(arguments.words)
-    ]
-    if not words or "=" in words[0]:
-        raise RecipeError.of("job", None, "needs a recipe", PAGES["job"].example)
-    recipe, *changes = words
+    wrong = recipe_problems(arguments)
+    recipe, changes = ("", arguments.words) if wrong else chosen(arguments)
     nodes = next((word for word in reversed(changes) if word.startswith("nodes=")), "nodes=1")
     changes = [word for word in changes if not word.startswith("nodes=")]
-    problems = [*_problems(nodes, changes), *_engine_problems(arguments)]
+    problems = [*wrong, *_problems(nodes, changes), *_engine_problems(arguments)]
     if not problems and "--for" in arguments:
         problems += _place_problems(arguments, nodes, changes)
     if problems:

@@ -1,14 +1,14 @@
 """The two commands: find the module that does what the words ask for, and run it."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from types import ModuleType
 
 from resnet_recipes import __version__
-from resnet_recipes.base.errors import ExitCode, RecipeError
-from resnet_recipes.commands.arguments import row, split
-from resnet_recipes.commands.composed import chosen, with_recipe
+from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
+from resnet_recipes.commands.arguments import Arguments, row, split
+from resnet_recipes.commands.composed import chosen, recipe_problems, with_recipe
 from resnet_recipes.commands.pages import PAGES, TRAIN
 from resnet_recipes.commands.places import with_weights
 from resnet_recipes.commands.table import page_width
@@ -42,13 +42,13 @@ def train(argv: Sequence[str]) -> int:
         return ExitCode.DONE if argv else ExitCode.RECIPE
     if argv[0] not in Library().names():
         _refuse_verb(argv)
-    arguments = with_weights(with_recipe(split(argv, TRAIN)))
+    arguments = with_weights(with_recipe(_parsed("train", argv)))
     if "--version" in arguments:
         return _version()
     if "--parallel" in arguments and "-m" not in arguments:
         rule = "runs several runs of a sweep at a time"
         raise RecipeError.of("--parallel", arguments.flags["--parallel"], rule, "add -m")
-    name = next((module for flag, module in _INSTEAD.items() if flag in arguments), "train")
+    name = _asked(arguments)
     if name == "train" and external.launcher():
         # rank 0 composes; no other rank imports Hydra
         return external.join(argv, lambda: _module(name).prepared(arguments))
@@ -83,10 +83,27 @@ def run(argv: Sequence[str]) -> int:
     if {"--help", "-h"} & set(rest):
         print(PAGES[name].page(page_width()), end="")
         return 0
-    arguments = with_weights(split(rest, PAGES[name]))
-    if name in _COMPOSING:
+    arguments = with_weights(_parsed(name, rest))
+    if name in _COMPOSING and "--resume" not in arguments:
         chosen(with_recipe(arguments))
     return _module(name).run(arguments)
+
+
+def _parsed(name: str, argv: Sequence[str]) -> Arguments:
+    """Return a command's arguments. Raises RecipeError with all that is wrong, and the recipe."""
+
+    def also(found: Arguments) -> Iterable[Problem]:
+        module = _asked(found) if name == "train" else name
+        composes = module in (*_COMPOSING, "job") and "--resume" not in found
+        is_taken = {*argv} & {*Library().names()}  # by an unknown flag, as its value
+        return recipe_problems(found) if composes and not is_taken else ()
+
+    return split(argv, TRAIN if name == "train" else PAGES[name], also)
+
+
+def _asked(arguments: Arguments) -> str:
+    """Return what `resnet-train` is asked to do by its flags."""
+    return next((module for flag, module in _INSTEAD.items() if flag in arguments), "train")
 
 
 def _refuse_verb(argv: Sequence[str]) -> None:
@@ -102,7 +119,13 @@ def _refuse_verb(argv: Sequence[str]) -> None:
     if ours in (*PAGES, "train"):
         command = ["resnet-train"] if ours == "train" else ["resnet-recipes", ours]
         rule = f"is a command of {command[0]}" if name in PAGES else "is not a command here"
-        raise RecipeError.of(name, None, rule, shlex.join([*command, *rest]))
+        problem = Problem(name, None, rule, shlex.join([*command, *rest]))
+        try:
+            _parsed(ours, rest)
+        except RecipeError as error:
+            fix = " ".join([*command, "..."])
+            raise RecipeError([problem._replace(fix=fix), *error.problems]) from None
+        raise RecipeError([problem])
 
 
 def _module(name: str) -> ModuleType:

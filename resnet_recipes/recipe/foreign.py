@@ -29,8 +29,9 @@ _DTYPES = {
 
 def meaning_of(name: str, value: str | None) -> Meaning | None:
     """Return what a foreign flag or key means, with its value in place; None if it is unknown."""
-    leaf = name.lstrip("-").lower().replace("-", "_").rpartition(".")[2]
-    found = MEANINGS.get(leaf)
+    whole = name.lstrip("-").lower().replace("-", "_")
+    leaf = whole.rpartition(".")[2]
+    found = MEANINGS.get(whole.replace(".", "_"), MEANINGS.get(leaf))
     if found is None:
         return None
     words, rule = found if isinstance(found, Meaning) else (found, "")

@@ -235,7 +235,7 @@ _WORDS: tuple[tuple[str | Meaning, str], ...] = (
     ("log.to=[tensorboard]", "tensorboard"),
     ("log.to=[wandb]", "log_wandb wandb"),
     (
-        Meaning("log.to=[wandb]", "is an environment variable: WANDB_PROJECT=NAME"),
+        Meaning("WANDB_PROJECT={} resnet-train ... log.to=[wandb]", "is an environment variable"),
         "wandb_project",
     ),
     # devices

@@ -58,7 +58,7 @@ def test_the_array_of_a_sweep_has_the_runs_that_resnet_train_would_make(capsys):
         (["mild", "data=/data", "--parallel", "2"], "--parallel=2: is only for a sweep"),
         (["hot", "data=/data", "run=mine"], "is set by the job"),
         (["hot", "data=/data", "lrr=1"], "lrr=1"),
-        (["data=/data"], "needs a recipe"),
+        (["data=/data"], "recipe: is missing"),
         (["hot", "data=/caf\udce9"], "data=/caf\\udce9: is not UTF-8"),
         (
             ["hot", "data=/data", "--time", "soon"],

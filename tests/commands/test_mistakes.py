@@ -69,7 +69,7 @@ WORDS = [
     ("--checkpoint-hist 3", "checkpoint.keep=3"),
     ("optim=sgd", "optimizer=sgd"),
     ("fliplr=0.5", "data.flip=true"),
-    ("model.name=resnet200", "model.name=timm:resnet200"),
+    ("model.name=resnet200", "model.name=timm:resnet200 model.init=library model.bn_init=ones"),
     ("-d images", "data=images"),
     ("lr = 0.1", "lr=0.1"),
     ("--sam", "'methods.sam={}'"),
@@ -81,9 +81,10 @@ WORDS = [
     ("class_weights=balanced", "'methods.class_weights={}'"),
     ("lr:0.1", "lr=0.1"),
     ("--weights IMAGENET1K_V2", "model.weights=torchvision"),
-    ("model.name=timm/resnet18", "model.name=timm:resnet18"),
+    ("model.name=timm/resnet18", "model.name=timm:resnet18 model.init=library model.bn_init=ones"),
     ("depth=18", "model.name=resnet18"),
     ("grayscale=true", "model.in_channels=1"),
+    ("wandb.project=x", "WANDB_PROJECT=x resnet-train ... 'log.to=[wandb]'"),
     ("max_time=90", "launch.max_wall=90s"),
     ("--warmup_ratio 0.1", "schedule.warmup=0.1dur"),
     ("--quiet", "leave it out"),
@@ -142,6 +143,26 @@ COMMANDS = [
     ("resnet-recipes runs --state finished", "state=finished"),
     ("resnet-recipes runs --format json", "--json"),
     ("resnet-recipes report --out report.pdf", "--out report.html"),
+    ("resnet-recipes compare mild hot", "resnet-recipes diff mild hot"),
+    ("resnet-recipes predict --run first images", "resnet-recipes predict first images"),
+]
+
+#: Commands with several mistakes, and words of each answer.
+SEVERAL = [
+    ("resnet-train --batch-size 64 data=images", ["bs=64", "recipe: is missing"]),
+    ("resnet-train nosuch --epochs 3", ["epochs=3", "recipe=nosuch: no such recipe"]),
+    ("resnet-train ./nosuch.yaml --epochs 3", ["epochs=3", "no such file"]),
+    ("resnet-recipes fit --config x", ["resnet-train ...", "recipe=x: no such recipe"]),
+    ("resnet-recipes job --for k8s", ["--for slurm, or", "recipe: is missing"]),
+    ("resnet-recipes slurm --partition gpu", ["unknown flag", "recipe: is missing"]),
+    (
+        "resnet-train mild data=images schedule.milestones=[30,60]",
+        ["schedule.name=multistep", "lengths need a unit: 'schedule.milestones=[30ep,60ep]'"],
+    ),
+    (
+        "resnet-train small data=images model.name=timm:convnext_tiny",
+        ["model.stem=standard", "model.width=1.0", "model.init=library model.zero_init"],
+    ),
 ]
 
 
@@ -181,6 +202,18 @@ def test_every_answer_is_accepted(answer, capsys, folder):
 @pytest.mark.parametrize(("typed", "answer"), COMMANDS)
 def test_commands_of_other_programs_are_answered_with_ours(typed, answer, capsys, folder):
     assert any(answer in line for line in answered(capsys, typed))
+
+
+@pytest.mark.parametrize(("typed", "answers"), SEVERAL)
+def test_everything_wrong_is_answered_at_once(typed, answers, capsys, folder):
+    lines = answered(capsys, typed)
+    assert f"error: {len(answers)} problems" in lines or "fit" in typed
+    assert all(any(answer in line for line in lines) for answer in answers)
+
+
+@pytest.mark.parametrize("flag", ["--recipe", "--no-such-thing"])
+def test_a_recipe_behind_an_unknown_flag_is_not_missing(flag, capsys, folder):
+    assert "error: 1 problem" in answered(capsys, f"resnet-train {flag} mild data=images")
 
 
 def test_a_short_run_of_a_recipe_with_a_long_warm_up_says_what_to_type(capsys, folder):
