@@ -1,5 +1,6 @@
 """The images in parquet files of Hugging Face datasets."""
 
+import os
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.extras import remedy
-from resnet_recipes.base.reading import parse_json
+from resnet_recipes.base.reading import MAX_BYTES, open_regular, parse_json
 from resnet_recipes.data.files.table import LABEL
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 #: The most bytes of a group of rows, of which each process keeps one.
 _MOST_GROUP = 1 << 30
+
+_END = 8  # bytes of a file: the size of the description before them, and PAR1
 
 
 def rows(path: Path) -> Iterator[tuple[int | str, int, int]]:
@@ -96,6 +99,10 @@ def _parquet(path: Path) -> "ParquetFile":
         rule = "needs the package pyarrow"
         raise NotReadyError.at(path, rule, remedy("parquet")) from None
     try:
+        with open_regular(path) as file:  # pyarrow takes a description of any size into memory
+            file.seek(-_END, os.SEEK_END)
+            if int.from_bytes(file.read(4), "little") > MAX_BYTES:
+                raise OSError(f"its description is larger than {MAX_BYTES:,} bytes")
         return ParquetFile(path)
     except (ArrowException, OSError) as error:
         raise NotReadyError.at(path, f"cannot be read as a parquet file: {error}") from None

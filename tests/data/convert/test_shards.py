@@ -186,10 +186,27 @@ def test_a_description_that_is_none_leaves_numbers(feature, tmp_path):
     assert shards_of(tmp_path)[""].classes == ("0", "1")
 
 
-def write_rows(folder: Path, cells: list, feature: object) -> None:
+@pytest.mark.parametrize("aside", ["[" * 100_000 + "]" * 100_000, "9" * 400, "NaN"])
+def test_a_description_beyond_the_limits_of_json_leaves_numbers(aside, tmp_path):
+    named = {"names": ["ant", "bee"], "aside": 0}
+    described = json.dumps({"info": {"features": {"label": named}}}).replace("0", aside)
+    write_rows(tmp_path, [{"bytes": b"x"}, {"bytes": b"y"}], named, described)
+    assert shards_of(tmp_path)[""].classes == ("0", "1")
+
+
+def test_a_parquet_file_whose_description_is_huge_is_not_read(tmp_path):
+    with (tmp_path / "a.parquet").open("wb") as file:
+        file.truncate(1 << 31)
+        file.seek(0, os.SEEK_END)
+        file.write(((1 << 31) - 4).to_bytes(4, "little") + b"PAR1")
+    with pytest.raises(NotReadyError, match="its description is larger than 67,108,864 bytes"):
+        shards_of(tmp_path)
+
+
+def write_rows(folder: Path, cells: list, feature: object, described: str = "") -> None:
     """Write a parquet file with labels 0, 1, ... and a description of them."""
     arrow, writer = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    described = json.dumps({"info": {"features": {"label": feature}}})
+    described = described or json.dumps({"info": {"features": {"label": feature}}})
     table = arrow.table({"image": cells, "label": [*range(len(cells))]})
     writer.write_table(
         table.replace_schema_metadata({"huggingface": described}), folder / "a.parquet"
