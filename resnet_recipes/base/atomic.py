@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-_PART = re.compile(r".+\.[0-9a-f]{16}\.part")
+_PART = re.compile(r"(.+)\.[0-9a-f]{16}\.part")
 
 
 @contextmanager
@@ -43,10 +43,14 @@ def write_text(path: Path, text: str) -> None:
         file.write(text.encode())
 
 
-def delete_parts(folder: Path) -> None:
-    """Delete the half-written files that killed processes left in a folder. Raises OSError."""
+def delete_parts(folder: Path, of: str = "") -> None:
+    """Delete the half-written files that killed processes left in a folder; or those of one name.
+
+    Raises OSError.
+    """
     for path in folder.iterdir():
-        if _PART.fullmatch(path.name):
+        part = _PART.fullmatch(path.name)
+        if part and of in ("", part[1]):
             path.unlink(missing_ok=True)
 
 

@@ -1,7 +1,7 @@
 """The files that a command writes because a flag names them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 from resnet_recipes.base import atomic
@@ -16,7 +16,10 @@ def opened_file(flag: str, name: str) -> Iterator[BinaryIO]:
     """Open the file of a flag, which gets its name once it is whole. Raises NotReadyError."""
     try:
         # /dev/stdout is a link, which root could replace
-        with atomic.replacing(typed_path(flag, name).resolve()) as file:
+        path = typed_path(flag, name).resolve()
+        with suppress(OSError):
+            atomic.delete_parts(path.parent, path.name)  # of a command that was killed
+        with atomic.replacing(path) as file:
             yield file
     except OSError as error:
         rule = f"cannot be written: {error.strerror}"

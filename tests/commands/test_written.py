@@ -17,6 +17,15 @@ def test_a_link_stays_a_link(tmp_path):
     assert (tmp_path / "file").read_bytes() == b"new"
 
 
+def test_what_a_killed_command_left_of_the_same_file_is_deleted(tmp_path):
+    left, other = (tmp_path / f"{name}.{16 * 'f'}.part" for name in ("a.csv", "b.csv"))
+    left.touch()
+    other.touch()
+    with opened_file("--csv", str(tmp_path / "a.csv")) as file:
+        file.write(b"new")
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "a.csv", other]
+
+
 def test_a_special_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     with (
