@@ -1,13 +1,18 @@
 """What a bucket or a web server has to do: describe a file, and send a part of it."""
 
+import threading
 import time
 from collections.abc import Callable
+from concurrent import futures
 from typing import NamedTuple, TypeVar
 
 from resnet_recipes.base.errors import NotReadyError
 
 #: Seconds to wait before asking again.
 WAITS = (0.5, 1.0, 2.0, 4.0)
+
+_PATIENCE = 90  # seconds for an answer without a body; gcsfs asks again for a minute
+_SLOWEST = 32 << 10  # bytes of a body per second, below which it counts as stalled
 
 _T = TypeVar("_T")
 
@@ -40,7 +45,7 @@ class Store:
     def look(self, name: str) -> RemoteFile | None:
         """Return what a file is; None if there is none. Raises NotReadyError."""
         try:
-            return self._patiently(name, lambda: self._look(name))
+            return self._patiently(name, lambda: self._look(name), _PATIENCE)
         except FileNotFoundError:
             return None
 
@@ -54,7 +59,7 @@ class Store:
             return found
 
         try:
-            return self._patiently(remote.name, read)
+            return self._patiently(remote.name, read, _PATIENCE + (end - start) / _SLOWEST)
         except FileNotFoundError:
             raise self.changed(remote) from None
 
@@ -74,11 +79,11 @@ class Store:
     def _read(self, remote: RemoteFile, start: int, end: int) -> bytes:
         raise NotImplementedError
 
-    def _patiently(self, name: str, ask: Callable[[], _T]) -> _T:
-        """Ask until there is an answer, a few times."""
+    def _patiently(self, name: str, ask: Callable[[], _T], seconds: float) -> _T:
+        """Ask until there is an answer, a few times, and wait so many seconds each time."""
         for wait in (*self.waits, None):
             try:
-                return ask()
+                return _within(seconds, ask)
             except FileNotFoundError:
                 raise
             except PermissionError as error:
@@ -93,6 +98,26 @@ class Store:
                     raise self.refused(name, rule, fix) from None
                 time.sleep(wait)
         raise AssertionError("the last attempt returns or raises")
+
+
+def _within(seconds: float, ask: Callable[[], _T]) -> _T:
+    """Return the answer. Raises what `ask` raises, or TimeoutError after some seconds.
+
+    A thread asks, and may stay behind: no library ends an answer that comes byte by byte, or whose
+    head has no end.
+    """
+    answer: futures.Future[_T] = futures.Future()
+
+    def listen() -> None:
+        try:
+            answer.set_result(ask())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=listen, daemon=True).start()
+    if not futures.wait([answer], seconds).done:
+        raise TimeoutError(f"no whole answer in {seconds:.0f} s")
+    return answer.result()
 
 
 def _reason(error: OSError) -> str:

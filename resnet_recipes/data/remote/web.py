@@ -5,7 +5,6 @@ range that was sent.
 """
 
 import re
-import time
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,8 +15,7 @@ import urllib3
 
 from resnet_recipes.data.remote.store import RemoteFile, Store
 
-_TIMEOUT = urllib3.Timeout(connect=10, read=30)  # seconds
-_SLOWEST = 32 << 10  # bytes per second, below which an answer counts as stalled
+_TIMEOUT = urllib3.Timeout(connect=10, read=30)  # seconds, read: between two bytes
 _REDIRECTS = urllib3.Retry(total=5, connect=0, read=0, status=0, other=0)
 
 
@@ -55,7 +53,7 @@ class Web(Store):
                 raise self.changed(remote)
             if answer.status == 416 or _version(answer) != remote.version:
                 raise self.changed(remote)
-            return _body(answer, end - start)
+            return answer.read(end - start + 1, decode_content=False)
 
     @contextmanager
     def _answer(
@@ -86,18 +84,6 @@ class Web(Store):
                 answer.release_conn()
         except (urllib3.exceptions.HTTPError, ValueError) as error:  # an address it redirects to
             raise OSError(str(getattr(error, "reason", None) or error)) from None
-
-
-def _body(answer: urllib3.BaseHTTPResponse, size: int) -> bytes:
-    """Return at most `size` + 1 bytes of a body, unless they come too slowly."""
-    found, deadline = bytearray(), time.monotonic() + 30 + size / _SLOWEST
-    while len(found) <= size:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"the server sent only {len(found):,} of {size:,} bytes in time")
-        if not (piece := answer.read1(min(1 << 20, size + 1 - len(found)), decode_content=False)):
-            break
-        found += piece
-    return bytes(found)
 
 
 def _version(answer: urllib3.BaseHTTPResponse) -> str:

@@ -24,6 +24,7 @@ class Site(BaseHTTPRequestHandler):
     stalls = 0  # answers to break off after some seconds of silence
     busy = 0  # answers with 503
     fault = ""  # what each answer to GET does wrong
+    drops = b""  # what is sent again and again, for some seconds, before each answer to GET
     status = 0  # of every answer, if not 0
     moved_to = ""  # the address of every answer's redirection
     has_etag = True
@@ -49,6 +50,9 @@ class Site(BaseHTTPRequestHandler):
             self.send_header("Location", kind.moved_to)
             self.end_headers()
             return
+        for _ in range(300 if self.command == "GET" and kind.drops else 0):
+            self.wfile.write(kind.drops)
+            time.sleep(0.01)
         content = path.read_bytes()
         wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         body = content
