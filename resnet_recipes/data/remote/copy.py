@@ -20,6 +20,7 @@ import numpy as np
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.beton.file import ALLOCATION, HEADER, METADATA_START, SAMPLE, VERSION
+from resnet_recipes.data.remote import disk
 from resnet_recipes.data.remote.contents import THREADS, Contents
 from resnet_recipes.data.remote.store import RemoteFile, Store
 
@@ -225,7 +226,7 @@ class Copy:
     @contextmanager
     def _lock(self, is_over: Stopped) -> Iterator[bool]:
         """Hold the lock of this address's copies; yield False if it `is_over` before."""
-        self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        disk.make(self._home)
         with open(self._home / "lock", "a") as file:
             while not is_over():
                 try:

@@ -1,8 +1,10 @@
 """Where copies of remote images are kept: a local disk with room for them."""
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from resnet_recipes.base.errors import NotReadyError
@@ -14,8 +16,34 @@ _UNFIT |= {"tmpfs", "ramfs"}
 
 
 def existing(cache: str, name: str) -> Path | None:
-    """Return the folder `name` in data.cache, or on a local disk, if it exists."""
-    return next((folder / name for folder in _folders(cache) if (folder / name).is_dir()), None)
+    """Return the folder `name` in data.cache, or on a local disk, if it exists.
+
+    Raises NotReadyError if it is not this user's own.
+    """
+    for folder in _folders(cache):
+        if (folder / name).is_dir():
+            return own(folder / name)
+    return None
+
+
+def own(folder: Path) -> Path:
+    """Return the folder of a copy. Raises NotReadyError if another user may have put things there.
+
+    A group's folder is not refused: Kubernetes opens volumes to the group of a pod.
+    """
+    facts = folder.lstat()
+    is_own = facts.st_uid == os.getuid() and not facts.st_mode & stat.S_IWOTH
+    if is_own and stat.S_ISDIR(facts.st_mode):
+        return folder
+    rule = "must be a folder of yours that not everyone can write to: its images could be anybody's"
+    raise NotReadyError.of("data.cache", str(folder), rule, "data.cache=/another/folder")
+
+
+def make(folder: Path) -> None:
+    """Make the folder of a copy, unless it is there. Raises NotReadyError as `own` does."""
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700, parents=True)
+    own(folder)
 
 
 def with_room(cache: str, name: str, begun: str, needed: int) -> Path:

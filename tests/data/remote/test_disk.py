@@ -51,6 +51,29 @@ def test_a_folder_that_another_user_prepared_is_left_alone(folders, tmp_path):
     assert not disk._is_local(folders[1])
 
 
+@pytest.mark.parametrize("planted", ["link", "file", "open", "theirs"])
+def test_the_folder_of_a_copy_that_others_could_fill_is_refused(planted, tmp_path, monkeypatch):
+    home, elsewhere = tmp_path / "cache" / "set", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    home.parent.mkdir()
+    if planted == "link":
+        home.symlink_to(elsewhere)
+    elif planted == "file":
+        home.touch()
+    else:
+        home.mkdir()
+        home.chmod(0o777 if planted == "open" else 0o755)
+    if planted == "theirs":
+        us = os.getuid()
+        monkeypatch.setattr(os, "getuid", lambda: us + 1)
+    with pytest.raises(NotReadyError, match=r"data\.cache=.*set: must be a folder of yours"):
+        disk.make(home)
+    if planted != "file":
+        with pytest.raises(NotReadyError, match="must be a folder of yours"):
+            disk.existing(str(home.parent), "set")
+    assert not [*elsewhere.iterdir()]
+
+
 def test_what_is_there_already_needs_no_room_again(folders, monkeypatch):
     part = folders[0] / "set" / "v.part"
     part.mkdir(parents=True)
