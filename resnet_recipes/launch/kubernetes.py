@@ -46,6 +46,8 @@ def script(job: Job) -> str:
     """Return the TrainJob of a job, whose storage is a persistent volume claim."""
     nodes, ranks, is_cpu = job.allocation
     torchrun = ["torchrun", f"--shutdown-timeout={SAVING}", "--no-python"] if nodes > 1 else []
+    # Kubernetes replaces $(NAME), and $$ by $
+    command = [word.replace("$", "$$") for word in (*torchrun, *job.command)]
     limits = f"    resourcesPerNode:\n      limits: {{nvidia.com/gpu: {ranks}}}\n"
     return _TRAINJOB.format(
         name=job.name,
@@ -53,7 +55,7 @@ def script(job: Job) -> str:
         nodes=nodes,
         ranks=ranks,
         gpus="" if is_cpu else limits,
-        command=flow([*torchrun, *job.command]),
+        command=flow(command),
         grace=SAVING + 30,
         path=STORAGE,
         claim=flow(job.storage),

@@ -15,7 +15,7 @@ from resnet_recipes.launch.job import Allocation, Job
 from tests.launch.test_slurm import STRANGE
 
 ONE, TWO = Allocation(1, 4), Allocation(2, 8)
-WORDS = ["recipe=mild", *(f"data=/{name}" for name in STRANGE), "run.x=$HOME ${a} $$"]
+WORDS = ["recipe=mild", *(f"data=/{name}" for name in STRANGE), "run.x=$HOME ${a} $$ $(HOME)"]
 
 TRAINED = ["resnet-train", "--resume", "auto", *WORDS, "run.name=Mild_1", "run.root=/storage/runs"]
 
@@ -103,12 +103,12 @@ def test_a_bucket_is_mounted_with_a_cache_and_a_volume_as_it_is():
 
 
 @pytest.mark.parametrize("allocation", [ONE, TWO], ids=["one node", "two nodes"])
-def test_a_trainjob_has_the_words_as_typed_and_time_to_save(allocation):
+def test_a_trainjob_has_the_words_as_kubernetes_unescapes_them_and_time_to_save(allocation):
     document = yaml.safe_load(kubernetes.script(job(allocation)))
     trainer = document["spec"]["trainer"]
     torchrun = ["torchrun", "--shutdown-timeout=150", "--no-python"]
     wanted = [*torchrun, *TRAINED] if allocation == TWO else [*TRAINED, "gpus=4"]
-    assert trainer["command"] == wanted
+    assert [word.replace("$$", "$") for word in trainer["command"]] == wanted
     assert (trainer["numNodes"], trainer["numProcPerNode"]) == allocation[:2]
     assert trainer["resourcesPerNode"] == {"limits": {"nvidia.com/gpu": allocation.ranks}}
     assert document["metadata"]["name"] == "mild-1"
