@@ -166,11 +166,12 @@ def _name(composed: Composed, plan: Plan) -> str:
 def _is_unused(folder: Path) -> bool:
     """Return whether a folder belongs to a run that ended before its first step.
 
-    Nothing in it is worth keeping.
+    Nothing in it is worth keeping, unless somebody has put weights there.
     """
     metrics = folder / METRICS
     has_trained = (
         any((folder / "checkpoints").glob("step-*"))
+        or any(path.suffix in (".pt", ".safetensors") for path in folder.rglob("*"))
         or (folder / SUMMARY).exists()
         or (os.path.lexists(metrics) and b'"kind": "step"' in read_bytes(metrics))
     )

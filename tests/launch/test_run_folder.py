@@ -60,6 +60,7 @@ def test_a_run_that_never_trained_a_step_leaves_its_name_free(made):
     [
         ("checkpoints/step-00000003.json", "{}"),
         ("summary.json", "{}"),
+        ("teachers/mine.pt", "which the new run may read"),
         ("metrics.jsonl", '{"kind": "step", "step": 20}\n'),
     ],
 )
