@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -146,8 +147,9 @@ def _located(config: ModelConfig) -> Path:
     if not path.exists():
         typed = os.path.relpath(path)
         meant = meaning_of("weights", typed)
-        fix = "a .pt or .safetensors file, a run folder, torchvision, timm:NAME or hf:USER/NAME"
-        if meant and not meant.words.endswith(typed):
+        fix = "a .pt or .safetensors file, a run folder, "
+        fix += "torchvision, " * bool(config.name) + "timm:NAME or hf:USER/NAME"
+        if meant and meant.words != shlex.quote(f"model.weights={typed}"):
             fix = meant.words
         raise _refused(config, "does not exist", fix)
     return path

@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import torch
+
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import ModelConfig
-from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.data.normalize import MEAN
-from resnet_recipes.methods.base import Method
+from resnet_recipes.methods.base import Batch, Method, Now
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.weights import digest
 from resnet_recipes.planning.network import Teacher, network_of
@@ -28,6 +30,9 @@ def taught(plan: Plan) -> Plan:
         facts = network_of(config, about.num_classes, about.methods())
         for problem in facts.size_problems(set(plan.sizes), max(plan.sizes)):
             raise RecipeError.of(_key(method), place, problem.rule, "another teacher")
+        if not _is_finite(method, network, plan):
+            rule = "gives outputs that are not finite numbers, or too large for a loss"
+            raise RecipeError.of(_key(method), place, rule, "another teacher")
         text = f"{about.architecture}, {facts.parameters:,} parameters, from {place}"
         known = digest(network.model.state_dict(), about.to_json())
         found.append(Teacher(facts, text, _key(method), known))
@@ -52,7 +57,8 @@ def teachers(plan: Plan, methods: Stack | None = None) -> Iterator[tuple[Method,
             network = pretrained.named(place)
         except NotReadyError as error:
             raise NotReadyError(
-                [problem._replace(key=key, value=place) for problem in error.problems]
+                Problem(key, place, problem.rule, problem.fix.replace("model.weights=", f"{key}="))
+                for problem in error.problems
             ) from None
         if rule := _misfit(network, plan):
             raise RecipeError.of(key, place, rule)
@@ -71,6 +77,19 @@ def _misfit(network: "Network", plan: Plan) -> str:
     if mean and max(abs(255 * one - ours) for one, ours in zip(mean, MEAN, strict=True)) > 1:
         return "needs images normalised differently from this program's"
     return ""
+
+
+@torch.no_grad()
+def _is_finite(method: Method, network: "Network", plan: Plan) -> bool:
+    """Return whether a method and its network give finite losses for two grey ramps."""
+    side, classes = max(plan.sizes), plan.num_classes
+    images = torch.linspace(-2, 2, 6 * side * side).view(2, 3, side, side)
+    batch = Batch.of(images, torch.zeros(2, dtype=torch.int64), classes)
+    now = Now.at(0, plan.total_steps, plan.steps_per_epoch)
+    method.take_network(network.model)
+    batch = method.transform_batch(batch, now)
+    losses = method.change_loss(torch.zeros(2), torch.zeros(2, classes), batch)
+    return bool(losses.isfinite().all())
 
 
 def _key(method: Method) -> str:

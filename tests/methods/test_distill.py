@@ -159,6 +159,9 @@ def test_a_teacher_that_cannot_teach_is_refused(teacher, recipe, make_run, tmp_p
     assert "is not set" in why("")
     assert "does not exist" in why(tmp_path / "nothing", NotReadyError)
     assert "is not on this machine" in why("timm:resnet18.a1_in1k", NotReadyError)
+    assert why("a'b", NotReadyError).endswith("file, a run folder, timm:NAME or hf:USER/NAME")
+    fix = "methods.distill.teacher=timm:resnet18"
+    assert why("timm/resnet18", NotReadyError).endswith(fix)
     run = make_run()
     fewer = tmp_path / "other.safetensors"
     names = tuple(f"other{number}" for number in range(10))
@@ -167,6 +170,16 @@ def test_a_teacher_that_cannot_teach_is_refused(teacher, recipe, make_run, tmp_p
     run.model.fc = nn.Linear(32, 3)
     write_weights(run.model, fewer, about.of(run.plan.recipe, (), 3))
     assert "has 3 classes, but the images have 10" in why(fewer)
+
+
+def test_a_teacher_whose_outputs_overflow_is_refused_before_the_run(make_run, recipe, tmp_path):
+    run, path = make_run(), tmp_path / "teacher.safetensors"
+    with torch.no_grad():
+        run.model.fc.weight.fill_(3e38)
+    write_weights(run.model, path, about.of(run.plan.recipe, run.plan.facts.classes, 10))
+    made = recipe(methods=methods(path))
+    with pytest.raises(RecipeError, match="gives outputs that are not finite"):
+        taught(make_plan(made, data.measure(made.data), 1))
 
 
 def test_the_gradient_follows_the_teacher(teacher, make_run, now_at):
