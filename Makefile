@@ -17,6 +17,7 @@ help:
 demo: $(RUN)
 	@$(BIN)/python -c 'import pathlib; from resnet_recipes.data import demo; demo.write(pathlib.Path("$(DEMO)"))'
 	$(BIN)/resnet-train recipe=demo data=$(DEMO)
+	@echo "before you type resnet-train or resnet-recipes yourself:  . $(BIN)/activate"
 
 test: $(TEST)
 	$(BIN)/ruff check .

@@ -68,6 +68,8 @@ def _data(runs: Sequence[RunRecord]) -> Iterator[str]:
         ]
         seen[f"Data: {root + ': ' if root else ''}{', '.join(counts)}."] = None
     yield from seen
+    if len(seen) > 1:
+        yield "Accuracies on different images cannot be compared: give one data set's runs alone."
 
 
 def _front(front: Sequence[dict[str, Any]], price: float | None) -> Table:

@@ -85,6 +85,10 @@ def _accuracy(
         for row in known
         if row["clock"] == "papers" and USUAL in row["hardware"] and row["minutes"]
     ]
+    own = (
+        "Filled: runs, by training time without evaluations and checkpoints; the dashed line joins "
+        "those that no other run beats. "
+    ) * bool(mine)
     beside = (
         f"Open: results published for {USUAL}, on the papers' clock, where the first epoch counts "
         "as long as the second. "
@@ -92,9 +96,8 @@ def _accuracy(
     figures = [
         Figure(
             "time",
-            "Filled: runs, by training time without evaluations and checkpoints; the dashed line "
-            f"joins those that no other run beats. {beside}Hover for more; zoom with Ctrl and the "
-            "wheel, drag to move, double-click to reset.",
+            f"{own}{beside}Hover for more; zoom with Ctrl and the wheel, drag to move, "
+            "double-click to reset.",
             charts.accuracy(mine, background, "minutes", "training time (min)"),
         )
     ]
@@ -167,16 +170,11 @@ def _course(runs: Sequence[RunRecord]) -> Section:
     if bars:
         caption = "Where the time went, in all."
         figures.append(Figure("phases", caption, charts.phases(bars), has_own_legend=True))
-    left_out = (
-        f"This shows the {MOST_CURVES} most accurate of {len(runs)} runs."
-        if len(runs) > MOST_CURVES
-        else ""
-    )
+    left_out = f"This shows the {MOST_CURVES} most accurate of {len(runs)} runs."
     names = sorted({point["name"] for point in points})
     legend = Legend("name", names) if names else None
-    return Section(
-        "During the runs", [left_out] if left_out else [], legend=legend, figures=figures
-    )
+    text = [left_out] * (len(runs) > MOST_CURVES)
+    return Section("During the runs", text, legend=legend, figures=figures)
 
 
 def _phases(run: RunRecord) -> Iterator[dict[str, Any]]:

@@ -84,6 +84,7 @@ def test_a_page_of_runs_has_every_plot_and_names_are_escaped(tmp_path):
 def test_the_published_results_alone_are_a_page_and_an_empty_folder_is_not(tmp_path):
     verbs.run(["report", "--published", "--out", str(tmp_path / "published.html")])
     assert set(specs(tmp_path / "published.html")) == {"time"}
+    assert "Filled: runs" not in (tmp_path / "published.html").read_text(encoding="utf-8")
     (tmp_path / "none").mkdir()
     with pytest.raises(NotReadyError, match="has no runs"):
         verbs.run(["report", str(tmp_path / "none"), "--out", str(tmp_path / "none.html")])
@@ -91,21 +92,33 @@ def test_the_published_results_alone_are_a_page_and_an_empty_folder_is_not(tmp_p
 
 
 def test_the_head_answers_and_says_shared_settings_once(tmp_path):
-    for name, top1, seconds in (("a", 70.0, 600), ("b", 72.0, 1200), ("c", 71.0, 1800)):
+    for name, top1, seconds in (("a", 70.0, 600), ("b", 72.0, 1200.1), ("c", 71.0, 1800)):
         folder = run_folder(tmp_path, name, top1=top1, images=5000)
         (folder / "overrides.txt").write_text(f"batch.global_size=64\nseed={top1:g}\n")
         summary = json.loads((folder / "summary.json").read_text())
-        (folder / "summary.json").write_text(json.dumps(summary | {"training_seconds": seconds}))
+        changed = {"training_seconds": seconds, "training_pflops": 0.0018}
+        (folder / "summary.json").write_text(json.dumps(summary | changed))
     verbs.run(["report", str(tmp_path), "--out", str(tmp_path / "r.html"), "--price", "36"])
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "Best: b, 72.00 % top-1 in 20:00 of training, $3.00." in page
+    assert 'value="20.01"' in page, "the best run is within what the field says first"
+    assert page.count(">0.0018<") == 3
     assert "Data: 5,000 images to train on." in page
+    assert "Accuracies on different images" not in page
     assert "All published results" not in page, "they are for ImageNet"
     assert "All of them have batch.global_size=64" in page
     assert page.count("batch.global_size=64") == 1
     assert page.count("seed=70") == 1
     front = page[page.index("The front:") : page.index("<h2>Accuracy")]
     assert re.findall(r"<td>(\w)</td>", front) == ["a", "b"]
+
+
+def test_runs_on_different_images_are_not_compared_unsaid(tmp_path):
+    for name, images in (("a", 5000), ("b", 6000)):
+        run_folder(tmp_path, name, images=images)
+    verbs.run(["report", str(tmp_path), "--out", str(tmp_path / "r.html")])
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "Accuracies on different images cannot be compared" in page
 
 
 def test_plots_are_written_as_pictures(tmp_path):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 
 from resnet_recipes.report.page.vega import COLOURS, DASHES, SHAPES, Spec, to_json
@@ -104,9 +105,10 @@ def _section(section: Section) -> str:
 
 
 def _limit(limit: Limit) -> str:
-    last, rows = limit.rows[-1][limit.field], in_html(to_json({"rows": limit.rows}))
+    rows = in_html(to_json({"rows": limit.rows}))
+    last = ceil(100 * float(limit.rows[-1][limit.field])) / 100  # rounded up: the best is within it
     field = (
-        f'<input type="number" min="0" step="any" value="{last:.4g}" data-field="{limit.field}" '
+        f'<input type="number" min="0" step="any" value="{last:.12g}" data-field="{limit.field}" '
         f'data-rows="{rows}">'
     )
     label = f"<label>Best within {field} {in_html(limit.unit)}:</label>"
@@ -180,5 +182,8 @@ def _cell(value: str | float | None, kind: str) -> str:
         return f"<td{kind}>{in_html(value)}</td>"
     if value is None:
         return f'<td{kind} data-value=""></td>'
-    shown = f"{value:,.4g}" if value >= 1000 or value == int(value) else f"{value:.2f}"
+    if value >= 1000 or value == int(value):
+        shown = f"{value:,.4g}"
+    else:
+        shown = f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
     return f'<td{kind} data-value="{value}">{shown}</td>'
