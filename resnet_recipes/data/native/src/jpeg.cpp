@@ -79,9 +79,12 @@ class Decoder {
 
 class Scanlines final : public RowSource {
   public:
+    // libjpeg-turbo writes past the caches to memory that is aligned to its vectors, and the line is read at once.
     Scanlines(jpeg_decompress_struct &info, Workspace &work) : info_(info) {
-        work.line.resize(std::max(work.line.size(), size_t{3} * info.output_width + work.resizer.padding()));
-        row_ = work.line.data();
+        constexpr size_t UNALIGNED = 8;
+        size_t bytes = UNALIGNED + size_t{3} * info.output_width + work.resizer.padding();
+        work.line.resize(std::max(work.line.size(), bytes));
+        row_ = work.line.data() + UNALIGNED;
     }
 
     const uint8_t *at(int y) override {
