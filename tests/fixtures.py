@@ -3,8 +3,7 @@
 import atexit
 import os
 import signal
-from collections.abc import Callable, Iterator
-from copy import deepcopy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from resnet_recipes import data
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.plan import make_plan
-from resnet_recipes.recipe import hydra_compose
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import typed
 from resnet_recipes.training.build import build, close
@@ -134,22 +132,3 @@ def make_run(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> 
 def nursery(pytestconfig: pytest.Config) -> Nursery:
     """A source of ranks, which start in milliseconds."""
     return pytestconfig.stash[NURSERY]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def composed_once() -> Iterator[None]:
-    """Let Hydra compose the same recipe with the same words once only.
-
-    It takes a tenth of a second.
-    """
-    compose, made = hydra_compose.composed, {}
-
-    def composed(*arguments: object) -> dict[str, Any]:
-        key = repr(arguments)
-        if key not in made:
-            made[key] = compose(*arguments)
-        return deepcopy(made[key])
-
-    hydra_compose.composed = composed
-    yield
-    hydra_compose.composed = compose

@@ -108,9 +108,8 @@ def _changed(recipe: Recipe, words: Sequence[str], known: Sequence[str]) -> Reci
     # other images are not split, unless requested
     if "data.root" in {change.key for change in changes}:
         recipe = replace(recipe, data=replace(recipe.data, val_share=0.0))
-    tree = hydra_compose.composed(
-        "trained", {"trained": frozen.tree_of(recipe)}, [change.word for change in changes]
-    )
+    files = {"trained": frozen.tree_of(recipe)}
+    tree = hydra_compose.composed("trained", files, changes=[change.word for change in changes])
     changed, wrong = typed(tree)
     if wrong := [problem for problem in wrong if problem.key != "data.root"]:
         raise RecipeError(wrong)

@@ -52,10 +52,10 @@ def compose(
     options, wrong = _options(changed, library)
     files, misfits = _files([*links, *options], library)
     problems += wrong + misfits
-    words = [hydra_compose.choice(option.group, _config(option)) for option, _ in options]
-    words += [override.word for override in changed if not override.is_choice]
+    choices = [hydra_compose.choice(option.group, _config(option)) for option, _ in options]
+    words = [override.word for override in changed if not override.is_choice]
     try:
-        tree = hydra_compose.composed(_config(entry), files, words)
+        tree = hydra_compose.composed(_config(entry), files, choices, words)
     except ValueError as error:
         raise RecipeError(
             [*problems, Problem(entry.place, None, f"cannot be composed: {error}")]

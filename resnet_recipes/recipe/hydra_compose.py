@@ -4,6 +4,7 @@ Hydra reads no recipe file. What it composes are the trees that the strict reade
 under names of our own in its ConfigStore.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -33,11 +34,7 @@ _APP = "resnet_recipes"  # our primary config, and the folder of all others
 _FILES = f"{_APP}/files"  # the group of the recipes that were read, and of options below it
 
 #: Hydra 1.3 warns if it is not told its version, and 1.4 if it is.
-_IS_1_3 = hydra.__version__.startswith("1.3.")
-_VERSION = {"version_base": "1.3"} if _IS_1_3 else {}
-
-#: Hydra 1.4 warns if a name in its ConfigStore has a second owner, which is us again.
-_AGAIN = {} if _IS_1_3 else {"replace": True}
+_VERSION = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
 
 
 @lru_cache(1024)  # the points of a sweep have most words in common
@@ -108,26 +105,36 @@ def choice(group: str, file: str) -> str:
 
 
 def composed(
-    recipe: str, files: Mapping[str, Mapping[str, Any]], words: Sequence[str]
+    recipe: str,
+    files: Mapping[str, Mapping[str, Any]],
+    choices: Sequence[str] = (),
+    changes: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Compose one of several files over the defaults of all settings, and apply overrides.
+    """Compose one of several files over the defaults of all settings.
 
-    The last of them wins. A file may name others in its `defaults`; options are called
-    "optimizer/NAME". References are resolved. Raises ValueError if the files do not fit together.
+    Options of groups are chosen, then settings changed, each as "++seed=1"; the last one wins. A
+    file may name others in its `defaults`; options are called "optimizer/NAME". References are
+    resolved. Raises ValueError if the files do not fit together.
     """
+    try:
+        config = OmegaConf.create(_chosen(recipe, json.dumps(files), tuple(choices)))
+        for change in map(_parsed, changes):
+            OmegaConf.update(config, change.key_or_group, change.value(), force_add=True)
+        return OmegaConf.to_container(config, resolve=True)
+    except (HydraException, OmegaConfBaseException, RecursionError) as error:
+        raise ValueError(" ".join(str(error).split())[:200]) from None
+
+
+@lru_cache(64)  # the points of a sweep mostly differ in settings
+def _chosen(recipe: str, files: str, choices: tuple[str, ...]) -> dict[str, Any]:
+    """Return the tree that Hydra composes of the files, which are JSON."""
     base = frozen.tree_of(Recipe()) | {"optimizer": {}}  # defaults of optimizers differ
     defaults = [f"{_APP}/base@_global_", {f"{_FILES}@_global_": recipe}]
     defaults += [{f"{_FILES}/{group}@{group}": None} for group in GROUPS]
-    configs = {f"{_FILES}/{name}": tree for name, tree in files.items()}
+    configs = {f"{_FILES}/{name}": tree for name, tree in json.loads(files).items()}
     configs |= {f"{_APP}/base": base, _APP: {"defaults": [*defaults, "_self_"]}}
-    for place, tree in configs.items():
-        group, _, name = place.rpartition("/")
-        ConfigStore.instance().store(name, tree, group=group or None, provider=_APP, **_AGAIN)
-    try:
-        with _own_hydra():
-            return OmegaConf.to_container(hydra.compose(_APP, list(words)), resolve=True)
-    except (HydraException, OmegaConfBaseException, RecursionError) as error:
-        raise ValueError(" ".join(str(error).split())[:200]) from None
+    with _own_hydra(configs):
+        return OmegaConf.to_container(hydra.compose(_APP, list(choices)))
 
 
 def plain(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,16 +150,21 @@ def plain(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _own_hydra() -> Iterator[None]:
-    """Initialize Hydra.
+def _own_hydra(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
+    """Initialize Hydra, and store our configs; it copies its store whenever it composes.
 
-    What a notebook or another application has initialized is back afterwards.
+    What a notebook or another application has initialized and stored is back afterwards.
     """
-    theirs = GlobalHydra.instance().hydra
+    theirs, store = GlobalHydra.instance().hydra, ConfigStore.instance()
+    stored, store.repo = store.repo, {**store.repo, _APP: {}}
     GlobalHydra.instance().clear()
     try:
+        for place, tree in configs.items():
+            group, _, name = place.rpartition("/")
+            store.store(name, tree, group=group or None, provider=_APP)
         with hydra.initialize(config_path=None, **_VERSION):
             yield
     finally:
+        store.repo = stored
         if theirs:
             GlobalHydra.instance().initialize(theirs)

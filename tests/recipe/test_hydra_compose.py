@@ -11,69 +11,70 @@ LAMB = {"name": "lamb", "lr": 0.5}
 CHOOSES = {"defaults": ["parent", "optimizer/lamb", "_self_"], "optimizer": {"lr": 0.25}}
 
 
+LAMB_CHOSEN = [choice("optimizer", "optimizer/lamb")]
+
+
 @pytest.mark.parametrize(
-    ("child", "words", "seed", "optimizer"),
+    ("child", "choices", "changes", "seed", "optimizer"),
     [
-        (CHILD, [], 2, {"name": "sgd", "lr": 2.0}),
-        (CHILD, ["++seed=3", "++optimizer.lr=3", "++seed=4"], 4, {"name": "sgd", "lr": 3}),
-        (CHILD, [choice("optimizer", "optimizer/lamb")], 2, {"name": "lamb", "lr": 0.5}),
-        (
-            CHILD,
-            ["++optimizer.lr=4", choice("optimizer", "optimizer/lamb")],
-            2,
-            {"name": "lamb", "lr": 4},
-        ),
-        (CHOOSES, [], 1, {"name": "lamb", "lr": 0.25}),
-        (CHOOSES, [choice("optimizer", "optimizer/lamb")], 1, {"name": "lamb", "lr": 0.5}),
+        (CHILD, [], [], 2, {"name": "sgd", "lr": 2.0}),
+        (CHILD, [], ["++seed=3", "++optimizer.lr=3", "++seed=4"], 4, {"name": "sgd", "lr": 3}),
+        (CHILD, LAMB_CHOSEN, [], 2, {"name": "lamb", "lr": 0.5}),
+        (CHILD, LAMB_CHOSEN, ["++optimizer.lr=4"], 2, {"name": "lamb", "lr": 4}),
+        (CHOOSES, [], [], 1, {"name": "lamb", "lr": 0.25}),
+        (CHOOSES, LAMB_CHOSEN, [], 1, {"name": "lamb", "lr": 0.5}),
     ],
 )
-def test_files_win_over_their_parents_choices_over_files_and_words_over_all(
-    child, words, seed, optimizer
+def test_files_win_over_their_parents_choices_over_files_and_changes_over_all(
+    child, choices, changes, seed, optimizer
 ):
     files = {"parent": PARENT, "optimizer/lamb": LAMB, "child": child}
-    tree = composed("child", files, words)
+    tree = composed("child", files, choices, changes)
     assert (tree["seed"], tree["optimizer"], tree["methods"]) == (seed, optimizer, {"ema": {}})
 
 
+def test_references_see_changes_and_a_result_may_be_edited():
+    files = {"recipe": {"seed": "${batch.bn_size}", "batch": {"bn_size": 8}}}
+    tree = composed("recipe", files, changes=["++batch.bn_size=16"])
+    assert tree["seed"] == 16
+    tree["batch"]["bn_size"] = 4
+    assert composed("recipe", files)["seed"] == 8
+
+
 def test_what_no_file_sets_has_its_default():
-    tree = composed("parent", {"parent": PARENT}, [])
+    tree = composed("parent", {"parent": PARENT})
     assert (tree["data"]["train_size"], tree["max_duration"]) == (176, "90ep")
 
 
 @pytest.mark.parametrize(
-    ("tree", "words"),
+    ("tree", "choices", "changes"),
     [
-        ({"seed": "${batch.bn_size}", "batch": {"bn_size": "${seed}"}}, []),
-        ({"seed": "${nothing}"}, []),
-        ({"about": [1]}, ["++about.b=1"]),
-        ({"defaults": ["nowhere", "_self_"]}, []),
-        ({}, [choice("optimizer", "optimizer/nothing")]),
+        ({"seed": "${batch.bn_size}", "batch": {"bn_size": "${seed}"}}, [], []),
+        ({"seed": "${nothing}"}, [], []),
+        ({"about": [1]}, [], ["++about.b=1"]),
+        ({"defaults": ["nowhere", "_self_"]}, [], []),
+        ({}, [choice("optimizer", "optimizer/nothing")], []),
     ],
 )
-def test_what_does_not_fit_together_is_an_error(tree, words):
+def test_what_does_not_fit_together_is_an_error(tree, choices, changes):
     with pytest.raises(ValueError, match=r"\w"):
-        composed("recipe", {"recipe": tree}, words)
+        composed("recipe", {"recipe": tree}, choices, changes)
 
 
-def test_composing_adds_only_our_own_names_to_hydras_store():
-    before = set(ConfigStore.instance().repo)
-    composed("parent", {"parent": PARENT}, [])
-    added = set(ConfigStore.instance().repo) - before
-    assert added <= {"resnet_recipes", "resnet_recipes.yaml"}
-
-
-@pytest.mark.parametrize("words", [[], ["++a.b=1", "~missing"]], ids=["composed", "refused"])
-def test_the_hydra_of_a_notebook_or_another_application_goes_on(words):
+@pytest.mark.parametrize("parent", ["parent", "nowhere"])
+def test_the_hydra_of_a_notebook_or_another_application_goes_on(parent):
     ConfigStore.instance().store("theirs", {"answer": 42})
+    stored = dict(ConfigStore.instance().repo)
     with hydra.initialize(config_path=None, version_base="1.3"):
         before = GlobalHydra.instance().hydra
         try:
-            composed("parent", {"parent": PARENT}, words)
+            composed("mine", {"parent": {}, "mine": {"defaults": [parent, "_self_"]}})
         except ValueError:
-            assert words
+            assert parent == "nowhere"
         assert GlobalHydra.instance().hydra is before
         assert hydra.compose("theirs").answer == 42
     assert not GlobalHydra.instance().is_initialized()
+    assert ConfigStore.instance().repo == stored
 
 
 def test_references_of_another_application_are_resolved_where_they_stand():
