@@ -105,7 +105,7 @@ def image_paths(places: Sequence[Path]) -> Iterator[str]:
     paths: list[Path] = []
     missing: list[Problem] = []
     for place in (place.absolute() for place in places):
-        there = [place] if place.exists() else _matching(str(place))
+        there = [place] if place.exists() else _matching(place)
         paths += there
         if not there:
             is_pattern = glob.has_magic(str(place))
@@ -126,8 +126,23 @@ def image_paths(places: Sequence[Path]) -> Iterator[str]:
         yield from (str(path / name) for name in found)
 
 
-def _matching(pattern: str) -> list[Path]:
-    return [Path(name) for name in sorted(glob.glob(pattern, recursive=True))]
+def _matching(pattern: Path) -> list[Path]:
+    """Return what matches a pattern, sorted; hidden names only if it has some itself.
+
+    Not glob.glob: its ** follows links to folders, and never ends in a folder with two links to
+    itself. Raises NotReadyError.
+    """
+    parts = pattern.parent.parts if pattern.name == "**" else pattern.parts
+    first = next((place for place, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    top, rest = Path(*parts[:first]), "/".join(parts[first:])
+    if not rest:
+        return [top] if top.exists() else []
+    try:
+        found = sorted(top.glob(rest))
+    except (ValueError, RecursionError) as error:
+        raise NotReadyError.at(pattern, f"cannot be searched: {error}") from None
+    shows_hidden = "/." in f"/{rest}"
+    return [path for path in found if shows_hidden or "/." not in f"/{path.relative_to(top)}"]
 
 
 class Unlabelled(EvalLoader):

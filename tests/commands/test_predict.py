@@ -102,6 +102,30 @@ def test_images_may_be_named_by_a_pattern_and_classes_counted(run, capsys):
     }
 
 
+def test_a_pattern_finds_each_image_once_whatever_links_there_are(run, capsys, tmp_path):
+    image = next((run.parent / "images" / "val" / "pattern0").iterdir())
+    top = tmp_path / "top"
+    for name in ("a.jpg", "b/b.jpg", "b/.c.jpg", ".d/d.jpg"):
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).symlink_to(image)
+    for link in ("e", "f"):
+        (top / link).symlink_to(".")
+
+    def found(pattern: str) -> list[str]:
+        rows = predicted(capsys, run, top / pattern)
+        return [str(Path(row["file"]).relative_to(top)) for row in rows]
+
+    assert found("**/*.jpg") == found("**") == ["a.jpg", "b/b.jpg"]
+    assert found(".d/*") == [".d/d.jpg"]
+    assert found("**/.*.jpg") == ["b/.c.jpg"]
+
+
+def test_a_folder_of_too_many_folders_is_refused(run, capsys, tmp_path):
+    (tmp_path / ("a/" * 102)).mkdir(parents=True)
+    assert main(["predict", str(run), str(tmp_path / "a")]) == 3
+    assert "cannot be read: More than 100 folders in one another" in capsys.readouterr().err
+
+
 def test_a_table_names_the_five_best_classes_of_each_image(run, capsys):
     image = run.parent / "images" / "val" / "pattern3" / "1.jpg"
     assert main(["predict", str(run), str(image), "launch.device=cpu"]) == 0

@@ -1,5 +1,6 @@
 """Find the images of a folder of class folders."""
 
+import errno
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from resnet_recipes.data.images.kinds import SUFFIXES
 
 #: Left behind by archivers and file servers; hidden names are ignored as well.
 _DEBRIS = (".", "__MACOSX", "@eaDir", "lost+found")
+
+_DEEPEST = 100  # folders in one another
 
 
 def class_names(split: Path) -> list[str]:
@@ -36,8 +39,10 @@ def walk(
     """Yield the paths of images below `root`/`inside`, relative to `root` and unsorted.
 
     `others` counts the remaining files by suffix; `folders` collects the folders listed, `inside`
-    first. Follows links to files but not to folders, which could form a cycle.
+    first. Follows links to files but not to folders, which could form a cycle. Raises OSError.
     """
+    if inside.count("/") >= _DEEPEST:
+        raise OSError(errno.ELOOP, f"More than {_DEEPEST} folders in one another", str(root))
     if folders is not None:
         folders.append(inside)
     with os.scandir(os.path.join(root, inside)) as entries:
