@@ -22,14 +22,14 @@ def page_width() -> int:
 def table(rows: Sequence[Mapping[str, str]], drop: Sequence[str] = (), room: int = 0) -> list[str]:
     """Return rows under their heads, those of the first row, numbers to the right.
 
-    The columns of `drop` are left out one by one until the rest fits into `room` characters, by
+    Columns of `drop` are left out one by one until the rest fits into `room` characters, by
     default those of the terminal.
     """
     columns = {head: [head, *(row[head] for row in rows)] for head in rows[0]}
     widths = {head: max(map(len, cells)) for head, cells in columns.items()}
     for head in drop:
         if sum(widths.values()) + 2 * (len(widths) - 1) > (room or width()):
-            del widths[head]
+            widths.pop(head, None)
     aligned = [_aligned(columns[head], widths[head]) for head in widths]
     return ["  ".join(cells).rstrip() for cells in zip(*aligned, strict=True)]
 

@@ -22,7 +22,7 @@ def test_columns_are_dropped_in_order_until_the_rest_fits():
         "first  70.00 %",
         "b            -",
     ]
-    assert table(ROWS, ("TIME",), 5)[0] == "NAME     TOP-1  STATE"
+    assert table(ROWS, ("COST", "TIME"), 5)[0] == "NAME     TOP-1  STATE"
 
 
 def test_without_a_room_the_terminal_has_it(monkeypatch):
