@@ -36,7 +36,7 @@ spec:
                       - {{name: memory, mountPath: /dev/shm}}
                     volumes:
                     - name: storage                         # keeps the runs; all pods see it
-                      persistentVolumeClaim: {{claimName: {claim}}}
+                      persistentVolumeClaim: {claim}
                     - name: memory                          # for batches on their way to a GPU
                       emptyDir: {{medium: Memory}}
 """
@@ -58,5 +58,5 @@ def script(job: Job) -> str:
         command=flow(command),
         grace=SAVING + 30,
         path=STORAGE,
-        claim=flow(job.storage),
+        claim=flow({"claimName": job.storage}),
     )

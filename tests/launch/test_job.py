@@ -104,7 +104,7 @@ def test_a_bucket_is_mounted_with_a_cache_and_a_volume_as_it_is():
 
 @pytest.mark.parametrize("allocation", [ONE, TWO], ids=["one node", "two nodes"])
 def test_a_trainjob_has_the_words_as_kubernetes_unescapes_them_and_time_to_save(allocation):
-    document = yaml.safe_load(kubernetes.script(job(allocation)))
+    document = yaml.safe_load(kubernetes.script(job(allocation, "disk}, a: {b")))
     trainer = document["spec"]["trainer"]
     torchrun = ["torchrun", "--shutdown-timeout=150", "--no-python"]
     wanted = [*torchrun, *TRAINED] if allocation == TWO else [*TRAINED, "gpus=4"]
@@ -115,7 +115,7 @@ def test_a_trainjob_has_the_words_as_kubernetes_unescapes_them_and_time_to_save(
     replicated = document["spec"]["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]
     pod = replicated["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     assert pod["terminationGracePeriodSeconds"] > 150
-    assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "disk"}
+    assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "disk}, a: {b"}
 
 
 def test_a_component_hands_the_words_to_torchx_as_it_unescapes_them(monkeypatch):
