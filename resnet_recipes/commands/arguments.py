@@ -76,7 +76,7 @@ def row(label: str, text: str, indent: int = 2, column: int = 22, width: int = W
     """Return one row of a help page: a label, and text wrapped to its right."""
     column = column if width >= NARROW else indent + 4
     head = f"{'':<{indent}}{label:<{column - indent}}"
-    if len(head) == column and head.endswith(" "):
+    if len(head) == column and head.endswith("  "):
         return "\n".join(wrapped(text, width, head, " " * column))
     above = wrapped(label, width, " " * indent, " " * (indent + 8))
     return "\n".join([*above, *wrapped(text, width, " " * column, " " * column)])

@@ -1,4 +1,4 @@
-"""`resnet-recipes estimate recipe=NAME data=PATH`: predict the time and cost of a run."""
+"""`resnet-recipes estimate NAME data=PATH`: predict the time and cost of a run."""
 
 import json
 import time

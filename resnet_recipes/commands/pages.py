@@ -36,7 +36,7 @@ TRAIN = Usage(
     },
     """\
 Settings are key=value, in any order:
-  data=PATH  epochs=N  ssr=R    images; length in epochs, or as a multiple of 90
+  data=PATH  epochs=N  ssr=R    images; length in epochs, or max_duration x R
   lr=  wd=  bs=  seed=          learning rate, weight decay, global batch size
   gpus=  workers=  run=NAME     GPUs, loader processes per GPU, name of the run
   optimizer=lamb schedule=step  another optimizer, another schedule, as a whole
@@ -46,13 +46,13 @@ Settings are key=value, in any order:
   '~methods.ema'                turn it off
 
 Under another launcher:
-  torchrun --nproc-per-node=8 -m resnet_recipes recipe=NAME data=PATH
-  srun --ntasks-per-node=8 resnet-train recipe=NAME data=PATH
+  torchrun --nproc-per-node=8 -m resnet_recipes NAME data=PATH
+  srun --ntasks-per-node=8 resnet-train NAME data=PATH
 
 Exit codes: 0 done; 1 training failed; 2 wrong command or recipe; 3 data or
 machine not ready; 75 stopped from outside and saved; 130 Ctrl-C and saved.
 
-Other commands (copy, compare, convert, check ...): resnet-recipes --help""",
+Other commands (cp, compare, convert, doctor ...): resnet-recipes --help""",
 )
 
 #: Of each command of `resnet-recipes`, in the order of the overview.
@@ -159,7 +159,7 @@ unreadable. PFLOPS and TIME are training only; `compare` and --json have the oth
         "follow a run from another terminal, with its loss as a plot",
         "resnet-recipes watch last",
         {"--once": "print the state of the run once"},
-        f"{RUN} It ends when the run does. Into a pipe it prints one line for each evaluation.",
+        f"{RUN} watch ends when the run does; into a pipe it prints a line for each evaluation.",
         (1, 1),
         "one run",
     ),
@@ -234,13 +234,13 @@ reported on stderr, and the others are classified. Settings are those of `eval`.
             "exported_program)",
         },
         f"""\
-{RUN} The network contains BlurPool, and StochasticDepth's factors are part of its
+{RUN} BlurPool stays in the network, and StochasticDepth's factors become part of its
 weights. The other program reads it back, and its results are compared on 64
 validation images (of the run, or of PATH; random ones if there are none).""",
     ),
     "convert": Usage(
         "resnet-recipes convert SRC DST [option=value ...]",
-        "convert class folders to .beton files for FFCV",
+        "convert images to .beton files, the format of FFCV, one per split",
         "resnet-recipes convert /data/imagenet /data/imagenet-ffcv max_resolution=500",
         {"--dry-run": "only predict size and time"},
         """\

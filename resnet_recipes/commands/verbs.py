@@ -149,7 +149,7 @@ def _overview() -> str:
             *rows,
             "",
             "More about one of them: resnet-recipes COMMAND --help",
-            "To train: resnet-train recipe=NAME data=/path/to/images",
+            "To train: resnet-train NAME data=/path/to/images",
             "",
         ]
     )
