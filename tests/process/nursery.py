@@ -223,6 +223,7 @@ def serve(channel: int) -> NoReturn:
         torchvision.models.resnet18, NETWORKS["resnet18"] = shallow_resnet18, (False, (1, 1, 0, 0))
         torchvision.models.resnet34 = narrow_resnet18  # for runs that need a deeper network
         gc.freeze()  # a collection in a rank then looks only at what is its own
+        gc.enable()
         subprocess.Popen = Forked
         _answer(os.fdopen(channel, "r"), os.fdopen(os.dup(channel), "w", buffering=1))
     except BaseException:
