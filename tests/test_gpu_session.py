@@ -75,8 +75,11 @@ def test_a_fault_in_one_part_leaves_the_rows_of_all_others(session, monkeypatch,
         "    yield {'case': 'before', 'value': 1, 'unit': 'x'}\n"
         "    os.abort()\n"
     )
+    (tmp_path / "works.py").write_text(
+        "def rows(device, quick):\n    yield {'case': 'after', 'value': 2, 'unit': 'x'}\n"
+    )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    parts = Part("first", 9999, "breaks"), Part("second", 9999, "machine")
+    parts = Part("first", 9999, "breaks"), Part("second", 9999, "works")
     monkeypatch.setitem(CALLS, "whole", Call(500, parts))
     out = tmp_path / "rows.jsonl"
     code, rows = rows_of(monkeypatch, out, "--call", "whole")
@@ -84,7 +87,17 @@ def test_a_fault_in_one_part_leaves_the_rows_of_all_others(session, monkeypatch,
     assert [row["case"] for row in rows if row["part"] == "first"] == ["before", "seconds"]
     assert "ended with -6" in rows[1]["fault"]
     assert [row["case"] for row in rows if "fault" in row] == ["seconds"]
-    assert {"torch", "seconds"} <= {row["case"] for row in rows if row["part"] == "second"}
+    assert [row["case"] for row in rows if row["part"] == "second"] == ["after", "seconds"]
+
+
+def test_a_machine_is_told_with_what_it_lacks(session, monkeypatch):
+    import machine
+
+    monkeypatch.setattr(machine, "PACKAGES", ("rich", "no_such_package"))
+    rows = {row["case"]: row for row in machine.rows(torch.device("cpu"), True)}
+    assert rows["torch"]["note"] == torch.__version__
+    assert rows["rich"]["note"] == "there"
+    assert "no_such_package" in rows["no_such_package"]["fault"]
 
 
 def test_a_part_that_hangs_is_stopped_and_keeps_what_it_measured(session, monkeypatch, tmp_path):

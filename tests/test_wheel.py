@@ -25,6 +25,14 @@ from resnet_recipes.data.native.library import description
 
 ROOT = Path(__file__).parents[1]
 
+#: Runs an application with the words of each argument, in one process, as importing torch is long.
+ONE_BY_ONE = """
+import runpy, sys
+for words in sys.argv[1:]:
+    sys.argv = ["app.py", *words.split()]
+    runpy.run_path("app.py", run_name="__main__")
+"""
+
 pytestmark = pytest.mark.slow
 
 
@@ -257,12 +265,13 @@ def test_the_hydra_application_of_the_docs_has_the_recipes_of_an_installed_wheel
     )
     (tmp_path / "conf" / "config.yaml").write_text(config)
     (tmp_path / "app.py").write_text(code)
-    said = []
-    for words in re.findall(r"^python app.py (.*)$", page, re.MULTILINE):
-        sizes = ["recipe.batch.global_size=8", "recipe.batch.bn_size=8"]
-        done = run(installed / "python", "app.py", *words.split(), *sizes, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        said.append(done.stdout.split())
+    sizes = "recipe.batch.global_size=8 recipe.batch.bn_size=8"
+    words = re.findall(r"^python app.py (.*)$", page, re.MULTILINE)
+    done = run(
+        installed / "python", "-c", ONE_BY_ONE, *(f"{each} {sizes}" for each in words), cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    said = [line.split() for line in done.stdout.splitlines()]
     assert said == [["hot", "decoupled_sgdw", "540"], ["mild", "lamb", "72"]]
 
 
