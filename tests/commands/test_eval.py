@@ -144,14 +144,17 @@ def test_every_image_is_written_as_predict_classifies_it(run, tmp_path, capsys):
     assert sum(float(row["loss"]) for row in rows) / 30 == pytest.approx(found["loss"], abs=1e-5)
 
 
-def test_the_gallery_has_the_wrong_images_by_confidence(run, tmp_path, capsys):
+def test_the_gallery_has_the_first_of_the_wrong_images_by_confidence(
+    run, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("resnet_recipes.commands.eval._IN_GALLERY", 4)
     evaluated(capsys, run, "--images", tmp_path / "a.csv", "--gallery", tmp_path / "a.html")
     rows = csv.DictReader((tmp_path / "a.csv").open())
     wrong = [row for row in rows if row["prediction"] != row["label"]]
     wrong.sort(key=lambda row: -float(row["probability"]))
     page = (tmp_path / "a.html").read_text()
-    assert re.findall("<small>(.*)</small>", page) == [row["path"] for row in wrong]
-    assert f"{len(wrong)} of 30 images were classified wrongly" in page
+    assert re.findall("<small>(.*)</small>", page) == [row["path"] for row in wrong[:4]]
+    assert f"{len(wrong)} of 30 images were classified wrongly; these are the 4 with" in page
     first = Image.open(io.BytesIO(base64.b64decode(re.search('base64,([^"]+)', page)[1])))
     whole = Image.open(wrong[0]["path"]).resize((43, 36)).crop((5, 2, 37, 34))
     assert first.size == (32, 32)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import resnet_recipes
-from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.cli import main
 from resnet_recipes.network.hub import push
 from resnet_recipes.training.run import Run
@@ -156,6 +156,12 @@ def test_a_wrong_name_is_refused_before_anything_is_written(run, hub, capsys):
     assert export(run, "me/net") == 2
     assert "hf:USER/NAME" in capsys.readouterr().err
     assert not (run.parent / "out").exists()
+
+
+@pytest.mark.parametrize("place", ["hf:../..", "hf:me/..", "hf:me/net/../x", "hf:me/net\n"])
+def test_no_name_leads_out_of_the_hub(place):
+    with pytest.raises(RecipeError, match="must name a repository"):
+        resnet_recipes.load(place)
 
 
 def test_a_download_that_is_cut_off_or_impossible_is_no_network(run, hub, monkeypatch):
