@@ -1,7 +1,6 @@
 """The two commands: `resnet-train` and `resnet-recipes`."""
 
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -9,6 +8,7 @@ from contextlib import suppress
 
 from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
 from resnet_recipes.commands import verbs
+from resnet_recipes.commands.table import line_width
 from resnet_recipes.report.output import lost_output, protect_output
 from resnet_recipes.report.text import printable, wrapped
 
@@ -80,7 +80,7 @@ def boxed(error: RecipeError | TrainingError) -> str:
     """
     if isinstance(error, TrainingError):
         return f"error: {printable(error)}"
-    count, width = len(error.problems), shutil.get_terminal_size((0, 0)).columns or sys.maxsize
+    count, width = len(error.problems), line_width()
     lines = [f"error: {count} problem{'s' * (count > 1)}", ""]
     for problem in error.problems:
         rule, *fixes = str(problem).splitlines()

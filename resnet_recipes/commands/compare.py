@@ -33,7 +33,11 @@ def run(arguments: Arguments) -> int:
     ):
         fix = shlex.join(["resnet-recipes", "diff", *arguments.words[:2]])
         raise RecipeError.of("RUN", " ".join(arguments.words), "are recipes, not runs", fix)
-    runs = read_all(run_places(arguments.words))
+    places = {place.resolve(): place for place in run_places(arguments.words)}
+    runs = read_all(list(places.values()))
+    if len(runs) < 2:
+        fix = "resnet-recipes runs   lists the runs in ./runs"
+        raise RecipeError.of("RUN", " ".join(arguments.words), "is one and the same run", fix)
     letters = [ascii_uppercase[i] if i < 26 else str(i + 1) for i in range(len(runs))]
     differing = differences([settings(run.folder) for run in runs])
     tables = {

@@ -10,8 +10,9 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES
 from resnet_recipes.commands.progress import say
+from resnet_recipes.commands.table import line_width
 from resnet_recipes.doctor import Finding, as_json, exit_code
-from resnet_recipes.report.text import printable
+from resnet_recipes.report.text import printable, wrapped
 from resnet_recipes.report.waiting import Waiting
 
 EXAMPLE = PAGES["doctor"].example
@@ -87,7 +88,7 @@ def _fix_val(place: Path | None, arguments: Arguments) -> int:
 def _listed(findings: Sequence[Finding]) -> list[str]:
     lines = []
     for finding in findings:
-        lines.append(f"{MARKS[finding.level]}  {printable(finding.what)}")
+        lines += wrapped(finding.what, line_width(), f"{MARKS[finding.level]}  ", " " * 6)
         lines += [f"        {printable(path)}" for path in finding.paths]
         lines += [f"      {printable(line)}" for line in finding.fix.splitlines()]
     return lines

@@ -11,7 +11,7 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES
 from resnet_recipes.commands.progress import say
-from resnet_recipes.commands.table import table
+from resnet_recipes.commands.table import line_width, table
 from resnet_recipes.commands.trained import named
 from resnet_recipes.commands.written import opened_file, write_csv
 from resnet_recipes.data.loading.loader import EvalLoader
@@ -22,7 +22,7 @@ from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report.page.classes import by_class
 from resnet_recipes.report.page.gallery import Tile, gallery
 from resnet_recipes.report.page.pictures import plotting, png
-from resnet_recipes.report.text import csv_line, printable, rate
+from resnet_recipes.report.text import csv_line, printable, rate, wrapped
 from resnet_recipes.training.confusion import Cell, Confusion, Means
 from resnet_recipes.training.outcomes import Outcomes
 from resnet_recipes.training.trained import Evaluated
@@ -163,37 +163,52 @@ def _page(
     wrong: list[dict[str, Any]],
 ) -> list[str]:
     flip = ", each with its mirror image" if result["flip"] else ""
-    return [
-        f"network   {about.title}, {about.num_classes:,} classes"
-        + (f", recipe {printable(about.recipe)}" if about.recipe else ""),
-        f"images    {result['eval_examples']:,} of {result['data']}",
-        f"size      {result['eval_size']} px, cut from a shorter side of "
+    facts = {
+        "network": f"{about.title}, {about.num_classes:,} classes"
+        + (f", recipe {about.recipe}" if about.recipe else ""),
+        "images": f"{result['eval_examples']:,} of {result['data']}",
+        "size": f"{result['eval_size']} px, cut from a shorter side of "
         f"{result['eval_resize']}{flip}",
-        f"top-1     {result['top1_percent']:.2f} %",
-        f"top-5     {result['top5_percent']:.2f} %",
-        f"balanced  {result['balanced_percent']:.2f} %, the mean over classes of their top-1",
-        f"loss      {result['loss']:.4f}",
-        f"ECE       {result['calibration_error_percent']:.2f} %, the expected calibration error of "
+        "top-1": f"{result['top1_percent']:.2f} %",
+        "top-5": f"{result['top5_percent']:.2f} %",
+        "balanced": f"{result['balanced_percent']:.2f} %, the mean over classes of their top-1",
+        "loss": f"{result['loss']:.4f}",
+        "ECE": f"{result['calibration_error_percent']:.2f} %, the expected calibration error of "
         "the probabilities",
-        f"speed     {rate(result['images_per_second'])} images/s on {result['device']}, "
+        "speed": f"{rate(result['images_per_second'])} images/s on {result['device']}, "
         "decoding included",
+    }
+    worst = [
+        {
+            "TOP-1": f"{row['top1_percent']:.2f} %",
+            "OF": f"{row['images']:,}",
+            "PRECISION": f"{row['precision_percent']:.2f} %",
+            "F1": f"{row['f1_percent']:.2f} %",
+            "CLASS": printable(row["class"]),
+        }
+        for row in classes[:_SHOWN]
+    ]
+    confused = [
+        {
+            "IMAGES": f"{row['images']:,}",
+            "OF": printable(row["class"]),
+            "TAKEN FOR": printable(row["taken_for"]),
+        }
+        for row in wrong
+    ]
+    return [
+        *(
+            line
+            for name, text in facts.items()
+            for line in wrapped(text, line_width(), f"{name:<10}", " " * 10)
+        ),
         "",
         "means over classes, in percent",
         *table([{"MEAN": name} | _cells(mean) for name, mean in means.items()], ("PRECISION",)),
         "",
         f"worst classes of {len(classes):,}",
-        *(
-            f"  {row['top1_percent']:6.2f} % of {row['images']:<5,} precision "
-            f"{row['precision_percent']:6.2f} %, F1 {row['f1_percent']:6.2f} %  "
-            f"{printable(row['class'])}"
-            for row in classes[:_SHOWN]
-        ),
-        *(["", "most common confusions"] if wrong else []),
-        *(
-            f"  {row['images']:6,} {printable(row['class'])} taken for "
-            f"{printable(row['taken_for'])}"
-            for row in wrong
-        ),
+        *table(worst, ("PRECISION", "F1")),
+        *(["", "most common confusions", *table(confused)] if wrong else []),
     ]
 
 

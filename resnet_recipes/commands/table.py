@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from resnet_recipes.report.text import clock_time
@@ -12,6 +13,11 @@ _NUMBER = re.compile(r"[-?]|<?[\d.,:/?]+( [%\w]+)?")
 def width() -> int:
     """Return the columns of the terminal; 80 in a pipe."""
     return shutil.get_terminal_size().columns
+
+
+def line_width() -> int:
+    """Return the columns of the terminal; in a pipe, which programs read, no line is wrapped."""
+    return shutil.get_terminal_size((0, 0)).columns or sys.maxsize
 
 
 def page_width() -> int:

@@ -37,6 +37,13 @@ def test_an_unreadable_image_is_named_and_the_exit_code_is_3(data, capsys):
     assert cli.main(["doctor", "data", str(data), "--no-images"]) == 0
 
 
+def test_findings_are_wrapped_on_a_terminal_and_never_in_a_pipe(monkeypatch):
+    findings = [Finding("warn", "words " * 20)]
+    assert len(_listed(findings)) == 1
+    monkeypatch.setenv("COLUMNS", "40")
+    assert max(map(len, _listed(findings))) <= 40
+
+
 def test_no_name_acts_on_the_terminal():
     lines = _listed([Finding("warn", "a\x1b", "b\x1b", ["c\x1b"])])
     assert [line[-5:] for line in lines] == ["a\\x1b", "c\\x1b", "b\\x1b"]

@@ -60,6 +60,17 @@ def test_a_run_is_evaluated_on_its_own_images_as_in_training(run, capsys):
     assert all(row["class"] != row["taken_for"] for row in found["confusions"])
 
 
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_narrow_terminal_gets_fewer_columns_and_wrapped_lines(run, columns, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.chdir(run.parent)
+    assert main(["eval", "run", "data=images"]) == 0
+    out = capsys.readouterr().out
+    worst = out[out.index("worst classes") :].splitlines()
+    assert worst[1].split() == ["TOP-1", "OF", *["PRECISION"] * (columns > 40), "F1", "CLASS"]
+    assert max(len(line) for line in out.splitlines() if str(run.parent) not in line) <= columns
+
+
 def test_a_file_needs_only_to_be_told_where_the_images_are(run, capsys):
     from_file = evaluated(
         capsys, run / "weights.safetensors", f"data={run.parent / 'images'}", "workers=0"

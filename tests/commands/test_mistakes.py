@@ -143,6 +143,7 @@ COMMANDS = [
     ("resnet-recipes runs --state finished", "state=finished"),
     ("resnet-recipes runs --format json", "--json"),
     ("resnet-recipes report --out report.pdf", "--out report.html"),
+    ("resnet-recipes compare first last", "is one and the same run"),
     ("resnet-recipes compare mild hot", "resnet-recipes diff mild hot"),
     ("resnet-recipes predict --run first images", "resnet-recipes predict first images"),
 ]
