@@ -136,15 +136,15 @@ class ModelConfig(Section):
         if parts := re.fullmatch(r"(?:hf:)?(timm|torchvision)[:/](\w+)(\.\w+)?", self.name.lower()):
             library, name, tag = parts.groups()
             weights = f" model.weights={library}:{name}{tag}" if tag else ""
-            return self._named(f"{library}:{name}") + weights
+            return self.named(f"{library}:{name}") + weights
         same_depth = [name for name in NETWORKS if name[6:] == re.sub(r"\D", "", self.name)]
         near = get_close_matches(self.name.lower(), same_depth, n=1, cutoff=0.8)
         is_plain = re.fullmatch(r"[a-z][a-z0-9_]*", self.name)
-        if near or not is_plain:
-            return f"model.name={near[0]}" if near else ""
-        return self._named(f"timm:{self.name}")
+        return self.named(near[0] if near else f"timm:{self.name}") if near or is_plain else ""
 
-    def _named(self, name: str) -> str:
-        """Return what chooses a library's network, with all the settings that it needs."""
+    def named(self, name: str) -> str:
+        """Return the words that choose another network, with what a library's needs."""
+        if name in NETWORKS:
+            return f"model.name={name}"
         fixes = [problem.fix for problem in replace(self, name=name)._misfits()]
         return " ".join([f"model.name={name}", *fixes])

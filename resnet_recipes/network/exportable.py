@@ -63,5 +63,5 @@ def lacking(to: str) -> Iterator[Problem]:
     """Yield which packages `to` needs that are not installed."""
     needed, extra = _NEEDS.get(to, ((), ""))
     if missing := [name for name in needed if find_spec(name) is None]:
-        rule = f"needs {', '.join(missing)}, which is not installed"
+        rule = f"needs packages that are not installed: {', '.join(missing)}"
         yield Problem("--to", to, rule, remedy(extra))

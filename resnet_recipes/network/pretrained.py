@@ -61,12 +61,14 @@ def find(config: ModelConfig, num_classes: int) -> Start:
         place = "" if problem.key == config.weights else f"{problem.key} "
         raise _refused(config, place + problem.rule, problem.fix) from None
     about = network.about
+    ours = about.architecture in NETWORKS
+    others = [*_differing(config, about.arguments)] if ours else []
     if about.architecture != config.name:
         rule = f"{path} has the weights of {about.architecture}, not {config.name}"
-        raise _refused(config, rule, f"model.name={about.architecture}")
-    if config.name in NETWORKS and (fix := " ".join(_differing(config, about.arguments))):
+        raise _refused(config, rule, " ".join([config.named(about.architecture), *others]))
+    if others:
         rule = f"{path} has the weights of another stem, width or number of input channels"
-        raise _refused(config, rule, fix)
+        raise _refused(config, rule, " ".join(others))
     is_whole, head = about.num_classes == num_classes, classifier(network.model)
     kept = {
         name: tensor

@@ -124,6 +124,8 @@ def test_weights_of_another_stem_or_width_are_refused_with_what_to_type(weights,
         About("resnet18", 7, arguments=small.arguments),
     )
     assert "model.stem=small model.width=0.125" in refusal(path)
+    whole = "model.name=resnet18 model.stem=small model.width=0.125"
+    assert whole in refusal(path, name="resnet50")
     assert pretrained.find(replace(small, weights=str(path)), 7).is_whole
 
 
