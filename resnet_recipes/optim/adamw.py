@@ -27,6 +27,7 @@ class AdamW(OptimizerSettings):
     )
 
     state_copies: ClassVar[int] = 2
+    rate_power: ClassVar[float] = 0.5
     name: str = "adamw"
     lr: float = 1.0e-3  # peak learning rate, for the global batch
     weight_decay: float = 0.01  # times the rate, the fraction of a weight lost in one step

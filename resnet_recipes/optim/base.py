@@ -39,6 +39,7 @@ class OptimizerSettings(Section):
     gain: ClassVar[str]
     avoid_when: ClassVar[str]
     state_copies: ClassVar[int] = 1  # values that it keeps for each weight
+    rate_power: ClassVar[float] = 1.0  # with which power of the batch its peak rate grows
 
     name: str = ""  # which optimizer
     lr: float = 0.1  # peak learning rate, for the global batch

@@ -45,7 +45,8 @@ def scaled_rate(recipe: Recipe, size: int, typed: Collection[str]) -> list[str]:
 
     Nothing if the user has typed one.
     """
-    rate = recipe.optimizer.lr * size / recipe.batch.global_size
+    ratio = size / recipe.batch.global_size
+    rate = recipe.optimizer.lr * ratio**recipe.optimizer.rate_power
     return [] if "optimizer.lr" in typed else [f"lr={rate:.3g}"]
 
 
@@ -57,7 +58,7 @@ def _batch_notes(recipe: Recipe, rank_size: int) -> Iterator[str]:
             f"BatchNorm uses those {rank_size}."
         )
     scaled = RATE_PER_EXAMPLE * batch.global_size
-    if not 0.2 <= rate / scaled <= 5:
+    if recipe.optimizer.rate_power == 1 and not 0.2 <= rate / scaled <= 5:
         yield (
             f"lr={rate:g} is {rate / scaled:.2g} times what the published recipes use for a batch "
             f"of {batch.global_size} (linear scaling gives {scaled:.3g})."

@@ -86,7 +86,12 @@ def test_what_a_user_may_not_want_is_noted(name, changes, ranks, said):
 
 @pytest.mark.parametrize(
     ("name", "changes"),
-    [("medium", ["epochs=60"]), ("hot", ["epochs=240"]), ("mild", ["epochs=16"])],
+    [
+        ("medium", ["epochs=60"]),
+        ("hot", ["epochs=240"]),
+        ("mild", ["epochs=16"]),
+        ("mild", ["optimizer=lamb"]),
+    ],
 )
 def test_advice_stops_where_its_reason_does(name, changes):
     assert notes(name, *changes) == ""
@@ -99,6 +104,7 @@ def test_a_learning_rate_that_was_typed_is_never_scaled():
     for words, fix in (
         (["lr=0.1"], "bs=8"),
         (["epochs=18"], "bs=8 lr=0.008"),
+        (["optimizer=lamb"], "bs=8 lr=0.000313"),  # by the square root of 8 / 2048
     ):
         found = compose("mild", words, needs_data=False)
         with pytest.raises(RecipeError) as caught:
