@@ -90,13 +90,32 @@ def test_bytes_left_over_before_a_restart_marker_are_damage(engine):
         assert status == [Status.DONE, Status.DONE, Status.DAMAGED, Status.DAMAGED]
 
 
-def test_scans_without_end_are_cut_off(engine):
-    data = encoded(photo(0, 16, 16), progressive=True, quality=30)
-    # the last scan, over and over: it looks valid, but would take for ever to decode
-    last = data.rindex(b"\xff\xda")
-    bomb = data[:last] + data[last:-2] * 2000 + b"\xff\xd9"
-    assert status_of(engine, bomb, box=(0, 0, 16, 16)) in (Status.EXCESSIVE, Status.DAMAGED)
-    assert status_of(engine, data, box=(0, 0, 16, 16)) == Status.DONE
+def grey_in_scans(side: int, times: int) -> bytes:
+    """Return a valid progressive JPEG with a scan for each of 64 coefficients, so many times."""
+    last = times - 1  # the lowest bit of the first time
+    tables = [(0xDB, bytes(1) + b"\1" * 64)]
+    tables += [(0xC2, struct.pack(">BHHB3B", 8, side, side, 1, 1, 0x11, 0))]
+    tables += [(0xC4, bytes([kind, 1, *16 * [0]])) for kind in (0x00, 0x10)]  # one code: nothing
+    blocks = (side // 8) ** 2
+    zeros = bytes(blocks // 8)
+    scans = [
+        (0xDA, bytes([1, 1, 0, place, place, (low + 1 if low < last else 0) << 4 | low]))
+        for low in range(last, -1, -1)
+        for place in range(64)
+    ]
+    segments = [
+        bytes([0xFF, marker]) + struct.pack(">H", len(text) + 2) + text + zeros * (marker == 0xDA)
+        for marker, text in (*tables, *scans)
+    ]
+    return b"\xff\xd8" + b"".join(segments) + b"\xff\xd9"
+
+
+@pytest.mark.parametrize(
+    ("side", "times", "status"),
+    [(64, 1, Status.DONE), (64, 2, Status.EXCESSIVE), (2112, 1, Status.EXCESSIVE)],
+)
+def test_scans_that_are_all_valid_are_too_many_by_number_or_by_size(engine, side, times, status):
+    assert status_of(engine, grey_in_scans(side, times)) == status
 
 
 def test_a_size_that_is_not_the_announced_one_is_a_mismatch(engine):
