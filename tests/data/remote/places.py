@@ -7,11 +7,19 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote
 
 _COUNTING = threading.Lock()
+
+
+@lru_cache(8)
+def _content(path: Path, changed: int) -> tuple[bytes, str]:
+    """Return a file and its SHA-1; `changed` is when it was last written to."""
+    content = path.read_bytes()
+    return content, hashlib.sha1(content).hexdigest()
 
 
 class Site(BaseHTTPRequestHandler):
@@ -53,7 +61,7 @@ class Site(BaseHTTPRequestHandler):
         for _ in range(300 if self.command == "GET" and kind.drops else 0):
             self.wfile.write(kind.drops)
             time.sleep(0.01)
-        content = path.read_bytes()
+        content, digest = _content(path, path.stat().st_ctime_ns)
         wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         body = content
         if wanted and kind.fault != "no ranges":
@@ -66,7 +74,7 @@ class Site(BaseHTTPRequestHandler):
         else:
             self.send_response(200)
         if kind.has_etag:
-            self.send_header("ETag", f'"{hashlib.sha1(content).hexdigest()}"')
+            self.send_header("ETag", f'"{digest}"')
         self.send_header("Last-Modified", email.utils.formatdate(path.stat().st_mtime))
         if self.command == "GET" and kind.fault == "longer":
             body += b"x" * 1000
@@ -96,11 +104,17 @@ class Site(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
+class Server(ThreadingHTTPServer):
+    """A server that keeps no connection waiting: the system tries again after a second."""
+
+    request_queue_size = 64
+
+
 @contextmanager
 def site_of(folder: Path) -> Iterator[tuple[str, type[Site]]]:
     """Serve a folder; yield its address, and the class that misbehaves when it is told to."""
     kind = type("OwnSite", (Site,), {"folder": folder, "asked": []})
-    with ThreadingHTTPServer(("127.0.0.1", 0), kind) as server:
+    with Server(("127.0.0.1", 0), kind) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}", kind
         server.shutdown()
