@@ -27,9 +27,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that only `-m exhaustive` asks for."""
+    """Leave out the tests that only `-m exhaustive` asks for; begin with the slow ones.
+
+    So no worker is left alone with one of them in the end.
+    """
     if "exhaustive" not in config.option.markexpr:
         items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def pytest_collection_finish() -> None:
