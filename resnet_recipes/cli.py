@@ -79,7 +79,7 @@ def boxed(error: RecipeError | TrainingError) -> str:
     to type is wrapped only between the items of a list, so that it can be copied.
     """
     if isinstance(error, TrainingError):
-        return f"error: {printable(error)}"
+        return "\n".join(map(printable, f"error: {error}".splitlines()))
     count, width = len(error.problems), line_width()
     lines = [f"error: {count} problem{'s' * (count > 1)}", ""]
     for problem in error.problems:

@@ -135,6 +135,15 @@ def test_two_ranks_count_what_one_counts(run, nursery, tmp_path, capsys):
     assert two == one
 
 
+def test_an_unreadable_image_is_named_with_what_lists_all_on_a_line_of_its_own(run, capsys):
+    bad = run.parent / "images" / "val" / "pattern0" / "\x1b.jpg"
+    bad.write_bytes(b"none")
+    assert main(["eval", str(run)]) == 1
+    said = capsys.readouterr().err
+    assert "\\x1b.jpg is not an image of a known format" in said
+    assert re.search(r"\n    resnet-recipes doctor data \S*  lists them\n$", said)
+
+
 def test_classes_are_written_as_csv(run, tmp_path, capsys):
     assert main(["eval", str(run), "--csv", str(tmp_path / "classes.csv")]) == 0
     rows = list(csv.DictReader((tmp_path / "classes.csv").open()))
