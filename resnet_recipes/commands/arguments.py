@@ -120,8 +120,7 @@ def split(
             has_value = ahead and not ahead[0].startswith("-") and "=" not in ahead[0]
             given = ahead.popleft() if has_value and not equals else value
             problems.append(_unknown(name, given, usage, argv))
-            if problems[-1].fix.startswith("recipe="):
-                found.words.append(problems[-1].fix)
+            found.words += _settings_in(problems[-1].fix)
         elif known[name]:
             value = value if equals else ahead.popleft() if ahead else ""
             if not value or value.startswith("-"):
@@ -148,6 +147,12 @@ def split(
         verb, words = usage.line.split()[1], " ".join(found.words) or None
         raise RecipeError.of(verb, words, f"needs {usage.takes}", usage.example)
     return found
+
+
+def _settings_in(fix: str) -> list[str]:
+    """Return what to type instead of a flag, if it is settings, which may be wrong as well."""
+    words = shlex.split(fix.replace("?", "")) if fix.count("'") % 2 == 0 else []
+    return words if "VALUE" not in fix and all("=" in w or w[0] == "~" for w in words) else []
 
 
 def _misnamed(flag: str, name: str, ending: str) -> Iterator[Problem]:

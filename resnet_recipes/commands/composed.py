@@ -1,5 +1,6 @@
 """The recipe that a command's words ask for."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.errors import Problem, RecipeError
@@ -56,10 +57,10 @@ def chosen(arguments: Arguments) -> tuple[str, list[str]]:
     return names[0], changes
 
 
-def recipe_problems(arguments: Arguments) -> tuple[Problem, ...]:
-    """Return what is wrong with the recipe that the words name, to be said with what else is."""
+def problems_of(check: Callable[[Arguments], object], arguments: Arguments) -> tuple[Problem, ...]:
+    """Return what `composed` or `chosen` refuses, to be said with what else is wrong."""
     try:
-        chosen(with_recipe(arguments))
+        check(with_recipe(arguments))
     except RecipeError as error:
         return error.problems
     return ()

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.composed import chosen, recipe_problems
+from resnet_recipes.commands.composed import chosen, problems_of
 from resnet_recipes.commands.sweep import named
 from resnet_recipes.launch import kubernetes, skypilot, slurm, torchx
 from resnet_recipes.launch.job import Allocation, Job
@@ -36,7 +36,7 @@ USUAL = 8
 
 def run(arguments: Arguments) -> int:
     """Check recipe and settings, and print the job of `nodes=` nodes with `gpus=` GPUs each."""
-    wrong = recipe_problems(arguments)
+    wrong = problems_of(chosen, arguments)
     recipe, changes = ("", arguments.words) if wrong else chosen(arguments)
     nodes = next((word for word in reversed(changes) if word.startswith("nodes=")), "nodes=1")
     changes = [word for word in changes if not word.startswith("nodes=")]

@@ -2,13 +2,14 @@
 
 import shlex
 from collections.abc import Iterable, Sequence
+from functools import partial
 from importlib import import_module
 from types import ModuleType
 
 from resnet_recipes import __version__
 from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments, row, split
-from resnet_recipes.commands.composed import chosen, recipe_problems, with_recipe
+from resnet_recipes.commands.composed import chosen, composed, problems_of, with_recipe
 from resnet_recipes.commands.pages import PAGES, TRAIN
 from resnet_recipes.commands.places import with_weights
 from resnet_recipes.commands.table import page_width
@@ -90,13 +91,18 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _parsed(name: str, argv: Sequence[str]) -> Arguments:
-    """Return a command's arguments. Raises RecipeError with all that is wrong, and the recipe."""
+    """Return a command's arguments. Raises RecipeError, also for its recipe and settings."""
 
     def also(found: Arguments) -> Iterable[Problem]:
         module = _asked(found) if name == "train" else name
-        composes = module in (*_COMPOSING, "job") and "--resume" not in found
-        is_taken = {*argv} & {*Library().names()}  # by an unknown flag, as its value
-        return recipe_problems(found) if composes and not is_taken else ()
+        if module not in (*_COMPOSING, "job", "sweep") or "--resume" in found:
+            return ()
+        taken = [word for word in argv if word in Library().names()]  # as an unknown flag's value
+        if taken and not any(word.startswith("recipe=") for word in with_recipe(found).words):
+            found.words.append(f"recipe={taken[0]}")
+        if module not in _COMPOSING:
+            return problems_of(chosen, found)
+        return problems_of(partial(composed, needs_data=module not in ("plan", "cfg")), found)
 
     return split(argv, TRAIN if name == "train" else PAGES[name], also)
 

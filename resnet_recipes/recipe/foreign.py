@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from difflib import get_close_matches
 
 from resnet_recipes.recipe.foreign_words import (
     AMP,
@@ -31,9 +32,11 @@ def meaning_of(name: str, value: str | None) -> Meaning | None:
     """Return what a foreign flag or key means, with its value in place; None if it is unknown."""
     whole = name.lstrip("-").lower().replace("-", "_")
     leaf = whole.rpartition(".")[2]
-    found = MEANINGS.get(whole.replace(".", "_"), MEANINGS.get(leaf))
-    if found is None:
+    known = [word for word in (whole.replace(".", "_"), leaf) if word in MEANINGS]
+    known = known or get_close_matches(leaf, MEANINGS, n=1, cutoff=0.9)
+    if not known:
         return None
+    found = MEANINGS[known[0]]
     words, rule = found if isinstance(found, Meaning) else (found, "")
     value = value or ""
     if not words:

@@ -143,7 +143,7 @@ def _pictures(trained: Trained) -> tuple[list[np.ndarray], str]:
     read = [Picture(read_file(path)) for path in paths]
     pictures = [picture.crop(0, 0, picture.height, picture.width) for picture in read]
     sizes = len({picture.shape for picture in pictures})
-    return pictures, f"{len(pictures)} validation images of {sizes} sizes"
+    return pictures, f"{len(pictures)} validation images of {sizes} size{'' if sizes == 1 else 's'}"
 
 
 def _images(trained: Trained) -> tuple[Tensor, str]:

@@ -85,6 +85,7 @@ WORDS = [
     ("depth=18", "model.name=resnet18"),
     ("grayscale=true", "model.in_channels=1"),
     ("wandb.project=x", "WANDB_PROJECT=x resnet-train ... 'log.to=[wandb]'"),
+    ("--batch-sze 64", "bs=64"),
     ("max_time=90", "launch.max_wall=90s"),
     ("--warmup_ratio 0.1", "schedule.warmup=0.1dur"),
     ("--quiet", "leave it out"),
@@ -154,6 +155,9 @@ SEVERAL = [
     ("resnet-train nosuch --epochs 3", ["epochs=3", "recipe=nosuch: no such recipe"]),
     ("resnet-train ./nosuch.yaml --epochs 3", ["epochs=3", "no such file"]),
     ("resnet-recipes fit --config x", ["resnet-train ...", "recipe=x: no such recipe"]),
+    ("resnet-train small data=images --lr high", ["lr=high", "must be a number"]),
+    ("resnet-recipes plan mild --optimizer=adam", ["optimizer=adam", "no such option"]),
+    ("resnet-train mild --epochs 3", ["epochs=3", "data.root: is not set"]),
     ("resnet-recipes job --for k8s", ["--for slurm, or", "recipe: is missing"]),
     ("resnet-recipes slurm --partition gpu", ["unknown flag", "recipe: is missing"]),
     (
