@@ -16,7 +16,8 @@ FAR_BEHIND = 1.0
 def title(summary: Summary) -> str:
     """Return the first line."""
     resumed = f", in {summary.sessions} sessions" if summary.sessions > 1 else ""
-    length = f"{summary.epochs:.4g} epochs, {summary.steps:,} steps{resumed}"
+    epochs = f"{summary.epochs:.4g} epoch{'' if summary.epochs == 1 else 's'}"
+    length = f"{epochs}, {summary.steps:,} steps{resumed}"
     return f"{summary.recipe}: {length}, on {summary.devices}"
 
 

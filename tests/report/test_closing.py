@@ -28,6 +28,11 @@ def test_a_run_is_compared_with_a_published_one_only_at_about_the_same_length(su
     assert "this run" not in page(far)
 
 
+def test_the_title_counts_epochs(summary):
+    assert "1 epoch, 40 steps" in title(replace(summary, epochs=1.0))
+    assert "4 epochs, 40 steps" in title(replace(summary, epochs=4.0))
+
+
 def test_one_weights_file_is_named_and_in_full_the_raw_one_too(summary):
     both = replace(summary, raw_weights="runs/one/weights-raw.pt")
     average = "on 500 images (EMA)"
