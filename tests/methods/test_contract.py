@@ -1,6 +1,7 @@
 """The contract that every method must keep."""
 
 import importlib
+import pickle
 import re
 from dataclasses import fields
 from unittest.mock import Mock
@@ -108,13 +109,16 @@ def test_the_plan_is_told_how_often_a_step_takes_two_gradients(method, now_at):
 @pytest.mark.parametrize(
     "method", [m for m in ORDER if m().provides("augment_sample")], ids=lambda method: method.name
 )
-def test_sample_augmentations_keep_the_size_and_depend_only_on_the_images_generator(method):
+def test_sample_augmentations_pickle_and_depend_only_on_the_images_generator(method):
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 24, 3), dtype=np.uint8))
-    augment = method().augment_sample()
+    before, state = image.tobytes(), torch.get_rng_state()
+    augment = pickle.loads(pickle.dumps(method().augment_sample()))
     results = [augment(image, np.random.default_rng(seed)) for seed in (4, 4, *range(5, 15))]
     assert results[0].tobytes() == results[1].tobytes()
     assert {(result.mode, result.size) for result in results} == {("RGB", (24, 24))}
     assert len({result.tobytes() for result in results}) > 5
+    assert image.tobytes() == before
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 @pytest.mark.parametrize(

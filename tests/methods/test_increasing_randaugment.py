@@ -1,6 +1,5 @@
 """timm's RandAugment, each operation with timm's own pixels."""
 
-import pickle
 from itertools import product
 
 import numpy as np
@@ -74,13 +73,3 @@ def test_half_of_the_drawn_operations_act():
         for seed in range(400)
     )
     assert 160 < same < 260
-
-
-def test_it_pickles_and_depends_only_on_the_images_generator():
-    augment = pickle.loads(pickle.dumps(IncreasingRandAugment().augment_sample()))
-    first, again, other = (
-        augment(IMAGE, np.random.default_rng(seed)).tobytes() for seed in (3, 3, 5)
-    )
-    assert first == again
-    assert first != other
-    assert augment(IMAGE, np.random.default_rng(3)).size == IMAGE.size

@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 
 from resnet_recipes.recipe.overrides import Override, parse
@@ -62,15 +60,6 @@ def test_every_short_spelling_leads_to_settings():
         assert [override.key for override in overrides] == [
             target.split("=")[0] for target in targets
         ]
-
-
-def test_folders_become_absolute(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", "/home/someone")
-    values = [
-        override.value for override in parse(["data=images", "data=~/images", "run.root=out"])[0]
-    ]
-    assert values == [str(tmp_path / "images"), "/home/someone/images", str(Path(tmp_path) / "out")]
 
 
 def test_quotes_around_a_value_are_taken_off():
