@@ -82,11 +82,6 @@ class BetonWriter:
         self._file.truncate(self._end)
         self._file.seek(self._end)
 
-    @property
-    def bytes_written(self) -> int:
-        """Bytes of the file so far, including those of an earlier attempt."""
-        return self._end
-
     def append(self, samples: Sequence[tuple[np.void, bytes]]) -> None:
         """Write samples: a record and the content, which is empty for a skipped image.
 

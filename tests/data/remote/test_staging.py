@@ -27,8 +27,9 @@ PIECE = 1 << 19  # bytes
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small pieces, so that there are many, and no time between attempts or for the disk."""
+    """Many small pieces, few of them at a time; no time between attempts or for the disk."""
     monkeypatch.setattr(copy, "PIECE", PIECE)
+    monkeypatch.setattr(copy, "THREADS", 4)
     monkeypatch.setattr(os, "fdatasync", lambda _: None)
     monkeypatch.setattr(store, "WAITS", (0.0, 0.0))
 
