@@ -40,10 +40,10 @@ def test_training_without_a_recipe_prints_the_help_page_and_is_a_mistake(capsys)
 
 @pytest.mark.parametrize("first", ["mild", "recipe=mild"])
 @pytest.mark.parametrize("verb", [[], ["train"]])
-def test_the_recipe_may_be_the_first_word(capsys, tmp_path, first, verb):
-    words = [*verb, first, "data=nowhere", "--dry-run"]
-    assert (cli.main if verb else cli.train)(words) == 3
-    assert "nowhere" in capsys.readouterr().err
+def test_the_recipe_needs_no_key_wherever_it_stands(capsys, tmp_path, first, verb):
+    for words in ([first, "data=nowhere", "--dry-run"], ["--dry-run", "data=nowhere", first]):
+        assert (cli.main if verb else cli.train)([*verb, *words]) == 3
+        assert "nowhere" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,16 @@ def composed(arguments: Arguments, needs_data: bool = True) -> "Composed":
 
 
 def with_recipe(arguments: Arguments) -> Arguments:
-    """Let the first word be the name of the recipe: `mild` stands for `recipe=mild`."""
+    """Let a word without "=" name the recipe: `mild` stands for `recipe=mild`.
+
+    It is the first that is a recipe's name, or else the first.
+    """
     words = arguments.words
-    if words and words[0][:1] not in ("", "~", "+") and "=" not in words[0]:
-        words[0] = f"recipe={words[0]}"
+    bare = [word for word in words if "=" not in word and word[:1] not in ("", "~", "+")]
+    if bare and not any(word.startswith("recipe=") for word in words):
+        known = Library(arguments.recipes).names()
+        name = next((word for word in bare if word in known), bare[0])
+        words[words.index(name)] = f"recipe={name}"
     return arguments
 
 

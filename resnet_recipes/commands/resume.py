@@ -36,9 +36,9 @@ def to_resume(arguments: Arguments) -> tuple[Path, Sequence[str] | Recipe] | Non
     names = [word.partition("=")[2] for word in words if word.startswith(("run=", "run.name="))]
     root = root_of(words)
     folder = root / names[0] if names else next(unfinished(root), None)
-    if folder is None:
-        fix = "resnet-train recipe=mild data=... starts one"
-        rule = f"there is no unfinished run in {root}"
+    if folder is None or not folder.exists():
+        fix = "resnet-train --resume auto mild data=PATH   starts one"
+        rule = f"there is no run {folder}" if folder else f"there is no unfinished run in {root}"
         raise RecipeError.of("--resume", "auto", rule, fix)
     return folder, [word for word in words if not word.startswith(_NAMING)]
 

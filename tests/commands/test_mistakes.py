@@ -145,6 +145,8 @@ COMMANDS = [
     ("resnet-recipes runs --format json", "--json"),
     ("resnet-recipes report --out report.pdf", "--out report.html"),
     ("resnet-recipes compare first last", "is one and the same run"),
+    ("resnet-train --resume auto run=other data=images", "there is no run runs/other"),
+    ("resnet-train images mild", "data=images"),
     ("resnet-recipes compare mild hot", "resnet-recipes diff mild hot"),
     ("resnet-recipes predict --run first images", "resnet-recipes predict first images"),
 ]
