@@ -1,10 +1,13 @@
 """What the tests of commands share."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from resnet_recipes.process.ending import Ending
+from resnet_recipes.training.run import Run
+from tests.trained_runs import ended_run
 
 
 @pytest.fixture
@@ -19,3 +22,9 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         lambda folder, *_: folders.append(Path(folder).resolve()) or Ending(75),
     )
     return folders
+
+
+@pytest.fixture
+def run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
+    """A run with BlurPool and random weights, next to its images."""
+    return ended_run(make_run, tmp_path / "run", methods={"blurpool": {}})

@@ -3,7 +3,6 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,14 +17,7 @@ from resnet_recipes.data.base import Share
 from resnet_recipes.data.normalize import normalize
 from resnet_recipes.network.load import load
 from resnet_recipes.recipe.frozen import freeze, read
-from resnet_recipes.training.run import Run
-from tests.trained_runs import CLASSES, ended_run
-
-
-@pytest.fixture
-def run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
-    """A run with BlurPool and random weights, next to its images."""
-    return ended_run(make_run, tmp_path / "run", methods={"blurpool": {}})
+from tests.trained_runs import CLASSES
 
 
 def evaluated(capsys: pytest.CaptureFixture, *words: object) -> dict | list:

@@ -1,6 +1,4 @@
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,14 +11,6 @@ from resnet_recipes.commands.trained import named
 from resnet_recipes.network import export as formats
 from resnet_recipes.network.load import load
 from resnet_recipes.training.export import export_checked
-from resnet_recipes.training.run import Run
-from tests.trained_runs import ended_run
-
-
-@pytest.fixture
-def run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
-    """A run with BlurPool and random weights, next to its images."""
-    return ended_run(make_run, tmp_path / "run", methods={"blurpool": {}})
 
 
 def test_an_export_is_compared_on_the_runs_images_and_has_a_card(run, tmp_path, capsys):

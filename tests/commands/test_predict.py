@@ -1,6 +1,5 @@
 import csv
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,14 +8,7 @@ from PIL import Image
 from resnet_recipes.cli import main
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.training.run import Run
-from tests.trained_runs import CLASSES, ended_run
-
-
-@pytest.fixture
-def run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
-    """A run with random weights, next to its images."""
-    return ended_run(make_run, tmp_path / "run", methods={"blurpool": {}})
+from tests.trained_runs import CLASSES
 
 
 def predicted(capsys: pytest.CaptureFixture, *words: object) -> list[dict]:

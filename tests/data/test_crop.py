@@ -40,18 +40,15 @@ def test_random_crops_follow_the_published_rule(scale):
         assert crops.tolist() == expected
 
 
-def test_random_crops_lie_inside_the_image():
-    indices = np.arange(20_000)
-    sizes = np.random.default_rng(0).integers(1, 600, (len(indices), 2))
-    crops = random_crops(uniforms(0, 0, indices, 40), sizes, (0.08, 1.0), (3 / 4, 4 / 3))
-    assert (crops[:, :2] >= 0).all()
-    assert (crops[:, 2:] > 0).all()
-    assert (crops[:, :2] + crops[:, 2:] <= sizes).all()
+#: Heights and widths: any, and lines of pixels.
+SOME = np.random.default_rng(0).integers(1, 600, (20_000, 2))
+LINES = np.array([[1, 1], [1, 500], [500, 1], [1, 2], [2, 1]])
 
 
-@pytest.mark.parametrize("ratio", [(3.0, 4.0), (0.1, 0.3)])
-def test_no_crop_of_a_line_of_pixels_is_empty(ratio):
-    sizes = np.array([[1, 1], [1, 500], [500, 1], [1, 2], [2, 1]])
+@pytest.mark.parametrize(
+    ("sizes", "ratio"), [(SOME, (3 / 4, 4 / 3)), (LINES, (3.0, 4.0)), (LINES, (0.1, 0.3))]
+)
+def test_random_crops_lie_inside_the_image_and_are_not_empty(sizes, ratio):
     crops = random_crops(uniforms(0, 0, np.arange(len(sizes)), 40), sizes, (0.08, 1.0), ratio)
     assert (crops[:, :2] >= 0).all()
     assert (crops[:, 2:] > 0).all()

@@ -3,28 +3,18 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 from torchvision.models import resnet50
 
 from resnet_recipes.methods.blurpool import BlurConv2d, BlurMaxPool2d, BlurPool, ConvBlur2d
 from resnet_recipes.methods.surgery import adopt
 from resnet_recipes.ops.blur import plain as blur
+from tests.ops.test_blur import reference
 
 #: Values that the settings must refuse.
 WRONG = {"min_channels": [0]}
 
 MAP = torch.arange(25.0).view(1, 1, 5, 5)
-
-
-def reference(x: Tensor, stride: int = 1) -> Tensor:
-    """Blur by the definition: a weighted sum of nine shifted maps."""
-    height, width, padded = *x.shape[2:], F.pad(x, (1, 1, 1, 1))
-    blurred = sum(
-        (1, 2, 1)[i] * (1, 2, 1)[j] / 16 * padded[..., i : i + height, j : j + width]
-        for i in range(3)
-        for j in range(3)
-    )
-    return blurred[..., ::stride, ::stride]
 
 
 def test_blur_of_ones_fades_at_the_border():

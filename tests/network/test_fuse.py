@@ -61,6 +61,13 @@ def empty_resnet50():
         return resnet50()
 
 
+def assert_same_gradients(plain: nn.Module, fused: nn.Module) -> None:
+    for (name, parameter), other in zip(fused.named_parameters(), plain.parameters(), strict=True):
+        assert torch.allclose(
+            parameter.grad, other.grad, rtol=1e-6, atol=1e-8 * float(other.grad.norm())
+        ), name
+
+
 @pytest.mark.parametrize("network", [narrow_resnet18, four_bottlenecks])
 def test_outputs_gradients_and_statistics_match_the_plain_network(network):
     plain, fused = twins(network, BlurPool())
@@ -70,10 +77,7 @@ def test_outputs_gradients_and_statistics_match_the_plain_network(network):
         assert torch.allclose(found, expected, rtol=1e-8)
         expected.square().sum().backward()
         found.square().sum().backward()
-    for (name, parameter), other in zip(fused.named_parameters(), plain.parameters(), strict=True):
-        assert torch.allclose(
-            parameter.grad, other.grad, rtol=1e-6, atol=1e-8 * float(other.grad.norm())
-        ), name
+    assert_same_gradients(plain, fused)
     for name, value in plain.state_dict().items():
         assert torch.allclose(fused.state_dict()[name], value), name
     assert torch.allclose(fused.eval()(x), plain.eval()(x), rtol=1e-8)
@@ -140,10 +144,7 @@ def test_a_fused_network_drops_examples_too():
     assert sum(isinstance(module, FusedBatchNorm2d) for module in fused.modules()) == 13
     seen[0].square().sum().backward()
     seen[1].square().sum().backward()
-    for (name, parameter), other in zip(fused.named_parameters(), plain.parameters(), strict=True):
-        assert torch.allclose(
-            parameter.grad, other.grad, rtol=1e-6, atol=1e-8 * float(other.grad.norm())
-        ), name
+    assert_same_gradients(plain, fused)
     expected = fused.eval()(x)
     fold(fused)
     assert torch.allclose(fused(x), expected, rtol=1e-8)
