@@ -44,6 +44,7 @@ def run(arguments: Arguments) -> int:
             raise RecipeError.of(flag, arguments.flags[flag], rule, "'evaluation.sizes=[]'")
     if "--png" in arguments:
         plotting("--png")
+    _keep_tables(arguments, recipe.data.root)
     tried = sizes or [recipe.data.eval_size]
     code, found = evaluate(opened, tried, say)
     if code:
@@ -55,6 +56,15 @@ def run(arguments: Arguments) -> int:
     else:
         _one_size(arguments, opened, rows[0], found[0].outcomes)
     return 0
+
+
+def _keep_tables(arguments: Arguments, root: str) -> None:
+    """Raise RecipeError for a CSV file that is there already and may list the images."""
+    for flag in ("--csv", "--images") if root else ():
+        path, images = Path(arguments.flags.get(flag, "")).resolve(), Path(root).resolve()
+        if flag in arguments and path.is_file() and images in (path, path.parent):
+            rule = "is there already, with the images, and may be their table"
+            raise RecipeError.of(flag, arguments.flags[flag], rule, "another name or folder")
 
 
 def _one_size(

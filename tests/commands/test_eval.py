@@ -63,6 +63,19 @@ def test_a_narrow_terminal_gets_fewer_columns_and_wrapped_lines(run, columns, ca
     assert max(len(line) for line in out.splitlines() if str(run.parent) not in line) <= columns
 
 
+@pytest.mark.parametrize("flag", ["--csv", "--images"])
+def test_a_table_of_the_images_is_not_replaced(run, flag, capsys):
+    images = run.parent / "images"
+    rows = [f"{path.relative_to(images)},{path.parent.name}" for path in images.glob("val/*/*")]
+    table = images / "labels.csv"
+    table.write_text("\n".join(["path,label", *rows]))
+    before = table.read_bytes()
+    for place in (table, images):
+        assert main(["eval", str(run), f"data={place}", flag, str(table)]) == 2
+        assert "may be their table" in capsys.readouterr().err
+    assert table.read_bytes() == before
+
+
 def test_a_file_needs_only_to_be_told_where_the_images_are(run, capsys):
     from_file = evaluated(
         capsys, run / "weights.safetensors", f"data={run.parent / 'images'}", "workers=0"
