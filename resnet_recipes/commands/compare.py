@@ -1,14 +1,13 @@
 """`resnet-recipes compare RUN RUN ...`: what differs between runs, and whether seeds explain it."""
 
 import json
-import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from string import ascii_uppercase
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.places import run_places
+from resnet_recipes.commands.places import found, run_places
 from resnet_recipes.commands.table import minutes, or_dash, table, width
 from resnet_recipes.commands.written import write_csv
 from resnet_recipes.measure.comparison import (
@@ -28,16 +27,15 @@ Rows = list[tuple[str, list[str]]]  # a key, and its value on each side
 
 def run(arguments: Arguments) -> int:
     """Print the differing settings, machines and results of two or more run folders."""
-    if {*arguments.words} <= {*Library().names()} and not any(
-        map(os.path.lexists, arguments.words)
-    ):
-        fix = shlex.join(["resnet-recipes", "diff", *arguments.words[:2]])
-        raise RecipeError.of("RUN", " ".join(arguments.words), "are recipes, not runs", fix)
-    places = {place.resolve(): place for place in run_places(arguments.words)}
+    words = arguments.words
+    if {*words} <= {*Library().names()} and not any(found("RUN", word) for word in words):
+        fix = shlex.join(["resnet-recipes", "diff", *words[:2]])
+        raise RecipeError.of("RUN", " ".join(words), "are recipes, not runs", fix)
+    places = {place.resolve(): place for place in run_places(words)}
     runs = read_all(list(places.values()))
     if len(runs) < 2:
         fix = "resnet-recipes runs   lists the runs in ./runs"
-        raise RecipeError.of("RUN", " ".join(arguments.words), "is one and the same run", fix)
+        raise RecipeError.of("RUN", " ".join(words), "is one and the same run", fix)
     letters = [ascii_uppercase[i] if i < 26 else str(i + 1) for i in range(len(runs))]
     differing = differences([settings(run.folder) for run in runs])
     tables = {

@@ -85,7 +85,7 @@ def run(argv: Sequence[str]) -> int:
         print(PAGES[name].page(page_width()), end="")
         return 0
     arguments = with_weights(_parsed(name, rest))
-    if name in _COMPOSING and "--resume" not in arguments:
+    if name in _COMPOSING:
         chosen(with_recipe(arguments))
     return _module(name).run(arguments)
 

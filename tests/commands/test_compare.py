@@ -23,6 +23,13 @@ def test_settings_machines_and_results_that_differ_are_shown(tmp_path, capsys):
     assert "one seed cannot tell" in out
 
 
+def test_runs_may_have_the_names_of_recipes(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("mild", "hot"):
+        run_folder(tmp_path / "runs", name)
+    assert verbs.run(["compare", "mild", "hot"]) == 0
+
+
 def test_seeds_give_the_noise_that_a_difference_is_held_against(tmp_path, capsys):
     def seeds(name: str, top1: float, lr: float) -> list[str]:
         return [
