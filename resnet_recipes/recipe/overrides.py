@@ -227,8 +227,9 @@ def _misfits(word: str) -> Iterator[Problem]:
 def _valid(fix: str) -> str:
     """Return what to type, or if a value in it does not fit, what such a value must be."""
     words = shlex.split(fix)
-    if not all(_KEY.fullmatch(word.partition("=")[0]) and "=" in word for word in words):
-        return fix  # a flag or a command
+    is_ours = all(_KEY.fullmatch(word.partition("=")[0]) and "=" in word for word in words)
+    if fix.startswith("recipe=") or not is_ours:
+        return fix  # no setting, but a recipe, a flag or a command
     return next(
         (f"{words[0].partition('=')[0]}=VALUE {wrong.rule}" for wrong in parse(words)[1]), fix
     )

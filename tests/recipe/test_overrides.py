@@ -90,6 +90,7 @@ def test_quotes_around_a_value_are_taken_off():
         ("model=resnet18", "must be a mapping of its settings", "model.name=resnet18"),
         ("data.flip={a:1}", "must be true or false", ""),
         ("lr=???", "??? means a missing value", "write the value out"),
+        ("model.config=hot", "no such setting", "recipe=hot"),
         (
             "data.crop_scale=" + "[" * 1500 + "]" * 1500,
             "at most 4096 characters and 32 brackets",
