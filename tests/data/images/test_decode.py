@@ -16,7 +16,7 @@ from torchvision.transforms import v2
 from resnet_recipes.data.images.decode import MAX_BYTES, BadImageError, Picture, read_file, resized
 from resnet_recipes.data.images.jpeg import passes
 from resnet_recipes.data.images.kinds import FORMATS
-from tests.data.native.batch import HEIGHT, WIDTH, by_pillow, encoded
+from tests.data.native.batch import HEIGHT, JPEGS, WIDTH, by_pillow, encoded
 from tests.data.native.batch import photo as drawn
 
 
@@ -46,18 +46,6 @@ def with_sampling(data: bytes, factors: int) -> bytes:
 def psnr(ours: np.ndarray, theirs: np.ndarray) -> float:
     """Return the peak signal-to-noise ratio in decibels."""
     return 10 * np.log10(255**2 / np.square(ours.astype(float) - theirs).mean())
-
-
-JPEGS = {
-    "4:4:4": {"subsampling": "4:4:4"},
-    "4:2:2": {"subsampling": "4:2:2"},
-    "4:2:0": {"subsampling": "4:2:0"},
-    "progressive": {"progressive": True},
-    "optimized": {"optimize": True},
-    "restarts": {"restart_marker_rows": 1},
-    "stored as RGB": {"keep_rgb": True},
-    "with EXIF": {"exif": b"Exif\0\0MM\0*\0\0\0\x08" + bytes(200)},
-}
 
 
 @pytest.mark.parametrize("options", JPEGS.values(), ids=JPEGS.keys())

@@ -11,20 +11,8 @@ from torchvision.transforms import v2
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.native.engine import Engine
 from resnet_recipes.data.native.rows import BICUBIC, BILINEAR, BOX, CENTRE, CROP
-from tests.data.native.batch import HEIGHT, WIDTH, Batch, by_pillow, encoded, photo
+from tests.data.native.batch import HEIGHT, JPEGS, WIDTH, Batch, by_pillow, encoded, photo
 
-JPEGS = {
-    "4:4:4": {"subsampling": "4:4:4"},
-    "4:2:2": {"subsampling": "4:2:2"},
-    "4:2:0": {"subsampling": "4:2:0"},
-    "progressive": {"progressive": True},
-    "optimized": {"optimize": True},
-    "restarts": {"restart_marker_rows": 1},
-    "restarts within rows": {"restart_marker_blocks": 4},
-    "restarts across rows": {"restart_marker_blocks": 5, "subsampling": "4:2:0"},
-    "stored as RGB": {"keep_rgb": True},
-    "with EXIF": {"exif": b"Exif\0\0MM\0*\0\0\0\x08" + bytes(200)},
-}
 FILTERS = {BILINEAR: Image.BILINEAR, BICUBIC: Image.BICUBIC}
 
 
