@@ -1,4 +1,4 @@
-"""Draw the pictures of README.md and docs/: the published results, and a terminal with a plan."""
+"""Draw the pictures of README.md and docs/: the results, published and ours, and a plan."""
 
 import io
 import re
@@ -11,7 +11,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+
+#: Our own experiment: accuracy against cost.
+PROOF = ROOT / "benchmarks" / "proof"
+COMPARED = "tiny_baseline,tiny_mild,tiny_medium"
 
 #: A plan as on a machine with eight GPUs, whatever machine draws it.
 PLAN = "resnet-recipes plan mild gpus=8"
@@ -35,12 +40,15 @@ def terminal(command: str) -> str:
 
 
 def main() -> None:
-    """Write both pictures."""
+    """Write all pictures."""
     (DOCS / "plan.svg").write_text(terminal(PLAN))
     with tempfile.TemporaryDirectory() as folder:
         page = f"{folder}/report.html"
         run(f"resnet-recipes report --published --out {page} --png {folder}")
         (DOCS / "published.png").write_bytes(Path(folder, "time.png").read_bytes())
+    drawn = ["--png", DOCS / "proof.png", "--recipes", COMPARED]
+    words = [sys.executable, PROOF, "--table", PROOF / "results.csv", *drawn]
+    subprocess.run(words, stdout=subprocess.DEVNULL, check=True)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ from rich.table import Table
 from table import CONFIDENCE, Cell, Difference, cells_of, differences, label, neighbours, write
 
 from resnet_recipes.report.page.charts import tradeoff
-from resnet_recipes.report.page.pictures import png
+from resnet_recipes.report.page.html import Figure
+from resnet_recipes.report.page.pictures import write_pictures
 
 RECIPES = Path(__file__).parent / "recipes"
 TRAIN = (
@@ -52,7 +53,8 @@ def main() -> int:
     if options.csv:
         write(options.csv, cells)
     if options.png:
-        options.png.write_bytes(picture(cells, options.recipes.split(",")))
+        shown = figure(options.png.stem, cells, options.recipes.split(","))
+        write_pictures(options.png.parent, [shown])
     return 0
 
 
@@ -157,8 +159,8 @@ def intervals(found: list[Difference]) -> Table:
     return table
 
 
-def picture(cells: list[Cell], recipes: Sequence[str]) -> bytes:
-    """Return a PNG of accuracy against cost, with bars from the lowest seed to the highest."""
+def figure(name: str, cells: list[Cell], recipes: Sequence[str]) -> Figure:
+    """Return a plot of accuracy against cost, with bars from the lowest seed to the highest."""
     rows = [
         {
             "recipe": cell.name,
@@ -170,7 +172,7 @@ def picture(cells: list[Cell], recipes: Sequence[str]) -> bytes:
         for cell in cells
         if cell.name in recipes and cell.pflops
     ]
-    return png(tradeoff(rows, "pflops", "training PFLOPs") | {"width": 760})
+    return Figure(name, "", tradeoff(rows, "pflops", "training PFLOPs"))
 
 
 if __name__ == "__main__":
