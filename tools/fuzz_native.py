@@ -222,7 +222,7 @@ def fuzz_betons(engine: Engine, count: int, rng: np.random.Generator, folder: Pa
             path = folder / split / f"class{number % 2}" / f"{number}.jpg"
             path.parent.mkdir(parents=True, exist_ok=True)
             noise(rng).save(path, quality=80)
-    convert(folder, folder, ConvertOptions(workers=1, levels=2), lambda progress: None)
+    convert(folder, folder, ConvertOptions(workers=1, levels=2), lambda done, total: None)
     path, found = folder / "train.beton", Counter()
     for _ in range(count):
         beton, half = (opened(original, rng) for original in (path, half_path(path)))
