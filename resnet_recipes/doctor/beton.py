@@ -65,7 +65,8 @@ def verdict(beton: Beton) -> Callable[[int], str | None]:
 
 def _described(beton: Beton) -> Iterator[Finding]:
     name = beton.path.name
-    size = f"{beton.content.size / 1e6:,.1f} MB"
+    held = beton.content.size  # bytes
+    size = f"{held / 1e9:.1f} GB" if held >= 1e9 else f"{held / 1e6:.1f} MB"
     yield Finding("ok", f"{name}: {len(beton):,} images in {len(beton.classes):,} classes, {size}")
     if beton.sidecar is None:
         yield Finding(
