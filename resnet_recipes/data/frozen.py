@@ -34,7 +34,7 @@ def load(path: Path, root: str) -> DataFacts:
     Raises NotReadyError if it is not such a file.
     """
     try:
-        found = {"class_images": []} | read_json(path)  # early versions lack it
+        found = read_json(path)
         if found.keys() != _TYPES.keys() or any(
             type(found[key]) is not kind for key, kind in _TYPES.items()
         ):

@@ -116,8 +116,6 @@ def from_json(text: str) -> About:
         raise ValueError(
             "its description of the network is from another version of this program: update it"
         )
-    # files of early versions lack these
-    found = {"eval_interpolation": "bilinear", "arguments": {}} | found
     if found.keys() != {item.name for item in fields(About)}:
         raise ValueError("its description of the network has missing or unknown fields")
     if wrong := [name for name, value in found.items() if not _is_right(name, value)]:

@@ -39,7 +39,7 @@ class Metrics(NamedTuple):
     top5: float  # percent
     loss: float  # mean over the examples
     examples: int
-    # percent, the mean over classes of their top-1; None in records of earlier versions
+    # percent, the mean over classes of their top-1
     balanced: float | None = None
 
     @property

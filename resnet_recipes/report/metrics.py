@@ -14,9 +14,6 @@ METRICS = "metrics.jsonl"
 _MAX_BYTES = 512 << 20  # two million records
 _TAIL = 64 << 10  # bytes at the end that hold the last step and evaluation of an unfinished run
 
-#: Names that earlier versions gave to values.
-_RENAMED = {"beside_seconds": "raw_seconds"}
-
 #: The values that are text; all others are numbers, or null where one was not finite.
 _TEXT = {"kind", "devices", "path", "text", "reason"}
 
@@ -116,7 +113,6 @@ def _record(line: bytes) -> Record | None:
         return None
     if not isinstance(record, dict) or not all(map(_is_right, record, record.values())):
         return None
-    record = {_RENAMED.get(key, key): value for key, value in record.items()}
     needed = (*_ALWAYS, *_NUMBERS.get(record.get("kind"), ()))
     return record if all(record.get(key) is not None for key in needed) else None
 

@@ -1,5 +1,6 @@
 """What the state in a checkpoint must look like before use: anyone may have written it."""
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +19,8 @@ _FIELDS: dict[str, type] = {
     "optimizer": dict,
     "methods": dict,
     "precision": dict,
+    "computed_by": dict,
+    "teachers": dict,
     "recipe": dict,
     "classes": list,
     "train_examples": int,
@@ -58,11 +61,8 @@ def malformed(state: dict[str, Any], total_steps: int) -> Iterator[str]:
         yield "top1: not a percentage"
     if not all(type(text) is str for text in (*state["classes"], state["versions"].get("torch"))):
         yield "classes or versions: not text"
-    for name in ("computed_by", "teachers"):  # checkpoints of early versions lack them
-        found = state.get(name, {})
-        if not isinstance(found, dict) or not all(
-            type(text) is str for text in (*found, *found.values())
-        ):
+    for name in ("computed_by", "teachers"):
+        if not all(type(text) is str for text in itertools.chain(*state[name].items())):
             yield f"{name}: not text"
     if not is_plain(state["recipe"], _DEPTH):
         yield "recipe: not plain values"

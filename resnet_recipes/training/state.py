@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from resnet_recipes import __version__
 from resnet_recipes.base.errors import Problem, RecipeError, TrainingError
-from resnet_recipes.recipe.frozen import updated
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import build
 from resnet_recipes.training.run import Run
@@ -127,7 +126,7 @@ def conflicts(run: Run, state: dict[str, Any]) -> Iterator[Problem]:
         yield Problem("data.root", str(run.plan.facts.root), rule)
     for teacher in run.plan.teachers:
         # early checkpoints lack them
-        if state.get("teachers", {}).get(teacher.key, teacher.digest) != teacher.digest:
+        if state["teachers"].get(teacher.key) != teacher.digest:
             rule = "is not the network that the run began with"
             yield Problem(teacher.key, teacher.text, rule, "give it its weights again")
 
@@ -147,7 +146,6 @@ def settings_in(recipe: dict[str, Any]) -> dict[str, Any]:
 
     Those that are newer have their defaults.
     """
-    recipe = updated(recipe)
     return flat(asdict(build(Recipe, recipe, "", []))) | flat(recipe)
 
 
@@ -171,13 +169,12 @@ def resume_warnings(run: Run, state: dict[str, Any]) -> list[str]:
         "torch": state["versions"]["torch"],
     }
     before, after = settings_in(state["recipe"]), flat(asdict(run.plan.recipe))
-    then |= state.get("computed_by", {}) | {key: before[key] for key in REPAIRS}
+    then |= state["computed_by"] | {key: before[key] for key in REPAIRS}
     now |= computed_by(run) | {key: after[key] for key in REPAIRS}
     warnings = [
-        f"not bit-identical to an uninterrupted run: {name} {then[name]} -> {now[name]}"
-        # early checkpoints lack some
+        f"not bit-identical to an uninterrupted run: {name} {then.get(name)} -> {now[name]}"
         for name in now
-        if now[name] != then.get(name, now[name])
+        if now[name] != then.get(name)
     ]
     newer = [
         f"{key}={after[key]}"

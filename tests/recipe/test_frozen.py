@@ -40,24 +40,3 @@ def test_a_frozen_recipe_that_was_edited_is_checked(tmp_path):
     )
     with pytest.raises(RecipeError, match=r"config.yaml: optimizer.momentum=7"):
         read(path)
-
-
-def test_a_setting_that_an_earlier_version_named_otherwise_is_read(tmp_path):
-    recipe, path = compose("ffcv_rn50", ["data=/data"]).recipe, tmp_path / "config.yaml"
-    assert recipe.methods.progressive_resizing.size_from_epoch == "end"
-    path.write_text(freeze(recipe).replace("size_from_epoch:", "decided_at:"))
-    assert "decided_at: end" in path.read_text()
-    assert read(path) == recipe
-
-
-def test_settings_of_earlier_versions_are_left_out_or_refused(tmp_path):
-    recipe, path = compose("hot", ["data=/data"]).recipe, tmp_path / "config.yaml"
-    path.write_text(freeze(recipe).replace("data:\n", "data:\n  decode: cpu\n"))
-    assert read(path) == recipe
-    path.write_text(
-        freeze(recipe).replace("launch:\n", "launch:\n  nodes: '1:2'\n  rdzv: a:29400\n")
-    )
-    assert read(path) == recipe
-    path.write_text(freeze(recipe).replace("data:\n", "data:\n  decode: gpu\n"))
-    with pytest.raises(RecipeError, match=r"data\.decode: no such setting"):
-        read(path)

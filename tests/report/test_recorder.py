@@ -122,13 +122,6 @@ def test_the_console_hears_the_estimate_for_the_whole_run(recorder, driver, cons
     assert left[-1] == pytest.approx(20 * 4.0 + 2 * 3.0 + 3.0, rel=0.15)
 
 
-def test_values_that_an_earlier_version_named_otherwise_are_read(tmp_path):
-    record = {"kind": "evaluation", "step": 4, "epoch": 1, "wall_seconds": 9.5, "examples": 8}
-    path = tmp_path / "metrics.jsonl"
-    path.write_text(json.dumps(record | {"seconds": 3.5, "beside_seconds": 1.5}) + "\n")
-    assert read_metrics(path) == [record | {"seconds": 3.5, "raw_seconds": 1.5}]
-
-
 def test_stopping_is_recorded_with_its_reason(recorder, driver, facts, console):
     recorder.begin()
     driver.run(0, 5)

@@ -32,7 +32,7 @@ class Sidecar:
     skipped: tuple[str, ...]  # source images left out because they could not be read
     options: dict  # of the conversion, the seed of the order included
     version: int = 1
-    split: str = ""  # train or val; empty: one file alone, or written by an earlier version
+    split: str = ""  # train or val; empty: one file alone
 
     @property
     def checksums(self) -> np.ndarray:
