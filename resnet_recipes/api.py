@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +16,7 @@ from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.launch import run_folder
+from resnet_recipes.launch.fitting import fitted
 from resnet_recipes.launch.measurement import keep_estimate
 from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
@@ -130,7 +132,7 @@ def prepare(
             raise RecipeError(problems)
         place = Path.cwd() / "python"
         recipe = Composed(recipe, Entry(recipe.name, place, "python"), {}, ())
-    planned = planned or plan(recipe)
+    recipe, planned = fitted(recipe, planned or plan(recipe), partial(print, file=sys.stderr))
     folder = run_folder.create(recipe, planned, command)
     keep_estimate(planned, folder)
     return folder

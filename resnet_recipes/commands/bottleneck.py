@@ -15,7 +15,7 @@ from resnet_recipes.report.text import rate
 
 def run(arguments: Arguments) -> int:
     """Measure on all devices of this machine, and print one screen."""
-    plan = plan_here(composed(arguments))
+    _, plan = plan_here(composed(arguments), say)
     say(MEASURING)
     ending, found = measured(plan, say)
     if found is not None:

@@ -10,6 +10,7 @@ from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.plan import lines
 from resnet_recipes.commands.progress import say
 from resnet_recipes.launch import external
+from resnet_recipes.launch.fitting import fitted
 from resnet_recipes.launch.group import group_of
 from resnet_recipes.launch.measurement import CHECKED, check
 from resnet_recipes.report.text import clock_time
@@ -24,6 +25,7 @@ def run(arguments: Arguments) -> int:
         raise RecipeError.of("--check", None, rule)
     wanted, began = composed(arguments), time.monotonic()
     plan = api.plan(wanted, group_of(wanted.recipe.launch).ranks, tell=say)
+    wanted, plan = fitted(wanted, plan, say)
     for line in lines(wanted, plan):
         say(line)
     ending = check(wanted, plan, ["resnet-train", *sys.argv[1:]], say)

@@ -22,7 +22,7 @@ MEASURING = "measuring this machine, for about a minute ..."
 
 def run(arguments: Arguments) -> int:
     """Measure, or recall what was measured before, and print the estimate."""
-    plan = plan_here(composed(arguments))
+    _, plan = plan_here(composed(arguments), say)
     given = price_of(arguments.flags.get("--price"))
     price = given if given is not None else plan.recipe.launch.price
     found = None if "--again" in arguments else known(plan)

@@ -20,8 +20,7 @@ def run(arguments: Arguments) -> int:
     """Train the epochs on all devices of the recipe, and print the time of the whole run."""
     count = _count(arguments.words)
     arguments.words = [word for word in arguments.words if not word.startswith("epochs=")]
-    wanted = composed(arguments)
-    plan = plan_here(wanted)
+    wanted, plan = plan_here(composed(arguments), say)
     if plan.epochs < 2:
         rule = "must be at least two epochs: the first is timed as the second"
         raise RecipeError.of("max_duration", wanted.recipe.max_duration, rule)

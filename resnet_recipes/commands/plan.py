@@ -29,6 +29,7 @@ from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.library import Entry
 from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.report.facts import nearest
 from resnet_recipes.report.text import clock_time
 
@@ -84,7 +85,8 @@ def _device(plan: Plan) -> Iterator[outline.Row]:
         here = "" if found else ", of which this machine has none"
         resolved = (best or "bf16 if the GPU supports it, else fp16") if dtype == "auto" else dtype
         yield "device", f"{plan.world_size} x {name or 'GPU'}{here}, {resolved}"
-        if (memory := _memory(plan)) and memory[0] > memory[1]:
+        is_known = plan.recipe.batch.bn_size != AUTO
+        if is_known and (memory := _memory(plan)) and memory[0] > memory[1]:
             yield (
                 "WARNING",
                 f"may not fit in a GPU's memory: batch.bn_size={plan.bn_size // 2} needs about "

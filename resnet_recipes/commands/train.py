@@ -11,6 +11,7 @@ from resnet_recipes.commands.plan import lines
 from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.resume import root_of, to_resume
 from resnet_recipes.launch import external, start
+from resnet_recipes.launch.fitting import fitted
 from resnet_recipes.launch.group import group_of
 from resnet_recipes.launch.resume import continued
 from resnet_recipes.process.rank_process import VERBOSE
@@ -46,7 +47,7 @@ def prepared(arguments: Arguments) -> Path | None:
 def _new_run(wanted: Composed) -> Path:
     """Create the folder of a new run, print its plan, and return the folder."""
     ranks = external.ranks() or group_of(wanted.recipe.launch).ranks
-    plan = api.plan(wanted, ranks, tell=say)
+    wanted, plan = fitted(wanted, api.plan(wanted, ranks, tell=say), say)
     folder = api.prepare(wanted, plan, ["resnet-train", *sys.argv[1:]])
     if PLANNED not in os.environ:
         for line in lines(wanted, plan, str(folder), full=VERBOSE in os.environ):

@@ -38,8 +38,8 @@ MEMORY = {
 LONGEST_TMPDIR = 75
 
 #: The modules that ranks run.
-TRAIN, EVALUATE, MEASURE = (
-    f"resnet_recipes.process.{name}" for name in ("rank", "evaluation", "measurement")
+TRAIN, EVALUATE, MEASURE, FIT = (
+    f"resnet_recipes.process.{name}" for name in ("rank", "evaluation", "measurement", "fitting")
 )
 
 

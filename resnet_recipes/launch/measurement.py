@@ -16,6 +16,7 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.data import frozen
 from resnet_recipes.launch import gpus, run_folder, start
+from resnet_recipes.launch.fitting import fitted
 from resnet_recipes.launch.group import MEASURE, Group, group_of
 from resnet_recipes.measure.estimate import Speeds
 from resnet_recipes.measure.memory import Remembered, key_of, recall, remember
@@ -32,11 +33,12 @@ from resnet_recipes.report.summary import ESTIMATE
 CHECKED = 2
 
 
-def plan_here(wanted: Composed) -> Plan:
-    """Return the plan of a run on the devices of this machine."""
+def plan_here(wanted: Composed, say: Callable[[str], None]) -> tuple[Composed, Plan]:
+    """Return a recipe and the plan of its run, both as on the devices of this machine."""
     recipe = wanted.recipe
     facts, group = data.measure(recipe.data), group_of(recipe.launch)
-    return taught(make_plan(recipe, facts, group.ranks, wanted.typed))
+    plan = taught(make_plan(recipe, facts, group.ranks, wanted.typed))
+    return fitted(wanted, plan, say)
 
 
 def measured(plan: Plan, say: Callable[[str], None]) -> tuple[Ending, Remembered | None]:

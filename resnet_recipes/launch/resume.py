@@ -14,6 +14,7 @@ from resnet_recipes.process.folder import refuse_links
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.report import trackers
 from resnet_recipes.report.recorder import SUMMARY
 from resnet_recipes.training.state import changed_settings
@@ -81,7 +82,13 @@ def checked(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
         recipe = _changed(config, began, changes) if changes else began
     else:
         recipe = replace(changes, run=began.run)
-    if problems := list(changed_settings(asdict(began), recipe)):
+        if changes.batch.bn_size == AUTO:  # the number was found when the run began
+            recipe = replace(recipe, batch=replace(changes.batch, bn_size=began.batch.bn_size))
+    problems = list(changed_settings(asdict(began), recipe))
+    if recipe.batch.bn_size == AUTO:
+        rule = f"is found when a run begins; this one began with {began.batch.bn_size}"
+        problems.append(Problem("batch.bn_size", AUTO, rule, "type a smaller number"))
+    if problems:
         raise RecipeError(problems)
     if not (folder / SUMMARY).exists():
         missing = [*trackers.lacking(recipe.log.to), *filter(None, [_moved_data(recipe, folder)])]

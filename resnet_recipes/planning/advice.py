@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 
 from resnet_recipes.base.duration import Duration, Horizon
 from resnet_recipes.recipe.schema import Recipe, enabled
+from resnet_recipes.recipe.sections import AUTO
 
 #: Peak learning rate per example of the batch in the published recipes: 2.048 for a batch of 2048.
 RATE_PER_EXAMPLE = 0.001
@@ -52,7 +53,12 @@ def scaled_rate(recipe: Recipe, size: int, typed: Collection[str]) -> list[str]:
 
 def _batch_notes(recipe: Recipe, rank_size: int) -> Iterator[str]:
     batch, rate = recipe.batch, recipe.optimizer.lr
-    if batch.bn_size > rank_size:
+    if batch.bn_size == AUTO:
+        yield (
+            "batch.bn_size=auto is the most images that fit in the GPU's memory, found by trying "
+            f"when the run begins. This plan assumes that all {rank_size} of a rank's step fit."
+        )
+    elif batch.bn_size > rank_size:
         yield (
             f"batch.bn_size={batch.bn_size}, but each rank has {rank_size} examples per step, so "
             f"BatchNorm uses those {rank_size}."

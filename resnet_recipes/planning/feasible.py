@@ -31,7 +31,7 @@ def problems(
 def _batch_problems(
     recipe: Recipe, facts: DataFacts, world_size: int, typed: Collection[str]
 ) -> Iterator[Problem]:
-    size, bn_size = recipe.batch.global_size, recipe.batch.bn_size
+    size = recipe.batch.global_size
     if size > facts.train_examples:
         rule = (
             f"is more than the {facts.train_examples:,} training images in {facts.root}: an "
@@ -47,7 +47,7 @@ def _batch_problems(
             f"must be divisible by the {world_size} ranks",
             f"bs={lower}, or change gpus=",
         )
-    elif (rank_size := size // world_size) > bn_size and rank_size % bn_size:
+    elif (rank_size := size // world_size) % (bn_size := recipe.batch.micro_batch(rank_size)):
         divisor = max(n for n in range(1, bn_size + 1) if rank_size % n == 0)
         rule = f"must divide the {rank_size} examples of each rank ({size} over {world_size})"
         yield Problem("batch.bn_size", bn_size, rule, f"batch.bn_size={divisor}")
@@ -131,7 +131,7 @@ def _smaller(recipe: Recipe, examples: int, world_size: int, typed: Collection[s
     if size > examples:
         return f"gpus=1: there are fewer images than ranks ({world_size})"
     words = [f"bs={size}", *scaled_rate(recipe, size, typed)]
-    if rank_size > recipe.batch.bn_size and rank_size % recipe.batch.bn_size:
+    if rank_size % recipe.batch.micro_batch(rank_size):
         words.append(f"batch.bn_size={rank_size}")
     horizon = replace(recipe, batch=replace(recipe.batch, global_size=size)).horizon(examples)
     if horizon.steps(Duration.parse(recipe.schedule.warmup)) >= horizon.total_steps:

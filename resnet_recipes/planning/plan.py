@@ -74,7 +74,7 @@ class Plan:
     @property
     def bn_size(self) -> int:
         """Examples that share BatchNorm statistics: one micro-batch."""
-        return min(self.recipe.batch.bn_size, self.rank_size)
+        return self.recipe.batch.micro_batch(self.rank_size)
 
     @property
     def microbatches(self) -> int:

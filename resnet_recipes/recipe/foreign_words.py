@@ -114,10 +114,10 @@ _WORDS: tuple[tuple[str | Meaning, str], ...] = (
     ("batch.eval_size={}", "eval_batch_size per_device_eval_batch_size val_batch_size"),
     (
         Meaning("batch.bn_size=128", "follows from bs= and batch.bn_size=, the images of one pass"),
-        "accumulate_grad_batches auto_find_batch_size auto_scale_batch_size "
-        "device_train_microbatch_size grad_accum grad_accum_steps gradient_accumulation_steps "
-        "gradient_checkpointing",
+        "accumulate_grad_batches device_train_microbatch_size grad_accum grad_accum_steps "
+        "gradient_accumulation_steps gradient_checkpointing",
     ),
+    ("batch.bn_size=auto", "auto_find_batch_size auto_scale_batch_size"),
     (
         Meaning("", "is not needed: batch.bn_size images share statistics on any number of GPUs"),
         "dist_bn sync_bn",

@@ -12,6 +12,9 @@ from resnet_recipes.base.section import Section
 from resnet_recipes.recipe.foreign import meaning_of
 from resnet_recipes.report import trackers
 
+#: `batch.bn_size` that is to be found by trying.
+AUTO = "auto"
+
 
 @dataclass
 class BatchConfig(Section):
@@ -20,7 +23,9 @@ class BatchConfig(Section):
     _place: ClassVar[str] = "batch."
 
     global_size: int = 2048  # examples per optimizer step, over all devices
-    bn_size: int = 256  # examples that share BatchNorm statistics: the micro-batch of one device
+    # examples that share BatchNorm statistics: the micro-batch of one device; auto: the most that
+    # fit in the GPU's memory, found by trying when the run begins
+    bn_size: int | str = 256
     eval_size: int = 256  # examples per evaluation batch on one device
     # average BatchNorm's running statistics over devices at the end of every epoch
     bn_average: bool = False
@@ -28,8 +33,13 @@ class BatchConfig(Section):
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `batch`."""
         for key in ("global_size", "bn_size", "eval_size"):
-            if not 1 <= getattr(self, key) <= 2**20:
-                yield Problem(key, getattr(self, key), f"must be between 1 and {2**20}")
+            value, or_auto = getattr(self, key), "auto or " * (key == "bn_size")
+            if value != AUTO and not (isinstance(value, int) and 1 <= value <= 2**20):
+                yield Problem(key, value, f"must be {or_auto}between 1 and {2**20}")
+
+    def micro_batch(self, rank_size: int) -> int:
+        """Return how many of a rank's examples share BatchNorm statistics; all if auto."""
+        return rank_size if self.bn_size == AUTO else min(int(self.bn_size), rank_size)
 
 
 @dataclass

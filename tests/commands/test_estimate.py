@@ -92,7 +92,7 @@ def test_the_plan_has_time_and_cost_once_measured_and_the_run_learns_how_wrong_t
     out = capsys.readouterr().out
     assert "measured on this machine" in out
     assert "at 36 per hour" in out
-    made = measurement.plan_here(composed(split(words, PAGES["plan"])))
+    _, made = measurement.plan_here(composed(split(words, PAGES["plan"])), print)
     measurement.keep_estimate(made, tmp_path)
     kept = json.loads((tmp_path / "estimate.json").read_text())
     assert kept["training_seconds"] == pytest.approx(

@@ -55,6 +55,15 @@ def test_a_dry_run_shows_what_resuming_would_do_and_changes_nothing(started, cap
     assert Path("runs/mine/config.yaml").read_bytes() == before
 
 
+def test_a_resumed_run_keeps_the_micro_batch_that_was_found_when_it_began(started, capsys):
+    cli.train([*WORDS, "run=mine", "batch.bn_size=8"])
+    again = [word for word in WORDS if not word.startswith("batch.bn_size")]
+    assert cli.train(["--resume", "auto", *again, "run=mine", "batch.bn_size=auto"]) == 75
+    assert read(Path("runs/mine/config.yaml")).batch.bn_size == 8
+    assert cli.train(["--resume", "runs/mine", "batch.bn_size=auto"]) == 2
+    assert "this one began with 8" in capsys.readouterr().err
+
+
 def test_what_stopped_the_run_may_be_fixed(started):
     cli.train([*WORDS, "run=mine"])
     assert cli.train(["--resume", "runs/mine", "batch.bn_size=8", "data.on_bad_image=skip"]) == 75

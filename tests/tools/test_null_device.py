@@ -3,18 +3,16 @@
 Launches, waits, copies, capture.
 """
 
-import importlib.util
 import json
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-import torch
 
-TOOL = Path(__file__).parents[2] / "tools" / "null_device"
-HEADERS = Path(torch.__file__).parents[1] / "nvidia" / "cu13" / "include" / "cuda_runtime_api.h"
+from tests.tools.conftest import TOOL
+
+pytestmark = pytest.mark.slow
+
 CAPTURE = """
 import torch
 from concurrent.futures import ThreadPoolExecutor
@@ -179,12 +177,6 @@ print(len(set(sizes)), reporter.step.call_count, graphs)
 """
 
 #: A run from the command line, on images of three sizes.
-COMMAND = """
-model.name=resnet18 data.backend=synthetic epochs=3 bs=64 data.train_size=128 data.eval_resize=128
-data.eval_size=128 schedule.warmup=2ba methods.progressive_resizing.delay=0dur
-evaluation.interval=3ep checkpoint.interval=3ep
-"""
-
 SCRIPTS = {
     "refused": REFUSED,
     "others": OTHERS,
@@ -201,31 +193,6 @@ for name, script in json.loads(sys.argv[2]).items():
     print("script", name, flush=True)
     exec(script, {})
 """
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        sys.platform != "linux" or not shutil.which("g++"), reason="needs Linux and g++"
-    ),
-    pytest.mark.skipif(
-        not torch.version.cuda or not HEADERS.exists(), reason="needs a build of torch for CUDA 13"
-    ),
-    pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU"),
-]
-
-
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory):
-    """Return the environment of the null device, as a launcher would set it, with two devices."""
-    spec = importlib.util.spec_from_file_location("run", TOOL / "run.py")
-    run = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(run)
-    folder = tmp_path_factory.mktemp("null_device")
-    run.build(folder)
-    return run.environment(folder) | {
-        "NULL_DEVICES": "2",
-        "PYTORCH_ALLOC_CONF": "expandable_segments:True",
-    }
 
 
 @pytest.fixture
@@ -341,60 +308,3 @@ def test_a_compiled_run_has_one_training_graph_for_all_image_sizes(start):
     sizes, steps, graphs = map(int, start("-c", COMPILED)[0].split())
     assert sizes == steps == 16
     assert graphs == 1
-
-
-@pytest.fixture
-def command(environment, tmp_path):
-    """Return a function that runs COMMAND, which fails at its evaluation, and what it shows."""
-
-    def ran(words, **changes):
-        place = f"run.root={tmp_path}", "run=tried"
-        words = ["-m", "resnet_recipes", *COMMAND.split(), *words.split(), *place]
-        done = subprocess.run(
-            [sys.executable, *words], env=environment | changes, stderr=subprocess.PIPE, text=True
-        )
-        *shown, _, error, _ = done.stderr.splitlines()
-        assert "evaluation saw 0 of 50 images" in error  # the device counts nothing
-        return shown
-
-    return ran
-
-
-@pytest.mark.exhaustive
-@pytest.mark.timeout(600)  # 90 s of CPU time, for compiling
-def test_a_command_compiles_one_graph_for_training_and_one_for_evaluation_and_says_so(
-    command, tmp_path
-):
-    *_, compiling, begin, _, replayed, last = command(
-        "recipe=mild precision.compile=true batch.bn_size=64",
-        NULL_DEVICES="1",
-        TORCH_LOGS="recompiles",
-        TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"),
-    )
-    assert compiling == "compiling the network before the first step, which can take minutes"
-    assert "begin step=0/6" in begin
-    assert "from now on, gradients are replayed as CUDA graphs" in replayed
-    assert "step=6/6 ep=3.00 px=116" in last
-    # to evaluate
-    assert (tmp_path / "tried" / "logs" / "rank0.log").read_text().count(
-        "Recompiling function"
-    ) == 1
-
-
-@pytest.mark.exhaustive
-@pytest.mark.timeout(300)  # 20 s of CPU time
-@pytest.mark.parametrize(
-    "words", ["recipe=mild", "recipe=hot precision.compress_gradients=true batch.bn_average=true"]
-)
-def test_a_command_trains_on_two_gpus(words, command):
-    assert "step=6/6 ep=3.00" in command(f"batch.bn_size=32 {words}")[-1]
-
-
-@pytest.mark.exhaustive
-@pytest.mark.timeout(400)  # 60 s of CPU time, for compiling every kernel
-def test_a_kernel_that_reads_out_of_bounds_is_replaced_and_told_in_a_line(command, tmp_path):
-    faulty = {"NULL_FAULT": "_unpool", "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    shown = command("recipe=mild batch.bn_size=64", NULL_DEVICES="1", **faulty)
-    (told,) = [line for line in shown if "the stem kernel cannot be used on this GPU" in line]
-    assert "an illegal memory access was encountered" in told
-    assert "step=6/6 ep=3.00" in shown[-1]

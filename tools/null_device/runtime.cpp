@@ -140,9 +140,15 @@ API cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p
   a->hostPointer = a->devicePointer = (void*)p;
   return cudaSuccess;
 }
+// Bytes of a device: those of an H200, or NULL_MEMORY. Only torch's allocator keeps to them, if it is told to.
+static size_t memory() {
+  const char* given = getenv("NULL_MEMORY");
+  return given ? strtoull(given, nullptr, 10) : 150754820096ull;
+}
+
 API cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-  *free = 140000000000ull;
-  *total = 150754820096ull;
+  *total = memory();
+  *free = *total / 100 * 93;
   return cudaSuccess;
 }
 API cudaError_t cudaGetSymbolAddress(void** p, const void*) { *p = allocate(on_device, 4096); return cudaSuccess; }
@@ -266,7 +272,7 @@ API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   memset(p, 0, sizeof *p);
   strcpy(p->name, "null device (as an H200)");
   p->major = 9;
-  p->totalGlobalMem = 150754820096ull;
+  p->totalGlobalMem = memory();
   p->multiProcessorCount = 132;
   p->warpSize = 32;
   p->maxThreadsPerBlock = p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024;

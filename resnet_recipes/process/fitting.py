@@ -1,0 +1,66 @@
+"""The entry point of a rank that finds the largest micro-batch that fits in its GPU's memory."""
+
+import gc
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import ExitCode, TrainingError
+from resnet_recipes.data import frozen
+from resnet_recipes.planning.plan import Plan, make_plan
+from resnet_recipes.process.rank_process import RankProcess, run_rank
+from resnet_recipes.recipe.frozen import read
+from resnet_recipes.training import distributed
+from resnet_recipes.training.build import build, close_data
+from resnet_recipes.training.distributed import Rank
+
+#: The recipe of one rank, on synthetic images; and the number of images that was found.
+RECIPE, FOUND = "config.yaml", "bn_size"
+
+#: The share of the memory that may be used. The rest is for what is not tried: the state of the
+#: optimizer, the exchange between ranks, evaluations and CUDA graphs.
+SHARE = 0.85
+
+
+def work(process: RankProcess) -> int:
+    """Find the number and write it to the folder."""
+    recipe = read(process.folder / RECIPE)
+    rank = distributed.this_rank(recipe.launch.device)
+    facts = frozen.load(process.folder / frozen.NAME, recipe.data.root)
+    torch.cuda.set_per_process_memory_fraction(SHARE, rank.device)
+    found = largest(make_plan(recipe, facts, 1), rank)
+    atomic.write_text(process.folder / FOUND, str(found))
+    distributed.leave()
+    return ExitCode.DONE
+
+
+def largest(plan: Plan, rank: Rank) -> int:
+    """Return the largest divisor of a rank's examples that fits as one micro-batch.
+
+    Each is tried with the gradient of a step at the largest image size, until one fits. Raises
+    TrainingError if none does.
+    """
+    for size in range(plan.rank_size, 0, -1):
+        if plan.rank_size % size == 0 and _fits(plan, rank, size):
+            return size
+        gc.collect()
+        torch.cuda.empty_cache()
+    raise TrainingError("out of memory: not even one image fits on this GPU; make them smaller")
+
+
+def _fits(plan: Plan, rank: Rank, size: int) -> bool:
+    batch = replace(plan.recipe.batch, bn_size=size)
+    try:
+        close_data(build(replace(plan, recipe=replace(plan.recipe, batch=batch)), rank))
+    except TrainingError as error:
+        if isinstance(error.__cause__, torch.OutOfMemoryError):
+            return False
+        raise
+    return True
+
+
+if __name__ == "__main__":
+    run_rank(Path(sys.argv[1]), work)

@@ -1,0 +1,52 @@
+"""The largest micro-batch that fits is found by trying."""
+
+import pytest
+import torch
+
+from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.process import fitting
+
+
+@pytest.fixture
+def tried(make_run, monkeypatch):
+    """Return a search as on a GPU that fits `most` images, the numbers it tried, and the run."""
+    run, found = make_run(batch={"global_size": 96, "bn_size": "auto"}, max_duration="8ba"), []
+
+    def search(most: int) -> int:
+        def build(plan, rank):
+            found.append(plan.bn_size)
+            assert plan.microbatches * plan.bn_size == 96
+            if plan.bn_size > most:
+                raise TrainingError("out of memory") from torch.OutOfMemoryError()
+            return run
+
+        monkeypatch.setattr(fitting, "build", build)
+        monkeypatch.setattr(fitting, "close_data", found.append)
+        return fitting.largest(run.plan, run.rank)
+
+    return search, found, run
+
+
+@pytest.mark.parametrize(("most", "expected"), [(96, 96), (95, 48), (40, 32), (1, 1)])
+def test_the_largest_divisor_of_the_batch_that_fits_is_found(most, expected, tried):
+    search, found, run = tried
+    assert search(most) == expected
+    sizes = [size for size in (96, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1) if size >= expected]
+    assert found == [*sizes, run]
+
+
+def test_where_no_image_fits_the_search_ends(tried):
+    with pytest.raises(TrainingError, match="not even one image fits"):
+        tried[0](0)
+
+
+def test_another_failure_is_not_taken_for_a_lack_of_memory(tried, monkeypatch):
+    search, *_, run = tried
+
+    def fails(plan, rank):
+        raise TrainingError("no images")
+
+    search(96)
+    monkeypatch.setattr(fitting, "build", fails)
+    with pytest.raises(TrainingError, match="no images"):
+        fitting.largest(run.plan, run.rank)

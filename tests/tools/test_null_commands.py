@@ -1,0 +1,78 @@
+"""Whole commands on a device that does nothing."""
+
+import subprocess
+import sys
+
+import pytest
+
+from resnet_recipes.recipe.frozen import read
+
+pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
+
+COMMAND = """
+model.name=resnet18 data.backend=synthetic epochs=3 bs=64 data.train_size=128 data.eval_resize=128
+data.eval_size=128 schedule.warmup=2ba methods.progressive_resizing.delay=0dur
+evaluation.interval=3ep checkpoint.interval=3ep
+"""
+
+
+@pytest.fixture
+def command(environment, tmp_path):
+    """Return a function that runs COMMAND, which fails at its evaluation, and what it shows."""
+
+    def ran(words, **changes):
+        place = f"run.root={tmp_path}", "run=tried"
+        words = ["-m", "resnet_recipes", *COMMAND.split(), *words.split(), *place]
+        done = subprocess.run(
+            [sys.executable, *words], env=environment | changes, stderr=subprocess.PIPE, text=True
+        )
+        *shown, _, error, _ = done.stderr.splitlines()
+        assert " of 50 images; no accuracy is reported" in error  # the device counts nothing
+        return shown
+
+    return ran
+
+
+@pytest.mark.timeout(600)  # 90 s of CPU time, for compiling
+def test_a_command_compiles_one_graph_for_training_and_one_for_evaluation_and_says_so(
+    command, tmp_path
+):
+    *_, compiling, begin, _, replayed, last = command(
+        "recipe=mild precision.compile=true batch.bn_size=64",
+        NULL_DEVICES="1",
+        TORCH_LOGS="recompiles",
+        TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"),
+    )
+    assert compiling == "compiling the network before the first step, which can take minutes"
+    assert "begin step=0/6" in begin
+    assert "from now on, gradients are replayed as CUDA graphs" in replayed
+    assert "step=6/6 ep=3.00 px=116" in last
+    # to evaluate
+    assert (tmp_path / "tried" / "logs" / "rank0.log").read_text().count(
+        "Recompiling function"
+    ) == 1
+
+
+@pytest.mark.timeout(300)  # 20 s of CPU time
+@pytest.mark.parametrize(
+    "words", ["recipe=mild", "recipe=hot precision.compress_gradients=true batch.bn_average=true"]
+)
+def test_a_command_trains_on_two_gpus(words, command):
+    assert "step=6/6 ep=3.00" in command(f"batch.bn_size=32 {words}")[-1]
+
+
+@pytest.mark.timeout(300)  # 30 s of CPU time
+def test_the_largest_micro_batch_that_fits_is_found_and_frozen_into_the_run(command, tmp_path):
+    small = {"NULL_DEVICES": "1", "NULL_MEMORY": "400000000"}
+    told = command("recipe=mild bs=96 batch.bn_size=auto", **small)[0]
+    assert told.startswith("batch.bn_size=32 is the most that fits on null device")
+    assert read(tmp_path / "tried" / "config.yaml").batch.bn_size == 32
+
+
+@pytest.mark.timeout(400)  # 60 s of CPU time, for compiling every kernel
+def test_a_kernel_that_reads_out_of_bounds_is_replaced_and_told_in_a_line(command, tmp_path):
+    faulty = {"NULL_FAULT": "_unpool", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    shown = command("recipe=mild batch.bn_size=64", NULL_DEVICES="1", **faulty)
+    (told,) = [line for line in shown if "the stem kernel cannot be used on this GPU" in line]
+    assert "an illegal memory access was encountered" in told
+    assert "step=6/6 ep=3.00" in shown[-1]
