@@ -59,7 +59,8 @@ class BlurPool(Method):
     )
     gain: ClassVar[str] = (
         "+0.5 to 1 points on ImageNet (Zhang, 2019); `blur_first: false` adds 0.1 and takes "
-        "another 10 % of time (Composer, method card)."
+        "another 10 % of time (Composer, method card). Measured here: +6.2 (1.4 to 11.0), in 8 "
+        "epochs of Mild on 20 classes of Tiny ImageNet (docs/proof.md)."
     )
     avoid_when: ClassVar[str] = "Single pixels of the images matter."
     in_network: ClassVar[bool] = True

@@ -24,8 +24,9 @@ class ClassWeights(Method):
     name: ClassVar[str] = "class_weights"
     cost: ClassVar[str] = "none."
     gain: ClassVar[str] = (
-        "fewer errors on CIFAR and iNaturalist with very unequal classes (Cui et al., 2019). Not "
-        "measured here."
+        "fewer errors on CIFAR and iNaturalist with very unequal classes (Cui et al., 2019). "
+        "Measured here: +12 points of balanced accuracy on ten such classes of CIFAR-10, where "
+        "data.sampling=balanced has +14 (docs/howto/folder.md)."
     )
     avoid_when: ClassVar[str] = (
         "Classes have nearly the same number of images, or top-1 over images as they occur is what "
