@@ -25,7 +25,7 @@ def fitted(wanted: Composed, plan: Plan, say: Callable[[str], None]) -> tuple[Co
         rule = "is found by trying on a GPU, and this run has none"
         raise RecipeError.of("batch.bn_size", AUTO, rule, "batch.bn_size=64")
     size = _largest(plan, say)
-    say(f"batch.bn_size={size} is the most that fits on {gpus.first()[0]}.")
+    say(f"batch.bn_size={size} is the most that fits on {gpus.first()[0] or 'this GPU'}.")
     say(f"BatchNorm sees {size} images at a time: compare runs with the same number.")
     recipe = replace(wanted.recipe, batch=replace(wanted.recipe.batch, bn_size=size))
     return replace(wanted, recipe=recipe), replace(plan, recipe=recipe)
