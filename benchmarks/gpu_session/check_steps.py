@@ -13,14 +13,17 @@ from unittest.mock import patch
 
 import torch
 from check_operations import Check
-from session import Counting, recipe_of, run_of
+from session import Counting, facts_of, recipe_of, run_of
 from torch import nn
 from verdict import distance, verdict
 
 from resnet_recipes.methods import ORDER
 from resnet_recipes.optim import OPTIMIZERS, DecoupledSGDW, OptimizerSettings
+from resnet_recipes.planning.plan import make_plan
+from resnet_recipes.process import fitting
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.training import graphs
+from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.exchange import Exchange
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.precision import Precision
@@ -62,9 +65,12 @@ def methods(device: torch.device, quick: bool) -> Iterator[Check]:
     """Yield three steps with each method alone."""
     for cls in ORDER:
         in_workers = cls().provides("augment_sample") and not cls().provides("augment_pixels")
-        if not in_workers and not cls().draws_in_forward:  # a GPU draws different numbers
+        # a GPU draws different numbers, and there is no teacher
+        if not (in_workers or cls().draws_in_forward or cls.network_setting):
             alone = NONE | {cls.name: {}}
             yield f"3 steps, {cls.name}", partial(_like_cpu, alone, device, quick)
+    if device.type == "cuda":
+        yield "3 steps of Mild in the largest micro-batch", partial(_largest, device)
 
 
 def _like_cpu(chosen: dict, device: torch.device, quick: bool) -> dict:
@@ -73,6 +79,19 @@ def _like_cpu(chosen: dict, device: torch.device, quick: bool) -> dict:
     recipe = recipe_of("mild", side, batch, True, methods=chosen, precision={"dtype": "fp32"})
     found = [_losses(recipe, place) for place in (torch.device("cpu"), device)]
     return verdict(distance(*found), ALLOWED, "relative error of the loss")
+
+
+def _largest(device: torch.device) -> dict:
+    """Find the most of 4,096 images of 224 px that fit, and train with them."""
+    recipe = recipe_of("mild", 224, 4096, False)
+    torch.cuda.set_per_process_memory_fraction(fitting.SHARE, device)
+    plan = make_plan(recipe, facts_of(recipe), 1)
+    size = fitting.largest(plan, Rank(0, 0, 1, device))
+    torch.cuda.set_per_process_memory_fraction(1.0, device)
+    run = run_of(replace(recipe, batch=replace(recipe.batch, bn_size=size)), device)
+    train(run, Counting(3))
+    torch.cuda.synchronize(device)
+    return {"value": size, "unit": "images"}
 
 
 def _losses(recipe: Recipe, device: torch.device) -> list[float]:

@@ -103,12 +103,15 @@ class Counting(Stopwatch):
 
 def run_of(recipe: Recipe, device: torch.device, is_searched: bool = False) -> Run:
     """Return a run of a recipe on one device, on a batch in memory; cuDNN searches if asked to."""
-    size = recipe.batch.global_size
-    names = tuple(map(str, range(CLASSES)))
-    facts = DataFacts("synthetic", Path("memory"), 10_000 * size, size, names)
-    run = run_from(recipe, facts, device, is_searched)
-    run.train_data = Memory(recipe.data.train_size, size, device)
+    run = run_from(recipe, facts_of(recipe), device, is_searched)
+    run.train_data = Memory(recipe.data.train_size, recipe.batch.global_size, device)
     return run
+
+
+def facts_of(recipe: Recipe) -> DataFacts:
+    """Return the facts of images of which there are enough."""
+    size, names = recipe.batch.global_size, tuple(map(str, range(CLASSES)))
+    return DataFacts("synthetic", Path("memory"), 10_000 * size, size, names)
 
 
 def run_from(

@@ -43,10 +43,11 @@ def largest(plan: Plan, rank: Rank) -> int:
     Each is tried with the gradient of a step at the largest image size, until one fits. Raises
     TrainingError if none does.
     """
-    for size in range(plan.rank_size, 0, -1):
-        if plan.rank_size % size == 0 and _fits(plan, rank, size):
+    divisors = (size for size in range(plan.rank_size, 0, -1) if plan.rank_size % size == 0)
+    for size in divisors:
+        if _fits(plan, rank, size):
             return size
-        gc.collect()
+        gc.collect()  # the run that did not fit
         torch.cuda.empty_cache()
     raise TrainingError("out of memory: not even one image fits on this GPU; make them smaller")
 
