@@ -98,7 +98,7 @@ def checked(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
 
 
 def _changed(config: Path, began: Recipe, changes: Sequence[str]) -> Recipe:
-    """Return a run's recipe with changes; its file may have been written by an earlier version."""
+    """Return a run's recipe with changes; its file may lack newer settings."""
     text = frozen.freeze(began)
     if config.read_bytes() != text.encode():
         atomic.write_text(config, text)

@@ -33,7 +33,7 @@ class BatchConfig(Section):
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `batch`."""
         for key in ("global_size", "bn_size", "eval_size"):
-            value, or_auto = getattr(self, key), "auto or " * (key == "bn_size")
+            value, or_auto = getattr(self, key), "auto, or " * (key == "bn_size")
             if value != AUTO and not (isinstance(value, int) and 1 <= value <= 2**20):
                 yield Problem(key, value, f"must be {or_auto}between 1 and {2**20}")
 

@@ -125,7 +125,6 @@ def conflicts(run: Run, state: dict[str, Any]) -> Iterator[Problem]:
         rule = "has training images with different names or sizes from those the run began with"
         yield Problem("data.root", str(run.plan.facts.root), rule)
     for teacher in run.plan.teachers:
-        # early checkpoints lack them
         if state["teachers"].get(teacher.key) != teacher.digest:
             rule = "is not the network that the run began with"
             yield Problem(teacher.key, teacher.text, rule, "give it its weights again")
