@@ -16,7 +16,7 @@ DOCS = ROOT / "docs"
 
 #: Our own experiment: accuracy against cost.
 PROOF = ROOT / "benchmarks" / "proof"
-COMPARED = "tiny_baseline,tiny_mild,tiny_medium"
+COMPARED = "tiny_baseline,tiny_mild,tiny_medium,tiny_hot"
 
 #: A plan as on a machine with eight GPUs, whatever machine draws it.
 PLAN = "resnet-recipes plan mild gpus=8"
