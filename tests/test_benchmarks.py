@@ -49,14 +49,18 @@ def test_a_proof_pairs_seeds_and_widens_intervals_by_the_number_of_comparisons(
                     config=settings,
                 )
     table, picture = tmp_path / "runs.csv", tmp_path / "proof.png"
-    words = "--csv", str(table), "--png", str(picture), "--against", "tiny_mild@8:tiny_baseline@4"
+    minutes = tmp_path / "minutes.csv"
+    minutes.write_text("recipe,epochs,minutes\ntiny_mild,4,0.5\ntiny_mild,8,1.25\n")
+    words = ["--csv", str(table), "--png", str(picture), "--minutes", str(minutes)]
+    words += ["--against", "tiny_mild@8:tiny_baseline@4"]
     for place in (tmp_path / "runs", table):
         read, rows = ("--table", str(place), *words), tmp_path / f"{place.name}.json"
         with pytest.raises(SystemExit):
             rows_of("proof", *read, rows=rows, patched=monkeypatch)
     found = json.loads((tmp_path / "runs.json").read_text())
     assert json.loads((tmp_path / "runs.csv.json").read_text()) == found
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    for drawn in (picture, tmp_path / "proof-minutes.png"):
+        assert drawn.read_bytes().startswith(b"\x89PNG")
     assert found["cells"][0]["top1"] == {"1": 50.0, "2": 52.0, "3": 51.0}
     short, long, across = found["differences"]
     assert short["points"] == [3.0, 3.5, 3.5]

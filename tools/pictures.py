@@ -46,8 +46,8 @@ def main() -> None:
         page = f"{folder}/report.html"
         run(f"resnet-recipes report --published --out {page} --png {folder}")
         (DOCS / "published.png").write_bytes(Path(folder, "time.png").read_bytes())
-    drawn = ["--png", DOCS / "proof.png", "--recipes", COMPARED]
-    words = [sys.executable, PROOF, "--table", PROOF / "results.csv", *drawn]
+    read = ["--table", PROOF / "results.csv", "--minutes", PROOF / "minutes.csv"]
+    words = [sys.executable, PROOF, *read, "--png", DOCS / "proof.png", "--recipes", COMPARED]
     subprocess.run(words, stdout=subprocess.DEVNULL, check=True)
 
 

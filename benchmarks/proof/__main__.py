@@ -3,13 +3,15 @@
     python benchmarks/proof DATA [--lengths 4,8] [--seeds 1,2,3] [--recipes tiny_baseline,tiny_mild]
         [--root runs/proof] [--device cpu] [--quick] [--json FILE] [key=value ...]
     python benchmarks/proof --table runs/proof [--against tiny_mild@8:tiny_baseline@4]
-        [--csv FILE] [--png FILE]
+        [--minutes FILE] [--csv FILE] [--png FILE]
 
 DATA has train/ and val/ by class. The runs are one sweep of `resnet-train -m`, seed by seed: if it
 is stopped, the same command continues it. Every recipe is compared at each length with the one
 before it in `--recipes`, and the pairs of `--against` with each other, all over the same seeds.
-`--table` only reads runs, of a folder or of a file that `--csv` has written. `--quick` trains on 32
-images of each of four classes, to test the command; its numbers mean nothing.
+`--table` only reads runs, of a folder or of a file that `--csv` has written. `--minutes` names a
+file of minutes that were measured apart, and `--png` draws accuracy against these as well.
+`--quick` trains on 32 images of each of four classes, to test the command; its numbers mean
+nothing.
 """
 
 import argparse
@@ -21,7 +23,17 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from table import CONFIDENCE, Cell, Difference, cells_of, differences, label, neighbours, write
+from table import (
+    CONFIDENCE,
+    Cell,
+    Difference,
+    cells_of,
+    differences,
+    label,
+    measured,
+    neighbours,
+    write,
+)
 
 from resnet_recipes.report.page.charts import tradeoff
 from resnet_recipes.report.page.html import Figure
@@ -53,8 +65,7 @@ def main() -> int:
     if options.csv:
         write(options.csv, cells)
     if options.png:
-        shown = figure(options.png.stem, cells, options.recipes.split(","))
-        write_pictures(options.png.parent, [shown])
+        write_pictures(options.png.parent, figures(cells, options))
     return 0
 
 
@@ -73,8 +84,9 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--table", type=Path, metavar="PLACE", help="folder or CSV of runs")
     parser.add_argument("--against", nargs="+", default=[], metavar="A@EPOCHS:B@EPOCHS")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--minutes", type=Path, help="CSV of recipe, epochs and minutes")
     parser.add_argument("--csv", type=Path, help="one row for each run")
-    parser.add_argument("--png", type=Path, help="accuracy against cost")
+    parser.add_argument("--png", type=Path, help="picture of accuracy against cost")
     options, words = parser.parse_known_args()
     if (options.data is None) == (options.table is None):
         parser.error("give a folder of images, or --table with a folder of runs")
@@ -159,20 +171,31 @@ def intervals(found: list[Difference]) -> Table:
     return table
 
 
-def figure(name: str, cells: list[Cell], recipes: Sequence[str]) -> Figure:
-    """Return a plot of accuracy against cost, with bars from the lowest seed to the highest."""
+def figures(cells: list[Cell], options: argparse.Namespace) -> list[Figure]:
+    """Return the plots of accuracy against PFLOPs and, if they were measured, minutes."""
+    name, recipes = options.png.stem, options.recipes.split(",")
+    plots = [figure(name, cells, recipes, ("pflops", "training PFLOPs"))]
+    if options.minutes:
+        timed = measured(cells, options.minutes)
+        plots.append(figure(f"{name}-minutes", timed, recipes, ("minutes", "minutes")))
+    return plots
+
+
+def figure(name: str, cells: list[Cell], recipes: Sequence[str], cost: tuple[str, str]) -> Figure:
+    """Return a plot of accuracy against a cost of cells, with bars from lowest to highest seed."""
+    field, title = cost
     rows = [
         {
             "recipe": cell.name,
-            "pflops": cell.pflops,
+            field: getattr(cell, field),
             "mean_top1_percent": cell.mean,
             "low": min(cell.top1.values()),
             "high": max(cell.top1.values()),
         }
         for cell in cells
-        if cell.name in recipes and cell.pflops
+        if cell.name in recipes and getattr(cell, field)
     ]
-    return Figure(name, "", tradeoff(rows, "pflops", "training PFLOPs"))
+    return Figure(name, "", tradeoff(rows, field, title))
 
 
 if __name__ == "__main__":

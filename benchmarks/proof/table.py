@@ -28,7 +28,7 @@ class Cell(NamedTuple):
     epochs: float
     top1: dict[int, float]  # percent, by seed
     pflops: float | None
-    minutes: float  # mean over the seeds
+    minutes: float  # mean over the seeds, or as measured apart
 
     @property
     def mean(self) -> float:
@@ -54,6 +54,18 @@ def cells_of(place: Path) -> list[Cell]:
         return _sorted(_recorded(place))
     finished = [run for run in runs_in(place) if run.state == "finished"]
     return _sorted(_cell(group.runs) for group in grouped(finished))
+
+
+def measured(cells: Sequence[Cell], path: Path) -> list[Cell]:
+    """Return the cells that a CSV file of recipe, epochs and minutes names, with its minutes."""
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    minutes = {(row["recipe"], float(row["epochs"])): float(row["minutes"]) for row in rows}
+    return [
+        cell._replace(minutes=minutes[cell.name, cell.epochs])
+        for cell in cells
+        if (cell.name, cell.epochs) in minutes
+    ]
 
 
 def write(path: Path, cells: Sequence[Cell]) -> None:
