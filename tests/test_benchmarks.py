@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from resnet_recipes.report.page import pictures
 from tests.run_folders import run_folder
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -53,14 +54,26 @@ def test_a_proof_pairs_seeds_and_widens_intervals_by_the_number_of_comparisons(
     minutes.write_text("recipe,epochs,minutes\ntiny_mild,4,0.5\ntiny_mild,8,1.25\n")
     words = ["--csv", str(table), "--png", str(picture), "--minutes", str(minutes)]
     words += ["--against", "tiny_mild@8:tiny_baseline@4"]
+    plots, draw = [], pictures.write_pictures
+
+    def drawn(folder, figures):
+        plots.extend(figures)
+        draw(folder, figures)
+
+    monkeypatch.setattr(pictures, "write_pictures", drawn)
     for place in (tmp_path / "runs", table):
         read, rows = ("--table", str(place), *words), tmp_path / f"{place.name}.json"
         with pytest.raises(SystemExit):
             rows_of("proof", *read, rows=rows, patched=monkeypatch)
     found = json.loads((tmp_path / "runs.json").read_text())
     assert json.loads((tmp_path / "runs.csv.json").read_text()) == found
-    for drawn in (picture, tmp_path / "proof-minutes.png"):
-        assert drawn.read_bytes().startswith(b"\x89PNG")
+    for file in (picture, tmp_path / "proof-minutes.png"):
+        assert file.read_bytes().startswith(b"\x89PNG")
+    timed = plots[1].spec["data"]["values"]
+    assert [(row["minutes"], row["mean_top1_percent"]) for row in timed] == [
+        (0.5, pytest.approx(163 / 3)),
+        (1.25, pytest.approx(169 / 3)),
+    ]
     assert found["cells"][0]["top1"] == {"1": 50.0, "2": 52.0, "3": 51.0}
     short, long, across = found["differences"]
     assert short["points"] == [3.0, 3.5, 3.5]

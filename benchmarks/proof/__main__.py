@@ -90,6 +90,8 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
     options, words = parser.parse_known_args()
     if (options.data is None) == (options.table is None):
         parser.error("give a folder of images, or --table with a folder of runs")
+    if options.minutes and not options.png:
+        parser.error("--minutes is for the picture: add --png FILE")
     if strange := [word for word in words if "=" not in word and not word.startswith("~")]:
         parser.error(f"unknown: {' '.join(strange)}")
     return options, words
