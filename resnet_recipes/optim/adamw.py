@@ -27,6 +27,7 @@ class AdamW(OptimizerSettings):
     )
 
     state_copies: ClassVar[int] = 2
+    usual_rate: ClassVar[float] = 1.0e-3  # torch's default
     rate_power: ClassVar[float] = 0.5
     name: str = "adamw"
     lr: float = 1.0e-3  # peak learning rate, for the global batch

@@ -35,6 +35,7 @@ class LAMB(OptimizerSettings):
     )
 
     state_copies: ClassVar[int] = 2
+    usual_rate: ClassVar[float] = 5.0e-3
     rate_power: ClassVar[float] = 0.5
     name: str = "lamb"
     lr: float = 5.0e-3  # peak learning rate, for the global batch

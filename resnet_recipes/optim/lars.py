@@ -27,6 +27,7 @@ class LARS(OptimizerSettings):
         "75.9 % in 35 epochs at batch size 3264 (MLPerf Training, reference convergence points)."
     )
     avoid_when: ClassVar[str] = "The batch is smaller than about 2048, at which SGD needs no help."
+    usual_rate: ClassVar[float] = 8.3  # 10.5 for 3264
     rate_power: ClassVar[float] = 0.5
 
     name: str = "lars"

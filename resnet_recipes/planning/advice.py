@@ -6,9 +6,6 @@ from resnet_recipes.base.duration import Duration, Horizon
 from resnet_recipes.recipe.schema import Recipe, enabled
 from resnet_recipes.recipe.sections import AUTO
 
-#: Peak learning rate per example of the batch in the published recipes: 2.048 for a batch of 2048.
-RATE_PER_EXAMPLE = 0.001
-
 
 def notes_on(
     recipe: Recipe, horizon: Horizon, rank_size: int, typed: Collection[str] = ()
@@ -52,7 +49,7 @@ def scaled_rate(recipe: Recipe, size: int, typed: Collection[str]) -> list[str]:
 
 
 def _batch_notes(recipe: Recipe, rank_size: int) -> Iterator[str]:
-    batch, rate = recipe.batch, recipe.optimizer.lr
+    batch, optimizer = recipe.batch, recipe.optimizer
     if batch.bn_size == AUTO:
         yield (
             "batch.bn_size=auto is the most images that fit in the GPU's memory, found by trying "
@@ -63,9 +60,10 @@ def _batch_notes(recipe: Recipe, rank_size: int) -> Iterator[str]:
             f"batch.bn_size={batch.bn_size}, but each rank has {rank_size} examples per step, so "
             f"BatchNorm uses those {rank_size}."
         )
-    scaled = RATE_PER_EXAMPLE * batch.global_size
-    if recipe.optimizer.rate_power == 1 and not 0.2 <= rate / scaled <= 5:
+    usual = optimizer.usual_rate * (batch.global_size / 2048) ** optimizer.rate_power
+    ratio = optimizer.lr / usual
+    if not 0.2 <= ratio <= 5:
         yield (
-            f"lr={rate:g} is {rate / scaled:.2g} times what the published recipes use for a batch "
-            f"of {batch.global_size} (linear scaling gives {scaled:.3g})."
+            f"lr={optimizer.lr:g} is {ratio:.3g} times what is usual with {optimizer.name} for a "
+            f"batch of {batch.global_size}: {usual:.3g}."
         )

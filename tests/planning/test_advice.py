@@ -75,9 +75,16 @@ def test_the_recipes_as_published_need_no_advice(name):
             "mild",
             ["bs=256"],
             1,
-            "lr=2.048 is 8 times what the published recipes use for a batch of 256 (linear "
-            "scaling gives 0.256)",
+            "lr=2.048 is 8 times what is usual with decoupled_sgdw for a batch of 256: 0.256.",
         ),
+        (
+            "mild",
+            ["optimizer=lamb", "lr=1.7"],
+            8,
+            "lr=1.7 is 340 times what is usual with lamb for a batch of 2048: 0.005.",
+        ),
+        ("mild", ["optimizer=adamw", "lr=1.7"], 8, "with adamw for a batch of 2048: 0.001."),
+        ("mild", ["optimizer=lars", "lr=0.5"], 8, "with lars for a batch of 2048: 8.3."),
     ],
 )
 def test_what_a_user_may_not_want_is_noted(name, changes, ranks, said):
