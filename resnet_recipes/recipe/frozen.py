@@ -7,9 +7,21 @@ from typing import Any
 import yaml
 
 from resnet_recipes.base.errors import Problem, RecipeError
-from resnet_recipes.recipe import strict_yaml
+from resnet_recipes.recipe import scalars, strict_yaml
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import plain, typed
+
+
+class _Dumper(yaml.SafeDumper):
+    """Puts text in quotes wherever `strict_yaml` would not read it as the same text."""
+
+
+def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    same = scalars.plain(text) == text and not scalars.doubtful(text, "")
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, None if same else "'")
+
+
+_Dumper.add_representer(str, _text)
 
 
 def freeze(recipe: Recipe) -> str:
@@ -17,7 +29,9 @@ def freeze(recipe: Recipe) -> str:
 
     `read` gives back an equal recipe.
     """
-    return yaml.safe_dump(tree_of(recipe), sort_keys=False, width=120, allow_unicode=True)
+    return yaml.dump(
+        tree_of(recipe), Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True
+    )
 
 
 def read(path: Path) -> Recipe:

@@ -12,6 +12,16 @@ def test_a_frozen_recipe_reads_back_equal(name, tmp_path):
     assert read(tmp_path / "config.yaml") == recipe
 
 
+@pytest.mark.parametrize(
+    "run", ["0918", "08", "n", "y", "NO", "1e5", "3e12", "0o7", "0x1f", "0_8", "true", "7", "1.5"]
+)
+def test_names_that_look_like_numbers_or_switches_stay_names(run, tmp_path):
+    recipe = compose("mild", ["data=/data", f"run={run}"]).recipe
+    (tmp_path / "config.yaml").write_text(freeze(recipe))
+    assert recipe.run.name == run
+    assert read(tmp_path / "config.yaml") == recipe
+
+
 def test_freezing_is_stable():
     recipe = compose("hot", ["data=/data"]).recipe
     assert freeze(recipe) == freeze(recipe)
