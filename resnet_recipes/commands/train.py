@@ -41,7 +41,9 @@ def prepared(arguments: Arguments) -> Path | None:
         return continued(folder, [], say)
     if found := to_resume(arguments):
         return continued(*found, say)
-    return _new_run(composed(arguments))
+    wanted = composed(arguments)
+    folder = external.restarted_run(Path(wanted.recipe.run.root))  # which a recipe may set
+    return continued(folder, [], say) if folder else _new_run(wanted)
 
 
 def _new_run(wanted: Composed) -> Path:

@@ -1,11 +1,13 @@
 import json
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from resnet_recipes import cli
 from resnet_recipes.process.rank_process import VERBOSE
+from resnet_recipes.process.watchdog import Beat
 from resnet_recipes.recipe.frozen import read
 
 SMALL = [
@@ -155,6 +157,26 @@ def test_under_torchrun_rank_0_prepares_the_run_and_trains(started, monkeypatch)
     assert cli.train(["recipe=mild", *SMALL[:-1], "run=mine"]) == 0
     assert trained == [Path("runs/mine").absolute()]
     assert started == []
+
+
+def test_a_restarted_torchrun_continues_a_run_whose_folder_its_recipe_names(
+    started, tmp_path, monkeypatch
+):
+    (tmp_path / "mine.yaml").write_text("defaults: [mild]\nrun: {root: shared}\n")
+    torchrun = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
+    for name, value in torchrun.items():
+        monkeypatch.setenv(name, value)
+    trained = []
+    monkeypatch.setattr(
+        "resnet_recipes.process.rank_process.run_rank", lambda folder, work: trained.append(folder)
+    )
+    beat = Beat(0, 20, 30, os.getpid(), os.getppid(), "train", socket.gethostname())
+    monkeypatch.setattr("resnet_recipes.process.watchdog.beats", lambda folder: [beat])
+    for restarts in ("0", "1"):
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", restarts)
+        assert cli.train(["recipe=mine.yaml", *SMALL[:-1]]) == 0
+    assert trained[0] == trained[1]
+    assert trained[0].parent == tmp_path / "shared"
 
 
 def test_a_users_recipe_is_named_in_the_plan(started, capsys, tmp_path):
