@@ -4,11 +4,16 @@ import fcntl
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from resnet_recipes.base.errors import NotReadyError
+
+#: Seconds after which a lock is taken for another run's: who lists runs holds it for an instant.
+PATIENCE = 1.0
 
 
 @contextmanager
@@ -19,16 +24,28 @@ def locked(folder: Path) -> Iterator[None]:
     race with the next run.
     """
     with (folder / "lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _taken(file):
             file.seek(0)
             rule = f"is in use by another run ({_described(file.read())})"
-            raise NotReadyError.at(folder, rule, "run.name=another") from None
+            fix = "wait until that run ends; a new run takes another name: run.name=another"
+            raise NotReadyError.at(folder, rule, fix)
         file.truncate(0)
         json.dump({"host": socket.gethostname(), "pid": os.getpid()}, file)
         file.flush()
         yield
+
+
+def _taken(file: TextIO) -> bool:
+    """Return whether the lock was taken, within PATIENCE."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+        time.sleep(0.02)
 
 
 def _described(holder: str) -> str:

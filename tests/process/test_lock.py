@@ -1,7 +1,9 @@
 """Only one run writes into a folder."""
 
+import fcntl
 import os
 import signal
+import threading
 import time
 
 import pytest
@@ -13,6 +15,15 @@ from resnet_recipes.process.lock import locked
 def test_a_second_run_in_the_same_folder_is_refused_and_told_who_has_it(tmp_path):
     holder = f"is in use by another run.*process {os.getpid()} on"
     with locked(tmp_path), pytest.raises(NotReadyError, match=holder), locked(tmp_path):
+        pass
+
+
+def test_a_run_starts_although_its_folder_is_being_looked_at(tmp_path):
+    (tmp_path / "lock").touch()
+    looking = os.open(tmp_path / "lock", os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)  # as `resnet-recipes runs` does
+    threading.Timer(0.1, os.close, [looking]).start()
+    with locked(tmp_path):
         pass
 
 
