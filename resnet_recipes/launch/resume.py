@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
@@ -11,6 +12,7 @@ from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.data.root import root_problem
 from resnet_recipes.measure.runs import newest
 from resnet_recipes.process.folder import refuse_links
+from resnet_recipes.process.lock import locked
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
@@ -53,7 +55,7 @@ def continued(
 
     None if the run is finished.
 
-    Raises what `checked` does.
+    Raises what `checked` does, and NotReadyError if settings change while the run is running.
     """
     recipe = checked(folder, changes)
     if (folder / SUMMARY).exists():
@@ -61,7 +63,8 @@ def continued(
         return None
     config = folder / "config.yaml"
     if recipe != frozen.read(config):
-        atomic.write_text(config, frozen.freeze(recipe))  # all nodes may do this at once
+        with locked(folder):  # refused while the run is running
+            atomic.write_text(config, frozen.freeze(recipe))
     say(f"resuming {folder}")
     return folder
 
@@ -79,7 +82,7 @@ def checked(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
     refuse_links(folder)
     began = frozen.read(config)
     if isinstance(changes, Sequence):
-        recipe = _changed(config, began, changes) if changes else began
+        recipe = _changed(began, changes) if changes else began
     else:
         recipe = replace(changes, run=began.run)
         if changes.batch.bn_size == AUTO:  # the number was found when the run began
@@ -97,12 +100,12 @@ def checked(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
     return recipe
 
 
-def _changed(config: Path, began: Recipe, changes: Sequence[str]) -> Recipe:
-    """Return a run's recipe with changes; its file may lack newer settings."""
-    text = frozen.freeze(began)
-    if config.read_bytes() != text.encode():
-        atomic.write_text(config, text)
-    return compose(str(config), changes).recipe
+def _changed(began: Recipe, changes: Sequence[str]) -> Recipe:
+    """Return a run's recipe with changes."""
+    with TemporaryDirectory(prefix="resnet-recipes-") as place:
+        config = Path(place) / "config.yaml"  # the run's own may lack newer settings
+        config.write_bytes(frozen.freeze(began).encode())
+        return compose(str(config), changes).recipe
 
 
 def _moved_data(recipe: Recipe, folder: Path) -> Problem | None:

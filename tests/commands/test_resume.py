@@ -5,6 +5,7 @@ import pytest
 
 from resnet_recipes import cli
 from resnet_recipes.launch.resume import unfinished
+from resnet_recipes.process.lock import locked
 from resnet_recipes.recipe.frozen import read
 from tests.commands.test_train import SMALL
 from tests.trained_runs import random_images
@@ -64,6 +65,16 @@ def test_a_resumed_run_keeps_the_micro_batch_that_was_found_when_it_began(starte
     assert "this one began with 8" in capsys.readouterr().err
 
 
+def test_a_running_run_keeps_its_settings(started, capsys):
+    cli.train([*WORDS, "run=mine"])
+    before = Path("runs/mine/config.yaml").read_bytes()
+    with locked(Path("runs/mine")):
+        assert cli.train(["--resume", "runs/mine", "workers=3"]) == 3
+    assert "is in use by another run" in capsys.readouterr().err
+    assert Path("runs/mine/config.yaml").read_bytes() == before
+    assert len(started) == 1
+
+
 def test_what_stopped_the_run_may_be_fixed(started):
     cli.train([*WORDS, "run=mine"])
     assert cli.train(["--resume", "runs/mine", "batch.bn_size=8", "data.on_bad_image=skip"]) == 75
@@ -79,7 +90,10 @@ def test_a_run_that_began_before_a_setting_existed_is_resumed(started, words):
     config.write_text(
         config.read_text().replace("  order: random\n", "").replace("  flip: false\n", "")
     )
-    assert "order" not in config.read_text()
+    before = config.read_text()
+    assert "order" not in before
+    assert cli.train(["--resume", "runs/mine", "--dry-run", *words]) == 0
+    assert config.read_text() == before
     assert cli.train(["--resume", "runs/mine", *words]) == 75
     assert read(config).data.order == now.data.order
 
