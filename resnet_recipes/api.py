@@ -20,7 +20,8 @@ from resnet_recipes.launch.fitting import fitted
 from resnet_recipes.launch.measurement import keep_estimate
 from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
-from resnet_recipes.process.lock import locked
+from resnet_recipes.process.ending import EXIT, Ending, of_error, write
+from resnet_recipes.process.lock import begun
 from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.process.signals import Interruption, handling
 from resnet_recipes.process.watchdog import Watchdog
@@ -154,8 +155,18 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
                 interruption.request("a callback asked for it")
 
     folder = prepare(replace(recipe, launch=replace(recipe.launch, gpus=1)))
-    with locked(folder), handling(interruption.receive):
-        work(RankProcess(folder, 0, sys.stderr, began, interruption, _NoWatchdog(), notify))
+    watchdog = _NoWatchdog()
+    with begun(folder), handling(interruption.receive):
+        try:
+            code = work(RankProcess(folder, 0, sys.stderr, began, interruption, watchdog, notify))
+            ended = Ending(code, message=interruption.reason if code else "")
+        except BaseException as error:
+            ended = of_error(error)
+            raise
+        finally:
+            seconds = time.monotonic() - began
+            ended = replace(ended, step=watchdog.step, seconds=seconds, time=time.time())
+            write(folder / EXIT, ended)
     summary = folder / "summary.json"
     return RunResult(folder, json.loads(summary.read_text()) if summary.exists() else {})
 

@@ -13,9 +13,11 @@ from PIL import Image
 from torch import nn
 
 import resnet_recipes
+from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.commands.methods import in_your_loop
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import HOOKS
+from resnet_recipes.process.ending import read
 from tests.process.nursery import shallow_resnet18
 
 README = Path(__file__).parents[1] / "README.md"
@@ -122,6 +124,22 @@ def test_the_example_of_the_readme_runs(images, monkeypatch):
     words = f'"demo", {SMALL}, "epochs=1", "schedule.warmup=1ba", data="images"'
     exec(example.replace('"finetune", data="flowers"', words), names)
     assert names["network"](torch.zeros(1, 3, 64, 64)).shape == (1, 2)
+    assert read(names["run"].folder / "exit.json").code == 0
+
+
+def test_a_run_that_a_program_stopped_or_that_failed_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("resnet_recipes.api.prepare", lambda recipe: tmp_path)
+    monkeypatch.setattr("resnet_recipes.process.rank.work", lambda process: 75)
+    resnet_recipes.train(resnet_recipes.compose("mild"))
+    assert read(tmp_path / "exit.json").code == 75
+
+    def fails(process: object) -> int:
+        raise TrainingError("the loss is not a number")
+
+    monkeypatch.setattr("resnet_recipes.process.rank.work", fails)
+    with pytest.raises(TrainingError):
+        resnet_recipes.train(resnet_recipes.compose("mild"))
+    assert read(tmp_path / "exit.json").message == "the loss is not a number"
 
 
 @pytest.mark.parametrize("method", ORDER, ids=lambda method: method.name)

@@ -152,7 +152,8 @@ PAGES = {
         },
         """\
 The default folder is runs. States: finished, running, stopped, failed, killed,
-unreadable. PFLOPS and TIME are training only; `compare` and --json have the other clocks.""",
+prepared (not started yet), unreadable. PFLOPS and TIME are training only;
+`compare` and --json have the other clocks.""",
     ),
     "watch": Usage(
         "resnet-recipes watch RUN",

@@ -21,7 +21,7 @@ from resnet_recipes.launch.ranks import Ranks
 from resnet_recipes.process import ending
 from resnet_recipes.process.ending import Ending
 from resnet_recipes.process.folder import HeldFolder
-from resnet_recipes.process.lock import locked
+from resnet_recipes.process.lock import begun
 from resnet_recipes.process.observer import Observer
 from resnet_recipes.process.signals import handling
 from resnet_recipes.report.terminal import SHOW_CURSOR, interjection, is_live
@@ -46,12 +46,12 @@ def start(folder: Path, group: Group, say: Callable[[str], None]) -> Ending:
     RUN/exit.json.
     """
     held = HeldFolder(folder)
-    with locked(folder):
+    with begun(folder):
         launch = Launch(folder, group, say)
         with handling(launch.receive):
             result = launch.run()
         held.confirm()
-    ending.write(folder / "exit.json", result)
+    ending.write(folder / ending.EXIT, result)
     if result.failed or (result.code and not result.step):
         say(result.explained(folder, group.ranks, not group.program))
     return result

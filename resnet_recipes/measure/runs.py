@@ -13,7 +13,7 @@ from resnet_recipes.base.reading import read_bytes, read_json
 from resnet_recipes.report.metrics import METRICS, last_records
 from resnet_recipes.report.recorder import SUMMARY
 
-STATES = ("finished", "running", "stopped", "failed", "killed", "unreadable")
+STATES = ("finished", "running", "stopped", "failed", "killed", "prepared", "unreadable")
 
 _STEP = re.compile(r"step-\d+\.json")
 
@@ -132,7 +132,8 @@ def _unfinished(folder: Path) -> dict[str, Any]:
     ending, provenance = (
         read_json(folder / name, may_be_absent=True) for name in ("exit.json", "provenance.json")
     )
-    records, state = last_records(folder / METRICS), _state(folder, ending)
+    records = last_records(folder / METRICS)
+    state = _state(folder, ending, "begin" in records)
     begin, step, evaluation, last = (
         records.get(kind, {}) for kind in ("begin", "step", "evaluation", "any")
     )
@@ -155,11 +156,12 @@ def _has_checkpoint(folder: Path) -> bool:
     return folder.is_dir() and any(_STEP.fullmatch(name) for name in os.listdir(folder))
 
 
-def _state(folder: Path, ending: dict[str, Any]) -> str:
+def _state(folder: Path, ending: dict[str, Any], has_begun: bool) -> str:
     if is_running(folder):
         return "running"
     if not ending:
-        return "killed"
+        was_started = has_begun or os.path.lexists(folder / "lock")
+        return "killed" if was_started else "prepared"
     return "stopped" if ending.get("code") in (75, 130) else "failed"
 
 

@@ -13,8 +13,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import ExitCode
+from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
 from resnet_recipes.report.text import printable
+
+#: The file of a run folder that says how its last session ended.
+EXIT = "exit.json"
 
 #: Where ranks communicate: a RuntimeError raised here is how torch reports that another rank is
 #: gone.
@@ -144,6 +147,17 @@ class Ending:
         lines += [f"  {line}" for line in self.message.splitlines()]
         lines += [f"  what to do:  {self.hint}"] * bool(self.hint)
         return [*lines, f"  log: {log_path(folder, self.rank)}     {resume}".rstrip()]
+
+
+def of_error(error: BaseException) -> Ending:
+    """Return how a process ended that raised an error."""
+    is_known = isinstance(error, RecipeError | TrainingError)
+    return Ending(
+        error.exit_code if is_known else ExitCode.FAILED,
+        error=type(error).__name__,
+        message=str(error) or "no message",
+        is_consequence=lost_a_peer(error),
+    )
 
 
 def log_path(folder: Path, rank: int) -> Path:

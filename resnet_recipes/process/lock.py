@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.process.ending import EXIT
 
 #: Seconds after which a lock is taken for another run's: who lists runs holds it for an instant.
 PATIENCE = 1.0
@@ -32,6 +33,14 @@ def locked(folder: Path) -> Iterator[None]:
         file.truncate(0)
         json.dump({"host": socket.gethostname(), "pid": os.getpid()}, file)
         file.flush()
+        yield
+
+
+@contextmanager
+def begun(folder: Path) -> Iterator[None]:
+    """Hold the lock for a session of the run, and forget how the last one ended."""
+    with locked(folder):
+        (folder / EXIT).unlink(missing_ok=True)
         yield
 
 

@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TextIO
 
-from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
-from resnet_recipes.process.ending import Ending, first_failure, log_path, lost_a_peer, write
+from resnet_recipes.base.errors import ExitCode
+from resnet_recipes.process.ending import EXIT, Ending, first_failure, log_path, of_error, write
 from resnet_recipes.process.folder import HeldFolder
-from resnet_recipes.process.lock import locked
+from resnet_recipes.process.lock import begun
 from resnet_recipes.process.observer import Observer
 from resnet_recipes.process.signals import Interruption
 from resnet_recipes.process.watchdog import Watchdog
@@ -82,11 +82,7 @@ def run_rank(folder: Path, work: Callable[[RankProcess], int]) -> NoReturn:
             ending = Ending(code, message=interruption.reason if code else "")
     except BaseException as error:
         traceback.print_exc()
-        code = (
-            error.exit_code if isinstance(error, RecipeError | TrainingError) else ExitCode.FAILED
-        )
-        name, message = type(error).__name__, str(error) or "no message"
-        ending = Ending(code, error=name, message=message, is_consequence=lost_a_peer(error))
+        ending = of_error(error)
     ending = replace(
         ending,
         rank=rank,
@@ -137,8 +133,8 @@ def _redirect_output(folder: Path, rank: int) -> TextIO:
 
 
 def _lock(folder: Path, rank: int) -> AbstractContextManager[object]:
-    """Lock the folder, unless the launcher or another rank does."""
-    return locked(folder) if rank == 0 and LOCKED not in os.environ else nullcontext()
+    """Lock the folder for a run, unless the launcher or another rank does."""
+    return begun(folder) if rank == 0 and LOCKED not in os.environ else nullcontext()
 
 
 def _report(held: HeldFolder, ending: Ending, others: Observer, console: TextIO) -> None:
@@ -150,7 +146,7 @@ def _report(held: HeldFolder, ending: Ending, others: Observer, console: TextIO)
     if first_failure([*others.endings(), ending]) == ending and not is_everybodys:
         console.write(ending.explained(held.path, int(os.environ.get("WORLD_SIZE", 1))) + "\n")
     if ending.rank == 0 and held.is_in_place:
-        write(held.path / "exit.json", ending)
+        write(held.path / EXIT, ending)
 
 
 def _exit(ending: Ending) -> NoReturn:

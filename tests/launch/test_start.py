@@ -205,6 +205,14 @@ def children_asleep() -> int:
     return sum("import time; time.sleep(60)" in line for line in lines)
 
 
+def test_a_launcher_that_is_killed_leaves_no_ending_of_an_earlier_session(tmp_path):
+    (tmp_path / "exit.json").write_text('{"code": 75}')
+    process = launched(tmp_path)
+    process.kill()
+    process.communicate(timeout=60)
+    assert not (tmp_path / "exit.json").exists()
+
+
 def test_a_folder_in_use_is_refused(tmp_path):
     with locked(tmp_path), pytest.raises(NotReadyError, match="is in use by another run"):
         Started(tmp_path)

@@ -52,6 +52,14 @@ def test_a_run_whose_lock_is_held_is_running(tmp_path):
     assert read_run(folder).state == "killed"
 
 
+def test_a_folder_that_nobody_has_started_is_prepared(tmp_path):
+    folder = run_folder(tmp_path, "a", state="killed")
+    (folder / "metrics.jsonl").unlink()
+    assert read_run(folder).state == "prepared"
+    (folder / "lock").touch()
+    assert read_run(folder).state == "killed"
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[1]", b'{"ema_top1_percent": "x", "epochs": true}', b"\xff" * 9]
 )

@@ -9,7 +9,8 @@ import time
 import pytest
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.process.lock import locked
+from resnet_recipes.process.ending import EXIT
+from resnet_recipes.process.lock import begun, locked
 
 
 def test_a_second_run_in_the_same_folder_is_refused_and_told_who_has_it(tmp_path):
@@ -25,6 +26,15 @@ def test_a_run_starts_although_its_folder_is_being_looked_at(tmp_path):
     threading.Timer(0.1, os.close, [looking]).start()
     with locked(tmp_path):
         pass
+
+
+def test_a_session_forgets_how_the_last_one_ended_unless_it_is_refused(tmp_path):
+    (tmp_path / EXIT).touch()
+    with locked(tmp_path), pytest.raises(NotReadyError), begun(tmp_path):
+        pass
+    assert (tmp_path / EXIT).exists()
+    with begun(tmp_path):
+        assert not (tmp_path / EXIT).exists()
 
 
 def test_the_lock_is_free_again_after_the_run(tmp_path):
