@@ -53,8 +53,8 @@ class BetonWriter:
     """Append samples to `path.partial`; `path.partial.journal` records the progress.
 
     Each `append` reaches the disk before the journal mentions it. A journal of another conversion
-    (another `key`) is started over. `finish` writes the description and the header last, then
-    renames: a file named `path` is whole.
+    (another `key`) is started over. `finish` writes the description and the header last. `publish`
+    renames: a file named `path` is whole, and what its writer checks before is checked.
     """
 
     def __init__(self, path: Path, capacity: int, page_size: int, key: str):
@@ -112,7 +112,7 @@ class BetonWriter:
         self.records = np.concatenate([self.records, records])
 
     def finish(self, about: dict) -> None:
-        """Write description and sidecar (with `about`), rename, and remove the journal."""
+        """Write the description, and a sidecar (with `about`) of the incomplete name."""
         written = self.records[self.records["size"] > 0]
         metadata = _metadata(written)
         table = _table(written)
@@ -132,11 +132,22 @@ class BetonWriter:
             crc32=pack_checksums(written["crc32"]),
             **about,
         )
-        atomic.write_text(sidecar_path(self.path), sidecar.dump())
-        os.replace(partial_path(self.path), self.path)
+        atomic.write_text(sidecar_path(partial_path(self.path)), sidecar.dump())
+
+    def publish(self) -> None:
+        """Give file and sidecar their names, and remove the journal."""
+        partial = partial_path(self.path)
+        os.replace(sidecar_path(partial), sidecar_path(self.path))
+        os.replace(partial, self.path)
         _journal_path(self.path).unlink()
         self.close()
         atomic.sync_folder(self.path.parent)
+
+    def discard(self) -> None:
+        """Delete what was written, so that the next attempt starts over."""
+        partial = partial_path(self.path)
+        for path in (_journal_path(self.path), partial, sidecar_path(partial)):
+            path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Close the files, which stay for the next attempt; safe to call twice."""

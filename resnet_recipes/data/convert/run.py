@@ -56,12 +56,11 @@ def convert(
     for split in to_make:
         split.target.parent.mkdir(parents=True, exist_ok=True)
         _convert_split(split, options, progress)
-        _verify(split.target)
     return [split.target for split in splits]
 
 
 def _convert_split(split: Split, options: ConvertOptions, progress: Progress) -> None:
-    """Write one file in permuted order, one chunk at a time."""
+    """Write one file in permuted order, one chunk at a time, and read it back."""
     total, order = len(split), split.order(options)
     page_size = (
         PAGE_SIZE
@@ -88,6 +87,10 @@ def _convert_split(split: Split, options: ConvertOptions, progress: Progress) ->
                 "options": asdict(options),
             }
         )
+        if complaint := _complaint(partial_path(split.target)):
+            writer.discard()
+            raise TrainingError(f"{split.target}: {complaint}; check the disk and convert again")
+        writer.publish()
     except OSError as error:
         rule = (
             f"cannot be written: {error.strerror} ({len(writer.records):,} of {total:,} "
@@ -126,9 +129,9 @@ def _readable(chunk: EncodedChunk, options: ConvertOptions) -> EncodedChunk:
     return chunk
 
 
-def _verify(target: Path) -> None:
+def _complaint(path: Path) -> str | None:
     """Read a finished file back: its description, and 500 of its images, decoded."""
-    beton = open_beton(target)
+    beton = open_beton(path)
     for index in random.Random(0).sample(range(len(beton)), min(SAMPLED, len(beton))):
         decoded = encode_one(
             BetonSource(beton), index, ConvertOptions(write_mode="raw", max_resolution=None)
@@ -137,5 +140,5 @@ def _verify(target: Path) -> None:
             not isinstance(decoded, Encoded)
             or [decoded.height, decoded.width] != beton.sizes[index].tolist()
         ):
-            said = f"{target}: sample {index} reads back differently from what was written"
-            raise TrainingError(f"{said}; check the disk and convert again")
+            return f"sample {index} reads back differently from what was written"
+    return None

@@ -329,15 +329,29 @@ def test_a_source_cut_short_after_it_was_opened_is_named_and_kills_nothing(folde
     assert encode_one(source, 0, RAW) == "the file was cut short after it was opened"
 
 
-def test_a_file_that_does_not_read_back_is_not_accepted(folder, tmp_path, monkeypatch):
+def test_a_file_that_does_not_read_back_is_not_accepted_when_repeated(
+    folder, tmp_path, monkeypatch
+):
     write = beton_writer._write_all
     monkeypatch.setattr(
         beton_writer,
         "_write_all",
         lambda file, data: write(file, data[:-9] + bytes(9) if len(data) > 10_000 else data),
     )
-    with pytest.raises(TrainingError, match="reads back differently"):
-        convert(folder / "val", tmp_path / "a.beton", RAW, silent)
+    for _ in range(2):
+        with pytest.raises(TrainingError, match="reads back differently"):
+            convert(folder, tmp_path, RAW, silent)
+        assert not names(tmp_path)
+
+
+def test_a_file_has_no_name_before_it_has_been_read_back(folder, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(converting, "_complaint", lambda path: 1 / 0)  # as if killed
+        with pytest.raises(ZeroDivisionError):
+            convert(folder / "val", tmp_path / "a.beton", RAW, silent)
+    assert not (tmp_path / "a.beton").exists()
+    convert(folder / "val", tmp_path / "a.beton", RAW, silent)
+    assert names(tmp_path) == {"a.beton", "a.beton.json"}
 
 
 def test_wrong_sources_targets_and_options_are_refused(folder, tmp_path):
