@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from resnet_recipes.data.native.engine import Engine
 from resnet_recipes.data.native.library import description
 from resnet_recipes.data.native.rows import Status
 from tests.data.native.batch import Batch, by_pillow, encoded, photo
@@ -159,6 +160,16 @@ def test_tables_of_an_earlier_image_do_not_serve_a_later_one(engine):
     without = whole[:start] + whole[end:]
     batch = Batch([whole, without] * 10, 32, box=BOX)
     assert batch.filled(engine).tolist() == [Status.DONE, Status.DAMAGED] * 10
+
+
+def test_codes_of_an_earlier_image_do_not_serve_one_whose_table_is_empty(built):
+    whole = encoded(photo(1, 64, 64), quality=20)
+    at = whole.index(b"\xff\xc4\x00\x1f\x01")  # the codes of the colours' mean values
+    without = whole[:at] + b"\xff\xc4\x00\x13\x01" + bytes(16) + whole[at + 33 :]
+    with Engine(1) as earlier:  # leaves its tables on the stack that the next one gets
+        assert status_of(earlier, whole) == Status.DONE
+    with Engine(1) as engine:
+        assert status_of(engine, without) == Status.DAMAGED
 
 
 @pytest.mark.parametrize("kind", ["missing", "folder", "pipe", "unreadable"])

@@ -42,10 +42,10 @@ class HuffmanTable {
         uint16_t packed_;
     };
 
-    Entry entries[1 << LOOK];
-    Stride strides[1 << LOOK];
+    Entry entries[1 << LOOK] = {};
+    Stride strides[1 << LOOK] = {};
 
-    // Use a file's codes; rebuilds the tables only if they differ from the last file's.
+    // Use a file's codes; rebuilds the tables only if they differ from the last file's, or at first from no codes.
     void set(const uint8_t *counts, const uint8_t *symbols, bool dc);
 
     // Find a code longer than LOOK in 16 bits.
@@ -58,7 +58,7 @@ class HuffmanTable {
 
     uint8_t counts_[17] = {}, symbols_[256] = {};       // of the file: number of codes by length, and their symbols
     bool is_dc_ = false;
-    int32_t limit_[17], offset_[17];                    // by length: first longer code as 16 bits; offset in `symbols_`
+    int32_t limit_[17] = {}, offset_[17] = {};          // by length: first longer code as 16 bits; offset in `symbols_`
 };
 
 // How the units of a scan are made up, and which of them are wanted; the others are stepped over.
