@@ -17,9 +17,14 @@ from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data import measure, open_train
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.beton.file import JPEG, half_path, open_beton
+from resnet_recipes.data.beton.samples import open_samples
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.forecast import forecast
 from resnet_recipes.data.convert.run import convert
+from resnet_recipes.data.crop import TrainCrop
+from resnet_recipes.data.images.native import train_images
+from resnet_recipes.data.images.python import TrainImages
+from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.data.native.library import why_not
 from resnet_recipes.doctor.data import check_data
 
@@ -49,6 +54,14 @@ def pixels(root: Path, side: int, **changes) -> np.ndarray:
         )
     finally:
         loader.close()
+
+
+def fill(images: TrainImages, side: int) -> None:
+    """Read every image once, cropped to `side` pixels."""
+    indices = np.arange(len(images.labels))
+    pixels, labels = np.empty((len(indices), side, side, 3), np.uint8), np.empty_like(indices)
+    reading = np.zeros(len(indices), bool)
+    images.fill(Rows(0, indices, np.zeros_like(indices), pixels, labels, reading))
 
 
 @pytest.fixture
@@ -100,6 +113,21 @@ def test_damage_in_the_small_level_is_named(copied):
     assert "37 samples of train.half.beton are damaged" in "".join(
         finding.what for finding in check_data(copied)
     )
+
+
+@built
+def test_what_was_read_from_the_small_level_is_still_checked_in_the_full_one(copied):
+    source = open_samples(copied / "train.beton")
+    images = train_images(source, TrainCrop.of(DataConfig(), SHARE), None, reduce=True, threads=1)
+    fill(images, 8)
+    data = source.beton.sample(0).tobytes()
+    at = data.index(b"\xff\xdb") + 10  # a quantisation step: still a valid JPEG
+    with (copied / "train.beton").open("r+b") as file:
+        file.seek(source.beton.starts[0] + at)
+        file.write(bytes([data[at] ^ 1]))
+    fill(images, 8)
+    with pytest.raises(UnreadableError, match="checksum mismatch"):
+        fill(images, 45)
 
 
 def test_a_small_level_of_another_file_is_refused(copied, betons):

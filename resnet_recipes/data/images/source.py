@@ -36,4 +36,4 @@ class Source(Protocol):
         """Make the engine's rows [n] point to the images; memory that this source keeps."""
 
     def mark_verified(self, indices: np.ndarray) -> None:
-        """Record that the engine has read these images and their checksums match."""
+        """Record that the engine need not compare the checksums of these images again."""

@@ -38,7 +38,7 @@ _ROW = np.dtype(
         ("raw", "?"),  # `data` is uint8 [height, width, 3]
         ("mirror", "?"),
         ("whole", "?"),  # never decode at a reduced size
-        ("checked", "?"),  # compare `crc`
+        ("checked", "?"),  # compare `crc`; cleared once it is that of these bytes
         ("crc", "u4"),  # CRC-32 of the bytes
         ("status", "i4"),  # written
         ("error", "i4"),  # written: errno of UNREADABLE

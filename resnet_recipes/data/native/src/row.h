@@ -59,7 +59,7 @@ struct Row {
     uint8_t raw;                // `data` is uint8 [height, width, 3]
     uint8_t mirror;
     uint8_t whole;              // always decode at full size
-    uint8_t checked;            // verify `crc`
+    uint8_t checked;            // verify `crc`; cleared when done, which reading the small level instead is not
     uint32_t crc;               // zlib's CRC-32 of the bytes
     int32_t status;             // written: Status
     int32_t error;              // written: errno of UNREADABLE

@@ -113,5 +113,9 @@ Status read_source(Row &row, std::vector<uint8_t> &memory, Bytes &bytes) {
     if (setjmp(escape)) {
         return CUT_SHORT;
     }
-    return row.checked && crc32_of(bytes.data, bytes.size) != row.crc ? ALTERED : DONE;
+    if (row.checked && crc32_of(bytes.data, bytes.size) != row.crc) {
+        return ALTERED;
+    }
+    row.checked = false;
+    return DONE;
 }
