@@ -18,6 +18,7 @@ from resnet_recipes.data import measure, open_train
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.beton.file import JPEG, half_path, open_beton
 from resnet_recipes.data.beton.samples import open_samples
+from resnet_recipes.data.beton.sidecar import read_sidecar, sidecar_path
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.forecast import forecast
 from resnet_recipes.data.convert.run import convert
@@ -128,6 +129,14 @@ def test_what_was_read_from_the_small_level_is_still_checked_in_the_full_one(cop
     fill(images, 8)
     with pytest.raises(UnreadableError, match="checksum mismatch"):
         fill(images, 45)
+
+
+def test_a_small_level_of_images_that_were_edited_since_is_refused(copied):
+    sidecar = read_sidecar(copied / "train.beton")
+    edited = replace(sidecar, source_sha256="0" * 32)
+    sidecar_path(copied / "train.beton").write_text(edited.dump())
+    with pytest.raises(NotReadyError, match="does not hold the images"):
+        open_samples(copied / "train.beton")
 
 
 def test_a_small_level_of_another_file_is_refused(copied, betons):

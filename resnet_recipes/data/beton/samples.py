@@ -8,6 +8,7 @@ import numpy as np
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.beton.file import JPEG, Beton, half_path, open_beton
+from resnet_recipes.data.beton.sidecar import halved
 from resnet_recipes.data.images.decode import BadImageError, Picture, Pixels
 from resnet_recipes.data.memory import available_memory
 
@@ -106,6 +107,8 @@ def _small(beton: Beton, small: Beton) -> Beton:
     same = np.array_equal(small.labels, beton.labels) and np.array_equal(
         small.sizes, (beton.sizes + 1) // 2
     )
+    if same and beton.sidecar and small.sidecar:  # images of equal sizes may have been edited
+        same = small.sidecar.source_sha256 == halved(beton.sidecar.source_sha256)
     if not same or small.checksums is None:
         rule = f"does not hold the images of {beton.path.name} at half their size"
         raise NotReadyError.of(str(small.path), None, rule, f"convert again, or:  rm {small.path}")

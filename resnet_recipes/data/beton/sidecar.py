@@ -44,6 +44,11 @@ class Sidecar:
         return json.dumps(asdict(self), indent=1) + "\n"
 
 
+def halved(source_sha256: str) -> str:
+    """Return the `source_sha256` of a small level made from the same source."""
+    return f"{source_sha256} halved"
+
+
 def sidecar_path(beton: Path) -> Path:
     """Return the path of the sidecar of a .beton file."""
     return beton.with_name(beton.name + ".json")

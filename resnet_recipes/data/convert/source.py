@@ -6,6 +6,7 @@ import numpy as np
 from PIL import Image
 
 from resnet_recipes.data.beton.file import JPEG, Beton
+from resnet_recipes.data.beton.sidecar import halved
 from resnet_recipes.data.convert.encode import area_mean, shrunk
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import Picture, read_file
@@ -74,7 +75,7 @@ class Halved(Source):
         self.origin, self.classes, self.labels = source.origin, source.classes, source.labels
         self.source = source
         self.longest = longest
-        self.fingerprint = f"{source.fingerprint} halved"
+        self.fingerprint = halved(source.fingerprint)
 
     def name(self, index: int) -> str:
         return self.source.name(index)
