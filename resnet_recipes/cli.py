@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import NoReturn
 
 from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
 from resnet_recipes.commands import verbs
@@ -20,17 +21,15 @@ def train(argv: Sequence[str] | None = None) -> int:
     protect_output()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
-    code = guarded(verbs.train, sys.argv[1:])
-    sys.stderr.flush()
-    # all output is written, and tearing down torch would delay the prompt by seconds
-    os._exit(code)
+    return _end(guarded(verbs.train, sys.argv[1:]))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `resnet-recipes` and return its exit code."""
-    if argv is None:
-        protect_output()
-    return guarded(verbs.run, sys.argv[1:] if argv is None else argv)
+    if argv is not None:
+        return guarded(verbs.run, argv)
+    protect_output()
+    return _end(guarded(verbs.run, sys.argv[1:]))
 
 
 def guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
@@ -60,6 +59,13 @@ def guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
             raise
         print(f"error: {printable(error.filename)}: {error.strerror}", file=sys.stderr)
         return ExitCode.NOT_READY
+
+
+def _end(code: int) -> NoReturn:
+    """End this process: tearing down torch would take seconds, and a stuck thread never ends."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _leave(*_: object) -> None:

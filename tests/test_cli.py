@@ -208,6 +208,18 @@ def test_ctrl_c_is_not_lost_in_a_destructor(tmp_path):
     assert (result.returncode, result.stderr) == (130, "interrupted: nothing was started\n")
 
 
+def test_a_thread_that_never_ends_does_not_keep_a_command_from_ending(tmp_path):
+    code = (
+        "import threading; from resnet_recipes import cli; "
+        "from resnet_recipes.commands import verbs\n"
+        "def run(_):\n    threading.Thread(target=threading.Event().wait).start()\n"
+        "    print('done', end='')\n    return 3\n"
+        "verbs.run = run; cli.main()"
+    )
+    result = in_python(code, tmp_path)
+    assert (result.returncode, result.stdout) == (3, "done")
+
+
 def test_listing_and_a_misspelt_recipe_import_neither_torch_nor_hydra(tmp_path):
     code = (
         "import sys; from resnet_recipes import cli; cli.train(['--list']); cli.train(['--help']); "

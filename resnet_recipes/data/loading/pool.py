@@ -37,6 +37,7 @@ class WorkerPool:
     def __init__(self, context: WorkerContext, workers: int):
         self._processes: dict[int, BaseProcess] = {}
         self._workers, self._fill = max(1, workers), context.fill
+        self._is_stuck = False
         if not workers:
             self._executor: Executor = _Caller()
         elif context.storage.in_threads:
@@ -69,14 +70,15 @@ class WorkerPool:
     def close(self, stuck: bool = False) -> None:
         """Stop at once; safe to call twice.
 
-        Waits for threads to finish their work, but briefly if they are `stuck`.
+        Waits for threads to finish their work, unless they are `stuck` or once were.
         """
+        self._is_stuck |= stuck
         processes = list(self._processes.values())
         for process in processes:  # they hold nothing that could be lost
             process.kill()
-        for process in processes if stuck else ():
+        for process in processes if self._is_stuck else ():
             process.join(5)
-        self._executor.shutdown(wait=not stuck, cancel_futures=True)
+        self._executor.shutdown(wait=not self._is_stuck, cancel_futures=True)
 
 
 class _Caller(Executor):

@@ -142,7 +142,7 @@ def test_batches_take_the_announced_memory_whatever_the_number_of_workers():
 def test_a_storage_that_never_responds_is_given_up_on(monkeypatch):
     monkeypatch.setattr(pipeline, "STUCK_SECONDS", 0.1)
     storage, gate = Greys(True), threading.Event()
-    storage.fill = lambda rows: gate.wait(10)
+    storage.fill = lambda rows: gate.wait()
     made = Pipeline(storage, Capacity(1, prefetch=1, rows=7, pixels=6))
     with pytest.raises(
         TrainingError,
@@ -150,8 +150,8 @@ def test_a_storage_that_never_responds_is_given_up_on(monkeypatch):
         r"image 1, image 1",
     ):
         next(made.run(jobs(1)))
+    made.close()  # waits no more
     gate.set()
-    made.close()
 
 
 def test_a_process_that_dies_between_two_batches_is_told():
