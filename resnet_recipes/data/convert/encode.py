@@ -12,7 +12,7 @@ from resnet_recipes.base.errors import Problem
 from resnet_recipes.data.beton.file import JPEG, RAW
 from resnet_recipes.data.crop import uniforms
 from resnet_recipes.data.images.decode import BadImageError, Picture
-from resnet_recipes.data.images.jpeg import frame_size, has_usual_chroma
+from resnet_recipes.data.images.jpeg import ends_early, frame_size, has_usual_chroma
 
 WRITE_MODES = ("raw", "proportion", "jpg")
 _RESTART = 4  # units of 16 pixels between two restart markers
@@ -147,5 +147,9 @@ def _area_mean(values: np.ndarray, length: int) -> np.ndarray:
 
 
 def _is_plain(data: bytes) -> bool:
-    """Return whether FFCV reads this kind of JPEG as well; bytes behind its end are not allowed."""
-    return frame_size(np.frombuffer(data, np.uint8))[2] in (1, 3) and has_usual_chroma(data)
+    """Return whether FFCV reads this kind of JPEG as well; bytes behind its end are not allowed.
+
+    These may be a second image, as of many phones.
+    """
+    channels = frame_size(np.frombuffer(data, np.uint8))[2]
+    return channels in (1, 3) and has_usual_chroma(data) and not ends_early(data)

@@ -9,6 +9,7 @@ from PIL import Image
 from resnet_recipes.data.beton.file import JPEG, RAW
 from resnet_recipes.data.convert.encode import ConvertOptions, encode
 from resnet_recipes.data.images.decode import Picture
+from resnet_recipes.data.images.jpeg import ends_early
 
 PIXELS = np.asarray(
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 9, 3), np.uint8)).resize((90, 60))
@@ -37,6 +38,14 @@ def test_raw_keeps_every_pixel():
 def test_a_sound_jpeg_that_fits_is_kept_byte_for_byte():
     original = file(Image.fromarray(PIXELS), quality=97)
     assert encode(original, 0, ConvertOptions("jpg")) == (JPEG, 60, 90, original)
+
+
+def test_of_a_jpeg_with_another_behind_it_only_the_first_is_stored():
+    first, second = map(file, map(Image.fromarray, (PIXELS, 255 - PIXELS)))
+    stored = encode(first + second, 0, ConvertOptions("jpg"))
+    assert not ends_early(stored.data)
+    kept = Picture(stored.data).crop(0, 0, 60, 90).astype(int)
+    assert np.abs(kept - PIXELS).mean() < 10
 
 
 @pytest.mark.parametrize(
