@@ -1,11 +1,11 @@
 """`resnet-recipes convert SRC DST`: class folders to .beton files for FFCV."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.kinds import kinds_of
+from resnet_recipes.base.paths import typed_path
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES
 from resnet_recipes.commands.progress import say
@@ -28,7 +28,7 @@ def run(arguments: Arguments) -> int:
         )
     options = _options([word for word in arguments.words if "=" in word])
 
-    source, target = (Path(os.path.expanduser(place)) for place in places)
+    source, target = map(typed_path, ("SRC", "DST"), places)
     expected = forecast(source, target, options)
     say("\n".join(_forecast(expected, target)))
     if "--dry-run" not in arguments:
@@ -68,6 +68,9 @@ def _forecast(expected: Forecast, target: Path) -> list[str]:
             "random crops by the native decoder, images per second and core on this "
             f"machine: {speeds}"
         )
+    if names := expected.left_out:
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        lines.append(f"left out, as other files are the two splits: {names[0]}{more}")
     if expected.resumed_images:
         lines.append(f"{expected.resumed_images:,} images are already there; resuming")
     return lines + [f"unreadable: {name}" for name in expected.unreadable[:10]]

@@ -33,6 +33,7 @@ class Forecast(NamedTuple):
     unreadable: tuple[str, ...]  # images of the sample that cannot be read, with reasons
     # random crops per second and core with the native decoder, by side in pixels
     speeds: dict[int, float]
+    left_out: tuple[str, ...]  # files of the source that are not converted
 
 
 class _Sample(NamedTuple):
@@ -61,6 +62,7 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
         sampled=sample.count,
         unreadable=tuple(sample.unreadable),
         speeds=_speeds([sample.encoded.get(split.name, []) for split in splits[: options.levels]]),
+        left_out=tuple(name for split in splits for name in split.source.left_out),
     )
 
 

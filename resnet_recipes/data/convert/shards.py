@@ -18,7 +18,7 @@ from resnet_recipes.data.convert.source import Source
 from resnet_recipes.data.files.table import LABEL
 from resnet_recipes.data.images.decode import MAX_BYTES
 from resnet_recipes.data.images.kinds import SUFFIXES
-from resnet_recipes.data.root import SPLITS, SYNONYMS
+from resnet_recipes.data.root import SYNONYMS
 
 #: The names of the classes, one a line, beside the shards.
 NAMES = ("classnames.txt", "classes.txt")
@@ -104,16 +104,20 @@ def shards_of(src: Path) -> dict[str, Source]:
         (".parquet", ParquetSource, _in_parquet),
     ):
         if files := sorted(path for path in _files_in(src) if path.suffix == suffix):
-            found = {path: list(samples(path)) for path in files}
+            named = _by_split(src, files)
+            read = sorted(chain(*named.values()))
+            found = {path: list(samples(path)) for path in read}
             if empty := [path for path, shard in found.items() if not shard]:
                 raise NotReadyError.at(empty[0], "has no images", "remove it, or make it again")
             classes = _classes(src, found)
-            named: dict[str, list] = {}
-            for path, shard in found.items():
-                named.setdefault(_split(path.relative_to(src)), []).append((path, shard))
-            if not {*SPLITS} <= named.keys():
-                return {"": kind([*found.items()], classes)}
-            return {split: kind(named[split], classes) for split in SPLITS}
+            made: dict[str, Source] = {
+                split: kind([(path, found[path]) for path in paths], classes)
+                for split, paths in named.items()
+            }
+            next(iter(made.values())).left_out = tuple(
+                str(path) for path in files if path not in found
+            )
+            return made
     return {}
 
 
@@ -129,10 +133,15 @@ def _files_in(src: Path) -> list[Path]:
     return [Path(entry.path) for entry in (*os.scandir(src), *below) if entry.is_file()]
 
 
-def _split(path: Path) -> str:
-    """Return the split that a shard's path names."""
-    words = {*re.findall("[a-z]+", str(path).lower())}
-    return next((split for split, known in SYNONYMS.items() if words & {*known}), "")
+def _by_split(src: Path, files: Sequence[Path]) -> dict[str, list[Path]]:
+    """Return the shards of each split, those of its first name that exists; or all under ""."""
+    words = {path: re.findall("[a-z]+", str(path.relative_to(src)).lower()) for path in files}
+    named: dict[str, list[Path]] = {}
+    for split, synonyms in SYNONYMS.items():
+        free = {*files} - {*chain(*named.values())}
+        found = (sorted(path for path in free if name in words[path]) for name in synonyms)
+        named[split] = next(filter(None, found), [])
+    return named if all(named.values()) else {"": [*files]}
 
 
 def _classes(src: Path, found: dict[Path, list[Sample]]) -> Sequence[str]:

@@ -20,6 +20,7 @@ class Source:
     labels: np.ndarray  # int64 [N]
     # changes when images are added, removed, renamed, or replaced by others in size
     fingerprint: str
+    left_out: tuple[str, ...] = ()  # files beside them that belong to no split
 
     def name(self, index: int) -> str:
         """Return the name of an image for messages."""

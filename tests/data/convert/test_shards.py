@@ -14,6 +14,7 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.beton.file import open_beton
 from resnet_recipes.data.convert import parquet
 from resnet_recipes.data.convert.encode import ConvertOptions
+from resnet_recipes.data.convert.forecast import forecast
 from resnet_recipes.data.convert.run import convert
 from resnet_recipes.data.convert.shards import shards_of
 
@@ -94,6 +95,16 @@ def test_shards_become_what_their_images_in_folders_become(kind, folder, tmp_pat
         wanted = contents(tmp_path / "from-folder" / split)
         assert contents(tmp_path / "from-shards" / split) == wanted
         assert wanted
+
+
+def test_of_two_validation_sets_the_first_by_name_counts_and_the_other_is_listed(folder, tmp_path):
+    write_tars(folder, tmp_path / "shards", "name")
+    alone = shards_of(tmp_path / "shards")["val"]
+    (tmp_path / "shards" / "test-0000.tar").write_bytes(b"not even read")
+    both = shards_of(tmp_path / "shards")
+    assert both["val"].fingerprint == alone.fingerprint
+    left_out = forecast(tmp_path / "shards", tmp_path / "out", RAW).left_out
+    assert left_out == (str(tmp_path / "shards" / "test-0000.tar"),)
 
 
 def test_a_conversion_of_shards_is_resumed_and_a_changed_shard_starts_it_again(folder, tmp_path):
