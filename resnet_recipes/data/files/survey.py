@@ -38,10 +38,17 @@ def _surveyed(config: DataConfig, tell: Tell) -> DataFacts:
     )
     _refuse(_split_problems(config, there))
     train, val = listings = [listing_of(config, split, tell) for split in SPLITS]
-    problems = list(_class_problems(config, train, val))
+    others = train.others + val.others
     # what val_share sets aside has no part
-    for part, listing in zip(there.values(), listings, strict=False):
-        problems += _empty_problems(part.place, listing, train.others + val.others)
+    of_parts = list(zip(there.values(), listings, strict=False))
+    _refuse(
+        Problem("data.root", str(part.place), "has no images", f"{LAYOUT}{_unread(others)}")
+        for part, listing in of_parts
+        if not listing.classes  # with data.nested_classes, folders without images are none
+    )
+    problems = list(_class_problems(config, train, val))
+    for part, listing in of_parts:
+        problems += _empty_problems(part.place, listing, others)
     _refuse(problems)
     return DataFacts(
         "torchvision",
@@ -137,8 +144,7 @@ def _empty_problems(place: Path, listing: Listing, others: Counter) -> Iterator[
     if empty := [
         name for name, count in zip(listing.classes, listing.counts, strict=True) if not count
     ]:
-        unread = f"  (not read: {_kinds(others)})" if others else ""
-        fix = f"add images, or remove these folders from both splits{unread}"
+        fix = f"add images, or remove these folders from both splits{_unread(others)}"
         yield Problem("data.root", str(place), f"has no images in {some(empty)}", fix)
 
 
@@ -171,6 +177,11 @@ def _notes(
 def _has_inner(listing: Listing) -> bool:
     """Return whether some images are in subfolders of the class folders."""
     return int(np.count_nonzero(listing.text == ord("/"))) > len(listing)
+
+
+def _unread(others: Counter) -> str:
+    """Return what a fix for missing images says of other files."""
+    return f"  (not read: {_kinds(others)})" if others else ""
 
 
 def _kinds(others: Counter) -> str:

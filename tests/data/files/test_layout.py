@@ -117,6 +117,14 @@ def test_one_class_and_an_empty_class_are_explained(flowers):
     )
 
 
+def test_folders_without_any_image_are_named_instead_of_called_classes(flowers):
+    for path in flowers.glob("*/*"):
+        path.rename(path.with_suffix(".txt"))
+    said = refusal(flowers, val_share=0.1, nested_classes=True)
+    assert f"{flowers}: has no images" in said
+    assert "(not read: " in said
+
+
 def test_folders_within_class_folders_are_reported_and_become_classes_on_request(folder, tmp_path):
     for split in ("train", "val"):
         shutil.copytree(folder / split / "ant", tmp_path / split / "insects" / "ant")
