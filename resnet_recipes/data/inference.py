@@ -62,7 +62,7 @@ def _open_beton(
         raise unusable(
             beton.path, f"has labels up to {beton.labels.max()}; the network has {count} classes"
         )
-    facts = DataFacts("ffcv", root, 0, len(beton), beton.classes, eval_digest=beton.digest)
+    facts = DataFacts("ffcv", root, 0, len(beton), beton.classes)
     return EvalLoader(config, share, ffcv_backend.open_eval(config, facts, share))
 
 

@@ -6,6 +6,7 @@ Small crops are read from the small one, and nothing else changes.
 import itertools
 import os
 import shutil
+from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,6 +26,7 @@ from resnet_recipes.data.convert.run import convert
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.images.native import train_images
 from resnet_recipes.data.images.python import TrainImages
+from resnet_recipes.data.inference import open_labelled
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.data.native.library import why_not
 from resnet_recipes.doctor.data import check_data
@@ -146,6 +148,14 @@ def test_a_small_level_of_another_file_is_refused(copied, betons):
         NotReadyError, match=r"train\.half\.beton: does not hold the images of train\.beton at half"
     ):
         measure(DataConfig(backend="ffcv", root=str(copied)))
+
+
+def test_validation_images_may_have_a_small_level_which_evaluation_ignores(folder, copied):
+    convert(folder / "val", copied / "val.beton", OPTIONS, lambda *_: None)
+    assert half_path(copied / "val.beton").exists()
+    config = DataConfig(root=str(copied), workers=1)
+    with closing(open_labelled(config, ("ant", "bee", "cat"), 3, SHARE)) as images:
+        assert images.examples == 11
 
 
 def test_the_small_level_is_part_of_what_a_run_began_with(levels, copied):
