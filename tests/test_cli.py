@@ -176,6 +176,22 @@ def test_a_user_who_does_not_exist_is_named(words, capsys, tmp_path, monkeypatch
 
 @pytest.mark.parametrize(
     "words",
+    [
+        "doctor data s3://b/x",
+        "doctor data . --fix-val s3://b/x",
+        "convert s3://b/x y",
+        "convert . s3://b/x",
+    ],
+)
+def test_the_address_of_something_remote_is_no_missing_folder(words, capsys):
+    assert cli.main(words.split()) == 2
+    error = capsys.readouterr().err
+    assert "=s3://b/x: is an address; only files and folders of this machine are read" in error
+    assert "aws s3 sync s3://b/x local" in error
+
+
+@pytest.mark.parametrize(
+    "words",
     ["recipe=PATH", "--recipes PATH recipe=mild", "--resume PATH", "--resume auto run.root=PATH"],
 )
 @pytest.mark.parametrize("kind", ["long", "loop", "locked"])

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.paths import typed_path
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES
 from resnet_recipes.commands.progress import say
@@ -31,7 +32,7 @@ def run(arguments: Arguments) -> int:
         raise RecipeError.of(
             f"doctor {topic}", " ".join(places) or None, "needs one folder", EXAMPLE
         )
-    place = Path(os.path.expanduser(places[0])) if places else None
+    place = typed_path("PATH", places[0]) if places else None
     if "--fix-val" in arguments:
         return _fix_val(place, arguments)
     findings = _findings(topic, place, arguments)
@@ -77,10 +78,12 @@ def _fix_val(place: Path | None, arguments: Arguments) -> int:
     if place is None:
         rule = "needs the folder whose val/ has no class folders"
         raise RecipeError.of("--fix-val", None, rule, f"{EXAMPLE} --fix-val MAP")
-    names = (
-        Path(os.path.expanduser(arguments.flags["--synsets"])) if "--synsets" in arguments else None
-    )
-    made = build_val_tree(place, Path(os.path.expanduser(arguments.flags["--fix-val"])), names)
+    flags = {
+        flag: typed_path(flag, arguments.flags[flag])
+        for flag in ("--fix-val", "--synsets")
+        if flag in arguments
+    }
+    made = build_val_tree(place, flags["--fix-val"], flags.get("--synsets"))
     print(f"created {made}, made of links; train with data={made}")
     return 0
 
