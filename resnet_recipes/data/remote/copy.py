@@ -91,7 +91,8 @@ class Copy:
             return False
         with self._lock(lambda: stopped() or self.whole.is_dir()) as is_held:
             if is_held and not self.whole.is_dir():
-                self._check(progress)
+                if not self._check(progress, stopped):
+                    return False
                 os.rename(self._part, self.whole)
                 self._journal.unlink()
         return self.whole.is_dir()
@@ -183,17 +184,24 @@ class Copy:
         except OSError as error:
             raise self._unwritten(error) from None
 
-    def _check(self, progress: Progress) -> None:
-        """Compare every file with its digest. Raises NotReadyError for the first that differs."""
+    def _check(self, progress: Progress, stopped: Stopped) -> bool:
+        """Compare every file with its digest; False if told to stop.
+
+        Raises NotReadyError for the first that differs.
+        """
         for remote in self.contents.files:
             expected = self.contents.sums.get(remote.name, remote.md5)
             kind = "sha256" if remote.name in self.contents.sums else "md5"
             if not expected:
                 continue
-            self._show(progress, self.contents.size)
+            digest = hashlib.new(kind)
             with open(self._part / remote.name, "rb") as file:
-                found = hashlib.file_digest(file, kind).hexdigest()
-            if found != expected:
+                while piece := file.read(PIECE):
+                    digest.update(piece)
+                    self._show(progress, self.contents.size)
+                    if stopped():
+                        return False
+            if (found := digest.hexdigest()) != expected:
                 done = [n for n in sorted(self._done()) if self._pieces[n].file != remote]
                 self._journal.write_bytes(self._key + np.array(done, np.uint32).tobytes())
                 rule = f"has {kind.upper()} {found} instead of {expected}"
@@ -202,6 +210,7 @@ class Copy:
         for remote in self.contents.heads:
             if remote.size > PIECE and self._store.look(remote.name) != remote:
                 raise self._store.changed(remote)
+        return True
 
     def _show(self, progress: Progress, fetched: int) -> None:
         progress(fetched // 10**6, -(-self.contents.size // 10**6))

@@ -129,6 +129,18 @@ def test_what_was_fetched_before_a_stop_is_not_fetched_again(config, site):
     assert not again
 
 
+def test_a_stop_does_not_wait_until_the_copy_has_been_compared(config, origin):
+    write_sums(origin)
+    total = sum(path.stat().st_size for path in origin.iterdir())
+    seen = []
+
+    def stopped() -> bool:
+        return seen.count(total // 10**6) > 12  # all is there, and pieces of it are being compared
+
+    assert data.local(config, lambda done, _: seen.append(done), stopped) is None
+    assert (fetched(config) / "train.beton").is_file()
+
+
 def test_a_place_that_fails_keeps_what_was_fetched(config, site):
     stopped_after(config, 3)
     site[1].busy = 10_000
