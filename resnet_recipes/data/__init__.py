@@ -20,6 +20,7 @@ __all__ = [
     "DataConfig",
     "DataFacts",
     "Share",
+    "kept",
     "local",
     "measure",
     "normalize",
@@ -86,6 +87,17 @@ def local(
     if not _is_remote(config):
         return config
     root = staging.staged(config, progress, stopped)
+    return None if root is None else replace(config, root=str(root))
+
+
+def kept(config: DataConfig) -> DataConfig | None:
+    """Return the settings with `root` on this machine, without fetching anything.
+
+    None if images are remote and there is no whole copy of them. Raises NotReadyError.
+    """
+    if not _is_remote(config):
+        return config
+    root = staging.kept(config)
     return None if root is None else replace(config, root=str(root))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from resnet_recipes import data
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.launch.group import EVALUATE, Group, group_of
 from resnet_recipes.launch.start import started
@@ -29,7 +30,9 @@ def evaluate(
 
     Return the exit code, and the results if it is 0.
     """
-    group = group_of(opened.recipe.launch)
+    config, group = opened.recipe.data, group_of(opened.recipe.launch)
+    with Waiting(f"fetching {config.root}", "MB") as waiting:
+        data.local(config, waiting)  # what opens the images finds them here
     if group.ranks > 1:
         return _by_ranks(opened, sizes, replace(group, program=EVALUATE), say)
     trained = opened.on_device()

@@ -132,7 +132,7 @@ def _same_shares(network: Network, read: Run, pictures: Sequence[np.ndarray]) ->
 def _pictures(trained: Trained) -> tuple[list[np.ndarray], str]:
     """Return whole pictures to compare on, uint8 [H, W, 3], and which they are."""
     paths = []
-    with suppress(NotReadyError), closing(trained.open_images()) as labelled:
+    with suppress(NotReadyError), closing(trained.open_images(fetches=False)) as labelled:
         chosen = np.linspace(0, labelled.examples - 1, min(IMAGES, labelled.examples)).astype(int)
         paths = [path for path in map(labelled.path, chosen.tolist()) if Path(path).is_file()]
     if not paths:  # samples of a .beton file are no files
@@ -149,7 +149,7 @@ def _pictures(trained: Trained) -> tuple[list[np.ndarray], str]:
 def _images(trained: Trained) -> tuple[Tensor, str]:
     """Return normalised images [64, 3, S, S] to compare on, and which they are."""
     try:
-        labelled, parts = trained.open_images(), []
+        labelled, parts = trained.open_images(fetches=False), []
     except NotReadyError:
         size = trained.recipe.data.eval_size
         drawn = torch.randint(

@@ -84,11 +84,11 @@ class Trained:
         )
         return replace(self, recipe=replace(self.recipe, data=data))
 
-    def open_images(self) -> EvalLoader:
+    def open_images(self, fetches: bool = True) -> EvalLoader:
         """Open this rank's labelled images; see `labelled_images`."""
         size = self.recipe.batch.eval_size
         share = Share(self.rank.rank, self.rank.world_size, size, size, 0)
-        return labelled_images(self.place, self.network, self.recipe, share)
+        return labelled_images(self.place, self.network, self.recipe, share, fetches)
 
     def evaluated(self, progress: Callable[[int, int], None] = lambda *_: None) -> Evaluated:
         """Evaluate as training does, with all ranks.
@@ -114,25 +114,28 @@ class Trained:
             images.close()
 
 
-def labelled_images(place: Path, network: Network, recipe: Recipe, share: Share) -> EvalLoader:
+def labelled_images(
+    place: Path, network: Network, recipe: Recipe, share: Share, fetches: bool = True
+) -> EvalLoader:
     """Open the labelled images at data.root; for a run, those that it was evaluated on.
 
-    Raises NotReadyError.
+    Raises NotReadyError, also for remote images that are not here, unless it `fetches` them.
     """
     config, about, facts = recipe.data, network.about, place / frozen.NAME
     own = recipe_of(place, network).data
     if os.path.lexists(facts) and all(getattr(config, key) == getattr(own, key) for key in _WHICH):
-        return data.open_eval(config, frozen.load(facts, _local(config).root), share)
+        return data.open_eval(config, frozen.load(facts, _local(config, fetches).root), share)
     if not config.root:
         raise NotReadyError.of(
             "data.root", None, "is not set: say where the images are", "data=PATH"
         )
-    return open_labelled(_local(config), about.classes, about.num_classes, share)
+    return open_labelled(_local(config, fetches), about.classes, about.num_classes, share)
 
 
-def _local(config: DataConfig) -> DataConfig:
-    found = data.local(config)
-    assert found is not None  # nothing tells it to stop
+def _local(config: DataConfig, fetches: bool) -> DataConfig:
+    found = data.local(config) if fetches else data.kept(config)
+    if found is None:
+        raise NotReadyError.of("data.root", config.root, "has no whole copy on this machine")
     return found
 
 

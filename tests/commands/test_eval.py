@@ -13,10 +13,11 @@ from PIL import Image
 
 from resnet_recipes import data
 from resnet_recipes.cli import main
-from resnet_recipes.data.base import Share
+from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.normalize import normalize
 from resnet_recipes.network.load import load
 from resnet_recipes.recipe.frozen import freeze, read
+from resnet_recipes.report.waiting import Waiting
 from tests.trained_runs import CLASSES
 
 
@@ -50,6 +51,18 @@ def test_a_run_is_evaluated_on_its_own_images_as_in_training(run, capsys):
     assert found["loss"] == pytest.approx(loss, abs=1e-4)
     assert {row["class"]: row["correct"] for row in found["classes"]} == right
     assert all(row["class"] != row["taken_for"] for row in found["confusions"])
+
+
+def test_remote_images_are_fetched_before_anything_else_and_it_shows(run, capsys, monkeypatch):
+    asked = []
+
+    def local(config: DataConfig, progress: Waiting | None = None) -> DataConfig:
+        asked.append(progress.what if progress else "opened")
+        return config
+
+    monkeypatch.setattr(data, "local", local)
+    evaluated(capsys, run)
+    assert asked == [f"fetching {run.parent / 'images'}", "opened"]
 
 
 @pytest.mark.parametrize("columns", [40, 80])

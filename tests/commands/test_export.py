@@ -21,6 +21,12 @@ def test_an_export_is_compared_on_the_runs_images_and_has_a_card(run, tmp_path, 
     assert load(out / "model.safetensors").about == load(run).about
 
 
+def test_remote_images_are_not_fetched_to_compare_on(run, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("resnet_recipes.data.kept", lambda config: None)
+    assert main(["export", str(run), "--to", "safetensors", "--out", str(tmp_path / "out")]) == 0
+    assert "on 64 random images" in capsys.readouterr().out
+
+
 def test_the_images_that_were_compared_are_counted(run, tmp_path):
     told = []
 

@@ -12,7 +12,7 @@ from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.remote import disk
 from resnet_recipes.data.remote.contents import THREADS, contents_of, heads_of
 from resnet_recipes.data.remote.copy import PART, Copy, Progress, Stopped
-from resnet_recipes.data.remote.store import Store
+from resnet_recipes.data.remote.store import RemoteFile, Store
 from resnet_recipes.data.root import TABLES, address_problems
 
 #: Seconds for which a plan fetches, to know how fast that is.
@@ -25,6 +25,17 @@ class Outline(NamedTuple):
     root: Path
     is_whole: bool  # False: sizes of files are right, but not all content is there
     note: str
+
+
+class _There(NamedTuple):
+    """What is at an address, and its copy on this machine."""
+
+    store: Store
+    heads: tuple[RemoteFile, ...]
+    named: str  # the table in the address
+    name: str  # of the folder of its copies
+    version: str
+    whole: Path | None  # the copy, if there is a whole one
 
 
 def outlined(config: DataConfig) -> Outline:
@@ -60,8 +71,27 @@ def staged(config: DataConfig, progress: Progress, stopped: Stopped) -> Path | N
     return found.whole / named if found.complete(progress, stopped) else None
 
 
+def kept(config: DataConfig) -> Path | None:
+    """Return the folder, or table, with a whole copy that is on this machine already.
+
+    None if there is none. Raises NotReadyError.
+    """
+    there = _there(config)
+    return there.whole / there.named if there.whole else None
+
+
 def _found(config: DataConfig) -> tuple[Copy | Path, str]:
     """Return the copy of what is at an address, or one to complete; and the table it names."""
+    there = _there(config)
+    if there.whole:
+        return there.whole, there.named
+    contents = contents_of(there.store, there.heads)
+    home = disk.with_room(config.cache, there.name, f"{there.version}{PART}", contents.size)
+    return Copy(there.store, contents, home, there.version), there.named
+
+
+def _there(config: DataConfig) -> _There:
+    """Ask what is at an address, and look for a copy of it."""
     if problems := [problem.under("data") for problem in address_problems(config.root)]:
         raise RecipeError(problems)  # a plan does without data.root, so it was not checked
     address, named = config.root, ""
@@ -73,11 +103,8 @@ def _found(config: DataConfig) -> tuple[Copy | Path, str]:
     name = f"{title}-{_digest(config.root)}"
     version = _digest(repr(heads))
     home = disk.existing(config.cache, name)
-    if home and (home / version).is_dir():
-        return home / version, named
-    contents = contents_of(store, heads)
-    home = disk.with_room(config.cache, name, f"{version}{PART}", contents.size)
-    return Copy(store, contents, home, version), named
+    whole = home / version if home and (home / version).is_dir() else None
+    return _There(store, heads, named, name, version, whole)
 
 
 def _store(address: str) -> Store:

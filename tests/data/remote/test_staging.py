@@ -141,6 +141,13 @@ def test_a_stop_does_not_wait_until_the_copy_has_been_compared(config, origin):
     assert (fetched(config) / "train.beton").is_file()
 
 
+def test_a_copy_that_is_there_can_be_used_without_fetching(config, site):
+    assert data.kept(config) is None
+    assert not [word for word in site[1].asked if word.startswith("GET")]
+    copied = fetched(config)
+    assert data.kept(config).root == str(copied)
+
+
 def test_a_place_that_fails_keeps_what_was_fetched(config, site):
     stopped_after(config, 3)
     site[1].busy = 10_000
