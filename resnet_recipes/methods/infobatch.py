@@ -71,8 +71,9 @@ class InfoBatch(Method):
         if len(self._scores) != len(order):
             raise TrainingError("the checkpoint cannot be used: it has losses of other images")
         if now.epoch > self._epoch:
-            if self._steps + len(self._losses) < now.horizon.steps_per_epoch:
-                return None  # losses of this epoch are still to come
+            follows = len(self._order) and now.epoch == self._epoch + 1
+            if follows and self._steps + len(self._losses) < now.horizon.steps_per_epoch:
+                return None  # losses of the epoch before are still to come
             self._take_in()
             self._scores = self._latest.copy()
             self._epoch, self._steps = now.epoch, 0
@@ -94,6 +95,8 @@ class InfoBatch(Method):
     def gradient(self, compute: Compute, params: list[Tensor], now: Now) -> Tensor:
         losses = compute()
         if len(self._order):
+            if not self._losses:  # training may have begun at any step of the epoch
+                self._steps = now.step % now.horizon.steps_per_epoch
             self._losses.append(losses)
         return losses
 

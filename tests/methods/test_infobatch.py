@@ -74,6 +74,18 @@ def test_an_epoch_waits_for_the_losses_of_the_one_before_and_heeds_them():
     assert method.state_dict()["scores"].tolist() == LOSSES.tolist()
 
 
+def test_training_may_begin_at_any_epoch_and_any_step_of_it():
+    for first in (15, 19):
+        method, shuffled = InfoBatch(), np.arange(10)
+        assert method.order(shuffled, at(3)) is shuffled
+        for step in range(first, 20):
+            assert method.order(shuffled, at(4)) is None
+            method.gradient(lambda: torch.zeros(2), [], at(3)._replace(step=step))
+        assert method.order(shuffled, at(4)) is not None
+        latest = method.state_dict()["latest"]
+        assert (latest == 0).tolist() == [place >= 2 * (first - 15) for place in range(10)]
+
+
 def test_an_examples_weight_is_that_of_its_place_in_the_epoch():
     method, shuffled = InfoBatch(), np.random.default_rng(0).permutation(10)
     method.load_state_dict(state(epoch=3))
