@@ -14,8 +14,8 @@ from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 
 
-def train(run: Run, reporter: RunReporter, first: int = 0) -> int:
-    """Train from step `first` to the plan's end, its target, or a request to stop.
+def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = None) -> int:
+    """Train from step `first` to `end` or the plan's, its target, or a request to stop.
 
     Return the completed steps.
     """
@@ -30,8 +30,9 @@ def train(run: Run, reporter: RunReporter, first: int = 0) -> int:
     if run.rank.device.type == "cuda":
         generators.append(torch.cuda.default_generators[run.rank.device.index])
     model.train()
-    last = first if run.has_reached_target else plan.total_steps
-    for step, raw in zip(range(first, last), stream, strict=False):
+    end = plan.total_steps if end is None else end
+    steps = range(first, first if run.has_reached_target else end)
+    for step, raw in zip(steps, stream, strict=False):
         now = Now(
             step, plan.horizon, np.random.default_rng((plan.recipe.seed, run.rank.rank, step))
         )
@@ -59,7 +60,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0) -> int:
         done = step + 1
         if plan.recipe.batch.bn_average and done % plan.steps_per_epoch == 0:
             average_statistics(model)
-        stop = vote.cast(reporter.wants_to_stop()) and done < plan.total_steps
+        stop = vote.cast(reporter.wants_to_stop()) and done < end
         reporter.step(done, losses)
         if plan.logs_at(done) or plan.evaluates_at(done) or stop:
             reporter.log(done, stream)  # the only place in training that waits for the device

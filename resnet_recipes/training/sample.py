@@ -25,27 +25,24 @@ class Silent:
 
 
 class EpochTimer(Silent):
-    """A reporter that times each epoch, and stops training at a given step."""
+    """A reporter that times each epoch."""
 
     def __init__(
         self,
         run: Run,
-        end: int,
         tell: Callable[[int, float], None],
         interruption: StopRequest,
         beat: Callable[[int, str], None],
     ):
-        self._run, self._end, self._done, self._tell = run, end, 0, tell
-        self._interruption, self._beat = interruption, beat
+        self._run, self._tell, self._interruption, self._beat = run, tell, interruption, beat
         self._since = time.perf_counter()
 
     def wants_to_stop(self) -> bool:
-        """Return whether to stop; ranks agree on it a step later."""
-        return self._interruption.requested or self._done >= self._end - 1
+        """Return whether this rank was asked to stop."""
+        return self._interruption.requested
 
     def step(self, done: int, loss: Tensor) -> None:
         """Note a completed step and, when the device has finished an epoch, the time."""
-        self._done = done
         self._beat(done, "train")
         if done % self._run.plan.steps_per_epoch == 0:
             if self._run.rank.device.type == "cuda":
@@ -71,7 +68,8 @@ def time_epochs(
     """
     steps = run.plan.steps_per_epoch
     for first, last in _rows(epochs):
-        train(run, EpochTimer(run, (last + 1) * steps, tell, interruption, beat), first * steps)
+        timer = EpochTimer(run, tell, interruption, beat)
+        train(run, timer, first * steps, (last + 1) * steps)
         if interruption.requested:
             break
 
