@@ -214,8 +214,13 @@ def lead(
     try:
         done = train(run, reporter, first)
         seconds = run.clock.seconds()  # writing the last checkpoint and the weights is not training
-    finally:
-        checkpoints.wait()  # what was saved before a failure must reach the disk
+    except BaseException as error:
+        try:
+            checkpoints.wait()  # what was saved before a failure must reach the disk
+        except TrainingError as unsaved:
+            error.add_note(str(unsaved))
+        raise
+    checkpoints.wait()
     if run.train_data.skipped:
         count, some = len(run.train_data.skipped), ", ".join(list(run.train_data.skipped)[:5])
         recorder.note(

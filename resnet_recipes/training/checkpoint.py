@@ -48,6 +48,7 @@ class Checkpoints:
         self._staging: dict[str, Tensor] = {}  # host copies, reused from one save to the next
         self._bytes = 0  # of the newest checkpoint
         self._failures = 0  # in a row
+        self._reason = ""  # of the last failure
         self._pending: Future[None] | None = None
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
 
@@ -96,7 +97,8 @@ class Checkpoints:
         self._finish()
         if self._failures:
             raise TrainingError(
-                f"the last checkpoint could not be written to {self.folder}; {self._newest_good()}"
+                f"the last checkpoint could not be written to {self.folder} ({self._reason}); "
+                f"{self._newest_good()}"
             )
 
     def newest(self) -> tuple[int, State] | None:
@@ -256,10 +258,8 @@ class Checkpoints:
             self._failures = 0
         except OSError as error:
             self._failures += 1
-            reason = (
-                "a checkpoint could not be written "
-                f"({os.strerror(error.errno) if error.errno else error})"
-            )
+            self._reason = os.strerror(error.errno) if error.errno else str(error)
+            reason = f"a checkpoint could not be written ({self._reason})"
             if self._failures >= _MAX_FAILURES:
                 where = (
                     f"for the {_MAX_FAILURES}rd time in a row: {self.folder}; {self._newest_good()}"

@@ -6,6 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.process import rank
 from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.recipe.frozen import freeze
@@ -50,3 +51,15 @@ def test_training_time_ends_before_the_last_checkpoint_and_the_weights_are_writt
     rank.lead(run, Mock(folder=tmp_path), checkpoints, recorder, 0)
     assert times == [10.0, 20.0, 30.0]
     assert recorder.finish.call_args.kwargs["seconds"] == 10.0
+
+
+def test_the_error_that_ends_a_run_stays_the_one_that_is_shown(monkeypatch, tmp_path):
+    monkeypatch.setattr(rank, "RunReporter", Mock())
+    monkeypatch.setattr(rank, "train", Mock(side_effect=OSError("No space left on device")))
+    checkpoints = Mock(notes=())
+    checkpoints.wait.side_effect = TrainingError("the last checkpoint could not be written")
+    run = Mock(notes=(), graphs=None, **{"train_data.notes": ()})
+    with pytest.raises(OSError, match="No space left") as failure:
+        rank.lead(run, Mock(folder=tmp_path), checkpoints, Mock(), 0)
+    checkpoints.wait.assert_called_once()
+    assert failure.value.__notes__ == ["the last checkpoint could not be written"]
