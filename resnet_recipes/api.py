@@ -70,10 +70,15 @@ def with_network_methods(wanted: Composed) -> Composed:
     Words about such a method, as ~methods.NAME, decide themselves.
     """
     recipe, weights = wanted.recipe, wanted.recipe.model.weights
-    if not weights or not Path(weights).exists():
+    is_on_hub = weights.startswith("hf:")
+    if not weights or not (is_on_hub or Path(weights).exists()):
         return wanted
+    from resnet_recipes.network import pretrained
+
     try:
-        found = load(weights).about.methods().methods
+        # of the Hub, only what is in its cache: a run downloads nothing
+        network = pretrained.named(weights) if is_on_hub else load(weights)
+        found = network.about.methods().methods
     except NotReadyError:
         return wanted  # the plan says what is wrong with them
     kept = {

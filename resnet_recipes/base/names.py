@@ -8,7 +8,11 @@ RECIPE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 #: A run: the folder of its results.
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,127}")
 
+#: A part of a repository's name on the Hugging Face Hub.
+_PART = r"[A-Za-z0-9]([\w.-]{0,94}\w)?"
+
+#: A repository there, as in a recipe: hf:USER/NAME.
+REPOSITORY = re.compile(rf"hf:(?!.*(--|\.\.)){_PART}/{_PART}(?<!\.git)")
+
 #: Published weights, in `model.weights`; anything else is a path.
-WEIGHTS = re.compile(
-    r"torchvision(:\w+)?|(timm:|hf:[A-Za-z0-9][\w.-]{0,95}/)[A-Za-z0-9][\w.-]{0,95}"
-)
+WEIGHTS = re.compile(rf"torchvision(:\w+)?|timm:[A-Za-z0-9][\w.-]{{0,95}}|{REPOSITORY.pattern}")

@@ -1,11 +1,11 @@
 """Networks on the Hugging Face Hub, `hf:USER/NAME`; only a command that names one goes there."""
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from resnet_recipes.base import names
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.extras import remedy
 
@@ -18,7 +18,7 @@ WEIGHTS = "model.safetensors"
 
 def repository(key: str, place: str) -> str:
     """Return USER/NAME of hf:USER/NAME. Raises RecipeError if `place` is none."""
-    if not re.fullmatch(r"hf:[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", place):
+    if not names.REPOSITORY.fullmatch(place):
         raise RecipeError.of(key, place, "must name a repository", "hf:USER/NAME")
     return place.removeprefix("hf:")
 

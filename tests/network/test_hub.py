@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 import resnet_recipes
+from resnet_recipes.base import names
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.cli import main
-from resnet_recipes.network.hub import push
+from resnet_recipes.network.hub import push, repository
 from resnet_recipes.training.run import Run
 from tests.trained_runs import ended_run
 
@@ -133,6 +134,9 @@ def test_what_is_pushed_is_loaded_again_and_is_then_weights_of_a_run(run, hub, t
     assert resnet_recipes.load("hf:me/net").about == resnet_recipes.load(run).about
     assert main(["plan", *WORDS]) == 0
     assert "hub/models--me--net" in capsys.readouterr().out
+    words = ["model.name=resnet18", "model.weights=hf:me/net"]
+    assert resnet_recipes.compose("finetune", *words).methods.blurpool is not None
+    assert resnet_recipes.compose("finetune", *words, "~methods.blurpool").methods.blurpool is None
 
 
 def test_a_run_does_not_download(hub, capsys):
@@ -158,10 +162,33 @@ def test_a_wrong_name_is_refused_before_anything_is_written(run, hub, capsys):
     assert not (run.parent / "out").exists()
 
 
-@pytest.mark.parametrize("place", ["hf:../..", "hf:me/..", "hf:me/net/../x", "hf:me/net\n"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "hf:../..",
+        "hf:me/..",
+        "hf:me/net/../x",
+        "hf:me/net\n",
+        "hf:me/my--net",
+        "hf:me/my..net",
+        "hf:me/net.",
+        "hf:me/net-",
+        "hf:me-/net",
+        "hf:me/net.git",
+        f"hf:me/{'n' * 97}",
+    ],
+)
 def test_no_name_leads_out_of_the_hub(place):
     with pytest.raises(RecipeError, match="must name a repository"):
         resnet_recipes.load(place)
+    assert not names.WEIGHTS.fullmatch(place)
+
+
+@pytest.mark.parametrize("name", ["me/net", "m/n", "me/my-net_2.0", f"me/{'n' * 96}", "me/n__"])
+def test_a_name_that_the_hub_takes_is_taken(name):
+    huggingface_hub.utils.validate_repo_id(name)
+    assert repository("load", f"hf:{name}") == name
+    assert names.WEIGHTS.fullmatch(f"hf:{name}")
 
 
 def test_a_download_that_is_cut_off_or_impossible_is_no_network(run, hub, monkeypatch):
