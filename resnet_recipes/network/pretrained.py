@@ -199,7 +199,8 @@ def _from_torchvision(config: ModelConfig, name: str) -> Path:
 
 def _from_hub(config: ModelConfig, name: str) -> Path:
     """Return the file of a repository in the Hugging Face Hub's cache; a run downloads nothing."""
-    home = os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface")
+    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    home = os.environ.get("HF_HOME") or f"{caches}/huggingface"
     repository = Path(os.environ.get("HF_HUB_CACHE") or f"{home}/hub")
     repository /= f"models--{name.replace('/', '--')}"
     found = sorted(

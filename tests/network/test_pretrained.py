@@ -169,6 +169,17 @@ def test_timm_weights_come_from_the_cache_of_the_hub(weights, tmp_path, monkeypa
     )
 
 
+@pytest.mark.parametrize(
+    ("variable", "place"),
+    [("HF_HUB_CACHE", ""), ("HF_HOME", "hub"), ("XDG_CACHE_HOME", "huggingface/hub")],
+)
+def test_the_cache_of_the_hub_is_where_the_hub_puts_it(variable, place, tmp_path, monkeypatch):
+    for name in ("HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, str(tmp_path))
+    assert f"{tmp_path / place / 'models--me--net'} has no" in refusal("hf:me/net")
+
+
 def test_frozen_parts_keep_weights_and_statistics_in_training(make_run):
     run = make_run(
         max_duration="3ba",
