@@ -43,7 +43,8 @@ def guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
             raise TrainingError(f"the output could not be written: {lost}")
         return code
     except (RecipeError, TrainingError) as error:
-        print(boxed(error), file=sys.stderr)
+        starts = run is verbs.train or list(argv[:1]) == ["train"]
+        print(boxed(error, starts), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -78,11 +79,12 @@ def _leave(*_: object) -> None:
     os._exit(ExitCode.CANCELLED)
 
 
-def boxed(error: RecipeError | TrainingError) -> str:
+def boxed(error: RecipeError | TrainingError, starts: bool) -> str:
     """Return an error as text for people.
 
-    Each problem, what to type, and that nothing was started; in a pipe, no line is wrapped. What
-    to type is wrapped only between the items of a list, so that it can be copied.
+    Each problem, what to type, and if the command starts a run, that nothing was started: other
+    commands may fail when their work is done. In a pipe, no line is wrapped. What to type is
+    wrapped only between the items of a list, so that it can be copied.
     """
     if isinstance(error, TrainingError):
         return "\n".join(map(printable, f"error: {error}".splitlines()))
@@ -93,4 +95,5 @@ def boxed(error: RecipeError | TrainingError) -> str:
         lines += wrapped(rule, width, "  ", "    ")
         for fix in fixes:
             lines += wrapped(fix.lstrip(), width, " " * 6, " " * 6, glue="(?<!,) ")
-    return "\n".join([*lines, "", f"Nothing was started.  [exit {error.exit_code}]"])
+    done = "Nothing was started.  " if starts else ""
+    return "\n".join([*lines, "", f"{done}[exit {error.exit_code}]"])

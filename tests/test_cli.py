@@ -73,7 +73,7 @@ def test_a_sweep_without_its_flag_is_told_so(capsys, words, said):
         (
             NotReadyError([Problem("data.root", "/x", "is empty")]),
             3,
-            "error: 1 problem\n\n  data.root=/x: is empty\n\nNothing was started.  [exit 3]",
+            "error: 1 problem\n\n  data.root=/x: is empty\n\n[exit 3]\n",
         ),
         (
             TrainingError("the loss is not finite at step 3"),
@@ -96,6 +96,13 @@ def test_what_a_user_can_put_right_becomes_a_message_and_an_exit_code(capsys, er
     out, err = capsys.readouterr()
     assert out == ""
     assert said in err
+
+
+def test_that_nothing_was_started_is_said_where_something_would_have_been(capsys):
+    assert cli.train(["no-such-recipe"]) == 2
+    assert capsys.readouterr().err.endswith("\nNothing was started.  [exit 2]\n")
+    assert cli.main(["show", "no-such-recipe"]) == 2
+    assert capsys.readouterr().err.endswith("\n\n[exit 2]\n")
 
 
 def test_memory_too_small_for_torch_is_a_message(tmp_path):
