@@ -65,7 +65,7 @@ def details(plan: Plan) -> Iterator[Row]:
     yield (
         "length",
         f"{length(plan)}{_scaling(plan)}, {_count(plan.steps_per_epoch, 'step')} each: "
-        f"{_count(plan.total_steps, 'step')}",
+        f"{_count(plan.total_steps, 'step')}{_target(plan)}",
     )
     yield (
         "batch",
@@ -148,6 +148,11 @@ def published(result: Published) -> str:
 def _scaling(plan: Plan) -> str:
     ratio = plan.recipe.scale_schedule_ratio
     return "" if ratio == 1 else f" ({plan.recipe.max_duration} x {ratio:g}, rounded down)"
+
+
+def _target(plan: Plan) -> str:
+    target = plan.recipe.evaluation.stop_at_top1
+    return "" if target is None else f"; ends at the first evaluation with {target:g} % top-1"
 
 
 def _rate(plan: Plan) -> str:

@@ -144,10 +144,11 @@ class EvaluationConfig(Section):
         """Yield what is wrong; keys are relative to `evaluation`."""
         yield from duration_problem("interval", self.interval)
         yield from duration_problem("offset", self.offset, positive=False)
-        if self.stop_at_top1 is not None and not 0 < self.stop_at_top1 <= 100:
-            yield Problem(
-                "stop_at_top1", self.stop_at_top1, "must be a percentage above 0, as in 75.9"
-            )
+        target = self.stop_at_top1
+        if target is not None and not 1 <= target <= 100:
+            rule = "must be a percentage from 1 to 100, as in 75.9"
+            fix = f"evaluation.stop_at_top1={100 * target:g}" if 0 < target < 1 else ""
+            yield Problem("stop_at_top1", target, rule, fix)
         if wrong := [size for size in self.sizes if not 8 <= size <= 1024]:
             yield Problem(
                 "sizes",

@@ -301,7 +301,7 @@ def test_a_rank_that_sees_no_gpu_does_not_train_with_one_that_does(nursery, new_
 
 
 def test_a_run_that_crashed_after_it_had_reached_its_target_ends_there(nursery, new_run):
-    whole = new_run(evaluation={"interval": "3ba", "stop_at_top1": 1e-9})
+    whole = new_run(evaluation={"interval": "3ba", "stop_at_top1": 1.0})
     nursery.call(whole, 3, trained)
     crashed = killed_after(3, whole)
     shutil.copy(whole / "metrics.jsonl", crashed)
@@ -316,7 +316,7 @@ def test_a_run_that_crashed_after_it_had_reached_its_target_ends_there(nursery, 
 
 
 def test_mlperfs_log_says_what_was_trained_and_whether_the_target_was_reached(nursery, new_run):
-    folder = new_run(log={"mlperf": True}, evaluation={"interval": "3ba", "stop_at_top1": 1e-9})
+    folder = new_run(log={"mlperf": True}, evaluation={"interval": "3ba", "stop_at_top1": 1.0})
     nursery.call(folder, 1, trained)
     lines = (folder / "result_0.txt").read_text().splitlines()
     events = {

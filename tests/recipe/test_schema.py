@@ -55,6 +55,7 @@ def test_the_defaults_are_a_recipe_as_soon_as_they_have_a_name_and_data():
         ("precision", "dtype", ["fp8"]),
         ("precision", "kernels", ["on"]),
         ("evaluation", "interval", ["0ep", "1"]),
+        ("evaluation", "stop_at_top1", [0.0, 0.75, 101.0]),
         ("evaluation", "sizes", [[7], [224, 1025], [0]]),
         ("checkpoint", "interval", ["never"]),
         ("checkpoint", "keep", [0, 1]),
