@@ -1,7 +1,6 @@
 """Measure how fast this machine's devices run a recipe, all at once, as ranks do in training."""
 
 import json
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -128,8 +127,7 @@ def _sample(
     atomic.write_text(folder / SAMPLE, json.dumps(sample))
     ending = start.start(folder, group_of(recipe.launch), say)
     yield folder, ending
-    if not ending.code:
-        shutil.rmtree(root, ignore_errors=True)
+    start.discard(root, ending)
 
 
 def _key(plan: Plan) -> str:

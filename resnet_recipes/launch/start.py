@@ -18,6 +18,7 @@ from pathlib import Path
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.launch.group import GRACE, Group, command, environments
 from resnet_recipes.launch.ranks import Ranks
+from resnet_recipes.measure.sample import is_sample
 from resnet_recipes.process import ending
 from resnet_recipes.process.ending import Ending
 from resnet_recipes.process.folder import HeldFolder
@@ -53,7 +54,8 @@ def start(folder: Path, group: Group, say: Callable[[str], None]) -> Ending:
         held.confirm()
     ending.write(folder / ending.EXIT, result)
     if result.failed or (result.code and not result.step):
-        say(result.explained(folder, group.ranks, not group.program))
+        trains = not group.program and not is_sample(folder)
+        say(result.explained(folder, group.ranks, trains))
     return result
 
 
@@ -71,6 +73,11 @@ def started(
         (folder / name).write_text(text)
     ended = start(folder, group, say)
     yield folder, ended
+    discard(folder, ended)
+
+
+def discard(folder: Path, ended: Ending) -> None:
+    """Delete a temporary folder, unless its logs say why the ranks failed."""
     if not ended.failed or ended.code in (ExitCode.RECIPE, ExitCode.NOT_READY):
         shutil.rmtree(folder, ignore_errors=True)
 

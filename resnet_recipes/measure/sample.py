@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import mean
 
 from resnet_recipes.measure.estimate import Speeds
@@ -12,6 +13,11 @@ SAMPLE = "sample.json"
 
 #: File to which rank 0 writes the training seconds of each.
 SECONDS = "seconds.json"
+
+
+def is_sample(folder: Path) -> bool:
+    """Return whether a run folder is that of a measurement, which is not continued."""
+    return (folder / SAMPLE).exists()
 
 
 def sampled(sizes: Sequence[int], count: int) -> list[int]:

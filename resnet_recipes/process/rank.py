@@ -21,7 +21,7 @@ from resnet_recipes.base.errors import ExitCode, TrainingError
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.data import frozen
 from resnet_recipes.data.base import DataConfig, DataFacts
-from resnet_recipes.measure.sample import SAMPLE, SECONDS
+from resnet_recipes.measure.sample import SAMPLE, SECONDS, is_sample
 from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.load import WEIGHTS
 from resnet_recipes.network.teacher import taught
@@ -228,9 +228,10 @@ def lead(
         )
     if not _is_over(run, done):
         reason = process.interruption.reason or "another rank was asked to stop"
-        recorder.stopped(done, reason, f"resnet-train --resume {process.folder}")
+        fix = "" if is_sample(process.folder) else f"resnet-train --resume {process.folder}"
+        recorder.stopped(done, reason, fix)
         return process.interruption.exit_code
-    if (process.folder / SAMPLE).exists():
+    if is_sample(process.folder):
         return ExitCode.DONE
     path, raw = write_results(run, process.folder, recorder)
     recorder.finish(done, seconds=seconds, weights=path, raw_weights=raw)

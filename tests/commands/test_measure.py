@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -10,6 +9,7 @@ import yaml
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands import verbs
 from resnet_recipes.launch import start
+from resnet_recipes.process.ending import Ending
 
 WORDS = [
     "recipe=mild",
@@ -30,7 +30,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
     """
     found: list[dict] = []
 
-    def train(folder: Path, *_: object) -> SimpleNamespace:
+    def train(folder: Path, *_: object) -> Ending:
         epochs = json.loads((folder / "sample.json").read_text())["epochs"]
         found.append(
             {"epochs": epochs, "recipe": yaml.safe_load((folder / "config.yaml").read_text())}
@@ -38,7 +38,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
         (folder / "seconds.json").write_text(
             json.dumps({epoch: 10.0 if epoch else 30.0 for epoch in epochs})
         )
-        return SimpleNamespace(code=0)
+        return Ending(0)
 
     monkeypatch.setattr(start, "start", train)
     return found

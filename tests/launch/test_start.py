@@ -121,6 +121,13 @@ def test_a_failure_is_one_message_with_its_cause(behaviour, code, words, tmp_pat
     assert "Traceback" not in said
 
 
+def test_a_measurement_that_failed_is_not_to_be_resumed(tmp_path):
+    (tmp_path / "sample.json").write_text("{}")
+    (said,) = Started(tmp_path, "bug@0").said
+    assert "rank0.log" in said
+    assert "resume" not in said
+
+
 def test_a_traceback_and_the_stacks_of_a_crash_are_in_the_log(tmp_path):
     assert "Traceback" in Started(tmp_path, "bug@0").log(0)
     assert "Segmentation fault" in Started(tmp_path, "segv@0").log(0)

@@ -28,6 +28,22 @@ def test_a_run_that_compiles_says_so_before_it_does(compiles, said, recipe, tmp_
     assert console.getvalue() == said
 
 
+@pytest.mark.parametrize("is_sample", [False, True])
+def test_a_run_that_was_stopped_can_be_resumed_unless_it_was_a_measurement(
+    is_sample, monkeypatch, tmp_path
+):
+    if is_sample:
+        (tmp_path / "sample.json").touch()
+    monkeypatch.setattr(rank, "train", lambda *_: 3)
+    monkeypatch.setattr(rank, "RunReporter", Mock())
+    settings = {"plan.total_steps": 7, "train_data.notes": (), "train_data.skipped": ()}
+    run, recorder = Mock(notes=(), graphs=None, has_reached_target=False, **settings), Mock()
+    process = Mock(folder=tmp_path)
+    assert rank.lead(run, process, Mock(notes=()), recorder, 0) == process.interruption.exit_code
+    fix = "" if is_sample else f"resnet-train --resume {tmp_path}"
+    assert recorder.stopped.call_args.args[2] == fix
+
+
 def test_training_time_ends_before_the_last_checkpoint_and_the_weights_are_written(
     monkeypatch, tmp_path
 ):
