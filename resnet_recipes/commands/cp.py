@@ -27,7 +27,9 @@ def run(arguments: Arguments) -> int:
     is_full = "--full" in arguments
     if problem := _unusable(path) or _uncopied(source, entry, document, is_full):
         raise RecipeError([problem])
-    text = _copy(document, path.stem) if is_full else CHILD.format(parent=source, name=path.stem)
+    text = (
+        _copy(document, path.stem) if is_full else CHILD.format(parent=entry.name, name=path.stem)
+    )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -99,6 +99,13 @@ def test_cp_writes_a_child_that_composes(capsys, folder):
     assert said(capsys, "diff", "hot", "mine") == "no setting differs\n"
 
 
+def test_cp_of_a_path_inherits_from_the_name(capsys, folder):
+    said(capsys, "cp", "hot", "recipes/mine.yaml")
+    said(capsys, "cp", "recipes/mine.yaml", "recipes/other.yaml")
+    assert "defaults: [mine]" in (folder / "recipes" / "other.yaml").read_text()
+    assert "other.yaml: ok" in said(capsys, "validate", "recipes/other.yaml")
+
+
 def test_cp_full_writes_a_self_contained_copy(capsys, folder):
     said(capsys, "cp", "mild", "recipes/mine.yaml", "--full")
     text = (folder / "recipes" / "mine.yaml").read_text()
