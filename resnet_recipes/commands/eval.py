@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.paths import typed_path
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES
 from resnet_recipes.commands.progress import say
@@ -61,7 +62,8 @@ def run(arguments: Arguments) -> int:
 def _keep_tables(arguments: Arguments, root: str) -> None:
     """Raise RecipeError for a CSV file that is there already and may list the images."""
     for flag in ("--csv", "--images") if root else ():
-        path, images = Path(arguments.flags.get(flag, "")).resolve(), Path(root).resolve()
+        path = typed_path(flag, arguments.flags.get(flag, "")).resolve()
+        images = Path(root).resolve()
         if flag in arguments and path.is_file() and images in (path, path.parent):
             rule = "is there already, with the images, and may be their table"
             raise RecipeError.of(flag, arguments.flags[flag], rule, "another name or folder")

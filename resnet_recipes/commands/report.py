@@ -1,9 +1,8 @@
 """`resnet-recipes report`: the curves of runs over published results, as one HTML page."""
 
-from pathlib import Path
-
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.base.paths import typed_path
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.places import records
 from resnet_recipes.commands.progress import say
@@ -16,11 +15,12 @@ from resnet_recipes.report.page.pictures import plotting, write_pictures
 def run(arguments: Arguments) -> int:
     """Write the page, and with --png each plot as a picture."""
     price = price_of(arguments.flags.get("--price"))
-    out = Path(arguments.flags.get("--out", "report.html"))
+    out = typed_path("--out", arguments.flags.get("--out", "report.html"))
     if arguments.words and "--published" in arguments:
         raise RecipeError.of(
             "--published", None, "takes no runs: it only plots the published results"
         )
+    pictures = typed_path("--png", arguments.flags.get("--png", ""))
     if "--png" in arguments:
         plotting("--png")
     runs = [] if "--published" in arguments else list(records(arguments.words or ["runs"]))
@@ -34,9 +34,9 @@ def run(arguments: Arguments) -> int:
         counted = "published results of ResNet-50 on ImageNet"
     try:
         atomic.write_text(out, page(counted[0].upper() + counted[1:], sections))
-        if folder := arguments.flags.get("--png"):
+        if "--png" in arguments:
             figures = (figure for section in sections for figure in section.figures)
-            write_pictures(Path(folder), figures)
+            write_pictures(pictures, figures)
     except OSError as error:
         raise NotReadyError.of(
             "--out", str(out), f"cannot be written: {error.strerror}", "--out FILE"

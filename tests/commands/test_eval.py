@@ -77,14 +77,15 @@ def test_a_narrow_terminal_gets_fewer_columns_and_wrapped_lines(run, columns, ca
 
 
 @pytest.mark.parametrize("flag", ["--csv", "--images"])
-def test_a_table_of_the_images_is_not_replaced(run, flag, capsys):
+def test_a_table_of_the_images_is_not_replaced(run, flag, capsys, monkeypatch):
+    monkeypatch.setenv("HOME", str(run.parent))
     images = run.parent / "images"
     rows = [f"{path.relative_to(images)},{path.parent.name}" for path in images.glob("val/*/*")]
     table = images / "labels.csv"
     table.write_text("\n".join(["path,label", *rows]))
     before = table.read_bytes()
-    for place in (table, images):
-        assert main(["eval", str(run), f"data={place}", flag, str(table)]) == 2
+    for place, name in ((table, str(table)), (images, str(table)), (images, "~/images/labels.csv")):
+        assert main(["eval", str(run), f"data={place}", flag, name]) == 2
         assert "may be their table" in capsys.readouterr().err
     assert table.read_bytes() == before
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.base.errors import NotReadyError, RecipeError
-from resnet_recipes.commands import verbs
+from resnet_recipes.commands import report, verbs
 from tests.run_folders import run_folder
 
 
@@ -50,6 +50,16 @@ def test_results_for_imagenet_are_behind_runs_on_imagenet_alone(tmp_path):
         assert {row["clock"] for row in points[0] if "clock" in row} == (
             {"papers"} if published else set()
         )
+
+
+def test_page_and_pictures_may_be_in_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(report, "plotting", lambda key: None)
+    drawn = []
+    monkeypatch.setattr(report, "write_pictures", lambda folder, figures: drawn.append(folder))
+    verbs.run(["report", "--published", "--out=~/r.html", "--png=~/pictures"])
+    assert specs(tmp_path / "r.html")
+    assert drawn == [tmp_path / "pictures"]
 
 
 def test_a_page_of_runs_has_every_plot_and_names_are_escaped(tmp_path):
