@@ -25,6 +25,9 @@ RECIPES = {"--recipes DIR": "your own recipes (default ./recipes)"}
 #: Flags in Hydra's spelling, and in ours.
 HYDRAS = {"--multirun": "-m", "--cfg=job": "--cfg"}
 
+#: A setting in two or three words, in words that are joined by \0.
+_SPACES = re.compile(r"(^|\0)([\w.]+)(?:\0=\0?|=\0)([^\0=]+)(?=\0|$)")
+
 
 @dataclass(frozen=True)
 class Usage:
@@ -138,7 +141,8 @@ def split(
         for word in argv
         if not _is_utf8(word)
     ]
-    if problems := problems + _spaced(found.words, usage.has_settings):
+    spaced, found.words = _spaced(found.words, usage.has_settings)
+    if problems := problems + spaced:
         raise RecipeError([*problems, *also(found)])
     for flag, name in found.flags.items():
         if known[flag].startswith("FILE"):
@@ -237,14 +241,19 @@ def _is_utf8(word: str) -> bool:
     return not any("\ud800" <= letter <= "\udfff" for letter in word)
 
 
-def _spaced(words: Sequence[str], has_settings: bool) -> list[Problem]:
-    """Return a problem for each setting that spaces, instead of or around '=', have split."""
-    for word, value in pairwise(words):
+def _spaced(words: list[str], has_settings: bool) -> tuple[list[Problem], list[str]]:
+    """Return a problem for each setting that spaces, instead of or around '=', have split.
+
+    And the words with those settings in one piece.
+    """
+    for index, (word, value) in enumerate(pairwise(words)):
         if has_settings and word in SHORT and "=" not in value:
-            fix = shlex.quote(f"{word}={value}")
-            return [Problem(f"{word} {value}", None, "settings are written key=value", fix)]
-    pairs = re.findall(r"(?:^|\0)([\w.]+)(?:\0=\0?|=\0)([^\0=]+)(?=\0|$)", "\0".join(words))
-    return [
+            setting, rule = f"{word}={value}", "settings are written key=value"
+            problem = Problem(f"{word} {value}", None, rule, shlex.quote(setting))
+            return [problem], [*words[:index], setting, *words[index + 2 :]]
+    text = "\0".join(words)
+    problems = [
         Problem(f"{key} = {value}", None, "has spaces around '='", shlex.quote(f"{key}={value}"))
-        for key, value in pairs
+        for _, key, value in _SPACES.findall(text)
     ]
+    return problems, _SPACES.sub(r"\1\2=\3", text).split("\0") if problems else words

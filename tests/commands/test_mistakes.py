@@ -218,6 +218,11 @@ def test_everything_wrong_is_answered_at_once(typed, answers, capsys, folder):
     assert all(any(answer in line for line in lines) for answer in answers)
 
 
+@pytest.mark.parametrize("typed", ["lr = 0.1", "lr 0.1", "lr= 0.1", "lr =0.1"])
+def test_a_setting_in_pieces_is_one_mistake(typed, capsys):
+    assert "error: 1 problem" in answered(capsys, f"resnet-train mild --cfg {typed} seed=1")
+
+
 @pytest.mark.parametrize("flag", ["--recipe", "--no-such-thing"])
 def test_a_recipe_behind_an_unknown_flag_is_not_missing(flag, capsys, folder):
     assert "error: 1 problem" in answered(capsys, f"resnet-train {flag} mild data=images")
