@@ -192,8 +192,9 @@ class Recorder:
         trackers, self._trackers = self._trackers, ()
         for tracker in trackers:
             tracker.end(self._is_finished)
+        ended = time.monotonic()
         for tracker in trackers:
-            tracker.wait(self._console.note)
+            tracker.wait(self._console.note, ended)
             self._tell(tracker)
         self._console.close()
 

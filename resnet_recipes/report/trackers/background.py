@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 
 from resnet_recipes.report.trackers.base import Tracker
@@ -9,8 +10,8 @@ from resnet_recipes.report.trackers.base import Tracker
 #: Events that may wait for a slow server; further ones are dropped, but remain in metrics.jsonl.
 CAPACITY = 10_000
 
-#: Seconds to wait at the end of a run until all events are sent; after the first few, the user is
-#: told.
+#: Seconds to wait at the end of a run until its trackers have sent all events; after the first few,
+#: the user is told.
 CLOSING_SECONDS = (3.0, 27.0)
 
 
@@ -50,12 +51,16 @@ class Background:
         self._is_finished = is_finished
         self._events.put(None)
 
-    def wait(self, tell: Callable[[str], None]) -> None:
-        """Wait until the tracker is closed, but not for a server that does not answer."""
-        self._thread.join(CLOSING_SECONDS[0])
-        if self._thread.is_alive():
-            tell(f"waiting up to {CLOSING_SECONDS[1]:.0f} s for log.to={self.name}")
-            self._thread.join(CLOSING_SECONDS[1])
+    def wait(self, tell: Callable[[str], None], ended: float) -> None:
+        """Wait until the tracker is closed, but not for a server that does not answer.
+
+        The run `ended` at that reading of time.monotonic(), from which all its trackers count.
+        """
+        last = ended + sum(CLOSING_SECONDS)
+        self._thread.join(max(0.0, ended + CLOSING_SECONDS[0] - time.monotonic()))
+        if self._thread.is_alive() and (seconds := last - time.monotonic()) > 0:
+            tell(f"waiting up to {seconds:.0f} s for log.to={self.name}")
+            self._thread.join(seconds)
         if self._thread.is_alive():
             tell(f"log.to={self.name} did not answer in time; metrics.jsonl has everything")
 

@@ -187,7 +187,7 @@ def test_a_tracker_that_fails_is_reported_once_and_stops_nothing():
         tracker.scalars(step, {"train/loss": 1.0})
     said = []
     tracker.end(is_finished=True)
-    tracker.wait(said.append)
+    tracker.wait(said.append, time.monotonic())
     assert said == []
     assert list(tracker.complaints()) == [
         "log.to=wandb stopped (SystemExit: no route to host); training continues"
@@ -205,7 +205,7 @@ class Stuck:
 
 def test_a_tracker_that_never_responds_drops_points_and_is_left_behind(monkeypatch):
     monkeypatch.setattr(background, "CAPACITY", 5)
-    monkeypatch.setattr(background, "CLOSING_SECONDS", (0.05, 0.05))
+    monkeypatch.setattr(background, "CLOSING_SECONDS", (0.05, 0.4))
     answers = threading.Event()
     tracker = Background("mlflow", lambda: Stuck(answers), {})
     tracker.begin(0)
@@ -213,13 +213,24 @@ def test_a_tracker_that_never_responds_drops_points_and_is_left_behind(monkeypat
         tracker.scalars(step, {"train/loss": 1.0})
     said = []
     tracker.end(is_finished=True)
-    tracker.wait(said.append)
+    tracker.wait(said.append, time.monotonic())
     (warning,) = tracker.complaints()
     assert warning.startswith("log.to=mlflow is too slow")
     assert said == [
         "waiting up to 0 s for log.to=mlflow",
         "log.to=mlflow did not answer in time; metrics.jsonl has everything",
     ]
+    answers.set()
+
+
+def test_trackers_share_the_seconds_after_the_end_of_a_run():
+    answers = threading.Event()
+    tracker = Background("mlflow", lambda: Stuck(answers), {})
+    tracker.begin(0)
+    said = []
+    tracker.end(is_finished=True)
+    tracker.wait(said.append, time.monotonic() - sum(background.CLOSING_SECONDS))
+    assert said == ["log.to=mlflow did not answer in time; metrics.jsonl has everything"]
     answers.set()
 
 
