@@ -54,12 +54,13 @@ def chosen(arguments: Arguments) -> tuple[str, list[str]]:
     names += [word for word in changes if word in known]
     if len(names) > 1:
         several = ",".join(dict.fromkeys(names))
-        fix = f"recipe={names[0]}, or all of them one after another: -m recipe={several}"
+        fix = f"recipe={names[0]}, or all of them in turn: resnet-train -m recipe={several}"
         raise RecipeError.of("recipe", " ".join(names), "a run has one recipe", fix)
     if "," not in names[0]:
         library.chain(names[0])
     elif "-m" not in arguments:
-        raise RecipeError.of("recipe", names[0], "several recipes are a sweep", "add -m")
+        fix = "name one, or sweep over several: resnet-train -m"
+        raise RecipeError.of("recipe", names[0], "several recipes are a sweep", fix)
     return names[0], changes
 
 

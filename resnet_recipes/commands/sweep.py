@@ -41,13 +41,14 @@ def run(arguments: Arguments) -> int:
     parallel = int(text)
     runs = named(points([*arguments.words, *["gpus=1"] * (parallel > 1 and found > 0)]), arguments)
     tell = print if "--dry-run" in arguments else say
-    for line in _outline(runs, parallel, found):
+    for line in _outline(runs, parallel, found, "--verbose" in arguments):
         tell(line)
     if "--dry-run" in arguments:
         return 0
     root = Path(next(iter(runs.values()))[0].recipe.run.root)
-    folder = ["--recipes", arguments.flags["--recipes"]] if "--recipes" in arguments else []
-    words = {name: [*words, *folder] for name, (_, words) in runs.items()}
+    flags = ["--recipes", arguments.flags["--recipes"]] if "--recipes" in arguments else []
+    flags += ["--verbose"] * ("--verbose" in arguments)
+    words = {name: [*words, *flags] for name, (_, words) in runs.items()}
     shares = [share | {PLANNED: "1"} for share in slots(parallel, found, cores())]
     code = Sweep(root, words, say, shares).train()
     if trained := [one for name in runs if (one := read_run(root / name))]:
@@ -92,6 +93,8 @@ def _problems(arguments: Arguments) -> Iterator[Problem]:
         yield Problem("--resume", None, rule, "leave it out")
     if "--check" in arguments:
         yield Problem("--check", None, "tries one new run", "leave out -m")
+    if "--json" in arguments:
+        yield Problem("--json", None, "prints the plan of one run", "leave it out")
     if by := external.launcher():
         yield Problem("-m", None, f"starts each run itself, so it cannot be started by {by}")
 
@@ -110,13 +113,13 @@ def _share_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[Prob
 
 
 def _outline(
-    runs: Mapping[str, tuple[Composed, list[str]]], parallel: int, gpus: int
+    runs: Mapping[str, tuple[Composed, list[str]]], parallel: int, gpus: int, full: bool
 ) -> Iterator[str]:
     """Yield the plan of the first run, what differs for each, and what all of them need."""
     first, _ = next(iter(runs.values()))
     plan = api.plan(first, ranks(first.recipe))
     facts = {str(first.recipe.data): plan.facts}
-    yield from lines(first, plan)
+    yield from lines(first, plan, full=full)
     yield ""
     order = "one after another" if parallel == 1 else f"{parallel} at a time"
     first_of = ", the first as above" if len(runs) > 1 else ""

@@ -23,6 +23,7 @@ FOLDERS = ("data.root", "data.cache", "run.root")
 MAX_LENGTH = 4096  # characters of a word
 MAX_BRACKETS = 32  # opening brackets in a word: Hydra's parser recurses as deeply
 EVERY_SETTING = "resnet-train mild --cfg   prints every setting"
+SWEEP = "give one value, or sweep over several: resnet-train -m"
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*")
 _COMMA = r"-?\d+,\d+"
 _NUMBER_OR_NULL = re.compile(r"null|[-+]?[0-9][0-9_]*(\.[0-9]*)?([eE][-+]?[0-9]+)?")
@@ -144,7 +145,7 @@ def _refused(word: str) -> Problem | None:
     if "???" in value:
         return Problem(key, value, "??? means a missing value", "write the value out")
     if key == "epochs" and value == "curve":
-        return Problem(key, value, "stands for several lengths: a sweep", "add -m")
+        return Problem(key, value, "stands for several lengths: a sweep", SWEEP)
     is_number = DECIMAL.fullmatch(value) and float(value)
     if key == "epochs" and not is_number and not is_duration(value):
         return Problem(key, value, "must be a positive number", "epochs=18")
@@ -241,7 +242,7 @@ def _respelled(key: str, value: str) -> str:
     if "," in value or value.startswith(("range(", "choice(")):
         is_decimal = kind_of(key) is not int and re.fullmatch(_COMMA, value)
         decimal = f";  or {key}={value.replace(',', '.')}" if is_decimal else ""
-        return f"add -m: several values are a sweep{decimal}"
+        return f"{SWEEP}{decimal}"
     return "put the whole word in quotes if it has brackets or commas"
 
 

@@ -42,6 +42,18 @@ def test_a_dry_run_prints_the_number_of_runs_and_starts_none(runs, capsys):
     assert runs == []
 
 
+def test_every_run_of_a_verbose_sweep_is_verbose(runs, capsys):
+    assert cli.train(["-m", "recipe=mild", *SMALL, "seed=1,2", "--verbose"]) == 0
+    ((_, words),) = runs
+    assert all("--verbose" in own for own in words.values())
+    assert "\n  hooks " in capsys.readouterr().err
+
+
+def test_a_sweep_has_no_plan_as_json(runs, capsys):
+    assert cli.train(["-m", "recipe=mild", "seed=1,2", "--dry-run", "--json"]) == 2
+    assert "--json: prints the plan of one run" in capsys.readouterr().err
+
+
 def test_a_sweep_prints_one_plan_what_differs_and_in_the_end_the_runs(
     tmp_path, monkeypatch, capsys
 ):

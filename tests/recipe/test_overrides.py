@@ -1,6 +1,6 @@
 import pytest
 
-from resnet_recipes.recipe.overrides import Override, parse
+from resnet_recipes.recipe.overrides import SWEEP, Override, parse
 from resnet_recipes.recipe.short import SHORT
 
 
@@ -78,7 +78,7 @@ def test_quotes_around_a_value_are_taken_off():
             "'~methods.mixup'",
         ),
         ("epochs=-3", "must be a positive number", "epochs=18"),
-        ("lr=0,1", "must be one value", "add -m: several values are a sweep;  or optimizer.lr=0.1"),
+        ("lr=0,1", "must be one value", f"{SWEEP};  or optimizer.lr=0.1"),
         ("log.to=csv,mlflow", "must be one value", "a list is written 'log.to=[csv,mlflow]'"),
         ("methods.mixup=true", "must be a mapping of its settings", "'methods.mixup={}'"),
         ("methods.ema=off", "must be a mapping of its settings", "'~methods.ema'"),
