@@ -1,5 +1,6 @@
 """The base class of all sections of a recipe, whose settings keep their types."""
 
+import re
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -51,6 +52,8 @@ def _fix(cls: type, name: str, value: object, key: str) -> str:
         and value.replace(".", "", 1).isdigit()
     ):
         return f"write {value} without quotes"
+    if kinds_of(cls)[name] is int and (span := re.fullmatch(r"(\d{1,9})-(\d{1,9})", str(value))):
+        return f"-m '{key}=range({span[1]},{int(span[2]) + 1})'"
     if isinstance(value, list):
         if kinds_of(cls)[name] == list[str]:
             return f"lengths need a unit: '{key}=[{','.join(f'{item}ep' for item in value)}]'"

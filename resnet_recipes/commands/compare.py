@@ -113,7 +113,9 @@ def _verdict(groups: Sequence[Group]) -> Iterator[str]:
         if group.mean_top1 is not None:
             noise = "" if group.noise is None else f" +- {group.noise:.2f}"
             names = ", ".join(run.name for run in group.runs)
-            yield f"top-1 {group.mean_top1:.2f}{noise} % over {len(group.top1)} seeds: {names}"
+            count = len(group.top1)
+            seeds = "1 seed" if count == 1 else f"{count} seeds"
+            yield f"top-1 {group.mean_top1:.2f}{noise} % over {seeds}: {names}"
     if len(several) > 1:
         best, second = sorted(several, key=lambda group: -group.mean_top1)[:2]
         gap = best.mean_top1 - second.mean_top1

@@ -2,14 +2,17 @@
 
 from pathlib import Path
 
+from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.compare import sides
-from resnet_recipes.commands.places import found
+from resnet_recipes.commands.places import ROOT, found
 from resnet_recipes.commands.written import write_csv
 from resnet_recipes.measure.comparison import differences, flat
+from resnet_recipes.measure.runs import newest
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import Library
+from resnet_recipes.recipe.suggestions import did_you_mean
 
 SILENT = ("name", "about", "published")  # descriptions, which do not affect a run
 
@@ -30,8 +33,12 @@ def run(arguments: Arguments) -> int:
 
 def _settings(word: str, folder: Path | None) -> dict[str, str]:
     """Return every setting of a recipe, or of a run's frozen recipe, with its value as text."""
-    name = word.removeprefix("recipe=")
-    run = None if name in Library(folder).names() else found("RECIPE|RUN", word)
+    name, known = word.removeprefix("recipe="), Library(folder).names()
+    run = None if name in known else found("RECIPE|RUN", word)
+    if not run and name not in known and not name.endswith((".yaml", ".yml")):
+        others = [*known, *(path.name for path in newest(ROOT))]
+        fix = did_you_mean(name, others) or "resnet-recipes ls and resnet-recipes runs list them"
+        raise RecipeError.of("RECIPE|RUN", name, "no such recipe or run", fix)
     if run and run.is_dir():
         recipe = frozen.read(run / "config.yaml")
     else:

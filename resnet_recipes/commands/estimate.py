@@ -22,8 +22,8 @@ MEASURING = "measuring this machine, for about a minute ..."
 
 def run(arguments: Arguments) -> int:
     """Measure, or recall what was measured before, and print the estimate."""
-    _, plan = plan_here(composed(arguments), say)
     given = price_of(arguments.flags.get("--price"))
+    _, plan = plan_here(composed(arguments), say)
     price = given if given is not None else plan.recipe.launch.price
     found = None if "--again" in arguments else known(plan)
     if found is None:

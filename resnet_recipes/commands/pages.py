@@ -218,7 +218,8 @@ shorter side of the images grows with them.""",
         },
         f"""\
 {RUN} Folders are searched with their subfolders. Images that cannot be read are
-reported on stderr, and the others are classified. Settings are those of `eval`.""",
+reported on stderr, and the others are classified. Settings are those of `eval`,
+but for gpus.""",
     ),
     "export": Usage(
         "resnet-recipes export RUN|FILE --to FORMAT --out FOLDER [data=PATH]",

@@ -44,7 +44,9 @@ def meaning_of(name: str, value: str | None) -> Meaning | None:
     if value.lower() in _OFF or (words.startswith("methods.") and value in ("0", "0.0")):
         return _turned_off(words, rule)
     # a number is how many GPUs there are, but for these it names one
-    names_one = words == DEVICE or leaf == "gpu" or "," in value or value == "0"
+    names_one = words == DEVICE or leaf in ("gpu", "gpu_ids") or "," in value
+    if words == GPUS and value == "0" and not names_one:
+        return Meaning("launch.device=cpu", "a run without GPUs uses the CPU")
     if words in (DEVICE, GPUS) and names_one and re.fullmatch(_GPU_IDS, value):
         ids = value.removeprefix("cuda:").rstrip(",")
         words = f"CUDA_VISIBLE_DEVICES={ids} resnet-train ... gpus={ids.count(',') + 1}"

@@ -54,6 +54,12 @@ def test_seeds_give_the_noise_that_a_difference_is_held_against(tmp_path, capsys
     assert json.loads(capsys.readouterr().out)["groups"][0]["noise"] == pytest.approx(0.1)
 
 
+def test_one_seed_is_said_in_the_singular(tmp_path, capsys):
+    runs = [run_folder(tmp_path, f"a{seed}", seed=seed) for seed in range(2)]
+    verbs.run(["compare", *map(str, runs), str(run_folder(tmp_path, "b", config={"name": "b"}))])
+    assert "% over 1 seed: b\n" in capsys.readouterr().out
+
+
 def test_a_table_that_is_too_wide_for_the_terminal_is_stacked(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     folders = [

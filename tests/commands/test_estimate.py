@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.base.errors import ExitCode
+from resnet_recipes.base.errors import ExitCode, RecipeError
 from resnet_recipes.commands import verbs
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.composed import composed
@@ -60,6 +60,11 @@ def test_phases_and_cost_are_there_for_programs(capsys):
         0.6 * (values["training_minutes"] + values["evaluation_minutes"])
     )
     assert values["bounds_minutes"][0] <= values["training_minutes"] <= values["bounds_minutes"][1]
+
+
+def test_a_price_that_is_none_is_refused_before_images_are_counted():
+    with pytest.raises(RecipeError, match="must be a price per hour"):
+        verbs.run(["estimate", "mild", "data=/nowhere", "--price", "abc"])
 
 
 def test_the_bottleneck_is_named_with_what_to_change(capsys):
