@@ -151,9 +151,8 @@ class Ending:
 
 def of_error(error: BaseException) -> Ending:
     """Return how a process ended that raised an error."""
-    is_known = isinstance(error, RecipeError | TrainingError)
     return Ending(
-        error.exit_code if is_known else ExitCode.FAILED,
+        error.exit_code if isinstance(error, RecipeError | TrainingError) else ExitCode.FAILED,
         error=type(error).__name__,
         message=str(error) or "no message",
         is_consequence=lost_a_peer(error),
