@@ -3,12 +3,14 @@
 Written in the background, atomically, and verified before they are read.
 """
 
+import errno
 import hashlib
 import json
 import os
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from torch import Tensor
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.base.paths import folder_problem
-from resnet_recipes.base.reading import open_regular, read_json
+from resnet_recipes.base.reading import open_regular, parse_json
 from resnet_recipes.network import archive
 from resnet_recipes.network.archive import ArchiveError
 from resnet_recipes.training.hashing_file import HashingFile, State
@@ -29,6 +31,9 @@ FORMAT = 1
 _MANIFEST = re.compile(r"step-(\d{8,18})\.json")
 _MAX_MANIFEST = 4096  # bytes
 _MAX_FAILURES = 3  # in a row
+
+#: What the system says if there is no such file, or something that is no checkpoint.
+_NO_FILE = (errno.ENOENT, errno.EINVAL, errno.EFBIG, errno.EISDIR, errno.ENXIO, errno.ELOOP)
 
 
 class Checkpoints:
@@ -115,9 +120,13 @@ class Checkpoints:
         for step in steps:
             try:
                 state = self._verified(step)
-            except ArchiveError as error:
-                self._bad.add(step)
-                self.notes.append(f"the checkpoint of step {step:,} was skipped: {error}")
+            except (ArchiveError, OSError) as error:
+                if isinstance(error, ArchiveError):  # another error may pass, and it is kept
+                    self._bad.add(step)
+                    reason = str(error)
+                else:
+                    reason = f"it cannot be read ({error.strerror})"
+                self.notes.append(f"the checkpoint of step {step:,} was skipped: {reason}")
                 continue
             self._good.add(step)
             self._bytes = self._path(step).stat().st_size
@@ -138,27 +147,31 @@ class Checkpoints:
         return self.folder / f"step-{step:08d}.pt"
 
     def _verified(self, step: int) -> State:
-        """Return the state of one checkpoint. Raises ArchiveError."""
+        """Return the state of one checkpoint.
+
+        Raises ArchiveError if it is damaged, OSError if it cannot be read, and TrainingError if a
+        newer version wrote it.
+        """
         path = self._path(step)
+        with _opened(path.with_suffix(".json"), _MAX_MANIFEST) as file:
+            text = file.readall()
         try:
-            manifest = read_json(path.with_suffix(".json"), _MAX_MANIFEST)
-            wanted = (manifest["format"], manifest["step"], manifest["bytes"], manifest["sha256"])
-        except (NotReadyError, KeyError):
+            manifest = parse_json(text.decode())
+            wanted = tuple(manifest[key] for key in ("format", "step", "bytes", "sha256"))
+        except (ValueError, KeyError, TypeError):
             raise ArchiveError("its manifest cannot be read") from None
-        if wanted[0] != FORMAT:
-            raise ArchiveError(
-                f"it has format {wanted[0]!a}, but this version reads format {FORMAT}"
+        if isinstance(wanted[0], int) and wanted[0] > FORMAT:
+            raise TrainingError(
+                f"a newer version of this program has written {path}, in format {wanted[0]}; this "
+                f"version reads format {FORMAT}: resume with the newer one"
             )
-        try:
-            with open_regular(path, archive.MAX_BYTES) as file:
-                found = (
-                    FORMAT,
-                    step,
-                    os.fstat(file.fileno()).st_size,
-                    hashlib.file_digest(file, "sha256").hexdigest(),
-                )
-        except OSError as error:
-            raise ArchiveError(f"it cannot be read ({error.strerror})") from None
+        with _opened(path, archive.MAX_BYTES) as file:
+            found = (
+                FORMAT,
+                step,
+                os.fstat(file.fileno()).st_size,
+                hashlib.file_digest(file, "sha256").hexdigest(),
+            )
         if found != wanted:
             raise ArchiveError(
                 "checksum mismatch: its size, step or SHA-256 differ from its manifest"
@@ -271,3 +284,13 @@ class Checkpoints:
         if not self._good:
             return "there is no checkpoint yet"
         return f"the newest checkpoint is from step {max(self._good):,}"
+
+
+def _opened(path: Path, most: int) -> FileIO:
+    """Open a regular file. Raises ArchiveError if there is none, OSError if it cannot be read."""
+    try:
+        return open_regular(path, most)
+    except OSError as error:
+        if error.errno in _NO_FILE:
+            raise ArchiveError(f"it cannot be read ({error.strerror})") from None
+        raise

@@ -9,12 +9,15 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 
 import pytest
 import torch
 
 from resnet_recipes.base.errors import NotReadyError, TrainingError
+from resnet_recipes.base.reading import open_regular
+from resnet_recipes.training import checkpoint
 from resnet_recipes.training.checkpoint import Checkpoints
 
 
@@ -127,8 +130,8 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "no manifest": lambda path: path.with_suffix(".json").write_text("{"),
     "deep manifest": lambda path: path.with_suffix(".json").write_text("[" * 4000),
     "long manifest": lambda path: os.truncate(path.with_suffix(".json"), 1 << 40),
-    "newer format": lambda path: path.with_suffix(".json").write_text(
-        '{"format": 2, "step": 20, "bytes": 1, "sha256": ""}'
+    "no format": lambda path: path.with_suffix(".json").write_text(
+        '{"format": "1", "step": 20, "bytes": 1, "sha256": ""}'
     ),
 }
 
@@ -141,6 +144,33 @@ def test_a_damaged_checkpoint_is_skipped_with_a_note(damage, checkpoints):
     assert (step, same(state, state_at(10))) == (10, True)
     assert len(again.notes) == 1
     assert "step 20 was skipped" in again.notes[0]
+
+
+def test_a_checkpoint_of_a_newer_version_ends_the_run_and_is_kept(checkpoints):
+    manifest = checkpoints._path(20).with_suffix(".json")
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 2}))
+    with pytest.raises(TrainingError, match=r"step-00000020\.pt, in format 2; this version reads"):
+        reopened(checkpoints).newest()
+    assert checkpoints._path(20).exists()
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.ESTALE])
+@pytest.mark.parametrize("end", [".pt", ".json"])
+def test_a_checkpoint_that_cannot_be_read_for_a_moment_is_skipped_and_kept(
+    end, code, checkpoints, monkeypatch
+):
+    def failing(path: Path, most: int) -> FileIO:
+        if path.name == f"step-00000020{end}":
+            raise OSError(code, os.strerror(code), str(path))
+        return open_regular(path, most)
+
+    again = reopened(checkpoints)
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint, "open_regular", failing)
+        assert again.newest()[0] == 10
+    assert os.strerror(code) in again.notes[0]
+    again.save(15, state_at(15), wait=True)
+    assert reopened(again).newest()[0] == 20
 
 
 def test_a_checkpoint_renamed_to_another_step_is_refused(checkpoints):
