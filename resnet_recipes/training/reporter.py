@@ -83,7 +83,7 @@ class RunReporter:
             progress = Progress(
                 done,
                 steps=len(losses),
-                loss=sum(finite) / max(1, len(finite)),
+                loss=sum(finite) / len(finite) if finite else float("nan"),
                 lr=plan.lr_at(done - 1),
                 pixels=plan.pixels_at(done - 1),
                 seconds=seconds,

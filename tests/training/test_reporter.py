@@ -3,8 +3,10 @@
 import io
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+import torch
 
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.process.rank import run_facts
@@ -62,3 +64,15 @@ def test_a_model_that_is_not_finite_is_never_saved(place, value, reporter):
         reporter.save(2)
     reporter.checkpoints.wait()
     assert reporter.checkpoints.newest()[0] == 1
+
+
+def test_an_interval_without_a_finite_loss_has_none(make_run, tmp_path):
+    run = make_run(precision={"dtype": "fp16"})
+    run.precision.check = lambda *_: None
+    recorder = Mock()
+    reporter = RunReporter(run, (recorder, Mock()), Interruption(), Silent())
+    for losses, loss in (([float("inf"), 2.0], 2.0), ([float("inf")] * 2, float("nan"))):
+        for done, one in enumerate(losses, 1):
+            reporter.step(done, torch.tensor([one]))
+        reporter.log(2, Mock(waited=0.0))
+        assert recorder.step.call_args[0][0].loss == pytest.approx(loss, nan_ok=True)
