@@ -27,7 +27,8 @@ WARM_UP = 2
 #: Steps that are timed at each image size, if the time allows.
 STEPS = 12
 
-#: Seconds that one step of the probe may take; the batch is halved until it does.
+#: Seconds that one step of the probe may take; its batch is the largest power of two that keeps to
+#: them, or 8 images.
 LONGEST_STEP = 2.0
 
 
@@ -154,7 +155,9 @@ def _probe_size(plan: Plan, rank: Rank, side: int) -> int:
     last = _laps(plan, rank, side, 8, 0.0, Tuning())[-1]
     mean = mean_over_ranks(torch.tensor(last, device=rank.device))  # all take the same size
     images_per_second = 8 / mean.item()
-    return max(8, min(size, 1 << int(LONGEST_STEP * images_per_second).bit_length()))
+    # the largest power of two that is not more; 0 for 0
+    fitting = (1 << int(LONGEST_STEP * images_per_second).bit_length()) >> 1
+    return max(8, min(size, fitting))
 
 
 def _laps(

@@ -70,8 +70,14 @@ def test_what_the_first_steps_take_longer_is_known(made, monkeypatch):
     assert probe.speeds(made, ALONE).warm_up_seconds == pytest.approx(5.0)
 
 
-@pytest.mark.parametrize(("laps", "size"), [([0.0, 0.0, 4.0], 8), ([90.0, 40.0, 0.01], 16)])
-def test_the_batch_is_chosen_by_a_step_that_is_warm(laps, size, made, monkeypatch):
+@pytest.mark.parametrize(
+    ("laps", "size"), [([0.0, 0.0, 4.0], 8), ([90.0, 40.0, 0.01], 32), ([0.0, 0.8], 16)]
+)
+def test_the_batch_is_chosen_by_a_step_that_is_warm_and_takes_no_longer_than_may_be(
+    laps, size, made, monkeypatch
+):
+    """By hand: 8 images in 0.8 seconds are 20 in two."""
+    monkeypatch.setattr(Plan, "bn_size", 32)
     monkeypatch.setattr(probe, "_laps", lambda *_: laps)
     assert probe._probe_size(made, ALONE, 16) == size
 
