@@ -11,11 +11,12 @@ def estimate_for(plan: Plan, speeds: Speeds) -> Estimate:
     evaluations = -(-plan.total_steps // plan.steps(plan.recipe.evaluation.interval)) + (
         "eval_weights" in plan.hooks
     )
+    passes = 1 + plan.recipe.evaluation.flip  # of an image, and of its mirror image
     result = estimate(
         plan.sizes,
         plan.steps_per_epoch,
         plan.recipe.batch.global_size,
-        evaluations * plan.facts.eval_examples,
+        evaluations * passes * plan.facts.eval_examples,
         speeds,
     )
     # a run may end within an epoch
