@@ -39,6 +39,7 @@ class OptimizerSettings(Section):
     gain: ClassVar[str]
     avoid_when: ClassVar[str]
     state_copies: ClassVar[int] = 1  # values that it keeps for each weight
+    scratch_copies: ClassVar[int] = 0  # more of them, which no checkpoint needs
     usual_rate: ClassVar[float] = 2.048  # peak, for a batch of 2048
     rate_power: ClassVar[float] = 1.0  # with which power of the batch its peak rate grows
 

@@ -23,8 +23,8 @@ class LAMB(OptimizerSettings):
     """
 
     cost: ClassVar[str] = (
-        "two passes over the weights on a CPU, one fused and three foreach passes on a GPU; two "
-        "tensors a parameter, three on a GPU."
+        "one fused and four foreach passes over the weights; three tensors a parameter in memory, "
+        "two of them in checkpoints."
     )
     gain: ClassVar[str] = (
         "80.4 % at 600 epochs with mean binary cross-entropy (Wightman et al., 2021, "
@@ -35,6 +35,7 @@ class LAMB(OptimizerSettings):
     )
 
     state_copies: ClassVar[int] = 2
+    scratch_copies: ClassVar[int] = 1
     usual_rate: ClassVar[float] = 5.0e-3
     rate_power: ClassVar[float] = 0.5
     name: str = "lamb"

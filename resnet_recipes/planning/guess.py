@@ -45,8 +45,9 @@ def gpu_seconds(plan: Plan, gpu: Gpu) -> float:
 
 def gpu_memory(plan: Plan) -> float:
     """Return the bytes that a run in bf16 or fp16 needs on each GPU, to some tens of percent."""
-    # weights, gradients, the optimizer's state
-    copies = 2 + plan.recipe.optimizer.state_copies
+    # weights, gradients, what the optimizer keeps
+    optimizer = plan.recipe.optimizer
+    copies = 2 + optimizer.state_copies + optimizer.scratch_copies
     copies += sum(method.extra_weights for method in plan.methods())
     work = _work(plan, max(plan.sizes))
     teachers = sum(4 * teacher.network.parameters for teacher in plan.teachers)

@@ -57,6 +57,8 @@ def test_the_recipes_fit_into_sixteen_gigabytes_and_averages_and_sam_take_more()
     copy = pytest.approx(SPLIT * 4 * mild().network.parameters)
     assert guess.gpu_memory(mild("methods.sam={}")) - guess.gpu_memory(mild()) == copy
     assert guess.gpu_memory(mild()) - guess.gpu_memory(mild("~methods.ema")) == copy
+    adamw, lamb = (guess.gpu_memory(mild(f"optimizer={name}")) for name in ("adamw", "lamb"))
+    assert lamb - adamw == copy
 
 
 @pytest.mark.parametrize(
