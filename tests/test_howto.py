@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from resnet_recipes.methods.base import EXCLUSIVE_HOOKS, HOOKS
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "howto" / "method.md"
 
@@ -51,3 +53,10 @@ def test_the_example_is_a_method_like_ours(nursery, tmp_path):
     code, out, err = nursery.run(tmp_path, "run_tests").wait()
     assert code == 0, out + err
     assert int(re.search(r"(\d+) passed", out)[1]) > 15
+
+
+def test_the_page_lists_every_hook():
+    rows = re.findall(r"^\| `(\w+)` \|(.*)", PAGE.read_text(), re.MULTILINE)
+    assert [name for name, _ in rows] == list(HOOKS)
+    alone = {name for name, text in rows if "only one method of a recipe may have" in text}
+    assert alone == EXCLUSIVE_HOOKS

@@ -19,7 +19,8 @@ from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.section import Section
 from resnet_recipes.methods.host import send
 
-#: Every point in a run where a method can act, in the order in which they are called.
+#: Every point in a run where a method can act: what is loaded, the network, then a step and what
+#: follows it, in the order in which these are called.
 HOOKS = (
     "order",
     "augment_sample",
