@@ -223,9 +223,8 @@ def lead(
     checkpoints.wait()
     if run.train_data.skipped:
         count, some = len(run.train_data.skipped), ", ".join(list(run.train_data.skipped)[:5])
-        recorder.note(
-            done, f"{count} training images could not be read and were replaced, on rank 0: {some}"
-        )
+        text = f"{count} training images could not be read and were replaced, on rank 0: {some}"
+        recorder.note(done, text)
     if not _is_over(run, done):
         reason = process.interruption.reason or "another rank was asked to stop"
         fix = "" if is_sample(process.folder) else f"resnet-train --resume {process.folder}"
@@ -233,22 +232,23 @@ def lead(
         return process.interruption.exit_code
     if is_sample(process.folder):
         return ExitCode.DONE
-    path, raw = write_results(run, process.folder, recorder)
+    path, raw = write_results(run, process.folder, recorder, done)
     recorder.finish(done, seconds=seconds, weights=path, raw_weights=raw)
     if run.plan.recipe.log.mlperf:
         recorder.write_mlperf(mlperf_values(run.plan), run.has_reached_target)
     return ExitCode.DONE
 
 
-def write_results(run: Run, folder: Path, recorder: Recorder) -> tuple[Path, Path | None]:
-    """Write the weights with a description.
+def write_results(
+    run: Run, folder: Path, recorder: Recorder, done: int
+) -> tuple[Path, Path | None]:
+    """Write the weights after `done` steps, with a description.
 
     Return the file of the final ones and, with EMA, that of the raw ones.
     """
     plan, (averaged, raw) = run.plan, recorder.measured
-    described = partial(
-        about.of, plan.recipe, plan.facts.classes, plan.num_classes, float(plan.epochs)
-    )
+    epochs = done / plan.steps_per_epoch  # fewer than planned, if the run reached a target
+    described = partial(about.of, plan.recipe, plan.facts.classes, plan.num_classes, epochs)
     with run.methods.eval_weights(run.model):
         path = write_weights(run.model, folder / WEIGHTS, described(averaged or raw))
         write_weights(run.model, folder / "weights.pt", described(averaged or raw))

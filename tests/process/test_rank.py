@@ -7,6 +7,7 @@ from unittest.mock import Mock
 import pytest
 
 from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.network.load import load
 from resnet_recipes.process import rank
 from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.recipe.frozen import freeze
@@ -79,3 +80,10 @@ def test_the_error_that_ends_a_run_stays_the_one_that_is_shown(monkeypatch, tmp_
         rank.lead(run, Mock(folder=tmp_path), checkpoints, Mock(), 0)
     checkpoints.wait.assert_called_once()
     assert failure.value.__notes__ == ["the last checkpoint could not be written"]
+
+
+def test_weights_say_how_long_they_were_trained_not_how_long_was_planned(make_run, tmp_path):
+    run = make_run(max_duration="8ba", batch={"global_size": 32, "bn_size": 32})
+    rank.write_results(run, tmp_path, Mock(measured=(None, None)), 6)
+    assert run.plan.steps_per_epoch == 4
+    assert load(tmp_path).about.epochs == 1.5
