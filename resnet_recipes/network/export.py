@@ -142,10 +142,7 @@ def _any_size() -> Iterator[None]:
         yield
 
 
-_ANY = (
-    "images: float32 [N, 3, height, width], any N, height and width; (pixel - mean) / std by "
-    "channel, of 0..255"
-)
+_INPUT = "images: float32 [N, 3, {sides}; (pixel - mean) / std by channel, of 0..255"
 
 TARGETS = {
     "torchvision": Target(
@@ -173,9 +170,8 @@ model = timm.create_model("local-dir:FOLDER", pretrained=True).eval()        # t
         lambda path, _: load(path).model,
         True,
         """\
-from resnet_recipes.network.example import example, is_preprocessed, shapes, takes_any_size
-from resnet_recipes.network.load import load
-network = load("model.safetensors")""",
+import resnet_recipes as rr
+network = rr.load("model.safetensors")""",
     ),
     "onnx": Target(
         "model.onnx",
@@ -185,7 +181,7 @@ network = load("model.safetensors")""",
         f"""\
 import onnxruntime
 session = onnxruntime.InferenceSession("model.onnx")
-logits, = session.run(["logits"], {{{{"images": images}}}})        # {_ANY}""",
+logits, = session.run(["logits"], {{{{"images": images}}}})        # {_INPUT}""",
         """\
 import json, numpy, onnxruntime
 from PIL import Image
@@ -202,7 +198,7 @@ print(classes[shares.argmax()], shares.max())""",
         True,
         f"""\
 import torch
-model = torch.jit.load("model.pt")        # {_ANY}""",
+model = torch.jit.load("model.pt")        # {_INPUT}""",
         note="torch has deprecated TorchScript; --to exported_program is its successor",
     ),
     "exported_program": Target(
@@ -212,7 +208,7 @@ model = torch.jit.load("model.pt")        # {_ANY}""",
         True,
         f"""\
 import torch
-model = torch.export.load("model.pt2").module()        # {_ANY}""",
+model = torch.export.load("model.pt2").module()        # {_INPUT}""",
         """\
 import numpy, torch
 from PIL import Image
@@ -221,6 +217,20 @@ image = torch.from_numpy(numpy.array(Image.open("cat.jpg").convert("RGB")))
 probabilities = model(image[None])[0]        # of uint8 [N, height, width, 3]""",
     ),
 }
+
+
+def usage(network: Network, to: str) -> str:
+    """Return the Python code of a model card that reads a network written as `to`."""
+    about, target = network.about, TARGETS[to]
+    if is_preprocessed(network):
+        return target.use_preprocessed.format()
+    side = about.eval_size
+    is_flexible = takes_any_size(network.model)
+    return target.use.format(
+        architecture=about.architecture.rpartition(":")[2],
+        num_classes=about.num_classes,
+        sides="height, width], any N, height and width" if is_flexible else f"{side}, {side}]",
+    )
 
 
 def export(network: Network, to: str, folder: Path) -> Run:

@@ -34,9 +34,7 @@ def model_card(about: About, to: str, use: str, checked: str) -> str:
             "## Use",
             "",
             "```python",
-            use.format(
-                architecture=about.architecture.rpartition(":")[2], num_classes=about.num_classes
-            ),
+            use,
             "```",
             "",
             checked,
@@ -89,8 +87,8 @@ def _rows(about: About) -> list[tuple[str, str]]:
         ("top-1, top-5", accuracy),
         (
             "images",
-            f"RGB; shorter side to {about.eval_resize} px (bilinear, antialiased), centre crop of "
-            f"{about.eval_size} px",
+            f"RGB; shorter side to {about.eval_resize} px ({about.eval_interpolation}, "
+            f"antialiased), centre crop of {about.eval_size} px",
         ),
         ("trained at", f"{about.train_size} px" if about.recipe else ""),
         ("mean, std", f"{list(about.mean)}, {list(about.std)} of 0..255"),

@@ -14,9 +14,9 @@ from PIL import Image
 from torch import Tensor, nn
 
 from resnet_recipes.base.errors import NotReadyError, TrainingError
-from resnet_recipes.data.images.decode import Picture, read_file
+from resnet_recipes.data.images.decode import BadImageError, Picture, read_file
 from resnet_recipes.data.normalize import normalize
-from resnet_recipes.network.export import TARGETS, Run, export, largest_difference
+from resnet_recipes.network.export import Run, export, largest_difference, usage
 from resnet_recipes.network.folding import fold_batchnorm
 from resnet_recipes.network.model_card import model_card
 from resnet_recipes.network.network import Network
@@ -85,17 +85,19 @@ def _written(
     trained: Trained, to: str, folder: Path, folds: bool, preprocesses: bool, progress: Progress
 ) -> Exported:
     images, which = _images(trained)
-    about, folding, use = trained.network.about, None, TARGETS[to].use
+    about, folding = trained.about, None
     model = written = trained.model.to(memory_format=torch.contiguous_format)
     if folds:
         written = fold_batchnorm(model)
         folding = largest_difference(model, written, images, progress)[0]
     if preprocesses:
         pictures, which = _pictures(trained)
-        read = export(Network(Preprocessed(written, about), about), to, folder)
-        use, result = TARGETS[to].use_preprocessed, _same_shares(trained.network, read, pictures)
+        whole = Network(Preprocessed(written, about), about)
+        read = export(whole, to, folder)
+        result = _same_shares(Network(model, about), read, pictures)
     else:
-        read = export(Network(written, about), to, folder)
+        whole = Network(written, about)
+        read = export(whole, to, folder)
         result = _same_logits(model, read, images, progress)
     if not result.is_same:
         raise TrainingError(
@@ -103,7 +105,7 @@ def _written(
         )
     size = sum(path.stat().st_size for path in folder.iterdir())
     said = f"Read by its own runtime after the export: {result.text}, on {which}."
-    card = model_card(about, to, use, said)
+    card = model_card(about, to, usage(whole, to), said)
     (folder / "README.md").write_text(card, encoding="utf-8")
     return Exported(size, folding, f"{result.text}, on {which}")
 
@@ -140,10 +142,18 @@ def _pictures(trained: Trained) -> tuple[list[np.ndarray], str]:
         sizes = rng.integers(40, 400, (IMAGES, 2)).tolist()
         drawn = [rng.integers(256, size=(*size, 3), dtype=np.uint8) for size in sizes]
         return drawn, f"{IMAGES} random images of {IMAGES} sizes"
-    read = [Picture(read_file(path)) for path in paths]
-    pictures = [picture.crop(0, 0, picture.height, picture.width) for picture in read]
+    pictures = list(map(_picture, paths))
     sizes = len({picture.shape for picture in pictures})
     return pictures, f"{len(pictures)} validation images of {sizes} size{'' if sizes == 1 else 's'}"
+
+
+def _picture(path: str) -> np.ndarray:
+    """Return the pixels of an image file. Raises TrainingError if it is damaged."""
+    try:
+        picture = Picture(read_file(path))
+        return picture.crop(0, 0, picture.height, picture.width)
+    except BadImageError as error:
+        raise TrainingError(f"{path} {error}") from None
 
 
 def _images(trained: Trained) -> tuple[Tensor, str]:

@@ -16,6 +16,7 @@ from resnet_recipes.data import frozen
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.inference import open_labelled
 from resnet_recipes.data.loading.loader import EvalLoader
+from resnet_recipes.network.about import About
 from resnet_recipes.network.fuse import fuse
 from resnet_recipes.network.network import Network
 from resnet_recipes.recipe import frozen as recipes
@@ -71,6 +72,24 @@ class Trained:
     def model(self) -> nn.Module:
         """The bare network."""
         return self.network.model
+
+    @property
+    def about(self) -> About:
+        """The network's description, for use with the recipe's evaluation settings.
+
+        Its accuracy was measured with the network's own, so that with others it has none.
+        """
+        own, data = self.network.about, self.recipe.data
+        used = replace(
+            own,
+            eval_resize=data.eval_resize,
+            eval_size=data.eval_size,
+            eval_interpolation=data.eval_interpolation,
+            flip=self.recipe.evaluation.flip,
+        )
+        if used == own:
+            return own
+        return replace(used, top1_percent=None, top5_percent=None, loss=None, eval_examples=0)
 
     @property
     def device(self) -> torch.device:

@@ -1,16 +1,19 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.base.extras import remedy
 from resnet_recipes.cli import main
 from resnet_recipes.commands.trained import named
 from resnet_recipes.network import export as formats
 from resnet_recipes.network.load import load
-from resnet_recipes.training.export import export_checked
+from resnet_recipes.network.weights import write_weights
+from resnet_recipes.training.export import _pictures, export_checked
 
 
 def test_an_export_is_compared_on_the_runs_images_and_has_a_card(run, tmp_path, capsys):
@@ -25,6 +28,31 @@ def test_remote_images_are_not_fetched_to_compare_on(run, tmp_path, capsys, monk
     monkeypatch.setattr("resnet_recipes.data.kept", lambda config: None)
     assert main(["export", str(run), "--to", "safetensors", "--out", str(tmp_path / "out")]) == 0
     assert "on 64 random images" in capsys.readouterr().out
+
+
+def test_an_export_says_and_does_what_its_settings_say(run, tmp_path):
+    found = load(run)
+    measured = replace(found.about, top1_percent=50.0, eval_examples=30)
+    write_weights(found.model, run / "weights.safetensors", measured)
+    words = ["--to", "safetensors", "--out"]
+    assert main(["export", str(run), *words, str(tmp_path / "own")]) == 0
+    assert load(tmp_path / "own" / "model.safetensors").about == measured
+    settings = ["data.eval_size=24", "data.eval_interpolation=bicubic", "evaluation.flip=true"]
+    assert main(["export", str(run), *settings, *words, str(tmp_path / "other")]) == 0
+    about = load(tmp_path / "other" / "model.safetensors").about
+    assert (about.eval_size, about.eval_interpolation, about.flip) == (24, "bicubic", True)
+    assert (about.top1_percent, about.eval_examples) == (None, 0)
+    assert (
+        "(bicubic, antialiased), centre crop of 24 px"
+        in (tmp_path / "other" / "README.md").read_text()
+    )
+
+
+def test_a_damaged_image_is_named(run):
+    damaged = next((run.parent / "images" / "val").glob("*/0.jpg"))
+    damaged.write_text("no image")
+    with pytest.raises(TrainingError, match=str(damaged)):
+        _pictures(named([str(run)], "").on_device())
 
 
 def test_the_images_that_were_compared_are_counted(run, tmp_path):

@@ -14,10 +14,12 @@ from resnet_recipes.network.export import (
     crop_share,
     export,
     largest_difference,
+    usage,
 )
 from resnet_recipes.network.exportable import problems
 from resnet_recipes.network.model_card import model_card
 from resnet_recipes.network.network import Network
+from resnet_recipes.network.preprocessing import Preprocessed
 from tests.process.nursery import shallow_resnet18
 
 IMAGES = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -38,7 +40,9 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["safetensors", "onnx", "torchscript", "exported_program"])
-def test_an_export_gives_the_same_output_at_any_batch_and_image_size(to, network, tmp_path):
+def test_an_export_gives_the_same_output_at_any_batch_and_image_size(
+    to, network, tmp_path, monkeypatch
+):
     if to == "onnx":
         for package in ("onnx", "onnxruntime", "onnxscript"):
             pytest.importorskip(package)
@@ -48,10 +52,15 @@ def test_an_export_gives_the_same_output_at_any_batch_and_image_size(to, network
     difference, scale = largest_difference(network.model, read, IMAGES[:, :, :8, :8])
     assert difference < 1e-5 < scale
     assert (tmp_path / TARGETS[to].file).exists()
+    monkeypatch.chdir(tmp_path)
+    found: dict[str, object] = {"images": IMAGES.numpy()}
+    exec(usage(network, to), found)
+    logits = found["logits"] if to == "onnx" else found.get("model", found.get("network"))(IMAGES)
+    torch.testing.assert_close(torch.as_tensor(logits), network(IMAGES))
 
 
 @pytest.mark.slow
-def test_torchvision_and_timm_load_a_plain_network_strictly(tmp_path):
+def test_torchvision_and_timm_load_a_plain_network_strictly(tmp_path, monkeypatch):
     pytest.importorskip("timm")
     torch.manual_seed(0)
     plain = Network(
@@ -60,6 +69,10 @@ def test_torchvision_and_timm_load_a_plain_network_strictly(tmp_path):
     for to in ("torchvision", "timm"):
         (tmp_path / to).mkdir()
         assert largest_difference(plain.model, export(plain, to, tmp_path / to), IMAGES)[0] < 1e-5
+        monkeypatch.chdir(tmp_path / to)
+        found: dict[str, nn.Module] = {}
+        exec(usage(plain, to).replace("FOLDER", "."), found)
+        torch.testing.assert_close(found["model"](IMAGES), plain(IMAGES))
     config = json.loads((tmp_path / "timm" / "config.json").read_text())
     assert config["pretrained_cfg"]["label_names"] == ["a", "b", "c"]
     assert config["pretrained_cfg"]["crop_pct"] == 224 / 256
@@ -130,7 +143,7 @@ def test_outputs_that_are_not_numbers_are_a_difference(network):
 
 @pytest.mark.parametrize("to", TARGETS)
 def test_a_card_has_the_header_of_a_hub_and_code_that_is_python(to, network):
-    page = model_card(network.about, to, TARGETS[to].use, "Compared.")
+    page = model_card(network.about, to, usage(network, to), "Compared.")
     _, header, rest = page.split("---\n", 2)
     found = yaml.safe_load(header)
     assert found["pipeline_tag"] == "image-classification"
@@ -140,3 +153,13 @@ def test_a_card_has_the_header_of_a_hub_and_code_that_is_python(to, network):
     compile(rest.split("```python\n")[1].split("```")[0], "card", "exec")
     assert "a\\|b, &lt;i&gt;" in rest
     assert "blurpool (replace_convs=True" in rest
+
+
+def test_a_card_says_which_images_a_network_takes(network):
+    text = usage(network, "onnx")
+    assert "float32 [N, 3, height, width], any N, height and width; (pixel" in text
+    fixed = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4))
+    text = usage(Network(fixed, network.about), "onnx")
+    assert "float32 [N, 3, 32, 32]; (pixel" in text
+    whole = Network(Preprocessed(fixed, network.about), network.about)
+    assert '{"images": image[None]}' in usage(whole, "onnx")
