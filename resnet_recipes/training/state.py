@@ -175,6 +175,13 @@ def resume_warnings(run: Run, state: dict[str, Any]) -> list[str]:
         for name in now
         if now[name] != then.get(name)
     ]
+    plan, done, ranks = run.plan, state["step"], state["world_size"]
+    is_planned = plan.saves_at(done) or done % plan.steps_per_epoch == 0
+    if plan.recipe.batch.bn_average and ranks > 1 and not is_planned:
+        warnings.append(
+            "not bit-identical to an uninterrupted run: batch.bn_average averages the BatchNorm "
+            "statistics of all ranks, and the checkpoint of a stop within an epoch has rank 0's"
+        )
     newer = [
         f"{key}={after[key]}"
         for key in sorted(before.keys() - flat(state["recipe"]).keys())

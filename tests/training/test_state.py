@@ -61,6 +61,19 @@ def test_a_changed_bn_size_is_a_warning(make_run, state):
     assert restore(run, state) == 3
 
 
+def test_a_stop_within_an_epoch_loses_statistics_that_are_averaged(make_run, state):
+    assert make_run().plan.steps_per_epoch == 8
+    for averages, interval, step, warns in (
+        (True, "1ep", 3, True),
+        (True, "1ep", 8, False),
+        (True, "3ba", 3, False),  # saving gives all ranks the statistics of rank 0
+        (False, "1ep", 3, False),
+    ):
+        run = make_run(batch={"bn_average": averages}, checkpoint={"interval": interval})
+        said = " ".join(resume_warnings(run, state | {"step": step, "world_size": 2}))
+        assert ("batch.bn_average averages" in said) == warns
+
+
 @pytest.mark.parametrize(
     ("changes", "key"),
     [
