@@ -55,7 +55,7 @@ def _batch_notes(recipe: Recipe, rank_size: int) -> Iterator[str]:
             "batch.bn_size=auto is the most images that fit in the GPU's memory, found by trying "
             f"when the run begins. This plan assumes that all {rank_size} of a rank's step fit."
         )
-    elif batch.bn_size > rank_size:
+    elif int(batch.bn_size) > rank_size:
         yield (
             f"batch.bn_size={batch.bn_size}, but each rank has {rank_size} examples per step, so "
             f"BatchNorm uses those {rank_size}."
