@@ -1,6 +1,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 from unittest.mock import Mock
 
 import pytest
@@ -218,40 +219,47 @@ def test_a_path_that_cannot_be_followed_is_named(kind, words, capsys, tmp_path, 
 
 
 def in_python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run code in a process of its own."""
-    command = [sys.executable, "-c", code]
+    """Run code that uses `cli` and `verbs` in a process of its own."""
+    imports = "from resnet_recipes import cli\nfrom resnet_recipes.commands import verbs\n"
+    command = [sys.executable, "-c", imports + dedent(code)]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
 
 
 def test_ctrl_c_is_not_lost_in_a_destructor(tmp_path):
-    code = (
-        "import os, signal, sys, time; from resnet_recipes import cli; from "
-        "resnet_recipes.commands import verbs\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "class Loses:\n    def __del__(self):\n        os.kill(os.getpid(), signal.SIGINT); "
-        "time.sleep(1)\n"
-        "def run(_):\n    Loses()\n    return 0\n"
-        "verbs.train = run; cli.train()"
-    )
+    code = """
+        import os, signal, time
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        class Loses:
+            def __del__(self):
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(1)
+        def run(_):
+            Loses()
+            return 0
+        verbs.train = run
+        cli.train()
+    """
     result = in_python(code, tmp_path)
     assert (result.returncode, result.stderr) == (130, "interrupted: nothing was started\n")
 
 
 def test_a_thread_that_never_ends_does_not_keep_a_command_from_ending(tmp_path):
-    code = (
-        "import threading; from resnet_recipes import cli; "
-        "from resnet_recipes.commands import verbs\n"
-        "def run(_):\n    threading.Thread(target=threading.Event().wait).start()\n"
-        "    print('done', end='')\n    return 3\n"
-        "verbs.run = run; cli.main()"
-    )
+    code = """
+        import threading
+        def run(_):
+            threading.Thread(target=threading.Event().wait).start()
+            print("done", end="")
+            return 3
+        verbs.run = run
+        cli.main()
+    """
     result = in_python(code, tmp_path)
     assert (result.returncode, result.stdout) == (3, "done")
 
 
 def test_listing_and_a_misspelt_recipe_import_neither_torch_nor_hydra(tmp_path):
     code = (
-        "import sys; from resnet_recipes import cli; cli.train(['--list']); cli.train(['--help']); "
+        "import sys; cli.train(['--list']); cli.train(['--help']); "
         "cli.main(['--help']); cli.main(['plan', '-h']); cli.main(['plan', 'milt']); "
         "cli.train(['recipe=milt', 'data=/']); sys.exit(any(name in sys.modules for name in "
         "('torch', 'hydra', 'omegaconf', 'numpy', 'rich')))"

@@ -53,7 +53,9 @@ def _fix(cls: type, name: str, value: object, key: str) -> str:
     ):
         return f"write {value} without quotes"
     if kinds_of(cls)[name] is int and (span := re.fullmatch(r"(\d{1,9})-(\d{1,9})", str(value))):
-        return f"-m '{key}=range({span[1]},{int(span[2]) + 1})'"
+        return (
+            f"one number, or a sweep: resnet-train -m '{key}=range({span[1]},{int(span[2]) + 1})'"
+        )
     if isinstance(value, list):
         if kinds_of(cls)[name] == list[str]:
             return f"lengths need a unit: '{key}=[{','.join(f'{item}ep' for item in value)}]'"

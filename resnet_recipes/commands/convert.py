@@ -70,7 +70,7 @@ def _forecast(expected: Forecast, target: Path) -> list[str]:
         )
     if names := expected.left_out:
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        lines.append(f"left out, as other files are the two splits: {names[0]}{more}")
+        lines.append(f"left out, because train and val are read from other files: {names[0]}{more}")
     if expected.resumed_images:
         lines.append(f"{expected.resumed_images:,} images are already there; resuming")
     return lines + [f"unreadable: {name}" for name in expected.unreadable[:10]]

@@ -152,7 +152,7 @@ def _scaling(plan: Plan) -> str:
 
 def _target(plan: Plan) -> str:
     target = plan.recipe.evaluation.stop_at_top1
-    return "" if target is None else f"; ends at the first evaluation with {target:g} % top-1"
+    return "" if target is None else f"; ends early if an evaluation reaches {target:g} % top-1"
 
 
 def _rate(plan: Plan) -> str:

@@ -32,7 +32,7 @@ _MANIFEST = re.compile(r"step-(\d{8,18})\.json")
 _MAX_MANIFEST = 4096  # bytes
 _MAX_FAILURES = 3  # in a row
 
-#: What the system says if there is no such file, or something that is no checkpoint.
+#: Errors that will not pass: the file is missing or huge, or no file but a folder, pipe or link.
 _NO_FILE = (errno.ENOENT, errno.EINVAL, errno.EFBIG, errno.EISDIR, errno.ENXIO, errno.ELOOP)
 
 

@@ -136,7 +136,7 @@ COMMANDS = [
     ("resnet-recipes eval first --batch-size 64", "did you mean batch.eval_size=64?"),
     ("resnet-recipes eval first --gpu 0", "CUDA_VISIBLE_DEVICES=0 resnet-recipes eval ... gpus=1"),
     ("resnet-train mild data=images seed=[1,2]", "-m seed=1,2"),
-    ("resnet-train mild data=images seed=1-3", "-m 'seed=range(1,4)'"),
+    ("resnet-train mild data=images seed=1-3", "resnet-train -m 'seed=range(1,4)'"),
     ("resnet-recipes diff mild frist", "no such recipe or run"),
     ("resnet-recipes diff mild frist", "did you mean first?"),
     ("resnet-train mild data=images sampler=weighted", "data.sampling=balanced"),
