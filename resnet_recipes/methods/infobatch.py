@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from resnet_recipes.base.duration import decimal
 from resnet_recipes.base.errors import Problem, TrainingError
 from resnet_recipes.methods.base import Batch, Compute, Method, Now
 from resnet_recipes.methods.host import send
@@ -22,12 +23,12 @@ class InfoBatch(Method):
     """Show images of small loss less often (Qin et al., 2024, arXiv:2303.04947).
 
     In each epoch, `skip` of the images whose last loss was below the mean are left out, drawn at
-    random, before anything of them is read. The losses of the others below the mean count
-    1 / (1 - skip) times, so that the gradient is that of all images on average. The last epochs,
-    from `until` on, show all images. One thing differs from the authors' code: an epoch keeps its
-    number of steps, and begins a second pass over the images, with others left out, where theirs
-    ends early. So the run's length is known before it starts, and `epochs` says how long it is:
-    with a third of the images left out, 60 epochs make the passes of 90.
+    random, before anything of them is read. The losses of the others below the mean count 1 / (1 -
+    skip) times, so that the gradient is that of all images on average. Images are left out in
+    epochs that end by `until`; those after it show all. One thing differs from the authors' code:
+    an epoch keeps its number of steps, and begins a second pass over the images, with others left
+    out, where theirs ends early. So the run's length is known before it starts, and `epochs` says
+    how long it is: with a third of the images left out, 60 epochs make the passes of 90.
     """
 
     name: ClassVar[str] = "infobatch"
@@ -48,7 +49,7 @@ class InfoBatch(Method):
         ("mixup", "cutmix", "mixup_or_cutmix"), _MIXTURE
     ) | {"sam": "half of its losses are those of moved weights"}
     skip: float = 0.5  # share left out, of the images whose loss is below the mean
-    until: float = 0.875  # share of the run, in whole epochs, after which all images are shown
+    until: float = 0.875  # share of the run in whose epochs images are left out
 
     def __post_init__(self) -> None:
         self._scores = np.empty(0, np.float32)  # losses by image, as they choose the epoch's images
@@ -77,7 +78,8 @@ class InfoBatch(Method):
             self._take_in()
             self._scores = self._latest.copy()
             self._epoch, self._steps = now.epoch, 0
-        skip = 0.0 if now.elapsed >= self.until else self.skip
+        pruned = now.epoch + 1 <= decimal(self.until) * now.horizon.epochs  # as in their sampler
+        skip = self.skip if pruned else 0.0
         self._order, self._counts = chosen(order, self._scores, skip, now.rng)
         self._weights = None
         return self._order

@@ -57,6 +57,19 @@ def test_nothing_is_left_out_while_all_losses_are_equal_and_at_the_end_of_the_ru
     assert method.order(shuffled, at(7)) is shuffled  # 7 of 8 epochs are 0.875
 
 
+@pytest.mark.parametrize(
+    ("epochs", "all_shown"), [(6, [5]), (8, [7]), (10, [8, 9]), (16, [14, 15])]
+)
+def test_images_are_left_out_in_the_epochs_of_the_authors_sampler(epochs, all_shown):
+    # theirs counts epochs from 1, and prunes while the count is at most 0.875 of their number
+    method, shuffled, found = InfoBatch(), np.random.default_rng(0).permutation(10), []
+    for epoch in range(epochs):
+        method.load_state_dict(state(epoch))
+        if method.order(shuffled, at(epoch, epochs)) is shuffled:
+            found.append(epoch)
+    assert found == all_shown
+
+
 def state(epoch: int) -> dict[str, torch.Tensor]:
     """Return what a checkpoint has at the start of an epoch."""
     losses = torch.from_numpy(LOSSES)
