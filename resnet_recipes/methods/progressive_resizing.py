@@ -1,7 +1,7 @@
 """Images that grow during training."""
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
 from typing import ClassVar
@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import torch.nn.functional as F
 
-from resnet_recipes.base.duration import Duration, Horizon, decimal
+from resnet_recipes.base.duration import Duration, Horizon, decimal, duration_problem, is_duration
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods.base import Batch, Method, Now, select
 
@@ -24,8 +24,10 @@ class ProgressiveResizing(Method):
     the run and then grow to 176, which they reach at 80 %. `at: device` shrinks the normalised
     batch ("nearest" takes the pixel at floor(i * full / size); "crop" cuts the same window out of
     all images); `at: loader` makes the loader decode at this size instead, which averages over area
-    and saves CPU time. Two deliberate differences from Composer: its float arithmetic turns some
-    sizes of 120, 60 and 100 into 119, 59 and 99, and its crop never uses the last offset.
+    and saves CPU time. `stairs` are scales of your own instead, each from a time on, as the records
+    of DAWNBench train: `[[0ep, 0.5], [0.6dur, 0.75], [35ep, 1.0]]`. Two deliberate differences from
+    Composer: its float arithmetic turns some sizes of 120, 60 and 100 into 119, 59 and 99, and its
+    crop never uses the last offset.
     """
 
     name: ClassVar[str] = "progressive_resizing"
@@ -45,6 +47,8 @@ class ProgressiveResizing(Method):
     initial_scale: float = 0.5  # side at the start, relative to the full side
     delay: str = "0.5dur"  # time at initial_scale
     finetune: str = "0.2dur"  # time at full size, at the end
+    # scale from each time on, instead of the three above; []: none
+    stairs: list[tuple[str, float]] = field(default_factory=list)
     size_increment: int = 4  # pixels; all sides but the full one are multiples of it
     interpolation: str = "nearest"  # nearest | bilinear
     at: str = "device"  # device: resample the batch | loader: decode at this size
@@ -60,8 +64,15 @@ class ProgressiveResizing(Method):
         for key, known in choices.items():
             if getattr(self, key) not in known:
                 yield Problem(key, getattr(self, key), f"must be {' or '.join(known)}")
-        if not 0 < self.initial_scale <= 1:
-            yield Problem("initial_scale", self.initial_scale, "must be above 0 and at most 1")
+        scales = {"initial_scale": self.initial_scale}
+        for place, (start, scale) in enumerate(self.stairs):
+            scales[f"stairs[{place}]"] = scale
+            yield from duration_problem(f"stairs[{place}]", start, positive=False)
+            if not place and is_duration(start) and Duration.parse(start).value:
+                yield Problem("stairs[0]", start, "must begin at 0ep")
+        for key, scale in scales.items():
+            if not 0 < scale <= 1:
+                yield Problem(key, scale, "must be above 0 and at most 1")
         if self.size_increment < 1:
             yield Problem("size_increment", self.size_increment, "must be at least 1 pixel")
         if self.at == "loader" and self.mode == "crop":
@@ -95,9 +106,12 @@ class ProgressiveResizing(Method):
         if last == full:
             return
         share = _share(self.finetune)
-        enough = (
-            f"epochs={ceil(1 / share)}" if share else "methods.progressive_resizing.finetune=0.2dur"
-        )
+        if self.stairs:
+            enough = "end methods.progressive_resizing.stairs with a scale of 1, earlier"
+        elif share:
+            enough = f"epochs={ceil(1 / share)}"
+        else:
+            enough = "methods.progressive_resizing.finetune=0.2dur"
         yield (
             f"progressive_resizing never reaches full size ({last} of {full} pixels in the last "
             f"epoch): {enough}, or '~methods.progressive_resizing'."
@@ -112,19 +126,26 @@ class ProgressiveResizing(Method):
 
     def size_in(self, full: int, epoch: int, horizon: Horizon) -> int:
         """Return the side in pixels in an epoch, counted from 0, when the full side is `full`."""
-        decided = epoch + (self.size_from_epoch == "end")
-        return self.size_at(full, Fraction(decided * horizon.steps_per_epoch, horizon.total_steps))
+        decided = (epoch + (self.size_from_epoch == "end")) * horizon.steps_per_epoch
+        begun = [
+            scale for start, scale in self.stairs if horizon.steps(Duration.parse(start)) <= decided
+        ]
+        if begun:
+            return self._side(full, decimal(begun[-1]))
+        return self.size_at(full, Fraction(decided, horizon.total_steps))
 
     def size_at(self, full: int, elapsed: Fraction) -> int:
-        """Return the side in pixels after the share `elapsed` of the run; `full` at its end."""
+        """Return the side in pixels after the share `elapsed` of the run, without stairs."""
         delay = _share(self.delay)
         finetune = _share(self.finetune)
         initial = decimal(self.initial_scale)
         grown = min(Fraction(1), max(Fraction(0), (elapsed - delay) / (1 - finetune - delay)))
-        scale = initial + (1 - initial) * grown
+        return self._side(full, initial + (1 - initial) * grown)
+
+    def _side(self, full: int, scale: Fraction) -> int:
         # a Fraction: exact, half to even
-        size = round(full * scale / self.size_increment) * self.size_increment
-        return min(full, max(size, self.size_increment))
+        side = round(full * scale / self.size_increment) * self.size_increment
+        return min(full, max(side, self.size_increment))
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         full_height, full = batch.images.shape[-2:]

@@ -17,6 +17,7 @@ WRONG = {
     "delay": ["3ep", "half", "0.9dur"],
     "finetune": ["2", "0.6dur"],
     "size_increment": [0],
+    "stairs": [[("1ep", 0.5)], [("0ep", 0.0)], [("0ep", 1.5)], [("0ep", 0.5), ("later", 1.0)]],
     "interpolation": ["cubic"],
     "at": ["worker"],
     "size_from_epoch": ["middle"],
@@ -100,6 +101,24 @@ def test_size_at_every_share_of_the_run(method, full, row):
 )
 def test_first_epoch_of_every_size(method, full, epochs, row):
     assert starts(method, full, epochs) == table(row)
+
+
+def test_stairs_hold_from_their_time_to_the_next_whatever_its_unit():
+    # as the record of DAWNBench: 96 px x 12, 128 x 6, 224 x 2 and 288 x 1 of 21 epochs
+    stairs = [("0ep", 24 / 64), ("0.5dur", 32 / 64), ("12ep", 52 / 64), ("150ba", 1.0)]
+    method, horizon = ProgressiveResizing(stairs=stairs), Horizon(160, 10)
+    sizes = [method.size_in(64, epoch, horizon) for epoch in range(16)]
+    assert sizes == [24] * 8 + [32] * 4 + [52] * 3 + [64]
+    assert method.size_after(64, 3, horizon) == 24
+    twice = [method.size_in(64, epoch, Horizon(320, 10)) for epoch in range(32)]
+    assert twice == [24] * 12 + [52] * 3 + [64] * 17  # half of it, 16 epochs, comes after 12ep
+
+
+def test_stairs_that_end_below_full_size_are_noted():
+    low = ProgressiveResizing(stairs=[("0ep", 0.5)])
+    assert ["stairs" in note for note in low.advice(Horizon(10, 1), 64, ())] == [True]
+    full = ProgressiveResizing(stairs=[("0ep", 0.5), ("9ep", 1.0)])
+    assert not list(full.advice(Horizon(10, 1), 64, ()))
 
 
 @pytest.mark.parametrize(
