@@ -1,10 +1,10 @@
 """Link every tenth class of Tiny ImageNet into train/CLASS and val/CLASS folders.
 
-    python benchmarks/proof/subset.py TINY OUT [--every 10]
+    python benchmarks/proof/subset.py TINY OUT [--first 0]
 
 TINY is the folder as Stanford distributes it: train/CLASS/images/*.JPEG, val/images/*.JPEG and
-val/val_annotations.txt, which names the class of each validation image. Classes are counted in the
-order of their names; all images of a class are taken.
+val/val_annotations.txt, which names the class of each validation image. Classes are counted from 0
+in the order of their names; `--first 5` takes 5, 15, ... 195. All images of a class are taken.
 """
 
 import argparse
@@ -18,9 +18,9 @@ def main() -> None:
     )
     parser.add_argument("tiny", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--every", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, choices=range(10))
     options = parser.parse_args()
-    classes = sorted(path.name for path in (options.tiny / "train").iterdir())[:: options.every]
+    classes = sorted(path.name for path in (options.tiny / "train").iterdir())[options.first :: 10]
     count = 0
     for split, source, name in images(options.tiny, set(classes)):
         target = options.out / split / name / source.name
