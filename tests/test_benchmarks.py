@@ -4,7 +4,9 @@ They follow the package, and write what they promise.
 """
 
 import json
+import re
 import runpy
+import shlex
 import sys
 from pathlib import Path
 
@@ -84,3 +86,21 @@ def test_a_proof_pairs_seeds_and_widens_intervals_by_the_number_of_comparisons(
     assert (short["verdict"], long["points"]) == ("more accurate", short["points"])
     assert across["points"] == [4.0, 5.5, 6.5]
     assert (across["mean"], across["verdict"]) == (pytest.approx(16 / 3), "not settled")
+
+
+def test_the_commands_of_the_proof_print_the_intervals_of_its_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(BENCHMARKS.parent)
+    page = (BENCHMARKS.parent / "docs" / "proof.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| ") and " to " in line]
+    printed = {tuple(re.findall(r"[-+]\d+\.\d|\b0\.0\b", line)) for line in rows}
+    found, commands = set(), re.findall(r"^python benchmarks/proof (--table .*)", page, re.M)
+    for number, command in enumerate(commands):
+        rows = tmp_path / f"{number}.json"
+        with pytest.raises(SystemExit):
+            rows_of("proof", *shlex.split(command), rows=rows, patched=monkeypatch)
+        for one in json.loads(rows.read_text())["differences"]:
+            low, high = one["mean"] - one["half_width"], one["mean"] + one["half_width"]
+            values = (*one["points"], one["mean"], low, high)
+            found.add(tuple(f"{value:+.1f}".replace("+0.0", "0.0") for value in values))
+    assert len(found) == 15
+    assert found <= printed

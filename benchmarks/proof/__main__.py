@@ -2,13 +2,14 @@
 
     python benchmarks/proof DATA [--lengths 4,8] [--seeds 1,2,3] [--recipes tiny_baseline,tiny_mild]
         [--root runs/proof] [--device cpu] [--quick] [--json FILE] [key=value ...]
-    python benchmarks/proof --table runs/proof [--against tiny_mild@8:tiny_baseline@4]
-        [--minutes FILE] [--csv FILE] [--png FILE]
+    python benchmarks/proof --table runs/proof [--lengths 4,8] [--recipes tiny_baseline,tiny_mild]
+        [--against tiny_mild@8:tiny_baseline@4] [--minutes FILE] [--csv FILE] [--png FILE]
 
 DATA has train/ and val/ by class. The runs are one sweep of `resnet-train -m`, seed by seed: if it
 is stopped, the same command continues it. Every recipe is compared at each length with the one
-before it in `--recipes`, and the pairs of `--against` with each other, all over the same seeds.
-`--table` only reads runs, of a folder or of a file that `--csv` has written. `--minutes` names a
+before it in `--recipes`, and the pairs of `--against` with each other, all over the same seeds; the
+intervals of one call hold together. `--table` only reads runs, of a folder or of a file that
+`--csv` has written, and has all lengths unless `--lengths` names some. `--minutes` names a
 file of minutes that were measured apart, and `--png` draws accuracy against these as well.
 `--quick` trains on 32 images of each of four classes, to test the command; its numbers mean
 nothing.
@@ -75,7 +76,7 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("data", type=Path, nargs="?")
-    parser.add_argument("--lengths", default="4,8", help="in epochs")
+    parser.add_argument("--lengths", help="in epochs; 4,8 to train")
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--recipes", default="tiny_baseline,tiny_mild")
     parser.add_argument("--root", type=Path, default=Path("runs/proof"))
@@ -108,7 +109,11 @@ def trained(options: argparse.Namespace, words: list[str]) -> None:
         options.lengths, options.seeds = "1,2", "1,2"
         words = [*words, "bs=16", "batch.bn_size=16"]
     sweep = [
-        *(f"seed={options.seeds}", f"epochs={options.lengths}", f"recipe={options.recipes}"),
+        *(
+            f"seed={options.seeds}",
+            f"epochs={options.lengths or '4,8'}",
+            f"recipe={options.recipes}",
+        ),
         *(f"data={data}", f"run.root={options.root}"),
         *([f"launch.device={options.device}"] if options.device != "auto" else []),
         *words,
@@ -131,11 +136,16 @@ def few_images(data: Path, folder: Path) -> Path:
 
 
 def pairs(cells: list[Cell], options: argparse.Namespace) -> list[tuple[Cell, Cell]]:
-    """Return the cells to compare; pairs of which one is not trained are left out."""
+    """Return the cells to compare, of the lengths that are asked for, if any.
+
+    Pairs of which one is not trained are left out.
+    """
+    lengths = {float(length) for length in (options.lengths or "").split(",") if length}
+    near = [cell for cell in cells if not lengths or cell.epochs in lengths]
     by_label = {label(cell): cell for cell in cells}
     asked = [tuple(pair.split(":")) for pair in options.against]
     return [
-        *neighbours(cells, options.recipes.split(",")),
+        *neighbours(near, options.recipes.split(",")),
         *((by_label[a], by_label[b]) for a, b in asked if {a, b} <= by_label.keys()),
     ]
 
