@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from resnet_recipes.doctor.rates import seconds
 from resnet_recipes.measure.roofline import FUSED_SHARE
-from resnet_recipes.ops import batch_norm, blur, stem
+from resnet_recipes.ops import batch_norm, blur
 from resnet_recipes.ops.norm import Epilogue, Norm
 
 
@@ -28,7 +28,6 @@ class Case(NamedTuple):
 SUM, NO_SUM = "BatchNorm + sum + ReLU", "BatchNorm + ReLU"
 NORMS = {"torch": batch_norm.plain, "fused": batch_norm.fused}
 BLURS = {"averages": blur.by_averages, "convolution": blur.by_convolution, "fused": blur.fused}
-STEMS = {"torch": stem.plain, "fused": stem.fused}
 
 #: Image sides, and the numbers of channels to which new images could be padded.
 SIDES, PADDED = (224, 88), (3, 4, 8)
@@ -78,7 +77,6 @@ CASES = (
     Case(SUM, 1024, 14, 12, NORMS, _followed),
     Case("blur, stride 1", 128, 56, 4, BLURS, lambda x: (1,)),
     Case("blur, stride 2", 256, 56, 2.5, BLURS, lambda x: (2,)),
-    Case("stem", 64, 112, 8.5, STEMS, lambda x: (_norm(x),)),
 )
 
 

@@ -13,6 +13,7 @@ from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.measure.datasheet import Gpu
 
 BYTES = 2  # per activation, in bf16 or fp16
+INDEX = 8  # bytes that store the place of a maximum: torch's int64
 FUSED_SHARE = 0.85  # share of a GPU's memory traffic that the fused kernels reach: a prediction
 # instructions per output of torch's average and its gradient: 3.95 G per image, fitted
 AVERAGED = 950
@@ -103,7 +104,7 @@ class Work:
     side: int  # of the images, in pixels
     batch: int  # images that go forward and backward together
     blur: bool = False  # BlurPool, as in the recipes
-    fused: bool = False  # BatchNorm, ReLU, sum, max pool and blur in one operation; CUDA graphs
+    fused: bool = False  # BatchNorm, ReLU and sum in one operation, blur in one; CUDA graphs
 
     @property
     def flops(self) -> float:
@@ -162,16 +163,14 @@ def traffic(work: Work) -> Counter[str]:
             "batch norm": 8 * outputs + (4 * sums - last if fused else 0),
             "relu": 0 if fused else 5 * activated,
             "sum": 0 if fused else 3 * sums,
-            # of a tensor that two others use: in the fused operations only the stem's output
+            # of a tensor that two others use: in the fused operations only the first pool's
             "gradients of sums": 3 * (stem // 4 + (0 if fused else sums - last)),
             "blur": sum(
                 4 * read if stride == 1 else 2 * (read + read // 4) for read, stride in _blurs(work)
             ),
-            "pool": 2 * (stem + pooled) + 2 * pooled * _index(work) // BYTES,
+            "pool": 2 * (stem + pooled) + 2 * pooled * INDEX // BYTES,
         }
     )
-    if fused and work.blur:  # the stem's BatchNorm also pools and blurs
-        elements -= Counter({"blur": 2 * stem, "pool": 5 * stem})
     found = Counter({kind: float(BYTES * number) for kind, number in elements.items()})
     found["optimizer"] = STEP * backbone(work.model) / work.batch
     found["convolution"] = sum(moved for _, moved in _passes(work))
@@ -202,10 +201,10 @@ def kept(work: Work) -> int:
     elements = sum(layer.written * (2 if layer.relu else 1) for layer in layers)
     if work.fused and work.blur:  # the blurred outputs only, and what is halved beside the whole
         halves = sum(layer.read // 4 for layer in layers if (layer.kernel, layer.stride) == (1, 2))
-        elements += halves - stem + stem // 4
+        elements += halves + stem // 4
     else:
         elements += pooled + sum(read + read // stride**2 for read, stride in _blurs(work))
-    return BYTES * elements + _index(work) * pooled
+    return BYTES * elements + INDEX * pooled
 
 
 @cache
@@ -228,11 +227,6 @@ def _passes(work: Work) -> tuple[tuple[float, float], ...]:
         # pixels need no gradients
         found += [(layer.flops, moved)] * (2 if layer.inputs == 3 else 3)
     return tuple(found)
-
-
-def _index(work: Work) -> int:
-    """Return the bytes that store the place of a maximum: torch's int64, or one byte in ours."""
-    return 1 if work.fused and work.blur else 8
 
 
 def _blurs(work: Work) -> Iterator[tuple[int, int]]:

@@ -1,7 +1,4 @@
-"""Put fused operations into a network.
-
-BatchNorm takes over the residual sum and ReLU that follow it; the stem's also pools and blurs.
-"""
+"""Put fused operations into a network: BatchNorm takes over the sum and ReLU that follow it."""
 
 from itertools import chain, pairwise
 
@@ -10,10 +7,9 @@ from torch import Tensor, nn
 from torchvision.models import ResNet
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
-from resnet_recipes.methods.blurpool import BlurMaxPool2d
 from resnet_recipes.methods.stochastic_depth import DropSamplesBatchNorm2d
 from resnet_recipes.methods.surgery import adopt
-from resnet_recipes.ops import Operations, batch_norm, stem
+from resnet_recipes.ops import Operations, batch_norm
 from resnet_recipes.ops.blur import Blurring
 from resnet_recipes.ops.norm import Epilogue, Norm
 
@@ -26,7 +22,8 @@ def fuse(model: nn.Module, operations: Operations) -> None:
     """
     for module in list(model.modules()) if operations.batch_norm is not batch_norm.plain else ():
         if type(module) is ResNet and _fits(module.bn1):
-            _fuse_stem(module, operations)
+            _adopt(module.bn1, operations, relu=True)
+            module.relu = nn.Identity()
             if module.avgpool.output_size == (1, 1):
                 adopt(module.avgpool, MeanPool2d)
         elif type(module) in BLOCKS:
@@ -36,15 +33,6 @@ def fuse(model: nn.Module, operations: Operations) -> None:
             _pair_blocks(module)
         if isinstance(module, Blurring):
             module.blur = operations.blur
-
-
-def _fuse_stem(network: ResNet, operations: Operations) -> None:
-    """Let the first BatchNorm take in the ReLU after it, and a blurred pool after that."""
-    _adopt(network.bn1, operations, relu=True)
-    network.relu = nn.Identity()
-    if operations.stem is not stem.plain and type(network.maxpool) is BlurMaxPool2d:
-        adopt(network.bn1, StemBatchNorm2d, stem=operations.stem, pool=network.maxpool)
-        network.maxpool = nn.Identity()
 
 
 def _fuse_block(block: BasicBlock | Bottleneck, operations: Operations) -> None:
@@ -91,15 +79,6 @@ class FusedBatchNorm2d(nn.BatchNorm2d):
             epilogue = Epilogue(residual, relu=self.relu, twice=twice)
             return self.operation(x, Norm.of(self), epilogue)
         return _finish(super().forward(x), residual, self.relu, twice)
-
-
-class StemBatchNorm2d(FusedBatchNorm2d):
-    """The stem's BatchNorm, its ReLU and the blurred max pool, as one operation in training."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.training:
-            return self.stem(x, Norm.of(self))
-        return self.pool(super().forward(x))
 
 
 class FusedDropSamplesBatchNorm2d(DropSamplesBatchNorm2d):

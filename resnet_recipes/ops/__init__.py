@@ -6,10 +6,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from resnet_recipes.ops import batch_norm, blur, stem, trial
+from resnet_recipes.ops import batch_norm, blur, trial
 
 #: The names of the operations, and the modules that define them.
-FUSED = {"blur": blur, "batch_norm": batch_norm, "stem": stem}
+FUSED = {"blur": blur, "batch_norm": batch_norm}
 
 
 class Operations(NamedTuple):
@@ -17,7 +17,6 @@ class Operations(NamedTuple):
 
     blur: Callable[..., Tensor] = blur.plain
     batch_norm: Callable[..., Tensor | tuple[Tensor, Tensor]] = batch_norm.plain
-    stem: Callable[..., Tensor] = stem.plain
     notes: tuple[str, ...] = ()
 
     def fused(self) -> list[str]:

@@ -48,10 +48,10 @@ def samples(generator: torch.Generator, dtype: torch.dtype) -> Samples:
         keep = torch.tensor([1.0, 0.0], device=generator.device) if drop else None
         epilogue = Epilogue(residual, keep, relu, twice)
         # two gradients without a sum are added in `dtype`
-        yield Sample((x, sample_norm(generator, shape[1]), epilogue), twice and not add)
+        yield Sample((x, _sample_norm(generator, shape[1]), epilogue), twice and not add)
 
 
-def sample_norm(generator: torch.Generator, channels: int) -> Norm:
+def _sample_norm(generator: torch.Generator, channels: int) -> Norm:
     """Return random parameters and statistics."""
     weight, bias, mean, var = (draw(generator, (channels,)) for _ in range(4))
     tracked = torch.zeros((), dtype=torch.int64, device=generator.device)

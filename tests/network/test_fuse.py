@@ -9,25 +9,24 @@ from torch import nn
 from torchvision.models import ResNet, resnet50
 from torchvision.models.resnet import Bottleneck
 
-from resnet_recipes.methods.blurpool import BlurMaxPool2d, BlurPool
+from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.stochastic_depth import StochasticDepth, fold
 from resnet_recipes.network.fuse import (
     FusedBatchNorm2d,
     FusedDropSamplesBatchNorm2d,
-    StemBatchNorm2d,
     fuse,
 )
-from resnet_recipes.ops import Operations, batch_norm, blur, stem
+from resnet_recipes.ops import Operations, batch_norm, blur
 from tests.process.nursery import narrow_resnet18
 
-FUSED = Operations(blur=blur.fused, batch_norm=batch_norm.fused, stem=stem.fused)
+FUSED = Operations(blur=blur.fused, batch_norm=batch_norm.fused)
 
 #: The same operations in plain torch, but not the default ones, for which a network would not be
 #: changed.
 PLAIN = Operations(
     **{
         name: lambda *rest, call=module.plain: call(*rest)
-        for name, module in {"blur": blur, "batch_norm": batch_norm, "stem": stem}.items()
+        for name, module in {"blur": blur, "batch_norm": batch_norm}.items()
     }
 )
 
@@ -101,7 +100,7 @@ def test_with_plain_operations_a_fused_network_computes_the_same_bits(network):
             ]
         )
     assert all(map(torch.equal, *seen))
-    assert isinstance(pair[1].bn1, StemBatchNorm2d)
+    assert isinstance(pair[1].bn1, FusedBatchNorm2d)
 
 
 def test_parameters_and_keys_are_kept_and_every_batch_norm_is_fused():
@@ -116,14 +115,6 @@ def test_parameters_and_keys_are_kept_and_every_batch_norm_is_fused():
     assert all(isinstance(model.get_submodule(name), FusedBatchNorm2d) for name in norms)
     downsampling = [f"layer{stage}.0.downsample.1" for stage in (1, 2, 3, 4)]
     assert [name for name, relu in norms.items() if not relu] == downsampling
-
-
-def test_the_blurred_pool_belongs_to_the_first_batch_norm():
-    model = empty_resnet50()
-    BlurPool().modify_model(model)
-    fuse(model, FUSED)
-    assert (type(model.bn1), type(model.bn1.pool)) == (StemBatchNorm2d, BlurMaxPool2d)
-    assert type(model.maxpool) is nn.Identity
 
 
 def test_a_network_with_plain_operations_is_not_changed():

@@ -30,26 +30,16 @@ class Cubin:
 
     def first_loop(self) -> int:
         """Return the number of instructions in the first loop, the one over the rows."""
-        return self._loops()[0]
-
-    def inner_loop(self) -> int:
-        """Return the number of instructions in the first loop, or in the one inside it."""
-        outer, *others = self._loops()
-        return others[0] if others and outer > others[0] else outer
-
-    def _loops(self) -> list[int]:
-        """Return the number of instructions in each loop, in the order of their beginnings."""
-        found = []
         for start, line in enumerate(self.lines):
             if label := re.match(r"(\.L_x_\d+):", line):
                 back = [
                     i for i in range(start, len(self.lines)) if f"`({label[1]})" in self.lines[i]
                 ]
                 if back and back[-1] > start + 1:
-                    found.append(
-                        sum(not line.startswith(".") for line in self.lines[start : back[-1] + 1])
+                    return sum(
+                        not line.startswith(".") for line in self.lines[start : back[-1] + 1]
                     )
-        return found
+        raise ValueError("the kernel has no loop")
 
 
 def cubin(

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("triton")
 
-from resnet_recipes.ops.kernels import batch_norm, blur, statistics, stem
+from resnet_recipes.ops.kernels import batch_norm, blur, statistics
 from tests.ops.cubin import cubin
 
 #: T4; A100; RTX 3090; L4, L40S and RTX 4090; H100 and H200; B200; RTX 5090.
@@ -19,7 +19,7 @@ ARGUMENTS = (
     dict.fromkeys(("x", "y", "z", "g", "dx", "residual", "gated", "other"), "*bf16")
     | dict.fromkeys(("shares", "moments", "keep", "sums", "weight", "bias"), "*fp32")
     | dict.fromkeys(("running_mean", "running_var"), "*fp32")
-    | {"counters": "*i32", "tracked": "*i64", "momentum": "fp32", "eps": "fp32", "winner": "*u8"}
+    | {"counters": "*i32", "tracked": "*i64", "momentum": "fp32", "eps": "fp32"}
 )
 
 
@@ -32,7 +32,6 @@ class Case(NamedTuple):
     elements: int  # outputs, or elements of the input, of one program or of one turn of its loop
     limit: float  # most instructions for each
     resident: int = 0  # programs that must fit on a multiprocessor at once
-    bits: int = 128  # of a load
 
 
 def compiled(case, arch, folder):
@@ -149,31 +148,4 @@ def test_batch_norm_costs_few_instructions_and_registers(case, arch, tmp_path):
     assert binary.count(r"(LDG|STG)\S*\.U16") == 0
     instructions = binary.first_loop() if case.resident else binary.count(r"^\s*/")
     assert is_cheap(instructions, case, arch)
-    assert fits(case, binary)
-
-
-def _stem(kernel, tile, options, *limits):
-    """Return a case whose loop takes two rows of a tile: rows, pairs of columns, and channels."""
-    _, pairs, channels = tile
-    constants = dict(zip(("R", "BP", "BC"), tile, strict=True))
-    return Case(kernel, constants, options, 2 * 2 * pairs * channels, *limits)
-
-
-STEMS = {
-    "forward": _stem(stem._pool, stem.TILE, stem.OPTIONS, 44, 4),
-    "backward": _stem(
-        stem._unpool, stem.GRADIENT_TILE, stem.GRADIENT_OPTIONS, 54, stem.RESIDENT, 64
-    ),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("case", "arch"), everywhere(STEMS, "forward"))
-def test_stems_cost_few_instructions_and_registers(case, arch, tmp_path):
-    binary = compiled(case, arch, tmp_path)
-    assert binary.spills == 0
-    assert binary.count(rf"LDG\S*\.{case.bits}") >= 5
-    assert binary.count(rf"STG\S*\.{case.bits}") > 0
-    assert binary.count(r"(LDG|STG)\S*\.U16") == 0
-    assert is_cheap(binary.inner_loop(), case, arch)
     assert fits(case, binary)

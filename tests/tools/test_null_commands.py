@@ -71,8 +71,8 @@ def test_the_largest_micro_batch_that_fits_is_found_and_frozen_into_the_run(comm
 
 @pytest.mark.timeout(400)  # 60 s of CPU time, for compiling every kernel
 def test_a_kernel_that_reads_out_of_bounds_is_replaced_and_told_in_a_line(command, tmp_path):
-    faulty = {"NULL_FAULT": "_unpool", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    faulty = {"NULL_FAULT": "_scatter", "XDG_CACHE_HOME": str(tmp_path / "cache")}
     shown = command("recipe=mild batch.bn_size=64", NULL_DEVICES="1", **faulty)
-    (told,) = [line for line in shown if "the stem kernel cannot be used on this GPU" in line]
+    (told,) = [line for line in shown if "the blur kernel cannot be used on this GPU" in line]
     assert "an illegal memory access was encountered" in told
     assert "step=6/6 ep=3.00" in shown[-1]

@@ -135,9 +135,7 @@ def counted_graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[torch.fx.Gr
     torch.compiler.reset()
 
 
-FUSED = ops.Operations(
-    blur=ops.blur.fused, batch_norm=ops.batch_norm.fused, stem=ops.stem.fused, notes=("a note",)
-)
+FUSED = ops.Operations(ops.blur.fused, ops.batch_norm.fused, notes=("a note",))
 
 
 @pytest.mark.parametrize(

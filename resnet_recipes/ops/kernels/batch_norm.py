@@ -6,7 +6,6 @@ import triton.language as tl
 from torch import Tensor
 
 from resnet_recipes.ops.kernels.launch import launch
-from resnet_recipes.ops.kernels.maps import rectified
 from resnet_recipes.ops.kernels.statistics import statistics
 from resnet_recipes.ops.kernels.sums import add_up, counters, fitting, shares_of, tile
 from resnet_recipes.ops.norm import Epilogue, Norm, Saved
@@ -55,20 +54,13 @@ def backward(g: Tensor, other: Tensor | None, saved: Saved) -> tuple[Tensor, Ten
     key = x.dtype, c, x.device, other is None, z is None, keep is None, saved.relu
     grid = blocks, columns, 1
     launch(_reduce, grid, key, *pointers, *numbers, saved.relu, ROWS, CHANNELS, **options)
-    if gated is None:
-        return spread(g, saved, sums, saved.relu), None, sums
-    return spread(gated, saved, sums, relu=False), gated, sums
-
-
-def spread(g: Tensor, saved: Saved, sums: Tensor, relu: bool) -> Tensor:
-    """Return the gradient of the input, from that of the normalised one and its `sums`, [2, C]."""
-    x, keep = saved.x, saved.keep
-    (n, c, h, w), dx = x.shape, torch.empty_like(x)
+    dx, relu = torch.empty_like(x), saved.relu and gated is None
     key = x.dtype, c, x.device, keep is None, relu
-    pointers = g, x, keep, dx, saved.moments, saved.weight, saved.bias, sums
+    pointers = g if gated is None else gated, x, keep, dx
+    pointers += saved.moments, saved.weight, saved.bias, sums
     numbers = n * h * w, c, h * w
     launch(_spread, _tiles(x), key, *pointers, *numbers, relu, ROWS, CHANNELS, **OPTIONS)
-    return dx
+    return dx, gated, sums
 
 
 def _tiles(x: Tensor) -> tuple[int, int, int]:
@@ -117,8 +109,8 @@ def _apply(
         value *= _kept(keep, tl.program_id(0) * BM + row, m, area)
     if residual is not None:
         value += tile(residual + first, row, left, channel, c)
-    if RELU:
-        value = rectified(value)
+    if RELU:  # NaN stays NaN, as in torch, or a broken run would not be noticed
+        value = tl.maximum(value, 0.0, propagate_nan=tl.PropagateNan.ALL)
     _put(z + first, row, left, channel, c, value)
 
 

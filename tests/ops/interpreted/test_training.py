@@ -7,7 +7,7 @@ from torchvision.models.resnet import Bottleneck, ResNet
 
 from resnet_recipes import data, ops
 from resnet_recipes.ops import Operations
-from resnet_recipes.ops.kernels import batch_norm, statistics, stem
+from resnet_recipes.ops.kernels import batch_norm, statistics
 from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.recipe.typed import typed
 from resnet_recipes.training.build import build, close
@@ -63,8 +63,6 @@ def test_a_step_by_the_kernels_is_that_of_plain_torch(monkeypatch):
     sizes = (
         (batch_norm, "ROWS", 128),
         (statistics, "ROWS", 256),
-        (stem, "TILE", (8, 4, 64)),
-        (stem, "GRADIENT_TILE", (8, 4, 64)),
     )
     for module, name, size in sizes:  # for a CPU: few tiles, and hardly larger than the maps
         monkeypatch.setattr(module, name, size)
@@ -73,8 +71,7 @@ def test_a_step_by_the_kernels_is_that_of_plain_torch(monkeypatch):
     fused = {name: getattr(ops, name).fused for name in Operations._fields if name != "notes"}
     monkeypatch.setattr(ops, "choose", lambda *_: Operations(**fused))
     with torch.library._scoped_library("resnet_recipes", "IMPL") as library:
-        for operation in (ops.batch_norm, ops.stem):
-            register(library, operation)
+        register(library, ops.batch_norm)
         found, found_loss = trained("auto")
     assert found.operations.fused() == list(fused)
     torch.testing.assert_close(found_loss, loss)
