@@ -4,17 +4,17 @@ import json
 import time
 from collections.abc import Iterator
 
-from resnet_recipes import __version__, api, data
+from resnet_recipes import __version__, api
 from resnet_recipes.base.cores import cores, emulates
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
+from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.resume import to_resume
 from resnet_recipes.commands.table import page_width
 from resnet_recipes.launch import gpus, measurement
 from resnet_recipes.launch.group import group_of, warnings
-from resnet_recipes.launch.resume import checked
+from resnet_recipes.launch.resume import accepted
 from resnet_recipes.measure import datasheet
-from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning import outline
 from resnet_recipes.planning.estimate import estimate_for
 from resnet_recipes.planning.guess import (
@@ -25,7 +25,7 @@ from resnet_recipes.planning.guess import (
     gpu_speeds,
     roughly,
 )
-from resnet_recipes.planning.plan import Plan, make_plan
+from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.library import Entry
 from resnet_recipes.recipe.schema import Recipe
@@ -40,9 +40,11 @@ def run(arguments: Arguments) -> int:
     Without data, the plan is that of ImageNet.
     """
     if found := to_resume(arguments):
-        folder, recipe = found[0], checked(*found)
-        plan = taught(make_plan(recipe, data.measure(recipe.data), ranks(recipe)))
-        wanted = Composed(recipe, Entry(recipe.name, folder / "config.yaml", "file"), {}, ())
+        plan = accepted(*found, say)
+        if plan is None:
+            return 0
+        place = Entry(plan.recipe.name, found[0] / "config.yaml", "file")
+        wanted = Composed(plan.recipe, place, {}, ())
     else:
         wanted = composed(arguments, needs_data=False)
         plan = api.plan(wanted, ranks(wanted.recipe))

@@ -6,11 +6,18 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from resnet_recipes import data
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import is_fetched
+from resnet_recipes.data.base import DataFacts
 from resnet_recipes.data.root import root_problem
-from resnet_recipes.measure.runs import newest
+from resnet_recipes.launch import external
+from resnet_recipes.launch.group import group_of
+from resnet_recipes.measure.runs import is_running, newest
+from resnet_recipes.network.teacher import taught
+from resnet_recipes.planning.disk import lack_of_room
+from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.process.folder import refuse_links
 from resnet_recipes.process.lock import locked
 from resnet_recipes.recipe import frozen
@@ -53,27 +60,48 @@ def continued(
 ) -> Path | None:
     """Prepare a run folder to continue with changed settings, and return it.
 
-    None if the run is finished.
-
-    Raises what `checked` does, and NotReadyError if settings change while the run is running.
+    None if the run is finished. Raises what `accepted` does.
     """
-    recipe = checked(folder, changes)
-    if (folder / SUMMARY).exists():
-        say(f"{folder} is finished; its results are in {folder / SUMMARY}")
+    plan = accepted(folder, changes, say)
+    if plan is None:
         return None
     config = folder / "config.yaml"
-    if recipe != frozen.read(config):
-        with locked(folder):  # refused while the run is running
-            atomic.write_text(config, frozen.freeze(recipe))
+    if plan.recipe != frozen.read(config):
+        with locked(folder):
+            atomic.write_text(config, frozen.freeze(plan.recipe))
     say(f"resuming {folder}")
     return folder
 
 
-def checked(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
+def accepted(
+    folder: Path, changes: Sequence[str] | Recipe, say: Callable[[str], None]
+) -> Plan | None:
+    """Return the plan of a run that continues here with changed settings; None if it is finished.
+
+    Everything that its ranks would refuse is refused here, before anything is written. Raises
+    RecipeError if a change would make it a different run, or does not fit it, and NotReadyError if
+    the run is running, or lacks its images, devices, room on disk or packages.
+    """
+    recipe = _checked(folder, changes)
+    if (folder / SUMMARY).exists():
+        say(f"{folder} is finished; its results are in {folder / SUMMARY}")
+        return None
+    if is_running(folder):
+        with locked(folder):  # raises, unless the run ends at this moment
+            pass
+    if missing := [*trackers.lacking(recipe.log.to), *filter(None, [_moved_data(recipe, folder)])]:
+        raise NotReadyError(missing)
+    ranks = external.ranks() or group_of(recipe.launch).ranks
+    plan = taught(make_plan(recipe, _same_images(recipe, folder, say), ranks))
+    if problem := lack_of_room(folder / "checkpoints", plan.disk.total):
+        raise NotReadyError([problem])
+    return plan
+
+
+def _checked(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
     """Return the recipe with which a run continues: its own, with changed settings.
 
-    Raises RecipeError if a change would make it a different run, NotReadyError if its images are
-    not where they were.
+    Raises RecipeError if a change would make it a different run.
     """
     config = folder / "config.yaml"
     if not config.is_file():
@@ -93,11 +121,24 @@ def checked(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
         problems.append(Problem("batch.bn_size", AUTO, rule, "type a smaller number"))
     if problems:
         raise RecipeError(problems)
-    if not (folder / SUMMARY).exists():
-        missing = [*trackers.lacking(recipe.log.to), *filter(None, [_moved_data(recipe, folder)])]
-        if missing:
-            raise NotReadyError(missing)
     return recipe
+
+
+def _same_images(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> DataFacts:
+    """Return the facts about the run's images. Raises NotReadyError if it began with others."""
+    began = data.frozen.load(folder / data.frozen.NAME, recipe.data.root)
+    found = data.measure(replace(recipe.data, backend=began.backend), tell=say)
+    parts = "train_digest", "eval_digest", "classes"
+    names = "training images", "validation images", "classes"
+    if others := [
+        name
+        for name, part in zip(names, parts, strict=True)
+        if getattr(found, part) != getattr(began, part)
+    ]:
+        rule = f"has changed since the run began: {' and '.join(others)} differ in name or size"
+        fix = "put the files back, or start a new run"
+        raise NotReadyError.of("data.root", recipe.data.root, rule, fix)
+    return found
 
 
 def _changed(began: Recipe, changes: Sequence[str]) -> Recipe:

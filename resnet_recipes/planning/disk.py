@@ -1,7 +1,10 @@
 """The room on disk that a run needs."""
 
+from pathlib import Path
 from typing import NamedTuple
 
+from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.paths import folder_problem
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe.schema import Recipe
 
@@ -35,3 +38,14 @@ def disk_of(recipe: Recipe, methods: Stack, parameters: int, saves: int) -> Disk
     copies = 1 + recipe.optimizer.state_copies + averaged
     kept = min(recipe.checkpoint.keep + 1, saves)
     return Disk(copies * weights, kept, (2 + averaged) * weights)
+
+
+def lack_of_room(folder: Path, needed: int) -> Problem | None:
+    """Return why checkpoints and weights of `needed` bytes, older ones included, do not fit.
+
+    None if they do. The folder may not exist yet.
+    """
+    missing = needed - sum(path.stat().st_size for path in folder.glob("*"))
+    need = f"the run needs another {missing / 1e9:,.2f} GB for checkpoints and weights"
+    problem = folder_problem(str(folder), folder, missing, need)
+    return problem and problem._replace(value=None, fix="free some space, then resume the run")

@@ -19,10 +19,10 @@ from torch import Tensor
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, TrainingError
-from resnet_recipes.base.paths import folder_problem
 from resnet_recipes.base.reading import open_regular, parse_json
 from resnet_recipes.network import archive
 from resnet_recipes.network.archive import ArchiveError
+from resnet_recipes.planning.disk import lack_of_room
 from resnet_recipes.training.hashing_file import HashingFile, State
 
 #: Version of a checkpoint's contents; a run refuses newer ones.
@@ -68,16 +68,13 @@ class Checkpoints:
             atomic.delete_parts(self.folder)
             atomic.write_text(self.folder / "probe", "")
             (self.folder / "probe").unlink()
-            missing = needed - sum(path.stat().st_size for path in self.folder.iterdir())
         except OSError as error:
             rule = f"checkpoints cannot be written here ({error.strerror})"
             raise NotReadyError.of(
                 str(self.folder), None, rule, "run.root=/another/folder"
             ) from None
-        need = f"the run needs another {missing / 1e9:,.2f} GB for checkpoints and weights"
-        if problem := folder_problem(str(self.folder), self.folder, missing, need):
-            fix = "free some space, then resume the run"
-            raise NotReadyError([problem._replace(value=None, fix=fix)])
+        if problem := lack_of_room(self.folder, needed):
+            raise NotReadyError([problem])
 
     def save(self, step: int, state: State, wait: bool = False) -> None:
         """Save `state`.

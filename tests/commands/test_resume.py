@@ -1,4 +1,5 @@
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,36 @@ def test_images_that_were_moved_are_named_before_any_process_starts(started, tmp
     assert read(Path("runs/mine/config.yaml")).data.root == str(tmp_path / "photos")
 
 
+@pytest.mark.parametrize("flags", [[], ["--dry-run"]])
+@pytest.mark.parametrize(
+    ("change", "code", "rule"),
+    [
+        ("data={tmp}/others", 3, "differ in name or size"),
+        ("batch.bn_size=3", 2, "must divide the 8 examples of each rank"),
+        ("gpus=3", 2, "must be divisible by the 3 ranks"),
+        ("launch.device=cuda", 3, "torch sees no GPU on this machine"),
+        ("checkpoint.keep=9999", 3, "GB free, and the run needs another"),
+        ("evaluation.interval=0.001dur evaluation.offset=2dur", 2, "is longer than the run"),
+    ],
+)
+def test_a_refused_resume_leaves_a_run_that_can_be_resumed(
+    started, tmp_path, monkeypatch, capsys, change, code, rule, flags
+):
+    images = str(random_images(tmp_path / "images"))
+    words = [word for word in WORDS if word != "data.backend=synthetic"]
+    small = [*words, "bs=8", "batch.bn_size=8", "checkpoint.interval=1ba", "max_duration=9999ba"]
+    assert cli.train([*small, f"data={images}", "run=mine"]) == 75
+    shutil.copytree(images, tmp_path / "others")
+    (tmp_path / "others" / "train" / "pattern3" / "0.jpg").write_bytes(b"")
+    before = Path("runs/mine/config.yaml").read_bytes()
+    asked = change.format(tmp=tmp_path).split()
+    assert cli.train(["--resume", "runs/mine", *asked, *flags]) == code
+    assert rule in " ".join(capsys.readouterr().err.split())
+    assert Path("runs/mine/config.yaml").read_bytes() == before
+    assert len(started) == 1
+    assert cli.train(["--resume", "runs/mine", *flags]) == (0 if flags else 75)
+
+
 def test_a_dry_run_shows_what_resuming_would_do_and_changes_nothing(started, capsys):
     cli.train([*WORDS, "run=mine"])
     before = Path("runs/mine/config.yaml").read_bytes()
@@ -69,8 +100,9 @@ def test_a_running_run_keeps_its_settings(started, capsys):
     cli.train([*WORDS, "run=mine"])
     before = Path("runs/mine/config.yaml").read_bytes()
     with locked(Path("runs/mine")):
-        assert cli.train(["--resume", "runs/mine", "workers=3"]) == 3
-    assert "is in use by another run" in capsys.readouterr().err
+        for words in (["workers=3"], ["--dry-run"]):
+            assert cli.train(["--resume", "runs/mine", *words]) == 3
+            assert "is in use by another run" in capsys.readouterr().err
     assert Path("runs/mine/config.yaml").read_bytes() == before
     assert len(started) == 1
 
@@ -107,7 +139,9 @@ def test_what_changes_the_result_may_not(started, capsys):
     assert len(started) == 1
 
 
-@pytest.mark.parametrize(("words", "code"), [([], 0), (["workers=3"], 0), (["lr=1"], 2)])
+@pytest.mark.parametrize(
+    ("words", "code"), [([], 0), (["workers=3"], 0), (["--dry-run"], 0), (["lr=1"], 2)]
+)
 def test_a_finished_run_is_not_started_again_and_refuses_the_same_changes(
     started, capsys, words, code
 ):
