@@ -1,0 +1,108 @@
+"""Convolutions on a CPU in bf16, against float64 and on memory full of NaN."""
+
+from typing import NamedTuple
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from resnet_recipes import backbones
+from resnet_recipes.ops.convolution import Trimmed
+from resnet_recipes.training.precision import Precision
+
+#: ResNets and four other families, and the smallest images of 8 px and more that each takes.
+FAMILIES = {
+    ("resnet18", ""): 8,
+    ("resnet18", "small_stem"): 8,
+    ("resnet50", ""): 8,
+    ("torchvision:resnext50_32x4d", ""): 8,
+    ("torchvision:densenet121", ""): 32,
+    ("torchvision:mobilenet_v3_small", ""): 8,
+    ("torchvision:efficientnet_b0", ""): 8,
+}
+
+
+class Kind(NamedTuple):
+    """What decides, with the side of the input, how a convolution's gradient is computed."""
+
+    inputs: int  # channels; at most 16, and what 16 leaves of them
+    kernel: int
+    stride: int
+    padding: int
+    groups: int
+
+
+def kinds() -> dict[Kind, set[int]]:
+    """Return the convolutions of all families, and the sides of their inputs up to 64 px."""
+    found: dict[Kind, set[int]] = {}
+    for (name, argument), least in FAMILIES.items():
+        model = backbones.structure(name, 10, {argument: True} if argument else {}).eval()
+        sides: dict[nn.Module, list[int]] = {}
+
+        def note(conv: nn.Module, inputs: tuple[Tensor], sides=sides) -> None:
+            sides.setdefault(conv, []).append(inputs[0].shape[-1])
+
+        convs = [module for module in model.modules() if isinstance(module, nn.Conv2d)]
+        for conv in convs:
+            conv.register_forward_pre_hook(note)
+        for side in (least, 64):
+            model(torch.empty(1, 3, side, side, device="meta"))
+        for conv in convs:
+            inputs = min(conv.in_channels, 16 + conv.in_channels % 16)
+            groups = inputs if conv.groups == conv.in_channels else min(conv.groups, 4)
+            kind = Kind(inputs, conv.kernel_size[0], conv.stride[0], conv.padding[0], groups)
+            found.setdefault(kind, set()).update(range(sides[conv][0], sides[conv][1] + 1))
+    return found
+
+
+def results(kind: Kind, x: Tensor, weight: Tensor, dtype: torch.dtype) -> list[Tensor]:
+    """Return a convolution's output and both gradients, computed on memory full of NaN."""
+    x, weight = x.to(dtype).requires_grad_(), weight.to(dtype).requires_grad_()
+    y = F.conv2d(x, weight, None, kind.stride, kind.padding, groups=kind.groups)
+    g = torch.linspace(-1, 1, y.numel(), dtype=torch.float64).bfloat16().to(dtype).view_as(y)
+    del [[torch.full((1 << bits,), torch.nan) for bits in range(8, 17)]][0]
+    return [y, *torch.autograd.grad(y, (x, weight), g)]
+
+
+def drawn(kind: Kind, side: int) -> tuple[Tensor, Tensor]:
+    """Return an input and weights, which are the same in bf16 and in float64."""
+    torch.manual_seed(side)
+    x = torch.randn(2, kind.inputs, side, side, dtype=torch.bfloat16)
+    outputs = kind.inputs if kind.groups == kind.inputs else 16
+    weight = torch.randn(outputs, kind.inputs // kind.groups, kind.kernel, kind.kernel).bfloat16()
+    return x, weight
+
+
+def test_every_convolution_of_six_families_has_the_right_gradient_in_bf16_at_8_to_64_px():
+    wrong, precision = [], Precision(torch.device("cpu"), torch.bfloat16, nn.Identity())
+    for kind, sides in kinds().items():
+        for side in sides:
+            given = drawn(kind, side)
+            with precision.autocast():
+                found = results(kind, *given, torch.bfloat16)
+            exact = results(kind, *given, torch.float64)
+            # bf16 rounds to 1/256; NaN is not close to anything
+            if not all(
+                (one - other).abs().max() < other.abs().max() / 64
+                for one, other in zip(found, exact, strict=True)
+            ):
+                wrong.append((kind, side))
+    assert not wrong
+
+
+@pytest.mark.parametrize("side", [1, 2, 3, 4])
+@pytest.mark.parametrize("stride", [1, 2, 3, (2, 1)])
+@pytest.mark.parametrize("kernel", [1, 2, 3, 5, 7, (7, 1)])
+def test_what_meets_only_padding_changes_neither_output_nor_gradients(kernel, stride, side):
+    sizes = kernel if isinstance(kernel, tuple) else (kernel, kernel)
+    x = torch.randn(2, 3, side, side, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(4, 3, *sizes, dtype=torch.float64, requires_grad=True)
+    bias = torch.randn(4, dtype=torch.float64)
+    found = []
+    for mode in (torch.autocast("cpu", enabled=False), Trimmed()):
+        with mode:
+            y = F.conv2d(x, weight, bias=bias, stride=stride, padding=[one // 2 for one in sizes])
+        found.append([y, *torch.autograd.grad(y.square().sum(), (x, weight))])
+    for whole, trimmed in zip(*found, strict=True):
+        assert torch.allclose(whole, trimmed, rtol=1e-12, atol=1e-12)
