@@ -1,6 +1,6 @@
 """The packaged recipes as a config group.
 
-`tests/test_wheel.py` runs an application that uses them.
+`tests/tools/wheel_check.sh` runs an application that uses them.
 """
 
 import hydra

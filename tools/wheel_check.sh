@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Check the wheel of the last commit as a stranger gets it: what is inside, and its commands in an empty environment.
+#
+#     tools/wheel_check.sh
+#
+# Takes a minute. Needs .venv (make setup), whose other packages the empty environment borrows, and no network.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD python=$PWD/.venv/bin/python work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() { echo "wheel_check: $*" >&2; exit 1; }
+clean() { env -u PYTHONPATH "$@"; }
+
+mkdir "$work/source"
+git archive HEAD | tar -x -C "$work/source"
+"$python" -m pip wheel -q --no-deps --no-build-isolation --no-index -w "$work" "$work/source"
+wheel=$(ls "$work"/*.whl)
+
+unzip -Z1 "$wheel" | sort >"$work/inside"
+{
+    git ls-tree -r --name-only HEAD resnet_recipes hydra_plugins | grep -E '\.py$|/known/.*\.jpg$'
+    git ls-tree -r --name-only HEAD recipes | sed 's,^,resnet_recipes/,'
+} | sort >"$work/wanted"
+missing=$(comm -13 "$work/inside" "$work/wanted")
+[ -z "$missing" ] || fail "the wheel lacks $missing"
+other=$(grep -v '\.dist-info/' "$work/inside" |
+    grep -vE '^(resnet_recipes|hydra_plugins/resnet_recipes)/.*(\.(py|yaml|csv|css|js|jpg)|native/libengine\.so|py\.typed|__init__\.pyi)$' || true)
+[ -z "$other" ] || fail "the wheel also has $other"
+grep -q 'licenses/libjpeg-turbo.txt$' "$work/inside" || fail "the licence of libjpeg-turbo is missing"
+case $wheel in
+*-py3-none-any.whl) ! grep -q '\.so$' "$work/inside" || fail "a wheel with a library is not for any system" ;;
+*-py3-none-*) grep -q 'native/libengine\.so$' "$work/inside" || fail "a wheel for one system has no library" ;;
+*) fail "$wheel is for one Python only" ;;
+esac
+
+# What is inside from others: the plotting library, and libjpeg-turbo of the version that the library names.
+unzip -p "$wheel" '*/sboms/*' | "$python" -c '
+import json, sys
+from resnet_recipes.data.native.library import description
+found = ["{name} {version} inside".format(**part) for part in json.load(sys.stdin)["components"]]
+assert [name.split()[0] for name in found[:3]] == ["vega", "vega-lite", "vega-embed"], found
+said = description().split(", ")[-1]
+assert not sys.argv[1:] or found[3:] == [said] * said.endswith("inside"), (found, said)
+' $(grep -o 'libengine\.so' "$work/inside" || true)
+
+"$python" -c 'import pathlib, sys; from resnet_recipes.data import demo; demo.write(pathlib.Path(sys.argv[1]), 0, 2, 1)' "$work/images"
+lent=$("$python" -c 'import torch, pathlib; print(pathlib.Path(torch.__file__).parents[1])')
+
+# environment NAME WHAT...: install into a fresh environment, which borrows all requirements, and check a user's script.
+environment() {
+    bin=$work/$1/bin
+    "$python" -m venv --without-pip "$work/$1"
+    echo "$lent" >"$(echo "$work/$1"/lib/python*/site-packages)/lent.pth"     # a path added so runs no .pth files in it
+    "$python" -m pip --python "$bin/python" install -q --no-deps --no-index "${@:2}"
+    mkdir "$work/$1/empty"
+    cd "$work/$1/empty"
+    from=$(clean "$bin/python" -c 'import resnet_recipes; print(resnet_recipes.__file__)')
+    case $from in "$work"/*) ;; *) fail "another copy of the package is in the way: $from" ;; esac
+    # reading torch's own types takes three times as long
+    printf '[mypy]\nstrict = true\n[mypy-torch.*]\nfollow_imports = skip\n' >../mypy.ini
+    (cd .. && "$python" -m mypy --cache-dir "$work/mypy" --python-executable "$bin/python" "$root/tests/typed_script.py")
+}
+
+environment editable --no-build-isolation -e "$work/source"
+environment installed "$wheel"
+clean "$bin/resnet-train" --list >"$work/list"
+for recipe in "$root"/recipes/*.yaml; do
+    grep -q "$(basename "$recipe" .yaml)" "$work/list" || fail "--list has no $recipe"
+done
+clean "$bin/resnet-train" mild data="$work/images" bs=8 batch.bn_size=8 epochs=10 --dry-run >"$work/plan"
+grep -q '10 epochs, 3 steps each: 30 steps' "$work/plan" || fail "the plan is $(cat "$work/plan")"
+[ -z "$(ls -A)" ] || fail "the commands left $(ls -A)"
+
+# The Hydra application of docs/howto/hydra.md has the recipes.
+mkdir conf
+ln -s "$work/images" images
+page=$root/docs/howto/hydra.md
+sed -n '/^```yml$/,/^```$/p' "$page" | sed '/^```/d' >conf/config.yaml
+sed -n '/^```python$/,/^```$/p' "$page" | sed '/^```/d' >app.py
+sed -n 's/^python app.py //p' "$page" | while read -r words; do
+    # shellcheck disable=SC2086
+    clean "$bin/python" app.py $words recipe.batch.global_size=8 recipe.batch.bn_size=8
+done | awk '{print $1, $2, $3}' >said
+printf 'hot decoupled_sgdw 810\nmild lamb 108\n' | cmp - said || fail "the Hydra application said $(cat said)"
+echo "the wheel is complete, and works in an empty environment: $(basename "$wheel")"
