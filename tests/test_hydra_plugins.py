@@ -1,6 +1,6 @@
 """The packaged recipes as a config group.
 
-`tests/tools/wheel_check.sh` runs an application that uses them.
+`tools/wheel_check.sh` runs an application that uses them.
 """
 
 import hydra
