@@ -72,7 +72,7 @@ def _listing(config: DataConfig, root: Path) -> Listing:
         return listing_of(config, "val")
     if "" not in there:
         raise unusable(
-            root, "has training images only", f"data={root / there['train'].name}   evaluates these"
+            root, "has training images only", f"data={there['train'].place}   evaluates these"
         )
     return there[""].listing(config, lambda line: None)
 

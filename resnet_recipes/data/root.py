@@ -40,7 +40,7 @@ def root_problem(given: str) -> Problem | None:
     except OSError as error:
         if not os.path.isfile(root):
             return unreadable(error)
-        return None if root.suffix in TABLES else _file_problem(root)
+        return None if root.suffix.lower() in TABLES else _file_problem(root)
     betons = [split for split in SPLITS if f"{split}.beton" in names]
     others = {Path(name).stem.lower() for name in names if not name.endswith(".beton")}
     if others & {*chain(*SYNONYMS.values())} or len(betons) == 2:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files import table
 from resnet_recipes.data.files.listing import Listing, Tell
-from resnet_recipes.data.root import SYNONYMS, TABLES
+from resnet_recipes.data.root import SYNONYMS, TABLES, unusable
 
 
 class Part(NamedTuple):
@@ -23,15 +24,15 @@ class Part(NamedTuple):
     @property
     def is_table(self) -> bool:
         """Whether the labels come from a table."""
-        return self.place.suffix in TABLES and self.place.is_file()
+        return self.place.suffix.lower() in TABLES and self.place.is_file()
 
     def listing(self, config: DataConfig, tell: Tell) -> Listing:
         """List the images. Raises NotReadyError, or OSError."""
         if self.is_table:
-            rows = [
-                row for row in table.rows(self.place) if self.is_whole or row.split == self.name
-            ]
-            return table.listing(self.place, rows)
+            rows = table.rows(self.place, self.name.lower() if self.is_whole else "")
+            return table.listing(
+                self.place, [row for row in rows if self.is_whole or row.split == self.name]
+            )
         found = Listing.of(self.place, tell)
         return _by_folder(found) if config.nested_classes else found
 
@@ -39,20 +40,16 @@ class Part(NamedTuple):
 def parts(root: Path) -> dict[str, Part]:
     """Return the parts named "train" and "val", or all images as "".
 
-    Raises NotReadyError or OSError.
+    Labels come from a table if there is one, else from the names of folders. Raises NotReadyError,
+    also if more than one table or folder can be meant, or OSError.
     """
-    if (place := _table_of(root)).is_file():
-        splits = {row.split for row in table.rows(place)}
-        if splits == {""}:
-            return {"": Part("", place)}
-        return _known({name: Part(name, place, False) for name in splits})
-    there = {}
-    for name in sorted(os.listdir(root)):
-        path = root / name
-        if path.is_dir() or path.suffix in TABLES:
-            name = name if path.is_dir() else path.stem
-            there.setdefault(name.lower(), Part(name, _table_of(path)))
-    return _known(there) or {"": Part("", root)}
+    if root.is_file():
+        return _divided(root)
+    whole, there = _metadata(root), _named(root)
+    if whole:
+        tables = [part.place for part in there.values() if part.is_table]
+        return _divided(_only(root, [*whole, *tables]))
+    return there or {"": Part("", root)}
 
 
 def listing_of(config: DataConfig, split: str, tell: Tell = lambda line: None) -> Listing:
@@ -89,19 +86,54 @@ def set_aside(whole: Listing, share: float, seed: int) -> np.ndarray:
     return chosen
 
 
-def _table_of(place: Path) -> Path:
-    """Return the metadata file in a folder, if it has labels; otherwise `place` itself."""
-    found = (place / name for name in table.METADATA)
-    return next((path for path in found if path.is_file() and table.has_labels(path)), place)
+def _divided(place: Path) -> dict[str, Part]:
+    """Return the parts of a table that says itself which row is of which split."""
+    splits = {row.split for row in table.rows(place)}
+    if splits == {""}:
+        return {"": Part("", place)}
+    return {
+        split: Part(names[0], place, False)
+        for split, synonyms in SYNONYMS.items()
+        if (names := [name for name in synonyms if name in splits])
+    }
 
 
-def _known(there: dict[str, Part]) -> dict[str, Part]:
-    """Return the parts with the name of a split or a synonym, under our names of the splits."""
+def _named(root: Path) -> dict[str, Part]:
+    """Return the folders and tables that are called like a split or a synonym."""
+    folders: dict[str, list[Path]] = {}
+    tables: dict[str, list[Path]] = {}
+    for path in sorted(root.iterdir()):
+        if path.is_dir():
+            folders.setdefault(path.name.lower(), []).append(path)
+        elif path.suffix.lower() in TABLES:
+            tables.setdefault(path.stem.lower(), []).append(path)
     named = {}
     for split, synonyms in SYNONYMS.items():
-        if found := [there[name] for name in synonyms if name in there]:
-            named[split] = found[0]
+        if names := [name for name in synonyms if name in {*folders, *tables}]:
+            here, listed = folders.get(names[0], []), tables.get(names[0], [])
+            labels = [*filter(table.has_labels, listed), *chain(*map(_metadata, here))]
+            if here and not labels:
+                # a table called like another folder is of that one; any other may be of this one
+                others = chain(*(tables[name] for name in names[1:] if name not in folders))
+                labels = [*here, *filter(table.has_labels, others)]
+            place = _only(root, labels or listed)
+            named[split] = Part(place.name if place.is_dir() else names[0], place)
     return named
+
+
+def _metadata(folder: Path) -> list[Path]:
+    """Return the metadata files in a folder that have labels."""
+    found = (folder / name for name in table.METADATA)
+    return [path for path in found if path.is_file() and table.has_labels(path)]
+
+
+def _only(root: Path, places: list[Path]) -> Path:
+    """Return the only place. Raises NotReadyError if there are more."""
+    if len(places) > 1:
+        said = " and ".join(str(place.relative_to(root)) for place in places)
+        rule = f"has more than one place that labels could come from: {said}"
+        raise unusable(root, rule, "keep one of them here, or name a table:  data=TABLE")
+    return places[0]
 
 
 def _by_folder(found: Listing) -> Listing:

@@ -12,7 +12,7 @@ from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.files.folder import class_names, image_names
 from resnet_recipes.data.files.layout import Part, listing_of, parts
 from resnet_recipes.data.files.listing import Listing, Tell
-from resnet_recipes.data.root import LAYOUT, SPLITS, unreadable
+from resnet_recipes.data.root import LAYOUT, SPLITS, TABLES, unreadable
 from resnet_recipes.data.sampling import imbalance
 
 _SHARE = "data.val_share=0.1   sets a tenth of each class aside"
@@ -47,6 +47,10 @@ def _surveyed(config: DataConfig, tell: Tell) -> DataFacts:
         if not listing.classes  # with data.nested_classes, folders without images are none
     )
     problems = list(_class_problems(config, train, val))
+    has_table = any(part.is_table for part in there.values())
+    if has_table and "val" in there and (twice := {*train.paths} & {*val.paths}):
+        rule = f"has {len(twice):,} images for training that are for validation too: {min(twice)}"
+        problems.append(Problem("data.root", config.root, rule, "keep each in one of them"))
     for part, listing in of_parts:
         problems += _empty_problems(part.place, listing, others)
     _refuse(problems)
@@ -74,6 +78,9 @@ def _part_problems(root: Path, split: str, part: Part) -> Iterator[Problem]:
         return
     if next(image_names(part.place), None) is None:
         yield Problem("data.root", str(part.place), "has no images", LAYOUT)
+    elif tables := [*_tables(part.place), *_tables(root)]:
+        rule = "contains images without class folders, and a table that is not read"
+        yield Problem("data.root", str(part.place), rule, f"data={shlex.quote(str(tables[0]))}")
     elif split != "val":
         yield Problem("data.root", str(part.place), "contains images without class folders", LAYOUT)
     else:
@@ -82,6 +89,13 @@ def _part_problems(root: Path, split: str, part: Part) -> Iterator[Problem]:
             "Kaggle's, can sort them"
         )
         yield Problem("data.root", str(part.place), rule, sorting_command(root))
+
+
+def _tables(folder: Path) -> list[Path]:
+    """Return the tables in a folder; none if it is a table itself."""
+    if folder.is_file():
+        return []
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() in TABLES)
 
 
 def _split_problems(config: DataConfig, there: dict[str, Part]) -> Iterator[Problem]:
@@ -162,9 +176,16 @@ def _notes(
         )
     elif (name := there["val"].name) != "val":
         yield f"validation images come from {name}"
-    if tables := sorted({str(part.place) for part in there.values() if part.is_table}):
-        yield f"labels come from {' and '.join(tables)}"
-    elif not config.nested_classes and (_has_inner(train) or _has_inner(val)):
+    labels = [
+        str(part.place) if part.is_table else f"the names of folders in {part.place}"
+        for part in there.values()
+    ]
+    unread = [str(path) for path in _tables(Path(config.root)) if str(path) not in labels]
+    has_table = any(part.is_table for part in there.values())
+    if unread or has_table:
+        said = f", not from {some(unread)}" if unread else ""
+        yield f"labels come from {' and '.join(dict.fromkeys(labels))}{said}"
+    if not has_table and not config.nested_classes and (_has_inner(train) or _has_inner(val)):
         yield (
             "some class folders contain folders: data.nested_classes=true makes each of "
             "these a class"

@@ -38,8 +38,11 @@ class Row(NamedTuple):
     split: str
 
 
-def rows(table: Path) -> list[Row]:
-    """Read a table. Raises NotReadyError with its problems, or OSError."""
+def rows(table: Path, only: str = "") -> list[Row]:
+    """Read a table, which has `only` one split if that is given.
+
+    Raises NotReadyError with its problems, or OSError.
+    """
     columns, cells = _read(table)
     file, label, split = (_first(columns, known) for known in (FILE, LABEL, SPLIT))
     if lacking := [
@@ -53,21 +56,26 @@ def rows(table: Path) -> list[Row]:
         Row(line, _cell(row, file), _cell(row, label), _cell(row, split).lower())
         for line, row in cells
     ]
-    if wrong := [row.line for row in made if not (row.name and row.label) or "\0" in row.name]:
+    if wrong := [
+        row.line
+        for row in made
+        if not (row.name and row.label) or "\0" in row.name or row.name.endswith("/")
+    ]:
         raise unusable(
             table,
-            f"has {len(wrong):,} rows without a path or a label, the first in line {wrong[0]}",
+            f"has {len(wrong):,} rows without a file or a label, the first in line {wrong[0]}",
         )
     if not made:
         raise unusable(table, "has no rows")
-    made = made if split is not None else [row._replace(split=_split_of(row.name)) for row in made]
+    if split is None and not only:
+        made = [row._replace(split=_split_of(row.name)) for row in made]
+    known = next((names for names in SYNONYMS.values() if only in names), _SPLITS)
     splits = {row.split for row in made}
-    if splits != {""} and (odd := splits - _SPLITS):
-        rule = (
-            "has rows whose split is neither training nor validation: "
-            f"{', '.join(sorted(odd)) or 'none'}"
-        )
-        raise unusable(table, rule, f"call it one of {', '.join(sorted(_SPLITS))}")
+    if splits != {""} and (odd := splits.difference(known)):
+        meant = "that of the table's name" if only else "training or validation"
+        rule = f"has rows whose split is not {meant}: {', '.join(sorted(odd)) or 'none'}"
+        fix = f"call it one of {', '.join(sorted(known))}"
+        raise unusable(table, rule, f"{fix};  data=TABLE  reads both splits" if only else fix)
     return made
 
 
@@ -105,7 +113,7 @@ def _read(table: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     content = read_bytes(table, _LARGEST)
     try:
         text = io.StringIO(content.decode("utf-8-sig"), newline="")
-        return _of_objects(text) if table.suffix == ".jsonl" else _of_csv(text)
+        return _of_objects(text) if table.suffix.lower() == ".jsonl" else _of_csv(text)
     except (ValueError, csv.Error) as error:
         raise unusable(table, f"cannot be read as a table: {error}") from None
 

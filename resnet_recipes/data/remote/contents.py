@@ -82,7 +82,7 @@ def contents_of(store: Store, heads: Sequence[RemoteFile]) -> Contents:
         for head in heads:
             if head.name == SUMS:
                 sums = _sums(store, head)
-            elif Path(head.name).suffix in TABLES:
+            elif head.name.lower().endswith(TABLES):
                 names |= dict.fromkeys(_named(store, head, Path(folder)))
     names = {name: None for name in names if name not in {head.name for head in heads}}
     images = list(_each(store.look, names))

@@ -95,7 +95,7 @@ def _there(config: DataConfig) -> _There:
     if problems := [problem.under("data") for problem in address_problems(config.root)]:
         raise RecipeError(problems)  # a plan does without data.root, so it was not checked
     address, named = config.root, ""
-    if address.endswith(TABLES):
+    if address.lower().endswith(TABLES):
         address, _, named = address.rpartition("/")
     store = _store(address)
     heads = heads_of(store, named, config.backend)

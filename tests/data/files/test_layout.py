@@ -15,6 +15,9 @@ import pytest
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.beton.file import open_beton
+from resnet_recipes.data.convert.encode import ConvertOptions
+from resnet_recipes.data.convert.run import convert
 from resnet_recipes.data.files.layout import listing_of, set_aside
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.doctor.data import check_data
@@ -218,6 +221,9 @@ def test_hugging_faces_metadata_gives_the_labels(folder, tmp_path):
         for line in (tmp_path / name / "metadata.csv").read_text().splitlines()[1:]
     ]
     (tmp_path / "metadata.jsonl").write_text("".join(rows))
+    assert "more than one place" in refusal(tmp_path)
+    for name in ("train", "test"):
+        (tmp_path / name / "metadata.csv").unlink()
     whole = data.measure(config_of(tmp_path))
     assert (whole.train_examples, whole.eval_examples, whole.classes) == (
         37,
@@ -260,3 +266,103 @@ def test_a_set_of_a_million_images_is_shared_out_in_seconds_not_minutes():
         np.array([1000]),
     )
     assert set_aside(whole, 0.1, 0).sum() == 100
+
+
+@pytest.fixture
+def listed(folder: Path, tmp_path: Path) -> Path:
+    """Return the images in class folders, with tables beside them that swap ant and bee."""
+    shutil.copytree(folder, tmp_path / "listed")
+    other = {"ant": "bee", "bee": "ant", "cat": "cat"}
+    for split in ("train", "val"):
+        lines = ["path,label"]
+        for path in sorted((tmp_path / "listed" / split).glob("*/*.jpg")):
+            lines.append(f"{split}/{path.parent.name}/{path.name},{other[path.parent.name]}")
+        (tmp_path / "listed" / f"{split}.csv").write_text("\n".join(lines))
+    return tmp_path / "listed"
+
+
+def labelled(root: Path, **changes: object) -> dict[str, str]:
+    """Return the label of each validation image, by its name."""
+    found = listing_of(config_of(root, **changes), "val")
+    return {
+        Path(path).name: found.classes[at]
+        for path, at in zip(found.paths, found.labels, strict=True)
+    }
+
+
+def test_a_table_beside_folders_gives_the_labels_and_the_plan_says_so(listed, folder):
+    theirs = labelled(folder)
+    swapped = {"ant": "bee", "bee": "ant", "cat": "cat"}
+    assert labelled(listed) == {name: swapped[label] for name, label in theirs.items()}
+    notes = data.measure(config_of(listed)).notes
+    assert f"labels come from {listed}/train.csv and {listed}/val.csv" in notes
+    convert(listed, listed / "made", ConvertOptions(workers=1), lambda *_: None)
+    assert (open_beton(listed / "made" / "val.beton").labels == 0).sum() == sum(
+        label == "bee" for label in theirs.values()
+    )
+    (listed / "val.csv").rename(listed / "val.CSV")
+    assert labelled(listed) != theirs
+    (listed / "val.CSV").unlink()
+    assert labelled(listed) == theirs
+    notes = data.measure(config_of(listed)).notes
+    said = f"labels come from {listed}/train.csv and the names of folders in {listed}/val"
+    assert said in notes
+
+
+def test_flat_images_are_read_through_the_table_beside_them(listed):
+    for split in ("train", "val"):
+        for path in (listed / split).glob("*/*.jpg"):
+            path.rename(listed / split / path.name)
+        for path in (listed / split).glob("*/"):
+            path.rmdir()
+        place = listed / f"{split}.csv"
+        place.write_text(
+            place.read_text().replace("ant/", "").replace("bee/", "").replace("cat/", "")
+        )
+    assert data.measure(config_of(listed)).train_examples == 37
+    (listed / "train.csv").rename(listed / "labels.csv")
+    said = refusal(listed)
+    assert "train: contains images without class folders, and a table that is not read" in said
+    assert f"data={listed}/labels.csv" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("train.tsv", "path\tlabel\na.jpg\tx\n"),
+        ("Train.csv", "path,label\na.jpg,x\n"),
+        ("train/metadata.csv", "file_name,label\na.jpg,x\n"),
+        ("metadata.jsonl", '{"file_name": "a.jpg", "label": "x"}\n'),
+    ],
+)
+def test_two_tables_for_the_same_images_are_refused(listed, name, content):
+    (listed / name).write_text(content)
+    said = refusal(listed)
+    assert "has more than one place that labels could come from" in said
+    assert name in said
+    assert "train.csv" in said
+
+
+def test_a_table_under_another_name_of_the_split_is_refused_unless_it_has_a_folder(listed):
+    (listed / "val.csv").rename(listed / "validation.csv")
+    assert "could come from: val and validation.csv" in refusal(listed)
+    (listed / "validation").mkdir()
+    assert labelled(listed)["000.jpg"] == "ant"
+
+
+def test_tables_that_do_not_give_the_labels_are_named(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "set")
+    (tmp_path / "set" / "train.csv").write_text("id,diagnosis,age\n1,2,3\n")
+    (tmp_path / "set" / "labels.csv").write_text("path,label\na.jpg,x\n")
+    notes = "\n".join(data.measure(config_of(tmp_path / "set")).notes)
+    assert f"not from {tmp_path}/set/labels.csv, {tmp_path}/set/train.csv" in notes
+
+
+def test_a_table_of_one_split_with_rows_of_the_other_is_refused(listed):
+    (listed / "train.csv").write_text("path,label,split\ntrain/ant/000.jpg,x,val\n")
+    assert "has rows whose split is not that of the table's name: val" in refusal(listed)
+
+
+def test_an_image_that_tables_list_for_both_splits_is_refused(listed):
+    (listed / "val.csv").write_text((listed / "train.csv").read_text())
+    assert "has 37 images for training that are for validation too" in refusal(listed)

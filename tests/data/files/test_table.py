@@ -75,12 +75,13 @@ def test_splits_are_a_column_or_the_first_folder(folder):
         ('path,label\n"a.jpg,x\n', "cannot be read as a table"),
         (
             "path,label\na.jpg,cat\nb.jpg,\n",
-            "has 1 rows without a path or a label, the first in line 3",
+            "has 1 rows without a file or a label, the first in line 3",
         ),
         ("path,label\na\0.jpg,cat\n", "line"),
+        ("path,label\na.jpg,cat\nb.jpg/,cat\n", "without a file or a label, the first in line 3"),
         (
             "path,label,split\na.jpg,x,train\nb.jpg,y,holdout\n",
-            "neither training nor validation: holdout",
+            "split is not training or validation: holdout",
         ),
     ],
 )

@@ -18,6 +18,7 @@ from resnet_recipes import data
 from resnet_recipes.base import paths
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.data.base import DataConfig
+from resnet_recipes.data.files.layout import listing_of
 from resnet_recipes.data.remote import copy, store, web
 from tests.data.remote.places import Site, site_of
 
@@ -320,8 +321,24 @@ def test_a_table_brings_its_images(table, origin):
         assert (copied.parent / "img" / name).read_bytes() == (origin / "img" / name).read_bytes()
 
 
+def test_tables_at_an_address_give_the_labels_of_images_in_class_folders(config, origin):
+    for name in FILES:
+        (origin / name).unlink()
+    for split in ("train", "val"):
+        for folder, label in (("a", "b"), ("b", "a")):
+            place = origin / split / folder
+            place.mkdir(parents=True)
+            Image.new("RGB", (20, 30)).save(place / "0.png")
+            with (origin / f"{split}.csv").open("a") as file:
+                file.write(f"{split}/{folder}/0.png,{label}\n")
+    notes = data.measure(config).notes
+    assert sum("labels come from" in note and "train.csv" in note for note in notes) == 1
+    found = listing_of(replace(config, root=str(fetched(config))), "val")
+    assert (found.names, found.classes) == (["val/b/0.png", "val/a/0.png"], ("a", "b"))
+
+
 @pytest.mark.parametrize(
-    "name", ["../secret", "/etc/passwd", "img/../../x", "a\x1b[2Jb", "a/" * 2000]
+    "name", ["../secret", "/etc/passwd", "img/../../x", "a\x1b[2Jb", "a/" * 2000 + "b"]
 )
 def test_a_table_cannot_name_files_outside_of_its_folder(table, origin, name):
     with (origin / "labels.csv").open("a") as file:
