@@ -114,8 +114,8 @@ def plan(
         return found
     from resnet_recipes.network import pretrained
 
-    start = pretrained.find(recipe.model, found.num_classes)
-    text = start.text(recipe.model, found.num_classes)
+    start = pretrained.find(recipe.model, facts.classes)
+    text = start.text(recipe.model)
     for name in start.about.surgery:
         is_kept = getattr(recipe.methods, name) is not None
         text += f"; {name} is " + (

@@ -1,6 +1,7 @@
 """The contract between the trainer and whatever reads the images."""
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -167,6 +168,11 @@ class DataFacts:
     def augments_samples(self) -> bool:
         """Whether this backend decodes images one by one and so can run a SampleAugment on each."""
         return self.backend in ("torchvision", "ffcv")
+
+
+def are_imagenets(classes: Sequence[str]) -> bool:
+    """Return whether these are ImageNet-1k's classes, by their number and form, as n01440764."""
+    return len(classes) == 1000 and all(re.fullmatch(r"n\d{8}", name) for name in classes)
 
 
 @dataclass(frozen=True)

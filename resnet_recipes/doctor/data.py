@@ -2,7 +2,6 @@
 
 import contextlib
 import random
-import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +11,7 @@ from typing import NamedTuple
 
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.data.base import DataConfig
+from resnet_recipes.data.base import DataConfig, are_imagenets
 from resnet_recipes.data.beton.file import open_beton
 from resnet_recipes.data.files.layout import listing_of, parts
 from resnet_recipes.data.files.survey import survey
@@ -109,10 +108,7 @@ def _check_folders(config: DataConfig) -> Iterator[Finding]:
     facts = survey(config, lambda line: None)
     for split, total in zip(SPLITS, (facts.train_examples, facts.eval_examples), strict=True):
         yield Finding("ok", f"{split}: {total:,} images in {len(facts.classes):,} classes")
-        synsets = len(facts.classes) == 1000 and all(
-            re.fullmatch(r"n\d{8}", name) for name in facts.classes
-        )
-        if synsets and total != IMAGENET[split]:
+        if are_imagenets(facts.classes) and total != IMAGENET[split]:
             what = (
                 f"{split} looks like ImageNet, which should have {IMAGENET[split]:,} images there"
             )

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from resnet_recipes.backbones import classifier, frozen_by
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS, Arguments, ModelConfig
 from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.data.base import are_imagenets
 from resnet_recipes.methods.stochastic_depth import unfold
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import load as load_network
@@ -28,15 +29,11 @@ class Start(NamedTuple):
     path: Path
     tensors: dict[str, Tensor]  # by their names in the network
     about: About
-    is_whole: bool  # the classifier fits and is included
+    head: str  # what becomes of the classifier
 
-    def text(self, config: ModelConfig, num_classes: int) -> str:
+    def text(self, config: ModelConfig) -> str:
         """Return a line for the plan: what is loaded, replaced and frozen."""
-        new = (
-            f"new classifier for {num_classes:,} classes (the file has {self.about.num_classes:,})"
-        )
-        head = "classifier kept" if self.is_whole else new
-        parts = [f"from {self.path}", f"{len(self.tensors)} tensors loaded", head]
+        parts = [f"from {self.path}", f"{len(self.tensors)} tensors loaded", self.head]
         if self.about.surgery:
             parts.append(f"they were trained with {', '.join(self.about.surgery)}")
         if _sums_colours(config, self.about):
@@ -46,8 +43,8 @@ class Start(NamedTuple):
         return "; ".join(parts)
 
 
-def find(config: ModelConfig, num_classes: int) -> Start:
-    """Return the weights named by `config.weights`.
+def find(config: ModelConfig, classes: Sequence[str]) -> Start:
+    """Return the weights named by `config.weights`, with the classifier of these classes, if any.
 
     Raises NotReadyError if they are not on this machine, cannot be read, or belong to another
     network.
@@ -69,15 +66,14 @@ def find(config: ModelConfig, num_classes: int) -> Start:
     if others:
         rule = f"{path} has the weights of another stem, width or number of input channels"
         raise _refused(config, rule, " ".join(others))
-    is_whole, head = about.num_classes == num_classes, classifier(network.model)
-    kept = {
-        name: tensor
-        for name, tensor in network.model.state_dict().items()
-        if is_whole or not name.startswith(f"{head}.")
-    }
+    kept, (rows, text) = network.model.state_dict(), _rows(about, classes)
+    for name in [name for name in kept if name.startswith(f"{classifier(network.model)}.")]:
+        weight = kept.pop(name)
+        if rows:
+            kept[name] = weight[rows]
     if _sums_colours(config, about):
         kept["conv1.weight"] = kept["conv1.weight"].sum(1, keepdim=True)
-    return Start(path, kept, about, is_whole)
+    return Start(path, kept, about, text)
 
 
 def named(place: str) -> Network:
@@ -120,6 +116,27 @@ def _stay_in_evaluation(norm: nn.Module, mode: bool = True) -> nn.Module:
     """Replace `train` of a frozen BatchNorm with a no-op."""
     norm.training = False
     return norm
+
+
+def _rows(about: About, classes: Sequence[str]) -> tuple[list[int], str]:
+    """Return the row of a file's classifier for each class, none for a new one; and what is so."""
+    theirs, new = about.classes, f"new classifier for {len(classes):,} classes"
+    if about.num_classes != len(classes):
+        return [], f"{new} (the file has {about.num_classes:,})"
+    if not theirs and not are_imagenets(classes):
+        return [], f"{new} (the file does not name its own)"
+    if not theirs or theirs == tuple(classes):
+        return [*range(len(classes))], "classifier kept"
+    if others := sorted({*theirs} - {*classes}):
+        return [], f"{new} (the file has others, as {others[0]})"
+    rows = [theirs.index(name) for name in classes]
+    moved = [
+        f"{name} from {row} to {label}"
+        for label, (name, row) in enumerate(zip(classes, rows, strict=True))
+        if row != label
+    ]
+    more = f" and {len(moved) - 3:,} more" if len(moved) > 3 else ""
+    return rows, f"classifier kept, in another order: {', '.join(moved[:3])}{more}"
 
 
 def _differing(config: ModelConfig, theirs: Arguments) -> Iterator[str]:

@@ -28,7 +28,7 @@ IMAGENET = DataFacts(
     Path("ImageNet-1k"),
     IMAGENET_IMAGES,
     50_000,
-    tuple(f"class {index}" for index in range(1000)),
+    tuple(f"n{index:08}" for index in range(1000)),
     ("data.root is not set: this plan assumes ImageNet-1k.",),
 )
 

@@ -161,7 +161,7 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
         )
     model = run.plan.recipe.model
     if found is None and model.weights:
-        pretrained.load(run.model, pretrained.find(model, run.plan.num_classes))
+        pretrained.load(run.model, pretrained.find(model, run.plan.facts.classes))
         if not distributed.agree(digest(run.model)):
             raise TrainingError(
                 f"the ranks started from different weights: model.weights={model.weights} is not "

@@ -183,8 +183,8 @@ def test_fine_tuning_starts_from_a_file_of_the_library(tmp_path: Path):
         timm.create_model("test_convnext", num_classes=7).state_dict(), tmp_path / "w.safetensors"
     )
     config = ModelConfig(FEW[0], init="library", weights=str(tmp_path / "w.safetensors"))
-    start = pretrained.find(config, 3)
-    assert (start.about.num_classes, start.is_whole) == (7, False)
+    start = pretrained.find(config, ("a", "b", "c"))
+    assert "(the file has 7)" in start.head
     model = build_model(config, 3, seed=0)
     pretrained.load(model, start)
     pretrained.freeze(model, "backbone")

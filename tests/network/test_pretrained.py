@@ -45,34 +45,66 @@ def weights(tmp_path: Path) -> Path:
     return tmp_path / "weights.pt"
 
 
+#: Class names: as many as the file has, and fewer.
+SEVEN, THREE = tuple("abcdefg"), tuple("abc")
+
+
 def config_of(path: Path, **changes) -> ModelConfig:
     return replace(CONFIG, weights=str(path), **changes)
 
 
-def refusal(path: Path | str, num_classes: int = 7, **changes) -> str:
+def refusal(path: Path | str, classes: tuple[str, ...] = SEVEN, **changes) -> str:
     with pytest.raises(NotReadyError) as error:
-        pretrained.find(config_of(path, **changes), num_classes)
+        pretrained.find(config_of(path, **changes), classes)
     return str(error.value)
 
 
-def test_a_classifier_of_the_right_size_is_kept(weights):
-    start = pretrained.find(config_of(weights), 7)
-    model = build_model(CONFIG, 7, seed=0)
+@pytest.mark.parametrize(
+    ("theirs", "ours", "rows", "text"),
+    [
+        (SEVEN, SEVEN, [*range(7)], "classifier kept"),
+        (
+            SEVEN,
+            ("c", "b", "a", *"efgd"),
+            [2, 1, 0, 4, 5, 6, 3],
+            "kept, in another order: c from 2 to 0, a from 0 to 2, e from 4 to 3 and 3 more",
+        ),
+        (SEVEN, ("ant", *"bcdefg"), [], "new classifier for 7 classes (the file has others, as a)"),
+        (SEVEN, THREE, [], "new classifier for 3 classes (the file has 7)"),
+        ((), SEVEN, [], "new classifier for 7 classes (the file does not name its own)"),
+    ],
+)
+def test_a_classifier_is_kept_for_classes_of_the_same_names(theirs, ours, rows, text, tmp_path):
+    trained = build_model(CONFIG, 7, seed=1)
+    path = write_weights(trained, tmp_path / "w.pt", About("resnet18", 7, theirs))
+    start = pretrained.find(config_of(path), ours)
+    model, fresh = (build_model(CONFIG, len(ours), seed=0) for _ in range(2))
     pretrained.load(model, start)
-    loaded, state = torch.load(weights, weights_only=True), model.state_dict()
-    assert all(torch.equal(loaded[name], state[name]) for name in state)
-    assert "classifier kept" in start.text(CONFIG, 7)
+    wanted = trained.state_dict() | {
+        name: value[rows] if rows else fresh.state_dict()[name]
+        for name, value in trained.state_dict().items()
+        if name.startswith("fc.")
+    }
+    assert all(torch.equal(value, wanted[name]) for name, value in model.state_dict().items())
+    assert text in start.text(CONFIG)
+
+
+def test_imagenets_weights_keep_their_classifier_for_imagenets_folders(tmp_path):
+    model = narrow_resnet18(num_classes=1000)
+    torch.save(model.state_dict(), tmp_path / "w.pt")
+    folders = tuple(f"n{index:08}" for index in range(1000))
+    assert pretrained.find(config_of(tmp_path / "w.pt"), folders).head == "classifier kept"
+    others = pretrained.find(config_of(tmp_path / "w.pt"), (*folders[1:], "zebra"))
+    assert "new classifier" in others.head
 
 
 def test_another_number_of_classes_replaces_only_the_classifier(weights):
-    start = pretrained.find(config_of(weights, freeze="stem"), 3)
+    start = pretrained.find(config_of(weights, freeze="stem"), THREE)
     model, fresh = (build_model(CONFIG, 3, seed=0) for _ in range(2))
     pretrained.load(model, start)
     assert torch.equal(model.fc.weight, fresh.fc.weight)
     assert not torch.equal(model.layer4[1].conv2.weight, fresh.layer4[1].conv2.weight)
-    text = start.text(config_of(weights, freeze="stem"), 3)
-    assert "new classifier for 3 classes (the file has 7)" in text
-    assert "frozen: up to stem" in text
+    assert "frozen: up to stem" in start.text(config_of(weights, freeze="stem"))
 
 
 def test_safetensors_and_a_run_folder_are_read(weights, tmp_path):
@@ -80,7 +112,8 @@ def test_safetensors_and_a_run_folder_are_read(weights, tmp_path):
         torch.load(weights, weights_only=True), tmp_path / "weights.safetensors"
     )
     first, second = (
-        pretrained.find(config_of(path), 7) for path in (tmp_path / "weights.safetensors", tmp_path)
+        pretrained.find(config_of(path), SEVEN)
+        for path in (tmp_path / "weights.safetensors", tmp_path)
     )
     assert first.tensors.keys() == second.tensors.keys()
 
@@ -91,7 +124,8 @@ def test_stochastic_depth_starts_with_the_same_output_as_the_file(weights):
     StochasticDepth(drop_rate=0.3).modify_model(deep)
     BlurPool().modify_model(deep)
     BlurPool().modify_model(plain)
-    pretrained.load(deep, pretrained.find(config_of(weights), 7))
+    pretrained.load(deep, pretrained.find(config_of(weights), SEVEN))
+    plain.fc = deep.fc
     images = torch.randn(4, 3, 32, 32)
     torch.testing.assert_close(deep.eval()(images), plain.eval()(images), rtol=1e-4, atol=1e-5)
 
@@ -126,13 +160,13 @@ def test_weights_of_another_stem_or_width_are_refused_with_what_to_type(weights,
     assert "model.stem=small model.width=0.125" in refusal(path)
     whole = "model.name=resnet18 model.stem=small model.width=0.125"
     assert whole in refusal(path, name="resnet50")
-    assert pretrained.find(replace(small, weights=str(path)), 7).is_whole
+    assert pretrained.find(replace(small, weights=str(path)), SEVEN).about.num_classes == 7
 
 
 def test_weights_for_colours_are_summed_for_grey_images_as_timm_does(weights):
     grey = config_of(weights, in_channels=1)
-    start = pretrained.find(grey, 7)
-    assert "summed over colours" in start.text(grey, 7)
+    start = pretrained.find(grey, SEVEN)
+    assert "summed over colours" in start.text(grey)
     summed = torch.load(weights, weights_only=True)["conv1.weight"].sum(1, keepdim=True)
     assert torch.equal(start.tensors["conv1.weight"], summed)
 
@@ -152,7 +186,7 @@ def test_torchvision_weights_come_from_its_cache_and_are_checksummed(
     assert "checksum mismatch" in refusal("torchvision")
     monkeypatch.setattr(type(member), "url", f"https://example.org/resnet18-{name}.pth")
     (cache / f"resnet18-{name}.pth").write_bytes(weights.read_bytes())
-    assert pretrained.find(replace(CONFIG, weights="torchvision"), 7).about.num_classes == 7
+    assert pretrained.find(replace(CONFIG, weights="torchvision"), SEVEN).about.num_classes == 7
     assert "torchvision:IMAGENET1K_V1" in refusal("torchvision:V9")
 
 
@@ -165,7 +199,8 @@ def test_timm_weights_come_from_the_cache_of_the_hub(weights, tmp_path, monkeypa
         torch.load(weights, weights_only=True), snapshot / "model.safetensors"
     )
     assert (
-        pretrained.find(replace(CONFIG, weights="timm:resnet18.a1_in1k"), 7).path.parent == snapshot
+        pretrained.find(replace(CONFIG, weights="timm:resnet18.a1_in1k"), SEVEN).path.parent
+        == snapshot
     )
 
 
