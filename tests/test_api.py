@@ -156,7 +156,6 @@ def test_the_lines_of_a_card_run_in_a_loop_of_ones_own(method):
         "num_classes": 3,
         "images": torch.randn(4, 3, 32, 32),
         "labels": torch.tensor([0, 1, 2, 0]),
-        "order": np.arange(40),
         "params": list(model.parameters()),
         "evaluate": model.eval,
         "losses": torch.zeros(4),

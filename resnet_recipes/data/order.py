@@ -17,12 +17,9 @@ from resnet_recipes.data.base import DataConfig, Share
 #: step.
 _ORDER = 0x6F726472
 
-#: (shuffled order, epoch) -> the images of an epoch, as many; None while they are not known.
-Choose = Callable[[np.ndarray, int], np.ndarray | None]
-
 #: (seed, epoch, examples) -> the training order of one epoch, int64 [examples]: a permutation, or
-#: some images several times and others not at all. None: not known before earlier batches are used.
-Permute = Callable[[int, int, int], np.ndarray | None]
+#: some images several times and others not at all.
+Permute = Callable[[int, int, int], np.ndarray]
 
 
 class Job(NamedTuple):
@@ -57,16 +54,12 @@ def shuffled(seed: int, epoch: int, examples: int) -> np.ndarray:
 
 def train_jobs(
     config: DataConfig, share: Share, examples: int, first_step: int, permute: Permute = shuffled
-) -> Iterator[Job | None]:
-    """Yield this rank's batches from `first_step` on, without end.
-
-    None: the next one is not known before the earlier ones are used.
-    """
+) -> Iterator[Job]:
+    """Yield this rank's batches from `first_step` on, without end."""
     steps = whole_batches(share, examples)
     epoch, first = divmod(first_step, steps)
     while True:
-        while (order := permute(share.seed, epoch, examples)) is None:
-            yield None
+        order = permute(share.seed, epoch, examples)
         before = occurrences(order)
         pixels = in_epoch(epoch, share.train_pixels or [config.train_size])
         for step in range(first, steps):

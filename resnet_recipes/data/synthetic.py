@@ -55,7 +55,7 @@ class Synthetic(BatchSource):
         self._classes = classes
         self._epoch = epoch  # fixed epoch of all images, or None
 
-    def run(self, jobs: Iterable[Job | None]) -> Iterator[RawBatch]:
+    def run(self, jobs: Iterable[Job]) -> Iterator[RawBatch]:
         """Yield one batch for each job; none is asked for before the one before it is used."""
         images = lru_cache(1)(Images)
         return (
@@ -63,7 +63,6 @@ class Synthetic(BatchSource):
                 job.indices, job.epoch if self._epoch is None else self._epoch
             )
             for job in jobs
-            if job is not None
         )
 
     def path(self, index: int) -> str:

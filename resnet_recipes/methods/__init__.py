@@ -17,7 +17,6 @@ from resnet_recipes.methods.ema import EMA as EMA
 from resnet_recipes.methods.increasing_randaugment import (
     IncreasingRandAugment as IncreasingRandAugment,
 )
-from resnet_recipes.methods.infobatch import InfoBatch as InfoBatch
 from resnet_recipes.methods.installed import installed
 from resnet_recipes.methods.label_smoothing import LabelSmoothing as LabelSmoothing
 from resnet_recipes.methods.mixup import MixUp as MixUp
@@ -46,7 +45,6 @@ _OURS: tuple[type[Method], ...] = (
     MixUp,
     CutMix,
     MixUpOrCutMix,
-    InfoBatch,
     ClassWeights,  # after mixing: a mixed target weighs the mean of its classes
     Distill,  # after all that changes images: the teacher sees them as the network does
     SAM,

@@ -22,7 +22,6 @@ from resnet_recipes.methods.host import send
 #: Every point in a run where a method can act: what is loaded, the network, then a step and what
 #: follows it, in the order in which these are called.
 HOOKS = (
-    "order",
     "augment_sample",
     "modify_model",
     "augment_pixels",
@@ -35,7 +34,7 @@ HOOKS = (
 )
 
 #: Hooks that only one method of a recipe may provide.
-EXCLUSIVE_HOOKS = frozenset({"order", "loss", "gradient", "eval_weights"})
+EXCLUSIVE_HOOKS = frozenset({"loss", "gradient", "eval_weights"})
 
 #: Takes one decoded RGB image and its own random generator; returns an image of the same size. Runs
 #: in loader workers, so it must pickle.
@@ -131,15 +130,6 @@ class Method(Section):
         Keys are relative to the method ("alpha").
         """
         return iter(())
-
-    def order(self, order: np.ndarray, now: Now) -> np.ndarray | None:
-        """Return the images of the epoch that begins, as many as there are in `order`, its shuffle.
-
-        int64 [examples], positions in the training set. Every rank calls this, with the same
-        `now.rng`. None: it is not known before more steps are done, and is asked for again; nothing
-        of the epoch is read ahead.
-        """
-        raise NotImplementedError
 
     def augment_sample(self) -> SampleAugment:
         """Return the function that a loader worker applies to each image after crop and flip."""

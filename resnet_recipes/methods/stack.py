@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor, nn
 
-from resnet_recipes.base.duration import Horizon
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import (
@@ -22,12 +21,6 @@ from resnet_recipes.methods.base import (
     Now,
     SampleAugment,
 )
-
-#: Separates the generator of `order` from all others seeded with the run's seed and an epoch.
-_CHOICE = 0x63686F69
-
-#: An epoch's images, given its shuffled order and its number; None while they are not known.
-Choose = Callable[[np.ndarray, int], np.ndarray | None]
 
 
 class Stack:
@@ -64,18 +57,6 @@ class Stack:
         present = {name: method for name, method in vars(methods).items() if method is not None}
         resolved = {name: method.resolved(sample_ops) for name, method in present.items()}
         return cls({name: method.counted(class_images) for name, method in resolved.items()})
-
-    def order(self, seed: int, horizon: Horizon) -> Choose | None:
-        """Return the function that chooses an epoch's images, or None for all of them, once."""
-        choose = self._only("order", None)
-        if choose is None:
-            return None
-
-        def images(order: np.ndarray, epoch: int) -> np.ndarray | None:
-            rng = np.random.default_rng((seed, epoch, _CHOICE))
-            return choose(order, Now(epoch * horizon.steps_per_epoch, horizon, rng))
-
-        return images
 
     def augment_sample(self) -> SampleAugment | None:
         """Return the function that a loader worker applies to each image, or None."""

@@ -70,16 +70,6 @@ def _class_problems(recipe: Recipe, facts: DataFacts) -> Iterator[Problem]:
 
 def _method_problems(recipe: Recipe, stack: Stack, facts: DataFacts) -> Iterator[Problem]:
     yield from (problem.under("methods") for problem in stack.problems())
-    settings = recipe.data
-    if chooses := stack.table().get("order"):
-        for key, plain, is_plain in (
-            ("repeats", 1, settings.repeats == 1),
-            ("sampling", "natural", not settings.class_share),
-            ("order", "random", settings.order == "random"),
-        ):
-            if not is_plain:
-                rule = f"cannot be used with {chooses[0]}, which chooses the images of an epoch"
-                yield Problem(f"data.{key}", getattr(settings, key), rule, f"data.{key}={plain}")
     if (augments := stack.table().get("augment_sample")) and not facts.augments_samples:
         yield Problem(
             "data.backend",

@@ -22,8 +22,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
     plan, model, methods, precision = run.plan, run.model, run.methods, run.precision
     params = [p for p in model.parameters() if p.requires_grad]
     compute_gradient, vote, done = gradient_of(run), Vote(), first
-    chosen = methods.order(plan.recipe.seed, plan.horizon)
-    stream = Stream(run.train_data.batches(first, chosen), run.rank.device)
+    stream = Stream(run.train_data.batches(first), run.rank.device)
     # not torch.manual_seed: for devices of kinds that are not in use, it writes down the call
     # stack, at every step
     generators = [torch.default_generator]

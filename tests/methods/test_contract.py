@@ -75,7 +75,6 @@ def test_transforms_keep_shapes_and_inputs_and_depend_only_on_the_step(method, n
     if method.name not in (
         "progressive_resizing",
         "label_smoothing",
-        "infobatch",
         "class_weights",
         "distill",
     ):

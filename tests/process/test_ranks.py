@@ -346,7 +346,6 @@ def test_ranks_that_only_time_epochs_train_those_and_keep_nothing(nursery, new_r
     folder = new_run(
         max_duration="5ep",
         batch={"global_size": 64, "bn_size": 32},
-        methods={"infobatch": {}},  # whose epochs wait for losses of the one before
     )
     (folder / "sample.json").write_text('{"epochs": [0, 1, 3]}')
     assert nursery.call(folder, 2, steps_of) == [[1, 2, 3, 4, 7, 8]] * 2

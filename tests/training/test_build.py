@@ -31,7 +31,6 @@ ALL: dict[str, Any] = {
         "increasing_randaugment",
         "cutmix",
         "mixup_or_cutmix",
-        "infobatch",
         "distill",
     }
 } | {

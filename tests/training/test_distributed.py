@@ -51,14 +51,13 @@ def test_two_and_three_ranks_learn_and_measure_what_one_process_does(finished):
     Only the order of float additions differs.
     """
     changes = {
-        "max_duration": "6ba",  # the last one in the second epoch, which leaves out images
+        "max_duration": "6ba",  # the last one in the second epoch
         "data": {"train_size": 48, "eval_resize": 48, "eval_size": 48},
         "optimizer": {"lr": 0.01},
         "batch": {"global_size": 24, "bn_size": 4, "eval_size": 16},
         "methods": {
             "bce_loss": {},
             "label_smoothing": {},
-            "infobatch": {},
             "ema": {"half_life": "2ba", "update_interval": "1ba"},
         },
     }

@@ -117,7 +117,7 @@ def replayed(device: Device, make_run: Callable[..., Run]) -> Callable[..., tupl
             "max_duration": "9ba",
             "data": TINY,
             "batch": {"bn_size": 4},
-            "methods": {"ema": {"update_interval": "2ba"}, "infobatch": {"until": 1.0}},
+            "methods": {"ema": {"update_interval": "2ba"}},
         },
         {
             "max_duration": "10ba",

@@ -6,7 +6,7 @@ import numpy as np
 
 from resnet_recipes.data import order
 from resnet_recipes.data.base import DataConfig, RawBatch, Share
-from resnet_recipes.data.order import Choose, Job, Permute
+from resnet_recipes.data.order import Job, Permute
 
 
 class BatchSource:
@@ -17,7 +17,7 @@ class BatchSource:
     skipped: Sequence[str] = ()
     permute: Permute = staticmethod(order.shuffled)
 
-    def run(self, jobs: Iterable[Job | None]) -> Iterator[RawBatch]:
+    def run(self, jobs: Iterable[Job]) -> Iterator[RawBatch]:
         """Yield one batch for each job, in order; it is valid until the next one is requested.
 
         None instead of a job: the jobs before it have to be used first.
@@ -76,23 +76,18 @@ class TrainLoader(EvalLoader):
         super().__init__(config, share, source)
         self.steps_per_epoch = order.whole_batches(share, self.examples)
 
-    def batches(self, first_step: int = 0, choose: Choose | None = None) -> Iterator[RawBatch]:
+    def batches(self, first_step: int = 0) -> Iterator[RawBatch]:
         """Yield an endless stream of batches, one a step from `first_step` on.
-
-        `choose` may replace an epoch's images.
 
         Nothing of earlier steps is decoded, and each image of later steps once. Up to
         `data.prefetch` batches are read ahead; a run that stops loses them, and decodes them again
         when it resumes. A batch stays valid until the next one is requested. Raises TrainingError
         with the path of an unreadable image.
         """
-
-        def permute(seed: int, epoch: int, examples: int) -> np.ndarray | None:
-            shuffled = self._source.permute(seed, epoch, examples)
-            return shuffled if choose is None or shuffled is None else choose(shuffled, epoch)
-
         return self._source.run(
-            order.train_jobs(self._config, self._share, self.examples, first_step, permute)
+            order.train_jobs(
+                self._config, self._share, self.examples, first_step, self._source.permute
+            )
         )
 
     @property

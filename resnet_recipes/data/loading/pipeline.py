@@ -44,7 +44,7 @@ class Pipeline(BatchSource):
             self._is_pinned = note is None
             self.notes += [note] if note else []
 
-    def run(self, jobs: Iterable[Job | None]) -> Iterator[RawBatch]:
+    def run(self, jobs: Iterable[Job]) -> Iterator[RawBatch]:
         """Yield one batch for each job, in order, valid until the next is requested.
 
         A new run ends an earlier one.
@@ -69,7 +69,7 @@ class Pipeline(BatchSource):
             self._slots.unpin()
             self._is_pinned = False
 
-    def _filled(self, jobs: Iterator[Job | None], run: int) -> Iterator[Rows]:
+    def _filled(self, jobs: Iterator[Job], run: int) -> Iterator[Rows]:
         started = 0
         while True:
             if run != self._runs:
