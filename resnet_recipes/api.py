@@ -17,7 +17,7 @@ from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.launch import run_folder
 from resnet_recipes.launch.fitting import fitted
-from resnet_recipes.launch.measurement import keep_estimate
+from resnet_recipes.launch.prediction import keep_estimate
 from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
 from resnet_recipes.process.ending import EXIT, Ending, of_error, write

@@ -42,7 +42,7 @@ BRIEF = {"convert": ["--dry-run"], "watch": ["--once"]}
 
 #: Commands that need a minute of this machine, or a trained network: their flags are read, and
 #: recipes composed.
-LONG = {"estimate", "measure", "bottleneck", "eval", "predict", "export"}
+LONG = {"estimate", "eval", "predict", "export"}
 
 #: Values of a sweep that are left out: every point takes as long as any other.
 FEWER = {"epochs=curve": "epochs=22.5,30", "seed=1,2,3": "seed=1", "seed=1,2": "seed=1"}

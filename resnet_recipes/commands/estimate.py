@@ -1,57 +1,81 @@
-"""`resnet-recipes estimate NAME data=PATH`: predict the time and cost of a run."""
+"""`resnet-recipes estimate NAME data=PATH`: time and cost of a run, and what would speed it up."""
 
 import json
-import time
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
+from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.runs import price_of
 from resnet_recipes.commands.table import table
 from resnet_recipes.commands.written import write_csv
-from resnet_recipes.launch.measurement import known, measured, plan_here
-from resnet_recipes.measure.estimate import Estimate
-from resnet_recipes.measure.memory import Remembered
-from resnet_recipes.planning.estimate import estimate_for
-from resnet_recipes.report.text import clock_time, rate
-
-MEASURING = "measuring this machine, for about a minute ..."
+from resnet_recipes.launch.measurement import measured, plan_here, trained
+from resnet_recipes.launch.prediction import predicted
+from resnet_recipes.methods import ORDER
+from resnet_recipes.planning.plan import Plan
+from resnet_recipes.predict.estimate import Prediction, Speeds
+from resnet_recipes.report.text import clock_time, percent, rate
 
 
 def run(arguments: Arguments) -> int:
     """Measure, or recall what was measured before, and print the estimate."""
-    given = price_of(arguments.flags.get("--price"))
-    _, plan = plan_here(composed(arguments), say)
+    given, count = price_of(arguments.flags.get("--price")), _count(arguments)
+    wanted, plan = plan_here(composed(arguments), say)
     price = given if given is not None else plan.recipe.launch.price
-    found = None if "--again" in arguments else known(plan)
-    if found is None:
-        say(MEASURING)
+    found, timed = predicted(plan), dict[int, float]()
+    if count:
+        command = ["resnet-recipes", *sys.argv[1:]]
+        ending, timed, found = trained(wanted, plan, count, command, say)
+    elif "--again" in arguments or found is None or not found.when:
         ending, found = measured(plan, say)
-        if found is None:
-            return ending.code
-    result = estimate_for(plan, found.speeds)
-    phases = [asdict(phase) for phase in result.phases]
+    if found is None:
+        return ending.code
+    phases = [asdict(phase) for phase in found.estimate.phases]
     write_csv(arguments, phases)
     if "--json" in arguments:
-        values = {
-            "training_minutes": result.minutes,
-            "bounds_minutes": result.bounds,
-            "measured": found.when,
-            "evaluation_minutes": result.evaluation_minutes,
-            "phases": phases,
-        }
-        print(
-            json.dumps(values | ({} if price is None else {"cost": result.cost(price)}), indent=2)
-        )
+        print(json.dumps(_values(plan, found, timed, price) | {"phases": phases}, indent=2))
     else:
-        print("\n".join(_lines(result, found, price)))
+        print("\n".join(_lines(plan, found, price)))
     return 0
 
 
-def _lines(result: Estimate, found: Remembered, price: float | None) -> Iterator[str]:
-    speeds = found.speeds
+def _count(arguments: Arguments) -> int:
+    """Return how many epochs to train; 0 for none."""
+    text = arguments.flags.get("--sample", "0")
+    if "--sample" in arguments and not (text.isdecimal() and int(text) >= 2):
+        rule = "must be a number of epochs, at least 2: the first is timed as the second"
+        raise RecipeError.of("--sample", text, rule, "--sample 10")
+    return int(text)
+
+
+def _values(
+    plan: Plan, found: Prediction, timed: Mapping[int, float], price: float | None
+) -> dict[str, object]:
+    """Return all that is known, for programs."""
+    result = found.estimate
+    return {
+        "recipe": plan.recipe.name,
+        "epochs": float(plan.epochs),
+        "devices": plan.world_size,
+        "training_minutes": result.minutes,
+        "bounds_minutes": result.bounds,
+        "evaluation_minutes": result.evaluation_minutes,
+        "cost": None if price is None else result.cost(price),
+        "source": found.source,
+        "measured": found.when,
+        "speeds": asdict(found.speeds),
+        "trained": [
+            {"epoch": epoch + 1, "pixels": plan.sizes[epoch], "seconds": taken}
+            for epoch, taken in sorted(timed.items())
+        ],
+    }
+
+
+def _lines(plan: Plan, found: Prediction, price: float | None) -> Iterator[str]:
+    result, speeds = found.estimate, found.speeds
     rows = [
         {
             "IMAGES": f"{phase.pixels} px",
@@ -63,24 +87,63 @@ def _lines(result: Estimate, found: Remembered, price: float | None) -> Iterator
         for phase in result.phases
     ]
     yield from table(rows, ("EPOCHS", "WAITS FOR"))
-    low, high = (clock_time(60 * minutes) for minutes in result.bounds)
     yield ""
-    yield f"training    {clock_time(60 * result.minutes):>8}   between {low} and {high}"
-    yield f"evaluation  {clock_time(60 * result.evaluation_minutes):>8}"
-    yield (
-        f"total       {clock_time(60 * result.total_minutes):>8}   without start-up and checkpoints"
-    )
+    low, high = (clock_time(60 * minutes) for minutes in result.bounds)
+    bounds = f"   between {low} and {high}" if low != high else ""
+    yield f"training    {clock_time(60 * result.minutes):>8}{bounds}"
+    left_out = "evaluations"
+    if result.evaluation_minutes is not None:
+        yield f"evaluation  {clock_time(60 * result.evaluation_minutes):>8}"
+        left_out = "start-up"
+    total = clock_time(60 * result.total_minutes)
+    yield f"total       {total:>8}   without {left_out} and checkpoints"
     if price is not None:
         yield f"cost        {result.cost(price):>8.2f}   at {price:g} per hour"
     yield ""
-    yield (
-        f"Measured on this machine {time.strftime('%Y-%m-%d %H:%M', time.localtime(found.when))}, "
-        f"with {speeds.batch} images per device and step at "
-        f"{', '.join(f'{side} px' for side in sorted(speeds.step))}."
-    )
+    if result.evaluation_minutes is not None:  # each part was measured
+        yield from _parts(speeds, plan.sizes[0])
+        yield ""
+        yield from _advice(plan, speeds)
+        yield ""
+    yield f"{found.source[:1].upper()}{found.source[1:]}."
+
+
+def _parts(speeds: Speeds, first: int) -> Iterator[str]:
+    """Yield what was measured of each part of a step; `first` is the first image size."""
+    each = (f"{rate(1 / speeds.seconds_at(side)[1])} at {side} px" for side in sorted(speeds.step))
+    yield f"step alone    {', '.join(each)}, in images/s, {speeds.batch} per device and step"
+    if not speeds.loader:
+        yield "loader alone  nothing to load: synthetic images"
+    else:
+        yield f"loader alone  {rate(speeds.loader)} images/s"
+    if speeds.end_to_end:
+        yield f"both          {rate(speeds.end_to_end)} images/s at {first} px"
     if speeds.devices > 1:
-        side = min(speeds.step)
         yield (
-            f"The exchange between {speeds.devices} ranks takes {1000 * speeds.exchange:.0f} ms "
-            f"alone; a step at {side} px takes {1000 * speeds.step_seconds(side):.0f} ms."
+            f"exchange      {1000 * speeds.exchange:.0f} ms alone, between {speeds.devices} ranks; "
+            f"a step at {first} px takes {1000 * speeds.step_seconds(first):.0f} ms"
         )
+
+
+def _advice(plan: Plan, speeds: Speeds) -> Iterator[str]:
+    """Yield what limits the run at its first size, and what would speed it up."""
+    side, methods = plan.sizes[0], plan.methods()
+    limit, wait = speeds.limit_at(side), ""
+    if limit == "loader" and speeds.loader:
+        wait = f": steps wait {percent(1 - speeds.loader * speeds.seconds_at(side)[1])} of the time"
+    yield f"At {side} px the {limit} is the bottleneck{wait}. To speed it up:"
+    if limit == "loader":
+        if plan.facts.backend == "torchvision":
+            place = plan.recipe.data.root
+            yield f"  resnet-recipes convert {place} DESTINATION   smaller images, a file per split"
+        yield from (f"  {hint}" for method in methods for hint in method.loader_hints())
+        yield "  more CPU cores per GPU"
+    elif limit == "exchange":
+        if not plan.recipe.precision.compress_gradients:
+            yield "  precision.compress_gradients=true   send gradients in bf16: half the bytes"
+        yield "  a larger bs=, with a larger lr, exchanges less often; or fewer devices"
+    else:
+        for method in ORDER:
+            if method.cheaper_steps and method.name not in methods.methods:
+                yield f"  'methods.{method.name}={{}}'   {method.cheaper_steps}"
+        yield "  a smaller data.train_size, a shorter run (epochs=), or more devices"

@@ -114,31 +114,18 @@ PAGES = {
     ),
     "estimate": Usage(
         "resnet-recipes estimate NAME data=PATH [key=value ...]",
-        "measure this machine for a minute; predict how long a run will take and what it will cost",
+        "measure this machine for a minute; predict a run's time and cost, and say what limits it",
         "resnet-recipes estimate mild data=/data/imagenet --price 32.8",
         RECIPES
         | {
             "--price PER_HOUR": "price of the machine",
-            "--again": "measure again",
+            "--again": "measure again, not recall what was measured before",
+            "--sample N": "train N epochs for real instead: the first of the whole run, or some at "
+            "several image sizes; the rest follows by the papers' rule. Nothing is kept",
             "--csv FILE.csv": CSV,
             "--json": "print JSON",
         },
         "Run it while nothing else is running. All devices of this machine are measured at once.",
-    ),
-    "measure": Usage(
-        "resnet-recipes measure NAME data=PATH [epochs=N] [key=value ...]",
-        "train some epochs of a run, and predict the whole run's time by the papers' rule",
-        "resnet-recipes measure timm_a1 data=/data/imagenet epochs=10",
-        RECIPES | {"--csv FILE.csv": CSV, "--json": "print JSON"},
-        "epochs=N (default 10): train the first N epochs of the whole run, without\n"
-        "shortening its schedule; if its images grow, epochs at several sizes instead.\n"
-        "Nothing is evaluated or kept. ssr=R changes the length of the whole run.",
-    ),
-    "bottleneck": Usage(
-        "resnet-recipes bottleneck NAME data=PATH [key=value ...]",
-        "measure the loader alone, the step alone, and both, and say what to change",
-        "resnet-recipes bottleneck mild data=/data/imagenet",
-        RECIPES,
     ),
     "runs": Usage(
         "resnet-recipes runs [RUN|FOLDER] [recipe=NAME] [state=STATE] [name=TEXT]",

@@ -1,7 +1,6 @@
 """`resnet-recipes plan NAME`: everything that a run would do, without starting it."""
 
 import json
-import time
 from collections.abc import Iterator
 
 from resnet_recipes import __version__, api
@@ -11,27 +10,18 @@ from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.resume import to_resume
 from resnet_recipes.commands.table import page_width
-from resnet_recipes.launch import gpus, measurement
+from resnet_recipes.launch import gpus, prediction
 from resnet_recipes.launch.group import group_of, warnings
 from resnet_recipes.launch.resume import accepted
-from resnet_recipes.measure import datasheet
 from resnet_recipes.planning import outline
-from resnet_recipes.planning.estimate import estimate_for
-from resnet_recipes.planning.guess import (
-    EMULATED,
-    cpu_seconds,
-    gpu_memory,
-    gpu_seconds,
-    gpu_speeds,
-    roughly,
-)
 from resnet_recipes.planning.plan import Plan
+from resnet_recipes.predict.arithmetic import EMULATED
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.library import Entry
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.report.facts import nearest
-from resnet_recipes.report.text import clock_time
+from resnet_recipes.report.text import clock_time, rate
 
 
 def run(arguments: Arguments) -> int:
@@ -88,7 +78,7 @@ def _device(plan: Plan) -> Iterator[outline.Row]:
         resolved = (best or "bf16 if the GPU supports it, else fp16") if dtype == "auto" else dtype
         yield "device", f"{plan.world_size} x {name or 'GPU'}{here}, {resolved}"
         is_known = plan.recipe.batch.bn_size != AUTO
-        if is_known and (memory := _memory(plan)) and memory[0] > memory[1]:
+        if is_known and (memory := prediction.memory(plan)) and memory[0] > memory[1]:
             yield (
                 "WARNING",
                 f"may not fit in a GPU's memory: batch.bn_size={plan.bn_size // 2} needs about "
@@ -108,69 +98,35 @@ def _device(plan: Plan) -> Iterator[outline.Row]:
         )
 
 
-def _memory(plan: Plan) -> tuple[float, int] | None:
-    """Return the bytes that a GPU is expected to need, and has; None if they are not known."""
-    size = gpus.memory() if _is_predicted(plan) else 0
-    return (gpu_memory(plan), size) if size else None
-
-
 def _predictions(plan: Plan) -> Iterator[outline.Row]:
-    """Yield what a GPU is predicted to need, and where it is expected to be slow."""
-    if memory := _memory(plan):
+    """Yield how much memory and time a run is expected to need, and what limits its speed."""
+    if memory := prediction.memory(plan):
         need, size = (bytes_ / 1e9 for bytes_ in memory)
         yield "memory", f"about {need:.0f} of {size:.0f} GB per GPU: predicted, not measured"
-    if gpu := _gpu(plan):
-        speeds = gpu_speeds(plan, gpu)
+    if found := prediction.predicted(plan):
+        phases = found.estimate.phases
         each = ", ".join(
-            f"{speed.images_per_second:,.0f} images/s at {speed.side} px ({speed.limit})"
-            for speed in sorted({speeds[0], speeds[len(speeds) // 2], speeds[-1]})
+            f"{rate(phase.images_per_second)} images/s at {phase.pixels} px ({phase.limit})"
+            for phase in dict.fromkeys((phases[0], phases[len(phases) // 2], phases[-1]))
         )
-        yield "speed", f"predicted for one GPU, with its bottleneck: {each}"
-
-
-def _gpu(plan: Plan) -> datasheet.Gpu | None:
-    """Return the figures of this machine's GPU, if the run's speed on it can be predicted."""
-    return datasheet.known(gpus.first()[0]) if _is_predicted(plan) else None
-
-
-def _is_predicted(plan: Plan) -> bool:
-    launch, precision = plan.recipe.launch, plan.recipe.precision
-    return launch.device != "cpu" and precision.dtype != "fp32" and plan.network.is_predicted
+        yield "speed", f"{each}: {found.source}"
 
 
 def _time(plan: Plan) -> Iterator[outline.Row]:
-    """Yield how long the run takes and what it costs.
-
-    As measured here, else predicted, published or guessed.
-    """
-    is_cpu, gpu = plan.recipe.launch.device == "cpu", _gpu(plan)
-    if known := measurement.known(plan):
-        result, price = estimate_for(plan, known.speeds), plan.recipe.launch.price
-        total = clock_time(60 * result.total_minutes)
-        low, high = (clock_time(60 * minutes) for minutes in result.bounds)
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(known.when))
-        yield "time", f"{total}, of which training {low} to {high}: measured on this machine {when}"
+    """Yield how long the run takes and what it costs, or what was published."""
+    price = plan.recipe.launch.price
+    if found := prediction.predicted(plan):
+        result, bounds = found.estimate, ""
+        if found.when:
+            low, high = (clock_time(60 * minutes) for minutes in result.bounds)
+            bounds = f", of which training {low} to {high}"
+        yield "time", f"{found.told(60 * result.total_minutes)}{bounds}: {found.source}"
         if price is not None:
             yield "cost", f"{result.cost(price):,.2f} at {price:g} per hour"
-    elif gpu is not None:
-        yield (
-            "time",
-            (
-                f"roughly {roughly(gpu_seconds(plan, gpu))} of training on {plan.world_size} x "
-                f"{gpu.name}, if "
-                "loading keeps up: predicted, not measured; `resnet-recipes estimate` measures"
-            ),
-        )
-    elif plan.world_size == 1 and (is_cpu or not gpus.count()):
-        seconds = cpu_seconds(plan, cores())
-        yield (
-            "time",
-            f"roughly {roughly(seconds)} on this CPU: a guess from the network's arithmetic",
-        )
     elif timed := [result for result in plan.published if result.minutes and result.epochs]:
-        result = nearest(timed, plan.epochs)
+        nearby = nearest(timed, plan.epochs)
         yield (
             "time",
-            f"published: {result.minutes:g} min for {result.epochs} epochs on {result.hardware}; "
+            f"published: {nearby.minutes:g} min for {nearby.epochs} epochs on {nearby.hardware}; "
             "`resnet-recipes estimate` measures this machine",
         )

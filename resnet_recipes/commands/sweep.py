@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +17,11 @@ from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.runs import listed
 from resnet_recipes.commands.train import PLANNED
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.launch import external, gpus, measurement
+from resnet_recipes.launch import external, gpus
+from resnet_recipes.launch.prediction import UNKNOWN, predicted
 from resnet_recipes.launch.sweep import Sweep, slots
-from resnet_recipes.measure.estimate import Estimate
 from resnet_recipes.measure.runs import read_run
 from resnet_recipes.network.teacher import taught
-from resnet_recipes.planning.estimate import estimate_for
 from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.frozen import freeze
@@ -125,27 +125,25 @@ def _outline(
     first_of = ", the first as above" if len(runs) > 1 else ""
     yield f"{len(runs)} run{'' if len(runs) == 1 else 's'}, {order}{first_of}:"
     shared = set.intersection(*(set(words) for _, words in runs.values()))
-    minutes, cost, operations, unknown = 0.0, 0.0, 0, 0
+    minutes, cost, operations = 0.0, 0.0, 0
+    sources: Counter[str] = Counter()
     for name, (point, words) in runs.items():
-        plan = _plan(point, facts)
+        plan, said = _plan(point, facts), ""
         operations += sum(plan.flops)
-        if expected := _expected(plan):
-            minutes += expected.total_minutes
-            cost += expected.cost(point.recipe.launch.price or 0.0)
-        unknown += not expected
-        yield f"  {name}" + (f"  {clock_time(60 * expected.total_minutes)}" if expected else "")
+        if found := predicted(plan):
+            minutes += found.estimate.total_minutes
+            cost += found.estimate.cost(point.recipe.launch.price or 0.0)
+            said = f"  {found.told(60 * found.estimate.total_minutes)}"
+        sources[found.source if found else UNKNOWN] += 1
+        yield f"  {name}{said}"
         if own := [word for word in words if word not in shared]:
             yield f"    {' '.join(own)}"
     yield f"{pflops(operations / 1e15)} PFLOPs of training in total"
     if minutes:
         share = parallel if gpus else 1  # on a CPU, parallel runs share the cores
         money = f", {cost / share:,.2f} at launch.price" if cost else ""
-        yield (
-            f"about {clock_time(60 * minutes / share)} in total{money}, as measured on this machine"
-        )
-    if unknown:
-        which = "" if unknown == len(runs) else f"{unknown} of "
-        yield f"not measured: {which}these runs; `resnet-recipes estimate ...` measures one"
+        yield f"about {clock_time(60 * minutes / share)} in total{money}"
+    yield from (f"{count} of {len(runs)}: {source}" for source, count in sources.items())
 
 
 def _plan(point: Composed, facts: dict[str, DataFacts]) -> Plan:
@@ -159,12 +157,6 @@ def _plan(point: Composed, facts: dict[str, DataFacts]) -> Plan:
         facts[key] = IMAGENET
     facts[key] = facts.get(key) or data.measure(config)
     return taught(make_plan(point.recipe, facts[key], ranks(point.recipe), point.typed))
-
-
-def _expected(plan: Plan) -> Estimate | None:
-    """Return how long a run takes, if this machine was measured."""
-    before = measurement.known(plan)
-    return estimate_for(plan, before.speeds) if before else None
 
 
 def _name(point: Composed, swept: list[str]) -> str:

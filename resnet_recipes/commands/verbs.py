@@ -33,7 +33,7 @@ _INSTEAD = {
 _MODULES = {name: name for name in (*PAGES, *_INSTEAD.values(), "train")}
 
 #: These compose one recipe. A wrong name or a broken file is reported before those seconds.
-_COMPOSING = ("plan", "estimate", "measure", "bottleneck", "cfg", "check", "train")
+_COMPOSING = ("plan", "estimate", "cfg", "check", "train")
 
 
 def train(argv: Sequence[str]) -> int:
@@ -116,7 +116,11 @@ def _refuse_verb(argv: Sequence[str]) -> None:
     """Raise RecipeError if the first word is a command, ours or another program's."""
     name, *rest = argv
     ours = VERBS.get(name, name)
-    if name == "resume":
+    if name == "measure":  # its epochs= was no length of a run
+        given = [word for word in rest if word.startswith("epochs=")] or ["epochs=10"]
+        rest = [*(word for word in rest if word not in given), *given[-1:]]
+        rest[-1] = rest[-1].replace("epochs=", "--sample=")
+    elif name == "resume":
         ours, rest = "train", ["--resume", *(rest or ["last"])]
     elif name in ("config", "cfg", "settings"):
         ours, rest = "train", [*(rest or ["mild"]), "--cfg"]

@@ -8,25 +8,24 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from resnet_recipes import data
 from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.data import frozen
-from resnet_recipes.launch import gpus, run_folder, start
+from resnet_recipes.launch import run_folder, start
 from resnet_recipes.launch.fitting import fitted
 from resnet_recipes.launch.group import MEASURE, Group, group_of
-from resnet_recipes.measure.estimate import Speeds
-from resnet_recipes.measure.memory import Remembered, key_of, recall, remember
-from resnet_recipes.measure.sample import SAMPLE, SECONDS
+from resnet_recipes.launch.prediction import from_measured, measured_as
 from resnet_recipes.network.teacher import taught
-from resnet_recipes.planning.estimate import estimate_for
+from resnet_recipes.planning.course import course_of
 from resnet_recipes.planning.plan import Plan, make_plan
+from resnet_recipes.predict.estimate import Prediction, Speeds, estimate
+from resnet_recipes.predict.memory import Remembered, remember
+from resnet_recipes.predict.sample import SAMPLE, SECONDS, sampled, speeds_of
 from resnet_recipes.process.ending import Ending
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.frozen import freeze
-from resnet_recipes.report.summary import ESTIMATE
 
 #: Steps that a check trains.
 CHECKED = 2
@@ -40,32 +39,14 @@ def plan_here(wanted: Composed, say: Callable[[str], None]) -> tuple[Composed, P
     return fitted(wanted, plan, say)
 
 
-def measured(plan: Plan, say: Callable[[str], None]) -> tuple[Ending, Remembered | None]:
-    """Measure for about a minute; return how the ranks ended, and the speeds if they ended well."""
+def measured(plan: Plan, say: Callable[[str], None]) -> tuple[Ending, Prediction | None]:
+    """Measure for about a minute; return how the ranks ended, and what they found if they did."""
+    say("measuring this machine, for about a minute ...")
     ending, found = speeds(plan, group_of(plan.recipe.launch), say)
     if found is None:
         return ending, None
-    remember(_key(plan), found)
-    return ending, Remembered(found, time.time())
-
-
-def known(plan: Plan) -> Remembered | None:
-    """Return the speeds of this machine if they were measured before."""
-    return recall(_key(plan))
-
-
-def keep_estimate(plan: Plan, folder: Path) -> None:
-    """Write the estimate of a run to its folder, if this machine was measured.
-
-    The summary reports its error.
-    """
-    if before := known(plan):
-        result = estimate_for(plan, before.speeds)
-        values = {
-            "training_seconds": 60 * result.minutes,
-            "bounds_seconds": [60 * minutes for minutes in result.bounds],
-        }
-        atomic.write_text(folder / ESTIMATE, json.dumps(values) + "\n")
+    remember(measured_as(plan), found)
+    return ending, from_measured(plan, Remembered(found, time.time()))
 
 
 def speeds(plan: Plan, group: Group, say: Callable[[str], None]) -> tuple[Ending, Speeds | None]:
@@ -81,21 +62,26 @@ def speeds(plan: Plan, group: Group, say: Callable[[str], None]) -> tuple[Ending
         return ending, Speeds.of_json(json.loads((folder / SPEEDS).read_text()))
 
 
-def time_epochs(
-    composed: Composed,
-    plan: Plan,
-    epochs: Sequence[int],
-    command: Sequence[str],
-    say: Callable[[str], None],
-) -> tuple[Ending, dict[int, float]]:
-    """Train some epochs of a run, counted from 0, and nothing else.
+def trained(
+    composed: Composed, plan: Plan, count: int, command: Sequence[str], say: Callable[[str], None]
+) -> tuple[Ending, dict[int, float], Prediction | None]:
+    """Train some epochs of a run for real, and nothing else.
 
-    Return how the ranks ended, and the seconds of each epoch if they ended well; otherwise the
-    folder with their logs is kept.
+    Return how the ranks ended and, if they ended well, the seconds of each epoch, counted from 0,
+    with what they say of the whole run; otherwise the folder with their logs is kept.
     """
-    with _sample(composed, plan, {"epochs": list(epochs)}, command, say) as (folder, ending):
-        found = {} if ending.code else read_json(folder / SECONDS)
-    return ending, {int(epoch): taken for epoch, taken in found.items()}
+    whole = plan.sizes[: plan.total_steps // plan.steps_per_epoch]
+    if len(whole) < 2:
+        rule = "must be at least two epochs: the first is timed as the second"
+        raise RecipeError.of("max_duration", composed.recipe.max_duration, rule)
+    sample = {"epochs": sampled(whole, count)}
+    with _sample(composed, plan, sample, command, say) as (folder, ending):
+        if ending.code:
+            return ending, {}, None
+        timed = {int(epoch): taken for epoch, taken in read_json(folder / SECONDS).items()}
+    speeds = speeds_of(course := course_of(plan), timed)
+    source = f"the papers' rule, from {len(timed)} of {len(plan.sizes)} epochs"
+    return ending, timed, Prediction(estimate(course, speeds), speeds, source, time.time())
 
 
 def check(
@@ -128,24 +114,3 @@ def _sample(
     ending = start.start(folder, group_of(recipe.launch), say)
     yield folder, ending
     start.discard(root, ending)
-
-
-def _key(plan: Plan) -> str:
-    """Return a key for everything that the speeds depend on, besides machine and version."""
-    recipe = plan.recipe
-    gpu = gpus.first()[0] if recipe.launch.device != "cpu" else ""
-    return key_of(
-        {
-            "device": gpu or f"cpu, {torch.get_num_threads()} threads",
-            "torch": torch.__version__,
-            "model": recipe.model,
-            "precision": recipe.precision,
-            "methods": recipe.methods,
-            "optimizer": recipe.optimizer.name,
-            "micro-batch": plan.bn_size,
-            "data": recipe.data,
-            "sizes": (plan.sizes[0], min(plan.sizes), max(plan.sizes)),
-            "backend": plan.facts.backend,
-            "devices": plan.world_size,
-        }
-    )

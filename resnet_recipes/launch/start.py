@@ -18,7 +18,7 @@ from pathlib import Path
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.launch.group import GRACE, Group, command, environments
 from resnet_recipes.launch.ranks import Ranks
-from resnet_recipes.measure.sample import is_sample
+from resnet_recipes.predict.sample import is_sample
 from resnet_recipes.process import ending
 from resnet_recipes.process.ending import Ending
 from resnet_recipes.process.folder import HeldFolder

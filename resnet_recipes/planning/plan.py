@@ -17,7 +17,7 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning import feasible
 from resnet_recipes.planning.advice import notes_on
 from resnet_recipes.planning.disk import Disk, disk_of
-from resnet_recipes.planning.network import Network, Teacher, network_of, teaching
+from resnet_recipes.predict.network import Network, Teacher, network_of, teaching
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report.facts import Published
 
@@ -114,7 +114,7 @@ class Plan:
         for epoch, side in enumerate(self.sizes):
             first, last = epoch * size, min((epoch + 1) * size, self.total_steps)
             passes = last - first + last // interval - first // interval
-            own, teachers = self.network.flops(side), teaching(self.teachers, side)
+            own, teachers = self.network.operations(side).training, teaching(self.teachers, side)
             images = self.recipe.batch.global_size
             found.append(images * (passes * own + (last - first) * teachers))
         return tuple(found)

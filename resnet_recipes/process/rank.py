@@ -21,12 +21,12 @@ from resnet_recipes.base.errors import ExitCode, TrainingError
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.data import frozen
 from resnet_recipes.data.base import DataConfig, DataFacts
-from resnet_recipes.measure.sample import SAMPLE, SECONDS, is_sample
 from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.load import WEIGHTS
 from resnet_recipes.network.teacher import taught
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.plan import Plan, make_plan
+from resnet_recipes.predict.sample import SAMPLE, SECONDS, is_sample
 from resnet_recipes.process.agreement import confirm_same
 from resnet_recipes.process.images import local_images
 from resnet_recipes.process.rank_process import VERBOSE, RankProcess, run_rank

@@ -2,8 +2,9 @@
 
 #: Verbs of others, and ours.
 VERBS = {
-    "bench": "measure",
-    "benchmark": "measure",
+    "bench": "estimate",
+    "benchmark": "estimate",
+    "bottleneck": "estimate",
     "augmentations": "methods",
     "check": "doctor",
     "copy": "cp",
@@ -33,7 +34,8 @@ VERBS = {
     "push": "export",
     "tail": "watch",
     "upload": "export",
-    "profile": "bottleneck",
+    "measure": "estimate",
+    "profile": "estimate",
     "run": "train",
     "start": "train",
     "status": "runs",

@@ -90,3 +90,23 @@ def pflops(count: float) -> str:
 def rate(per_second: float) -> str:
     """Write images per second with at least three digits."""
     return f"{per_second:,.0f}" if per_second >= 100 else f"{per_second:.3g}"
+
+
+def roughly(seconds: float) -> str:
+    """Write a length of time to one or two digits, as "11 weeks".
+
+    The unit is the largest that fits at least twice.
+    """
+    units = (
+        ("years", 365.25 * 86400),
+        ("weeks", 7 * 86400),
+        ("days", 86400),
+        ("hours", 3600),
+        ("minutes", 60),
+    )
+    name, unit = next((item for item in units if seconds >= 2 * item[1]), units[-1])
+    number = seconds / unit
+    return (
+        f"{max(1, round(number)) if number < 100 else round(number, -1):,.0f} "
+        f"{name if number >= 1.5 else name[:-1]}"
+    )

@@ -11,8 +11,8 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from resnet_recipes.measure.estimate import Speeds
 from resnet_recipes.planning.plan import Plan, make_plan
+from resnet_recipes.predict.estimate import Speeds
 from resnet_recipes.training.build import build, close_data, open_data
 from resnet_recipes.training.distributed import Rank, join, mean_over_ranks, meet, total_over_ranks
 from resnet_recipes.training.evaluate import evaluate
@@ -92,13 +92,11 @@ def speeds(
     images = size * rank.world_size
     speeds = Speeds(
         {side: tuple(lap / images for lap in found) for side, found in steps.items()},
-        None,
         _evaluation_rate(plan, rank),
-        size,
-        rank.world_size,
-        max(0.0, warm_up_seconds),
-        None,
-        _exchange_seconds(plan, rank),
+        batch=size,
+        devices=rank.world_size,
+        warm_up_seconds=max(0.0, warm_up_seconds),
+        exchange=_exchange_seconds(plan, rank),
     )
     progress(len(sides) + 1, parts)
     if plan.facts.backend == "synthetic":

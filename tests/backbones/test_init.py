@@ -21,8 +21,8 @@ from resnet_recipes.network.export import export
 from resnet_recipes.network.exportable import problems
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning import outline
-from resnet_recipes.planning.network import network_of
 from resnet_recipes.planning.plan import IMAGENET, make_plan
+from resnet_recipes.predict.network import network_of
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
@@ -266,7 +266,7 @@ def test_a_librarys_arithmetic_is_that_of_the_same_resnet(frozen: str):
     config = ModelConfig("resnet18", freeze=frozen, weights="x", init="library")
     closed = network_of(config, 7, Stack({}))
     counted = network_of(replace(config, name="torchvision:resnet18"), 7, Stack({}))
-    assert counted.flops(64) == closed.flops(64)
+    assert counted.operations(64) == closed.operations(64)
     assert counted.parameters == closed.parameters
 
 

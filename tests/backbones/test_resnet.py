@@ -10,8 +10,8 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network import about
 from resnet_recipes.network.build import build_network
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.planning.network import network_of
 from resnet_recipes.planning.plan import IMAGENET, make_plan
+from resnet_recipes.predict.network import network_of
 from resnet_recipes.recipe.compose import compose
 
 CPU = torch.device("cpu")
@@ -58,8 +58,10 @@ def test_a_plan_counts_the_arithmetic_of_a_stem_and_a_width():
     # He et al., 2015, count 0.56 billion multiplications and additions of this ResNet-18
     plain = network_of(ModelConfig("resnet18", stem="small"), 10, Stack({}))
     half = network_of(ModelConfig("resnet18", stem="small", width=0.5), 10, Stack({}))
-    assert plain.flops(32) == pytest.approx(3 * 2 * 0.556e9, rel=0.01)
-    assert half.flops(32) == pytest.approx(plain.flops(32) / 4, rel=0.01)
+    assert plain.operations(32).training == pytest.approx(3 * 2 * 0.556e9, rel=0.01)
+    assert half.operations(32).training == pytest.approx(
+        plain.operations(32).training / 4, rel=0.01
+    )
     assert plain.parameters == 11_173_962
 
 

@@ -1,18 +1,18 @@
-"""`resnet-recipes estimate` and `bottleneck` as a user sees them."""
+"""`resnet-recipes estimate` as a user sees it; the ranks are in tests/process/test_ranks.py."""
 
 import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from resnet_recipes.base.errors import ExitCode, RecipeError
 from resnet_recipes.commands import verbs
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.pages import PAGES
-from resnet_recipes.launch import measurement
-from resnet_recipes.measure.estimate import Speeds
-from resnet_recipes.planning.estimate import estimate_for
+from resnet_recipes.launch import measurement, prediction, start
+from resnet_recipes.predict.estimate import Speeds
 from resnet_recipes.process.ending import Ending
 
 WORDS = [
@@ -20,7 +20,8 @@ WORDS = [
     "data.backend=synthetic",
     "model.name=resnet18",
     "bs=16",
-    "epochs=3",
+    "max_duration=60ep",
+    "ssr=1",
     "schedule.warmup=1ba",
     "launch.device=cpu",
 ]
@@ -30,12 +31,28 @@ WORDS = [
 def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[object]:
     """Count the measurements, which give the same speeds each time."""
     calls: list[object] = []
-    speeds = Speeds({88: (0.01,) * 4, 176: (0.04,) * 4}, 50.0, 20.0, 16, end_to_end=45.0)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    speeds = Speeds({88: (0.01,) * 4, 176: (0.04,) * 4}, 20.0, 50.0, 16, end_to_end=45.0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(
         measurement, "speeds", lambda *_: calls.append(0) or (Ending(ExitCode.DONE), speeds)
     )
     return calls
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
+    """What the ranks were asked for. Each epoch takes ten seconds, the first thirty."""
+    found: list[dict] = []
+
+    def train(folder: Path, *_: object) -> Ending:
+        sample = json.loads((folder / "sample.json").read_text())
+        found.append(sample | {"recipe": yaml.safe_load((folder / "config.yaml").read_text())})
+        seconds = {epoch: 10.0 if epoch else 30.0 for epoch in sample["epochs"]}
+        (folder / "seconds.json").write_text(json.dumps(seconds))
+        return Ending(0)
+
+    monkeypatch.setattr(start, "start", train)
+    return found
 
 
 def test_an_estimate_is_measured_once_and_recalled(measured, capsys):
@@ -60,6 +77,7 @@ def test_phases_and_cost_are_there_for_programs(capsys):
         0.6 * (values["training_minutes"] + values["evaluation_minutes"])
     )
     assert values["bounds_minutes"][0] <= values["training_minutes"] <= values["bounds_minutes"][1]
+    assert values["speeds"]["loader"] == 50.0
 
 
 def test_a_price_that_is_none_is_refused_before_images_are_counted():
@@ -67,22 +85,22 @@ def test_a_price_that_is_none_is_refused_before_images_are_counted():
         verbs.run(["estimate", "mild", "data=/nowhere", "--price", "abc"])
 
 
-def test_the_bottleneck_is_named_with_what_to_change(capsys):
-    verbs.run(["bottleneck", *WORDS])
+def test_what_limits_the_run_is_named_with_what_to_change(capsys):
+    verbs.run(["estimate", *WORDS])
     out = capsys.readouterr().out
-    assert "The loader is the bottleneck: at 88 px, 1 device could train 100 images/s" in out
-    assert "wait 50 % of the time" in out
+    assert "step alone    100 at 88 px, 25 at 176 px, in images/s" in out
+    assert "At 88 px the loader is the bottleneck: steps wait 50 % of the time" in out
     assert "methods.progressive_resizing.at=loader" in out
 
 
 def test_an_exchange_that_takes_most_of_a_step_is_named(monkeypatch, capsys):
     """A step of 2 x 16 images at 88 px takes 320 ms."""
-    speeds = Speeds({88: (0.01,) * 4}, None, 20.0, 16, devices=2, exchange=0.3)
+    speeds = Speeds({88: (0.01,) * 4}, 20.0, batch=16, devices=2, exchange=0.3)
     monkeypatch.setattr(measurement, "speeds", lambda *_: (Ending(ExitCode.DONE), speeds))
-    verbs.run(["bottleneck", *WORDS, "gpus=2"])
+    verbs.run(["estimate", *WORDS, "gpus=2"])
     out = capsys.readouterr().out
-    assert "300 ms alone; a step at 88 px takes 320 ms" in out
-    assert "The exchange of gradients is the bottleneck: 2 devices" in out
+    assert "300 ms alone, between 2 ranks; a step at 88 px takes 320 ms" in out
+    assert "the exchange is the bottleneck" in out
     assert "precision.compress_gradients=true" in out
 
 
@@ -91,18 +109,68 @@ def test_the_plan_has_time_and_cost_once_measured_and_the_run_learns_how_wrong_t
 ):
     words = [*WORDS, "launch.price=36"]
     verbs.run(["plan", *words])
-    assert "was measured" not in capsys.readouterr().out
+    assert "measured on" not in capsys.readouterr().out
+    _, made = measurement.plan_here(composed(split(words, PAGES["plan"])), print)
+    prediction.keep_estimate(made, tmp_path)
+    assert not (tmp_path / "estimate.json").exists()  # a guess is none
     verbs.run(["estimate", *words])
     verbs.run(["plan", *words])
     out = capsys.readouterr().out
     assert "measured on this machine" in out
     assert "at 36 per hour" in out
-    _, made = measurement.plan_here(composed(split(words, PAGES["plan"])), print)
-    measurement.keep_estimate(made, tmp_path)
+    prediction.keep_estimate(made, tmp_path)
     kept = json.loads((tmp_path / "estimate.json").read_text())
-    assert kept["training_seconds"] == pytest.approx(
-        60 * estimate_for(made, measurement.known(made).speeds).minutes
-    )
+    expected = prediction.predicted(made).estimate
+    assert kept["training_seconds"] == pytest.approx(60 * expected.minutes)
+
+
+def test_a_sample_trains_the_first_epochs_of_the_whole_schedule(asked, capsys):
+    words = [*WORDS, "~methods.progressive_resizing", "--sample", "4"]
+    assert verbs.run(["estimate", *words]) == 0
+    assert asked[0]["epochs"] == [0, 1, 2, 3]
+    assert asked[0]["recipe"]["max_duration"] == "60ep"
+    assert not Path(asked[0]["recipe"]["run"]["root"]).exists()
+    out = capsys.readouterr().out
+    assert "total          10:00   without evaluations and checkpoints" in out
+    assert "The papers' rule, from 4 of 60 epochs" in out
+
+
+def test_growing_images_are_sampled_at_several_sizes(asked, capsys):
+    assert verbs.run(["estimate", *WORDS, "--sample", "4", "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert [row["pixels"] for row in values["trained"]] == [88, 88, 92, 176]
+    assert values["training_minutes"] == pytest.approx(10.0)
+    assert values["evaluation_minutes"] is None
+
+
+def test_an_epoch_that_the_run_does_not_finish_is_no_sample(asked):
+    """The images are those of 8 steps an epoch."""
+    words = [*WORDS, "max_duration=20ba", "~methods.progressive_resizing", "--sample", "9"]
+    verbs.run(["estimate", *words])
+    assert asked[0]["epochs"] == [0, 1]
+    with pytest.raises(RecipeError, match="must be at least two epochs"):
+        verbs.run(["estimate", *WORDS, "max_duration=15ba", "--sample", "9"])
+
+
+@pytest.mark.parametrize("count", ["1", "many", "1.5"])
+def test_a_sample_of_fewer_than_two_epochs_is_refused(count):
+    with pytest.raises(RecipeError, match="must be a number of epochs, at least 2"):
+        verbs.run(["estimate", *WORDS, f"--sample={count}"])
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("bottleneck mild data=x", "resnet-recipes estimate mild data=x"),
+        ("measure mild data=x", "resnet-recipes estimate mild data=x --sample=10"),
+        ("measure mild epochs=3 data=x", "resnet-recipes estimate mild data=x --sample=3"),
+        ("profile mild data=x", "resnet-recipes estimate mild data=x"),
+    ],
+)
+def test_verbs_of_before_and_of_others_are_answered(typed, meant):
+    with pytest.raises(RecipeError) as caught:
+        verbs.run(typed.split())
+    assert [problem.fix for problem in caught.value.problems] == [meant]
 
 
 @pytest.mark.slow
@@ -119,4 +187,4 @@ def test_two_ranks_are_measured_with_their_exchange(nursery, tmp_path):
     code, out, err = nursery.run(tmp_path, "tests.commands.verb", "estimate", *words).wait()
     assert code == 0, err
     assert "measuring this machine" in err
-    assert "The exchange between 2 ranks takes" in out
+    assert "ms alone, between 2 ranks" in out

@@ -9,8 +9,9 @@ import pytest
 
 from resnet_recipes import cli
 from resnet_recipes.commands.train import PLANNED
-from resnet_recipes.measure.estimate import Speeds
-from resnet_recipes.measure.memory import Remembered
+from resnet_recipes.launch import prediction
+from resnet_recipes.predict.estimate import Speeds
+from resnet_recipes.predict.memory import Remembered
 from tests.commands.test_train import SMALL
 from tests.run_folders import run_folder
 
@@ -85,10 +86,9 @@ def test_a_run_of_a_sweep_does_not_print_its_plan_again(started, monkeypatch, ca
 
 def test_a_dry_run_adds_up_what_this_machine_was_measured_to_need(runs, monkeypatch, capsys):
     speeds = Speeds({32: (0.01,)}, loader=None, evaluation=1000.0, batch=16)
-    monkeypatch.setattr(
-        "resnet_recipes.launch.measurement.known",
-        lambda made: Remembered(speeds, 0.0) if made.recipe.name == "mild" else None,
-    )
+    monkeypatch.setattr(prediction, "measured_as", lambda made: made.recipe.name)
+    known = {"mild": Remembered(speeds, 1.0)}
+    monkeypatch.setattr(prediction, "recall", known.get)
     words = [
         *SMALL[:-1],
         "ssr=1",
@@ -100,8 +100,11 @@ def test_a_dry_run_adds_up_what_this_machine_was_measured_to_need(runs, monkeypa
     assert cli.train(["-m", "recipe=mild,hot", "seed=1,2", *words, "--dry-run"]) == 0
     out = capsys.readouterr().out
     # 2 x 6,000 steps x 16 images x 0.01 s
-    assert "about 32:00 in total, 1.60 at launch.price" in out
-    assert "not measured: 2 of these runs" in out
+    assert re.search(r"^  mild-seed1-\w+  16:00\n", out, re.MULTILINE)
+    assert re.search(r"^  hot-seed1-\w+  roughly \d+ \w+\n", out, re.MULTILINE)
+    assert re.search(r"^about [\d:]+ in total, [\d.]+ at launch.price$", out, re.MULTILINE)
+    assert re.search(r"^2 of 4: measured on this machine ", out, re.MULTILINE)
+    assert re.search(r"^2 of 4: a guess from the network's arithmetic ", out, re.MULTILINE)
     assert re.search(r"^[\d.]+ PFLOPs of training in total$", out, re.MULTILINE)
 
 

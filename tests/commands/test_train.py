@@ -203,7 +203,7 @@ def test_the_plan_opens_with_images_and_device_and_says_how_long_a_cpu_needs(
     assert lines[2].startswith("  images     ImageNet-1k: 1,281,167 to train on")
     assert lines[4:6] == [
         "  device     CPU with 2 cores, fp32",
-        "  time       roughly 13 weeks on this CPU: a guess from the network's arithmetic",
+        "  time       roughly 14 weeks: a guess from the network's arithmetic on this",
     ]
     monkeypatch.setattr("resnet_recipes.commands.plan.emulates", lambda dtype: dtype == "bf16")
     cli.train(["recipe=mild", "--dry-run", "precision.dtype=bf16"])

@@ -18,9 +18,9 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network import about
 from resnet_recipes.network.teacher import taught
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.planning.guess import gpu_memory
-from resnet_recipes.planning.network import teaching
+from resnet_recipes.planning.course import gpu_memory
 from resnet_recipes.planning.plan import make_plan
+from resnet_recipes.predict.network import teaching
 from resnet_recipes.report.text import printable
 from resnet_recipes.training.gradient import gradient_of, rehearse
 from resnet_recipes.training.loop import train
@@ -138,7 +138,7 @@ def test_the_plan_counts_a_teachers_forward_pass_and_weights(teacher, recipe):
     plain, plan = planned(), taught(planned(methods=methods(teacher)))
     forward = teaching(plan.teachers, plan.sizes[0])
     # a third of what training takes, but for the first layer and the classifier
-    assert forward == pytest.approx(plain.network.flops(plan.sizes[0]) / 3, rel=0.1)
+    assert forward == pytest.approx(plain.network.operations(plan.sizes[0]).training / 3, rel=0.1)
     images = plain.total_steps * plain.recipe.batch.global_size
     assert sum(plan.flops) - sum(plain.flops) == images * forward
     assert gpu_memory(plan) - gpu_memory(plain) == 4 * plain.network.parameters

@@ -9,10 +9,10 @@ import torchvision
 from resnet_recipes.base.architecture import NETWORKS, ModelConfig
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.measure.flops import per_image
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.trivial_augment import TrivialAugment
 from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
+from resnet_recipes.predict.layers import operations
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
 
@@ -367,5 +367,6 @@ def test_the_arithmetic_counts_all_sizes_and_the_second_pass_of_sam(imagenet):
     assert len(plan.flops) == len(plan.sizes)
     assert min(plan.flops) < max(plan.flops) / 3.5  # 88 and 176 pixels
     full = imagenet("mild", "methods.sam.interval=4", "~methods.progressive_resizing").flops
-    assert sum(full) == steps * 2048 * per_image(ModelConfig(), 1000, 176, BlurPool())
+    once = operations(ModelConfig(), 1000, 176, BlurPool()).training
+    assert sum(full) == steps * 2048 * once
     assert plan.as_dict()["training_pflops"] == sum(plan.flops) / 1e15

@@ -20,7 +20,7 @@ from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.network import about, archive
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.planning.network import Teacher
+from resnet_recipes.predict.network import Teacher
 from resnet_recipes.process import rank as process_rank
 from resnet_recipes.process.rank import work
 from resnet_recipes.process.rank_process import RankProcess

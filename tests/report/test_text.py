@@ -20,6 +20,7 @@ from resnet_recipes.report.text import (
     percent,
     printable,
     rate,
+    roughly,
 )
 
 
@@ -29,6 +30,25 @@ from resnet_recipes.report.text import (
 )
 def test_a_length_of_time_reads_as_a_clock(seconds, text):
     assert clock_time(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (3, "1 minute"),
+        (100, "2 minutes"),
+        (3000, "50 minutes"),
+        (5400, "90 minutes"),
+        (86400, "24 hours"),
+        (4 * 86400, "4 days"),
+        (80 * 86400, "11 weeks"),
+        (730 * 86400, "100 weeks"),
+        (740 * 86400, "2 years"),
+        (3.2e9, "100 years"),
+    ],
+)
+def test_a_guessed_length_is_told_in_the_unit_that_a_person_would_use(seconds, text):
+    assert roughly(seconds) == text
 
 
 @pytest.mark.parametrize(

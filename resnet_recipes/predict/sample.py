@@ -1,11 +1,11 @@
-"""Estimate the time of a whole run from some of its epochs, by the papers' rule."""
+"""The papers' rule: speeds from some epochs of a run that were trained for real."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 
-from resnet_recipes.measure.estimate import Speeds
+from resnet_recipes.predict.estimate import Course, Speeds
 
 #: File that lists the epochs to time, or says how many of the last steps to train; ranks do
 #: nothing else if it is in their folder.
@@ -38,14 +38,12 @@ def sampled(sizes: Sequence[int], count: int) -> list[int]:
     return sorted({0, 1, *(last[size] for size in spread)})
 
 
-def whole(sizes: Sequence[int], timed: dict[int, float]) -> float:
-    """Return the training seconds of all epochs, the first timed as the second.
+def speeds_of(course: Course, timed: Mapping[int, float]) -> Speeds:
+    """Return the speeds of a run whose epochs took these seconds, by number, counted from 0.
 
-    Interpolate sizes by area.
+    The first is timed as the second. Evaluation is not timed.
     """
-    replaced = timed | {0: timed[1]} if 1 in timed else timed
-    by_size = defaultdict(list)
-    for epoch, seconds in replaced.items():
-        by_size[sizes[epoch]].append(seconds)
-    speeds = Speeds({size: (mean(found),) for size, found in by_size.items()}, None, 1.0, 1)
-    return sum(replaced.get(epoch, speeds.seconds_at(size)[1]) for epoch, size in enumerate(sizes))
+    found = defaultdict(list)
+    for epoch, seconds in {**timed, 0: timed[1]}.items():
+        found[course.sides[epoch]].append(seconds / course.images[epoch])
+    return Speeds({side: (mean(each),) for side, each in found.items()})

@@ -10,21 +10,22 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torchvision import models
 
 from resnet_recipes import ops
-from resnet_recipes.measure.datasheet import GPUS, known
-from resnet_recipes.measure.roofline import (
+from resnet_recipes.base.architecture import ModelConfig
+from resnet_recipes.methods.blurpool import BlurPool
+from resnet_recipes.methods.stack import Stack
+from resnet_recipes.network.fuse import fuse
+from resnet_recipes.predict.datasheet import GPUS, known
+from resnet_recipes.predict.layers import Convolution, convolutions, operations
+from resnet_recipes.predict.roofline import (
     FUSED_SHARE,
     SPLIT,
-    Convolution,
     Speed,
     Work,
-    convolutions,
     kept,
     memory,
     speed,
     traffic,
 )
-from resnet_recipes.methods.blurpool import BlurPool
-from resnet_recipes.network.fuse import fuse
 
 
 @pytest.mark.parametrize(
@@ -70,8 +71,10 @@ def test_the_convolutions_are_torchvisions(model, side):
 )
 def test_arithmetic_and_traffic_are_those_counted_operation_by_operation(side, giga, megabytes):
     # without the classifier
-    assert Work("resnet50", side, 256).flops / 1e9 == pytest.approx(giga, rel=0.003)
-    assert Work("resnet50", side, 256).bytes / 1e6 == pytest.approx(megabytes, rel=0.01)
+    found = operations(ModelConfig("resnet50"), 0, side, Stack({})).training
+    assert found / 1e9 == pytest.approx(giga, rel=0.003)
+    moved = traffic(Work("resnet50", side, 256)).total()
+    assert moved / 1e6 == pytest.approx(megabytes, rel=0.01)
 
 
 class Kernels(TorchDispatchMode):
@@ -188,7 +191,7 @@ MLPERF = {
 def test_convolutions_are_as_fast_as_those_of_mlperfs_records(name):
     gpu = next(gpu for gpu in GPUS if gpu.name == name)
     work, (images_per_second, megabytes) = Work("resnet50", 224, 400, fused=True), MLPERF[name]
-    saved = (work.bytes - 1e6 * megabytes) / (FUSED_SHARE * gpu.traffic)
+    saved = (traffic(work).total() - 1e6 * megabytes) / (FUSED_SHARE * gpu.traffic)
     expected = 1 / (1 / speed(gpu, work).images_per_second - saved)
     assert expected == pytest.approx(images_per_second, rel=0.05)
 

@@ -1,4 +1,4 @@
-"""What a plan has to know of its network: size, arithmetic, and what it cannot take."""
+"""What has to be known of a network before a run: size, operations, and what it cannot take."""
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
@@ -12,9 +12,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import NETWORKS, ModelConfig
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.measure import flops
-from resnet_recipes.measure.roofline import backbone
 from resnet_recipes.methods.stack import Stack
+from resnet_recipes.predict.layers import Operations, backbone, features, operations
 
 
 class Network(Protocol):
@@ -22,11 +21,11 @@ class Network(Protocol):
 
     parameters: int
     draws_in_forward: bool  # it may use torch's generator in training
-    is_predicted: bool  # `measure.roofline` knows its layers
+    is_predicted: bool  # the roofline knows its layers
     text: str  # what of the recipe does not apply, for the plan
 
-    def flops(self, side: int) -> int:
-        """Return the operations of one image of `side` pixels, forward and backward."""
+    def operations(self, side: int) -> Operations:
+        """Return the operations of one image of `side` pixels."""
 
     def problems(self) -> Iterator[Problem]:
         """Yield what of the recipe it cannot take."""
@@ -38,8 +37,6 @@ class Network(Protocol):
 class Teacher(NamedTuple):
     """A trained network whose outputs a run computes every step, without a gradient."""
 
-    # of a network whose backbone is frozen, so that its operations are those of a forward pass, but
-    # for the classifier's
     network: Network
     text: str  # for the plan
     key: str  # of the setting that names it
@@ -48,7 +45,7 @@ class Teacher(NamedTuple):
 
 def teaching(teachers: Iterable[Teacher], side: int) -> int:
     """Return the operations of all teachers for one image of `side` pixels."""
-    return sum(teacher.network.flops(side) for teacher in teachers)
+    return sum(teacher.network.operations(side).forward for teacher in teachers)
 
 
 def network_of(model: ModelConfig, classes: int, methods: Stack) -> Network:
@@ -68,9 +65,8 @@ class ResNet:
     draws_in_forward, is_predicted, text = False, True, ""
 
     def __init__(self, model: ModelConfig, classes: int, methods: Stack):
-        features = 2048 if NETWORKS[model.name][0] else 512  # that the classifier sees
-        self.parameters = backbone(model.name) + (features + 1) * classes
-        self.flops = cache(lambda side: flops.per_image(model, classes, side, methods))
+        self.parameters = backbone(model.name) + (features(model.name) + 1) * classes
+        self.operations = cache(lambda side: operations(model, classes, side, methods))
 
     def problems(self) -> Iterator[Problem]:
         """Yield nothing: every method is made for these networks."""
@@ -90,7 +86,7 @@ class BuiltNetwork:
         self._model, self._classes, self._methods = model, classes, methods
         self._plain = backbones.structure(model.name, classes, model.arguments)
         self.parameters = sum(weight.numel() for weight in self._plain.parameters())
-        self.flops = cache(self._flops)
+        self.operations = cache(self._operations)
         is_resnet = backbones.is_resnet(self._plain)
         self.draws_in_forward = not is_resnet
         library = backbones.from_library(model.name)
@@ -132,7 +128,7 @@ class BuiltNetwork:
 
     def _refusal(self, side: int) -> str:
         try:
-            self.flops(side)
+            self.operations(side)
         except Exception as error:  # a library may raise anything for a size that it does not take
             return backbones.first_line(error)
         return ""
@@ -150,8 +146,8 @@ class BuiltNetwork:
                     other(torch.empty(2, 3, side, side, device="meta"))
                 yield f"model.args.{key}={str(value).lower()}"
 
-    def _flops(self, side: int) -> int:
-        """Count the operations of one image in training; also in evaluation, whose path may differ.
+    def _operations(self, side: int) -> Operations:
+        """Count the operations of one image; compute it in evaluation, too, whose path may differ.
 
         A layer has a second pass if its weights are trained, and a third if its input has a
         gradient.
@@ -170,14 +166,16 @@ class BuiltNetwork:
         try:
             with FlopCounterMode(display=False) as counter:
                 self._check(network.train()(images))
-            trained = sum(forward * passes for forward, passes in found)
-            rest = counter.get_total_flops() // 2 - sum(forward for forward, _ in found)
+            # of what is no convolution and no linear layer
+            rest = counter.get_total_flops() // 2 - Operations.of(found).forward
+            found.append((rest, 1 if self._model.freeze == "backbone" else 3))
+            counted = Operations.of(found)
             with torch.no_grad():
                 self._check(network.eval()(images))
         finally:
             for hook in hooks:
                 hook.remove()
-        return trained + rest * (1 if self._model.freeze == "backbone" else 3)
+        return counted
 
     def _check(self, output: object) -> None:
         """Raise ValueError unless an output is logits."""

@@ -5,11 +5,11 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from resnet_recipes.base.architecture import ModelConfig
-from resnet_recipes.measure.flops import per_image
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_model
 from resnet_recipes.network.pretrained import freeze
+from resnet_recipes.predict.layers import operations
 
 
 @pytest.mark.parametrize(
@@ -35,4 +35,5 @@ def test_operations_are_those_that_torch_counts(name, side, frozen, blur):
     with FlopCounterMode(display=False) as counter:
         network(images).sum().backward()
     methods = Stack({"blurpool": blur} if blur else {})
-    assert 2 * per_image(config, 7, side, methods) == counter.get_total_flops()
+    found = operations(config, 7, side, methods)
+    assert 2 * found.training == counter.get_total_flops()

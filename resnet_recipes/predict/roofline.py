@@ -5,12 +5,11 @@ Computed layer by layer, not measured.
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from resnet_recipes.base.architecture import NETWORKS
-from resnet_recipes.measure.datasheet import Gpu
+from resnet_recipes.predict.datasheet import Gpu
+from resnet_recipes.predict.layers import Convolution, backbone, convolutions
 
 BYTES = 2  # per activation, in bf16 or fp16
 INDEX = 8  # bytes that store the place of a maximum: torch's int64
@@ -26,78 +25,7 @@ RESERVED = 1e9  # bytes of context and of cuDNN's workspace: assumed
 SPLIT = 1.2  # bytes that torch's allocator reserves for each that is used, at most: counted
 
 
-class Convolution(NamedTuple):
-    """A convolution with the BatchNorm that follows it; images are square."""
-
-    inputs: int  # channels
-    outputs: int
-    kernel: int
-    stride: int
-    side: int  # of the input, in pixels
-    relu: bool = True  # whether its BatchNorm ends in ReLU
-    adds: bool = False  # whether the block's input is added before the ReLU
-    stage: int = 0  # 0 the stem, 1 to 4 layer1 to layer4
-    enters: bool = False  # whether its input is the output of the stage before
-
-    @property
-    def out_side(self) -> int:
-        """Pixels of the output's side."""
-        return (self.side - 1) // self.stride + 1
-
-    @property
-    def read(self) -> int:
-        """Elements of the input."""
-        return self.inputs * self.side**2
-
-    @property
-    def written(self) -> int:
-        """Elements of the output."""
-        return self.outputs * self.out_side**2
-
-    @property
-    def flops(self) -> int:
-        """Floating-point operations of one image's forward pass."""
-        return 2 * self.inputs * self.kernel**2 * self.written
-
-    @property
-    def weights(self) -> int:
-        """Weights of the convolution."""
-        return self.inputs * self.outputs * self.kernel**2
-
-
-def convolutions(model: str, side: int) -> Iterator[Convolution]:
-    """Yield the convolutions of torchvision's ResNets on images of `side` pixels."""
-    is_deep, blocks = NETWORKS[model]
-    stem = Convolution(3, 64, 7, 2, side)
-    yield stem
-    side, channels = (stem.out_side - 1) // 2 + 1, 64
-    for stage, repeats in enumerate(blocks):
-        width = 64 * 2**stage
-        outputs = 4 * width if is_deep else width
-        for index in range(repeats):
-            stride = 2 if stage and not index else 1
-            small = (side - 1) // stride + 1
-            place = {"stage": stage + 1}
-            first = place | {"enters": not index}
-            if is_deep:
-                yield Convolution(channels, width, 1, 1, side, **first)
-                yield Convolution(width, width, 3, stride, side, **place)
-                yield Convolution(width, outputs, 1, 1, small, adds=True, **place)
-            else:
-                yield Convolution(channels, width, 3, stride, side, **first)
-                yield Convolution(width, outputs, 3, 1, small, adds=True, **place)
-            if stride > 1 or channels != outputs:
-                yield Convolution(channels, outputs, 1, stride, side, relu=False, **first)
-            side, channels = small, outputs
-
-
-def backbone(model: str) -> int:
-    """Return the number of a ResNet's weights, BatchNorms included, without its classifier."""
-    return sum(layer.weights + 2 * layer.outputs for layer in convolutions(model, 224))
-
-
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """One training step on a GPU."""
 
     model: str
@@ -106,21 +34,10 @@ class Work:
     blur: bool = False  # BlurPool, as in the recipes
     fused: bool = False  # BatchNorm, ReLU and sum in one operation, blur in one; CUDA graphs
 
-    @property
-    def flops(self) -> float:
-        """Floating-point operations per image: forward, and backward for inputs and weights."""
-        return sum(flops for flops, _ in _passes(self))
-
-    @property
-    def bytes(self) -> float:
-        """Bytes per image that go through the GPU's memory in one step."""
-        return sum(traffic(self).values())
-
 
 class Speed(NamedTuple):
     """How fast one GPU is expected to do some work."""
 
-    side: int
     images_per_second: float
     limit: str  # the bottleneck: arithmetic | memory traffic | kernel launches
 
@@ -142,9 +59,9 @@ def speed(gpu: Gpu, work: Work) -> Speed:
     moving += (kinds.total() - kinds["convolution"] - kinds["blur"]) / share + blurring
     host = (REPLAY if work.fused else ISSUE * len(_layers(work))) / work.batch
     if host > arithmetic + moving:
-        return Speed(work.side, 1 / host, "kernel launches")
+        return Speed(1 / host, "kernel launches")
     limit = "arithmetic" if arithmetic > moving else "memory traffic"
-    return Speed(work.side, 1 / (arithmetic + moving), limit)
+    return Speed(1 / (arithmetic + moving), limit)
 
 
 @cache
@@ -224,8 +141,7 @@ def _passes(work: Work) -> tuple[tuple[float, float], ...]:
         is_blurred = work.blur and layer.kernel == 1 and layer.stride == 2
         read = layer.read // 4 if is_blurred else layer.read
         moved = BYTES * (read + layer.written + layer.weights / work.batch)
-        # pixels need no gradients
-        found += [(layer.flops, moved)] * (2 if layer.inputs == 3 else 3)
+        found += [(layer.flops, moved)] * layer.passes()
     return tuple(found)
 
 

@@ -1,0 +1,56 @@
+"""What a prediction has to know of a plan."""
+
+from resnet_recipes.planning.plan import Plan
+from resnet_recipes.predict import roofline
+from resnet_recipes.predict.estimate import Course
+from resnet_recipes.predict.roofline import Work
+
+
+def course_of(plan: Plan) -> Course:
+    """Return the facts of a plan that the time of its run depends on."""
+    evaluation, steps = plan.recipe.evaluation, plan.steps_per_epoch
+    evaluations = -(-plan.total_steps // plan.steps(evaluation.interval)) + (
+        "eval_weights" in plan.hooks
+    )
+    images = tuple(
+        plan.recipe.batch.global_size * min(steps, plan.total_steps - epoch * steps)
+        for epoch in range(len(plan.sizes))
+    )
+    once = [
+        count * plan.network.operations(side).training
+        for count, side in zip(images, plan.sizes, strict=True)
+    ]
+    return Course(
+        plan.sizes,
+        images,
+        evaluations * (1 + evaluation.flip) * plan.facts.eval_examples,
+        plan.recipe.data.eval_size,
+        sum(plan.flops) / sum(once),
+        plan.network,
+        work_of(plan),
+        plan.world_size,
+    )
+
+
+def gpu_memory(plan: Plan) -> float:
+    """Return the bytes that a run in bf16 or fp16 needs on each GPU, to some tens of percent."""
+    # weights, gradients, what the optimizer keeps
+    optimizer = plan.recipe.optimizer
+    copies = 2 + optimizer.state_copies + optimizer.scratch_copies
+    copies += sum(method.extra_weights for method in plan.methods())
+    teachers = sum(4 * teacher.network.parameters for teacher in plan.teachers)
+    return teachers + roofline.memory(
+        work_of(plan), plan.rank_size, plan.network.parameters, copies
+    )
+
+
+def work_of(plan: Plan) -> Work:
+    """Return a forward and backward pass of a run on one GPU, at its largest size."""
+    precision = plan.recipe.precision
+    return Work(
+        plan.recipe.model.name,
+        max(plan.sizes),
+        plan.bn_size,
+        any(method.blurs for method in plan.methods()),
+        precision.kernels == "auto" and precision.channels_last,
+    )

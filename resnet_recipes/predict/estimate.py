@@ -1,0 +1,162 @@
+"""How long a run will take and what it will cost: one arithmetic, whatever its speeds come from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
+from statistics import median, quantiles
+from typing import Any, NamedTuple, Self
+
+from resnet_recipes.predict.network import Network
+from resnet_recipes.predict.roofline import Work
+from resnet_recipes.report.text import clock_time, roughly
+
+#: If exchanging gradients alone takes more than this share of a step, the step is waiting for the
+#: exchange.
+WAITS = 0.75
+
+
+class Course(NamedTuple):
+    """What a run computes: the facts of its plan that its time depends on."""
+
+    sides: tuple[int, ...]  # of the training images by epoch, in pixels
+    images: tuple[int, ...]  # trained by epoch, on all devices
+    evaluated: int  # images of all evaluations, each as often as it is computed
+    eval_side: int
+    passes: float  # through the network for an image: with second gradients, and the teachers' part
+    network: Network
+    work: Work  # one pass on a GPU at the largest size
+    devices: int
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """What all devices of a machine do at once, as measured or expected."""
+
+    # image size -> seconds per training image, one value per step
+    step: Mapping[int, tuple[float, ...]]
+    evaluation: float | None = None  # images per second; None: not known
+    loader: float | None = None  # images per second of the loader alone; None: nothing to load
+    batch: int = 1  # images per device in each timed step
+    devices: int = 1
+    warm_up_seconds: float = 0.0  # extra seconds of the first steps at an image size
+    # images per second of training on real images at the first size
+    end_to_end: float | None = None
+    # seconds to exchange the gradients of one step, with nothing else running
+    exchange: float = 0.0
+    limits: Mapping[int, str] = field(default_factory=dict)  # image size -> what limits the step
+
+    def seconds_at(self, side: int) -> tuple[float, float, float]:
+        """Return low, middle and high seconds of one training image, interpolated by area."""
+        known = {measured: _spread(laps) for measured, laps in sorted(self.step.items())}
+        below = max((size for size in known if size <= side), default=min(known))
+        above = min((size for size in known if size >= side), default=max(known))
+        if below == above:
+            share, scale = 0.0, (side / below) ** 2
+        else:
+            share, scale = (side**2 - below**2) / (above**2 - below**2), 1.0
+        low, middle, high = (
+            scale * ((1 - share) * a + share * b)
+            for a, b in zip(known[below], known[above], strict=True)
+        )
+        return low, middle, high
+
+    def step_seconds(self, side: int) -> float:
+        """Return the seconds of a step of the timed size."""
+        return self.seconds_at(side)[1] * self.batch * self.devices
+
+    def limit_at(self, side: int) -> str:
+        """Return the bottleneck: loader, exchange, or step, or what of it."""
+        if self.loader and self.loader * self.seconds_at(side)[1] < 1:
+            return "loader"
+        if self.exchange > WAITS * self.step_seconds(side):
+            return "exchange"
+        return self.limits.get(side, "step")
+
+    @classmethod
+    def of_json(cls, value: dict[str, Any]) -> Self:
+        """Return the speeds whose `asdict` was written as JSON."""
+        step = {int(side): tuple(map(float, laps)) for side, laps in value["step"].items()}
+        return cls(**value | {"step": step})
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of a run at one image size."""
+
+    pixels: int
+    epochs: int
+    low: float  # minutes
+    minutes: float
+    high: float
+    images_per_second: float  # of all devices
+    limit: str  # the bottleneck
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run will take."""
+
+    phases: tuple[Phase, ...]
+    evaluation_minutes: float | None  # None: not known
+
+    @property
+    def minutes(self) -> float:
+        """Training minutes."""
+        return sum(phase.minutes for phase in self.phases)
+
+    @property
+    def total_minutes(self) -> float:
+        """Minutes of training and evaluation; start-up and checkpoints are left out."""
+        return self.minutes + (self.evaluation_minutes or 0.0)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Least and most training minutes."""
+        return sum(phase.low for phase in self.phases), sum(phase.high for phase in self.phases)
+
+    def cost(self, price: float) -> float:
+        """Return what training and evaluation cost at `price` per hour."""
+        return self.total_minutes / 60 * price
+
+
+class Prediction(NamedTuple):
+    """What a run is expected to take, and where that comes from."""
+
+    estimate: Estimate
+    speeds: Speeds
+    source: str  # in words
+    when: float | None = None  # it was measured, in seconds since the epoch; None: it was not
+
+    def told(self, seconds: float) -> str:
+        """Return a length of time as exactly as it is known."""
+        return clock_time(seconds) if self.when else f"roughly {roughly(seconds)}"
+
+
+def estimate(course: Course, speeds: Speeds) -> Estimate:
+    """Return how long a run takes at these speeds."""
+    load = 1 / speeds.loader if speeds.loader else 0.0
+    contention = 0.0  # seconds per image by which loading and training slow each other down
+    if speeds.end_to_end:  # they may share CPU cores
+        alone = max(speeds.seconds_at(course.sides[0])[1], load)
+        contention = max(0.0, 1 / speeds.end_to_end - alone)
+    phases = []
+    for side, group in groupby(zip(course.sides, course.images, strict=True), itemgetter(0)):
+        counts = [count for _, count in group]
+        images = sum(counts)
+        low, middle, high = (
+            (images * (max(seconds, load) + contention) + speeds.warm_up_seconds) / 60
+            for seconds in speeds.seconds_at(side)
+        )
+        rate = images / (60 * middle)
+        phases.append(Phase(side, len(counts), low, middle, high, rate, speeds.limit_at(side)))
+    evaluation = course.evaluated / speeds.evaluation / 60 if speeds.evaluation else None
+    return Estimate(tuple(phases), evaluation)
+
+
+def _spread(laps: Sequence[float]) -> tuple[float, float, float]:
+    """Return the quartiles of some seconds; all three are the same for one value."""
+    if len(laps) < 2:
+        return (laps[0],) * 3
+    low, _, high = quantiles(laps, n=4)
+    return max(low, min(laps)), median(laps), min(high, max(laps))

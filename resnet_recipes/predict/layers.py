@@ -1,0 +1,126 @@
+"""The layers of torchvision's ResNets, and the floating-point operations of any network."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Self
+
+from resnet_recipes.base.architecture import FREEZABLE, NETWORKS, ModelConfig
+from resnet_recipes.methods.stack import Stack
+
+
+class Operations(NamedTuple):
+    """What a network computes for one image, which is the same on every machine.
+
+    Convolutions and linear layers are counted, a multiplication and an addition as two, as
+    torch.utils.flop_counter does. What else a network computes, blurs too, is small beside them.
+    """
+
+    forward: int
+    training: int  # forward and backward
+
+    @classmethod
+    def of(cls, layers: Iterable[tuple[int, int]]) -> Self:
+        """Sum up layers: operations forward, and how many passes through them training takes."""
+        found = list(layers)
+        return cls(
+            sum(forward for forward, _ in found), sum(forward * times for forward, times in found)
+        )
+
+
+class Convolution(NamedTuple):
+    """A convolution with the BatchNorm that follows it; images are square."""
+
+    inputs: int  # channels
+    outputs: int
+    kernel: int
+    stride: int
+    side: int  # of the input, in pixels
+    relu: bool = True  # whether its BatchNorm ends in ReLU
+    adds: bool = False  # whether the block's input is added before the ReLU
+    stage: int = 0  # 0 the stem, 1 to 4 layer1 to layer4
+    enters: bool = False  # whether its input is the output of the stage before
+
+    @property
+    def out_side(self) -> int:
+        """Pixels of the output's side."""
+        return (self.side - 1) // self.stride + 1
+
+    @property
+    def read(self) -> int:
+        """Elements of the input."""
+        return self.inputs * self.side**2
+
+    @property
+    def written(self) -> int:
+        """Elements of the output."""
+        return self.outputs * self.out_side**2
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of one image's forward pass."""
+        return 2 * self.inputs * self.kernel**2 * self.written
+
+    @property
+    def weights(self) -> int:
+        """Weights of the convolution."""
+        return self.inputs * self.outputs * self.kernel**2
+
+    def passes(self, frozen: int = 0) -> int:
+        """Return how often a training step computes it: forward, and for its two gradients.
+
+        `frozen` is the number of stages, from the input on, that are not trained.
+        """
+        is_trained = self.stage >= frozen
+        has_gradient = is_trained and self.stage > 0 and not (self.enters and self.stage == frozen)
+        return 1 + is_trained + has_gradient
+
+
+def convolutions(model: str, side: int) -> Iterator[Convolution]:
+    """Yield the convolutions of torchvision's ResNets on images of `side` pixels."""
+    is_deep, blocks = NETWORKS[model]
+    stem = Convolution(3, 64, 7, 2, side)
+    yield stem
+    side, channels = (stem.out_side - 1) // 2 + 1, 64
+    for stage, repeats in enumerate(blocks, 1):
+        width = 32 * 2**stage
+        outputs = 4 * width if is_deep else width
+        for index in range(repeats):
+            is_first = not index
+            stride = 2 if stage > 1 and is_first else 1
+            small = (side - 1) // stride + 1
+            if is_deep:
+                yield Convolution(channels, width, 1, 1, side, stage=stage, enters=is_first)
+                yield Convolution(width, width, 3, stride, side, stage=stage)
+                yield Convolution(width, outputs, 1, 1, small, adds=True, stage=stage)
+            else:
+                yield Convolution(channels, width, 3, stride, side, stage=stage, enters=is_first)
+                yield Convolution(width, outputs, 3, 1, small, adds=True, stage=stage)
+            if stride > 1 or channels != outputs:
+                yield Convolution(
+                    channels, outputs, 1, stride, side, relu=False, stage=stage, enters=is_first
+                )
+            side, channels = small, outputs
+
+
+def backbone(model: str) -> int:
+    """Return the number of a ResNet's weights, BatchNorms included, without its classifier."""
+    return sum(layer.weights + 2 * layer.outputs for layer in convolutions(model, 224))
+
+
+def features(model: str) -> int:
+    """Return how many features the classifier of a ResNet sees."""
+    return 2048 if NETWORKS[model][0] else 512
+
+
+def operations(model: ModelConfig, classes: int, side: int, methods: Stack) -> Operations:
+    """Return the operations of one of the recipes' own networks for an image of `side` pixels."""
+    frozen = FREEZABLE.index(model.freeze)  # the stages that are not trained; 5: all but the head
+
+    def layers() -> Iterator[tuple[int, int]]:
+        for layer in convolutions(model.name, side):
+            stride = layer.stride
+            if stride > 1:
+                stride = methods.convolution_stride(stride, layer.inputs)
+            yield layer._replace(stride=stride).flops, layer.passes(frozen)
+        yield 2 * features(model.name) * classes, 3 - (model.freeze == "backbone")
+
+    return Operations.of(layers())

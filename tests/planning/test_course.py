@@ -1,0 +1,90 @@
+"""What a plan's run takes by its arithmetic: images times operations, on a CPU and on GPUs."""
+
+import pytest
+
+from resnet_recipes.planning.course import course_of, gpu_memory
+from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
+from resnet_recipes.predict import arithmetic
+from resnet_recipes.predict.arithmetic import on_cpu, on_gpus
+from resnet_recipes.predict.datasheet import GPUS
+from resnet_recipes.predict.estimate import Estimate, estimate
+from resnet_recipes.predict.roofline import SPLIT, Work, speed
+from resnet_recipes.recipe.compose import compose
+
+FIXED = ("~methods.progressive_resizing", "data.train_size=224")
+H200 = next(gpu for gpu in GPUS if gpu.name == "H200")
+
+
+def mild(*changes: str, ranks: int = 1) -> Plan:
+    return make_plan(compose("mild", changes, needs_data=False).recipe, IMAGENET, ranks)
+
+
+def on_cores(plan: Plan, cores: int = 1) -> Estimate:
+    course = course_of(plan)
+    return estimate(course, on_cpu(course, cores, plan.recipe.precision.dtype))
+
+
+def on_h200(plan: Plan) -> Estimate:
+    course = course_of(plan)
+    return estimate(course, on_gpus(course, H200))
+
+
+def test_a_cpus_minutes_are_images_times_multiply_adds():
+    whole = on_cores(mild(*FIXED)).minutes
+    assert 60 * whole == pytest.approx(36 * 625 * 2048 * 12.147 / arithmetic.PER_CORE, rel=1e-3)
+    sam = on_cores(mild(*FIXED, "methods.sam={interval:4}")).minutes
+    assert sam == pytest.approx(whole * 1.25)
+    assert on_cores(mild(*FIXED), 4).minutes == pytest.approx(whole / 4)
+    assert on_cores(mild()).minutes < whole / 2
+
+
+def test_a_cpu_that_emulates_a_type_takes_longer(monkeypatch):
+    whole = on_cores(mild()).minutes
+    monkeypatch.setattr(arithmetic, "emulates", lambda dtype: dtype == "bf16")
+    slow = on_cores(mild("precision.dtype=bf16")).minutes
+    assert slow == pytest.approx(arithmetic.EMULATED * whole)
+    assert on_cores(mild()).minutes == whole
+
+
+def test_a_run_that_ends_within_an_epoch_counts_its_own_steps():
+    short = mild(*FIXED, "max_duration=1000ba", "scale_schedule_ratio=1", "schedule.warmup=0ba")
+    assert course_of(short).images == (625 * 2048, 375 * 2048)
+    whole = on_cores(mild(*FIXED)).minutes
+    assert on_cores(short).minutes == pytest.approx(whole * 1000 / (36 * 625))
+
+
+def test_an_evaluation_is_a_forward_pass_and_with_mirror_images_two():
+    """By hand: 36 evaluations and one of the averaged weights."""
+    once, twice = (mild(f"evaluation.flip={flip}", *FIXED) for flip in ("false", "true"))
+    assert course_of(once).evaluated == 37 * 50_000
+    forward = once.network.operations(once.recipe.data.eval_size).forward
+    seconds = 37 * 50_000 * forward / (2e9 * arithmetic.PER_CORE)
+    assert 60 * on_cores(once).evaluation_minutes == pytest.approx(seconds)
+    assert on_cores(twice).evaluation_minutes == pytest.approx(2 * seconds / 60)
+    share = on_h200(once).evaluation_minutes / on_h200(once).minutes
+    assert share == pytest.approx(37 * 50_000 / (36 * 625 * 2048) / 3, rel=0.1)
+
+
+def test_gpus_share_the_images_and_lose_some_time_to_their_exchange():
+    alone = on_h200(mild(*FIXED)).minutes
+    work = Work("resnet50", 224, 256, blur=True, fused=True)
+    assert 60 * alone == pytest.approx(36 * 625 * 2048 / speed(H200, work).images_per_second)
+    assert on_h200(mild(*FIXED, ranks=8)).minutes == pytest.approx(alone * 1.05 / 8)
+
+
+def test_each_image_size_of_a_run_has_its_speed():
+    phases = on_h200(mild()).phases
+    assert [phase.pixels for phase in phases] == sorted(set(mild().sizes))
+    assert {phase.limit for phase in phases} == {"memory traffic"}
+    assert phases[0].images_per_second > 2 * phases[-1].images_per_second
+    plain = on_h200(mild("precision.kernels=off")).phases
+    assert plain[-1].images_per_second < 0.6 * phases[-1].images_per_second
+
+
+def test_the_recipes_fit_into_sixteen_gigabytes_and_averages_and_sam_take_more():
+    assert 8e9 < gpu_memory(mild(ranks=8)) < 14e9
+    copy = pytest.approx(SPLIT * 4 * mild().network.parameters)
+    assert gpu_memory(mild("methods.sam={}")) - gpu_memory(mild()) == copy
+    assert gpu_memory(mild()) - gpu_memory(mild("~methods.ema")) == copy
+    adamw, lamb = (gpu_memory(mild(f"optimizer={name}")) for name in ("adamw", "lamb"))
+    assert lamb - adamw == copy

@@ -1,0 +1,108 @@
+"""Estimates against arithmetic done by hand."""
+
+from dataclasses import replace
+from unittest.mock import Mock
+
+import pytest
+
+from resnet_recipes.predict import memory
+from resnet_recipes.predict.estimate import Course, Estimate, Speeds, estimate
+from resnet_recipes.predict.roofline import Work
+from resnet_recipes.predict.sample import sampled, speeds_of
+
+SPEEDS = Speeds({88: (0.001,) * 5, 176: (0.004,) * 5}, evaluation=500.0, batch=64)
+
+
+def course(*sides: int, images: int = 1000, last: int | None = None, evaluated: int = 0) -> Course:
+    """Return the course of a run whose epochs have so many images; the last may have others."""
+    counts = (images,) * (len(sides) - 1) + (last or images,)
+    return Course(sides, counts, evaluated, 224, 1.0, Mock(), Work("resnet50", 224, 1), 1)
+
+
+def minutes(made: Estimate) -> list[float]:
+    return [phase.minutes for phase in made.phases]
+
+
+def test_each_size_takes_its_images_times_its_seconds():
+    made = estimate(course(88, 88, 176, last=500, evaluated=3000), SPEEDS)
+    assert [(phase.pixels, phase.epochs) for phase in made.phases] == [(88, 2), (176, 1)]
+    assert minutes(made) == pytest.approx([2000 * 0.001 / 60, 500 * 0.004 / 60])
+    assert [phase.images_per_second for phase in made.phases] == pytest.approx([1000, 250])
+    assert made.evaluation_minutes == pytest.approx(3000 / 500 / 60)
+    assert made.cost(60.0) == pytest.approx(made.minutes + made.evaluation_minutes)
+
+
+def test_sizes_between_the_measured_ones_are_interpolated_by_area():
+    share = (128**2 - 88**2) / (176**2 - 88**2)
+    assert SPEEDS.seconds_at(128)[1] == pytest.approx(0.001 + share * 0.003)
+    assert SPEEDS.seconds_at(352)[1] == pytest.approx(0.016)
+
+
+@pytest.mark.parametrize(
+    ("changes", "limits", "seconds"),
+    [
+        ({"loader": 400.0}, ["loader", "step"], [1000 / 400, 4.0]),
+        ({"warm_up_seconds": 6.0}, ["step", "step"], [7.0, 10.0]),
+        # 1 ms a step alone, 1.25 ms alongside the loader at 88 px
+        ({"loader": 5000.0, "end_to_end": 800.0}, ["step", "step"], [1.25, 4.25]),
+        # a step of 2 x 64 images at 88 px takes 128 ms, one at 176 px 512 ms
+        ({"devices": 2, "exchange": 0.1}, ["exchange", "step"], [1.0, 4.0]),
+        ({"limits": {88: "arithmetic"}}, ["arithmetic", "step"], [1.0, 4.0]),
+    ],
+)
+def test_what_a_phase_waits_for_is_counted_and_named(changes, limits, seconds):
+    made = estimate(course(88, 176), replace(SPEEDS, **changes))
+    assert [phase.limit for phase in made.phases] == limits
+    assert [60 * each for each in minutes(made)] == pytest.approx(seconds)
+
+
+def test_bounds_are_the_quartiles_of_the_measured_steps():
+    made = estimate(course(88, images=60), Speeds({88: (1.0, 2.0, 3.0, 4.0, 5.0)}))
+    low, high = made.bounds
+    assert 1.0 <= low < 3.0 < high <= 5.0
+    assert made.total_minutes == pytest.approx(3.0)
+
+
+def test_speeds_are_recalled_for_the_same_facts_alone(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    key = memory.key_of({"model": "resnet50"})
+    assert memory.recall(key) is None
+    memory.remember(key, SPEEDS)
+    assert memory.recall(key).speeds == SPEEDS
+    assert memory.recall(memory.key_of({"model": "resnet18"})) is None
+    next((tmp_path / "resnet-recipes" / "speeds").iterdir()).write_text("{}")
+    assert memory.recall(key) is None
+
+
+@pytest.mark.parametrize(
+    ("sizes", "count", "epochs"),
+    [
+        ([224] * 600, 10, list(range(10))),
+        ([224] * 4, 10, [0, 1, 2, 3]),
+        ([160] * 12 + [192] * 4, 10, [0, 1, 15]),
+        ([88] * 4 + [96, 104, 112, 120, 128] + [176] * 3, 4, [0, 1, 4, 11]),
+        ([88] * 4 + [96, 104, 112, 120, 128] + [176] * 3, 2, [0, 1, 11]),
+    ],
+)
+def test_the_first_epochs_are_timed_or_some_at_every_size(sizes, count, epochs):
+    assert sampled(sizes, count) == epochs
+
+
+@pytest.mark.parametrize(
+    ("sizes", "timed", "seconds"),
+    [
+        ([224] * 600, {0: 90.0, 1: 60.0, 2: 66.0}, 600 * (60 + 60 + 66) / 3),
+        ([224] * 3, {0: 90.0, 1: 60.0, 2: 66.0}, 60 + 60 + 66),
+        (
+            [100] * 2 + [150] + [200] * 2,
+            {0: 15.0, 1: 10.0, 4: 40.0},
+            2 * 10 + 2 * 40 + 10 + (40 - 10) * (150**2 - 100**2) / (200**2 - 100**2),
+        ),
+    ],
+)
+def test_by_the_papers_rule_the_first_epoch_counts_as_the_second_and_evaluation_not(
+    sizes, timed, seconds
+):
+    made = estimate(run := course(*sizes), speeds_of(run, timed))
+    assert 60 * made.total_minutes == pytest.approx(seconds)
+    assert made.evaluation_minutes is None
