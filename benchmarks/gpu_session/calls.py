@@ -44,7 +44,7 @@ CALLS = {
             Part("kernels", 60, "kernels"),
             Part("memcheck", 60, "sanitizer", ("memcheck",)),
             Part("other dtypes", 120, "contact", ("dtypes",)),
-            Part("methods and pixels", 90, "contact", ("methods",)),
+            Part("methods", 90, "contact", ("methods",)),
             Part("racecheck", 60, "sanitizer", ("racecheck",)),
         ),
     ),

@@ -1,4 +1,4 @@
-"""Single operations on the device: the fused ones, and those that change pixels."""
+"""Single operations on the device: the fused ones."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -9,7 +9,6 @@ from torch import nn
 from verdict import verdict
 
 from resnet_recipes import ops
-from resnet_recipes.methods.pixel_ops import PIXEL_OPS
 from resnet_recipes.ops import batch_norm
 from resnet_recipes.ops.norm import Epilogue, Norm
 
@@ -28,12 +27,6 @@ def dtypes(device: torch.device, quick: bool) -> Iterator[Check]:
     if device.type == "cuda":
         yield "fused operations, fp16", partial(_operations, torch.float16, device)
     yield "NaN through batch_norm", partial(_not_a_number, device)
-
-
-def pixels(device: torch.device, quick: bool) -> Iterator[Check]:
-    """Yield the operations of RandAugment."""
-    for name in PIXEL_OPS:
-        yield f"pixels, {name}", partial(_pixels, name, device)
 
 
 def _operations(dtype: torch.dtype, device: torch.device) -> dict:
@@ -74,19 +67,3 @@ def _steady(device: torch.device) -> dict:
         first = first or found
         wrong += sum((a != b).any() for a, b in zip(found, first, strict=True))
     return verdict(float(wrong), 0, "of their results differ")
-
-
-def _pixels(name: str, device: torch.device) -> dict:
-    """Return the share of values that are more than one grey level from the CPU's."""
-    generator = torch.Generator().manual_seed(1)
-    images = torch.randint(0, 256, (16, 64, 64, 3), dtype=torch.uint8, generator=generator)
-    value = torch.linspace(0.1, 0.9, 16)
-    value *= {"solarize": 200}.get(name, 8 if name in MOVING else 1)
-    value = value.floor() if name in ("posterize", "translate_x") else value
-    places = torch.device("cpu"), device
-    expected, found = (PIXEL_OPS[name](images.to(p), value.to(p)).cpu().int() for p in places)
-    apart = ((expected - found).abs() > 1).float().mean()
-    return verdict(float(apart), 1e-3, "of the values differ")
-
-
-MOVING = {"posterize", "translate_x", "translate_y", "rotate"}

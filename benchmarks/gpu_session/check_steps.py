@@ -64,8 +64,8 @@ def dtypes(device: torch.device, quick: bool) -> Iterator[Check]:
 def methods(device: torch.device, quick: bool) -> Iterator[Check]:
     """Yield three steps with each method alone."""
     for cls in ORDER:
-        in_workers = cls().provides("augment_sample") and not cls().provides("augment_pixels")
-        # a GPU draws different numbers, and there is no teacher
+        # synthetic images are not augmented, a GPU draws different numbers, there is no teacher
+        in_workers = cls().provides("augment_sample")
         if not (in_workers or cls().draws_in_forward or cls.network_setting):
             alone = NONE | {cls.name: {}}
             yield f"3 steps, {cls.name}", partial(_like_cpu, alone, device, quick)

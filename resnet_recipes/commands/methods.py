@@ -75,7 +75,6 @@ def _page(item: type) -> Iterator[str]:
 _CALLS = {
     "augment_sample": "image = method.augment_sample()(image, np.random.default_rng(0))  # PIL",
     "modify_model": "method.modify_model(model)                    # before creating the optimizer",
-    "augment_pixels": "pixels = method.augment_pixels(pixels, now)   # uint8 [N, 3, H, W]",
     "transform_batch": "batch = method.transform_batch(batch, now)",
     "loss": "loss = method.loss(model(batch.images), batch.targets).mean()",
     "change_loss": "losses = method.change_loss(losses, model(batch.images), batch)",
@@ -92,7 +91,7 @@ def in_your_loop(item: type, hooks: Sequence[str]) -> Iterator[str]:
     if not ours:
         yield f"from {item.__module__} import {item.__name__}"
     yield f"method = {'rr.methods.' * ours}{item.__name__}()"
-    if {"augment_pixels", "transform_batch", "gradient", "after_step"} & {*hooks}:
+    if {"transform_batch", "gradient", "after_step"} & {*hooks}:
         yield "now = rr.methods.Now.at(step, total_steps, steps_per_epoch)"
     if {"transform_batch", "loss"} & {*hooks}:
         yield "batch = rr.methods.Batch.of(images, labels, num_classes)"

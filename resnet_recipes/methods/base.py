@@ -24,7 +24,6 @@ from resnet_recipes.methods.host import send
 HOOKS = (
     "augment_sample",
     "modify_model",
-    "augment_pixels",
     "transform_batch",
     "loss",
     "change_loss",
@@ -150,13 +149,6 @@ class Method(Section):
         """
         return iter(())
 
-    def augment_pixels(self, pixels: Tensor, now: Now) -> Tensor:
-        """Return the step's augmented images, not yet normalised.
-
-        Uint8 [N, 3, H, W], channels_last, on the device.
-        """
-        raise NotImplementedError
-
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         """Return the step's transformed batch, with the same N, dtypes, device and memory format.
 
@@ -211,13 +203,6 @@ class Method(Section):
         Default: whether it overrides it.
         """
         return getattr(type(self), hook) is not getattr(Method, hook)
-
-    def resolved(self, sample_ops: bool) -> "Method":
-        """Return this method with every `auto` resolved.
-
-        `sample_ops` says whether the loader runs `augment_sample`.
-        """
-        return self
 
     def counted(self, class_images: Sequence[int]) -> "Method":
         """Return this method, told how many training images each class has; empty if unknown."""

@@ -32,7 +32,6 @@ class Stack:
         }
         #: Whether the forward pass in training uses torch's generator.
         self.draws_in_forward = any(method.draws_in_forward for method in self.methods.values())
-        self._pixels = self._provided("augment_pixels")
         self._batch = self._provided("transform_batch")
         self._after = self._provided("after_step")
         self._changes = self._provided("change_loss")
@@ -51,12 +50,18 @@ class Stack:
     def of(cls, methods: Any, sample_ops: bool = True, class_images: Sequence[int] = ()) -> "Stack":
         """Build the stack of a recipe's `methods` section.
 
-        `sample_ops` says whether the loader can run `augment_sample` on every image, which resolves
-        a method's `auto`. `class_images` are the training images of each class, if known.
+        `sample_ops` says whether the loader can run `augment_sample` on every image; methods that
+        need it are left out where it cannot. `class_images` are the training images of each class,
+        if known.
         """
         present = {name: method for name, method in vars(methods).items() if method is not None}
-        resolved = {name: method.resolved(sample_ops) for name, method in present.items()}
-        return cls({name: method.counted(class_images) for name, method in resolved.items()})
+        return cls(
+            {
+                name: method.counted(class_images)
+                for name, method in present.items()
+                if sample_ops or not method.provides("augment_sample")
+            }
+        )
 
     def augment_sample(self) -> SampleAugment | None:
         """Return the function that a loader worker applies to each image, or None."""
@@ -67,12 +72,6 @@ class Stack:
         """Change the model in place, once."""
         for modify in self._provided("modify_model"):
             modify(model)
-
-    def augment_pixels(self, pixels: Tensor, now: Now) -> Tensor:
-        """Return the step's augmented uint8 images."""
-        for augment in self._pixels:
-            pixels = augment(pixels, now)
-        return pixels
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         """Return the step's transformed batch."""

@@ -30,9 +30,7 @@ class TrivialAugment(Method):
         "using TorchVision's "
         'latest primitives", 2021).'
     )
-    avoid_when: ClassVar[str] = (
-        "The loader is short of CPU: `randaugment` can run on the device instead."
-    )
+    avoid_when: ClassVar[str] = "The loader is short of CPU."
     conflicts: ClassVar[Mapping[str, str]] = {"randaugment": "either draws the operations"}
 
     def augment_sample(self) -> SampleAugment:

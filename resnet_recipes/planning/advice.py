@@ -3,18 +3,24 @@
 from collections.abc import Collection, Iterator
 
 from resnet_recipes.base.duration import Duration, Horizon
+from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe.schema import Recipe, enabled
 from resnet_recipes.recipe.sections import AUTO
 
 
 def notes_on(
-    recipe: Recipe, horizon: Horizon, rank_size: int, typed: Collection[str] = ()
+    recipe: Recipe, stack: Stack, horizon: Horizon, rank_size: int, typed: Collection[str] = ()
 ) -> Iterator[str]:
-    """Yield one sentence for each setting that works but may not be what the user wants."""
+    """Yield one sentence for each setting that works but may not be what the user wants.
+
+    `stack` has the methods that act on the recipe's images.
+    """
+    for name in enabled(recipe.methods):
+        if name not in stack.methods:
+            yield f"{name} is left out: synthetic images are not augmented."
     yield from _length_notes(recipe, horizon, typed)
-    methods = enabled(recipe.methods)
-    for method in methods.values():
-        yield from method.advice(horizon, recipe.data.train_size, methods.keys())
+    for method in stack:
+        yield from method.advice(horizon, recipe.data.train_size, stack.methods.keys())
     yield from _batch_notes(recipe, rank_size)
     if recipe.evaluation.sizes:
         yield (

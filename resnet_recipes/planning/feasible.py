@@ -23,7 +23,7 @@ def problems(
     """Yield everything that prevents planning a recipe, which must be valid in itself."""
     yield from _batch_problems(recipe, facts, world_size, typed)
     yield from _class_problems(recipe, facts)
-    yield from _method_problems(recipe, stack, facts)
+    yield from (problem.under("methods") for problem in stack.problems())
     if recipe.batch.global_size <= facts.train_examples:
         yield from _length_problems(recipe, recipe.horizon(facts.train_examples))
 
@@ -65,17 +65,6 @@ def _class_problems(recipe: Recipe, facts: DataFacts) -> Iterator[Problem]:
     elif found < 2:
         yield Problem(
             "data.root", str(facts.root), f"has {found} class; a classifier needs at least 2"
-        )
-
-
-def _method_problems(recipe: Recipe, stack: Stack, facts: DataFacts) -> Iterator[Problem]:
-    yield from (problem.under("methods") for problem in stack.problems())
-    if (augments := stack.table().get("augment_sample")) and not facts.augments_samples:
-        yield Problem(
-            "data.backend",
-            facts.backend,
-            f"cannot augment single images, as {', '.join(augments)} would",
-            "data.backend=auto, or remove the method",
         )
 
 

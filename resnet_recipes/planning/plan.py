@@ -226,14 +226,14 @@ class Plan:
         """Results of the recipe's authors; empty if their images or network were others."""
         if self.facts.train_examples != IMAGENET.train_examples:
             return []
-        return [
-            result for result in self.recipe.published if result.model == self.recipe.model.title
-        ]
+        model = self.recipe.model.title
+        return [result for result in self.recipe.published if result.model == model]
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """Advice on this recipe, one sentence each; never a reason to stop."""
-        return tuple(notes_on(self.recipe, self.horizon, self.rank_size, self.typed))
+        stack = self.methods()
+        return tuple(notes_on(self.recipe, stack, self.horizon, self.rank_size, self.typed))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, for JSON and for comparing two plans."""
@@ -297,4 +297,4 @@ def make_plan(
 
 
 def _stack(recipe: Recipe, facts: DataFacts) -> Stack:
-    return Stack.of(recipe.methods, facts.backend == "torchvision", facts.class_images)
+    return Stack.of(recipe.methods, facts.augments_samples, facts.class_images)

@@ -96,12 +96,6 @@ def test_order_gives_the_published_sizes_and_targets(now_at, batch_of):
     assert mixed.targets[:, 500].tolist() == pytest.approx([(1 - share) * 0.13 / 1000] * 4)
 
 
-def test_hot_on_a_loader_without_workers_augments_on_the_device():
-    table = Stack.of(on(HOT), sample_ops=False).table()
-    assert "augment_sample" not in table
-    assert table["augment_pixels"] == ["randaugment (on the device)"]
-
-
 def test_a_stack_uses_the_declared_order_whatever_the_order_of_its_methods():
     names = sorted(HOT)
     expected = Stack.of(on(HOT)).table()
@@ -148,7 +142,6 @@ def test_an_empty_stack_is_plain_training(batch_of, now_at, network):
     assert stack.table() == {}
     assert stack.augment_sample() is None
     assert stack.transform_batch(batch, now_at()) is batch
-    assert stack.augment_pixels(batch.images, now_at()) is batch.images
     assert stack.gradient(lambda: "loss", [], now_at()) == "loss"
     with stack.eval_weights(network()):
         pass

@@ -39,9 +39,9 @@ def small(epochs: str = "10ep", **sections) -> Recipe:
     return recipe
 
 
-def planned(recipe: Recipe, examples: int = 1000, ranks: int = 1) -> Plan:
+def planned(recipe: Recipe, examples: int = 1000, ranks: int = 1, **found) -> Plan:
     """Plan a small recipe on ten classes."""
-    return make_plan(recipe, facts(examples, classes=10), ranks)
+    return make_plan(recipe, facts(examples, classes=10, **found), ranks)
 
 
 def refused(recipe: Recipe, ranks: int = 1, **found) -> dict[str, str]:
@@ -287,14 +287,15 @@ def test_methods_that_exclude_each_other_are_refused(imagenet):
     )
 
 
-def test_a_method_of_single_images_needs_a_backend_that_has_them():
+@pytest.mark.parametrize("backend", ["torchvision", "ffcv"])
+def test_a_method_of_single_images_is_left_out_on_synthetic_ones_and_the_plan_says_so(backend):
     recipe = small()
     recipe.methods.trivial_augment = TrivialAugment()
-    assert (
-        "cannot augment single images, as trivial_augment would"
-        in refused(recipe, backend="synthetic")["data.backend"]
-    )
-    planned(recipe)
+    made, plan = (planned(recipe, backend=each) for each in ("synthetic", backend))
+    assert "augment_sample" not in made.hooks
+    assert made.notes[0].startswith("trivial_augment is left out: synthetic")
+    assert plan.hooks["augment_sample"] == ["trivial_augment"]
+    assert plan.notes == made.notes[1:]
 
 
 def test_hooks_are_listed_in_the_order_in_which_they_run(imagenet):

@@ -112,7 +112,6 @@ def test_every_setting_is_on_the_page_and_in_the_source_table(name):
     silent = {
         "methods.progressive_resizing.at",
         "methods.progressive_resizing.size_from_epoch",
-        "methods.randaugment.placement",
         "methods.ema.delay",
         "methods.ema.each_epoch",
         *(f"methods.bce_loss.{key}" for key in ("reduction", "threshold", "bias_init")),

@@ -214,7 +214,7 @@ def start(environment):
 LIMITS = {
     "mild": ((434, None), (16, None)),
     "medium": ((441, 877), (23, 41)),
-    "hot": ((675, 1127), (243, 263)),
+    "hot": ((460, 912), (28, 48)),
     "mild precision.dtype=fp16": ((452, None), (32, None)),
     "mild methods.progressive_resizing.interpolation=bilinear": ((432, None), (14, None)),
 }

@@ -40,7 +40,8 @@ def augmented(engine, sources: list[np.ndarray], steps: list) -> np.ndarray:
 @pytest.mark.parametrize("name", IMAGE_OPS)
 def test_every_operation_of_randaugment_has_pillows_pixels(engine, name, side):
     sources = images(side)
-    values = RandAugment().values(name, side, np.random.default_rng(1), COUNT).tolist()
+    rng = np.random.default_rng(1)
+    values = [RandAugment().value(name, side, rng) for _ in range(COUNT)]
     pixels = augmented(engine, sources, [[step(name, value, side)] for value in values])
     theirs = [
         np.asarray(IMAGE_OPS[name](Image.fromarray(source), value))
