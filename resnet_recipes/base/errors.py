@@ -1,10 +1,25 @@
 """Errors that a user can act on: the key, the value, the rule, and what to type."""
 
+import re
 from collections.abc import Iterable
 from enum import IntEnum
 from typing import NamedTuple, Self
 
 SHOWN = 500  # longest value that a message shows, in characters
+
+
+#: In an address: name and password, of which the password may have slashes; query or fragment.
+_SECRETS = (
+    (re.compile(r"://(?:[^/?#'\"\n]+|[^/:\s]+:(?!\d+/)[^?#'\"\n]+)@"), "://***@"),
+    (re.compile(r"(://[^?#'\"\s]*[?#])[^'\"\s]+"), r"\1***"),
+)
+
+
+def masked(text: str) -> str:
+    """Return a text without the passwords and tokens of the addresses in it."""
+    for secret, shown in _SECRETS:
+        text = secret.sub(shown, text)
+    return text
 
 
 class ExitCode(IntEnum):
@@ -32,9 +47,10 @@ class Problem(NamedTuple):
 
     def __str__(self) -> str:
         value = str(self.value).lower() if isinstance(self.value, bool) else str(self.value)
+        key, value, rule, fix = map(masked, (self.key, value, self.rule, self.fix))
         shown = value if len(value) <= SHOWN else f"{value[:SHOWN]}..."
-        said = self.key if self.value is None else f"{self.key}={shown}"
-        return f"{said}: {self.rule}" + (f"\n    {self.fix}" if self.fix else "")
+        said = key if self.value is None else f"{key}={shown}"
+        return f"{said}: {rule}" + (f"\n    {fix}" if fix else "")
 
 
 class RecipeError(Exception):
@@ -50,6 +66,18 @@ class RecipeError(Exception):
     def of(cls, key: str, value: object, rule: str, fix: str = "") -> Self:
         """Return the error of a single problem."""
         return cls([Problem(key, value, rule, fix)])
+
+    def elsewhere(self, here: object, there: str) -> Self:
+        """Return this error of a copy, `here`, as one of its original."""
+        return type(self)(
+            Problem(
+                *(
+                    each.replace(str(here), there) if isinstance(each, str) else each
+                    for each in problem
+                )
+            )
+            for problem in self.problems
+        )
 
 
 class NotReadyError(RecipeError):

@@ -21,12 +21,12 @@ from resnet_recipes.report.waiting import Waiting
 
 def run(arguments: Arguments) -> int:
     """Print the forecast of a conversion, run it unless --dry-run, and print the files it wrote."""
-    places = [word for word in arguments.words if "=" not in word]
+    places = [word for word in arguments.words if _is_place(word)]
     if len(places) != 2:
         raise RecipeError.of(
             "convert", None, "needs a source and a target", PAGES["convert"].example
         )
-    options = _options([word for word in arguments.words if "=" in word])
+    options = _options([word for word in arguments.words if not _is_place(word)])
 
     source, target = map(typed_path, ("SRC", "DST"), places)
     expected = forecast(source, target, options)
@@ -36,6 +36,12 @@ def run(arguments: Arguments) -> int:
             paths = convert(source, target, options, waiting, expected)
         print("\n".join(map(printable, paths)))
     return 0
+
+
+def _is_place(word: str) -> bool:
+    """Return whether a word is SRC or DST, which may have an = in it, and not an option."""
+    key, equals, value = word.partition("=")
+    return not equals or "/" in key or (key not in kinds_of(ConvertOptions) and "/" in value)
 
 
 def _options(words: Sequence[str]) -> ConvertOptions:

@@ -48,7 +48,10 @@ def measure(
     if _is_remote(config):
         outline = staging.outlined(config)
         here = replace(config, root=str(outline.root))
-        facts = measure(here, with_cost and outline.is_whole, tell)
+        try:
+            facts = measure(here, with_cost and outline.is_whole, tell)
+        except NotReadyError as error:
+            raise error.elsewhere(outline.root, config.root) from None
         return replace(facts, notes=(outline.note, *facts.notes))
     if config.backend != "synthetic" and (problem := root_problem(config.root)):
         raise NotReadyError([problem])

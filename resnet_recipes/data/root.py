@@ -64,6 +64,7 @@ def address_problems(given: str) -> Iterator[Problem]:
     try:
         place = urlsplit(given)
         has_more = place.query or place.fragment or place.username is not None
+        _ = place.port  # of me:a/b@host, what is before the slash would be asked
     except ValueError:
         has_more = True
     if has_more or not (place.netloc and given.isprintable()) or " " in given:

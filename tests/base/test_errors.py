@@ -208,3 +208,34 @@ def test_errors_carry_all_their_problems_and_their_exit_code():
     assert RecipeError(problems).problems == tuple(problems)
     assert str(RecipeError(problems)) == "a=1: x\nb=2: y"
     assert (RecipeError.exit_code, NotReadyError.exit_code, TrainingError.exit_code) == (2, 3, 1)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://me:s3cret@host/x",
+        "https://host:80/x?token=s3cret",
+        "https://me:s3/cret@host/x",
+        "s3://bucket/x#s3cret",
+        f"https://me:{600 * 's3cret'}@host/x",
+    ],
+)
+def test_secrets_in_addresses_are_masked_wherever_they_are_printed(capsys, address):
+    for argv in (
+        ["plan", "mild", f"data={address}"],
+        ["plan", "mild", f"dta={address}"],
+        ["plan", "mild", address],
+        ["convert", address, "out"],
+        ["eval", address],
+        ["train", "mild", "--data", address],
+        [address],
+    ):
+        assert cli.main(argv) == 2
+        said = capsys.readouterr().err
+        assert "***" in said
+        assert "cret" not in said
+
+
+def test_an_address_without_secrets_is_printed_whole():
+    plain = "s3://bucket/a@2x/train.csv and https://host:80/a@b.png"
+    assert str(Problem(plain, plain, plain, plain)).count(plain) == 4

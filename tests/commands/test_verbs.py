@@ -243,3 +243,12 @@ def test_convert_reports_all_wrong_options_at_once(capsys):
     err = capsys.readouterr().err
     assert "did you mean shuffle?" in err
     assert "workers=x: must be a whole number" in err
+
+
+def test_convert_takes_paths_with_an_equals_sign(capsys, images, folder):
+    images.rename(folder / "split=train")
+    words = ["convert", f"{folder}/split=train", "./run=1/a.beton", "workers=1"]
+    (folder / "run=1").mkdir()
+    assert said(capsys, *words) == "run=1/a.beton\n"
+    assert cli.main([*words, "shufle=true"]) == 2
+    assert "did you mean shuffle?" in capsys.readouterr().err

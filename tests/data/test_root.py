@@ -102,6 +102,7 @@ def forbid(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         "https://",
         "https://me:secret@host/set",
+        "https://me:sec/ret@host/set",
         "https://host/set?X-Amz-Signature=1",
         "s3://bucket/set#1",
         "https://[::1/set",
@@ -111,4 +112,6 @@ def forbid(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_address_holds_no_secret_and_no_trick(address):
     (problem,) = address_problems(address)
     assert (problem.key, problem.value) == ("root", address)
+    assert "ret@" not in str(problem)
+    assert "Signature=1" not in str(problem)
     assert not [*address_problems("s3://bucket/a/b"), *address_problems("/data/a?b")]

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import MAX_BYTES
 from resnet_recipes.data.files import table
 from resnet_recipes.data.remote.store import ForbiddenError, RemoteFile, Store
@@ -74,8 +75,11 @@ def heads_of(store: Store, named: str, backend: str) -> tuple[RemoteFile, ...]:
     return tuple(found[name] for name in wanted)
 
 
-def contents_of(store: Store, heads: Sequence[RemoteFile]) -> Contents:
-    """Return all files of a data set; reads its tables. Raises NotReadyError."""
+def contents_of(store: Store, heads: Sequence[RemoteFile], named: str) -> Contents:
+    """Return all files of a data set; reads its tables, of which the address may have named one.
+
+    Raises NotReadyError.
+    """
     with tempfile.TemporaryDirectory(prefix="resnet-recipes-") as folder:
         names: dict[str, None] = {}
         sums: dict[str, str] = {}
@@ -83,7 +87,8 @@ def contents_of(store: Store, heads: Sequence[RemoteFile]) -> Contents:
             if head.name == SUMS:
                 sums = _sums(store, head)
             elif head.name.lower().endswith(TABLES):
-                names |= dict.fromkeys(_named(store, head, Path(folder)))
+                only = "" if named else Path(head.name).stem
+                names |= dict.fromkeys(_named(store, head, Path(folder), only))
     names = {name: None for name in names if name not in {head.name for head in heads}}
     images = list(_each(store.look, names))
     if missing := [name for name, image in zip(names, images, strict=True) if image is None]:
@@ -132,13 +137,20 @@ def _sums(store: Store, head: RemoteFile) -> dict[str, str]:
     return sums
 
 
-def _named(store: Store, head: RemoteFile, folder: Path) -> Iterator[str]:
-    """Yield the names of the images in a table, which must be below its folder."""
+def _named(store: Store, head: RemoteFile, folder: Path, only: str) -> Iterator[str]:
+    """Yield the names of the images in a table, which must be below its folder.
+
+    It has `only` one split if that is given.
+    """
     if head.size > _MOST_TABLE:
         raise store.refused(head.name, f"is larger than {_MOST_TABLE:,} bytes")
     place = folder / head.name
     place.write_bytes(store.read(head, 0, head.size))
-    for row in table.rows(place):
+    try:
+        found = table.rows(place, only)
+    except NotReadyError as error:
+        raise error.elsewhere(place, f"{store.address}/{head.name}") from None
+    for row in found:
         name = os.path.normpath(row.name)
         is_below = not (os.path.isabs(name) or name.startswith(".."))
         if not (is_below and name.isprintable() and name.count("/") <= _DEEPEST):

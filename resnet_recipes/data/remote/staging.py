@@ -45,7 +45,13 @@ def outlined(config: DataConfig) -> Outline:
     """
     found, named = _found(config)
     if isinstance(found, Path):
-        return Outline(found / named, True, f"read from a copy on this machine, {found}")
+        note = f"read from a copy on this machine, {found}"
+        if not (found / "train.beton").exists():
+            note += (
+                ", whose table is that at the address; whether its images still are was not "
+                "compared: delete the copy to fetch them again"
+            )
+        return Outline(found / named, True, note)
     began, before, total = time.monotonic(), found.fetched, found.contents.size
     found.outline(lambda: time.monotonic() > began + _SAMPLED)
     fetched, speed = found.fetched, ""
@@ -85,7 +91,7 @@ def _found(config: DataConfig) -> tuple[Copy | Path, str]:
     there = _there(config)
     if there.whole:
         return there.whole, there.named
-    contents = contents_of(there.store, there.heads)
+    contents = contents_of(there.store, there.heads, there.named)
     home = disk.with_room(config.cache, there.name, f"{there.version}{PART}", contents.size)
     return Copy(there.store, contents, home, there.version), there.named
 

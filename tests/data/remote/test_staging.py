@@ -72,6 +72,13 @@ def refusal(config: DataConfig) -> str:
     return str(refused.value)
 
 
+def plan_refusal(config: DataConfig) -> str:
+    """Return why nothing can be planned."""
+    with pytest.raises(NotReadyError) as refused:
+        data.measure(config)
+    return str(refused.value)
+
+
 def stopped_after(config: DataConfig, pieces: int) -> None:
     """Fetch until about so many pieces are there."""
     seen = []
@@ -344,6 +351,20 @@ def test_a_table_cannot_name_files_outside_of_its_folder(table, origin, name):
     with (origin / "labels.csv").open("a") as file:
         file.write(f"{name},x,train\n")
     assert "names no file below its folder in line 10" in refusal(table)
+
+
+def test_what_is_wrong_in_a_table_is_said_of_its_address(table, origin):
+    (origin / "labels.csv").write_text("path,label\nimg/a b%1.png,\n")
+    for ask in (refusal, plan_refusal):
+        assert f"data.root={table.root}: has 1 rows without" in ask(table)
+    (origin / "labels.csv").write_text("path,label\nimg/a b%1.png,x\n")
+    assert f"data.root={table.root}: has no validation images" in plan_refusal(table)
+
+
+def test_a_plan_says_that_images_of_a_copy_were_not_compared(table, origin):
+    fetched(table)
+    Image.new("RGB", (9, 9)).save(origin / "img" / "a b%1.png")
+    assert "whether its images still are was not compared" in data.measure(table).notes[0]
 
 
 def test_images_that_a_table_names_but_are_not_there_are_counted(table, origin):
