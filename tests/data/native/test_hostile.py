@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from resnet_recipes.data.images.decode import BadImageError, Picture
 from resnet_recipes.data.native.engine import Engine
 from resnet_recipes.data.native.library import description
 from resnet_recipes.data.native.rows import Status
@@ -238,3 +239,22 @@ def test_a_mapped_file_that_loses_its_end_is_a_status_and_not_the_end_of_the_pro
     os.truncate(path, 4096)
     assert batch.filled(engine)[0] == Status.CUT_SHORT
     assert Batch([encoded(photo())], 32, box=BOX).filled(engine)[0] == Status.DONE
+
+
+@pytest.mark.parametrize("progressive", [False, True])
+@pytest.mark.parametrize("segment", [b"", b"\0\4ab", b"\0\0", b"\x7f\xffab"])
+def test_what_pillow_refuses_between_the_last_scan_and_the_end_is_damaged(
+    engine, segment, progressive
+):
+    data = encoded(photo(), quality=90, progressive=progressive)
+    markers, refused = range(1, 256), 0
+    for marker in markers:
+        bad = data[:-2] + bytes([0xFF, marker]) + segment + b"\xff\xd9"
+        try:
+            Picture(bad).crop(*BOX)
+        except BadImageError:
+            refused += 1
+            assert status_of(engine, bad) == Status.DAMAGED
+    assert 200 < refused < len(markers)
+    plain = data[:-2] + b"\xff\xe1\0\4ab\xff\xff\xff\xd9"  # a segment, and bytes of filling
+    assert status_of(engine, plain) == Status.DONE

@@ -151,16 +151,16 @@ const HuffmanTable *HuffmanScan::table(bool dc, int number, const uint8_t *count
     return &tables_[dc][number];
 }
 
-void HuffmanScan::begin(const ScanLayout &layout, const uint8_t *data, const uint8_t *end) {
+const uint8_t *HuffmanScan::begin(const ScanLayout &layout, const uint8_t *data, const uint8_t *end) {
     layout_ = layout;
     row_ = column_ = left_ = 0;
     segment_ = 0;
     is_segment_wanted_ = false;
-    unstuff(data, end);
+    return unstuff(data, end);
 }
 
-// Copy a scan up to the marker at its end.
-void HuffmanScan::unstuff(const uint8_t *data, const uint8_t *end) {
+// Copy a scan up to the marker at its end; return where that is.
+const uint8_t *HuffmanScan::unstuff(const uint8_t *data, const uint8_t *end) {
     if (data_.size() < end - data + SLACK) {
         data_.resize(end - data + SLACK);
     }
@@ -185,6 +185,7 @@ void HuffmanScan::unstuff(const uint8_t *data, const uint8_t *end) {
     }
     std::memset(out, 0, SLACK);
     starts_.push_back(out - data_.data());
+    return data;
 }
 
 bool HuffmanScan::wants(int row, int column) const {

@@ -79,8 +79,8 @@ class HuffmanScan {
     // Return table `number`, 0 to 3, for these codes: how many have 1 to 16 bits, from counts[1] on, and their symbols.
     const HuffmanTable *table(bool dc, int number, const uint8_t *counts, const uint8_t *symbols);
 
-    // Begin a scan whose data follow its header.
-    void begin(const ScanLayout &layout, const uint8_t *data, const uint8_t *end);
+    // Begin a scan whose data follow its header; return where they end, at the latest at `end`.
+    const uint8_t *begin(const ScanLayout &layout, const uint8_t *data, const uint8_t *end);
 
     // Free the memory of an unusually large image.
     void trim(size_t kept);
@@ -105,7 +105,7 @@ class HuffmanScan {
         uint32_t read_dc(const HuffmanTable &table, uint32_t &predicted);
     };
 
-    void unstuff(const uint8_t *data, const uint8_t *end);
+    const uint8_t *unstuff(const uint8_t *data, const uint8_t *end);
     bool begin_segment();
     bool wants(int row, int column) const;
     bool decode_unit(int16_t (**blocks)[64]);

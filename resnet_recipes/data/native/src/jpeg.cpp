@@ -110,6 +110,31 @@ bool is_whole(Bytes bytes, size_t tail) {
     return false;
 }
 
+// Whether the end of the image follows its only scan, with no marker between them that a decoder of the whole file
+// would stumble over, as Pillow does; or would have to judge.
+bool ends_after_scan(const uint8_t *data, const uint8_t *end) {
+    constexpr int TEMPORARY = 0x01, RESTART = 0xD0, END = 0xD9, APPLICATION = 0xE0, COMMENT = 0xFE;
+    while ((data = static_cast<const uint8_t *>(std::memchr(data, 0xFF, end - data))) && end - data >= 2) {
+        int marker = data[1];
+        if (marker == END) {
+            return true;
+        }
+        if (marker == 0xFF) {                   // a fill byte
+            data++;
+        } else if (marker <= TEMPORARY || (marker >= RESTART && marker < RESTART + 8)) {
+            data += 2;
+        } else if ((marker >= APPLICATION && marker < APPLICATION + 16) || marker == COMMENT) {
+            if (end - data < 4) {
+                return false;
+            }
+            data += std::min<std::ptrdiff_t>(2 + (data[2] << 8 | data[3]), end - data);
+        } else {
+            return false;
+        }
+    }
+    return false;
+}
+
 bool is_jpeg(Bytes bytes) { return bytes.size >= 16 && bytes.data[0] == 0xFF && bytes.data[1] == 0xD8; }
 
 // Whether the chroma is 4:4:4, 4:2:2, 4:2:0 or 4:4:0, or there is none. libjpeg-turbo has errors where it crops and
@@ -153,11 +178,13 @@ int reduction(const Cut &cut, bool whole) {
 }
 
 #ifdef JPEG_INSIDE
-// Let `scan` decode the Huffman codes from `first_line` on, in the columns of jpeg_crop_scanline, where it can. This
-// uses private parts of libjpeg-turbo, which differ between versions: only of one that is inside this library.
-void take_over(jpeg_decompress_struct &info, int first_line, HuffmanScan &scan) {
-    if (jpeg_has_multiple_scans(&info) || info.arith_code) {
-        return;
+// Let `scan` decode the Huffman codes from `first_line` on, in the columns of jpeg_crop_scanline, where it can; return
+// the first byte after those it has looked at. This uses private parts of libjpeg-turbo, which differ between versions:
+// only of one that is inside this library.
+const uint8_t *take_over(jpeg_decompress_struct &info, int first_line, HuffmanScan &scan) {
+    const uint8_t *start = info.src->next_input_byte;
+    if (info.arith_code) {
+        return start;
     }
     ScanLayout layout{};
     layout.block_count = info.blocks_in_MCU;
@@ -174,16 +201,17 @@ void take_over(jpeg_decompress_struct &info, int first_line, HuffmanScan &scan) 
     layout.first_row = std::max(0, first_line / lines - 2);
     layout.first_column = info.master->first_iMCU_col;
     layout.last_column = info.master->last_iMCU_col;
-    scan.begin(layout, info.src->next_input_byte, info.src->next_input_byte + info.src->bytes_in_buffer);
+    const uint8_t *rest = scan.begin(layout, start, start + info.src->bytes_in_buffer);
     info.entropy->decode_mcu = [](j_decompress_ptr info, JBLOCKROW *blocks) -> boolean {
         if (!static_cast<Decoder *>(info->client_data)->scan.decode(blocks)) {
             info->err->error_exit(reinterpret_cast<j_common_ptr>(info));
         }
         return TRUE;
     };
+    return rest;
 }
 #else
-void take_over(jpeg_decompress_struct &, int, HuffmanScan &) {}
+const uint8_t *take_over(jpeg_decompress_struct &info, int, HuffmanScan &) { return info.src->next_input_byte; }
 #endif
 
 // Start the decoder where the resize starts; return the first column it delivers.
@@ -193,7 +221,12 @@ int skip_to(Decoder &decoder, const Resizer &resizer) {
     JDIMENSION width = std::min(right, info.output_width) - left;
     jpeg_crop_scanline(&info, &left, &width);
     int top = std::max(0, resizer.rows.begin() - MARGIN);
-    take_over(info, top, decoder.scan);
+    if (!jpeg_has_multiple_scans(&info)) {      // of several scans, jpeg_start_decompress has read all
+        const uint8_t *end = info.src->next_input_byte + info.src->bytes_in_buffer;
+        if (!ends_after_scan(take_over(info, top, decoder.scan), end)) {
+            info.err->error_exit(reinterpret_cast<j_common_ptr>(&info));
+        }
+    }
     if (top) {
         jpeg_skip_scanlines(&info, top);
     }
