@@ -13,7 +13,7 @@ from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods.base import Batch, Method, Now
 
 #: Images that the teacher sees at once, which bounds its memory.
-_AT_ONCE = 256
+_AT_ONCE = 128
 
 
 @dataclass

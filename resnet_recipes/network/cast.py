@@ -21,6 +21,13 @@ def cast_together(model: nn.Module, dtype: torch.dtype) -> None:
     model.register_forward_hook(_remove_cast_weights, always_call=True)
 
 
+def cast_once(model: nn.Module, dtype: torch.dtype) -> None:
+    """Cast the weights of a frozen network that autocast would cast at every call, in place."""
+    for layer, name in _cast_in(model):
+        weight = getattr(layer, name)
+        weight.data = weight.data.to(dtype)
+
+
 def _cast_in(stage: nn.Module) -> list[tuple[nn.Module, str]]:
     """Return the module and the name of each parameter that autocast would cast."""
     layers = [module for module in stage.modules() if isinstance(module, nn.Conv2d | nn.Linear)]

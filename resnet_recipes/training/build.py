@@ -11,7 +11,8 @@ from resnet_recipes.backbones import is_resnet
 from resnet_recipes.data.base import Share
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_network
-from resnet_recipes.network.cast import cast_together
+from resnet_recipes.network.cast import cast_once, cast_together
+from resnet_recipes.network.folding import fold_batchnorm
 from resnet_recipes.network.fuse import fuse
 from resnet_recipes.network.pretrained import freeze
 from resnet_recipes.network.teacher import teachers
@@ -20,7 +21,7 @@ from resnet_recipes.training.clock import Clock
 from resnet_recipes.training.distributed import Rank, first_ranks, join, leave
 from resnet_recipes.training.exchange import Exchange
 from resnet_recipes.training.gradient import rehearse
-from resnet_recipes.training.graphs import Graphs
+from resnet_recipes.training.graphs import Graphs, Replayed
 from resnet_recipes.training.precision import Precision, resolve_dtype
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.tuning import Tuning
@@ -45,7 +46,6 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
     model = build_network(recipe, methods, plan.num_classes, rank.device)
     freeze(model, recipe.model.freeze)
     precision = Precision(rank.device, dtype, model)
-    give_teachers(plan, methods, precision)
     fuse(model, operations)
     casts = (
         wanted
@@ -57,22 +57,23 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
     if casts:
         cast_together(model, precision.dtype)
     if recipe.precision.compile:
-        limits = torch._dynamo.config
-        limits.recompile_limit = max(limits.recompile_limit, len(sizes) + 2)
-        model.compile(dynamic=True if len(sizes) > 1 else None)
+        _compile(model, len(sizes))
 
     # 4. the data, which pins its memory if a GPU is in use, 5. the exchange between ranks, 6. the
     # optimizer
     train_data, eval_data = open_data(plan, rank, methods)
     exchange = Exchange(model, recipe.precision.compress_gradients)
     optimizer = recipe.optimizer.build(model)
+    notes: list[str] = list(operations.notes)
     is_replayed = recipe.precision.kernels == "auto" and rank.device.type == "cuda"
+    graphs = Graphs(model, exchange, notes.append) if is_replayed else None
+    give_teachers(plan, methods, precision, graphs)
     run = Run(
         plan=plan,
         rank=rank,
         model=model,
         exchange=exchange,
-        graphs=Graphs(model, exchange) if is_replayed else None,
+        graphs=graphs,
         optimizer=optimizer,
         methods=methods,
         operations=operations,
@@ -81,21 +82,37 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
         tuning=tuning or Tuning.of(plan),
         train_data=train_data,
         eval_data=eval_data,
-        notes=operations.notes,
+        notes=notes,
     )
     if rank.device.type == "cuda":
         rehearse(run)
     return run
 
 
-def give_teachers(plan: Plan, methods: Stack, precision: Precision) -> None:
+def _compile(model: nn.Module, sizes: int) -> None:
+    """Let a network be compiled for this many image sizes."""
+    limits = torch._dynamo.config
+    limits.recompile_limit = max(limits.recompile_limit, sizes + 2)
+    model.compile(dynamic=True if sizes > 1 else None)
+
+
+def give_teachers(plan: Plan, methods: Stack, precision: Precision, graphs: Graphs | None) -> None:
     """Give every method that needs a trained network its own."""
     for method, network in teachers(plan, methods):
-        method.take_network(frozen(network.model.to(precision.device), precision))
+        logits = frozen(network.model, precision)
+        method.take_network(logits if graphs is None else Replayed(logits, graphs))
 
 
 def frozen(model: nn.Module, precision: Precision) -> Callable[[Tensor], Tensor]:
-    """Return a frozen network in evaluation mode as a function, in the run's precision."""
+    """Return a network in evaluation mode as a function, in the run's precision.
+
+    What never changes is computed once: a ResNet's BatchNorms are folded, its weights cast.
+    """
+    if is_resnet(model):
+        model = fold_batchnorm(model)
+        if precision.dtype != torch.float32:
+            cast_once(model, precision.dtype)
+    model.to(precision.device, memory_format=torch.channels_last)
 
     @torch.no_grad()
     def logits(images: Tensor) -> Tensor:

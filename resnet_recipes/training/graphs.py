@@ -1,6 +1,6 @@
-"""The gradient as a CUDA graph, where launching its kernels one by one keeps the GPU waiting."""
+"""CUDA graphs: of the gradient where launching its kernels keeps the GPU waiting, of teachers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import torch
@@ -29,14 +29,15 @@ class Graphs:
     numbers that change with every step.
     """
 
-    def __init__(self, model: nn.Module, exchange: Exchange):
-        self.tell: Callable[[str], None] = lambda text: None  # shows the user a line
+    def __init__(self, model: nn.Module, exchange: Exchange, tell: Callable[[str], None]):
+        self.tell = tell  # shows the user a line
         self._params = [param for param in model.parameters() if param.requires_grad]
         self._exchange = exchange
         self._halfway = torch.cuda.Event()
         self._waits = 0  # gradients in a row for which the GPU waited
         self._form: Batch | None = None  # the shapes of the last gradient's batch
         self._graph: _Graph | None = None
+        self._gradients: list[Tensor | None] = []  # that the graph computes
         self._is_possible = True
 
     def gradient(self, eager: Eager, batch: Batch, sync: bool = True) -> Tensor:
@@ -48,7 +49,7 @@ class Graphs:
             # torch may give its memory back without waiting for the last replay
             if self._graph is not None:
                 torch.cuda.synchronize()
-            self._form, self._graph = form, None
+            self._form, self._graph, self._gradients = form, None, []
         if self._params[0].grad is not None:  # a sum of several batches
             return eager(batch, sync, lambda: None)
         if (
@@ -57,12 +58,14 @@ class Graphs:
             and not is_new
             and self._is_possible
         ):
-            self._graph = self._captured(eager, batch)
+            self._capture(eager, batch)
         if self._graph is None:
             losses = eager(batch, sync, self._halfway.record)
             self._watch()
             return losses
         losses = self._graph.replay(batch)
+        for param, gradient in zip(self._params, self._gradients, strict=True):
+            param.grad = gradient
         with self._exchange.averaging(sync):
             return losses
 
@@ -76,21 +79,40 @@ class Graphs:
                     "gradients are replayed as CUDA graphs."
                 )
 
-    def _captured(self, eager: Eager, batch: Batch) -> "_Graph | None":
-        stream, pool = torch.cuda.current_stream(), torch.cuda.graph_pool_handle()
+    def _capture(self, eager: Eager, batch: Batch) -> None:
+        """Capture the gradient of batches like this one, if that is possible."""
+
+        def gradient(*fields: Tensor) -> Tensor:
+            return eager(Batch(*fields), False, lambda: None)
+
+        self._graph = self.captured(gradient, batch, "The gradient", torch.cuda.graph_pool_handle())
+        self._is_possible = self._graph is not None
+        self._gradients = [param.grad for param in self._params if self._is_possible]
+        for param in self._params:
+            param.grad = None
+
+    def captured(
+        self,
+        compute: Callable[..., Tensor],
+        inputs: Sequence[Tensor | None],
+        what: str,
+        pool: tuple[int, int],
+    ) -> "_Graph | None":
+        """Return `compute` as a graph that replays it for inputs like these.
+
+        If a graph cannot contain it, tell the user, and return None.
+        """
+        stream = torch.cuda.current_stream()
         try:
-            return _Graph(eager, self._params, batch, pool)
-        except Exception as error:  # whatever it is, the gradient can be computed without a graph
-            self._is_possible = False
+            return _Graph(compute, inputs, pool)
+        except Exception as error:  # whatever it is, it can be computed without a graph
             # older versions of torch leave that of the capture in place
             torch.cuda.set_stream(stream)
             why = str(error).strip().partition("\n")[0]
             self.tell(
-                "The gradient cannot be captured as a CUDA graph, so its kernels are launched "
+                f"{what} cannot be captured as a CUDA graph, so its kernels are launched "
                 f"one by one: {why}"
             )
-        for param in self._params:
-            param.grad = None
         # Torch may have left the pool open, and would then hold back memory that other streams have
         # used.
         with suppress(RuntimeError, AttributeError):
@@ -98,27 +120,54 @@ class Graphs:
         return None
 
 
+class Replayed:
+    """A frozen network that is replayed from its second call with images of a shape on.
+
+    Always, because it takes as many launches as half a gradient. Only graphs of the current image
+    size are kept, and share their memory.
+    """
+
+    def __init__(self, network: Callable[[Tensor], Tensor], graphs: Graphs):
+        self._network, self._graphs = network, graphs
+        self._found: dict[torch.Size, _Graph | None] = {}  # by shape; None: not captured yet
+        self._side, self._pool, self._is_possible = 0, (0, 0), True
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return the logits of images."""
+        shape, side = images.shape, images.shape[-1]
+        if side != self._side:
+            # torch may give its memory back without waiting for the last replay
+            if self._found:
+                torch.cuda.synchronize()
+            self._side, self._pool, self._found = side, torch.cuda.graph_pool_handle(), {}
+        if shape not in self._found:
+            self._found[shape] = None
+        elif self._found[shape] is None and self._is_possible:
+            graph = self._graphs.captured(self._network, [images], "The teacher", self._pool)
+            self._found[shape], self._is_possible = graph, graph is not None
+        graph = self._found[shape]
+        return self._network(images) if graph is None else graph.replay([images])
+
+
 class _Graph:
-    """One gradient as a CUDA graph: its batch, losses and gradients keep their addresses."""
+    """A computation as a CUDA graph: its inputs and its result keep their addresses."""
 
     def __init__(
-        self, eager: Eager, params: list[nn.Parameter], batch: Batch, pool: tuple[int, int]
+        self,
+        compute: Callable[..., Tensor],
+        inputs: Sequence[Tensor | None],
+        pool: tuple[int, int],
     ):
-        self._params, self._graph = params, torch.cuda.CUDAGraph()
-        self._batch = batch.map(torch.empty_like)
+        self._graph = torch.cuda.CUDAGraph()
+        self._inputs = [None if tensor is None else torch.empty_like(tensor) for tensor in inputs]
         # Other threads may pin memory meanwhile.
         with torch.cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"):
-            self._losses = eager(self._batch, False, lambda: None)
-        self._gradients = [param.grad for param in params]
-        for param in params:
-            param.grad = None
+            self._result = compute(*self._inputs)
 
-    def replay(self, batch: Batch) -> Tensor:
-        """Leave the gradient of a batch in `.grad`; return its losses."""
-        for place, tensor in zip(self._batch, batch, strict=True):
+    def replay(self, inputs: Sequence[Tensor | None]) -> Tensor:
+        """Return the result for other inputs of the same shapes."""
+        for place, tensor in zip(self._inputs, inputs, strict=True):
             if place is not None:
                 place.copy_(tensor)
         self._graph.replay()
-        for param, gradient in zip(self._params, self._gradients, strict=True):
-            param.grad = gradient
-        return self._losses.clone()
+        return self._result.clone()

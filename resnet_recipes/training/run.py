@@ -35,7 +35,9 @@ class Run:
     eval_data: EvalLoader
     graphs: Graphs | None = None  # replays gradients on a GPU
     compiling: Compiling = field(default_factory=Compiling)
-    notes: tuple[str, ...] = ()  # about how it was built, one sentence each, shown to the user
+    notes: list[str] = field(
+        default_factory=list
+    )  # about how it was built, one sentence each, shown to the user
     top1: float = 0.0  # percent, of the weights that count at the last evaluation
 
     @property

@@ -16,6 +16,7 @@ from resnet_recipes.methods.base import Batch, one_hot
 from resnet_recipes.methods.distill import Distill
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network import about
+from resnet_recipes.network.load import load
 from resnet_recipes.network.teacher import taught
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.course import gpu_memory
@@ -72,7 +73,7 @@ def test_the_teacher_sees_the_images_of_the_network_in_parts(now_at, batch_of):
     method, seen, batch = Distill(), [], batch_of(300, side=2)
     method.take_network(lambda images: seen.append(images) or images.mean((2, 3)))
     changed = method.transform_batch(batch, now_at())
-    assert [len(images) for images in seen] == [256, 44]
+    assert [len(images) for images in seen] == [128, 128, 44]
     assert torch.equal(changed.taught, batch.images.mean((2, 3)))
     assert [len(part.taught) for part in changed.split(3)] == [100, 100, 100]
 
@@ -107,6 +108,16 @@ def test_the_teacher_is_frozen_and_the_network_approaches_it(teacher, make_run):
     assert torch.equal(digest(model), before)
     plain = make_run(max_duration="4ba")
     assert not torch.equal(trained(plain), digest(run.model))
+
+
+def test_the_teacher_is_folded_and_cast_once(teacher, make_run):
+    run = make_run(precision={"dtype": "bf16"}, methods=methods(teacher))
+    logits = next(iter(run.methods))._logits
+    model = inspect.getclosurevars(inspect.unwrap(logits)).nonlocals["model"]
+    assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
+    assert not any(isinstance(module, nn.BatchNorm2d) for module in model.modules())
+    images, whole = torch.randn(4, 3, 32, 32), load(teacher).model.eval()
+    torch.testing.assert_close(logits(images), whole(images), rtol=0.02, atol=0.02)
 
 
 def test_a_resumed_run_is_the_same_bit_by_bit(teacher, make_run):

@@ -151,7 +151,7 @@ def test_fused_operations_are_for_channels_last_and_can_be_left_out(
     monkeypatch.setattr(ops, "choose", lambda device, dtype: FUSED)
     run = make_run(precision=precision)
     assert any(isinstance(module, FusedBatchNorm2d) for module in run.model.modules()) is fused
-    assert run.notes == (FUSED.notes if fused else ())
+    assert run.notes == [*(FUSED.notes if fused else ())]
 
 
 def test_a_run_with_fused_operations_has_the_losses_of_the_plain_one(make_run, monkeypatch):

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from resnet_recipes.network.cast import cast_together
-from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY, Graphs
+from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY, Graphs, Replayed
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
 from tests.training.test_loop import HOT, Notes, differing
@@ -101,8 +101,7 @@ def replayed(device: Device, make_run: Callable[..., Run]) -> Callable[..., tupl
         run, told = make_run(**changes), []
         if run.precision.dtype != torch.float32:
             cast_together(run.model, run.precision.dtype)
-        run.graphs = Graphs(run.model, run.exchange)
-        run.graphs.tell = told.append
+        run.graphs = Graphs(run.model, run.exchange, told.append)
         device.buffers = list(run.model.buffers())
         return run, told
 
@@ -210,3 +209,28 @@ def test_a_gradient_that_is_added_to_another_is_computed(replayed, make_run, dev
         train(run, Notes(run))
     assert device.graphs[0].replays >= 2
     assert differing(*runs) == []
+
+
+def test_a_frozen_network_is_replayed_for_each_shape_of_the_current_size(replayed, device):
+    run, told = replayed()
+    taught = Replayed(torch.no_grad()(run.model.eval()), run.graphs)
+    sides, numbers = (16, 16, 32, 16), (4, 4, 2, 4, 2)
+    for side in sides:
+        for number in numbers:
+            images = torch.randn(number, 3, side, side)
+            assert torch.equal(taught(images), run.model(images))
+    # the first two have one for each number of images, which begin at the second call with it
+    assert [graph.replays for graph in device.graphs] == [2 + 3, 1 + 2, 2, 1, 2, 1]
+    assert device.synchronized == [2, 4]  # before graphs are given up
+    assert told == []
+
+
+def test_a_frozen_network_that_a_graph_cannot_hold_is_computed(replayed, device):
+    run, told = replayed()
+    taught, images = Replayed(run.model.eval(), run.graphs), torch.randn(2, 3, 16, 16)
+    device.refuses = "it reads a number back"
+    assert all(torch.equal(taught(images), run.model(images)) for _ in range(3))
+    assert told == [
+        "The teacher cannot be captured as a CUDA graph, so its kernels are launched one by one: "
+        "it reads a number back"
+    ]

@@ -86,7 +86,8 @@ def _convolution(x, weight, bias, stride, padding, dilation, transposed, output_
         + 1
         for i in range(2)
     ]
-    return _like(x, (x.shape[0], weight.shape[0], *sides), x)
+    y = _like(x, (x.shape[0], weight.shape[0], *sides), x)
+    return y if bias is None else y.add_(bias.view(-1, 1, 1))  # as torch does, by itself
 
 
 def _convolution_backward(

@@ -46,7 +46,8 @@ def measure(name: str, changes: list[str]) -> dict[str, object]:
     run = a_run(name, changes)
     graphs, run.graphs = run.graphs, None
     steps = recorded_steps(run)
-    facts = counts(steps) | {
+    takes_two = run.plan.extra_gradient_every > 0
+    facts = counts(steps, takes_two) | {
         "cpu_ms": cpu_ms(run),
         "kernels": dict(kinds(min(steps, key=len)).most_common(12)),
     }
@@ -58,19 +59,17 @@ def measure(name: str, changes: list[str]) -> dict[str, object]:
             step for step in replayed if not any(entry.startswith("captured") for entry in step)
         ]
         facts |= {
-            "replayed": counts(calm) | {"cpu_ms": cpu_ms(run)},
+            "replayed": counts(calm, takes_two) | {"cpu_ms": cpu_ms(run)},
             "not_captured": not_captured(steps),
         }
     return facts
 
 
-def counts(steps: list[list[str]]) -> dict[str, object]:
-    """Return the counts of a plain step, and those of the longest step if it has SAM."""
+def counts(steps: list[list[str]], takes_two: bool) -> dict[str, object]:
+    """Return the counts of a plain step, and those of the longest if some take two gradients."""
     plain, longest = min(steps, key=launches), max(steps, key=launches)
     facts = {"launches": launches(plain), "waits": waits(plain), "copies": copies(plain)}
-    if sum(entry == "launch graph" for entry in longest) == 2 or launches(longest) > 1.5 * launches(
-        plain
-    ):
+    if takes_two:
         facts |= {"sam_launches": launches(longest), "sam_waits": waits(longest)}
     return facts
 
