@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from resnet_recipes.backbones import first_line
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode, TrainingError
 from resnet_recipes.data import frozen
@@ -45,22 +46,25 @@ def largest(plan: Plan, rank: Rank) -> int:
     """
     divisors = (size for size in range(plan.rank_size, 0, -1) if plan.rank_size % size == 0)
     for size in divisors:
-        if _fits(plan, rank, size):
+        if not (reason := _misfit(plan, rank, size)):
             return size
         gc.collect()  # the run that did not fit
         torch.cuda.empty_cache()
-    raise TrainingError("out of memory: not even one image fits on this GPU; make them smaller")
+    raise TrainingError(f"not even one image can be computed on this GPU: {reason}")
 
 
-def _fits(plan: Plan, rank: Rank, size: int) -> bool:
+def _misfit(plan: Plan, rank: Rank, size: int) -> str:
+    """Return why a micro-batch does not fit, or ""."""
     batch = replace(plan.recipe.batch, bn_size=size)
     try:
         close_data(build(replace(plan, recipe=replace(plan.recipe, batch=batch)), rank))
     except TrainingError as error:
         if isinstance(error.__cause__, torch.OutOfMemoryError):
-            return False
+            return str(error)
         raise
-    return True
+    except RuntimeError as error:  # such as "unable to find an engine", for 2^31 values in a tensor
+        return first_line(error)
+    return ""
 
 
 if __name__ == "__main__":
