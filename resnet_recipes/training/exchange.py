@@ -95,8 +95,12 @@ class _Bucket:
 
     @torch.no_grad()
     def send(self) -> None:
-        """Start summing the gradients of all ranks, divided beforehand so that no sum overflows."""
-        torch._foreach_copy_(self._views, [param.grad for param in self.params])
+        """Start summing the gradients of all ranks, divided beforehand so that no sum overflows.
+
+        A parameter that the loss does not depend on has a gradient of zero.
+        """
+        found = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.params]
+        torch._foreach_copy_(self._views, found)
         self._flat.div_(dist.get_world_size())
         if self._wire is not self._flat:
             self._wire.copy_(self._flat)

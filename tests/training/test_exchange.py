@@ -56,6 +56,13 @@ def averaged(process: RankProcess, compress: bool) -> dict[str, float]:
         "early": sum(sent_before),
         "buckets": len(exchanged._buckets),
     }
+    model.zero_grad(set_to_none=True)
+    with exchanged.averaging(True):
+        (model[0](torch.ones(2, 3, 8, 8)).sum() * rank.rank).backward()
+    found |= {
+        "unused": float(sum(param.grad.abs().sum() for param in model[1:].parameters())),
+        "used": float(model[0].bias.grad.sum()),
+    }
     same = [param.grad.stride() == param.stride() for param in model.parameters()]
     distributed.leave()
     return found | {"formats": all(same), "local": float(sum(g.norm() for g in local))}
@@ -78,6 +85,8 @@ def test_gradients_are_the_mean_over_ranks_of_one_set_of_weights(
     assert first["during backward"] < allowed
     assert first["formats"]
     assert first["early"] == first["buckets"] == 5
+    # of the layers that the loss does not depend on, and of the first: 2 * 6 * 6 values of 4 biases
+    assert (first["unused"], first["used"]) == (0.0, 288.0)
     # each its own where none were asked for
     assert len({each["local"] for each in (first, *others)}) == 3
 
