@@ -1,6 +1,7 @@
 """Copy a loader's batches to the device while it works on the previous ones."""
 
 import time
+from collections import deque
 from collections.abc import Iterator
 from functools import cache
 
@@ -8,13 +9,17 @@ import torch
 
 from resnet_recipes.data.base import RawBatch
 
+#: Batches that may be on the device without being finished with: those of steps that are issued.
+AHEAD = 3
+
 
 class Stream:
     """An iterator of batches on `device`.
 
-    On CUDA a side stream copies a batch while the device still computes on the previous one, so the
-    host never waits for a step. On a CPU nothing is copied, and a batch is valid until the next one
-    is requested.
+    On CUDA a side stream copies a batch while the device still computes on the previous ones. The
+    host waits for the copy of the batch before, and that for the step of AHEAD batches before: a
+    fast loader would fill the device's memory otherwise. On a CPU nothing is copied, and a batch is
+    valid until the next one is requested.
     """
 
     def __init__(self, batches: Iterator[RawBatch], device: torch.device):
@@ -23,6 +28,8 @@ class Stream:
         self._device = device
         self._side = _side(device) if device.type == "cuda" else None
         self._copied: torch.cuda.Event | None = None
+        # one for each batch under way: the device is finished with the batch before it
+        self._finished: deque[torch.cuda.Event] = deque(maxlen=AHEAD)
 
     def __iter__(self) -> Iterator[RawBatch]:
         return self
@@ -38,10 +45,13 @@ class Stream:
 
     def _copy(self, raw: RawBatch) -> RawBatch:
         """Start copying a batch; the device's next operations wait for the copy."""
+        current = torch.cuda.current_stream(self._device)
+        self._finished.append(current.record_event())
+        if len(self._finished) == AHEAD:
+            self._side.wait_event(self._finished[0])
         with torch.cuda.stream(self._side):
             batch = RawBatch(*(tensor.to(self._device, non_blocking=True) for tensor in raw))
             self._copied = self._side.record_event()
-        current = torch.cuda.current_stream(self._device)
         current.wait_event(self._copied)
         for tensor in batch:
             tensor.record_stream(current)  # not to be reused before this step is done with it

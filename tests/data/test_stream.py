@@ -2,10 +2,13 @@
 
 import itertools
 import time
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from resnet_recipes.data import stream as streams
 from resnet_recipes.data.base import RawBatch
 from resnet_recipes.data.stream import Stream
 
@@ -50,6 +53,30 @@ def test_a_batch_is_handed_out_before_the_next_one_is_asked_for():
 
 def test_it_ends_with_its_batches():
     assert len(list(Stream(itertools.islice(Slow().batches(), 3), torch.device("cpu")))) == 3
+
+
+def test_a_batch_is_copied_once_the_device_has_finished_with_the_third_before(monkeypatch):
+    class Queue:
+        def __init__(self) -> None:
+            self.recorded, self.waits = 0, []
+
+        def record_event(self) -> SimpleNamespace:
+            self.recorded += 1
+            return SimpleNamespace(number=self.recorded, synchronize=lambda: None)
+
+        def wait_event(self, event: SimpleNamespace) -> None:
+            self.waits.append(event.number)
+
+    side, current = Queue(), Queue()
+    monkeypatch.setattr(streams, "_side", lambda _: side)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: current)
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+    tensor = SimpleNamespace(record_stream=lambda _: None)
+    tensor.to = lambda *_, **__: tensor
+    assert len(list(Stream(iter([RawBatch(tensor, tensor)] * 6), torch.device("cuda")))) == 6
+    # current records an event before each batch: before the 4th waits for that before the 2nd
+    assert side.waits == [1, 2, 3, 4]
+    assert current.waits == [1, 2, 3, 4, 5, 6]  # for its copy
 
 
 @pytest.mark.gpu
