@@ -7,4 +7,6 @@ from torch import Tensor
 
 def send(drawn: np.ndarray, device: torch.device) -> Tensor:
     """Send a small array to `device` as a tensor, without waiting for the device."""
-    return torch.from_numpy(drawn).to(device, non_blocking=True)
+    tensor = torch.from_numpy(drawn)
+    tensor = tensor.pin_memory() if device.type == "cuda" else tensor
+    return tensor.to(device, non_blocking=True)

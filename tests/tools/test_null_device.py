@@ -308,7 +308,7 @@ def a_step_asks_for_little_and_waits_only_for_an_old_copy(recipe, printed):
         )
         assert set(facts["waits"]) <= {"wait event"}
         assert sum(facts["waits"].values()) <= 1
-        assert all(int(copy.split()[-1]) <= 65536 for copy in facts["copies"])
+        assert facts["copies"] == {}  # from pageable memory
     assert found["not_captured"] == []
 
 
