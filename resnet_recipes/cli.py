@@ -3,6 +3,13 @@
 import os
 import signal
 import sys
+
+if sys.platform == "win32":  # before modules that only Unix has
+    print(
+        "error: this program needs Linux; Windows runs it in WSL:  wsl --install", file=sys.stderr
+    )
+    sys.exit(3)
+
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NoReturn

@@ -119,6 +119,15 @@ def test_memory_too_small_for_torch_is_a_message(tmp_path):
     assert done.stderr.endswith("ulimit -v unlimited\n")
 
 
+def test_windows_is_told_what_to_do_before_anything_fails(tmp_path):
+    without = "import sys; sys.platform = 'win32'; sys.modules['fcntl'] = None"
+    done = shell(f'{sys.executable} -c "{without}; import resnet_recipes.cli"', tmp_path)
+    assert done.returncode == 3
+    assert done.stderr == (
+        "error: this program needs Linux; Windows runs it in WSL:  wsl --install\n"
+    )
+
+
 def test_a_mistake_of_our_own_keeps_its_traceback():
     def fail(_):
         raise ZeroDivisionError

@@ -88,9 +88,9 @@ def temporary_folder_problems() -> Iterator[Problem]:
 
 
 def warnings(config: "LaunchConfig") -> Iterator[str]:
-    """Yield what the user must not overlook: a GPU that torch does not see."""
-    if config.device != "cpu" and (text := gpus.unused()):
-        yield text
+    """Yield what the user must not overlook: a GPU that is not used, a machine that is untried."""
+    if config.device != "cpu":
+        yield from filter(None, [gpus.unused(), gpus.untried()])
 
 
 def command(folder: Path, group: Group) -> list[str]:

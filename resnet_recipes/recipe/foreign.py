@@ -26,6 +26,11 @@ _DTYPES = {
     **dict.fromkeys(("bf16-mixed", "bfloat16", "amp_bf16", "bf16-true"), "bf16"),
     **dict.fromkeys(("32", "32-true", "float32", "full"), "fp32"),
 }
+#: Other words for devices, and what to use instead of those that cannot be used.
+_DEVICES = {
+    **dict.fromkeys(("gpu", "hip", "rocm"), "cuda"),
+    **dict.fromkeys(("hpu", "mps", "npu", "tpu", "xla", "xpu"), "cpu"),
+}
 
 
 def meaning_of(name: str, value: str | None) -> Meaning | None:
@@ -85,7 +90,7 @@ def _ours(words: str, value: str) -> str:
     if words == DTYPE:
         return _DTYPES.get(value.lower(), value)
     if words == DEVICE:
-        return {"gpu": "cuda"}.get(value.lower(), value)
+        return _DEVICES.get(value.lower(), value)
     if words == GPUS:
         return {"-1": "auto", "all": "auto"}.get(value.lower(), value)
     if words == WEIGHTS:

@@ -15,6 +15,13 @@ from resnet_recipes.report import trackers
 #: `batch.bn_size` that is to be found by trying.
 AUTO = "auto"
 
+#: What is true of other devices that torch knows.
+_OTHER_DEVICES = {
+    "mps": "; a Mac's GPU cannot be used",
+    **dict.fromkeys(("hip", "rocm"), "; torch calls AMD's GPUs cuda, too; they are untried"),
+    **dict.fromkeys(("hpu", "npu", "tpu", "xla", "xpu"), "; of accelerators, only GPUs with CUDA"),
+}
+
 
 @dataclass
 class BatchConfig(Section):
@@ -211,9 +218,8 @@ class LaunchConfig(Section):
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `launch`."""
         if self.device not in ("auto", "cuda", "cpu"):
-            yield Problem(
-                "device", self.device, "must be auto, cuda or cpu", _words("device", self.device)
-            )
+            rule = f"must be auto, cuda or cpu{_OTHER_DEVICES.get(self.device.lower(), '')}"
+            yield Problem("device", self.device, rule, _words("device", self.device))
         if self.gpus != "auto" and not (isinstance(self.gpus, int) and 1 <= self.gpus <= 64):
             rule, fix = "must be auto or a number from 1 to 64", _words("gpus", str(self.gpus))
             yield Problem("gpus", self.gpus, rule, fix)

@@ -2,6 +2,8 @@
 
 import shutil
 import subprocess
+from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,8 +12,10 @@ from resnet_recipes.launch import gpus
 
 
 @pytest.fixture(autouse=True)
-def forgetful() -> None:
-    """Count anew in each test."""
+def forgetful() -> Iterator[None]:
+    """Count anew in each test, and after it."""
+    gpus._answer.cache_clear()
+    yield
     gpus._answer.cache_clear()
 
 
@@ -27,6 +31,7 @@ def forgetful() -> None:
 )
 def test_cuda_decides_how_many_gpus_there_are(physical, answer, found, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: physical)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: physical > 0)
     monkeypatch.setattr(torch.version, "cuda", "13.2")
     monkeypatch.setattr(
         subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0, answer)
@@ -44,6 +49,7 @@ def test_cuda_decides_how_many_gpus_there_are(physical, answer, found, monkeypat
 )
 def test_the_first_gpu_has_a_name_and_its_compute_type(answer, known, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.version, "cuda", "13.2")
     monkeypatch.setattr(
         subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0, answer)
@@ -52,19 +58,30 @@ def test_the_first_gpu_has_a_name_and_its_compute_type(answer, known, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("build", "visible", "why"),
+    ("build", "hip", "visible", "driver", "why"),
     [
-        (None, None, "is built for CPUs"),
-        ("13.2", "", "CUDA_VISIBLE_DEVICES='' hides it"),
-        ("13.2", None, "the driver may be too old"),
+        (None, None, None, 13020, "is built for CPUs"),
+        (None, "7.1", None, 13020, "is built for ROCm"),
+        ("13.2", None, "", 13020, "CUDA_VISIBLE_DEVICES='' hides it"),
+        ("13.2", None, None, None, "libcuda.so.1 is not found"),
+        ("13.2", None, None, 12080, "too old: it supports CUDA 12.8, and this torch is built for "),
+        ("13.2", None, None, 13000, "python -c 'import torch; torch.cuda.init()'"),
     ],
 )
 def test_a_gpu_that_torch_does_not_see_is_reported_with_the_reason(
-    build, visible, why, monkeypatch
+    build, hip, visible, driver, why, monkeypatch
 ):
+    def library(name: str) -> SimpleNamespace:
+        if driver is None:
+            raise OSError(f"{name}: cannot open shared object file")
+        return SimpleNamespace(
+            cuDriverGetVersion=lambda place: setattr(place._obj, "value", driver)
+        )
+
+    monkeypatch.setattr(gpus.ctypes, "CDLL", library)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", build)
-    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setattr(torch.version, "hip", hip)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -79,6 +96,23 @@ def test_a_gpu_that_torch_does_not_see_is_reported_with_the_reason(
     assert why in gpus.unused()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert gpus.unused() == ""
+
+
+def test_a_gpu_whose_driver_torch_cannot_use_is_not_counted(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)  # NVML's
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.version, "cuda", "13.2")
+    assert (gpus.count(), gpus.first(), gpus.memory()) == (0, ("", ""), 0)
+
+
+def test_a_mac_and_amds_gpus_are_said_to_be_untried(monkeypatch):
+    assert gpus.untried() == ""
+    monkeypatch.setattr(torch.version, "hip", "7.1")
+    assert gpus.untried() == ""  # no GPU
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert "AMD's GPUs (ROCm)" in gpus.untried()
+    monkeypatch.setattr(gpus.sys, "platform", "darwin")
+    assert "a Mac's GPU (mps) cannot be used" in gpus.untried()
 
 
 def test_nvidia_smi_is_a_sign_of_a_gpu(monkeypatch):

@@ -96,7 +96,8 @@ def test_the_user_is_warned_of_unused_gpus(monkeypatch):
     monkeypatch.setattr(gpus, "unused", lambda: "")
     assert list(warnings(LaunchConfig())) == []
     monkeypatch.setattr(gpus, "unused", lambda: "NO GPU IS USED")
-    assert list(warnings(LaunchConfig())) == ["NO GPU IS USED"]
+    monkeypatch.setattr(gpus, "untried", lambda: "UNTRIED")
+    assert list(warnings(LaunchConfig())) == ["NO GPU IS USED", "UNTRIED"]
     assert list(warnings(LaunchConfig(device="cpu"))) == []
 
 
