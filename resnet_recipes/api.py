@@ -115,7 +115,7 @@ def plan(
     from resnet_recipes.network import pretrained
 
     start = pretrained.find(recipe.model, facts.classes)
-    text = start.text(recipe.model)
+    text = start.text(recipe.model, recipe.data)
     for name in start.about.surgery:
         is_kept = getattr(recipe.methods, name) is not None
         text += f"; {name} is " + (

@@ -61,6 +61,12 @@ class About:
         surgery = "".join(f" + {name}" for name in self.surgery)
         return self.architecture + built.replace("small_stem=True", "stem=small") + surgery
 
+    @property
+    def is_normalised_alike(self) -> bool:
+        """Whether its images are normalised as this program's, to 2 of 255 grey levels."""
+        pairs = zip((*self.mean, *self.std), (*MEAN, *STD), strict=True)
+        return all(abs(one - other) <= 2 for one, other in pairs)
+
     def methods(self) -> Stack:
         """Return the methods that are part of the network."""
         return Stack({name: _SURGERY[name](**settings) for name, settings in self.surgery.items()})

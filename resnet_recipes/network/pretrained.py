@@ -3,9 +3,10 @@
 import hashlib
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torchvision
@@ -15,8 +16,10 @@ from resnet_recipes.backbones import classifier, frozen_by
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS, Arguments, ModelConfig
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.data.base import are_imagenets
+from resnet_recipes.data.base import DataConfig, are_imagenets
+from resnet_recipes.data.normalize import MEAN, STD
 from resnet_recipes.methods.stochastic_depth import unfold
+from resnet_recipes.network import published
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import load as load_network
 from resnet_recipes.network.network import Network
@@ -30,9 +33,10 @@ class Start(NamedTuple):
     tensors: dict[str, Tensor]  # by their names in the network
     about: About
     head: str  # what becomes of the classifier
+    images: Mapping[str, Any]  # that their publisher says they are for; see network.published
 
-    def text(self, config: ModelConfig) -> str:
-        """Return a line for the plan: what is loaded, replaced and frozen."""
+    def text(self, config: ModelConfig, images: DataConfig) -> str:
+        """Return a line for the plan: what is loaded, replaced and frozen, and for which images."""
         parts = [f"from {self.path}", f"{len(self.tensors)} tensors loaded", self.head]
         if self.about.surgery:
             parts.append(f"they were trained with {', '.join(self.about.surgery)}")
@@ -40,6 +44,12 @@ class Start(NamedTuple):
             parts.append("summed over colours, for grey images")
         if config.freeze != "none":
             parts.append(f"frozen: up to {config.freeze}")
+        if others := [
+            f"data.{key}={value}"
+            for key, value in self.images.items()
+            if key.startswith("eval") and value != getattr(images, key)
+        ]:
+            parts.append(f"published for {' '.join(others)}")
         return "; ".join(parts)
 
 
@@ -57,7 +67,8 @@ def find(config: ModelConfig, classes: Sequence[str]) -> Start:
         # of a run, or in a cache
         place = "" if problem.key == config.weights else f"{problem.key} "
         raise _refused(config, place + problem.rule, problem.fix) from None
-    about = network.about
+    images = published.images_of(config, network)
+    about = replace(network.about, **images)
     ours = about.architecture in NETWORKS
     others = [*_differing(config, about.arguments)] if ours else []
     if about.architecture != config.name:
@@ -66,6 +77,11 @@ def find(config: ModelConfig, classes: Sequence[str]) -> Start:
     if others:
         rule = f"{path} has the weights of another stem, width or number of input channels"
         raise _refused(config, rule, " ".join(others))
+    if not about.is_normalised_alike:
+        rule = f"needs images normalised differently: mean {_shares(about.mean)}, deviation "
+        rule += f"{_shares(about.std)} where this program has {_shares(MEAN)} and {_shares(STD)}"
+        others = " or ".join(f"model.weights={place}" for place in published.alike(config.name))
+        raise _refused(config, rule, others or "weights or a network for which these are the same")
     kept, (rows, text) = network.model.state_dict(), _rows(about, classes)
     for name in [name for name in kept if name.startswith(f"{classifier(network.model)}.")]:
         weight = kept.pop(name)
@@ -73,7 +89,7 @@ def find(config: ModelConfig, classes: Sequence[str]) -> Start:
             kept[name] = weight[rows]
     if _sums_colours(config, about):
         kept["conv1.weight"] = kept["conv1.weight"].sum(1, keepdim=True)
-    return Start(path, kept, about, text)
+    return Start(path, kept, about, text, images)
 
 
 def named(place: str) -> Network:
@@ -84,7 +100,9 @@ def named(place: str) -> Network:
     # timm's weights have a tag after the network's name
     name = place.partition(".")[0] if place.startswith("timm:") else ""
     config = ModelConfig(name=name, weights=place)
-    return load_network(_located(config), config if name else None)
+    network = load_network(_located(config), config if name else None)
+    network.about = replace(network.about, **published.images_of(config, network))
+    return network
 
 
 @torch.no_grad()
@@ -137,6 +155,10 @@ def _rows(about: About, classes: Sequence[str]) -> tuple[list[int], str]:
     ]
     more = f" and {len(moved) - 3:,} more" if len(moved) > 3 else ""
     return rows, f"classifier kept, in another order: {', '.join(moved[:3])}{more}"
+
+
+def _shares(levels: Iterable[float]) -> str:
+    return "/".join(f"{level / 255:.3g}" for level in levels)
 
 
 def _differing(config: ModelConfig, theirs: Arguments) -> Iterator[str]:

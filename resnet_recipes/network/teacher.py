@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from resnet_recipes import backbones
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
-from resnet_recipes.data.normalize import MEAN
 from resnet_recipes.methods.base import Batch, Method, Now
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.weights import digest
@@ -73,8 +71,7 @@ def _misfit(network: "Network", plan: Plan) -> str:
     if about.classes and classes and tuple(about.classes) != tuple(classes):
         other = next(pair for pair in zip(about.classes, classes, strict=True) if len({*pair}) > 1)
         return f"has other classes: {other[0]} where the images have {other[1]}"
-    mean = backbones.facts(network.model).get("mean")
-    if mean and max(abs(255 * one - ours) for one, ours in zip(mean, MEAN, strict=True)) > 1:
+    if not about.is_normalised_alike:
         return "needs images normalised differently from this program's"
     return ""
 

@@ -180,16 +180,19 @@ def test_a_run_is_loaded_evaluated_and_exported_to_its_own_library(
 def test_fine_tuning_starts_from_a_file_of_the_library(tmp_path: Path):
     timm = pytest.importorskip("timm")
     save_file(
-        timm.create_model("test_convnext", num_classes=7).state_dict(), tmp_path / "w.safetensors"
+        timm.create_model("test_efficientnet", num_classes=7).state_dict(),
+        tmp_path / "w.safetensors",
     )
-    config = ModelConfig(FEW[0], init="library", weights=str(tmp_path / "w.safetensors"))
+    config = ModelConfig(
+        "timm:test_efficientnet", init="library", weights=str(tmp_path / "w.safetensors")
+    )
     start = pretrained.find(config, ("a", "b", "c"))
     assert "(the file has 7)" in start.head
     model = build_model(config, 3, seed=0)
     pretrained.load(model, start)
     pretrained.freeze(model, "backbone")
     trained = [name for name, weight in model.named_parameters() if weight.requires_grad]
-    assert trained == ["head.fc.weight", "head.fc.bias"]
+    assert trained == ["classifier.weight", "classifier.bias"]
     assert all(
         torch.equal(model.state_dict()[name], value) for name, value in start.tensors.items()
     )

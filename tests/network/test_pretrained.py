@@ -16,9 +16,10 @@ from torch import nn
 
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.data.base import DataConfig
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.stochastic_depth import StochasticDepth
-from resnet_recipes.network import pretrained
+from resnet_recipes.network import pretrained, published
 from resnet_recipes.network.about import About
 from resnet_recipes.network.build import build_model
 from resnet_recipes.network.weights import write_weights
@@ -86,7 +87,7 @@ def test_a_classifier_is_kept_for_classes_of_the_same_names(theirs, ours, rows, 
         if name.startswith("fc.")
     }
     assert all(torch.equal(value, wanted[name]) for name, value in model.state_dict().items())
-    assert text in start.text(CONFIG)
+    assert text in start.text(CONFIG, DataConfig())
 
 
 def test_imagenets_weights_keep_their_classifier_for_imagenets_folders(tmp_path):
@@ -104,7 +105,7 @@ def test_another_number_of_classes_replaces_only_the_classifier(weights):
     pretrained.load(model, start)
     assert torch.equal(model.fc.weight, fresh.fc.weight)
     assert not torch.equal(model.layer4[1].conv2.weight, fresh.layer4[1].conv2.weight)
-    assert "frozen: up to stem" in start.text(config_of(weights, freeze="stem"))
+    assert "frozen: up to stem" in start.text(config_of(weights, freeze="stem"), DataConfig())
 
 
 def test_safetensors_and_a_run_folder_are_read(weights, tmp_path):
@@ -166,9 +167,24 @@ def test_weights_of_another_stem_or_width_are_refused_with_what_to_type(weights,
 def test_weights_for_colours_are_summed_for_grey_images_as_timm_does(weights):
     grey = config_of(weights, in_channels=1)
     start = pretrained.find(grey, SEVEN)
-    assert "summed over colours" in start.text(grey)
+    assert "summed over colours" in start.text(grey, DataConfig())
     summed = torch.load(weights, weights_only=True)["conv1.weight"].sum(1, keepdim=True)
     assert torch.equal(start.tensors["conv1.weight"], summed)
+
+
+@pytest.mark.parametrize("place", ["timm:test_vit.r160_in1k", "{folder}/weights.safetensors"])
+def test_weights_that_are_normalised_otherwise_are_refused(place, tmp_path, monkeypatch):
+    timm = pytest.importorskip("timm")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    snapshot = tmp_path / "models--timm--test_vit.r160_in1k" / "snapshots" / "0123abcd"
+    snapshot.mkdir(parents=True)
+    state = timm.create_model("test_vit").state_dict()
+    for path in (snapshot / "model.safetensors", tmp_path / "weights.safetensors"):
+        safetensors.torch.save_file(state, path)
+    said = refusal(place.format(folder=tmp_path), name="timm:test_vit", init="library")
+    assert published.alike("timm:convnext_base")[0] == "timm:convnext_base.fb_in1k"
+    assert published.alike("timm:vit_small_patch16_224") == []  # all but those without a classifier
+    assert "mean 0.5/0.5/0.5, deviation 0.5/0.5/0.5 where this program has 0.485" in said
 
 
 def test_torchvision_weights_come_from_its_cache_and_are_checksummed(
@@ -186,7 +202,14 @@ def test_torchvision_weights_come_from_its_cache_and_are_checksummed(
     assert "checksum mismatch" in refusal("torchvision")
     monkeypatch.setattr(type(member), "url", f"https://example.org/resnet18-{name}.pth")
     (cache / f"resnet18-{name}.pth").write_bytes(weights.read_bytes())
-    assert pretrained.find(replace(CONFIG, weights="torchvision"), SEVEN).about.num_classes == 7
+    start = pretrained.find(replace(CONFIG, weights="torchvision"), SEVEN)
+    assert start.about.num_classes == 7
+    images = DataConfig(eval_size=192, eval_interpolation="bicubic")
+    text = start.text(CONFIG, images)
+    assert (
+        "published for data.eval_resize=256 data.eval_size=224 data.eval_interpolation=bilinear"
+        in text
+    )
     assert "torchvision:IMAGENET1K_V1" in refusal("torchvision:V9")
 
 

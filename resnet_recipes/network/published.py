@@ -1,0 +1,78 @@
+"""What the publishers of weights say of the images that they are for."""
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import Any
+
+import torchvision
+
+from resnet_recipes import backbones
+from resnet_recipes.base.architecture import ModelConfig
+from resnet_recipes.network.about import About
+from resnet_recipes.network.network import Network
+
+
+def images_of(config: ModelConfig, network: Network) -> dict[str, Any]:
+    """Return the fields of About that say for which images weights are that do not say it.
+
+    A library says so of its weights, or of the network if they are in a file.
+    """
+    source, _, name = config.weights.partition(":")
+    if not network.note:
+        return {}
+    if source == "torchvision":
+        members = torchvision.models.get_model_weights(config.name.rpartition(":")[2])
+        known = (members[name] if name else members.DEFAULT).transforms()
+        interpolation = known.interpolation.value
+        return _fields(
+            known.mean, known.std, interpolation, known.resize_size[0], known.crop_size[0]
+        )
+    facts = backbones.facts(network.model)
+    if source == "timm" and find_spec("timm"):
+        facts = _tagged(name) or facts
+    return _of_timm(facts) if facts else {}
+
+
+def alike(name: str) -> list[str]:
+    """Return timm's weights, with a classifier, whose images are normalised as this program's."""
+    library, _, network = name.partition(":")
+    if library != "timm":
+        return []
+    import timm
+
+    return [
+        f"timm:{tag}"
+        for tag in timm.list_pretrained(f"{network}.*")
+        if (facts := _tagged(tag))["num_classes"]
+        and About(name, 1, **_of_timm(facts)).is_normalised_alike
+    ]
+
+
+def _tagged(name: str) -> Mapping[str, Any]:
+    """Return what timm knows of weights NETWORK.TAG; nothing if they are newer than it."""
+    import timm
+
+    with suppress(RuntimeError):
+        if found := timm.get_pretrained_cfg(name):
+            return found.to_dict()
+    return {}
+
+
+def _of_timm(facts: Mapping[str, Any]) -> dict[str, Any]:
+    side = facts["input_size"][1]
+    resize = math.floor(side / facts["crop_pct"])
+    return _fields(facts["mean"], facts["std"], facts["interpolation"], resize, side)
+
+
+def _fields(
+    mean: Sequence[float], std: Sequence[float], interpolation: str, resize: int, size: int
+) -> dict[str, Any]:
+    return {
+        "mean": tuple(255 * value for value in mean),
+        "std": tuple(255 * value for value in std),
+        "eval_resize": resize,
+        "eval_size": size,
+        "eval_interpolation": interpolation,
+    }
