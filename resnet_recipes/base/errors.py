@@ -69,14 +69,18 @@ class RecipeError(Exception):
 
     def elsewhere(self, here: object, there: str) -> Self:
         """Return this error of a copy, `here`, as one of its original."""
+
+        def moved(said: str) -> str:
+            return said.replace(str(here), there)
+
         return type(self)(
             Problem(
-                *(
-                    each.replace(str(here), there) if isinstance(each, str) else each
-                    for each in problem
-                )
+                moved(key),
+                moved(value) if isinstance(value, str) else value,
+                moved(rule),
+                moved(fix),
             )
-            for problem in self.problems
+            for key, value, rule, fix in self.problems
         )
 
 
