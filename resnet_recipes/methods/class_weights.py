@@ -17,8 +17,9 @@ class ClassWeights(Method):
 
     A class of n training images weighs `(1 - beta) / (1 - beta^n)`, the inverse of its effective
     number, or 1 / n ("inverse"). Of a mixed or smoothed target, the weight is the mean over its
-    classes. Weights are scaled so that training images weigh 1 on average, which leaves the
-    learning rate what it was; the paper scales them so that classes do.
+    classes. Weights are scaled so that training images weigh 1 on average, each once, which leaves
+    the learning rate what it was; the paper scales them so that classes do. It is another average
+    where images come unequally often: with data.sampling or methods that choose among examples.
     """
 
     name: ClassVar[str] = "class_weights"

@@ -187,8 +187,11 @@ import json, numpy, onnxruntime
 from PIL import Image
 session = onnxruntime.InferenceSession("model.onnx")
 classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
-image = numpy.asarray(Image.open("cat.jpg").convert("RGB"))        # uint8 [height, width, 3]
-shares = session.run(["probabilities"], {{"images": image[None]}})[0][0]
+image = Image.open("cat.jpg")
+if image.mode[0] == "I":        # 16-bit grey: the upper eight bits
+    image = Image.fromarray((numpy.asarray(image) >> 8).astype("uint8"))
+pixels = numpy.asarray(image.convert("RGB"))        # uint8 [height, width, 3]
+shares = session.run(["probabilities"], {{"images": pixels[None]}})[0][0]
 print(classes[shares.argmax()], shares.max())""",
     ),
     "torchscript": Target(
@@ -213,8 +216,11 @@ model = torch.export.load("model.pt2").module()        # {_INPUT}""",
 import numpy, torch
 from PIL import Image
 model = torch.export.load("model.pt2").module()
-image = torch.from_numpy(numpy.array(Image.open("cat.jpg").convert("RGB")))
-probabilities = model(image[None])[0]        # of uint8 [N, height, width, 3]""",
+image = Image.open("cat.jpg")
+if image.mode[0] == "I":        # 16-bit grey: the upper eight bits
+    image = Image.fromarray((numpy.asarray(image) >> 8).astype("uint8"))
+pixels = torch.from_numpy(numpy.array(image.convert("RGB")))
+probabilities = model(pixels[None])[0]        # of uint8 [N, height, width, 3]""",
     ),
 }
 

@@ -2,12 +2,11 @@
 
 import os
 
-import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from resnet_recipes.data.images.decode import Picture, Pixels, read_file
+from resnet_recipes.data.images.decode import Picture, Pixels, read_file, rgb
 from resnet_recipes.data.images.python import centred
 from resnet_recipes.data.normalize import normalize
 from resnet_recipes.network.about import About
@@ -44,7 +43,7 @@ class Network(nn.Module):
         """
         about = self.about
         if isinstance(image, Image.Image):
-            picture = Pixels(np.array(image.convert("RGB")))
+            picture = Pixels(rgb(image))
         else:
             picture = Picture(image if isinstance(image, bytes) else read_file(image))
         pixels = centred(

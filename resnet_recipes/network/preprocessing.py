@@ -11,7 +11,7 @@ from resnet_recipes.network.about import About
 class Preprocessed(nn.Module):
     """From uint8 images [N, height, width, 3], RGB, of any size to probabilities [N, K].
 
-    Resizes, crops and normalises as in evaluation: pixels are within 1 of evaluation's, and those
+    Resizes, crops and normalises as in evaluation: pixels are within 2 of evaluation's, and those
     of an image more than five times as long as wide may move by less than a pixel. The centre of
     the resized image is two products with matrices of a fixed height, computed from the size of the
     image: every runtime has these operations, and not every one resizes with antialiasing.

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from glob import escape
+from itertools import cycle, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +15,8 @@ from PIL import Image
 from torch import Tensor, nn
 
 from resnet_recipes.base.errors import NotReadyError, TrainingError
-from resnet_recipes.data.images.decode import BadImageError, Picture, read_file
+from resnet_recipes.data import demo
+from resnet_recipes.data.images.decode import BadImageError
 from resnet_recipes.data.normalize import normalize
 from resnet_recipes.network.export import Run, export, largest_difference, usage
 from resnet_recipes.network.folding import fold_batchnorm
@@ -41,6 +43,13 @@ class Compared(NamedTuple):
 
     is_same: bool
     text: str
+
+
+class _Read(NamedTuple):
+    """An image as `predict` reads it, and as the programs in docs/howto/deploy.md do."""
+
+    transformed: Tensor  # float32 [3, S, S]
+    pixels: np.ndarray  # uint8 [H, W, 3]
 
 
 class Exported(NamedTuple):
@@ -117,43 +126,51 @@ def _same_logits(model: nn.Module, read: Run, images: Tensor, progress: Progress
 
 
 @torch.no_grad()
-def _same_shares(network: Network, read: Run, pictures: Sequence[np.ndarray]) -> Compared:
-    """Compare probabilities with those of `predict`, from whole pictures, uint8 [H, W, 3]."""
+def _same_shares(network: Network, read: Run, pictures: Sequence[_Read]) -> Compared:
+    """Compare probabilities with those of `predict`, from whole pictures."""
     differences = []
     for picture in pictures:
-        images = network.transform(Image.fromarray(picture))[None]
+        images = picture.transformed[None]
         logits = network(images)
         if network.about.flip:
             logits = (logits + network(images.flip(3))) / 2
-        differences.append(logits.softmax(1) - read(torch.from_numpy(picture)[None]))
+        differences.append(logits.softmax(1) - read(torch.from_numpy(picture.pixels)[None]))
     difference = float(torch.cat(differences).abs().max())
     text = f"largest difference of probabilities {difference:.2g}"
     return Compared(difference <= _SHARE_TOLERANCE, text)
 
 
-def _pictures(trained: Trained) -> tuple[list[np.ndarray], str]:
-    """Return whole pictures to compare on, uint8 [H, W, 3], and which they are."""
+def _pictures(trained: Trained) -> tuple[list[_Read], str]:
+    """Return whole pictures to compare on, and which they are."""
     paths = []
     with suppress(NotReadyError), closing(trained.open_images(fetches=False)) as labelled:
         chosen = np.linspace(0, labelled.examples - 1, min(IMAGES, labelled.examples)).astype(int)
         paths = [path for path in map(labelled.path, chosen.tolist()) if Path(path).is_file()]
-    if not paths:  # samples of a .beton file are no files
-        rng = np.random.default_rng(0)
-        sizes = rng.integers(40, 400, (IMAGES, 2)).tolist()
-        drawn = [rng.integers(256, size=(*size, 3), dtype=np.uint8) for size in sizes]
-        return drawn, f"{IMAGES} random images of {IMAGES} sizes"
-    pictures = list(map(_picture, paths))
-    sizes = len({picture.shape for picture in pictures})
-    return pictures, f"{len(pictures)} validation images of {sizes} size{'' if sizes == 1 else 's'}"
+    network = Network(trained.model, trained.about)
+    pictures = [_read(network, place) for place in paths or _drawn()]
+    sizes = len({picture.pixels.shape for picture in pictures})
+    kind = "validation" if paths else "drawn"  # samples of a .beton file are no files
+    return pictures, f"{len(pictures)} {kind} images of {sizes} size{'' if sizes == 1 else 's'}"
 
 
-def _picture(path: str) -> np.ndarray:
-    """Return the pixels of an image file. Raises TrainingError if it is damaged."""
+def _read(network: Network, place: str | Image.Image) -> _Read:
+    """Read an image file in both ways. Raises TrainingError if it is damaged."""
     try:
-        picture = Picture(read_file(path))
-        return picture.crop(0, 0, picture.height, picture.width)
+        transformed = network.transform(place)
     except BadImageError as error:
-        raise TrainingError(f"{path} {error}") from None
+        raise TrainingError(f"{place} {error}") from None
+    image = Image.open(place) if isinstance(place, str) else place
+    if image.mode[0] == "I":
+        image = Image.fromarray((np.asarray(image) >> 8).astype("uint8"))
+    return _Read(transformed, np.array(image.convert("RGB")))
+
+
+def _drawn() -> list[Image.Image]:
+    """Draw images: on noise, trained networks amplify what preprocessing rounds."""
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(40, 400, (IMAGES, 2)).tolist()
+    names = islice(cycle(demo.CLASSES), IMAGES)
+    return [demo.picture(name, rng).resize(size) for name, size in zip(names, sizes, strict=True)]
 
 
 def _images(trained: Trained) -> tuple[Tensor, str]:
@@ -161,11 +178,9 @@ def _images(trained: Trained) -> tuple[Tensor, str]:
     try:
         labelled, parts = trained.open_images(fetches=False), []
     except NotReadyError:
-        size = trained.recipe.data.eval_size
-        drawn = torch.randint(
-            256, (IMAGES, 3, size, size), generator=torch.Generator().manual_seed(0)
-        )
-        return normalize(drawn.to(torch.uint8)), f"{IMAGES} random images"
+        network = Network(trained.model, trained.about)
+        drawn = [network.transform(picture) for picture in _drawn()]
+        return torch.stack(drawn), f"{IMAGES} drawn images"
     try:
         for raw in labelled.batches():
             parts.append(normalize(raw.pixels))

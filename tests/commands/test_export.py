@@ -1,5 +1,7 @@
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +12,11 @@ from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.base.extras import remedy
 from resnet_recipes.cli import main
 from resnet_recipes.commands.trained import named
+from resnet_recipes.data.images.decode import Picture, read_file
 from resnet_recipes.network import export as formats
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.training.export import _pictures, export_checked
+from resnet_recipes.training.export import _drawn, _pictures, export_checked
 
 
 def test_an_export_is_compared_on_the_runs_images_and_has_a_card(run, tmp_path, capsys):
@@ -27,7 +30,7 @@ def test_an_export_is_compared_on_the_runs_images_and_has_a_card(run, tmp_path, 
 def test_remote_images_are_not_fetched_to_compare_on(run, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("resnet_recipes.data.kept", lambda config: None)
     assert main(["export", str(run), "--to", "safetensors", "--out", str(tmp_path / "out")]) == 0
-    assert "on 64 random images" in capsys.readouterr().out
+    assert "on 64 drawn images" in capsys.readouterr().out
 
 
 def test_an_export_says_and_does_what_its_settings_say(run, tmp_path):
@@ -55,6 +58,44 @@ def test_a_damaged_image_is_named(run):
         _pictures(named([str(run)], "").on_device())
 
 
+def test_programs_of_the_card_and_the_page_read_sixteen_bit_grey_as_predict_does(
+    run, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    deep = (np.arange(40 * 50, dtype=np.uint16) * 32).reshape(40, 50)
+    Image.fromarray(deep).save("cat.jpg", "PNG")
+    network = load(run)
+    expected = Picture(read_file("cat.jpg")).crop(0, 0, 40, 50)
+    assert 0 < expected.mean() < 255
+    assert torch.equal(network.transform(Image.open("cat.jpg")), network.transform("cat.jpg"))
+    texts = [target.use_preprocessed for target in formats.TARGETS.values()]
+    page = Path(__file__).parents[2] / "docs" / "howto" / "deploy.md"
+    read = re.findall(r"^image = (?:.*\n)+?pixels = .*$", "\n".join(texts) + page.read_text(), re.M)
+    assert len(read) == 4
+    for code in read:
+        names = {"Image": Image, "np": np, "numpy": np, "torch": torch}
+        exec(code, names)
+        assert np.array_equal(names["pixels"], expected)
+
+
+def test_the_comparison_reads_files_as_those_programs_do(run):
+    for path in (run.parent / "images" / "val").glob("*/0.jpg"):
+        Image.fromarray(np.full((40, 50), 30_000, np.uint16)).save(path, "PNG")
+    trained = named([str(run)], "").on_device()
+    pictures, _ = _pictures(trained)
+    deep = [picture for picture in pictures if picture.pixels.shape == (40, 50, 3)]
+    assert deep
+    for picture in deep:
+        assert (picture.pixels == 30_000 >> 8).all()
+        again = trained.network.transform(Image.fromarray(picture.pixels))
+        assert torch.equal(picture.transformed, again)
+
+
+def test_drawn_images_are_smooth_like_photographs():
+    steps = [np.abs(np.diff(np.asarray(drawn).astype(int), axis=1)).mean() for drawn in _drawn()]
+    assert max(steps) < 20  # of noise 85
+
+
 def test_the_images_that_were_compared_are_counted(run, tmp_path):
     told = []
 
@@ -67,7 +108,7 @@ def test_the_images_that_were_compared_are_counted(run, tmp_path):
     assert told == [(0, 33), (16, 33), (30, 33), (33, 33)]  # three again, enlarged
 
 
-def test_without_images_random_ones_are_compared_and_folding_reports_its_difference(
+def test_without_images_drawn_ones_are_compared_and_folding_reports_its_difference(
     run, tmp_path, capsys
 ):
     (run.parent / "images").rename(tmp_path / "moved")
@@ -82,7 +123,7 @@ def test_without_images_random_ones_are_compared_and_folding_reports_its_differe
     ]
     assert main(words) == 0
     said = capsys.readouterr().out
-    assert "on 64 random images" in said
+    assert "on 64 drawn images" in said
     assert "by folding BatchNorm" in said
 
 

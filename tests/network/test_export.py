@@ -162,4 +162,4 @@ def test_a_card_says_which_images_a_network_takes(network):
     text = usage(Network(fixed, network.about), "onnx")
     assert "float32 [N, 3, 32, 32]; (pixel" in text
     whole = Network(Preprocessed(fixed, network.about), network.about)
-    assert '{"images": image[None]}' in usage(whole, "onnx")
+    assert '{"images": pixels[None]}' in usage(whole, "onnx")
