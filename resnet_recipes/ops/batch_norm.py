@@ -11,6 +11,9 @@ from resnet_recipes.ops.sample import Sample, Samples, draw
 
 FunctionCtx = torch.autograd.function.FunctionCtx
 
+#: What the fused function is given, flat.
+_INPUTS = ("x", *Norm._fields, *Epilogue._fields)
+
 
 def plain(x: Tensor, norm: Norm, epilogue: Epilogue) -> Tensor | tuple[Tensor, Tensor]:
     """Normalise [N, C, H, W] by its own statistics and do what follows, in plain torch."""
@@ -61,7 +64,7 @@ def _sample_norm(generator: torch.Generator, channels: int) -> Norm:
 class _BatchNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: FunctionCtx, x: Tensor, *rest) -> Tensor | tuple[Tensor, Tensor]:
-        norm, epilogue = Norm(*rest[:7]), Epilogue(*rest[7:])
+        norm, epilogue = _parts(rest)
         z, moments = torch.ops.resnet_recipes.batch_norm.default(x, *rest[:-1])
         # The ReLU's gradient needs signs. After a sum they are the output's, which the next
         # convolution saves anyway.
@@ -77,12 +80,25 @@ class _BatchNorm(torch.autograd.Function):
         ctx: FunctionCtx, g: Tensor | None, other: Tensor | None = None
     ) -> tuple[Tensor | None, ...]:
         if g is None and other is None:
-            return (None,) * 12
+            return _gradients()
         saved = Saved(*ctx.saved_tensors, ctx.relu)
         if g is None:
             g, other = other, None
         dx, dresidual, sums = torch.ops.resnet_recipes.batch_norm_backward.default(g, other, *saved)
-        return dx, *sums, *[None] * 5, None if saved.z is None else dresidual, *[None] * 3
+        weight, bias = sums
+        residual = None if saved.z is None else dresidual
+        return _gradients(x=dx, weight=weight, bias=bias, residual=residual)
+
+
+def _parts(rest: tuple) -> tuple[Norm, Epilogue]:
+    """Return what is given after the input, by its names."""
+    split = len(Norm._fields)
+    return Norm(*rest[:split]), Epilogue(*rest[split:])
+
+
+def _gradients(**known: Tensor | None) -> tuple[Tensor | None, ...]:
+    """Return a gradient for each input, None for all that are not named."""
+    return tuple(known.get(name) for name in _INPUTS)
 
 
 def _followed(y: Tensor, epilogue: Epilogue) -> Tensor:
@@ -93,10 +109,9 @@ def _followed(y: Tensor, epilogue: Epilogue) -> Tensor:
 
 
 def _forward(x: Tensor, *rest) -> tuple[Tensor, Tensor]:
-    norm, epilogue = Norm(*rest[:7]), Epilogue(*rest[7:])
-    norm.tracked.add_(1)
-    running, numbers = norm[2:4], norm[5:]
-    z, *moments = torch.native_batch_norm(nhwc(x), *norm[:2], *running, True, *numbers)
+    (weight, bias, mean, var, tracked, momentum, eps), epilogue = _parts(rest)
+    tracked.add_(1)
+    z, *moments = torch.native_batch_norm(nhwc(x), weight, bias, mean, var, True, momentum, eps)
     return _followed(z, epilogue), torch.stack(moments)
 
 
@@ -118,7 +133,7 @@ def _backward(g: Tensor, other: Tensor | None, *rest) -> tuple[Tensor, Tensor, T
 def _forward_cuda(x: Tensor, *rest) -> tuple[Tensor, Tensor]:
     from resnet_recipes.ops.kernels import batch_norm as kernels
 
-    norm, epilogue = Norm(*rest[:7]), Epilogue(*rest[7:])
+    norm, epilogue = _parts(rest)
     if epilogue.residual is not None:
         epilogue = epilogue._replace(residual=nhwc(epilogue.residual))
     return kernels.forward(nhwc(x), norm, epilogue)
