@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import torch
-import torch._dynamo
 from torch import Tensor, nn
 
 from resnet_recipes import data, ops
@@ -32,7 +31,7 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
 
     `tuning` is for a plan that stands for another one, to measure it.
     """
-    recipe, sizes = plan.recipe, set(plan.sizes)
+    recipe = plan.recipe
     dtype = resolve_dtype(recipe.precision.dtype, rank.device)
     wanted = recipe.precision.kernels == "auto" and recipe.precision.channels_last
     # before this process uses the GPU: some admit only one process at a time, and here another
@@ -57,7 +56,7 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
     if casts:
         cast_together(model, precision.dtype)
     if recipe.precision.compile:
-        _compile(model, len(sizes))
+        model.compile(dynamic=True if len(set(plan.sizes)) > 1 else None)  # one graph
 
     # 4. the data, which pins its memory if a GPU is in use, 5. the exchange between ranks, 6. the
     # optimizer
@@ -87,13 +86,6 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
     if rank.device.type == "cuda":
         rehearse(run)
     return run
-
-
-def _compile(model: nn.Module, sizes: int) -> None:
-    """Let a network be compiled for this many image sizes."""
-    limits = torch._dynamo.config
-    limits.recompile_limit = max(limits.recompile_limit, sizes + 2)
-    model.compile(dynamic=True if sizes > 1 else None)
 
 
 def give_teachers(plan: Plan, methods: Stack, precision: Precision, graphs: Graphs | None) -> None:
