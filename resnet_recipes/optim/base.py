@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from resnet_recipes.backbones import classifier
 from resnet_recipes.base.errors import Problem
@@ -104,12 +104,9 @@ class OptimizerSettings(Section):
         """Return the name and settings in one line, without settings that are off."""
         shared = [item.name for item in fields(OptimizerSettings)]
         names = [item.name for item in fields(self) if item.name not in shared]
-        names += [
-            "weight_decay",
-            "no_decay",
-            "clip_norm",
-            *["backbone_rate"] * (self.backbone_rate != 1),
-        ]
+        names += ["weight_decay", "no_decay", "clip_norm"]
+        if self.backbone_rate != 1:
+            names.append("backbone_rate")
         return ", ".join(
             [self.name, *filter(None, (_setting(name, getattr(self, name)) for name in names))]
         )
@@ -123,6 +120,23 @@ def _setting(name: str, value: object) -> str:
         return words
     numbers = value if isinstance(value, tuple | list) else ()
     return f"{words} {' '.join(f'{number:g}' for number in numbers) or value}"
+
+
+class UnderScaler(torch.optim.Optimizer):
+    """An optimizer to which GradScaler shows its scale and overflow flag, instead of waiting.
+
+    The flag is a private part of torch: the protocol of its fused optimizers.
+    """
+
+    _step_supports_amp_scaling = True
+
+
+def shown_by_scaler(optimizer: torch.optim.Optimizer) -> tuple[Tensor | None, Tensor | None]:
+    """Return the scale of the gradients, and how many overflows they have, during a step.
+
+    Both are None without a GradScaler; with one, they are attributes of torch's own protocol.
+    """
+    return getattr(optimizer, "grad_scale", None), getattr(optimizer, "found_inf", None)
 
 
 def momentum_problems(momentum: float) -> Iterator[Problem]:

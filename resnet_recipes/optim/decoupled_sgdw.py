@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from resnet_recipes.optim.base import trainable
+from resnet_recipes.optim.base import shown_by_scaler, trainable
 from resnet_recipes.optim.sgd import SGD, TorchSGD
 
 
@@ -52,7 +52,7 @@ class TorchDecoupledSGDW(TorchSGD):
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:
         """Update the weights; `closure` is not supported."""
-        overflow = getattr(self, "found_inf", None)  # set by GradScaler: 0 or more
+        _, overflow = shown_by_scaler(self)
         for group in self.param_groups:
             decay = group["lr"] / group["initial_lr"] * group["decoupled_decay"]
             if decay and (params := trainable(group)):

@@ -10,7 +10,13 @@ from torch import Tensor, nn
 from torch.optim.adam import adam
 
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.optim.base import OptimizerSettings, adam_problems, trainable
+from resnet_recipes.optim.base import (
+    OptimizerSettings,
+    UnderScaler,
+    adam_problems,
+    shown_by_scaler,
+    trainable,
+)
 
 
 @dataclass
@@ -56,11 +62,8 @@ class LAMB(OptimizerSettings):
         return TorchLAMB(self.groups(model), self)
 
 
-class TorchLAMB(torch.optim.Optimizer):
+class TorchLAMB(UnderScaler):
     """LAMB by torch's fused Adam, which steps on a scratch tensor that holds the update."""
-
-    # GradScaler passes its scale and overflow flag on, and does not wait
-    _step_supports_amp_scaling = True
 
     def __init__(self, groups: list[dict[str, Any]], settings: LAMB):
         super().__init__(
@@ -88,6 +91,7 @@ class TorchLAMB(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:
         """Update the weights; `closure` is not supported."""
+        scale, overflow = shown_by_scaler(self)
         for group in self.param_groups:
             if not (params := trainable(group)):
                 continue
@@ -104,8 +108,8 @@ class TorchLAMB(torch.optim.Optimizer):
                 max_exp_avg_sqs=[],
                 state_steps=steps,
                 fused=True,
-                grad_scale=getattr(self, "grad_scale", None),
-                found_inf=getattr(self, "found_inf", None),
+                grad_scale=scale,
+                found_inf=overflow,
                 amsgrad=False,
                 beta1=group["betas"][0],
                 beta2=group["betas"][1],
@@ -129,7 +133,7 @@ class TorchLAMB(torch.optim.Optimizer):
             torch.stack(torch._foreach_norm(tensors)) for tensors in (params, updates)
         )
         ratio = torch.where((weight > 0) & (update > 0), weight / update, decay)
-        # set by GradScaler: 0 or more
-        if (overflow := getattr(self, "found_inf", None)) is not None:
+        _, overflow = shown_by_scaler(self)
+        if overflow is not None:
             ratio *= overflow == 0
         torch._foreach_addcmul_(params, updates, ratio.unbind(), value=-group["lr"])

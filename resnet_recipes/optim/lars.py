@@ -9,7 +9,13 @@ from torch import Tensor, nn
 from torch.optim.sgd import sgd
 
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.optim.base import OptimizerSettings, momentum_problems, trainable
+from resnet_recipes.optim.base import (
+    OptimizerSettings,
+    UnderScaler,
+    momentum_problems,
+    shown_by_scaler,
+    trainable,
+)
 
 
 @dataclass
@@ -51,11 +57,8 @@ class LARS(OptimizerSettings):
         return TorchLARS(self.groups(model), self)
 
 
-class TorchLARS(torch.optim.Optimizer):
+class TorchLARS(UnderScaler):
     """LARS by torch's fused SGD at rate 1, on gradients times the rates of their tensors."""
-
-    # GradScaler passes its scale and overflow flag on, and does not wait
-    _step_supports_amp_scaling = True
 
     def __init__(self, groups: list[dict[str, Any]], settings: LARS):
         super().__init__(
@@ -75,8 +78,7 @@ class TorchLARS(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:
         """Update the weights; `closure` is not supported."""
-        # set by GradScaler
-        scale, overflow = (getattr(self, name, None) for name in ("grad_scale", "found_inf"))
+        scale, overflow = shown_by_scaler(self)
         for group in self.param_groups:
             if not (params := trainable(group)):
                 continue

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.ops.convolution import Trimmed
+from resnet_recipes.optim.base import shown_by_scaler
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
@@ -16,9 +17,9 @@ SMALLEST_SCALE = 2.0**-10
 
 
 def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
-    """Return the dtype of `precision.dtype`; auto is bf16 where the GPU supports it, else fp16.
+    """Return the dtype of `precision.dtype`.
 
-    Fp32 on a CPU.
+    auto is fp32 on a CPU, bf16 on a GPU that supports it, else fp16.
     """
     if name != "auto":
         return DTYPES[name]
@@ -84,17 +85,17 @@ class Precision:
         if not self.scaler.is_enabled():
             optimizer.step()
             return
-        # GradScaler shows it only to the optimizer, and only during its step
-        verdict: list[Tensor] = []
+        shown: list[tuple[Tensor | None, Tensor | None]] = []
         hook = optimizer.register_step_pre_hook(
-            lambda optimizer, *_: verdict.append(optimizer.found_inf)
+            lambda optimizer, *_: shown.append(shown_by_scaler(optimizer))
         )
         self.scaler.step(optimizer)
         hook.remove()
+        _, overflow = shown[0]  # a step that calls another class's has it shown twice
         self.scaler.update()
         if self._live:
             now = torch.cat([b.flatten() for b in self._live])
-            right = torch.where(verdict[0] == 0, now, self._kept).split(
+            right = torch.where(overflow == 0, now, self._kept).split(
                 [b.numel() for b in self._live]
             )
             torch._foreach_copy_([b.view(-1) for b in self._live], list(right))

@@ -11,7 +11,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from resnet_recipes.base.card import card_of
 from resnet_recipes.optim import OPTIMIZERS
-from resnet_recipes.optim.base import POLICIES
+from resnet_recipes.optim.base import POLICIES, shown_by_scaler
 from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.training import distributed
 from resnet_recipes.training.exchange import Exchange
@@ -128,6 +128,22 @@ def test_an_overflow_changes_nothing_and_is_never_read_by_the_host(optimizer, sm
     ] == []
     after = [model.state_dict(), built.state_dict()["state"]]
     torch.testing.assert_close(after, before, rtol=0, atol=0)
+
+
+@every_optimizer
+def test_a_scaler_shows_its_scale_and_overflows_instead_of_waiting(optimizer):
+    """As torch's fused optimizers have it, which is not a public part of torch."""
+    model, scaler, shown = nn.Linear(2, 2), torch.amp.GradScaler("cpu", 4.0), []
+    built = optimizer(lr=0.01).build(model)
+    built.register_step_pre_hook(lambda *_: shown.append([*map(float, shown_by_scaler(built))]))
+    for factor in (1.0, float("inf")):
+        built.zero_grad()
+        scaler.scale(model(torch.ones(1, 2)).sum() * factor).backward()
+        scaler.step(built)
+        scaler.update()
+    assert shown[0] == [4.0, 0.0]
+    assert shown[-1][1] > 0
+    assert shown_by_scaler(built) == (None, None)
 
 
 @every_optimizer
