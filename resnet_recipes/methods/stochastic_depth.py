@@ -125,8 +125,7 @@ def fold(model: nn.Module) -> None:
         if isinstance(module, DropSamplesBatchNorm2d):
             module.weight.mul_(1 - module.drop_rate)
             module.bias.mul_(1 - module.drop_rate)
-            while type(module) is not nn.BatchNorm2d:
-                release(module)
+            release(module, nn.BatchNorm2d)
             del module.drop_rate
 
 

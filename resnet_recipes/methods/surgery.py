@@ -10,13 +10,15 @@ def adopt(module: nn.Module, kind: type[nn.Module], **attributes: object) -> Non
     same weights load into the changed and the plain model. `kind.__init__` is not run; pass
     whatever else `kind` needs in `attributes`.
     """
-    if kind.__mro__[1] is not type(module):
+    if kind.__bases__[0] is not type(module):
         raise TypeError(f"{kind.__name__} is not a direct subclass of {type(module).__name__}")
     module.__class__ = kind
     for name, value in attributes.items():
         setattr(module, name, value)
 
 
-def release(module: nn.Module) -> None:
-    """Undo `adopt`: restore the class that `module` was built with."""
-    module.__class__ = type(module).__mro__[1]
+def release(module: nn.Module, kind: type[nn.Module]) -> None:
+    """Undo every `adopt` of a module that was built as a `kind`."""
+    if not isinstance(module, kind):
+        raise TypeError(f"{type(module).__name__} was not built as a {kind.__name__}")
+    module.__class__ = kind

@@ -5,6 +5,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig, are_imagenets
 from resnet_recipes.data.normalize import MEAN, STD
 from resnet_recipes.methods.stochastic_depth import unfold
+from resnet_recipes.methods.surgery import adopt
 from resnet_recipes.network import published
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import load as load_network
@@ -126,14 +128,19 @@ def freeze(model: nn.Module, up_to: str) -> None:
         parameter.requires_grad_(parameter.requires_grad and not is_frozen(name))
     for name, module in model.named_modules():
         if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and is_frozen(name):
-            module.train = _stay_in_evaluation.__get__(module)
-            module.train()
+            adopt(module, _frozen(type(module)))
+            module.eval()
 
 
-def _stay_in_evaluation(norm: nn.Module, mode: bool = True) -> nn.Module:
-    """Replace `train` of a frozen BatchNorm with a no-op."""
-    norm.training = False
-    return norm
+@cache
+def _frozen(kind: type[nn.Module]) -> type[nn.Module]:
+    """Return a kind of BatchNorm that stays in evaluation mode."""
+
+    class Frozen(kind):
+        def train(self, mode: bool = True) -> nn.Module:
+            return super().train(False)
+
+    return Frozen
 
 
 def _rows(about: About, classes: Sequence[str]) -> tuple[list[int], str]:
@@ -188,8 +195,8 @@ def _located(config: ModelConfig) -> Path:
     if not path.exists():
         typed = os.path.relpath(path)
         meant = meaning_of("weights", typed)
-        fix = "a .pt or .safetensors file, a run folder, "
-        fix += "torchvision, " * bool(config.name) + "timm:NAME or hf:USER/NAME"
+        library = "torchvision, " if config.name else ""
+        fix = f"a .pt or .safetensors file, a run folder, {library}timm:NAME or hf:USER/NAME"
         if meant and meant.words != shlex.quote(f"model.weights={typed}"):
             fix = meant.words
         raise _refused(config, "does not exist", fix)

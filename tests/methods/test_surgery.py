@@ -24,8 +24,10 @@ def test_class_changes_and_everything_else_stays():
         True,
         keys,
     )
-    release(conv)
+    release(conv, nn.Conv2d)
     assert type(conv) is nn.Conv2d
+    with pytest.raises(TypeError, match="Conv2d was not built as a ReLU"):
+        release(conv, nn.ReLU)
 
 
 def test_a_class_that_is_not_a_direct_subclass_is_refused():
