@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -124,7 +124,7 @@ def from_json(text: str) -> About:
         )
     if found.keys() != {item.name for item in fields(About)}:
         raise ValueError("its description of the network has missing or unknown fields")
-    if wrong := [name for name, value in found.items() if not _is_right(name, value)]:
+    if wrong := [name for name, value in found.items() if not _IS_RIGHT[name](value)]:
         raise ValueError(f"its description of the network has invalid values of {', '.join(wrong)}")
     about = About(**found | {name: tuple(found[name]) for name in ("classes", "mean", "std")})
     if about.classes and len(about.classes) != about.num_classes:
@@ -134,38 +134,6 @@ def from_json(text: str) -> About:
     if (about.mean, about.std) != (MEAN, STD):
         raise ValueError("it needs images normalised differently from this program's")
     return about
-
-
-def _is_right(name: str, value: Any) -> bool:
-    """Return whether the value of a field has the right type and is within its limits."""
-    match name:
-        case "architecture":
-            return type(value) is str and (
-                value in NETWORKS or LIBRARY.fullmatch(value) is not None
-            )
-        case "arguments":
-            return type(value) is dict and all(map(_is_small, value.values()))
-        case "num_classes":
-            return type(value) is int and 1 <= value <= 1 << 20
-        case "train_size" | "eval_resize" | "eval_size":
-            return type(value) is int and 8 <= value <= 4096
-        case "eval_interpolation":
-            return value in ("bilinear", "bicubic")
-        case "eval_examples":
-            return type(value) is int and value >= 0
-        case "classes":
-            return type(value) is list and all(type(item) is str for item in value)
-        case "mean" | "std":
-            return type(value) is list and all(type(item) is float for item in value)
-        case "surgery":
-            return type(value) is dict and all(_is_method(*item) for item in value.items())
-        case "flip":
-            return type(value) is bool
-        case "recipe" | "licence":
-            return type(value) is str
-        case "epochs":
-            return type(value) is float and math.isfinite(value)
-    return value is None or (type(value) is float and math.isfinite(value))
 
 
 def _is_small(value: Any) -> bool:
@@ -183,3 +151,43 @@ def _is_method(name: str, settings: Any) -> bool:
         and all(type(settings[key]) is type(known[key]) for key in known)
         and not any(_SURGERY[name](**settings).problems())
     )
+
+
+def _is_list(kind: type) -> Callable[[Any], bool]:
+    return lambda value: type(value) is list and all(type(item) is kind for item in value)
+
+
+def _is_whole(low: int, high: float) -> Callable[[Any], bool]:
+    return lambda value: type(value) is int and low <= value <= high
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str
+
+
+def _is_finite(value: Any) -> bool:
+    return type(value) is float and math.isfinite(value)
+
+
+#: Whether the value of a field has the right type and is within its limits.
+_IS_RIGHT: dict[str, Callable[[Any], bool]] = {
+    "architecture": lambda value: (
+        _is_text(value) and (value in NETWORKS or LIBRARY.fullmatch(value) is not None)
+    ),
+    "num_classes": _is_whole(1, 1 << 20),
+    "classes": _is_list(str),
+    "surgery": lambda value: (
+        type(value) is dict and all(_is_method(*item) for item in value.items())
+    ),
+    **dict.fromkeys(("train_size", "eval_resize", "eval_size"), _is_whole(8, 4096)),
+    "eval_interpolation": lambda value: value in ("bilinear", "bicubic"),
+    **dict.fromkeys(("mean", "std"), _is_list(float)),
+    "flip": lambda value: type(value) is bool,
+    **dict.fromkeys(("recipe", "licence"), _is_text),
+    "epochs": _is_finite,
+    **dict.fromkeys(
+        ("top1_percent", "top5_percent", "loss"), lambda value: value is None or _is_finite(value)
+    ),
+    "eval_examples": _is_whole(0, math.inf),
+    "arguments": lambda value: type(value) is dict and all(map(_is_small, value.values())),
+}
