@@ -16,8 +16,7 @@ from resnet_recipes.network import about, archive
 from resnet_recipes.network.about import About
 from resnet_recipes.network.archive import ArchiveError
 
-#: Key of the network's description in a .safetensors file's metadata and in a .pt file's
-#: `_metadata`.
+#: Key of the network's description in the metadata of a file.
 KEY = "resnet_recipes"
 
 
@@ -37,10 +36,14 @@ def write_weights(model: nn.Module, path: Path, described: About) -> Path:
             metadata = {"format": "pt", KEY: text, "sha256": digest(state, text)}
             _write_sorted(file, safetensors.torch.save(dict(state), metadata))
         else:
-            # torch's place for anything but tensors; load_state_dict ignores it
-            state._metadata[KEY] = text
+            _private_metadata(state)[KEY] = text
             torch.save(state, file)
     return path
+
+
+def _private_metadata(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return torch's private place for all but tensors, which `load_state_dict` ignores."""
+    return getattr(state, "_metadata", {})
 
 
 def _write_sorted(file: BinaryIO, saved: bytes) -> None:
@@ -65,7 +68,7 @@ def read_weights(path: Path) -> tuple[dict[str, Any], About | None]:
     """
     if path.suffix != ".safetensors":
         state = archive.read(path)
-        text = getattr(state, "_metadata", {}).get(KEY)
+        text = _private_metadata(state).get(KEY)
         return state, None if text is None else _described(text)
     state, metadata = archive.read_safetensors(path)
     if not metadata.keys() - {"format"}:

@@ -113,10 +113,7 @@ class Graphs:
                 f"{what} cannot be captured as a CUDA graph, so its kernels are launched "
                 f"one by one: {why}"
             )
-        # Torch may have left the pool open, and would then hold back memory that other streams have
-        # used.
-        with suppress(RuntimeError, AttributeError):
-            torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
+        _close_by_private_function(pool)
         return None
 
 
@@ -147,6 +144,15 @@ class Replayed:
             self._found[shape], self._is_possible = graph, graph is not None
         graph = self._found[shape]
         return self._network(images) if graph is None else graph.replay([images])
+
+
+def _close_by_private_function(pool: tuple[int, int]) -> None:
+    """Close the memory pool of a failed capture.
+
+    Torch may have left it open, and would then hold back memory that other streams have used.
+    """
+    with suppress(RuntimeError, AttributeError):  # it is closed, or torch has no such function
+        torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
 
 
 class _Graph:
