@@ -39,7 +39,7 @@ class Stack:
         self.loss: Callable[[Tensor, Tensor], Tensor] = self._only("loss", _soft_cross_entropy)
         #: Leave in `.grad` the gradient for the optimizer; return the losses [N].
         self.gradient: Callable[[Compute, list[Tensor], Now], Tensor] = self._only(
-            "gradient", _plain_gradient
+            "gradient", lambda compute, params, now: compute()
         )
         #: Evaluate and export inside this context.
         self.eval_weights: Callable[[nn.Module], AbstractContextManager[None]] = self._only(
@@ -163,10 +163,6 @@ class Stack:
 def _soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     """Return the softmax cross-entropy of each example; both [N, K], computed in float32."""
     return F.cross_entropy(logits.float(), targets, reduction="none")
-
-
-def _plain_gradient(compute: Compute, params: list[Tensor], now: Now) -> Tensor:
-    return compute()
 
 
 def _label(method: Method) -> str:

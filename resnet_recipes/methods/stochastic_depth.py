@@ -78,7 +78,8 @@ class StochasticDepth(Method):
         return [(block + first) / (blocks - 1 + first) * self.drop_rate for block in range(blocks)]
 
     def modify_model(self, model: nn.Module) -> None:
-        norms = [_last_norm(block) for block in _blocks(model)]
+        blocks = filter(_is_block, model.modules())  # from the first to the last
+        norms = [block.bn3 if hasattr(block, "bn3") else block.bn2 for block in blocks]
         for norm, rate in zip(norms, self.rates(len(norms)), strict=True):
             if type(norm) is nn.BatchNorm2d:
                 adopt(norm, DropSamplesBatchNorm2d, drop_rate=rate)
@@ -101,18 +102,9 @@ _OWN = {
 }
 
 
-def _blocks(model: nn.Module) -> Iterator[nn.Module]:
-    """Yield the residual blocks of torchvision's ResNets, from the first to the last."""
-    return filter(_is_block, model.modules())
-
-
 def _is_block(module: nn.Module) -> bool:
+    """Return whether a module is torchvision's BasicBlock or Bottleneck."""
     return hasattr(module, "downsample") and hasattr(module, "bn2")
-
-
-def _last_norm(block: nn.Module) -> nn.Module:
-    """Return the last BatchNorm in the branch of a torchvision Bottleneck or BasicBlock."""
-    return block.bn3 if hasattr(block, "bn3") else block.bn2
 
 
 @torch.no_grad()
