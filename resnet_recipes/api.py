@@ -3,7 +3,7 @@
 See `resnet_recipes.__all__`.
 """
 
-import json
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.paths import typed_path
+from resnet_recipes.base.reading import read_json
 from resnet_recipes.launch import run_folder
 from resnet_recipes.launch.fitting import fitted
 from resnet_recipes.launch.prediction import keep_estimate
@@ -30,6 +31,7 @@ from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.library import Entry
 from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.report.recorder import SUMMARY
 
 if TYPE_CHECKING:  # these import torchvision, which takes seconds
     from resnet_recipes.network.network import Network
@@ -45,7 +47,15 @@ class RunResult(NamedTuple):
     """A finished or stopped run."""
 
     folder: Path
-    summary: dict[str, Any]  # contents of summary.json; empty if the run was stopped early
+    stopped: str  # why it ended before its last step, to be resumed; empty if it is finished
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Contents of summary.json. Raises NotReadyError if the run was stopped, or had no room."""
+        if self.stopped:
+            rule = f"has no summary: it was stopped ({self.stopped})"
+            raise NotReadyError.at(self.folder, rule, f"resnet-train --resume {self.folder}")
+        return read_json(self.folder / SUMMARY)
 
 
 def compose(recipe: str | Mapping[str, Any], *changes: str, **settings: object) -> Recipe:
@@ -147,8 +157,9 @@ def prepare(
 def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
     """Train `recipe` in this process, on one device, and return the run.
 
-    Progress goes to the error stream. Ctrl-C, or a notebook's stop button, saves a checkpoint; the
-    command `resnet-train --resume FOLDER` continues the run.
+    Progress goes to the error stream. Ctrl-C, a notebook's stop button or SIGTERM saves a
+    checkpoint, and is then delivered again, so that a loop over seeds ends as well. The command
+    `resnet-train --resume FOLDER` continues the run.
     """
     from resnet_recipes.process.rank import work
 
@@ -172,8 +183,9 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
             seconds = time.monotonic() - began
             ended = replace(ended, step=watchdog.step, seconds=seconds, time=time.time())
             write(folder / EXIT, ended)
-    summary = folder / "summary.json"
-    return RunResult(folder, json.loads(summary.read_text()) if summary.exists() else {})
+    if interruption.signal:
+        signal.raise_signal(interruption.signal)
+    return RunResult(folder, ended.message if ended.code else "")
 
 
 def load(place: str | Path) -> "Network":

@@ -1,6 +1,7 @@
 """The library: what its page shows works as written, and methods from other packages can join."""
 
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from resnet_recipes.commands.methods import in_your_loop
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import HOOKS
 from resnet_recipes.process.ending import read
+from resnet_recipes.process.rank_process import RankProcess
 from tests.process.nursery import shallow_resnet18
 
 README = Path(__file__).parents[1] / "README.md"
@@ -140,6 +142,45 @@ def test_a_run_that_a_program_stopped_or_that_failed_says_so(tmp_path, monkeypat
     with pytest.raises(TrainingError):
         resnet_recipes.train(resnet_recipes.compose("mild"))
     assert read(tmp_path / "exit.json").message == "the loss is not a number"
+
+
+def test_a_run_that_was_stopped_has_a_reason_and_no_summary(tmp_path, monkeypatch):
+    monkeypatch.setattr("resnet_recipes.api.prepare", lambda recipe: tmp_path)
+
+    def records(process: RankProcess) -> int:
+        process.on_record({"kind": "step"})
+        return process.interruption.exit_code if process.interruption.requested else 0
+
+    monkeypatch.setattr("resnet_recipes.process.rank.work", records)
+    run = resnet_recipes.train(resnet_recipes.compose("mild"), lambda record: True)
+    assert run.stopped == "a callback asked for it"
+    with pytest.raises(resnet_recipes.RecipeError, match="was stopped"):
+        print(run.summary)
+    finished = resnet_recipes.train(resnet_recipes.compose("mild"))
+    assert finished.stopped == ""
+    with pytest.raises(resnet_recipes.RecipeError, match="No such file"):  # the disk was full
+        print(finished.summary)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_that_stopped_a_run_reaches_the_program_when_it_is_saved(
+    tmp_path, monkeypatch, number
+):
+    monkeypatch.setattr("resnet_recipes.api.prepare", lambda recipe: tmp_path)
+
+    def signalled(process: RankProcess) -> int:
+        signal.raise_signal(number)
+        return process.interruption.exit_code
+
+    monkeypatch.setattr("resnet_recipes.process.rank.work", signalled)
+    came, before = [], signal.getsignal(number)
+    signal.signal(number, lambda *_: came.append(read(tmp_path / "exit.json").code))
+    try:
+        run = resnet_recipes.train(resnet_recipes.compose("mild"))
+    finally:
+        signal.signal(number, before)
+    assert came == [130 if number == signal.SIGINT else 75]
+    assert run.stopped
 
 
 @pytest.mark.parametrize("method", ORDER, ids=lambda method: method.name)

@@ -54,6 +54,7 @@ class Interruption:
     """
 
     def __init__(self) -> None:
+        self.signal = 0  # the first that came
         self._code = ExitCode.DONE
         self._reason = ""
         self._first = 0.0  # when the first signal came
@@ -99,7 +100,7 @@ class Interruption:
         now = time.monotonic()
         if number == signal.SIGINT and self._first and now - self._first > _SAME_REQUEST:
             os._exit(128 + number)
-        self._first = self._first or now
+        self._first, self.signal = self._first or now, self.signal or number
         if number == signal.SIGINT:
             self.request("Ctrl-C", ExitCode.CANCELLED)
         else:
