@@ -1,5 +1,6 @@
 """The two commands: `resnet-train` and `resnet-recipes`."""
 
+import errno
 import os
 import signal
 import sys
@@ -60,13 +61,24 @@ def guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
         if not str(error.path).endswith(".so"):
             raise
         print(f"error: a library cannot be loaded: {error}", file=sys.stderr)
-        print("  if memory is limited:  ulimit -v unlimited", file=sys.stderr)
+        print(_LIMITED, file=sys.stderr)
+        return ExitCode.NOT_READY
+    except MemoryError:
+        print("error: there is not enough memory", file=sys.stderr)
+        print(_LIMITED, file=sys.stderr)
         return ExitCode.NOT_READY
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            print("error: a file would be larger than allowed", file=sys.stderr)
+            print("  if sizes are limited:  ulimit -f unlimited", file=sys.stderr)
+            return ExitCode.NOT_READY
         if error.filename is None:
             raise
         print(f"error: {printable(error.filename)}: {error.strerror}", file=sys.stderr)
         return ExitCode.NOT_READY
+
+
+_LIMITED = "  if memory is limited:  ulimit -v unlimited"
 
 
 def _end(code: int) -> NoReturn:

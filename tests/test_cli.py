@@ -93,6 +93,8 @@ def test_a_command_without_sweeps_names_the_one_that_has_them(capsys, word):
             3,
             "error: /locked/a: Permission denied",
         ),
+        (OSError(27, "File too large"), 3, "ulimit -f unlimited"),
+        (MemoryError(), 3, "error: there is not enough memory\n  if memory is limited:  ulimit -v"),
     ],
 )
 def test_what_a_user_can_put_right_becomes_a_message_and_an_exit_code(capsys, error, code, said):

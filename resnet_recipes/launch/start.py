@@ -15,6 +15,7 @@ from enum import Enum, auto
 from math import inf
 from pathlib import Path
 
+from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.launch.group import GRACE, Group, command, environments
 from resnet_recipes.launch.ranks import Ranks
@@ -186,8 +187,19 @@ class Launch:
         if failure or killed:
             return failure or killed
         if ranks.any_code:
-            return self._ended(ExitCode.FAILED, "before its log was opened", ranks.last_error())
+            return self._unexplained(ranks)
         return self._ended(ExitCode.DONE)
+
+    def _unexplained(self, ranks: Ranks) -> Ending:
+        """Return how ranks ended that have failed, but could not write how."""
+        probe = self.folder / "probe"
+        try:
+            atomic.write_text(probe, "?")
+            probe.unlink()
+        except OSError as error:
+            message = f"{self.folder} cannot be written to, so no rank could say how it ended"
+            return self._ended(ExitCode.FAILED, str(error.strerror), message)
+        return self._ended(ExitCode.FAILED, "before its log was opened", ranks.last_error())
 
     def _stopped(self, endings: list[Ending]) -> Ending:
         """Return how a run ended that was asked to."""

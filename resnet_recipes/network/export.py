@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -120,14 +121,18 @@ def _read_onnx(path: Path, _: About) -> Run:
 
 def _write_torchscript(network: Network, path: Path) -> None:
     traced = torch.jit.trace(network.model, example(network))
-    torch.jit.save(traced, path, _extra_files={f"{KEY}.json": network.about.to_json()})
+    saved = BytesIO()
+    torch.jit.save(traced, saved, _extra_files={f"{KEY}.json": network.about.to_json()})
+    path.write_bytes(saved.getbuffer())  # on a full disk, torch itself would abort
 
 
 def _write_exported_program(network: Network, path: Path) -> None:
     with _any_size():
         sizes = shapes(network)
         program = torch.export.export(network.model, (example(network),), dynamic_shapes=sizes)
-    torch.export.save(program, path, extra_files={f"{KEY}.json": network.about.to_json()})
+    saved = BytesIO()
+    torch.export.save(program, saved, extra_files={f"{KEY}.json": network.about.to_json()})
+    path.write_bytes(saved.getbuffer())  # on a full disk, torch itself would abort
 
 
 @contextmanager

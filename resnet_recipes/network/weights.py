@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -37,7 +38,9 @@ def write_weights(model: nn.Module, path: Path, described: About) -> Path:
             _write_sorted(file, safetensors.torch.save(dict(state), metadata))
         else:
             _private_metadata(state)[KEY] = text
-            torch.save(state, file)
+            saved = BytesIO()  # torch itself does not say why a file could not be written
+            torch.save(state, saved)
+            file.write(saved.getbuffer())
     return path
 
 

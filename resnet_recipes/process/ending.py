@@ -74,6 +74,12 @@ _HINTS = (
     ),
     (r"too many open files", "raise the limit: ulimit -n 65536"),
     (r"no space left", "free some space, and resume"),
+    (r"file too large", "raise the limit on the size of files: ulimit -f unlimited"),
+    (
+        r"MemoryError|bad_alloc|can.t allocate memory",
+        "memory is too small: lower batch.bn_size or data.workers; if it is limited, "
+        "ulimit -v unlimited",
+    ),
     (
         r"timed out|timeout",
         "a rank or a node does not answer: see its log; between nodes, check the firewall and "

@@ -197,7 +197,7 @@ def follow(run: Run, process: RankProcess, first: int) -> int:
     sys.stderr.writelines(f"{note}\n" for note in run.notes)
     reporter = RunReporter(run, None, process.interruption, process.watchdog)
     done = train(run, reporter, first)
-    return ExitCode.DONE if _is_over(run, done) else process.interruption.exit_code
+    return ExitCode.DONE if run.is_over(done) else process.interruption.exit_code
 
 
 def lead(
@@ -220,20 +220,24 @@ def lead(
         except TrainingError as unsaved:
             error.add_note(str(unsaved))
         raise
-    checkpoints.wait()
+    checkpoints.wait(is_last=run.is_over(done) and not is_sample(process.folder))
     if run.train_data.skipped:
         count, some = len(run.train_data.skipped), ", ".join(list(run.train_data.skipped)[:5])
         text = f"{count} training images could not be read and were replaced, on rank 0: {some}"
         recorder.note(done, text)
-    if not _is_over(run, done):
+    if not run.is_over(done):
         reason = process.interruption.reason or "another rank was asked to stop"
         fix = "" if is_sample(process.folder) else f"resnet-train --resume {process.folder}"
         recorder.stopped(done, reason, fix)
         return process.interruption.exit_code
     if is_sample(process.folder):
         return ExitCode.DONE
-    path, raw = write_results(run, process.folder, recorder, done)
-    recorder.finish(done, seconds=seconds, weights=path, raw_weights=raw)
+    try:
+        path, raw = write_results(run, process.folder, recorder, done)
+        recorder.finish(done, seconds=seconds, weights=path, raw_weights=raw)
+    except OSError as error:
+        why = f"could not be written to {process.folder} ({error.strerror})"
+        raise TrainingError(f"training is done, but its results {why}") from None
     if run.plan.recipe.log.mlperf:
         recorder.write_mlperf(mlperf_values(run.plan), run.has_reached_target)
     return ExitCode.DONE
@@ -255,10 +259,6 @@ def write_results(
     if "eval_weights" not in plan.hooks:
         return path, None
     return path, write_weights(run.model, folder / "weights-raw.pt", described(raw))
-
-
-def _is_over(run: Run, done: int) -> bool:
-    return done == run.plan.total_steps or run.has_reached_target
 
 
 def run_facts(run: Run, folder: Path) -> RunFacts:

@@ -172,7 +172,7 @@ class Recorder:
         `seconds` are the training seconds of the whole run.
 
         `weights` is the file of the averaged ones if the recipe has them, and then `raw_weights`
-        that of the raw ones.
+        that of the raw ones. Raises OSError.
         """
         self._is_finished = True
         self._add("finish", done, training_seconds=seconds)
@@ -180,8 +180,8 @@ class Recorder:
             self._records, self._facts, seconds=seconds, weights=weights, raw_weights=raw_weights
         )
         text = json.dumps(finite(summary.as_json()), indent=2) + "\n"
-        self._best_effort(lambda: atomic.write_text(self._summary_path, text))
         self._console.finished(summary)
+        atomic.write_text(self._summary_path, text)
         return summary
 
     def close(self) -> None:

@@ -76,15 +76,15 @@ class Checkpoints:
         if problem := lack_of_room(self.folder, needed):
             raise NotReadyError([problem])
 
-    def save(self, step: int, state: State, wait: bool = False) -> None:
+    def save(self, step: int, state: State, wait: bool = False, is_last: bool = False) -> None:
         """Save `state`.
 
         Return as soon as its tensors are copied to the host, or, if `wait`, when it is on disk.
 
         A failed write is only a warning, since the run is worth more than one checkpoint; three
-        failures in a row, or one with `wait`, raise TrainingError.
+        failures in a row before the one that `is_last`, or one with `wait`, raise TrainingError.
         """
-        self._finish()
+        self._finish(gives_up=not is_last)
         if step not in self._good:
             self._look_for_room()
             copy = self._host_copy(state, "")
@@ -94,10 +94,13 @@ class Checkpoints:
         if wait:
             self.wait()
 
-    def wait(self) -> None:
-        """Wait until nothing is being written. Raises TrainingError if the last save failed."""
-        self._finish()
-        if self._failures:
+    def wait(self, is_last: bool = False) -> None:
+        """Wait until nothing is being written. Raises TrainingError if the last save failed.
+
+        Unless it `is_last`: then the run's weights are all that is needed.
+        """
+        self._finish(gives_up=not is_last)
+        if self._failures and not is_last:
             raise TrainingError(
                 f"the last checkpoint could not be written to {self.folder} ({self._reason}); "
                 f"{self._newest_good()}"
@@ -258,7 +261,7 @@ class Checkpoints:
             self._good.discard(step)
         self._bad.clear()
 
-    def _finish(self) -> None:
+    def _finish(self, gives_up: bool = True) -> None:
         """Wait for the background write, and count it if it failed."""
         pending, self._pending = self._pending, None
         if pending is None:
@@ -270,12 +273,12 @@ class Checkpoints:
             self._failures += 1
             self._reason = os.strerror(error.errno) if error.errno else str(error)
             reason = f"a checkpoint could not be written ({self._reason})"
-            if self._failures >= _MAX_FAILURES:
+            if gives_up and self._failures >= _MAX_FAILURES:
                 where = (
                     f"for the {_MAX_FAILURES}rd time in a row: {self.folder}; {self._newest_good()}"
                 )
                 raise TrainingError(f"{reason}, {where}") from None
-            self.warn(f"{reason}; training continues; {self._newest_good()}")
+            self.warn(f"{reason}; {'training continues; ' * gives_up}{self._newest_good()}")
 
     def _newest_good(self) -> str:
         if not self._good:

@@ -118,7 +118,7 @@ class RunReporter:
             else:
                 raw = measured()
             run.top1, known = (averaged or raw).top1, time.perf_counter()
-            if raw is None and (done == run.plan.total_steps or run.has_reached_target):
+            if raw is None and run.is_over(done):
                 raw = measured()
             if self.recorder is not None:
                 now = time.perf_counter()
@@ -150,5 +150,5 @@ class RunReporter:
                 )
             state = capture(self.run, done)  # on every rank: methods may gather theirs
             if self.checkpoints is not None and self.recorder is not None:
-                self.checkpoints.save(done, state)
+                self.checkpoints.save(done, state, is_last=self.run.is_over(done))
                 self.recorder.saved(done, self.checkpoints.folder, time.perf_counter() - began)

@@ -45,3 +45,7 @@ class Run:
         """Return whether evaluation.stop_at_top1 ends the run, the same on every rank."""
         target = self.plan.recipe.evaluation.stop_at_top1
         return target is not None and self.top1 >= target
+
+    def is_over(self, done: int) -> bool:
+        """Return whether no step follows `done` steps: it was the last, or reached the target."""
+        return done == self.plan.total_steps or self.has_reached_target

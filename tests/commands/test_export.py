@@ -1,7 +1,10 @@
+import errno
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -146,6 +149,15 @@ def test_what_a_killed_export_has_left_is_deleted_by_the_next(run, tmp_path):
     words = ["export", str(run), "--to", "safetensors", "--out", str(tmp_path / "out")]
     assert main(words) == 0
     assert set(tmp_path.glob(".*")) == set(others)
+
+
+@pytest.mark.parametrize("to", ["torchscript", "exported_program"])
+def test_a_full_disk_is_met_by_python_for_torch_would_abort(run, tmp_path, monkeypatch, capsys, to):
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr(Path, "write_bytes", Mock(side_effect=full))
+    assert main(["export", str(run), "--to", to, "--out", str(tmp_path / "out")]) == 3
+    assert "cannot be written: No space left on device" in capsys.readouterr().err
+    assert not list(tmp_path.glob(".*"))
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """One command, one message, one exit code, and nothing left running."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -67,6 +68,18 @@ def running(folder: Path) -> list[str]:
         if str(folder) in line and path.parent.name != str(os.getpid()):
             found.append(line)
     return found
+
+
+def test_ranks_that_could_not_say_how_they_ended_found_the_disk_full(tmp_path, monkeypatch):
+    def full(path: Path, text: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("resnet_recipes.base.atomic.write_text", full)
+    (tmp_path / "endings").touch()  # nothing can be written into it
+    ended = Started(tmp_path, "wrong@0")
+    assert "the run failed (No space left on device)" in ended.said[0]
+    assert "cannot be written to, so no rank could say how it ended" in ended.said[0]
+    assert "free some space, and resume" in ended.said[0]
 
 
 def until_stuck(folder: Path, then: Callable[[], object]) -> Callable[[], None]:

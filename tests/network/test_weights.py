@@ -1,4 +1,5 @@
 import json
+import resource
 from dataclasses import replace
 
 import pytest
@@ -57,6 +58,19 @@ def test_the_same_network_gives_the_same_file(make_run, tmp_path):
     }
     assert len(files) == 1
     assert load(tmp_path / "0.safetensors").about == about
+
+
+@pytest.mark.parametrize("suffix", ["pt", "safetensors"])
+def test_a_full_disk_is_named_and_leaves_no_part(make_run, tmp_path, suffix):
+    run = make_run()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_weights(run.model, tmp_path / f"weights.{suffix}", described(run))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_averaged_weights_are_written(make_run, tmp_path):

@@ -166,6 +166,36 @@ def test_disk_full(tmp_path, configs, nursery, untouched):
     assert_same(run.finish(), untouched(1))
 
 
+def test_weights_that_fit_are_written_when_the_last_checkpoint_does_not(
+    tmp_path, configs, nursery, untouched
+):
+    folder = tmp_path / "whole"
+    Run(folder, configs, nursery, 1).finish()
+    weights, checkpoint = (
+        (folder / name).stat().st_size
+        for name in ("weights.pt", f"checkpoints/step-{STEPS:08d}.pt")
+    )
+    assert weights + 100_000 < checkpoint
+    run = Run(tmp_path / "run", configs, nursery, 1)
+    run.start(largest_file=weights + 100_000)
+    assert nursery.wait() == [0]
+    for name in ("weights.safetensors", "weights-raw.pt"):
+        assert (run.folder / name).stat().st_size == (folder / name).stat().st_size
+    assert "could not be written" in (run.folder / "metrics.jsonl").read_text()
+
+
+@pytest.mark.parametrize("largest_file", [100_000, 3000])
+def test_weights_that_do_not_fit_name_the_disk(tmp_path, configs, nursery, largest_file):
+    run = Run(tmp_path / "run", configs, nursery, 1)
+    config = run.folder / "config.yaml"
+    config.write_text(config.read_text().replace("interval: 3ba", "interval: 100ba"))
+    run.start(largest_file)
+    assert nursery.wait() == [1]
+    said = first_failure(run.observer.endings()).message
+    assert said.startswith("training is done, but its results could not be written")
+    assert said.endswith("(File too large)")
+
+
 def test_a_folder_that_is_deleted_and_made_again_stays_as_the_other_run_made_it(
     tmp_path, configs, nursery
 ):

@@ -93,11 +93,14 @@ def test_a_full_disk_is_reported_once_and_training_continues(recorder, driver, f
     assert summary.sessions == 1
 
 
-def test_a_folder_that_is_gone_does_not_stop_training(recorder, driver, facts, console):
+def test_a_folder_that_is_gone_does_not_stop_training_but_the_run_is_not_done_without_a_summary(
+    recorder, driver, facts, console
+):
     facts.folder.rmdir()
     recorder.begin()
     driver.run(0, 40)
-    recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"))
+    with pytest.raises(FileNotFoundError):
+        recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"))
     assert sum(told[0] == "note" for told in console.told) == 1
     assert console.told[-1][0] == "finished"
 

@@ -245,6 +245,10 @@ def test_three_failures_in_a_row_stop_the_run(code, checkpoints, monkeypatch):
         checkpoints.save(step, state_at(step))
     with pytest.raises(TrainingError, match=f"{os.strerror(code)}.*3rd time.*step 20"):
         checkpoints.save(60, state_at(60))
+    checkpoints.save(70, state_at(70), is_last=True)  # its run needs no checkpoint any more
+    checkpoints.wait(is_last=True)
+    with pytest.raises(TrainingError, match=os.strerror(code)):
+        checkpoints.wait()
     monkeypatch.undo()
     assert reopened(checkpoints).newest()[0] == 20
 
