@@ -136,6 +136,8 @@ class Copy:
             open(self._journal, "ab", buffering=0) as journal,
             ThreadPoolExecutor(THREADS) as pool,
         ):
+            end = journal.seek(0, os.SEEK_END)  # a kill may have cut its last number short
+            journal.truncate(end - (end - len(self._key)) % 4)
             running: dict[Future, int] = {}
             try:
                 while not stopped():

@@ -74,7 +74,8 @@ class Site(BaseHTTPRequestHandler):
         else:
             self.send_response(200)
         if kind.has_etag:
-            self.send_header("ETag", f'"{digest}"')
+            other = "x" * (self.command == "GET" and kind.fault == "another version")
+            self.send_header("ETag", f'"{digest}{other}"')
         self.send_header("Last-Modified", email.utils.formatdate(path.stat().st_mtime))
         if self.command == "GET" and kind.fault == "longer":
             body += b"x" * 1000
