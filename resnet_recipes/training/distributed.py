@@ -216,7 +216,7 @@ class Vote:
         if self._pending is not None:
             self._pending.wait()
             agreed = bool(self._ballot)
-        self._ballot = torch.tensor(int(stop or agreed), dtype=torch.int32)
+        self._ballot = torch.tensor(int(stop), dtype=torch.int32)
         self._pending = dist.all_reduce(
             self._ballot, op=dist.ReduceOp.MAX, group=self._group, async_op=True
         )

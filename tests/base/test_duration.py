@@ -107,3 +107,9 @@ def test_durations_are_written_as_they_are_read():
         "0.4dur",
         "100ba",
     ]
+
+
+def test_steps_are_rounded_down_but_for_the_first():
+    horizon = Horizon(103, 7)
+    for text, steps in (("1.99ep", 13), ("0.25dur", 25), ("0.01ep", 1), ("0ep", 0)):
+        assert horizon.steps(Duration.parse(text)) == steps

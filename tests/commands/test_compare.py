@@ -48,6 +48,8 @@ def test_seeds_give_the_noise_that_a_difference_is_held_against(tmp_path, capsys
     near = seeds("a", 70, 2.0)
     verbs.run(["compare", *near, *seeds("b", 75, 1.0)])
     assert "5.00 points apart, more than twice the standard error" in capsys.readouterr().out
+    verbs.run(["compare", *near, *seeds("d", 70.12, 1.0)])  # their error is 0.08
+    assert "0.12 points apart, no more than twice the standard" in capsys.readouterr().out
     verbs.run(["compare", *near, *seeds("c", 70.05, 3.0)])
     assert "0.05 points apart, no more than twice" in capsys.readouterr().out
     verbs.run(["compare", *near, "--json"])

@@ -82,3 +82,11 @@ def test_draws_are_uniform_and_unrelated():
     assert np.abs(draws.mean(axis=0) - 0.5).max() < 0.005
     assert np.abs(np.corrcoef(draws.T) - np.eye(4)).max() < 0.016
     assert abs(np.corrcoef(draws[:-1, 0], draws[1:, 0])[0, 1]) < 0.016
+
+
+def test_half_of_the_images_are_mirrored_and_half_are_bicubic_whether_mirrored_or_not():
+    indices = np.arange(40_000)
+    crop = TrainCrop(7, (0.08, 1.0), (3 / 4, 4 / 3), flip=True, interpolation="random")
+    _, mirrored, bicubic = crop.cuts(0, indices, 0 * indices, np.full((len(indices), 2), 64))
+    for share in (mirrored, bicubic, mirrored == bicubic):
+        assert share.mean() == pytest.approx(0.5, abs=0.01)  # four standard deviations

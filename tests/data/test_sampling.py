@@ -32,6 +32,12 @@ def test_classes_come_as_often_as_their_share_says(share, expected):
     assert np.all(np.abs(found - expected) <= 1)
 
 
+def test_which_class_gets_the_odd_image_is_drawn_anew():
+    found = [np.bincount(LABELS, weights=shown(0.5, epoch)).tolist() for epoch in range(40)]
+    assert len(set(map(tuple, found))) > 1
+    assert np.mean(found, 0) == pytest.approx([298.6, 141.6, 44.8, 14.9], abs=0.4)
+
+
 def test_images_of_a_class_come_equally_often_but_for_one():
     times = shown(1.0)
     for label in range(4):

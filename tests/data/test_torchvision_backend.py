@@ -17,7 +17,7 @@ from PIL import Image
 from torchvision.transforms import v2
 
 from resnet_recipes import data
-from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.images import decode, native, python
 from resnet_recipes.data.loading import pipeline
@@ -253,3 +253,15 @@ def test_without_the_native_decoder_the_images_are_counted_and_it_is_reported(fo
     monkeypatch.setattr(native, "description", lambda: pytest.fail("there is no decoder to ask"))
     facts = data.measure(DataConfig(backend="torchvision", root=str(folder)))
     assert "in Python, at about half the speed: the native decoder was not built" in facts.notes[-1]
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_other_images_than_the_run_began_with_are_not_opened(folder, tmp_path, split):
+    shutil.copytree(folder, tmp_path / "images")
+    config = DataConfig(root=str(tmp_path / "images"), backend="torchvision", workers=0)
+    facts, share = data.measure(config), Share(0, 1, 4, 4, 0)
+    path = next((tmp_path / "images" / split).glob("*/*"))
+    path.write_bytes(path.read_bytes() + b" ")
+    opens = data.open_train if split == "train" else data.open_eval
+    with pytest.raises(NotReadyError, match=f"files in {split} differ in name or size"):
+        opens(config, facts, share)

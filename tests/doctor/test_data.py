@@ -171,3 +171,11 @@ def test_the_estimate_counts_all_images(root):
     said = estimate(root)
     assert said.images == 9
     assert said.minutes > 0
+
+
+def test_images_that_cannot_be_read_are_not_called_the_same(root):
+    for place in ("train/ant/ant0.jpg", "val/cat/cat9.jpg"):
+        (root / place).unlink(missing_ok=True)
+        (root / place).symlink_to(root / "nowhere.jpg")
+    whats = [finding.what for finding in check_data(root)]
+    assert not [what for what in whats if "also training images" in what]

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from resnet_recipes.launch.group import GRACE
 from resnet_recipes.launch.job import Allocation, title
-from resnet_recipes.launch.slurm import array, script, seconds
+from resnet_recipes.launch.slurm import NOTICE, array, script, seconds
 from resnet_recipes.recipe.sections import RunConfig
 
 SRUN = """#!/bin/bash
@@ -228,3 +229,8 @@ def test_every_directive_precedes_the_first_command():
     first = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
     assert all(line.startswith("#SBATCH") for line in lines[1:first] if line.startswith("#S"))
     assert not any(line.startswith("#SBATCH") for line in lines[first:])
+
+
+def test_slurm_gives_notice_before_a_rank_has_to_be_done_with_its_save():
+    assert NOTICE > GRACE
+    assert f"#SBATCH --signal=B:USR1@{NOTICE} " in script("mild", [], Allocation(1, 1))

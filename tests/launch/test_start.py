@@ -329,3 +329,11 @@ def test_a_killed_launcher_takes_all_ranks_with_it(tmp_path):
     while running(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not running(tmp_path)
+
+
+def test_a_rank_that_does_not_end_after_a_failure_is_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr(launching, "AFTERMATH", 0.5)
+    ended = Started(tmp_path, "stuck@0 wrong@1", ranks=2)
+    assert "rank 1 failed" in ended.said[0]
+    assert (tmp_path / "stuck").exists()
+    assert not (tmp_path / "endings" / "rank0.json").exists()  # it would sleep for a minute

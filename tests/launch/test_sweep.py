@@ -83,6 +83,12 @@ def test_a_failed_run_does_not_stop_the_others(stand_in, tmp_path):
     assert said[-2:] == [f"2 of 3 runs are finished in {tmp_path}", "  failed with exit code 3: a"]
 
 
+def test_a_run_that_was_killed_has_the_exit_code_of_a_shell(stand_in, tmp_path):
+    stand_in.codes = {"b": -signal.SIGKILL}
+    code, said = train(tmp_path)
+    assert (code, said[-1]) == (1, "  failed with exit code 137: b")
+
+
 @pytest.mark.parametrize("is_first", [True, False])
 @pytest.mark.parametrize("is_finished", [True, False])
 def test_a_run_that_another_sweep_trains_is_waited_for_and_resumed_if_it_was_left(

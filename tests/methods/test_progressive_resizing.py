@@ -190,6 +190,19 @@ def test_crop_is_one_window_of_the_images():
     assert torch.equal(window, x[..., top : top + 8, left : left + 8])
 
 
+def test_a_cropped_window_reaches_all_borders():
+    method, x = ProgressiveResizing(mode="crop"), torch.arange(16.0).view(1, 1, 4, 4)
+    tops, lefts = set(), set()
+    for seed in range(60):
+        now = Now(0, Horizon(10, 1), np.random.default_rng(seed))
+        batch = Batch(x.expand(1, 3, -1, -1), torch.zeros(1), torch.zeros(1))
+        method.size_increment = 1
+        top, left = divmod(int(method.transform_batch(batch, now).images[0, 0, 0, 0]), 4)
+        tops.add(top)
+        lefts.add(left)
+    assert tops == lefts == {0, 1, 2}
+
+
 def test_full_size_and_loader_placement_leave_the_batch_alone():
     x = torch.randn(1, 3, 32, 32)
     assert resized(MILD, x, Fraction(9, 10)) is x

@@ -5,7 +5,7 @@ from PIL import Image
 from torchvision.transforms import TrivialAugmentWide
 from torchvision.transforms.autoaugment import InterpolationMode, _apply_op
 
-from resnet_recipes.methods.trivial_augment import TrivialAugment
+from resnet_recipes.methods.trivial_augment import TrivialAugment, _space
 
 IMAGE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 24, 3), dtype=np.uint8))
 
@@ -40,3 +40,8 @@ def test_results_on_photographs_are_torchvisions_to_the_bit(photographs):
         }
         assert results <= possible(image), path
         assert len(results) > 50
+
+
+def test_posterize_keeps_as_many_bits_as_torchvisions():
+    bits, _ = TrivialAugmentWide()._augmentation_space(31)["Posterize"]
+    assert list(_space()["posterize"][0]) == bits.tolist()

@@ -27,6 +27,15 @@ def test_pixels_are_those_of_evaluation_but_for_one_level_in_few(size, interpola
     assert (apart > 0).mean() < 0.1
 
 
+@pytest.mark.parametrize("resize", [35, 37])  # margins of 1.5 and 2.5 pixels: both become 2
+def test_half_a_pixel_of_margin_is_cut_as_in_evaluation(resize):
+    pixels = np.random.default_rng(0).integers(256, size=(resize, resize, 3), dtype=np.uint8)
+    inside = Preprocessed(nn.Identity(), About("resnet18", 4, eval_resize=resize, eval_size=32))
+    found = inside.centred(torch.from_numpy(pixels)[None])[0].permute(1, 2, 0).numpy()
+    assert np.array_equal(found, centred(Pixels(pixels), resize, 32))
+    assert np.array_equal(found, pixels[2:34, 2:34])
+
+
 @pytest.mark.parametrize("flip", [False, True])
 def test_probabilities_are_those_of_the_transformed_image(flip):
     torch.manual_seed(0)

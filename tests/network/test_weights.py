@@ -10,7 +10,7 @@ import torchvision
 from resnet_recipes.network import about, archive
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import load
-from resnet_recipes.network.weights import KEY, read_weights, write_weights
+from resnet_recipes.network.weights import KEY, digest, read_weights, write_weights
 from resnet_recipes.training.run import Run
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -161,3 +161,8 @@ def test_a_changed_description_or_tensor_fails_its_checksum(make_run, tmp_path):
         (tmp_path / f"{name}.safetensors").write_bytes(safetensors.torch.save(state, metadata))
         with pytest.raises(archive.ArchiveError, match="checksum"):
             read_weights(tmp_path / f"{name}.safetensors")
+
+
+def test_the_digest_of_a_network_is_that_of_its_types_and_shapes_too():
+    zeros = [torch.zeros(4, dtype=torch.int32), torch.zeros(4), torch.zeros(2, 2)]
+    assert len({digest({"weight": tensor}, "") for tensor in zeros}) == 3

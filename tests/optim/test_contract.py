@@ -235,3 +235,17 @@ def test_policies_exempt_the_right_parameters(policy, spared, small):
     assert exempt == spared
     assert sum(len(group["params"]) for group in groups) == len(names)
     assert policy in POLICIES
+
+
+@every_optimizer
+def test_a_weight_of_norm_0_moves_and_a_frozen_one_is_in_no_group(optimizer):
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2))
+    nn.init.zeros_(model[1].weight)
+    model[0].requires_grad_(False)
+    made = optimizer(lr=0.1, weight_decay=0.01).build(model)
+    held = [parameter for group in made.param_groups for parameter in group["params"]]
+    assert {id(parameter) for parameter in held} == {id(p) for p in model[1].parameters()}
+    for parameter in held:
+        parameter.grad = torch.ones_like(parameter)
+    made.step()
+    assert (model[1].weight != 0).all()

@@ -371,3 +371,9 @@ def test_the_arithmetic_counts_all_sizes_and_the_second_pass_of_sam(imagenet):
     once = operations(ModelConfig(), 1000, 176, BlurPool()).training
     assert sum(full) == steps * 2048 * once
     assert plan.as_dict()["training_pflops"] == sum(plan.flops) / 1e15
+
+
+def test_an_offset_says_after_which_epoch_the_first_evaluation_is():
+    plan = make_plan(small(evaluation={"interval": "4ep", "offset": "3ep"}), facts(1000), 1)
+    evaluated = [done for done in range(1, 101) if plan.evaluates_at(done)]
+    assert evaluated == [30, 70, 100]

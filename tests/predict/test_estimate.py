@@ -70,6 +70,9 @@ def test_speeds_are_recalled_for_the_same_facts_alone(monkeypatch, tmp_path):
     memory.remember(key, SPEEDS)
     assert memory.recall(key).speeds == SPEEDS
     assert memory.recall(memory.key_of({"model": "resnet18"})) is None
+    with monkeypatch.context() as other:
+        other.setattr(memory, "cores", lambda: 1000)
+        assert memory.recall(memory.key_of({"model": "resnet50"})) is None
     next((tmp_path / "resnet-recipes" / "speeds").iterdir()).write_text("{}")
     assert memory.recall(key) is None
 

@@ -56,6 +56,8 @@ def averaged(process: RankProcess, compress: bool) -> dict[str, float]:
         "early": sum(sent_before),
         "buckets": len(exchanged._buckets),
     }
+    grads = [param.grad for param in model.parameters()]
+    found["rounded"] = all(torch.equal(grad, grad.bfloat16().float()) for grad in grads)
     model.zero_grad(set_to_none=True)
     with exchanged.averaging(True):
         (model[0](torch.ones(2, 3, 8, 8)).sum() * rank.rank).backward()
@@ -84,6 +86,7 @@ def test_gradients_are_the_mean_over_ranks_of_one_set_of_weights(
     assert first["announced by nobody"] < allowed
     assert first["during backward"] < allowed
     assert first["formats"]
+    assert first["rounded"] == compress
     assert first["early"] == first["buckets"] == 5
     # of the layers that the loss does not depend on, and of the first: 2 * 6 * 6 values of 4 biases
     assert (first["unused"], first["used"]) == (0.0, 288.0)

@@ -1,5 +1,6 @@
 """The loop on small runs: it learns, resumes bit for bit, and never waits for the device."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -178,3 +179,22 @@ def test_no_step_waits_for_the_device(make_run):
         if event.key in ("aten::_local_scalar_dense", "aten::item", "aten::nonzero")
     ]
     assert [(event.key, event.count) for event in reads] == []
+
+
+def seen(run: Run) -> tuple[list[float], list[float]]:
+    """Train a run; return a draw of its methods' generator and the learning rate, by step."""
+    found = []
+    run.methods.after_step = lambda model, now: found.append(
+        (now.rng.random(), run.optimizer.param_groups[0]["lr"])
+    )
+    train(run, Notes(run))
+    return tuple(map(list, zip(*found, strict=True)))
+
+
+def test_every_rank_and_step_has_draws_of_its_own_and_the_rate_of_the_plan(make_run):
+    first, again, other = (make_run() for _ in range(3))
+    other.rank = replace(other.rank, rank=1)
+    draws, rates = seen(first)
+    assert rates == [first.plan.lr_at(step) for step in range(first.plan.total_steps)]
+    assert draws == seen(again)[0]
+    assert len({*draws, *seen(other)[0]}) == 2 * first.plan.total_steps

@@ -76,3 +76,13 @@ def test_an_interval_without_a_finite_loss_has_none(make_run, tmp_path):
             reporter.step(done, torch.tensor([one]))
         reporter.log(2, Mock(waited=0.0))
         assert recorder.step.call_args[0][0].loss == pytest.approx(loss, nan_ok=True)
+
+
+def test_the_share_of_waiting_is_that_of_the_interval(make_run):
+    recorder = Mock()
+    run = make_run()
+    reporter = RunReporter(run, (recorder, Mock()), Interruption(), Silent())
+    for done, waited in ((1, 1000.0), (2, 1000.0)):
+        reporter.step(done, torch.tensor([1.0]))
+        reporter.log(done, Mock(waited=waited))
+    assert [call[0][0].data_wait for call in recorder.step.call_args_list] == [1.0, 0.0]

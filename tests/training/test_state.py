@@ -12,6 +12,7 @@ from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import (
     capture,
     changed_settings,
+    flat,
     is_finite,
     restore,
     resume_warnings,
@@ -160,3 +161,23 @@ def test_a_single_nan_is_found(make_run):
     with torch.no_grad():
         model.bn1.running_mean[0] = float("nan")
     assert not is_finite(model)
+
+
+#: Settings of these sections that may differ when a run resumes.
+FREE = ("data.root", "data.cache", "data.workers", "data.prefetch", "data.on_bad_image")
+FREE += ("batch.eval_size", "batch.bn_size")
+
+
+def test_no_other_setting_of_what_is_learned_may_change(recipe):
+    new = recipe(methods={"ema": {}})
+    learned = ("model", "data", "batch", "optimizer", "schedule", "precision", "methods")
+    keys = [key for key in flat(asdict(new)) if key.startswith(learned) and key not in FREE]
+    assert len(keys) > 50
+    for key in [*keys, "seed", "max_duration", "scale_schedule_ratio"]:
+        old = asdict(new)
+        *sections, name = key.split(".")
+        part = old
+        for section in sections:
+            part = part[section]
+        part[name] = "another"
+        assert [problem.key for problem in changed_settings(old, new)] == [key]

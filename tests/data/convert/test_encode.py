@@ -156,3 +156,12 @@ def test_every_wrong_option_is_named():
         "workers",
     ]
     assert not list(ConvertOptions().problems())
+
+
+def test_which_images_become_jpeg_is_drawn_by_the_seed():
+    image = file(Image.fromarray(PIXELS), "PNG")
+    modes = {
+        tuple(encode(image, index, ConvertOptions(seed=seed)).mode for index in range(20))
+        for seed in (0, 0, 1)
+    }
+    assert len(modes) == 2

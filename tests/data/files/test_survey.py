@@ -160,3 +160,11 @@ def test_files_are_sorted_by_class_and_name_whatever_their_names(root):
     assert [Path(path).parent.name for path in expected] == [
         ("ant", "bee", "cat")[label] for label in files.labels
     ]
+
+
+def test_a_class_of_one_image_cannot_be_divided(root):
+    shutil.rmtree(root / "val")
+    for path in sorted((root / "train" / "bee").iterdir())[1:]:
+        path.unlink()
+    with pytest.raises(NotReadyError, match="needs two images of each class; bee has one"):
+        data.measure(DataConfig(backend="torchvision", root=str(root), val_share=0.2))

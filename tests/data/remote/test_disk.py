@@ -37,10 +37,11 @@ def test_a_copy_that_exists_is_continued_where_it_is(folders):
     assert disk.existing("", "other") is None
 
 
-def test_a_disk_of_another_machine_is_only_taken_by_name(folders, mounts, tmp_path):
+@pytest.mark.parametrize("kind", ["nfs4", "fuse.sshfs", "tmpfs", "ramfs"])
+def test_a_disk_of_another_machine_or_memory_is_only_taken_by_name(folders, mounts, tmp_path, kind):
     device = os.stat(tmp_path).st_dev
     (folders[1]).mkdir()
-    mounts.append((f"{os.major(device)}:{os.minor(device)}", "nfs4"))
+    mounts.append((f"{os.major(device)}:{os.minor(device)}", kind))
     assert not disk._is_local(folders[1])
     assert disk.with_room(str(tmp_path / "named"), "set", "v.part", 1) == tmp_path / "named" / "set"
 
