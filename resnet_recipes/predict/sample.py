@@ -46,4 +46,5 @@ def speeds_of(course: Course, timed: Mapping[int, float]) -> Speeds:
     found = defaultdict(list)
     for epoch, seconds in {**timed, 0: timed[1]}.items():
         found[course.sides[epoch]].append(seconds / course.images[epoch])
-    return Speeds({side: (mean(each),) for side, each in found.items()})
+    step = {side: (mean(each),) for side, each in found.items()}
+    return Speeds(step, limits=dict.fromkeys(course.sides, "?"))  # its parts were not timed

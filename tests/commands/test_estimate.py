@@ -26,6 +26,8 @@ WORDS = [
     "launch.device=cpu",
 ]
 
+FIXED = "~methods.progressive_resizing"
+
 
 @pytest.fixture(autouse=True)
 def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[object]:
@@ -124,30 +126,31 @@ def test_the_plan_has_time_and_cost_once_measured_and_the_run_learns_how_wrong_t
     assert kept["training_seconds"] == pytest.approx(60 * expected.minutes)
 
 
-def test_a_sample_trains_the_first_epochs_of_the_whole_schedule(asked, capsys):
-    words = [*WORDS, "~methods.progressive_resizing", "--sample", "4"]
-    assert verbs.run(["estimate", *words]) == 0
-    assert asked[0]["epochs"] == [0, 1, 2, 3]
-    assert asked[0]["recipe"]["max_duration"] == "60ep"
+@pytest.mark.parametrize(
+    ("words", "epochs"),
+    [
+        ([FIXED], [0, 1, 2, 3]),
+        ([], [0, 1, 25, 59]),  # 88, 88, 92 and 176 px
+        ([FIXED, "max_duration=20ba"], [0, 1]),  # 8 steps are an epoch: the third is never whole
+    ],
+)
+def test_a_sample_trains_epochs_of_the_whole_schedule_and_keeps_nothing(
+    words, epochs, asked, capsys
+):
+    assert verbs.run(["estimate", *WORDS, *words, "--sample", "4", "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert [row["epoch"] - 1 for row in values["trained"]] == asked[0]["epochs"] == epochs
+    assert values["training_minutes"] == pytest.approx(values["epochs"] / 6)
+    assert values["evaluation_minutes"] is None
+    assert asked[0]["recipe"]["max_duration"] == ("20ba" if len(words) == 2 else "60ep")
     assert not Path(asked[0]["recipe"]["run"]["root"]).exists()
+
+
+def test_a_sample_says_what_it_is_from_and_what_it_leaves_out(asked, capsys):
+    verbs.run(["estimate", *WORDS, "--sample", "4"])
     out = capsys.readouterr().out
     assert "total          10:00   without evaluations and checkpoints" in out
     assert "The papers' rule, from 4 of 60 epochs" in out
-
-
-def test_growing_images_are_sampled_at_several_sizes(asked, capsys):
-    assert verbs.run(["estimate", *WORDS, "--sample", "4", "--json"]) == 0
-    values = json.loads(capsys.readouterr().out)
-    assert [row["pixels"] for row in values["trained"]] == [88, 88, 92, 176]
-    assert values["training_minutes"] == pytest.approx(10.0)
-    assert values["evaluation_minutes"] is None
-
-
-def test_an_epoch_that_the_run_does_not_finish_is_no_sample(asked):
-    """The images are those of 8 steps an epoch."""
-    words = [*WORDS, "max_duration=20ba", "~methods.progressive_resizing", "--sample", "9"]
-    verbs.run(["estimate", *words])
-    assert asked[0]["epochs"] == [0, 1]
     with pytest.raises(RecipeError, match="must be at least two epochs"):
         verbs.run(["estimate", *WORDS, "max_duration=15ba", "--sample", "9"])
 
@@ -182,7 +185,7 @@ def test_two_ranks_are_measured_with_their_exchange(nursery, tmp_path):
         "data.eval_resize=32",
         "data.eval_size=32",
         "batch.eval_size=16",
-        "~methods.progressive_resizing",
+        FIXED,
     ]
     code, out, err = nursery.run(tmp_path, "tests.commands.verb", "estimate", *words).wait()
     assert code == 0, err

@@ -108,4 +108,4 @@ def test_by_the_papers_rule_the_first_epoch_counts_as_the_second_and_evaluation_
 ):
     made = estimate(run := course(*sizes), speeds_of(run, timed))
     assert 60 * made.total_minutes == pytest.approx(seconds)
-    assert made.evaluation_minutes is None
+    assert (made.evaluation_minutes, {phase.limit for phase in made.phases}) == (None, {"?"})
