@@ -38,7 +38,7 @@ _WORDS: tuple[tuple[str | Meaning, str], ...] = (
         Meaning("resnet-recipes eval last", "is a command of its own, for a trained network"),
         "do_eval eval eval_only evaluate test_only validate",
     ),
-    (Meaning("", "is a command: resnet-recipes bottleneck"), "profile profiler"),
+    (Meaning("", "is a command: resnet-recipes estimate"), "profile profiler"),
     (
         Meaning("", "is a flag of 'resnet-recipes export': --push hf:USER/NAME"),
         "hub_model_id push_to_hub",
