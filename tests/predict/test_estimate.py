@@ -45,6 +45,8 @@ def test_sizes_between_the_measured_ones_are_interpolated_by_area():
         ({"warm_up_seconds": 6.0}, ["step", "step"], [7.0, 10.0]),
         # 1 ms a step alone, 1.25 ms alongside the loader at 88 px
         ({"loader": 5000.0, "end_to_end": 800.0}, ["step", "step"], [1.25, 4.25]),
+        # together no faster than the slower of them, whatever was measured
+        ({"loader": 5000.0, "end_to_end": 2000.0}, ["step", "step"], [1.0, 4.0]),
         # a step of 2 x 64 images at 88 px takes 128 ms, one at 176 px 512 ms
         ({"devices": 2, "exchange": 0.1}, ["exchange", "step"], [1.0, 4.0]),
         ({"limits": {88: "arithmetic"}}, ["arithmetic", "step"], [1.0, 4.0]),
