@@ -141,8 +141,8 @@ def broadcast_statistics(model: nn.Module) -> None:
 @torch.no_grad()
 def average_statistics(model: nn.Module) -> None:
     """Average the floating-point buffers, BatchNorm's running statistics, over all ranks."""
-    if dist.is_initialized():
-        buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+    buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+    if buffers and dist.is_initialized():
         means = mean_over_ranks(torch.cat([buffer.float().flatten() for buffer in buffers]))
         for buffer, mean in zip(
             buffers, means.split([buffer.numel() for buffer in buffers]), strict=True

@@ -52,7 +52,8 @@ def rehearse(run: Run) -> None:
         eager(run, batch, sync=False)
     run.optimizer.zero_grad(set_to_none=True)
     with torch.no_grad():
-        torch._foreach_copy_(buffers, kept)
+        for buffer, value in zip(buffers, kept, strict=True):
+            buffer.copy_(value)
 
 
 def eager(

@@ -106,8 +106,10 @@ class Graphs:
         try:
             return _Graph(compute, inputs, pool)
         except Exception as error:  # whatever it is, it can be computed without a graph
-            # older versions of torch leave that of the capture in place
+            # older versions of torch leave the capture's stream in place, and its random numbers
             torch.cuda.set_stream(stream)
+            random = torch.cuda.default_generators[torch.cuda.current_device()]
+            random.graphsafe_set_state(random.clone_state())
             why = str(error).strip().partition("\n")[0]
             self.tell(
                 f"{what} cannot be captured as a CUDA graph, so its kernels are launched "

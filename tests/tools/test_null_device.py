@@ -43,8 +43,8 @@ captured = [entry.split(" _")[0] for entry in entries if entry.startswith("captu
 print([entry for entry in captured if "malloc" not in entry])
 """
 
-#: A run whose network reads a number back to the host, which a graph cannot contain. Like older
-#: versions, torch leaves the stream of the failed capture in place.
+#: A run whose network draws random numbers, and reads one back to the host, which a graph cannot
+#: contain. Like older versions, torch leaves the stream of the failed capture in place.
 REFUSED = """
 import torch
 from step import a_run, launches, recorded_steps
@@ -52,8 +52,8 @@ def ended(self, *args):
     self.cuda_graph.capture_end()
     self.stream_ctx.__exit__(*args)
 now, torch.cuda.graph.__exit__ = torch.cuda.graph.__exit__, ended
-run = a_run("mild", ["model.name=resnet18"])
-run.graphs.tell, run.methods.draws_in_forward = print, True
+run = a_run("hot", ["model.name=resnet18"])
+run.graphs.tell = print
 unseeded = torch.initial_seed()
 run.model.fc.register_forward_hook(lambda module, inputs, output: output + float(output.sum()))
 steps = recorded_steps(run)
@@ -68,6 +68,14 @@ for _ in range(2):
     sizes.append(torch.cuda.memory_reserved())
     del memory
 print(sizes[0] == sizes[1])
+"""
+
+#: The buffers of a network that has none, and the steps that it took and that were recorded.
+UNBUFFERED = """
+from step import a_run, recorded_steps
+words = "name=torchvision:convnext_tiny", "init=library", "bn_init=ones"
+run = a_run("mild", ["~methods.blurpool", *(f"model.{word}" for word in words)])
+print(len(list(run.model.buffers())), len(recorded_steps(run)))
 """
 
 #: What the driver tells; on which GPU the kernels of another one are tried; and the memory of GPU 0
@@ -194,6 +202,7 @@ print(json.dumps(step.measure("mild", [f"methods.distill.teacher={path}"])))
 #: A run from the command line, on images of three sizes.
 SCRIPTS = {
     "refused": REFUSED,
+    "unbuffered": UNBUFFERED,
     "others": OTHERS,
     "sizes": SIZES,
     "joined": JOINED,
@@ -249,6 +258,7 @@ def test_steps_and_captures(start, tmp_path):
             lines.append(line)
     launches_waits_and_pageable_copies_are_reported(*printed["captured"])
     a_failed_capture_is_reported_and_training_continues_and_reuses_memory(*printed["refused"])
+    assert printed["unbuffered"] == ["0 11"]
     kernels_are_tried_on_their_gpu_and_evaluations_share_the_memory_of_their_batches(
         *printed["others"]
     )

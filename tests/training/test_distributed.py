@@ -134,13 +134,14 @@ def test_ten_sam_steps_leave_two_ranks_bitwise_equal(finished):
 
 
 def averaged(process: RankProcess) -> list[object]:
-    """Average statistics that differ from rank to rank."""
+    """Average statistics that differ from rank to rank, and those of a network that has none."""
     rank = this_rank("cpu")
     join(rank)
     model = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(1))
     for number, buffer in enumerate(model.buffers()):
         buffer.fill_(10 * number + rank.rank)
     average_statistics(model)
+    average_statistics(nn.LayerNorm(2))
     leave()
     return [buffer.tolist() for buffer in model.buffers()]
 
