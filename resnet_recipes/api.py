@@ -16,22 +16,22 @@ from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.reading import read_json
-from resnet_recipes.launch import run_folder
-from resnet_recipes.launch.fitting import fitted
-from resnet_recipes.launch.prediction import keep_estimate
+from resnet_recipes.jobs import new_run
+from resnet_recipes.jobs.fit import fitted
+from resnet_recipes.jobs.prediction import keep_estimate
+from resnet_recipes.jobs.rank import RankProcess
+from resnet_recipes.jobs.signals import Interruption, handling
+from resnet_recipes.jobs.watchdog import Watchdog
 from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
-from resnet_recipes.process.ending import EXIT, Ending, of_error, write
-from resnet_recipes.process.lock import begun
-from resnet_recipes.process.rank_process import RankProcess
-from resnet_recipes.process.signals import Interruption, handling
-from resnet_recipes.process.watchdog import Watchdog
 from resnet_recipes.recipe import compose as composing
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.library import Entry
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.report.recorder import SUMMARY
+from resnet_recipes.run_folder.ending import Ending, of_error, write
+from resnet_recipes.run_folder.lock import begun
+from resnet_recipes.run_folder.names import EXIT, SUMMARY
 
 if TYPE_CHECKING:  # these import torchvision, which takes seconds
     from resnet_recipes.network.network import Network
@@ -119,7 +119,7 @@ def plan(
     facts = data.measure(recipe.data, with_cost=True, tell=tell) if has_images else IMAGENET
     found = taught(make_plan(recipe, facts, ranks, typed))
     if has_images:
-        run_folder.check(found)
+        new_run.check(found)
     if not recipe.model.weights:
         return found
     from resnet_recipes.network import pretrained
@@ -149,7 +149,7 @@ def prepare(
         place = Path.cwd() / "python"
         recipe = Composed(recipe, Entry(recipe.name, place, "python"), {}, ())
     recipe, planned = fitted(recipe, planned or plan(recipe), partial(print, file=sys.stderr))
-    folder = run_folder.create(recipe, planned, command)
+    folder = new_run.create(recipe, planned, command)
     keep_estimate(planned, folder)
     return folder
 
@@ -161,7 +161,7 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
     checkpoint, and is then delivered again, so that a loop over seeds ends as well. The command
     `resnet-train --resume FOLDER` continues the run.
     """
-    from resnet_recipes.process.rank import work
+    from resnet_recipes.jobs.train import work
 
     interruption, began = Interruption(), time.monotonic()
 
@@ -208,7 +208,7 @@ def evaluate(place: str | Path, *changes: str, **settings: object) -> "Evaluated
     Changes are those of `resnet-recipes eval`:
     `evaluate("runs/a", "data.eval_size=256", data="images")`.
     """
-    from resnet_recipes.launch.trained import opened
+    from resnet_recipes.jobs.opened import opened
 
     return (
         opened(typed_path("place", str(place)), _words(changes, settings)).on_device().evaluated()
@@ -225,7 +225,7 @@ def predict(
     Changes are those of `evaluate`.
     """
     from resnet_recipes.data.inference import image_paths
-    from resnet_recipes.launch.trained import opened
+    from resnet_recipes.jobs.opened import opened
     from resnet_recipes.training.predict import predictions
 
     named = [images] if isinstance(images, str | Path) else images

@@ -16,10 +16,10 @@ from contextlib import suppress
 from typing import NoReturn
 
 from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
+from resnet_recipes.base.text import printable, wrapped
 from resnet_recipes.commands import verbs
 from resnet_recipes.commands.table import line_width
 from resnet_recipes.report.output import lost_output, protect_output
-from resnet_recipes.report.text import printable, wrapped
 
 
 def train(argv: Sequence[str] | None = None) -> int:

@@ -20,7 +20,7 @@ from resnet_recipes.recipe.typed import typed
 from resnet_recipes.training.build import build, close
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.run import Run
-from tests.process.nursery import Nursery, shallow_resnet18
+from tests.jobs.nursery import Nursery, shallow_resnet18
 
 #: A whole recipe that takes a fraction of a second: 64 synthetic images, 8 steps of 16 an epoch.
 SMALL: dict[str, Any] = {

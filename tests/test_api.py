@@ -18,9 +18,9 @@ from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.commands.methods import in_your_loop
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import HOOKS
-from resnet_recipes.process.ending import read
-from resnet_recipes.process.rank_process import RankProcess
-from tests.process.nursery import shallow_resnet18
+from resnet_recipes.jobs.rank import RankProcess
+from resnet_recipes.run_folder.ending import read
+from tests.jobs.nursery import shallow_resnet18
 
 README = Path(__file__).parents[1] / "README.md"
 PAGE = README.parent / "docs" / "library.md"
@@ -131,14 +131,14 @@ def test_the_example_of_the_readme_runs(images, monkeypatch):
 
 def test_a_run_that_a_program_stopped_or_that_failed_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr("resnet_recipes.api.prepare", lambda recipe: tmp_path)
-    monkeypatch.setattr("resnet_recipes.process.rank.work", lambda process: 75)
+    monkeypatch.setattr("resnet_recipes.jobs.train.work", lambda process: 75)
     resnet_recipes.train(resnet_recipes.compose("mild"))
     assert read(tmp_path / "exit.json").code == 75
 
     def fails(process: object) -> int:
         raise TrainingError("the loss is not a number")
 
-    monkeypatch.setattr("resnet_recipes.process.rank.work", fails)
+    monkeypatch.setattr("resnet_recipes.jobs.train.work", fails)
     with pytest.raises(TrainingError):
         resnet_recipes.train(resnet_recipes.compose("mild"))
     assert read(tmp_path / "exit.json").message == "the loss is not a number"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torchvision
 
-from tests.process.nursery import shallow_resnet18
+from tests.jobs.nursery import shallow_resnet18
 
 NOTEBOOK = json.loads(
     (Path(__file__).parents[1] / "docs" / "notebook.ipynb").read_text(encoding="utf-8")

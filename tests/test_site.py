@@ -9,7 +9,7 @@ import pytest
 
 from resnet_recipes import cli
 from resnet_recipes.commands.pages import PAGES
-from resnet_recipes.launch import gpus
+from resnet_recipes.jobs import gpus
 from resnet_recipes.methods import ORDER
 from resnet_recipes.optim import OPTIMIZERS
 from resnet_recipes.recipe.library import packaged_folder

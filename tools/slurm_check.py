@@ -22,8 +22,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from resnet_recipes.process import watchdog
-from resnet_recipes.process.ending import read
+from resnet_recipes.jobs import watchdog
+from resnet_recipes.run_folder.ending import read
 
 RECIPE = [
     "data.backend=synthetic",

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from resnet_recipes.measure.comparison import settings
-from resnet_recipes.measure.runs import RunRecord, runs_in
+from resnet_recipes.run_folder.runs import RunRecord, runs_in
 
 PROOF = Path(__file__).parents[1] / "proof"
 RECIPES = "tiny_baseline,tiny_mild,tiny_medium,tiny_hot"

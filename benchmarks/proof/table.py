@@ -13,7 +13,7 @@ from statistics import fmean, stdev
 from typing import NamedTuple
 
 from resnet_recipes.measure.comparison import grouped, settings
-from resnet_recipes.measure.runs import RunRecord, runs_in
+from resnet_recipes.run_folder.runs import RunRecord, runs_in
 
 CONFIDENCE = 0.95  # that all intervals of one table hold together
 

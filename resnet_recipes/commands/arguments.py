@@ -11,11 +11,11 @@ from pathlib import Path
 
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
+from resnet_recipes.base.text import wrapped
 from resnet_recipes.recipe.foreign import meaning_of
 from resnet_recipes.recipe.foreign_verbs import FLAGS, IMAGES, RUNS
 from resnet_recipes.recipe.short import SHORT
 from resnet_recipes.recipe.suggestions import closest, did_you_mean
-from resnet_recipes.report.text import wrapped
 
 WIDTH = 80  # columns of a help page in the documentation
 NARROW = 60  # columns below which texts are below their labels, not to the right
@@ -223,7 +223,7 @@ def _setting(key: str, value: str) -> str:
 def _of_a_trained_network(fix: str, command: str) -> str:
     """Return what to type after `command`, which takes few of the settings of training."""
     # imports torch, which takes seconds
-    from resnet_recipes.launch.trained import meant
+    from resnet_recipes.jobs.opened import meant
 
     if fix == "leave it out":
         return fix

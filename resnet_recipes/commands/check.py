@@ -5,15 +5,15 @@ import time
 
 from resnet_recipes import api
 from resnet_recipes.base.errors import ExitCode, RecipeError
+from resnet_recipes.base.text import clock_time
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.plan import lines
 from resnet_recipes.commands.progress import say
-from resnet_recipes.launch import external
-from resnet_recipes.launch.fitting import fitted
-from resnet_recipes.launch.group import group_of
-from resnet_recipes.launch.measurement import CHECKED, check
-from resnet_recipes.report.text import clock_time
+from resnet_recipes.jobs import external
+from resnet_recipes.jobs.fit import fitted
+from resnet_recipes.jobs.group import group_of
+from resnet_recipes.jobs.measure import CHECKED, check
 
 
 def run(arguments: Arguments) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from string import ascii_uppercase
 
 from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.text import pflops, printable, wrapped
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.places import found, run_places
 from resnet_recipes.commands.table import minutes, or_dash, table, width
@@ -18,9 +19,8 @@ from resnet_recipes.measure.comparison import (
     read_all,
     settings,
 )
-from resnet_recipes.measure.runs import RunRecord
 from resnet_recipes.recipe.library import Library
-from resnet_recipes.report.text import pflops, printable, wrapped
+from resnet_recipes.run_folder.runs import RunRecord
 
 Rows = list[tuple[str, list[str]]]  # a key, and its value on each side
 

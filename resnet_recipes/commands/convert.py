@@ -6,6 +6,7 @@ from pathlib import Path
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.kinds import kinds_of
 from resnet_recipes.base.paths import typed_path
+from resnet_recipes.base.text import clock_time, printable
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES
 from resnet_recipes.commands.progress import say
@@ -15,7 +16,6 @@ from resnet_recipes.data.convert.run import convert
 from resnet_recipes.recipe.scalars import plain
 from resnet_recipes.recipe.suggestions import did_you_mean
 from resnet_recipes.recipe.typed import build
-from resnet_recipes.report.text import clock_time, printable
 from resnet_recipes.report.waiting import Waiting
 
 

@@ -8,11 +8,12 @@ from resnet_recipes.commands.compare import sides
 from resnet_recipes.commands.places import ROOT, found
 from resnet_recipes.commands.written import write_csv
 from resnet_recipes.measure.comparison import differences, flat
-from resnet_recipes.measure.runs import newest
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.recipe.suggestions import did_you_mean
+from resnet_recipes.run_folder.names import CONFIG
+from resnet_recipes.run_folder.runs import newest
 
 SILENT = ("name", "about", "published")  # descriptions, which do not affect a run
 
@@ -40,7 +41,7 @@ def _settings(word: str, folder: Path | None) -> dict[str, str]:
         fix = did_you_mean(name, others) or "resnet-recipes ls and resnet-recipes runs list them"
         raise RecipeError.of("RECIPE|RUN", name, "no such recipe or run", fix)
     if run and run.is_dir():
-        recipe = frozen.read(run / "config.yaml")
+        recipe = frozen.read(run / CONFIG)
     else:
         recipe = compose(name, folder=folder, needs_data=False).recipe
     return flat({key: value for key, value in frozen.tree_of(recipe).items() if key not in SILENT})

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.paths import typed_path
+from resnet_recipes.base.text import printable, wrapped
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES
 from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.table import line_width
 from resnet_recipes.doctor import Finding, as_json, exit_code
-from resnet_recipes.report.text import printable, wrapped
 from resnet_recipes.report.waiting import Waiting
 
 EXAMPLE = PAGES["doctor"].example

@@ -6,18 +6,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
 from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.text import clock_time, percent, rate
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.runs import price_of
 from resnet_recipes.commands.table import table
 from resnet_recipes.commands.written import write_csv
-from resnet_recipes.launch.measurement import measured, plan_here, trained
-from resnet_recipes.launch.prediction import predicted
+from resnet_recipes.jobs.measure import measured, plan_here, trained
+from resnet_recipes.jobs.prediction import predicted
 from resnet_recipes.methods import ORDER
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.predict.estimate import Prediction, Speeds
-from resnet_recipes.report.text import clock_time, percent, rate
 
 
 def run(arguments: Arguments) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.paths import typed_path
+from resnet_recipes.base.text import csv_line, printable, rate, wrapped
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES
 from resnet_recipes.commands.progress import say
@@ -16,14 +17,13 @@ from resnet_recipes.commands.table import line_width, table
 from resnet_recipes.commands.trained import named
 from resnet_recipes.commands.written import opened_file, write_csv
 from resnet_recipes.data.loading.loader import EvalLoader
-from resnet_recipes.launch.evaluation import evaluate
-from resnet_recipes.launch.trained import Opened
+from resnet_recipes.jobs.evaluate import evaluate
+from resnet_recipes.jobs.opened import Opened
 from resnet_recipes.network.about import About
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report.page.classes import by_class
 from resnet_recipes.report.page.gallery import Tile, gallery
 from resnet_recipes.report.page.pictures import plotting, png
-from resnet_recipes.report.text import csv_line, printable, rate, wrapped
 from resnet_recipes.training.confusion import Cell, Confusion, Means
 from resnet_recipes.training.outcomes import Outcomes
 from resnet_recipes.training.trained import Evaluated

@@ -7,8 +7,8 @@ from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import chosen, problems_of
 from resnet_recipes.commands.sweep import named
-from resnet_recipes.launch import kubernetes, skypilot, slurm, torchx
-from resnet_recipes.launch.job import Allocation, Job
+from resnet_recipes.jobs.engines import kubernetes, skypilot, slurm, torchx
+from resnet_recipes.jobs.engines.job import Allocation, Job
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.sections import LaunchConfig
 from resnet_recipes.recipe.suggestions import did_you_mean

@@ -6,11 +6,11 @@ from typing import Any
 
 from resnet_recipes.base.duration import Duration, decimal
 from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.text import wrapped
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.table import table, width
 from resnet_recipes.commands.written import write_csv
 from resnet_recipes.recipe.library import Entry, Library
-from resnet_recipes.report.text import wrapped
 
 _TEXT = 20  # the narrowest column of text
 _PUBLISHED = "PUBLISHED TOP-1"

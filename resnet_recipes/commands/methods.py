@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from resnet_recipes.base.card import card_of
 from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.text import wrapped
 from resnet_recipes.commands.arguments import Arguments, row
 from resnet_recipes.commands.pages import PAGES
 from resnet_recipes.commands.table import page_width
@@ -11,7 +12,6 @@ from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import HOOKS, Method
 from resnet_recipes.optim import OPTIMIZERS
 from resnet_recipes.recipe.suggestions import did_you_mean
-from resnet_recipes.report.text import wrapped
 
 
 def run(arguments: Arguments) -> int:

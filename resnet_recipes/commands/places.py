@@ -8,8 +8,8 @@ from resnet_recipes.base import names
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.measure.runs import RunRecord, newest, read_run, runs_in
 from resnet_recipes.recipe.suggestions import closest
+from resnet_recipes.run_folder.runs import RunRecord, newest, read_run, runs_in
 
 ROOT = Path("runs")
 LAST = "last"  # the run that was started last

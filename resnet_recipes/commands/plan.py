@@ -5,14 +5,15 @@ from collections.abc import Iterator
 
 from resnet_recipes import __version__, api
 from resnet_recipes.base.cores import cores, emulates
+from resnet_recipes.base.text import clock_time, rate
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.resume import to_resume
 from resnet_recipes.commands.table import page_width
-from resnet_recipes.launch import gpus, prediction
-from resnet_recipes.launch.group import group_of, warnings
-from resnet_recipes.launch.resume import accepted
+from resnet_recipes.jobs import gpus, prediction
+from resnet_recipes.jobs.group import group_of, warnings
+from resnet_recipes.jobs.resume import accepted
 from resnet_recipes.planning import outline
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.predict.arithmetic import EMULATED
@@ -20,8 +21,8 @@ from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.library import Entry
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.sections import AUTO
-from resnet_recipes.report.facts import nearest
-from resnet_recipes.report.text import clock_time, rate
+from resnet_recipes.run_folder.facts import nearest
+from resnet_recipes.run_folder.names import CONFIG
 
 
 def run(arguments: Arguments) -> int:
@@ -33,7 +34,7 @@ def run(arguments: Arguments) -> int:
         plan = accepted(*found, say)
         if plan is None:
             return 0
-        place = Entry(plan.recipe.name, found[0] / "config.yaml", "file")
+        place = Entry(plan.recipe.name, found[0] / CONFIG, "file")
         wanted = Composed(plan.recipe, place, {}, ())
     else:
         wanted = composed(arguments, needs_data=False)

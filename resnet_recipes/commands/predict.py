@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 
 from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
+from resnet_recipes.base.text import csv_line, printable
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES
 from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.trained import is_setting, named
 from resnet_recipes.commands.written import opened_file
 from resnet_recipes.data.inference import image_paths
-from resnet_recipes.report.text import csv_line, printable
 from resnet_recipes.report.waiting import Waiting
 from resnet_recipes.training.predict import BEST, Prediction, predictions
 

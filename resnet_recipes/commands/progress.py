@@ -2,7 +2,7 @@
 
 import sys
 
-from resnet_recipes.report.text import printable
+from resnet_recipes.base.text import printable
 
 
 def say(text: str) -> None:

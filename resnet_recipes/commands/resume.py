@@ -9,7 +9,7 @@ from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.places import ROOT, run_place
 from resnet_recipes.commands.progress import say
-from resnet_recipes.launch.resume import matching, unfinished
+from resnet_recipes.jobs.resume import matching, unfinished
 from resnet_recipes.recipe.schema import Recipe
 
 #: Settings that name a run.

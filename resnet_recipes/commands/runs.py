@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import starmap
 
 from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.text import pflops, printable, wrapped
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.places import ROOT, records
 from resnet_recipes.commands.table import minutes, or_dash, table, width
 from resnet_recipes.commands.written import write_csv
-from resnet_recipes.measure.runs import STATES, RunRecord, shared_changes
-from resnet_recipes.report.text import pflops, printable, wrapped
+from resnet_recipes.run_folder.runs import STATES, RunRecord, shared_changes
 
 #: What the list can be sorted by; the best, or the latest name, comes first.
 KEYS: dict[str, Callable[[RunRecord], object]] = {

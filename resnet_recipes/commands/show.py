@@ -5,9 +5,9 @@ import shutil
 import sys
 import textwrap
 
+from resnet_recipes.base.text import printable
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.recipe.library import Library
-from resnet_recipes.report.text import printable
 
 
 def run(arguments: Arguments) -> int:

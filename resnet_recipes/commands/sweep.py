@@ -10,6 +10,7 @@ from pathlib import Path
 from resnet_recipes import api, data
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.text import clock_time, pflops
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.plan import lines, ranks
@@ -17,17 +18,16 @@ from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.runs import listed
 from resnet_recipes.commands.train import PLANNED
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.launch import external, gpus
-from resnet_recipes.launch.prediction import UNKNOWN, predicted
-from resnet_recipes.launch.sweep import Sweep, slots
-from resnet_recipes.measure.runs import read_run
+from resnet_recipes.jobs import external, gpus
+from resnet_recipes.jobs.prediction import UNKNOWN, predicted
+from resnet_recipes.jobs.sweep import Sweep, slots
 from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.frozen import freeze
 from resnet_recipes.recipe.sections import LaunchConfig, RunConfig
 from resnet_recipes.recipe.sweep import points
-from resnet_recipes.report.text import clock_time, pflops
+from resnet_recipes.run_folder.runs import read_run
 
 
 def run(arguments: Arguments) -> int:

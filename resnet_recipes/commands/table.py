@@ -5,7 +5,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from resnet_recipes.report.text import clock_time
+from resnet_recipes.base.text import clock_time
 
 _NUMBER = re.compile(r"[-?]|<?[\d.,:/?]+( [%\w]+)?")
 

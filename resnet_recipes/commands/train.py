@@ -10,13 +10,14 @@ from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.plan import lines
 from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.resume import root_of, to_resume
-from resnet_recipes.launch import external, start
-from resnet_recipes.launch.fitting import fitted
-from resnet_recipes.launch.group import group_of
-from resnet_recipes.launch.resume import continued
-from resnet_recipes.process.rank_process import VERBOSE
+from resnet_recipes.jobs import external, launcher
+from resnet_recipes.jobs.fit import fitted
+from resnet_recipes.jobs.group import group_of
+from resnet_recipes.jobs.rank import VERBOSE
+from resnet_recipes.jobs.resume import continued
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import Composed
+from resnet_recipes.run_folder.names import CONFIG
 
 #: The environment of a run whose sweep has printed the plan.
 PLANNED = "RESNET_RECIPES_PLANNED"
@@ -27,7 +28,7 @@ def run(arguments: Arguments) -> int:
     folder = prepared(arguments)
     if folder is None:
         return 0
-    return start.start(folder, group_of(frozen.read(folder / "config.yaml").launch), say).code
+    return launcher.start(folder, group_of(frozen.read(folder / CONFIG).launch), say).code
 
 
 def prepared(arguments: Arguments) -> Path | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.places import run_place
 from resnet_recipes.commands.progress import say
-from resnet_recipes.launch.trained import Opened, opened
+from resnet_recipes.jobs.opened import Opened, opened
 
 
 def named(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> Opened:

@@ -4,10 +4,10 @@ import sys
 from pathlib import Path
 
 from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.text import printable
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.recipe.strict_yaml import shown
-from resnet_recipes.report.text import printable
 
 
 def run(arguments: Arguments) -> int:

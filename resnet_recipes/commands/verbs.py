@@ -13,7 +13,7 @@ from resnet_recipes.commands.composed import chosen, composed, problems_of, with
 from resnet_recipes.commands.pages import PAGES, TRAIN
 from resnet_recipes.commands.places import with_weights
 from resnet_recipes.commands.table import page_width
-from resnet_recipes.launch import external
+from resnet_recipes.jobs import external
 from resnet_recipes.recipe.foreign_verbs import VERBS
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.recipe.suggestions import did_you_mean

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resnet_recipes.base.extras import remedy
+from resnet_recipes.base.text import clock_time, percent, printable, rate, wrapped
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.places import run_places
 from resnet_recipes.commands.table import width
 from resnet_recipes.measure.comparison import read_all
-from resnet_recipes.measure.runs import RunRecord, read_run
-from resnet_recipes.report.metrics import METRICS, read_metrics
 from resnet_recipes.report.terminal import is_live
-from resnet_recipes.report.text import clock_time, percent, printable, rate, wrapped
+from resnet_recipes.run_folder.metrics import read_metrics
+from resnet_recipes.run_folder.names import METRICS
+from resnet_recipes.run_folder.runs import RunRecord, read_run
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

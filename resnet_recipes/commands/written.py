@@ -7,8 +7,8 @@ from typing import BinaryIO
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.paths import typed_path
+from resnet_recipes.base.text import csv_line
 from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.report.text import csv_line
 
 
 @contextmanager

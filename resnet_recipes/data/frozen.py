@@ -9,8 +9,9 @@ from pathlib import Path
 
 from resnet_recipes.base.reading import read_json, unreadable
 from resnet_recipes.data.base import BACKENDS, DataFacts
+from resnet_recipes.run_folder.names import DATA
 
-NAME = "data.json"
+NAME = DATA
 
 _TYPES = {
     "backend": str,

@@ -8,8 +8,9 @@ from typing import Any
 
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.reading import read_json
-from resnet_recipes.measure.runs import RunRecord, read_run
 from resnet_recipes.recipe import strict_yaml
+from resnet_recipes.run_folder.names import CONFIG, ENVIRONMENT
+from resnet_recipes.run_folder.runs import RunRecord, read_run
 
 #: Settings that may differ between runs of the same configuration.
 _OWN = ("seed", "run.name", "about", "published")
@@ -53,7 +54,7 @@ def settings(folder: Path) -> dict[str, str]:
     Raises NotReadyError if it has no readable recipe.
     """
     try:
-        return flat(strict_yaml.load(folder / "config.yaml").tree)
+        return flat(strict_yaml.load(folder / CONFIG).tree)
     except RecipeError as error:
         raise NotReadyError(error.problems) from None
 
@@ -74,7 +75,7 @@ def machine(folder: Path) -> dict[str, str]:
 
     Empty if it was not recorded.
     """
-    found = read_json(folder / "env.json", may_be_absent=True)
+    found = read_json(folder / ENVIRONMENT, may_be_absent=True)
     return flat({key: found[key] for key in ("python", "packages", "machine") if key in found})
 
 

@@ -6,11 +6,12 @@ from pathlib import PurePath
 from typing import Any
 
 from resnet_recipes.base.reading import read_json
+from resnet_recipes.base.text import clock_time
 from resnet_recipes.measure.comparison import settings
-from resnet_recipes.measure.runs import RunRecord, shared_changes
 from resnet_recipes.report.page import charts
 from resnet_recipes.report.page.html import Legend, Limit, Section, Table
-from resnet_recipes.report.text import clock_time
+from resnet_recipes.run_folder.names import DATA
+from resnet_recipes.run_folder.runs import RunRecord, shared_changes
 
 #: Rows of the front that are shown: the table of all runs has the others.
 MOST = 8
@@ -55,7 +56,7 @@ def _data(runs: Sequence[RunRecord]) -> Iterator[str]:
     for run in runs:
         if run.state == "unreadable":
             continue
-        found = read_json(run.folder / "data.json", may_be_absent=True)
+        found = read_json(run.folder / DATA, may_be_absent=True)
         root = PurePath(settings(run.folder).get("data.root", "")).name
         counts = [
             f"{number:,} {noun}"

@@ -9,11 +9,11 @@ from resnet_recipes.base.reading import read_bytes, read_json
 from resnet_recipes.measure.comparison import Group, grouped, settings
 from resnet_recipes.measure.headline import headline
 from resnet_recipes.measure.published import CONTRADICTIONS, IMAGENET_IMAGES, published
-from resnet_recipes.measure.runs import RunRecord, shared_changes
-from resnet_recipes.report.metrics import METRICS, read_metrics
 from resnet_recipes.report.page import charts, curves
 from resnet_recipes.report.page.html import Figure, Legend, Section, Table
-from resnet_recipes.report.recorder import SUMMARY
+from resnet_recipes.run_folder.metrics import read_metrics
+from resnet_recipes.run_folder.names import COMMAND, DATA, METRICS, SUMMARY
+from resnet_recipes.run_folder.runs import RunRecord, shared_changes
 
 #: The machine of most published results.
 USUAL = "8x A100"
@@ -67,7 +67,7 @@ def _checked(run: RunRecord) -> RunRecord:
     try:
         settings(run.folder)
         read_metrics(run.folder / METRICS)
-        for name in ("data.json", SUMMARY):
+        for name in (DATA, SUMMARY):
             read_json(run.folder / name, may_be_absent=True)
         return run
     except NotReadyError as error:
@@ -206,15 +206,12 @@ def _phases(run: RunRecord) -> Iterator[dict[str, Any]]:
 
 
 def _is_on_imagenet(run: RunRecord) -> bool:
-    return (
-        read_json(run.folder / "data.json", may_be_absent=True).get("train_examples")
-        == IMAGENET_IMAGES
-    )
+    return read_json(run.folder / DATA, may_be_absent=True).get("train_examples") == IMAGENET_IMAGES
 
 
 def _run_row(run: RunRecord, price: float) -> dict[str, Any]:
     try:
-        command = read_bytes(run.folder / "command.txt").decode(errors="replace").strip()
+        command = read_bytes(run.folder / COMMAND).decode(errors="replace").strip()
     except NotReadyError:
         command = ""
     return {

@@ -4,8 +4,8 @@ import yaml
 
 from resnet_recipes import __version__
 from resnet_recipes.backbones import from_library
+from resnet_recipes.base.text import in_markdown
 from resnet_recipes.network.about import About
-from resnet_recipes.report.text import in_markdown
 
 _SHOWN = 20  # class names shown
 

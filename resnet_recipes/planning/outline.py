@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from resnet_recipes.base.duration import Duration
+from resnet_recipes.base.text import pflops, wrapped
 from resnet_recipes.methods.base import Method
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.report.facts import Published, nearest
-from resnet_recipes.report.text import pflops, wrapped
+from resnet_recipes.run_folder.facts import Published, nearest
 
 LABEL = 13  # columns of a row's label
 

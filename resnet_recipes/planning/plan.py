@@ -19,7 +19,7 @@ from resnet_recipes.planning.advice import notes_on
 from resnet_recipes.planning.disk import Disk, disk_of
 from resnet_recipes.predict.network import Network, Teacher, network_of, teaching
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.report.facts import Published
+from resnet_recipes.run_folder.facts import Published
 
 #: ImageNet-1k, which the published results are for, and which a plan assumes until data.root is
 #: set.

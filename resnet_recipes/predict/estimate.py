@@ -7,9 +7,9 @@ from operator import itemgetter
 from statistics import median, quantiles
 from typing import Any, NamedTuple, Self
 
+from resnet_recipes.base.text import clock_time, roughly
 from resnet_recipes.predict.network import Network
 from resnet_recipes.predict.roofline import Work
-from resnet_recipes.report.text import clock_time, roughly
 
 #: If exchanging gradients alone takes more than this share of a step, the step is waiting for the
 #: exchange.

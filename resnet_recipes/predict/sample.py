@@ -2,22 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import mean
 
 from resnet_recipes.predict.estimate import Course, Speeds
-
-#: File that lists the epochs to time, or says how many of the last steps to train; ranks do
-#: nothing else if it is in their folder.
-SAMPLE = "sample.json"
-
-#: File to which rank 0 writes the training seconds of each.
-SECONDS = "seconds.json"
-
-
-def is_sample(folder: Path) -> bool:
-    """Return whether a run folder is that of a measurement, which is not continued."""
-    return (folder / SAMPLE).exists()
 
 
 def sampled(sizes: Sequence[int], count: int) -> list[int]:

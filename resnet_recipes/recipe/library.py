@@ -18,6 +18,7 @@ from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.short import written_out
 from resnet_recipes.recipe.strict_yaml import Document, shown
 from resnet_recipes.recipe.suggestions import did_you_mean
+from resnet_recipes.run_folder.names import CONFIG
 
 USER_FOLDER = Path("recipes")
 MAX_PARENTS = 8
@@ -96,7 +97,7 @@ class Library:
             else "is neither the name of a recipe nor a path ending in .yaml"
         )
         if os.path.isdir(name):
-            is_run = os.path.isfile(os.path.join(name, "config.yaml"))
+            is_run = os.path.isfile(os.path.join(name, CONFIG))
             fix = f"recipe={name}/config.yaml" if is_run else f"mild data={shlex.quote(name)}"
             raise RecipeError.of("recipe", name, "is a folder, not a recipe", fix)
         if name in NETWORKS:

@@ -30,7 +30,7 @@ from resnet_recipes.recipe.sections import (
     RunConfig,
     ScheduleConfig,
 )
-from resnet_recipes.report.facts import Published
+from resnet_recipes.run_folder.facts import Published
 
 
 @dataclass

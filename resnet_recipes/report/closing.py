@@ -4,9 +4,9 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from resnet_recipes.report.facts import Metrics
-from resnet_recipes.report.summary import Summary
-from resnet_recipes.report.text import clock_time, percent, pflops, rate
+from resnet_recipes.base.text import clock_time, percent, pflops, rate
+from resnet_recipes.run_folder.facts import Metrics
+from resnet_recipes.run_folder.summary import Summary
 
 #: Points of top-1 by which EMA's weights are behind the raw ones only if their half-life is too
 #: long.

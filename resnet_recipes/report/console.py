@@ -13,11 +13,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from resnet_recipes.base.text import clock_time, percent, printable, rate, wrapped
 from resnet_recipes.report.closing import rows, title
-from resnet_recipes.report.facts import Metrics, Progress, RunFacts
-from resnet_recipes.report.summary import Summary
 from resnet_recipes.report.terminal import is_live
-from resnet_recipes.report.text import clock_time, percent, printable, rate, wrapped
+from resnet_recipes.run_folder.facts import Metrics, Progress, RunFacts
+from resnet_recipes.run_folder.summary import Summary
 
 #: Rows of the summary whose text is a path or a command.
 COPIED = ("results", "weights", "raw weights", "curves")

@@ -2,7 +2,7 @@
 
 from math import ceil
 
-from resnet_recipes.report.facts import RunFacts
+from resnet_recipes.run_folder.facts import RunFacts
 
 SMOOTHING = 0.2  # weight of a new measurement in the running mean
 

@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes.base import atomic
 from resnet_recipes.report import mlperf
-from resnet_recipes.report.clocks import Record
-from resnet_recipes.report.facts import Metrics, Progress, RunFacts
-from resnet_recipes.report.metrics import METRICS, append, finite, line, read_metrics
 from resnet_recipes.report.pace import Pace
-from resnet_recipes.report.summary import Summary, intervals, metrics_of, summarize
 from resnet_recipes.report.trackers.background import Background
 from resnet_recipes.report.trackers.base import scalars_of
+from resnet_recipes.run_folder.clocks import Record
+from resnet_recipes.run_folder.facts import Metrics, Progress, RunFacts
+from resnet_recipes.run_folder.metrics import append, finite, line, read_metrics
+from resnet_recipes.run_folder.names import METRICS, SUMMARY
+from resnet_recipes.run_folder.summary import Summary, intervals, metrics_of, summarize
 
 if TYPE_CHECKING:  # reading results needs no terminal library
     from resnet_recipes.report.console import Console
-
-SUMMARY = "summary.json"
 
 
 class Recorder:

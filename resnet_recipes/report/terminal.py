@@ -3,7 +3,7 @@
 import os
 from typing import TextIO
 
-from resnet_recipes.report.text import printable
+from resnet_recipes.base.text import printable
 
 #: Lines of the live display; the cursor rests at the end of the last.
 HEIGHT = 2

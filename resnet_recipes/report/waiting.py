@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TextIO
 
+from resnet_recipes.base.text import clock_time
 from resnet_recipes.report.terminal import is_live
-from resnet_recipes.report.text import clock_time
 
 if TYPE_CHECKING:  # drawing is not needed in a pipe
     from rich.live import Live

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.stream import Stream
-from resnet_recipes.report.facts import Metrics, Progress
 from resnet_recipes.report.recorder import Recorder
+from resnet_recipes.run_folder.facts import Metrics, Progress
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.distributed import agree, broadcast_statistics, mean_over_ranks
 from resnet_recipes.training.evaluate import evaluate

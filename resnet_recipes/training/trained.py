@@ -22,7 +22,8 @@ from resnet_recipes.network.network import Network
 from resnet_recipes.recipe import frozen as recipes
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.sections import EvaluationConfig
-from resnet_recipes.report.facts import Metrics
+from resnet_recipes.run_folder.facts import Metrics
+from resnet_recipes.run_folder.names import CONFIG
 from resnet_recipes.training.confusion import Confusion
 from resnet_recipes.training.distributed import Rank, this_rank
 from resnet_recipes.training.evaluate import evaluate
@@ -164,7 +165,7 @@ def recipe_of(place: Path, network: Network) -> Recipe:
     Uses all visible GPUs.
     """
     if place.is_dir():
-        recipe = recipes.read(place / "config.yaml")
+        recipe = recipes.read(place / CONFIG)
         return replace(recipe, launch=replace(recipe.launch, gpus="auto", max_restarts=0))
     about = network.about
     config = DataConfig(

@@ -20,7 +20,7 @@ def nothing_starts(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "recipes").mkdir()
     monkeypatch.setattr(
-        "resnet_recipes.launch.start.start", lambda *_: pytest.fail("a run was started")
+        "resnet_recipes.jobs.launcher.start", lambda *_: pytest.fail("a run was started")
     )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.process.ending import Ending
+from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.training.run import Run
 from tests.trained_runs import ended_run
 
@@ -18,7 +18,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     monkeypatch.setattr("sys.argv", ["resnet-train", "recipe=mild", "lr=1"])
     folders = []
     monkeypatch.setattr(
-        "resnet_recipes.launch.start.start",
+        "resnet_recipes.jobs.launcher.start",
         lambda folder, *_: folders.append(Path(folder).resolve()) or Ending(75),
     )
     return folders

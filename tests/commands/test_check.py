@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from resnet_recipes import cli
-from resnet_recipes.launch import start
-from resnet_recipes.process.ending import Ending
+from resnet_recipes.jobs import launcher
+from resnet_recipes.run_folder.ending import Ending
 from tests.commands.test_train import SMALL
 
 
@@ -32,14 +32,14 @@ def test_the_run_that_is_tried_is_the_one_that_was_typed(code, tmp_path, monkeyp
     tried: list[tuple[Path, dict, dict]] = []
 
     def train(folder: Path, *_: object) -> Ending:
-        texts = [(folder / name).read_text() for name in ("config.yaml", "sample.json")]
+        texts = [(folder / name).read_text() for name in ("config.yaml", "job.json")]
         tried.append((folder, yaml.safe_load(texts[0]), json.loads(texts[1])))
         return Ending(code)
 
-    monkeypatch.setattr(start, "start", train)
+    monkeypatch.setattr(launcher, "start", train)
     assert cli.train(["mild", *SMALL, "run=mine", "log.to=[csv]", "--check"]) == code
     ((folder, recipe, sample),) = tried
-    assert sample == {"last_steps": 2}
+    assert sample == {"job": "train", "last_steps": 2}
     assert (recipe["max_duration"], recipe["optimizer"]["lr"]) == ("4ba", 0.05)
     assert recipe["log"]["to"] == []  # no tracker is sent a run that is no run
     assert not Path("runs").exists()

@@ -1,4 +1,4 @@
-"""`resnet-recipes estimate` as a user sees it; the ranks are in tests/process/test_ranks.py."""
+"""`resnet-recipes estimate` as a user sees it; the ranks are in tests/jobs/test_ranks.py."""
 
 import json
 from pathlib import Path
@@ -11,9 +11,9 @@ from resnet_recipes.commands import verbs
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.pages import PAGES
-from resnet_recipes.launch import measurement, prediction, start
+from resnet_recipes.jobs import launcher, measure, prediction
 from resnet_recipes.predict.estimate import Speeds
-from resnet_recipes.process.ending import Ending
+from resnet_recipes.run_folder.ending import Ending
 
 WORDS = [
     "recipe=mild",
@@ -36,7 +36,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[object]:
     speeds = Speeds({88: (0.01,) * 4, 176: (0.04,) * 4}, 20.0, 50.0, 16, end_to_end=45.0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(
-        measurement, "speeds", lambda *_: calls.append(0) or (Ending(ExitCode.DONE), speeds)
+        measure, "speeds", lambda *_: calls.append(0) or (Ending(ExitCode.DONE), speeds)
     )
     return calls
 
@@ -47,13 +47,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
     found: list[dict] = []
 
     def train(folder: Path, *_: object) -> Ending:
-        sample = json.loads((folder / "sample.json").read_text())
+        sample = json.loads((folder / "job.json").read_text())
         found.append(sample | {"recipe": yaml.safe_load((folder / "config.yaml").read_text())})
         seconds = {epoch: 10.0 if epoch else 30.0 for epoch in sample["epochs"]}
         (folder / "seconds.json").write_text(json.dumps(seconds))
         return Ending(0)
 
-    monkeypatch.setattr(start, "start", train)
+    monkeypatch.setattr(launcher, "start", train)
     return found
 
 
@@ -98,7 +98,7 @@ def test_what_limits_the_run_is_named_with_what_to_change(capsys):
 def test_an_exchange_that_takes_most_of_a_step_is_named(monkeypatch, capsys):
     """A step of 2 x 16 images at 88 px takes 320 ms."""
     speeds = Speeds({88: (0.01,) * 4}, 20.0, batch=16, devices=2, exchange=0.3)
-    monkeypatch.setattr(measurement, "speeds", lambda *_: (Ending(ExitCode.DONE), speeds))
+    monkeypatch.setattr(measure, "speeds", lambda *_: (Ending(ExitCode.DONE), speeds))
     verbs.run(["estimate", *WORDS, "gpus=2"])
     out = capsys.readouterr().out
     assert "300 ms alone, between 2 ranks; a step at 88 px takes 320 ms" in out
@@ -112,7 +112,7 @@ def test_the_plan_has_time_and_cost_once_measured_and_the_run_learns_how_wrong_t
     words = [*WORDS, "launch.price=36"]
     verbs.run(["plan", *words])
     assert "measured on" not in capsys.readouterr().out
-    _, made = measurement.plan_here(composed(split(words, PAGES["plan"])), print)
+    _, made = measure.plan_here(composed(split(words, PAGES["plan"])), print)
     prediction.keep_estimate(made, tmp_path)
     assert not (tmp_path / "estimate.json").exists()  # a guess is none
     verbs.run(["estimate", *words])

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from resnet_recipes import cli
-from resnet_recipes.launch import gpus
+from resnet_recipes.jobs import gpus
 from tests.trained_runs import ended_run
 
 

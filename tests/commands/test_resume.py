@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import cli
-from resnet_recipes.launch.resume import unfinished
-from resnet_recipes.process.lock import locked
+from resnet_recipes.jobs.resume import unfinished
 from resnet_recipes.recipe.frozen import read
+from resnet_recipes.run_folder.lock import locked
 from tests.commands.test_train import SMALL
 from tests.trained_runs import random_images
 

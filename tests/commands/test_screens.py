@@ -11,8 +11,8 @@ import pytest
 from resnet_recipes import cli
 from resnet_recipes.commands import plan
 from resnet_recipes.report.console import LiveConsole
-from resnet_recipes.report.facts import Metrics, Published, RunFacts
-from resnet_recipes.report.summary import Summary
+from resnet_recipes.run_folder.facts import Metrics, Published, RunFacts
+from resnet_recipes.run_folder.summary import Summary
 from tests.run_folders import run_folder
 
 GOLDEN = Path(__file__).parents[1] / "golden"

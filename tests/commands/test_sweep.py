@@ -9,7 +9,7 @@ import pytest
 
 from resnet_recipes import cli
 from resnet_recipes.commands.train import PLANNED
-from resnet_recipes.launch import prediction
+from resnet_recipes.jobs import prediction
 from resnet_recipes.predict.estimate import Speeds
 from resnet_recipes.predict.memory import Remembered
 from tests.commands.test_train import SMALL
@@ -25,7 +25,7 @@ def runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     notes = []
     monkeypatch.setattr(
-        "resnet_recipes.launch.sweep.Sweep.train",
+        "resnet_recipes.jobs.sweep.Sweep.train",
         lambda sweep: notes.append((sweep.root, sweep.runs)) or 0,
     )
     return notes
@@ -66,7 +66,7 @@ def test_a_sweep_prints_one_plan_what_differs_and_in_the_end_the_runs(
             run_folder(sweep.root, name)
         return 0
 
-    monkeypatch.setattr("resnet_recipes.launch.sweep.Sweep.train", train)
+    monkeypatch.setattr("resnet_recipes.jobs.sweep.Sweep.train", train)
     assert cli.train(["-m", "recipe=mild", *SMALL, "lr=1,2"]) == 0
     out, err = capsys.readouterr()
     assert err.count("\n  recipe ") == 1

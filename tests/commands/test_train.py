@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import cli
-from resnet_recipes.process.rank_process import VERBOSE
-from resnet_recipes.process.watchdog import Beat
+from resnet_recipes.jobs.rank import VERBOSE
+from resnet_recipes.jobs.watchdog import Beat
 from resnet_recipes.recipe.frozen import read
 
 SMALL = [
@@ -152,7 +152,7 @@ def test_under_torchrun_rank_0_prepares_the_run_and_trains(started, monkeypatch)
         monkeypatch.setenv(name, value)
     trained = []
     monkeypatch.setattr(
-        "resnet_recipes.process.rank_process.run_rank", lambda folder, work: trained.append(folder)
+        "resnet_recipes.jobs.rank.run_rank", lambda folder, work: trained.append(folder)
     )
     assert cli.train(["recipe=mild", *SMALL[:-1], "run=mine"]) == 0
     assert trained == [Path("runs/mine").absolute()]
@@ -168,10 +168,10 @@ def test_a_restarted_torchrun_continues_a_run_whose_folder_its_recipe_names(
         monkeypatch.setenv(name, value)
     trained = []
     monkeypatch.setattr(
-        "resnet_recipes.process.rank_process.run_rank", lambda folder, work: trained.append(folder)
+        "resnet_recipes.jobs.rank.run_rank", lambda folder, work: trained.append(folder)
     )
     beat = Beat(0, 20, 30, os.getpid(), os.getppid(), "train", socket.gethostname())
-    monkeypatch.setattr("resnet_recipes.process.watchdog.beats", lambda folder: [beat])
+    monkeypatch.setattr("resnet_recipes.jobs.watchdog.beats", lambda folder: [beat])
     for restarts in ("0", "1"):
         monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", restarts)
         assert cli.train(["recipe=mine.yaml", *SMALL[:-1]]) == 0
@@ -196,7 +196,7 @@ def test_the_run_root_that_cannot_be_made_is_named(started, capsys, tmp_path):
 def test_the_plan_opens_with_images_and_device_and_says_how_long_a_cpu_needs(
     started, capsys, monkeypatch
 ):
-    monkeypatch.setattr("resnet_recipes.launch.gpus.count", lambda: 0)
+    monkeypatch.setattr("resnet_recipes.jobs.gpus.count", lambda: 0)
     monkeypatch.setattr("resnet_recipes.base.cores.cores", lambda: 2)
     cli.train(["recipe=mild", "--dry-run"])
     lines = capsys.readouterr().out.splitlines()
@@ -211,7 +211,7 @@ def test_the_plan_opens_with_images_and_device_and_says_how_long_a_cpu_needs(
     cli.train(["recipe=mild", "--dry-run", "gpus=8"])
     said = " ".join(capsys.readouterr().out.split())
     assert "8 x GPU, of which this machine has none, bf16 if the GPU supports it, else fp16" in said
-    monkeypatch.setattr("resnet_recipes.launch.gpus.count", lambda: 8)
-    monkeypatch.setattr("resnet_recipes.launch.gpus.first", lambda: ("NVIDIA A100", "bf16"))
+    monkeypatch.setattr("resnet_recipes.jobs.gpus.count", lambda: 8)
+    monkeypatch.setattr("resnet_recipes.jobs.gpus.first", lambda: ("NVIDIA A100", "bf16"))
     cli.train(["recipe=mild", "--dry-run"])
     assert "  device     8 x NVIDIA A100, bf16" in capsys.readouterr().out.splitlines()

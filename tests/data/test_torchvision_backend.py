@@ -21,7 +21,7 @@ from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.images import decode, native, python
 from resnet_recipes.data.loading import pipeline
-from tests.process.nursery import alive
+from tests.jobs.nursery import alive
 
 ALONE = Share(0, 1, 12, 4, seed=5)
 

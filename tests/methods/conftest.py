@@ -20,7 +20,7 @@ from resnet_recipes.methods.base import Batch, Now, one_hot
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
-from tests.process.nursery import narrow_resnet18
+from tests.jobs.nursery import narrow_resnet18
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.methods.base import one_hot
 from resnet_recipes.methods.bce_loss import BCELoss
 from resnet_recipes.network.build import build_model
-from tests.process.nursery import narrow_resnet18
+from tests.jobs.nursery import narrow_resnet18
 
 
 @pytest.fixture(scope="module")

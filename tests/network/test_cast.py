@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.network.cast import cast_together
-from tests.process.nursery import narrow_resnet18
+from tests.jobs.nursery import narrow_resnet18
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0)).to(
     memory_format=torch.channels_last

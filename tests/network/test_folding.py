@@ -5,7 +5,7 @@ from torch import nn
 
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.network.folding import fold_batchnorm
-from tests.process.nursery import narrow_resnet18
+from tests.jobs.nursery import narrow_resnet18
 
 
 def narrow_resnet50() -> nn.Module:

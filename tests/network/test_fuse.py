@@ -17,7 +17,7 @@ from resnet_recipes.network.fuse import (
     fuse,
 )
 from resnet_recipes.ops import Operations, batch_norm, blur
-from tests.process.nursery import narrow_resnet18
+from tests.jobs.nursery import narrow_resnet18
 
 FUSED = Operations(blur=blur.fused, batch_norm=batch_norm.fused)
 

@@ -20,7 +20,7 @@ from resnet_recipes.network.weights import write_weights
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.state import capture
 from tests.base.test_reading import special
-from tests.process.nursery import narrow_resnet18
+from tests.jobs.nursery import narrow_resnet18
 from tests.trained_runs import CLASSES, ended_run
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))

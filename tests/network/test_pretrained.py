@@ -26,7 +26,7 @@ from resnet_recipes.network.weights import write_weights
 from resnet_recipes.optim import OPTIMIZERS
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
-from tests.process.nursery import narrow_resnet18
+from tests.jobs.nursery import narrow_resnet18
 
 CONFIG = ModelConfig(name="resnet18")
 

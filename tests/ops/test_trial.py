@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.ops import FUSED, blur, trial
-from resnet_recipes.process.rank_process import RankProcess
 
 CPU = torch.device("cpu")
 RIGHT, FAULTY = "blur", "faulty"

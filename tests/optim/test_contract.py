@@ -10,9 +10,9 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 from resnet_recipes.base.card import card_of
+from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.optim import OPTIMIZERS
 from resnet_recipes.optim.base import POLICIES, shown_by_scaler
-from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.training import distributed
 from resnet_recipes.training.exchange import Exchange
 from resnet_recipes.training.precision import Precision

@@ -3,7 +3,7 @@ from pathlib import Path
 from resnet_recipes.planning import outline
 from resnet_recipes.planning.plan import IMAGENET, make_plan
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.report.facts import Published
+from resnet_recipes.run_folder.facts import Published
 
 
 def text(name: str, *changes: str, ranks: int = 8) -> str:

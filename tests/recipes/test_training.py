@@ -15,7 +15,7 @@ from PIL import Image
 from resnet_recipes.network import archive
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.frozen import freeze
-from tests.process.nursery import Nursery
+from tests.jobs.nursery import Nursery
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.report.facts import Metrics, Progress, Published, RunFacts
 from resnet_recipes.report.recorder import Recorder
+from resnet_recipes.run_folder.facts import Metrics, Progress, Published, RunFacts
 
 
 class SilentConsole:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.report.closing import rows, title
-from resnet_recipes.report.facts import Published
+from resnet_recipes.run_folder.facts import Published
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ print(len(list(run.model.buffers())), len(recorded_steps(run)))
 #: after each of four evaluations' copies.
 OTHERS = """
 import torch
-from resnet_recipes.launch import gpus
+from resnet_recipes.jobs import gpus
 print(gpus.count(), *gpus.first(), gpus.memory())
 from types import SimpleNamespace
 from resnet_recipes.data.base import RawBatch

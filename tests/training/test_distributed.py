@@ -11,15 +11,15 @@ import torch
 from torch import nn
 
 from resnet_recipes import ops
+from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.network import archive
-from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.recipe.frozen import freeze
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.training.build import shared
 from resnet_recipes.training.distributed import average_statistics, join, leave, this_rank
 from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.state import digest
-from tests.process.nursery import Nursery
+from tests.jobs.nursery import Nursery
 
 pytestmark = pytest.mark.slow
 

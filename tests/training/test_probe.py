@@ -11,17 +11,17 @@ import torchvision
 
 from resnet_recipes import data
 from resnet_recipes.base.duration import Horizon
+from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.methods.base import Now
 from resnet_recipes.methods.sam import SAM
 from resnet_recipes.planning.plan import Plan, make_plan
-from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.recipe.frozen import freeze, read
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.training import distributed, probe
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY
 from resnet_recipes.training.tuning import Tuning
-from tests.process.nursery import shallow_resnet18
+from tests.jobs.nursery import shallow_resnet18
 
 ALONE = Rank(0, 0, 1, torch.device("cpu"))
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.process.rank import run_facts
-from resnet_recipes.process.rank_process import VERBOSE
-from resnet_recipes.process.signals import Interruption
+from resnet_recipes.jobs.rank import VERBOSE
+from resnet_recipes.jobs.signals import Interruption
+from resnet_recipes.jobs.train import run_facts
 from resnet_recipes.report.console import PlainConsole
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.training.checkpoint import Checkpoints

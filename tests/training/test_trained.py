@@ -8,7 +8,7 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.network.about import About
 from resnet_recipes.network.network import Network
 from resnet_recipes.training.trained import recipe_of
-from tests.process.nursery import narrow_resnet18
+from tests.jobs.nursery import narrow_resnet18
 
 
 def test_a_file_says_how_its_images_are_cropped(tmp_path):

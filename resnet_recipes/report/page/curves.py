@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from resnet_recipes.report.metrics import METRICS, read_metrics
+from resnet_recipes.run_folder.metrics import read_metrics
+from resnet_recipes.run_folder.names import METRICS
 
 #: Points per line: more of them than a screen can show would only make the page larger.
 POINTS = 200

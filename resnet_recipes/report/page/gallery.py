@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from resnet_recipes.base.text import in_html
 from resnet_recipes.report.page.html import document
-from resnet_recipes.report.text import in_html
 
 #: Most pixels of a thumbnail's side.
 _SIDE = 160

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 
+from resnet_recipes.base.text import in_html
 from resnet_recipes.report.page.vega import COLOURS, DASHES, SHAPES, Spec, to_json
-from resnet_recipes.report.text import in_html
 
 _HERE = Path(__file__).parent
 

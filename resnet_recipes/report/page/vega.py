@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from resnet_recipes.report.text import printable
+from resnet_recipes.base.text import printable
 
 Spec = dict[str, Any]
 

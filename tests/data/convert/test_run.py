@@ -24,7 +24,7 @@ from resnet_recipes.data.convert.forecast import forecast
 from resnet_recipes.data.convert.pool import encode_one
 from resnet_recipes.data.convert.run import convert
 from resnet_recipes.data.convert.source import BetonSource
-from tests.process.nursery import alive
+from tests.jobs.nursery import alive
 
 RAW = ConvertOptions("raw", workers=1)
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from resnet_recipes.base.extras import remedy
-from resnet_recipes.process.folder import refuse_links
 from resnet_recipes.report.console import PlainConsole
-from resnet_recipes.report.facts import Metrics, Progress, RunFacts
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.report.trackers import TRACKERS, background, lacking, opened, problems
 from resnet_recipes.report.trackers.background import Background
+from resnet_recipes.run_folder.facts import Metrics, Progress, RunFacts
+from resnet_recipes.run_folder.held import refuse_links
 
 SETTINGS = {
     "optimizer.lr": 2.0,

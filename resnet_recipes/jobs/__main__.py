@@ -1,0 +1,12 @@
+"""The program of a rank: `python -m resnet_recipes.jobs FOLDER` does the job of a folder."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from resnet_recipes.jobs.rank import JOBS, job_of, run_rank
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    name = job_of(folder).get("job", "train")
+    run_rank(folder, import_module(f"resnet_recipes.jobs.{JOBS[name]}").work)

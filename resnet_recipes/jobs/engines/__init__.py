@@ -1,0 +1,1 @@
+"""Runs as jobs of engines that others operate: Slurm, SkyPilot, Kubeflow Trainer, torchx."""

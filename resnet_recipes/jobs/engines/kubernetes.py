@@ -1,0 +1,62 @@
+"""A TrainJob for Kubernetes with Kubeflow Trainer (2.3)."""
+
+from resnet_recipes import __version__
+from resnet_recipes.jobs.engines.job import SAVING, STORAGE, Job, flow
+
+_TRAINJOB = """\
+# kubectl apply -f {name}.yaml    on a cluster with Kubeflow Trainer 2.3
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata:
+  name: {name}
+spec:
+  runtimeRef:
+    name: torch-distributed       # sets PET_NNODES, PET_NODE_RANK and others, which torchrun reads
+  trainer:
+    image: resnet-recipes:{version}     # built from the Dockerfile, in your registry
+    numNodes: {nodes}
+    numProcPerNode: {ranks}
+{gpus}    command: {command}
+  runtimePatches:
+  - manager: resnet-recipes
+    trainingRuntimeSpec:
+      template:
+        spec:
+          replicatedJobs:
+          - name: node
+            template:
+              spec:
+                template:
+                  spec:
+                    terminationGracePeriodSeconds: {grace}      # to finish a step and save
+                    containers:
+                    - name: node
+                      volumeMounts:
+                      - {{name: storage, mountPath: {path}}}
+                      - {{name: memory, mountPath: /dev/shm}}
+                    volumes:
+                    - name: storage                         # keeps the runs; all pods see it
+                      persistentVolumeClaim: {claim}
+                    - name: memory                          # for batches on their way to a GPU
+                      emptyDir: {{medium: Memory}}
+"""
+
+
+def script(job: Job) -> str:
+    """Return the TrainJob of a job, whose storage is a persistent volume claim."""
+    nodes, ranks, is_cpu = job.allocation
+    torchrun = ["torchrun", f"--shutdown-timeout={SAVING}", "--no-python"] if nodes > 1 else []
+    # Kubernetes replaces $(NAME), and $$ by $
+    command = [word.replace("$", "$$") for word in (*torchrun, *job.command)]
+    limits = f"    resourcesPerNode:\n      limits: {{nvidia.com/gpu: {ranks}}}\n"
+    return _TRAINJOB.format(
+        name=job.name,
+        version=__version__,
+        nodes=nodes,
+        ranks=ranks,
+        gpus="" if is_cpu else limits,
+        command=flow(command),
+        grace=SAVING + 30,
+        path=STORAGE,
+        claim=flow({"claimName": job.storage}),
+    )

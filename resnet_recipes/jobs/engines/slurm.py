@@ -1,0 +1,141 @@
+"""The Slurm scripts of a recipe or a sweep, which requeue themselves until every run is done."""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+
+from resnet_recipes.jobs.engines.job import Allocation, title
+
+#: Seconds before the time limit at which Slurm sends the signal; a rank finishes its step and saves
+#: in less.
+NOTICE = 180
+
+#: Seconds of the shortest job: a shorter one would spend most of its time starting.
+SHORTEST = NOTICE + 120
+
+#: Seconds in which the last task ends after the first one: a save, or a summary.
+WAIT = 300
+
+_SCRIPT = """\
+#!/bin/bash
+#SBATCH --job-name={name}
+{array}#SBATCH --nodes={nodes}
+#SBATCH --ntasks-per-node={tasks}
+{gpus}#SBATCH --exclusive                   # all cores of the node, to decode images
+#SBATCH --mem=0                       # and all its memory
+#SBATCH --time={time}
+#SBATCH --requeue                     # after a preemption the job may run again
+#SBATCH --open-mode=append            # and write to the same output file
+#SBATCH --output=%x-{output}.out
+#SBATCH --signal=B:USR1@{notice}          # seconds before the time limit: calls the trap below
+
+{choice}
+
+# Once a task has ended, the others get {wait} seconds to end as well.
+srun --kill-on-bad-exit=0 --wait={wait} --cpu-bind=none resnet-train --resume auto {words} &
+step=$!
+
+# On USR1 or TERM the ranks finish their step, save, and end with exit code 75.
+trap 'kill -USR1 "$step"' USR1
+trap 'kill -TERM "$step"' TERM
+wait "$step"
+while kill -0 "$step" 2> /dev/null; do wait "$step"; done      # a signal interrupts wait
+wait "$step"
+code=$?
+if [ "$code" -eq 75 ]; then scontrol requeue "{job}"; fi
+exit "$code"
+"""
+
+_ONE = """\
+# A requeued job keeps its id, and so finds its run. All nodes must see the folder.
+run={name}-$SLURM_JOB_ID"""
+
+_SEVERAL = """\
+# Each task of the array is a run; a requeued task keeps its number, and so finds its run.
+# All nodes see the folder.
+case $SLURM_ARRAY_TASK_ID in
+{cases}
+*) echo "this array has tasks 0 to {last}" >&2; exit 2 ;;
+esac"""
+
+
+def script(
+    recipe: str, words: Sequence[str], allocation: Allocation, time: str = "24:00:00"
+) -> str:
+    """Return an sbatch script that trains with `resnet-train recipe=RECIPE WORDS`.
+
+    `time`, the limit of one job, must be in a form that `seconds` accepts.
+    """
+    name = title(recipe)
+    return _filled(
+        shlex.join([f"recipe={recipe}", *words]) + ' "run.name=$run"',
+        allocation,
+        name=name,
+        time=time,
+        array="",
+        output="%j",
+        choice=_ONE.format(name=name),
+        job="$SLURM_JOB_ID",
+    )
+
+
+def array(
+    runs: Mapping[str, Sequence[str]],
+    allocation: Allocation,
+    time: str,
+    at_a_time: int | None = None,
+) -> str:
+    """Return a script for the runs of a sweep, given by name with their settings.
+
+    A job array with a task per run.
+    """
+    cases = "\n".join(
+        f"{number}) words=({shlex.join([*words, f'run.name={name}'])}) ;;"
+        for number, (name, words) in enumerate(runs.items())
+    )
+    tasks = f"0-{len(runs) - 1}" + (f"%{at_a_time}" if at_a_time else "")
+    return _filled(
+        '"${words[@]}"',
+        allocation,
+        name="sweep",
+        time=time,
+        array=f"#SBATCH --array={tasks}\n",
+        output="%A_%a",
+        choice=_SEVERAL.format(cases=cases, last=len(runs) - 1),
+        job="${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID",
+    )
+
+
+def _filled(words: str, allocation: Allocation, **parts: str) -> str:
+    """Return the script.
+
+    On one node `resnet-train` starts the ranks; on several each task is a rank.
+    """
+    nodes, ranks, is_cpu = allocation
+    return _SCRIPT.format(
+        nodes=nodes,
+        tasks=ranks if nodes > 1 else 1,
+        gpus="" if is_cpu else f"#SBATCH --gpus-per-node={ranks}\n",
+        notice=NOTICE,
+        wait=WAIT,
+        words=words if nodes > 1 else f"{words} gpus={ranks}",
+        **parts,
+    )
+
+
+def seconds(time: str) -> int:
+    """Return the seconds of a time limit in one of Slurm's forms; else 0.
+
+    90, 90:00, 4:00:00, 1-12, 1-12:00:00.
+    """
+    if not re.fullmatch(
+        r"[0-9]{1,6}(:[0-9]{1,2}){0,2}|[0-9]{1,3}-[0-9]{1,2}(:[0-9]{1,2}){0,2}", time
+    ):
+        return 0
+    days, dash, clock = time.rpartition("-")
+    parts = [int(part) for part in clock.split(":")]
+    if dash:
+        hours, minutes, rest = (*parts, 0, 0)[:3]
+    else:
+        hours, minutes, rest = (0, *parts, 0)[:3] if len(parts) < 3 else parts
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + rest

@@ -1,0 +1,48 @@
+"""A component for torchx (0.7), which runs it by any of its schedulers."""
+
+from resnet_recipes.jobs.engines.job import SAVING, Job
+
+#: Cores and MB of memory for each GPU, to decode its images.
+_CORES, _MEMORY = 8, 64_000
+
+_COMPONENT = '''\
+"""torchx run -s local_cwd {name}.py:train     (or -s slurm, -s kubernetes ...)"""
+
+from torchx.components.dist import ddp
+from torchx.specs import AppDef
+
+WORDS = [
+{words}
+]
+
+
+def train() -> AppDef:
+    """Start the run, or resume it."""
+    return ddp(
+        *(word.replace("$", "$$") for word in WORDS),  # torchx replaces $names
+        m="resnet_recipes",  # resnet-train
+        name="{name}",
+        j="{nodes}x{ranks}",  # nodes x ranks
+        gpu={gpus},
+        cpu={cores},
+        memMB={memory},
+        env={{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "{saving}"}},  # seconds to finish a step and save
+        max_retries=10,
+    )
+'''
+
+
+def script(job: Job) -> str:
+    """Return the component of a job; all its nodes must see the folder of the runs."""
+    nodes, ranks, is_cpu = job.allocation
+    words = [word for word in job.command[1:] if not word.startswith("gpus=")]
+    return _COMPONENT.format(
+        name=job.name,
+        words="\n".join(f"    {word!a}," for word in words),
+        nodes=nodes,
+        ranks=ranks,
+        gpus=0 if is_cpu else ranks,
+        cores=_CORES * ranks,
+        memory=_MEMORY * ranks,
+        saving=SAVING,
+    )

@@ -1,0 +1,95 @@
+"""Evaluate a network on several devices of this machine.
+
+Start ranks as in training, and merge their results.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from resnet_recipes import data
+from resnet_recipes.base.errors import ExitCode
+from resnet_recipes.jobs.group import Group, group_of
+from resnet_recipes.jobs.launcher import started
+from resnet_recipes.jobs.rank import RankProcess, job_of, shown
+from resnet_recipes.network.load import load
+from resnet_recipes.recipe.frozen import freeze, read
+from resnet_recipes.report.waiting import Waiting
+from resnet_recipes.run_folder.facts import Metrics
+from resnet_recipes.run_folder.names import CONFIG
+from resnet_recipes.training import distributed
+from resnet_recipes.training.outcomes import Outcomes
+from resnet_recipes.training.trained import Evaluated, Trained
+
+if TYPE_CHECKING:  # ranks never import Hydra
+    from resnet_recipes.jobs.opened import Opened
+
+
+def evaluate(
+    opened: "Opened", sizes: Sequence[int], say: Callable[[str], None]
+) -> tuple[int, list[Evaluated]]:
+    """Evaluate at each size, in this process or one per device.
+
+    Return the exit code, and the results if it is 0.
+    """
+    config, group = opened.recipe.data, group_of(opened.recipe.launch)
+    with Waiting(f"fetching {config.root}", "MB") as waiting:
+        data.local(config, waiting)  # what opens the images finds them here
+    if group.ranks > 1:
+        return _by_ranks(opened, sizes, group, say)
+    trained = opened.on_device()
+    with Waiting("evaluating") as waiting:
+        return ExitCode.DONE, [trained.at_size(size).evaluated(waiting) for size in sizes]
+
+
+def _by_ranks(
+    opened: "Opened", sizes: Sequence[int], group: Group, say: Callable[[str], None]
+) -> tuple[int, list[Evaluated]]:
+    job = {"place": str(opened.place.absolute()), "sizes": list(sizes)}
+    files = {CONFIG: freeze(opened.recipe)}
+    with started("evaluate", files, group, say, **job) as (folder, ending):
+        numbers = () if ending.code else range(len(sizes))
+        return ending.code, [
+            _merged([result_path(folder, number, rank) for rank in range(group.ranks)])
+            for number in numbers
+        ]
+
+
+def _merged(paths: Sequence[Path]) -> Evaluated:
+    """Merge the results of all ranks: all have the same metrics, and each has its own images."""
+    found = [torch.load(path, weights_only=True) for path in paths]
+    return Evaluated(
+        Metrics(*found[0]["metrics"]),
+        max(one["seconds"] for one in found),
+        found[0]["device"],
+        Outcomes.interleaved([Outcomes(*one["outcomes"]) for one in found]),
+    )
+
+
+def result_path(folder: Path, number: int, rank: int) -> Path:
+    """Return where a rank writes its result at one size."""
+    return folder / f"result{number}-rank{rank}.pt"
+
+
+def work(process: RankProcess) -> int:
+    """Evaluate a rank's part of the images at each size, and write what was found to files."""
+    job, recipe = job_of(process.folder), read(process.folder / CONFIG)
+    # first: kernels are tried on the current GPU
+    distributed.join(distributed.this_rank(recipe.launch.device))
+    place = Path(job["place"])
+    trained = Trained.on_device(place, load(place), recipe)
+    for number, size in enumerate(job["sizes"]):
+        with shown(process, "evaluating") as progress:
+            found = trained.at_size(size).evaluated(progress)
+        content = {
+            "metrics": list(found.metrics),
+            "seconds": found.seconds,
+            "device": found.device,
+            "outcomes": list(found.outcomes),
+        }
+        torch.save(content, result_path(process.folder, number, process.rank))
+    distributed.meet()
+    distributed.leave()
+    return ExitCode.DONE

@@ -1,0 +1,269 @@
+"""Launchers that are not ours: torchrun or srun, typed by the user.
+
+Each process that they start is one rank.
+"""
+
+import json
+import os
+import re
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from resnet_recipes import __version__
+from resnet_recipes.base.cores import cores
+from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError, TrainingError
+from resnet_recipes.jobs import watchdog
+from resnet_recipes.jobs.group import LOOPBACK, allocator, temporary_folder_problems
+from resnet_recipes.run_folder.names import CONFIG
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+
+#: Settings that the launcher decides: how many processes there are, and how they start.
+DECIDED = ("gpus", "launch.gpus", "launch.max_restarts")
+
+#: Environment variables in which launchers put numbers.
+_COUNTS = (
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "TORCHELASTIC_RESTART_COUNT",
+    "SLURM_STEP_NUM_TASKS",
+)
+
+
+def launcher() -> str:
+    """Return what started this process as one rank of a run, torchrun or srun; empty for neither.
+
+    A task of srun is a rank, unless it is the only one: then it is our launcher. Raises
+    NotReadyError if the environment contradicts itself.
+    """
+    if problems := list(_garbage(os.environ)):
+        raise NotReadyError(problems)
+    if {"RANK", "LOCAL_RANK", "WORLD_SIZE"} <= os.environ.keys():
+        return "torchrun"
+    # of this step; not set in a batch script
+    tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))
+    return "srun" if tasks > 1 else ""
+
+
+def ranks() -> int:
+    """Return the number of ranks that the user's launcher has started; 0 without one."""
+    if {"RANK", "LOCAL_RANK", "WORLD_SIZE"} <= os.environ.keys():
+        return int(os.environ["WORLD_SIZE"])
+    return 0
+
+
+def join(words: Sequence[str], prepare: Callable[[], Path | None]) -> int:
+    """Train as one rank, in the folder that rank 0 prepares.
+
+    Return an exit code if there is nothing to train.
+
+    An error on rank 0 is raised there; the other ranks, which have nothing to add, return its exit
+    code.
+    """
+    by = launcher()
+    if by == "srun":
+        os.environ |= _from_srun(os.environ)
+    if _on_one_machine(by):
+        os.environ |= LOOPBACK | os.environ
+    os.environ |= allocator()  # before torch looks for it
+
+    def checked() -> Path | None:
+        if wrong := list(_problems(words, by)):
+            raise RecipeError(wrong)
+        return prepare()
+
+    folder, code = _agreed(words, checked)
+    if folder is not None:
+        from resnet_recipes.jobs.rank import run_rank
+        from resnet_recipes.jobs.train import work
+
+        run_rank(folder, work)
+    return code
+
+
+def restarted_run(root: Path) -> Path | None:
+    """Return the run in `root` that this torchrun started and now restarts.
+
+    Its ranks had the same parent process.
+    """
+    if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
+        return None
+    own = (os.getppid(), socket.gethostname())
+    folders = [
+        path.parent
+        for path in root.glob("*/config.yaml")
+        if own in {(beat.parent, beat.host) for beat in watchdog.beats(path.parent)}
+    ]
+    return max(folders, key=lambda folder: (folder / CONFIG).stat().st_mtime, default=None)
+
+
+def _garbage(environment: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield a problem for each launcher variable with a value that no launcher would set."""
+    wrong = [
+        name for name in _COUNTS if not re.fullmatch(r"[0-9]{1,9}", environment.get(name, "0"))
+    ]
+    for name in wrong:
+        yield Problem(
+            name,
+            environment[name],
+            "must be a whole number; torchrun or srun sets it",
+            f"unset {name}",
+        )
+    if wrong or not {"RANK", "LOCAL_RANK", "WORLD_SIZE"} <= environment.keys():
+        return
+    if int(environment["RANK"]) >= int(environment["WORLD_SIZE"]):
+        rule = f"must be less than WORLD_SIZE={environment['WORLD_SIZE']}"
+        yield Problem("RANK", environment["RANK"], rule, "unset RANK WORLD_SIZE")
+    if int(environment["WORLD_SIZE"]) > 1:
+        if not environment.get("MASTER_ADDR"):
+            rule = "is not set, so the ranks cannot find each other"
+            yield Problem("MASTER_ADDR", None, rule, "start the ranks with torchrun")
+        if (
+            not re.fullmatch(r"[0-9]{1,5}", port := environment.get("MASTER_PORT", ""))
+            or not 0 < int(port) < 65536
+        ):
+            rule = "must be a port from 1 to 65535"
+            yield Problem("MASTER_PORT", port or None, rule, "start the ranks with torchrun")
+
+
+def _on_one_machine(by: str) -> bool:
+    """Return whether all ranks run on this machine."""
+    if by == "srun":
+        return os.environ.get("SLURM_STEP_NUM_NODES") == "1"
+    return os.environ.get("LOCAL_WORLD_SIZE") == str(ranks())
+
+
+def _from_srun(slurm: Mapping[str, str]) -> dict[str, str]:
+    """Return torchrun's variables for a task of srun.
+
+    Raises NotReadyError if srun cannot have set Slurm's.
+    """
+    try:
+        found = _variables(slurm)
+    except KeyError as error:
+        rule = "is not set, although srun sets it with SLURM_STEP_NUM_TASKS"
+        raise NotReadyError.of(error.args[0], None, rule, "unset SLURM_STEP_NUM_TASKS") from None
+    except (ValueError, IndexError):
+        names = ("SLURM_STEP_TASKS_PER_NODE", "SLURM_NODEID", "SLURM_JOB_ID")
+        found = " ".join(f"{name}={slurm[name]}" for name in names)
+        raise NotReadyError.of(
+            found, None, "is not what srun sets", "unset SLURM_STEP_NUM_TASKS"
+        ) from None
+    if problems := list(_garbage({**slurm, **found})):
+        raise NotReadyError(problems)
+    return found
+
+
+def _variables(slurm: Mapping[str, str]) -> dict[str, str]:
+    """Return torchrun's variables for a task of srun.
+
+    Ranks meet on the first node, at a port of the job's own.
+    """
+    # a[07-09,11],b2: a07
+    first = re.sub(r"\[(\w+)[^\]]*\]", r"\1", slurm["SLURM_STEP_NODELIST"]).split(",")[0]
+    found = {
+        "RANK": slurm["SLURM_PROCID"],
+        "WORLD_SIZE": slurm["SLURM_STEP_NUM_TASKS"],
+        "LOCAL_RANK": slurm["SLURM_LOCALID"],
+        "LOCAL_WORLD_SIZE": str(_ranks_on_these_cores(slurm)),
+    }
+    address = "127.0.0.1" if slurm.get("SLURM_STEP_NUM_NODES") == "1" else first
+    defaults = {
+        "MASTER_ADDR": address,
+        "MASTER_PORT": str(20000 + int(slurm["SLURM_JOB_ID"]) % 20000),
+    }
+    return found | {key: slurm.get(key, value) for key, value in defaults.items()}
+
+
+def _ranks_on_these_cores(slurm: Mapping[str, str]) -> int:
+    """Return how many ranks share this one's cores.
+
+    All on its node, or one if srun gave it cores of its own.
+    """
+    # 8(x2),4: 8 on two nodes, then 4
+    runs = re.findall(r"(\d+)(?:\(x(\d+)\))?", slurm["SLURM_STEP_TASKS_PER_NODE"])
+    here = [int(tasks) for tasks, nodes in runs for _ in range(int(nodes or 1))][
+        int(slurm["SLURM_NODEID"])
+    ]
+    is_bound = cores() * here <= int(slurm.get("SLURM_CPUS_ON_NODE", os.cpu_count() or 1))
+    return 1 if is_bound else here
+
+
+def _problems(words: Sequence[str], by: str) -> Iterator[Problem]:
+    """Yield a problem for each setting that the launcher decides, and for GPUs without a rank."""
+    import torch
+
+    yield from temporary_folder_problems()
+    for word in words:
+        if word.split("=")[0] in DECIDED:
+            yield Problem(word, None, f"is set by {by} (WORLD_SIZE={ranks()})", "leave it out")
+    gpus = torch.cuda.device_count()
+    if by == "srun" and os.environ.get("SLURM_STEP_NUM_NODES") == str(ranks()) and gpus > 1:
+        rule = f"started one task per node, but this node has {gpus} GPUs"
+        yield Problem("srun", None, rule, f"--ntasks-per-node={gpus}")
+
+
+def _agreed(words: Sequence[str], prepare: Callable[[], Path | None]) -> tuple[Path | None, int]:
+    """Return the run folder that rank 0 has prepared, or the exit code of all.
+
+    Raise rank 0's error on rank 0.
+    """
+    import torch
+    import torch.distributed as dist
+
+    from resnet_recipes.jobs import agreement
+
+    rank, world_size = int(os.environ["RANK"]), ranks()
+    store = _store(rank, world_size)
+    typed = {key: value for key, _, value in (word.partition("=") for word in words)}
+    raised: BaseException | None = None
+
+    def decide() -> str:
+        nonlocal raised
+        try:
+            folder = prepare()
+            return json.dumps([folder and str(folder.resolve()), ExitCode.DONE])
+        except BaseException as error:
+            raised = error
+            is_known = isinstance(error, RecipeError | TrainingError)
+            return json.dumps([None, error.exit_code if is_known else ExitCode.FAILED])
+
+    try:
+        facts = {**typed, "resnet-recipes": __version__, "torch": torch.__version__}
+        agreement.confirm_same(dist.PrefixStore("command", store), rank, world_size, facts)
+    except NotReadyError as error:
+        if rank == 0:
+            raise
+        return None, error.exit_code
+    folder, code = json.loads(
+        agreement.broadcast(dist.PrefixStore("folder", store), rank, world_size, decide)
+    )
+    if raised:
+        raise raised
+    if folder and not (Path(folder) / CONFIG).is_file():
+        rule = f"is not visible to rank {rank} on {socket.gethostname()}: all nodes must see it"
+        raise NotReadyError.of("run.root", folder, rule, "run.root=/a/shared/folder")
+    return folder and Path(folder), code
+
+
+def _store(rank: int, world_size: int) -> "dist.Store":
+    """Return the store where the ranks meet. Raises NotReadyError if they cannot."""
+    import torch.distributed as dist
+
+    from resnet_recipes.training import distributed
+
+    if world_size == 1:
+        return dist.HashStore()
+    try:
+        return distributed.meeting_place(rank, world_size)
+    except (OSError, dist.DistError) as error:
+        place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        rule = f"rank {rank} cannot reach the others there: {str(error).splitlines()[0]}"
+        raise NotReadyError.of(
+            "MASTER_ADDR:MASTER_PORT", place, rule, "export MASTER_PORT=another"
+        ) from None

@@ -1,0 +1,71 @@
+"""`batch.bn_size=auto`: the number that it stands for on this machine."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
+from resnet_recipes.data import frozen
+from resnet_recipes.jobs import gpus, launcher
+from resnet_recipes.jobs.group import Group
+from resnet_recipes.jobs.rank import RankProcess
+from resnet_recipes.planning.plan import Plan, make_plan
+from resnet_recipes.recipe.frozen import freeze, read
+from resnet_recipes.recipe.sections import AUTO
+from resnet_recipes.run_folder.names import CONFIG
+
+if TYPE_CHECKING:  # ranks never import Hydra
+    from resnet_recipes.recipe.compose import Composed
+
+#: The number of images that was found, in the folder of the rank that tried.
+FOUND = "bn_size"
+
+
+def fitted(wanted: "Composed", plan: Plan, say: Callable[[str], None]) -> tuple["Composed", Plan]:
+    """Return a recipe and its plan with the micro-batch that fits in place of auto.
+
+    It is tried on the first GPU, which takes some seconds; `say` is told what was found and what it
+    changes. Raises RecipeError without a GPU, TrainingError if nothing fits.
+    """
+    if plan.recipe.batch.bn_size != AUTO:
+        return wanted, plan
+    if plan.recipe.launch.device == "cpu" or not gpus.count():
+        rule = "is found by trying on a GPU, and this run has none"
+        raise RecipeError.of("batch.bn_size", AUTO, rule, "batch.bn_size=64")
+    size = _largest(plan, say)
+    say(f"batch.bn_size={size} is the most that fits on {gpus.first()[0] or 'this GPU'}.")
+    say(f"BatchNorm sees {size} images at a time: compare runs with the same number.")
+    recipe = replace(wanted.recipe, batch=replace(wanted.recipe.batch, bn_size=size))
+    return replace(wanted, recipe=recipe), replace(plan, recipe=recipe)
+
+
+def _largest(plan: Plan, say: Callable[[str], None]) -> int:
+    alone = replace(
+        plan.recipe,
+        batch=replace(plan.recipe.batch, global_size=plan.rank_size),
+        data=replace(plan.recipe.data, backend="synthetic"),
+    )
+    facts = replace(plan.facts, backend="synthetic")
+    files = {CONFIG: freeze(alone), frozen.NAME: frozen.dump(facts)}
+    with launcher.started("fit", files, Group(), say) as (folder, ending):
+        if ending.code:
+            raise TrainingError(f"the micro-batch that fits was not found: see {folder}")
+        return int((folder / FOUND).read_text())
+
+
+def work(process: RankProcess) -> int:
+    """Find the number, as the job of a rank, and write it to the folder."""
+    # imports torchvision, which takes seconds
+    import torch
+
+    from resnet_recipes.training import distributed, micro_batch
+
+    recipe = read(process.folder / CONFIG)
+    rank = distributed.this_rank(recipe.launch.device)
+    facts = frozen.load(process.folder / frozen.NAME, recipe.data.root)
+    torch.cuda.set_per_process_memory_fraction(micro_batch.SHARE, rank.device)
+    found = micro_batch.largest(make_plan(recipe, facts, 1), rank)
+    atomic.write_text(process.folder / FOUND, str(found))
+    distributed.leave()
+    return ExitCode.DONE

@@ -1,0 +1,149 @@
+"""The group of processes of a run: how many, by which command, in which environment."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from resnet_recipes.base.cores import cores
+from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.jobs import gpus
+from resnet_recipes.jobs.rank import LOCKED, STARTED
+from resnet_recipes.training import STORE
+
+if TYPE_CHECKING:  # config needs torch; a launcher does not
+    from resnet_recipes.recipe.sections import LaunchConfig
+
+#: Seconds that a rank may take to finish its step and save.
+GRACE = 120
+
+#: Keep every port of a run on one machine off the network.
+LOOPBACK = dict.fromkeys(
+    ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), "lo" if sys.platform == "linux" else "lo0"
+)
+
+#: On a CPU a step allocates its activations and frees them again: memory that is kept, in huge
+#: pages, is found faster.
+MEMORY = {
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0"
+    ":glibc.malloc.trim_threshold=1099511627776",
+    "THP_MEM_ALLOC_ENABLE": "1",  # the same from torch's own allocator
+}
+
+#: A socket's path has at most 107 bytes, of which multiprocessing adds 32:
+#: "/pymp-12345678/listener-12345678".
+LONGEST_TMPDIR = 75
+
+#: The module that ranks run.
+PROGRAM = "resnet_recipes.jobs"
+
+
+@dataclass(frozen=True)
+class Group:
+    """The processes of a run on this machine."""
+
+    ranks: int = 1
+    max_restarts: int = 0
+
+
+def group_of(config: "LaunchConfig") -> Group:
+    """Return the processes that a recipe asks for.
+
+    Raises NotReadyError if GPUs or a usable TMPDIR are missing.
+    """
+    if problems := list(temporary_folder_problems()):
+        raise NotReadyError(problems)
+    found = 0 if config.device == "cpu" else gpus.count()
+    if config.device == "cuda" and not found:
+        fix = gpus.unused() or "launch.device=cpu"
+        raise NotReadyError.of("launch.device", "cuda", "torch sees no GPU on this machine", fix)
+    if config.gpus == "auto":
+        wanted = max(1, found)
+    else:
+        wanted = int(config.gpus)
+        if config.device != "cpu" and wanted > found:
+            raise NotReadyError([_too_many(wanted, found)])
+    return Group(wanted, config.max_restarts)
+
+
+def temporary_folder_problems() -> Iterator[Problem]:
+    """Yield what is wrong with the folder for temporary files, which has the workers' sockets."""
+    try:
+        folder = tempfile.gettempdir()
+    except OSError as error:
+        rule = f"there is nowhere to write temporary files: {error.strerror}"
+        yield Problem("TMPDIR", os.environ.get("TMPDIR"), rule, "export TMPDIR=/a/writable/folder")
+        return
+    if len(os.fsencode(folder)) > LONGEST_TMPDIR:
+        rule = (
+            f"is longer than {LONGEST_TMPDIR} bytes: sockets in it would exceed the system's limit"
+        )
+        yield Problem("TMPDIR", folder, rule, "export TMPDIR=/tmp")
+
+
+def warnings(config: "LaunchConfig") -> Iterator[str]:
+    """Yield what the user must not overlook: a GPU that is not used, a machine that is untried."""
+    if config.device != "cpu":
+        yield from filter(None, [gpus.unused(), gpus.untried()])
+
+
+def command(folder: Path) -> list[str]:
+    """Return the command of each rank that does the job of a folder.
+
+    Even a single rank is a separate process, so that a crash in a library or the out-of-memory
+    killer can be reported.
+    """
+    return [sys.executable, "-m", PROGRAM, str(folder)]
+
+
+def environments(
+    group: Group, started: float, store: str = "", attempt: int = 0
+) -> list[dict[str, str]]:
+    """Return the environment of each process to start.
+
+    The user's, plus what makes a group of processes reliable.
+
+    `started` is when the user's command began (time.monotonic()), `store` the file through which
+    the ranks meet.
+    """
+    defaults = MEMORY | allocator() | {"OMP_NUM_THREADS": str(max(1, cores() // group.ranks))}
+    fixed = {
+        STARTED: str(started),
+        "PYTHONSAFEPATH": "1",  # no module is imported from the current folder
+        "PYTHONUNBUFFERED": "1",
+    }
+    world = {
+        "WORLD_SIZE": str(group.ranks),
+        "LOCAL_WORLD_SIZE": str(group.ranks),
+        STORE: store,
+        LOCKED: "1",
+        "TORCHELASTIC_RESTART_COUNT": str(attempt),
+    }
+    common = defaults | LOOPBACK | os.environ | fixed | world
+    return [common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(group.ranks)]
+
+
+def allocator() -> dict[str, str]:
+    """Return the variable that keeps GPU memory from fragmenting when image sizes change.
+
+    None if the user set one.
+    """
+    is_set = bool({"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys())
+    if is_set or not gpus.has_nvml():
+        return {}
+    return {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+
+
+def _too_many(wanted: int, found: int) -> Problem:
+    """Return the problem of a machine with fewer GPUs than were asked for."""
+    if found:
+        return Problem("launch.gpus", wanted, f"this machine has {found}", f"gpus={found}")
+    fix = (
+        f"launch.device=cpu gpus={wanted} starts {wanted} "
+        f"{'process' if wanted == 1 else 'processes'} on the CPU"
+    )
+    fixes = filter(None, [gpus.unused(), fix])
+    return Problem("launch.gpus", wanted, "torch sees no GPU on this machine", "\n    ".join(fixes))

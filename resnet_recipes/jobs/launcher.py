@@ -1,0 +1,247 @@
+"""The launcher: start the ranks of a run, pass signals on, and report how it ended.
+
+It trains nothing itself.
+"""
+
+import json
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import Enum, auto
+from math import inf
+from pathlib import Path
+
+from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import ExitCode
+from resnet_recipes.jobs.group import GRACE, Group, command, environments
+from resnet_recipes.jobs.observer import Observer
+from resnet_recipes.jobs.rank import job_of
+from resnet_recipes.jobs.ranks import Ranks
+from resnet_recipes.jobs.signals import handling
+from resnet_recipes.report.terminal import SHOW_CURSOR, interjection, is_live
+from resnet_recipes.run_folder import ending
+from resnet_recipes.run_folder.ending import Ending
+from resnet_recipes.run_folder.held import HeldFolder
+from resnet_recipes.run_folder.lock import begun
+from resnet_recipes.run_folder.names import EXIT, JOB, LOGS
+
+#: Seconds that ranks get to stop when there is nothing to save: after one has failed, and before
+#: the first step.
+AFTERMATH = 5
+
+#: Seconds for which Ctrl-C is taken for an echo of the first signal, from a wrapper or a closing
+#: terminal. After that it means: stop now. No other signal does: Slurm sends SIGTERM several times,
+#: seconds apart, to a job it requeues.
+ECHO = 0.5
+
+
+def start(folder: Path, group: Group, say: Callable[[str], None]) -> Ending:
+    """Train the frozen recipe in `folder` and return how that ended; nothing is left running.
+
+    Raises NotReadyError if the folder is in use, and TrainingError if it was replaced during the
+    run.
+
+    `say` shows a line to the user. Call it in the main thread. The ending is also written to
+    RUN/exit.json.
+    """
+    held = HeldFolder(folder)
+    with begun(folder):
+        launch = Launch(folder, group, say)
+        with handling(launch.receive):
+            result = launch.run()
+        held.confirm()
+    ending.write(folder / EXIT, result)
+    if result.failed or (result.code and not result.step):
+        say(result.explained(folder, group.ranks, trains=not job_of(folder)))
+    return result
+
+
+@contextmanager
+def started(
+    job: str,
+    files: Mapping[str, str],
+    group: Group,
+    say: Callable[[str], None],
+    **values: object,
+) -> Iterator[tuple[Path, Ending]]:
+    """Let ranks do a job in a temporary folder with these files; yield it, and how they ended.
+
+    `values` are for the ranks.
+
+    The results are in the folder. The folder is deleted at the end of the context, unless its logs
+    are needed.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
+    for name, text in {**files, JOB: json.dumps({"job": job, **values})}.items():
+        (folder / name).write_text(text)
+    ended = start(folder, group, say)
+    yield folder, ended
+    discard(folder, ended)
+
+
+def discard(folder: Path, ended: Ending) -> None:
+    """Delete a temporary folder, unless its logs say why the ranks failed."""
+    if not ended.failed or ended.code in (ExitCode.RECIPE, ExitCode.NOT_READY):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Request(Enum):
+    """What the user, or a scheduler, has asked for."""
+
+    TRAIN = auto()  # until the end
+    SAVE = auto()  # a signal came: finish the step, save, and stop
+    KILL = auto()  # Ctrl-C came again: stop now
+
+
+class Launch:
+    """One run, from the first start of its ranks to the last exit.
+
+    Its state is the request, which signals change, and a deadline at which ranks that still run are
+    killed. A request to save sets the deadline, and so does a rank that fails.
+    """
+
+    def __init__(self, folder: Path, group: Group, say: Callable[[str], None]):
+        self.folder, self.group, self.say = folder, group, say
+        self._request, self._deadline = Request.TRAIN, inf
+        self._signal = 0  # which asked to save
+        self._signalled = 0.0  # when the last one that counted came
+        self._began, self._observer = time.monotonic(), Observer(folder)
+        self._ranks: Ranks | None = None
+        self._is_stalled = False
+
+    def run(self) -> Ending:
+        """Start the ranks, restart them after failures if allowed, and return how it all ended."""
+        log_path = self.folder / LOGS / "launcher.log"
+        log_path.parent.mkdir(exist_ok=True)
+        # The ranks meet through a file in a private folder: there is no port that others could
+        # reach.
+        with (
+            log_path.open("w+", errors="replace") as log,
+            tempfile.TemporaryDirectory(prefix="resnet-recipes-") as meeting,
+        ):
+            for attempt in range(1 + self.group.max_restarts):
+                self._observer, self._deadline = Observer(self.folder), inf
+                own = environments(self.group, self._began, f"{meeting}/{attempt}", attempt)
+                self._ranks = Ranks(command(self.folder), own, log)
+                self._act()  # a signal may have come before there were ranks
+                while self._ranks.running:
+                    self._ranks.wait(0.3)
+                    self._watch()
+                self._ranks.kill_leftovers()
+                result = self._ending(self._ranks)
+                is_last = attempt == self.group.max_restarts or self._request != Request.TRAIN
+                if is_last or result.code != ExitCode.FAILED:
+                    break
+                which = f"{attempt + 1} of {self.group.max_restarts}"
+                self._interject(f"{result.who}; restarting from the last checkpoint ({which})")
+        if sys.stderr.isatty():
+            sys.stderr.write(SHOW_CURSOR)  # a killed rank could not do it
+        return result
+
+    def receive(self, number: int) -> None:
+        """Take in a signal: the first asks to save, and a second Ctrl-C to stop now."""
+        now = time.monotonic()
+        if self._request == Request.TRAIN:
+            self._request, self._signal = Request.SAVE, number
+        elif number == signal.SIGINT and now - self._signalled >= ECHO:
+            self._request = Request.KILL
+        else:
+            return
+        self._signalled = now
+        self._act()
+
+    def _act(self) -> None:
+        """Let the ranks that still run do what was asked for."""
+        if self._request == Request.TRAIN or not self._ranks or not self._ranks.running:
+            return
+        if self._request == Request.KILL:
+            self._ranks.kill()
+            return
+        if has_trained := self._has_trained():
+            self._interject(
+                "stopping after this step, with a checkpoint; press Ctrl-C again to stop now"
+            )
+        self._deadline = time.monotonic() + (GRACE + 10 if has_trained else AFTERMATH)
+        self._ranks.send(self._signal)
+
+    def _watch(self) -> None:
+        """Kill ranks that do not stop in time, and tell the user if the run makes no progress."""
+        if time.monotonic() > self._deadline:
+            self._ranks.kill()
+        if self._ranks.any_failed:
+            self._deadline = min(self._deadline, time.monotonic() + AFTERMATH)
+        stall = self._observer.stall()
+        if stall and not self._is_stalled:
+            self._interject(f"{stall}; the stacks of all ranks are in {self.folder / 'logs'}")
+        self._is_stalled = bool(stall)
+
+    def _ending(self, ranks: Ranks) -> Ending:
+        """Return how it went, after all processes are gone."""
+        endings, killed = self._observer.endings(), self._killed(ranks)
+        failure = ending.first_failure(endings)
+        if failure and failure.is_consequence:
+            failure = killed or failure
+        if self._request == Request.TRAIN:
+            if not (failure or killed) and len(endings) == self.group.ranks:
+                return max(endings, key=lambda one: (one.code, -one.rank))
+        elif failure is None or failure.is_consequence or failure is killed:
+            return self._stopped(endings)
+        if failure or killed:
+            return failure or killed
+        if ranks.any_code:
+            return self._unexplained(ranks)
+        return self._ended(ExitCode.DONE)
+
+    def _unexplained(self, ranks: Ranks) -> Ending:
+        """Return how ranks ended that have failed, but could not write how."""
+        probe = self.folder / "probe"
+        try:
+            atomic.write_text(probe, "?")
+            probe.unlink()
+        except OSError as error:
+            message = f"{self.folder} cannot be written to, so no rank could say how it ended"
+            return self._ended(ExitCode.FAILED, str(error.strerror), message)
+        return self._ended(ExitCode.FAILED, "before its log was opened", ranks.last_error())
+
+    def _stopped(self, endings: list[Ending]) -> Ending:
+        """Return how a run ended that was asked to."""
+        if self._request == Request.KILL:
+            message = "the steps after the last checkpoint are lost"
+            return self._ended(ExitCode.FAILED, "stopped at once", message)
+        is_cancelled = self._signal == signal.SIGINT
+        code = ExitCode.CANCELLED if is_cancelled else ExitCode.PREEMPTED
+        if done := [one for one in endings if not one.failed]:
+            return replace(done[0], code=code if done[0].code else ExitCode.DONE)
+        if self._has_trained():
+            message = f"no checkpoint was saved within {GRACE} seconds of the signal"
+            return self._ended(ExitCode.FAILED, "no answer", message)
+        return self._ended(code, message="stopped before the first step")
+
+    def _killed(self, ranks: Ranks) -> Ending | None:
+        """Return the ending for the first rank killed by a signal from outside; it wrote none."""
+        if not (found := ranks.killed_from_outside()):
+            return None
+        rank, name = found
+        steps = {beat.rank: beat.step for beat in self._observer.beats()}
+        ended = self._ended(ExitCode.FAILED, name, f"the process was killed by {name}")
+        return replace(ended, rank=rank, step=steps.get(rank, 0))
+
+    def _ended(self, code: ExitCode, error: str = "", message: str = "") -> Ending:
+        """Return an ending of the run, rather than of a rank."""
+        seconds = time.monotonic() - self._began
+        return Ending(code, -1, 0, error, message, seconds=seconds, time=time.time())
+
+    def _has_trained(self) -> bool:
+        return any(beat.phase != "start" for beat in self._observer.beats())
+
+    def _interject(self, text: str) -> None:
+        """Show a line while a rank may have its display on the same terminal."""
+        if is_live(sys.stderr):
+            sys.stderr.write(f"{interjection(text)}\n")
+        else:
+            self.say(text)

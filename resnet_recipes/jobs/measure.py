@@ -1,0 +1,142 @@
+"""Measure how fast this machine's devices run a recipe, all at once, as ranks do in training."""
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from resnet_recipes import data
+from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import ExitCode, RecipeError
+from resnet_recipes.base.reading import read_json
+from resnet_recipes.data import frozen
+from resnet_recipes.jobs import launcher, new_run
+from resnet_recipes.jobs.fit import fitted
+from resnet_recipes.jobs.group import Group, group_of
+from resnet_recipes.jobs.prediction import from_measured, measured_as
+from resnet_recipes.jobs.rank import RankProcess, shown
+from resnet_recipes.network.teacher import taught
+from resnet_recipes.planning.course import course_of
+from resnet_recipes.planning.plan import Plan, make_plan
+from resnet_recipes.predict.estimate import Prediction, Speeds, estimate
+from resnet_recipes.predict.memory import Remembered, remember
+from resnet_recipes.predict.sample import sampled, speeds_of
+from resnet_recipes.recipe.frozen import freeze, read
+from resnet_recipes.run_folder.ending import Ending
+from resnet_recipes.run_folder.names import CONFIG, JOB, SECONDS
+
+if TYPE_CHECKING:  # ranks never import Hydra
+    from resnet_recipes.recipe.compose import Composed
+
+#: What rank 0 found, in the folder of ranks that measure.
+SPEEDS = "speeds.json"
+
+#: Steps that a check trains.
+CHECKED = 2
+
+
+def plan_here(wanted: "Composed", say: Callable[[str], None]) -> tuple["Composed", Plan]:
+    """Return a recipe and the plan of its run, both as on the devices of this machine."""
+    recipe = wanted.recipe
+    facts, group = data.measure(recipe.data), group_of(recipe.launch)
+    plan = taught(make_plan(recipe, facts, group.ranks, wanted.typed))
+    return fitted(wanted, plan, say)
+
+
+def measured(plan: Plan, say: Callable[[str], None]) -> tuple[Ending, Prediction | None]:
+    """Measure for about a minute; return how the ranks ended, and what they found if they did."""
+    say("measuring this machine, for about a minute ...")
+    ending, found = speeds(plan, group_of(plan.recipe.launch), say)
+    if found is None:
+        return ending, None
+    remember(measured_as(plan), found)
+    return ending, from_measured(plan, Remembered(found, time.time()))
+
+
+def speeds(plan: Plan, group: Group, say: Callable[[str], None]) -> tuple[Ending, Speeds | None]:
+    """Return how the ranks that measure ended, and what they found if they ended well."""
+    files = {CONFIG: freeze(plan.recipe), frozen.NAME: frozen.dump(plan.facts)}
+    here = replace(group, max_restarts=0)
+    with launcher.started("measure", files, here, say) as (folder, ending):
+        if ending.code:
+            return ending, None
+        return ending, Speeds.of_json(json.loads((folder / SPEEDS).read_text()))
+
+
+def trained(
+    composed: "Composed", plan: Plan, count: int, command: Sequence[str], say: Callable[[str], None]
+) -> tuple[Ending, dict[int, float], Prediction | None]:
+    """Train some epochs of a run for real, and nothing else.
+
+    Return how the ranks ended and, if they ended well, the seconds of each epoch, counted from 0,
+    with what they say of the whole run; otherwise the folder with their logs is kept.
+    """
+    whole = plan.sizes[: plan.total_steps // plan.steps_per_epoch]
+    if len(whole) < 2:
+        rule = "must be at least two epochs: the first is timed as the second"
+        raise RecipeError.of("max_duration", composed.recipe.max_duration, rule)
+    sample = {"epochs": sampled(whole, count)}
+    with _sample(composed, plan, sample, command, say) as (folder, ending):
+        if ending.code:
+            return ending, {}, None
+        timed = {int(epoch): taken for epoch, taken in read_json(folder / SECONDS).items()}
+    speeds = speeds_of(course := course_of(plan), timed)
+    source = f"the papers' rule, from {len(timed)} of {len(plan.sizes)} epochs"
+    return ending, timed, Prediction(estimate(course, speeds), speeds, source, time.time())
+
+
+def check(
+    composed: "Composed", plan: Plan, command: Sequence[str], say: Callable[[str], None]
+) -> Ending:
+    """Train the last steps of a run, which has its largest images, and evaluate and save once.
+
+    Return how the ranks ended. Nothing is kept, unless they failed.
+    """
+    recipe = replace(composed.recipe, log=replace(composed.recipe.log, to=[]))
+    composed = replace(composed, recipe=recipe)
+    with _sample(composed, plan, {"last_steps": CHECKED}, command, say) as (_, ending):
+        return ending
+
+
+@contextmanager
+def _sample(
+    composed: "Composed",
+    plan: Plan,
+    sample: Mapping[str, object],
+    command: Sequence[str],
+    say: Callable[[str], None],
+) -> Iterator[tuple[Path, Ending]]:
+    """Train a part of a run in a folder that is deleted at the end, unless the ranks failed."""
+    root = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
+    run = replace(composed.recipe.run, root=str(root), name="sample")
+    recipe = replace(composed.recipe, run=run)
+    folder = new_run.create(replace(composed, recipe=recipe), plan, command)
+    atomic.write_text(folder / JOB, json.dumps({"job": "train", **sample}))
+    ending = launcher.start(folder, group_of(recipe.launch), say)
+    yield folder, ending
+    launcher.discard(root, ending)
+
+
+def work(process: RankProcess) -> int:
+    """Measure together with the other ranks, as the job of a rank."""
+    # these import torchvision, which takes seconds
+    from resnet_recipes.jobs.images import local_images
+    from resnet_recipes.training import distributed, probe
+
+    recipe = read(process.folder / CONFIG)
+    rank = distributed.this_rank(recipe.launch.device)
+    if (local := local_images(process, rank, recipe.data)) is None:
+        return process.interruption.exit_code
+    facts = frozen.load(process.folder / frozen.NAME, local.root)
+    plan = make_plan(recipe, facts, rank.world_size)
+    with shown(process, "measuring", "parts") as progress:
+        found = probe.speeds(plan, rank, progress=progress)
+    if rank.is_main:
+        atomic.write_text(process.folder / SPEEDS, json.dumps(asdict(found)))
+    distributed.meet()
+    distributed.leave()
+    return ExitCode.DONE

@@ -1,0 +1,210 @@
+"""The folder of a new run.
+
+Created atomically, with everything needed to know later what was run.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import platform
+import secrets
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from resnet_recipes import __version__
+from resnet_recipes.base import atomic
+from resnet_recipes.base.cores import cores
+from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.base.paths import folder_problem
+from resnet_recipes.base.reading import read_bytes
+from resnet_recipes.data.frozen import dump
+from resnet_recipes.planning import outline
+from resnet_recipes.planning.plan import Plan
+from resnet_recipes.recipe.frozen import freeze
+from resnet_recipes.report import trackers
+from resnet_recipes.run_folder.held import refuse_links
+from resnet_recipes.run_folder.lock import locked
+from resnet_recipes.run_folder.names import (
+    CHECKPOINTS,
+    COMMAND,
+    CONFIG,
+    DATA,
+    ENVIRONMENT,
+    METRICS,
+    OVERRIDES,
+    PLAN,
+    PROVENANCE,
+    SUMMARY,
+)
+
+if TYPE_CHECKING:  # ranks never import Hydra
+    from resnet_recipes.recipe.compose import Composed
+
+PACKAGES = ("torch", "torchvision", "numpy", "pillow", "hydra-core", "omegaconf")
+
+
+def check(plan: Plan) -> None:
+    """Check what a new run needs besides images: a folder with room for it, and its trackers.
+
+    Raises NotReadyError, or RecipeError if the name of the run is taken.
+    """
+    run, disk = plan.recipe.run, plan.disk
+    root = Path(run.root)
+    room = folder_problem("run.root", root, disk.total, f"the run needs {disk}")
+    if problems := [*trackers.lacking(plan.recipe.log.to), *filter(None, [room])]:
+        raise NotReadyError(problems)
+    folder = root / run.name
+    if run.name != "auto" and os.path.lexists(folder) and not _is_free(folder):
+        raise _taken(folder)
+
+
+def create(composed: "Composed", plan: Plan, command: Sequence[str]) -> Path:
+    """Create the run folder, with what is known before the start, and return it.
+
+    Raises RecipeError if it exists.
+
+    It is built under a temporary name, so that a kill or a full disk leaves nothing that blocks the
+    name.
+    """
+    run, frozen = composed.recipe.run, freeze(composed.recipe)
+    files = {
+        CONFIG: frozen,
+        DATA: dump(plan.facts),
+        COMMAND: shlex.join(command) + "\n",
+        OVERRIDES: "".join(f"{override}\n" for override in composed.overrides),
+        PLAN: "\n".join(outline.lines(outline.rows(plan))) + "\n",
+        PROVENANCE: json.dumps(provenance(composed, frozen), indent=2) + "\n",
+        ENVIRONMENT: json.dumps(environment(), indent=2) + "\n",
+    }
+    draft = Path(run.root) / f".{secrets.token_hex(8)}.tmp"
+    try:
+        draft.mkdir(parents=True)
+        for name, content in files.items():
+            atomic.write_text(draft / name, content)
+        return _placed(draft, composed, plan)
+    except OSError as error:
+        rule = f"cannot be written to: {error.strerror}"
+        raise NotReadyError.of("run.root", run.root, rule, "run.root=/your/folder") from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def provenance(composed: "Composed", frozen: str) -> dict[str, Any]:
+    """Return where the recipe came from.
+
+    Its files, their digests, and the commit of their repository.
+    """
+    return {
+        "recipe": composed.recipe.name,
+        "origin": composed.entry.origin,
+        "files": composed.files,
+        "config_sha256": hashlib.sha256(frozen.encode()).hexdigest(),
+        "resnet_recipes": __version__,
+        "git_commit": _commit(composed.entry.path.parent),
+    }
+
+
+def environment() -> dict[str, Any]:
+    """Return what the run ran on: versions and machine.
+
+    No environment variables, since they hold secrets.
+    """
+    return {
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "machine": {"host": platform.node(), "system": platform.platform(), "cores": cores()},
+        "executable": sys.executable,
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def _placed(draft: Path, composed: "Composed", plan: Plan) -> Path:
+    """Give a complete folder its name, and return it."""
+    recipe = composed.recipe
+    while recipe.run.name == "auto":
+        if _renamed(draft, folder := draft.with_name(_name(composed, plan))):
+            return folder
+    folder = draft.with_name(recipe.run.name)
+    if _renamed(draft, folder):
+        return folder
+    if _is_unused(folder):
+        refuse_links(folder)
+        with locked(folder):
+            shutil.rmtree(folder)
+        if _renamed(draft, folder):
+            return folder
+    raise _taken(folder)
+
+
+def _is_free(folder: Path) -> bool:
+    """Return whether a new run may take the place of a folder."""
+    is_empty = folder.is_dir() and not folder.is_symlink() and not os.listdir(folder)
+    return is_empty or _is_unused(folder)
+
+
+def _taken(folder: Path) -> RecipeError:
+    is_run = (folder / CONFIG).is_file()
+    fix = "choose another name" + f", or resume it: resnet-train --resume {folder}" * is_run
+    rule = f"is taken: {folder} already exists"
+    return RecipeError.of("run.name", folder.name, rule, fix)
+
+
+def _renamed(draft: Path, folder: Path) -> bool:
+    """Rename a folder, unless the name is taken by a file or a folder that is not empty."""
+    try:
+        draft.rename(folder)
+    except OSError as error:
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+            return False
+        raise
+    return True
+
+
+def _name(composed: "Composed", plan: Plan) -> str:
+    recipe, length = composed.recipe, f"{float(plan.epochs):.3g}ep"
+    return "-".join(
+        [recipe.name, length, f"s{recipe.seed}", time.strftime("%Y%m%d"), secrets.token_hex(2)]
+    )
+
+
+def _is_unused(folder: Path) -> bool:
+    """Return whether a folder belongs to a run that ended before its first step.
+
+    Nothing in it is worth keeping, unless somebody has put weights there.
+    """
+    metrics = folder / METRICS
+    has_trained = (
+        any((folder / CHECKPOINTS).glob("step-*"))
+        or any(path.suffix in (".pt", ".safetensors") for path in folder.rglob("*"))
+        or (folder / SUMMARY).exists()
+        or (os.path.lexists(metrics) and b'"kind": "step"' in read_bytes(metrics))
+    )
+    return (folder / CONFIG).is_file() and not has_trained
+
+
+def _commit(folder: Path) -> str | None:
+    """Return the commit checked out in the repository around a folder; None outside a repository.
+
+    `rev-parse` runs no program that a repository's own configuration names, as `status` would.
+    """
+    command = ["git", "-C", str(folder), "rev-parse", "--verify", "HEAD"]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=2)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return told.stdout.strip() or None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,168 @@
+"""The process of a rank: everything around its training, from its log to its exit code."""
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn, TextIO
+
+from resnet_recipes.base.errors import ExitCode
+from resnet_recipes.base.reading import read_json
+from resnet_recipes.jobs.observer import Observer
+from resnet_recipes.jobs.signals import Interruption
+from resnet_recipes.jobs.watchdog import Watchdog
+from resnet_recipes.report.output import lasting, protect_output
+from resnet_recipes.report.waiting import Progress, Waiting
+from resnet_recipes.run_folder.ending import Ending, first_failure, log_path, of_error, write
+from resnet_recipes.run_folder.held import HeldFolder
+from resnet_recipes.run_folder.lock import begun
+from resnet_recipes.run_folder.names import ENDINGS, EXIT, JOB
+
+#: The jobs, each by the module here whose `work` a rank does.
+JOBS = {name: name for name in ("train", "evaluate", "measure", "fit")}
+
+#: Set by the launcher for its ranks: when the command began (time.monotonic()), and whether it
+#: holds the folder's lock.
+STARTED, LOCKED = "RESNET_RECIPES_STARTED", "RESNET_RECIPES_LOCKED"
+
+#: Set by --verbose: the summary shows all times.
+VERBOSE = "RESNET_RECIPES_VERBOSE"
+
+_LIBC = ctypes.CDLL(None)
+
+
+class RankProcess(NamedTuple):
+    """What a rank's process provides for its training."""
+
+    folder: Path
+    rank: int
+    console: TextIO  # the user's error stream; stderr itself is this rank's log
+    started: float  # when the command began, a reading of time.monotonic()
+    interruption: Interruption
+    watchdog: Watchdog
+    # called with every record of the run, on rank 0
+    on_record: Callable[[dict[str, Any]], None] | None = None
+
+
+def job_of(folder: Path) -> dict[str, Any]:
+    """Return what the ranks of a folder do; empty if they train a run."""
+    return read_json(folder / JOB, may_be_absent=True)
+
+
+@contextmanager
+def shown(process: RankProcess, what: str, unit: str = "images") -> Iterator[Progress]:
+    """Yield a function that keeps a rank alive, and on rank 0 shows how much is done."""
+    with Waiting(what, unit, process.console) as waiting:
+
+        def progress(done: int, total: int) -> None:
+            process.watchdog.beat(0, "start")
+            if process.rank == 0:
+                waiting(done, total)
+
+        yield progress
+
+
+def run_rank(folder: Path, work: Callable[[RankProcess], int]) -> NoReturn:
+    """Do the work of one rank, write how it ended to RUN/endings, and exit with that code.
+
+    `work` returns DONE, or the exit code of an interruption after which it saved; it leaves nothing
+    open. The process exits without cleaning up: tearing torch down takes 2 seconds, other ranks
+    must not wait for one that failed, and threads of a process group can abort a process at its
+    exit.
+    """
+    rank, is_launched = int(os.environ.get("RANK", 0)), STARTED in os.environ
+    if is_launched or "TORCHELASTIC_RUN_ID" in os.environ:
+        die_with_parent()
+    interruption = Interruption()
+    interruption.install()
+    held, others, console = HeldFolder(folder), Observer(folder), _redirect_output(folder, rank)
+    started = float(os.environ.get(STARTED, time.monotonic()))
+    watchdog: Watchdog | None = None
+    try:
+        with _lock(folder, rank):
+            watchdog = Watchdog(held, rank)
+            code = work(RankProcess(folder, rank, console, started, interruption, watchdog))
+            ending = Ending(code, message=interruption.reason if code else "")
+    except BaseException as error:
+        traceback.print_exc()
+        ending = of_error(error)
+    ending = replace(
+        ending,
+        rank=rank,
+        step=watchdog.step if watchdog else 0,
+        seconds=time.monotonic() - started,
+        time=time.time(),
+        attempt=int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)),
+        pid=os.getpid(),
+    )
+    if held.is_in_place:
+        write(folder / ENDINGS / f"rank{rank}.json", ending)
+    if not is_launched:
+        _report(held, ending, others, console)
+    _exit(ending)
+
+
+def die_with_parent() -> None:
+    """Let the kernel kill this process when its parent dies (Linux).
+
+    Orphaned ranks would keep training.
+    """
+    if sys.platform == "linux":
+        parent = os.getppid()
+        _LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _redirect_output(folder: Path, rank: int) -> TextIO:
+    """Send stderr, and unless rank 0 stdout, to this rank's log; return the user's error stream.
+
+    A rank reads no input, so our launcher passes the user's error stream as stream 0; stderr is its
+    log.
+    """
+    protect_output()
+    console = lasting(os.dup(0 if STARTED in os.environ else 2), sys.stderr.encoding)
+    path = log_path(folder, rank)
+    path.parent.mkdir(exist_ok=True)
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(log, 2)
+    if rank != 0:
+        os.dup2(log, 1)
+    os.close(log)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    return console
+
+
+def _lock(folder: Path, rank: int) -> AbstractContextManager[object]:
+    """Lock the folder for a run, unless the launcher or another rank does."""
+    return begun(folder) if rank == 0 and LOCKED not in os.environ else nullcontext()
+
+
+def _report(held: HeldFolder, ending: Ending, others: Observer, console: TextIO) -> None:
+    """Do what our launcher does at the end.
+
+    The rank that failed first says so, and rank 0 writes how the run ended.
+    """
+    is_everybodys = ending.code in (ExitCode.RECIPE, ExitCode.NOT_READY) and ending.rank != 0
+    if first_failure([*others.endings(), ending]) == ending and not is_everybodys:
+        console.write(ending.explained(held.path, int(os.environ.get("WORLD_SIZE", 1))) + "\n")
+    if ending.rank == 0 and held.is_in_place:
+        write(held.path / EXIT, ending)
+
+
+def _exit(ending: Ending) -> NoReturn:
+    """End this process and its children at once."""
+    for child in multiprocessing.active_children():
+        child.kill()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(ending.code)

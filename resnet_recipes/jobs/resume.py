@@ -1,0 +1,181 @@
+"""The run that a command continues: found in its folder, and checked to stay the same run."""
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from resnet_recipes import data
+from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.paths import is_fetched
+from resnet_recipes.data.base import DataFacts
+from resnet_recipes.data.root import root_problem
+from resnet_recipes.jobs import external
+from resnet_recipes.jobs.group import group_of
+from resnet_recipes.network.teacher import taught
+from resnet_recipes.planning.disk import lack_of_room
+from resnet_recipes.planning.plan import Plan, make_plan
+from resnet_recipes.recipe import frozen
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.recipe.sections import AUTO
+from resnet_recipes.report import trackers
+from resnet_recipes.run_folder.held import refuse_links
+from resnet_recipes.run_folder.lock import locked
+from resnet_recipes.run_folder.names import CHECKPOINTS, CONFIG, SUMMARY
+from resnet_recipes.run_folder.runs import is_running, newest
+from resnet_recipes.training.state import changed_settings
+
+
+def matching(recipe: Recipe, say: Callable[[str], None]) -> Path | None:
+    """Return the folder of the run to continue with `recipe`.
+
+    The run of its name, or else the newest that fits.
+
+    None if there is none. Raises RecipeError if the run of its name has different settings.
+    """
+    root = Path(recipe.run.root)
+    if recipe.run.name != "auto":
+        folder = root / recipe.run.name
+        if not (folder / CONFIG).is_file():
+            return None
+        if problems := _changes(folder, recipe):
+            fix = f"run=another, or leave it as it was in {folder}"
+            raise RecipeError(problem._replace(fix=fix) for problem in problems)
+        return folder
+    others = ""
+    for folder in unfinished(root):
+        if not (problems := _changes(folder, recipe)):
+            return folder
+        keys = ", ".join(problem.key for problem in problems[:3])
+        others = others or f" (the newest, {folder.name}, differs in {keys})"
+    say(f"no unfinished run in {root} has these settings{others}: starting a new one")
+    return None
+
+
+def continued(
+    folder: Path, changes: Sequence[str] | Recipe, say: Callable[[str], None]
+) -> Path | None:
+    """Prepare a run folder to continue with changed settings, and return it.
+
+    None if the run is finished. Raises what `accepted` does.
+    """
+    plan = accepted(folder, changes, say)
+    if plan is None:
+        return None
+    config = folder / CONFIG
+    if plan.recipe != frozen.read(config):
+        with locked(folder):
+            atomic.write_text(config, frozen.freeze(plan.recipe))
+    say(f"resuming {folder}")
+    return folder
+
+
+def accepted(
+    folder: Path, changes: Sequence[str] | Recipe, say: Callable[[str], None]
+) -> Plan | None:
+    """Return the plan of a run that continues here with changed settings; None if it is finished.
+
+    Everything that its ranks would refuse is refused here, before anything is written. Raises
+    RecipeError if a change would make it a different run, or does not fit it, and NotReadyError if
+    the run is running, or lacks its images, devices, room on disk or packages.
+    """
+    recipe = _checked(folder, changes)
+    if (folder / SUMMARY).exists():
+        say(f"{folder} is finished; its results are in {folder / SUMMARY}")
+        return None
+    if is_running(folder):
+        with locked(folder):  # raises, unless the run ends at this moment
+            pass
+    if missing := [*trackers.lacking(recipe.log.to), *filter(None, [_moved_data(recipe, folder)])]:
+        raise NotReadyError(missing)
+    ranks = external.ranks() or group_of(recipe.launch).ranks
+    plan = taught(make_plan(recipe, _same_images(recipe, folder, say), ranks))
+    if problem := lack_of_room(folder / CHECKPOINTS, plan.disk.total):
+        raise NotReadyError([problem])
+    return plan
+
+
+def _checked(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
+    """Return the recipe with which a run continues: its own, with changed settings.
+
+    Raises RecipeError if a change would make it a different run.
+    """
+    config = folder / CONFIG
+    if not config.is_file():
+        rule = "is not a run folder: it has no config.yaml"
+        raise RecipeError.of("--resume", str(folder), rule, "resnet-train --resume runs/NAME")
+    refuse_links(folder)
+    began = frozen.read(config)
+    if isinstance(changes, Sequence):
+        recipe = _changed(began, changes) if changes else began
+    else:
+        recipe = replace(changes, run=began.run)
+        if changes.batch.bn_size == AUTO:  # the number was found when the run began
+            recipe = replace(recipe, batch=replace(changes.batch, bn_size=began.batch.bn_size))
+    problems = list(changed_settings(asdict(began), recipe))
+    if recipe.batch.bn_size == AUTO:
+        rule = f"is found when a run begins; this one began with {began.batch.bn_size}"
+        problems.append(Problem("batch.bn_size", AUTO, rule, "type a smaller number"))
+    if problems:
+        raise RecipeError(problems)
+    return recipe
+
+
+def _same_images(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> DataFacts:
+    """Return the facts about the run's images. Raises NotReadyError if it began with others."""
+    began = data.frozen.load(folder / data.frozen.NAME, recipe.data.root)
+    found = data.measure(replace(recipe.data, backend=began.backend), tell=say)
+    parts = "train_digest", "eval_digest", "classes"
+    names = "training images", "validation images", "classes"
+    if others := [
+        name
+        for name, part in zip(names, parts, strict=True)
+        if getattr(found, part) != getattr(began, part)
+    ]:
+        rule = f"has changed since the run began: {' and '.join(others)} differ in name or size"
+        fix = "put the files back, or start a new run"
+        raise NotReadyError.of("data.root", recipe.data.root, rule, fix)
+    return found
+
+
+def _changed(began: Recipe, changes: Sequence[str]) -> Recipe:
+    """Return a run's recipe with changes."""
+    with TemporaryDirectory(prefix="resnet-recipes-") as place:
+        config = Path(place) / CONFIG  # the run's own may lack newer settings
+        config.write_bytes(frozen.freeze(began).encode())
+        return compose(str(config), changes).recipe
+
+
+def _moved_data(recipe: Recipe, folder: Path) -> Problem | None:
+    """Return what is wrong with a resumed run's images, with the command that continues it."""
+    root = recipe.data.root
+    problem = None
+    if recipe.data.backend != "synthetic" and not is_fetched(root):
+        problem = root_problem(root)
+    if problem is None:
+        return None
+    meant = problem.fix if problem.fix.startswith("data=") else "data=/where/it/is/now"
+    fix = f"if it was moved:  resnet-train --resume {shlex.quote(str(folder))} {meant}"
+    return problem._replace(fix=fix)
+
+
+def unfinished(root: Path) -> Iterator[Path]:
+    """Yield the run folders without a summary, the newest first."""
+    return (folder for folder in newest(root) if not (folder / SUMMARY).exists())
+
+
+def _changes(folder: Path, recipe: Recipe) -> list[Problem]:
+    """Return what prevents `recipe` from continuing the run in `folder`."""
+    try:
+        began = frozen.read(folder / CONFIG)
+    except RecipeError as error:
+        return list(error.problems)
+    problems = list(changed_settings(asdict(began), recipe))
+    if recipe.run.name == "auto" and began.data.root != recipe.data.root:
+        problems.append(
+            Problem("data.root", recipe.data.root, f"was {began.data.root} when the run began")
+        )
+    return problems

@@ -1,0 +1,161 @@
+"""The runs of a sweep, one after another or several at a time, each started by its own command."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from resnet_recipes.base.errors import ExitCode
+from resnet_recipes.jobs.rank import die_with_parent
+from resnet_recipes.jobs.signals import handling
+from resnet_recipes.run_folder.names import SUMMARY
+from resnet_recipes.run_folder.runs import is_running
+
+#: Exit codes after which the sweep stops too: the user or the scheduler wants the machine.
+STOPPED = (ExitCode.PREEMPTED, ExitCode.CANCELLED)
+
+Slot = Mapping[str, str]  # environment variables that give a run its share of the machine
+
+
+class _Child(NamedTuple):
+    """A run that is being trained."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    slot: Slot
+
+
+class Sweep:
+    """The runs of `root` by name.
+
+    Each is `resnet-train WORDS run=NAME --resume auto`, as many at a time as slots. Several sweeps
+    may share a root: a run is trained by the one that comes first, and the others wait for it.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        runs: Mapping[str, Sequence[str]],
+        say: Callable[[str], None],
+        slots: Sequence[Slot],
+    ):
+        self.root, self.runs, self.say = root, runs, say
+        self._free = deque(slots)
+        # the output of several runs at a time would mix on one terminal
+        self._has_logs = len(slots) > 1
+        self._waiting = deque(runs)
+        self._active: list[_Child] = []
+        self._elsewhere: list[str] = []  # names of runs that another command trains
+        self._failed: dict[str, int] = {}  # names of runs with their exit codes
+        self._received: deque[int] = deque()  # signals that were not passed on to the runs yet
+        self._stop: int = ExitCode.DONE  # the exit code of the sweep, once it was stopped
+
+    def train(self) -> int:
+        """Train every run that is not finished; return the exit code of the sweep.
+
+        A run that fails does not stop the others. A run that was stopped from outside ends the
+        sweep: the same command continues it, since each run resumes where it was.
+        """
+        with handling(self._received.append):
+            while self._active or ((self._waiting or self._elsewhere) and not self._stop):
+                while self._waiting and self._free and not self._stop:
+                    self._start(self._waiting.popleft())
+                time.sleep(0.1)
+                self._pass_on()
+                self._reap()
+                self._take_back()
+        if self._stop:
+            self.say("the sweep was stopped; the same command continues it")
+            return self._stop
+        self.say(
+            f"{len(self.runs) - len(self._failed)} of {len(self.runs)} runs are finished "
+            f"in {self.root}"
+        )
+        for name, code in self._failed.items():
+            self.say(f"  failed with exit code {code}: {name}")
+        return ExitCode.FAILED if self._failed else ExitCode.DONE
+
+    def _start(self, name: str) -> None:
+        words, head = self.runs[name], self._head(name)
+        if (self.root / name / SUMMARY).exists():
+            self.say(f"{head}: already finished")
+            return
+        if is_running(self.root / name):
+            self._leave(name)
+            return
+        slot, log = self._free.popleft(), self.root / f"{name}.log"
+        self.say(head + (f" > {log}" if self._has_logs else ""))
+        command = [
+            sys.executable,
+            "-m",
+            "resnet_recipes",
+            *words,
+            f"run={name}",
+            "--resume",
+            "auto",
+        ]
+        options = {"env": os.environ | slot, "preexec_fn": die_with_parent}
+        if self._has_logs:
+            self.root.mkdir(parents=True, exist_ok=True)
+            with log.open("ab") as output:
+                process = subprocess.Popen(command, stdout=output, stderr=output, **options)
+        else:
+            process = subprocess.Popen(command, **options)
+        self._active.append(_Child(name, process, slot))
+
+    def _pass_on(self) -> None:
+        """Pass signals on to the runs; Ctrl-C reaches them from the terminal."""
+        while self._received:
+            number = self._received.popleft()
+            self._stop = ExitCode.CANCELLED if number == signal.SIGINT else ExitCode.PREEMPTED
+            for child in self._active if number != signal.SIGINT else ():
+                child.process.send_signal(number)
+
+    def _reap(self) -> None:
+        """Take in which runs have ended."""
+        for child in [child for child in self._active if child.process.poll() is not None]:
+            self._active.remove(child)
+            self._free.append(child.slot)
+            code = child.process.returncode
+            code = code if code >= 0 else 128 - code
+            if code in STOPPED:
+                self._stop = self._stop or code
+                self.say(f"{self._head(child.name)}: stopped")
+            elif code and is_running(self.root / child.name):  # another sweep was first
+                self._leave(child.name)
+            elif code and not self._stop:
+                self._failed[child.name] = code
+                self.say(f"{self._head(child.name)}: failed with exit code {code}")
+
+    def _leave(self, name: str) -> None:
+        """Leave a run to the command that trains it."""
+        self._elsewhere.append(name)
+        self.say(f"{self._head(name)}: another command is training it")
+
+    def _take_back(self) -> None:
+        """Look again at the runs that no other command trains any more: finished, or to resume."""
+        for name in [name for name in self._elsewhere if not is_running(self.root / name)]:
+            self._elsewhere.remove(name)
+            self._waiting.append(name)
+
+    def _head(self, name: str) -> str:
+        return f"[{list(self.runs).index(name) + 1} of {len(self.runs)}] {name}"
+
+
+def slots(parallel: int, gpus: int, cores: int) -> list[Slot]:
+    """Return a share of the machine for each of `parallel` runs.
+
+    One GPU, or an even part of the cores.
+    """
+    if parallel == 1:
+        return [{}]
+    if gpus:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        names = visible if visible != [""] else [str(number) for number in range(gpus)]
+        return [{"CUDA_VISIBLE_DEVICES": name} for name in names[:parallel]]
+    return [{"OMP_NUM_THREADS": str(max(1, cores // parallel))}] * parallel

@@ -1,0 +1,295 @@
+"""The job of a rank that trains: from the frozen recipe of a run folder to its summary."""
+
+import hashlib
+import itertools
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+import torch
+import torchvision
+from torch.distributed import PrefixStore
+
+from resnet_recipes import __version__, data
+from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import ExitCode, TrainingError
+from resnet_recipes.data import frozen
+from resnet_recipes.data.base import DataConfig, DataFacts
+from resnet_recipes.jobs.agreement import confirm_same
+from resnet_recipes.jobs.images import local_images
+from resnet_recipes.jobs.rank import VERBOSE, RankProcess, job_of
+from resnet_recipes.network import about, pretrained
+from resnet_recipes.network.load import WEIGHTS
+from resnet_recipes.network.teacher import taught
+from resnet_recipes.network.weights import write_weights
+from resnet_recipes.planning.plan import Plan, make_plan
+from resnet_recipes.recipe.frozen import read, tree_of
+from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.report import trackers
+from resnet_recipes.report.console import open_console
+from resnet_recipes.report.recorder import Recorder
+from resnet_recipes.report.waiting import Waiting
+from resnet_recipes.run_folder.facts import RunFacts
+from resnet_recipes.run_folder.names import CHECKPOINTS, CONFIG, SECONDS
+from resnet_recipes.training import distributed
+from resnet_recipes.training.build import build, close
+from resnet_recipes.training.checkpoint import Checkpoints
+from resnet_recipes.training.distributed import Rank
+from resnet_recipes.training.loop import train
+from resnet_recipes.training.reporter import RunReporter
+from resnet_recipes.training.run import Run
+from resnet_recipes.training.sample import time_epochs
+from resnet_recipes.training.state import digest, flat, restore, resume_warnings
+
+SOFTWARE = {
+    "resnet-recipes": __version__,
+    "torch": torch.__version__,
+    "torchvision": torchvision.__version__,
+}
+
+
+def work(process: RankProcess) -> int:
+    """Train this rank's part of the run in `process.folder`.
+
+    Return DONE, or the exit code of an interruption after which a checkpoint was saved.
+    """
+    recipe = read(process.folder / CONFIG)
+    process.interruption.limit(recipe.launch.max_wall, process.started)
+    rank = distributed.this_rank(recipe.launch.device)
+    confirm("recipe", rank, flat(asdict(recipe)) | SOFTWARE | {"device": rank.device.type})
+    if (local := local_images(process, rank, recipe.data)) is None:
+        return process.interruption.exit_code
+    facts = found(process.folder, local)
+    confirm(
+        "data",
+        rank,
+        {
+            "backend of the images": facts.backend,
+            "number of training images": facts.train_examples,
+            "number of validation images": facts.eval_examples,
+            "digest of the class names": digest_of(facts.classes),
+            "digest of the images": facts.digest,
+        },
+    )
+    if recipe.precision.compile and rank.is_main:
+        process.console.write(
+            "compiling the network before the first step, which can take minutes\n"
+        )
+    plan = taught(make_plan(recipe, facts, rank.world_size))
+    confirm("teachers", rank, {teacher.key: teacher.digest for teacher in plan.teachers})
+    run = build(plan, rank)
+    checkpoints = Checkpoints(process.folder / CHECKPOINTS, recipe.checkpoint.keep, warn=print)
+    first = resume(run, checkpoints)
+    job = job_of(process.folder)
+    first = max(first, run.plan.total_steps - job.get("last_steps", run.plan.total_steps))
+    if "epochs" in job:
+        code = timed(run, process, job["epochs"])
+    elif rank.is_main:
+        checkpoints.open_for_writing(run.plan.disk.total)
+        facts, console = run_facts(run, process.folder), open_console(err=process.console)
+        sent_to = trackers.opened(recipe.log.to, process.folder, hyperparameters(recipe))
+        recorder = Recorder(
+            process.folder, facts, console, process.started, sent_to, process.on_record
+        )
+        with closing(recorder):
+            code = lead(run, process, checkpoints, recorder, first)
+    else:
+        code = follow(run, process, first)
+    # a launcher may stop all ranks when one ends: none may end before rank 0 has finished
+    distributed.meet()
+    # not after an error: closing may wait for a rank that is stuck, before this rank's ending is
+    # written
+    close(run)
+    return code
+
+
+def hyperparameters(recipe: Recipe) -> dict[str, object]:
+    """Return the settings of a run for trackers, with dotted keys.
+
+    Methods that are off are left out.
+    """
+    return flat(
+        {key: value for key, value in tree_of(recipe).items() if key not in ("about", "published")}
+    )
+
+
+def found(folder: Path, config: DataConfig) -> DataFacts:
+    """Return the facts about the images that the launcher froze, or else measure them."""
+    frozen_facts = folder / frozen.NAME
+    return frozen.load(frozen_facts, config.root) if frozen_facts.exists() else data.measure(config)
+
+
+def digest_of(names: Sequence[str]) -> str:
+    """Return a short digest of names and their order."""
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:12]
+
+
+def confirm(topic: str, rank: Rank, facts: Mapping[str, object]) -> None:
+    """Compare facts with the other ranks.
+
+    A different recipe, torch or class folder on one node would go unnoticed.
+
+    Raises NotReadyError, the same on every rank, if they differ.
+    """
+    if rank.world_size > 1:
+        store = distributed.meeting_place(rank.rank, rank.world_size)
+        confirm_same(PrefixStore(topic, store), rank.rank, rank.world_size, facts)
+
+
+def resume(run: Run, checkpoints: Checkpoints) -> int:
+    """Resume from the newest intact checkpoint, or begin; return the completed steps.
+
+    Training time counts from here.
+
+    `model.weights` is only read when a run begins, not when it resumes.
+    """
+    run.clock.restart(0.0)
+    found, first = checkpoints.newest(), 0
+    if found is not None:
+        first = restore(run, found[1])
+        checkpoints.notes.extend(resume_warnings(run, found[1]))
+    if not distributed.agree(torch.tensor(first, device=run.rank.device)):
+        raise TrainingError(
+            f"this rank sees a checkpoint of step {first:,} in {checkpoints.folder}, but another "
+            "rank sees a different one: all nodes must see the same folder"
+        )
+    model = run.plan.recipe.model
+    if found is None and model.weights:
+        pretrained.load(run.model, pretrained.find(model, run.plan.facts.classes))
+        if not distributed.agree(digest(run.model)):
+            raise TrainingError(
+                f"the ranks started from different weights: model.weights={model.weights} is not "
+                "the same file on all nodes"
+            )
+    return first
+
+
+def timed(run: Run, process: RankProcess, epochs: Sequence[int]) -> int:
+    """Train some epochs to time them, and write the seconds of each, by number, to the folder."""
+    seconds: dict[int, float] = {}
+    waiting, watchdog = Waiting("training", "steps", process.console), process.watchdog
+    done, total = itertools.count(1), len(epochs) * run.plan.steps_per_epoch
+
+    def tell(epoch: int, taken: float) -> None:
+        seconds[epoch] = taken
+        if run.rank.is_main:
+            waiting.say(f"epoch {epoch + 1}: {taken:.1f} s at {run.plan.sizes[epoch]} px")
+            atomic.write_text(process.folder / SECONDS, json.dumps(seconds))
+
+    def beat(step: int, phase: str) -> None:
+        watchdog.beat(step, phase)
+        if run.rank.is_main:
+            waiting(next(done), total)
+
+    with waiting:
+        time_epochs(run, epochs, tell, process.interruption, beat)
+    return ExitCode.DONE if len(seconds) == len(epochs) else process.interruption.exit_code
+
+
+def follow(run: Run, process: RankProcess, first: int) -> int:
+    """Train as one of the ranks that write nothing but their log."""
+    sys.stderr.writelines(f"{note}\n" for note in run.notes)
+    reporter = RunReporter(run, None, process.interruption, process.watchdog)
+    done = train(run, reporter, first)
+    return ExitCode.DONE if run.is_over(done) else process.interruption.exit_code
+
+
+def lead(
+    run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Recorder, first: int
+) -> int:
+    """Train as the rank that writes the run folder and reports to the user."""
+    recorder.begin(first, run.clock.seconds())
+    for note in (*run.notes, *checkpoints.notes, *run.train_data.notes):
+        recorder.note(first, note)
+    checkpoints.warn = lambda text: recorder.note(process.watchdog.step, text)
+    if run.graphs is not None:
+        run.graphs.tell = checkpoints.warn
+    reporter = RunReporter(run, (recorder, checkpoints), process.interruption, process.watchdog)
+    try:
+        done = train(run, reporter, first)
+        seconds = run.clock.seconds()  # writing the last checkpoint and the weights is not training
+    except BaseException as error:
+        try:
+            checkpoints.wait()  # what was saved before a failure must reach the disk
+        except TrainingError as unsaved:
+            error.add_note(str(unsaved))
+        raise
+    checkpoints.wait(is_last=run.is_over(done) and not is_sample(process.folder))
+    if run.train_data.skipped:
+        count, some = len(run.train_data.skipped), ", ".join(list(run.train_data.skipped)[:5])
+        text = f"{count} training images could not be read and were replaced, on rank 0: {some}"
+        recorder.note(done, text)
+    if not run.is_over(done):
+        reason = process.interruption.reason or "another rank was asked to stop"
+        fix = "" if job_of(process.folder) else f"resnet-train --resume {process.folder}"
+        recorder.stopped(done, reason, fix)
+        return process.interruption.exit_code
+    if job_of(process.folder):
+        return ExitCode.DONE
+    try:
+        path, raw = write_results(run, process.folder, recorder, done)
+        recorder.finish(done, seconds=seconds, weights=path, raw_weights=raw)
+    except OSError as error:
+        why = f"could not be written to {process.folder} ({error.strerror})"
+        raise TrainingError(f"training is done, but its results {why}") from None
+    if run.plan.recipe.log.mlperf:
+        recorder.write_mlperf(mlperf_values(run.plan), run.has_reached_target)
+    return ExitCode.DONE
+
+
+def write_results(
+    run: Run, folder: Path, recorder: Recorder, done: int
+) -> tuple[Path, Path | None]:
+    """Write the weights after `done` steps, with a description.
+
+    Return the file of the final ones and, with EMA, that of the raw ones.
+    """
+    plan, (averaged, raw) = run.plan, recorder.measured
+    epochs = done / plan.steps_per_epoch  # fewer than planned, if the run reached a target
+    described = partial(about.of, plan.recipe, plan.facts.classes, plan.num_classes, epochs)
+    with run.methods.eval_weights(run.model):
+        path = write_weights(run.model, folder / WEIGHTS, described(averaged or raw))
+        write_weights(run.model, folder / "weights.pt", described(averaged or raw))
+    if "eval_weights" not in plan.hooks:
+        return path, None
+    return path, write_weights(run.model, folder / "weights-raw.pt", described(raw))
+
+
+def run_facts(run: Run, folder: Path) -> RunFacts:
+    """Return the parts of a run's plan that the reports need."""
+    plan = run.plan
+    return RunFacts(
+        recipe=plan.recipe.name,
+        folder=folder,
+        devices=run.rank.devices,
+        total_steps=plan.total_steps,
+        steps_per_epoch=plan.steps_per_epoch,
+        global_size=plan.recipe.batch.global_size,
+        pixels=plan.sizes,
+        flops=plan.flops,
+        eval_steps=plan.steps(plan.recipe.evaluation.interval),
+        published=tuple(plan.published),
+        shows_all_times=VERBOSE in os.environ or plan.recipe.evaluation.stop_at_top1 is not None,
+    )
+
+
+def mlperf_values(plan: Plan) -> dict[str, object]:
+    """Return what MLPerf's log says about a recipe, under MLPerf's keys."""
+    recipe = plan.recipe
+    return {
+        "seed": recipe.seed,
+        "global_batch_size": recipe.batch.global_size,
+        "model_bn_span": plan.bn_size,
+        "gradient_accumulation_steps": plan.microbatches,
+        "train_samples": plan.facts.train_examples,
+        "eval_samples": plan.facts.eval_examples,
+        "opt_name": recipe.optimizer.name,
+        "opt_base_learning_rate": recipe.optimizer.lr,
+        "opt_weight_decay": recipe.optimizer.weight_decay,
+        "opt_learning_rate_warmup_epochs": plan.warmup / plan.steps_per_epoch,
+    }

@@ -1,0 +1,87 @@
+"""The watchdog of a rank: it reports where the rank is, and writes its stacks when it is stuck."""
+
+import faulthandler
+import os
+import signal
+import socket
+import struct
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from resnet_recipes.run_folder.held import HeldFolder
+
+#: Seconds without a beat after which a rank writes its stacks to its log, once; nothing is killed.
+STALLED = 300.0
+
+# step, count, pid, parent, phase, host: one write, so never half written
+_RECORD = struct.Struct("=qqii16s64s")
+
+
+class Beat(NamedTuple):
+    """The last sign of life of a rank."""
+
+    rank: int
+    step: int  # completed steps
+    count: int  # beats of this process so far, so that no two of them are equal
+    pid: int
+    parent: int  # the process that started it: torchrun, or the launcher
+    phase: str  # what it was about to do: "train", "evaluate", ...
+    host: str
+
+
+class Watchdog:
+    """This rank's heartbeat, in RUN/heartbeat/rank3.
+
+    A beat costs microseconds: one stat and one write.
+    """
+
+    def __init__(self, folder: HeldFolder, rank: int, stalled: float = STALLED):
+        """Start watching for crashes, SIGUSR2 and stalls.
+
+        Each writes the stacks of all threads to stderr, the rank's log.
+        """
+        self.step = 0
+        self._folder = folder
+        self._count = 0
+        self._stalled = stalled
+        self._armed = -stalled
+        self._parent = os.getppid()
+        self._host = socket.gethostname().encode()[:64]
+        path = folder.path / "heartbeat" / f"rank{rank}"
+        path.parent.mkdir(exist_ok=True)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+        faulthandler.enable(sys.stderr)
+        faulthandler.register(signal.SIGUSR2, sys.stderr)
+        self.beat(0, "start")
+
+    def beat(self, step: int, phase: str) -> None:
+        """Record that `step` steps are done, and what comes next.
+
+        Raises TrainingError if the folder was replaced.
+        """
+        self._folder.confirm()
+        self.step, self._count = step, self._count + 1
+        record = _RECORD.pack(
+            step, self._count, os.getpid(), self._parent, phase.encode()[:16], self._host
+        )
+        os.pwrite(self._file, record, 0)
+        now = time.monotonic()
+        if now - self._armed > self._stalled / 100:  # arming starts a thread: not at every step
+            faulthandler.dump_traceback_later(self._stalled, file=sys.stderr)
+            self._armed = now
+
+
+def beats(folder: Path) -> list[Beat]:
+    """Return the last beat of every rank of a run, by rank."""
+    found = []
+    for path in (folder / "heartbeat").glob("rank*"):
+        try:
+            *numbers, phase, host = _RECORD.unpack(path.read_bytes())
+            rank = int(path.name.removeprefix("rank"))
+        except (OSError, struct.error, ValueError):
+            continue  # being created
+        texts = (text.rstrip(b"\0").decode(errors="replace") for text in (phase, host))
+        found.append(Beat(rank, *numbers, *texts))
+    return sorted(found)

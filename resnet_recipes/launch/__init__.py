@@ -1,1 +1,0 @@
-"""Launching: start the ranks of a run, supervise them, and report how it ended."""

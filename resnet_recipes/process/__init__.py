@@ -1,1 +1,0 @@
-"""One rank as a process: its signals, lock, heartbeat and ending."""

@@ -1,0 +1,1 @@
+"""What is written in the folder of a run: names, metrics, summary, endings; read without torch."""

@@ -1,0 +1,206 @@
+"""How a process of a run ended.
+
+It writes this itself, because torchrun turns every exit code into 1.
+"""
+
+import json
+import re
+import sys
+import time
+import traceback
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
+from resnet_recipes.base.text import printable
+from resnet_recipes.run_folder.names import LOGS
+
+#: Where ranks communicate: a RuntimeError raised here is how torch reports that another rank is
+#: gone.
+_COMMUNICATION = (
+    "torch.distributed.",
+    "torch.autograd.",
+    "resnet_recipes.training.distributed",
+    "resnet_recipes.training.exchange",
+)
+
+_SHARED_MEMORY = (
+    "start the container with --shm-size=16g or --ipc=host, or lower data.workers and data.prefetch"
+)
+
+#: Known causes: a pattern in the message, and what to do.
+_HINTS = (
+    (
+        r"CUDA out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED",
+        "lower batch.bn_size: it needs less memory, and the result barely changes since "
+        "batch.global_size stays",
+    ),
+    (
+        r"ECC error|CUDA error: (unspecified launch failure|unknown error)",
+        "a GPU or its memory may have failed: dmesg shows it as Xid; restart the machine, or "
+        "resume without that GPU (CUDA_VISIBLE_DEVICES)",
+    ),
+    (r"/dev/shm|shared memory|unable to mmap|shm_open", f"shared memory is full: {_SHARED_MEMORY}"),
+    (
+        r"SIGBUS|bus error",
+        "a file was truncated while it was read, or shared memory is full. Check the data "
+        f"(resnet-recipes doctor data PATH); if df /dev/shm shows no space, {_SHARED_MEMORY}",
+    ),
+    (
+        r"SIGKILL",
+        "the machine probably ran out of memory (see dmesg): lower data.workers or data.prefetch",
+    ),
+    (
+        r"image file is truncated|cannot identify image|broken data stream",
+        "replace the file, or skip it with data.on_bad_image=skip",
+    ),
+    (
+        r"address already in use|EADDRINUSE",
+        "another program uses the port: choose a free one with MASTER_PORT, or torchrun's "
+        "--rdzv-endpoint",
+    ),
+    (
+        r"torchvision::nms does not exist|undefined symbol",
+        "torch and torchvision do not match: reinstall both with one command",
+    ),
+    (
+        r"driver version is insufficient|no kernel image",
+        "this torch does not support the GPU or its driver: update the driver, or install "
+        "another torch",
+    ),
+    (r"too many open files", "raise the limit: ulimit -n 65536"),
+    (r"no space left", "free some space, and resume"),
+    (r"file too large", "raise the limit on the size of files: ulimit -f unlimited"),
+    (
+        r"MemoryError|bad_alloc|can.t allocate memory",
+        "memory is too small: lower batch.bn_size or data.workers; if it is limited, "
+        "ulimit -v unlimited",
+    ),
+    (
+        r"timed out|timeout",
+        "a rank or a node does not answer: see its log; between nodes, check the firewall and "
+        "NCCL_SOCKET_IFNAME",
+    ),
+    (
+        r"nccl",
+        "resume with NCCL_DEBUG=INFO to see which connection fails; all nodes need the same "
+        "torch and NCCL",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a process, or a run, ended."""
+
+    code: int  # an ExitCode, or that of a launched command
+    rank: int = 0  # -1: the launched command, rather than a rank
+    step: int = 0  # completed steps
+    error: str = ""  # class of the error, or the signal that killed the process
+    message: str = ""
+    seconds: float = 0.0  # since the command began, even if the clock was set since
+    # seconds since the epoch: for people, and to order failures on different machines
+    time: float = 0.0
+    attempt: int = 0  # elastic restarts before this one
+    pid: int = 0
+    is_consequence: bool = False  # the process failed because another one had
+
+    @property
+    def failed(self) -> bool:
+        """Return whether the run neither finished nor stopped on request."""
+        return self.code not in (ExitCode.DONE, ExitCode.PREEMPTED, ExitCode.CANCELLED)
+
+    @property
+    def hint(self) -> str:
+        """Return what to do, if the cause is a known one."""
+        text = f"{self.error} {self.message}"
+        return next(
+            (hint for pattern, hint in _HINTS if re.search(pattern, text, re.IGNORECASE)), ""
+        )
+
+    @property
+    def who(self) -> str:
+        """Return what failed, and with which error."""
+        if self.rank >= 0:
+            return f"rank {self.rank} failed ({self.error})"
+        return f"the run failed ({self.error})"
+
+    def explained(self, folder: Path, ranks: int, trains: bool = True) -> str:
+        """Return what the user needs to know.
+
+        Who failed, when and why, what to do, where to look, how to resume.
+        """
+        return "\n".join(map(printable, self._lines(folder, ranks, trains)))
+
+    def _lines(self, folder: Path, ranks: int, trains: bool) -> list[str]:
+        resume = f"resume: resnet-train --resume {folder}" if trains else ""
+        if not self.failed:
+            return [f"{self.message}; {resume}" if trains else "stopped"]
+        if self.code in (ExitCode.RECIPE, ExitCode.NOT_READY):
+            return f"error: {self.message}".splitlines()
+        after = time.strftime("%H:%M:%S", time.gmtime(max(0.0, self.seconds)))
+        where = f", after {self.step:,} steps" if self.step else ""
+        if self.rank >= 0:
+            where = where or ", before the first step"
+            where += {1: "", 2: "; the other rank was stopped"}.get(
+                ranks, f"; the other {ranks - 1} ranks were stopped"
+            )
+        lines = [f"{self.who} {after} after start{where}"]
+        lines += [f"  {line}" for line in self.message.splitlines()]
+        lines += [f"  what to do:  {self.hint}"] * bool(self.hint)
+        return [*lines, f"  log: {log_path(folder, self.rank)}     {resume}".rstrip()]
+
+
+def of_error(error: BaseException) -> Ending:
+    """Return how a process ended that raised an error."""
+    return Ending(
+        error.exit_code if isinstance(error, RecipeError | TrainingError) else ExitCode.FAILED,
+        error=type(error).__name__,
+        message=str(error) or "no message",
+        is_consequence=lost_a_peer(error),
+    )
+
+
+def log_path(folder: Path, rank: int) -> Path:
+    """Return where a rank's output goes; the folder of all logs for rank -1."""
+    return folder / LOGS / f"rank{rank}.log" if rank >= 0 else folder / LOGS
+
+
+def write(path: Path, ending: Ending) -> None:
+    """Write an ending, atomically; a full disk must not hide the error that is being reported."""
+    try:
+        path.parent.mkdir(exist_ok=True)
+        atomic.write_text(path, json.dumps(asdict(ending)))
+    except OSError as error:
+        sys.stderr.write(f"cannot write {path}: {error.strerror}\n")
+
+
+def read(path: Path) -> Ending | None:
+    """Return an ending that was written; None if there is none, or it is damaged."""
+    try:
+        return Ending(**json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def lost_a_peer(error: BaseException) -> bool:
+    """Return whether an error means that torch lost another rank.
+
+    Where it was raised decides, not its message.
+    """
+    if any(kind.__name__ == "DistError" for kind in type(error).__mro__):
+        return True
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    module = frames[-1].f_globals.get("__name__", "") if frames else ""
+    return type(error) is RuntimeError and module.startswith(_COMMUNICATION)
+
+
+def first_failure(candidates: Iterable[Ending]) -> Ending | None:
+    """Return the earliest failure that is not a consequence of another.
+
+    If all of them are, the earliest.
+    """
+    failures = (ending for ending in candidates if ending.failed)
+    return min(failures, key=lambda ending: (ending.is_consequence, ending.time), default=None)

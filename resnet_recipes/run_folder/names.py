@@ -1,0 +1,19 @@
+"""The files and folders of a run folder; nobody else spells their names."""
+
+CONFIG = "config.yaml"  # the recipe, with every setting
+DATA = "data.json"  # facts about the images
+PLAN = "plan.txt"
+COMMAND = "command.txt"  # as it was typed
+OVERRIDES = "overrides.txt"  # the settings that were typed, one a line
+PROVENANCE = "provenance.json"  # the files of the recipe, and their commit
+ENVIRONMENT = "env.json"  # versions and machine
+ESTIMATE = "estimate.json"  # training seconds as estimated before the start
+METRICS = "metrics.jsonl"  # one record a line, as things happened
+SUMMARY = "summary.json"  # of a finished run
+EXIT = "exit.json"  # how the last session ended
+JOB = "job.json"  # what the ranks do instead of training the run, if it is there
+SECONDS = "seconds.json"  # of each epoch, if the job was to time some
+LOCK = "lock"
+LOGS = "logs"  # a file for each rank, and the launcher's
+ENDINGS = "endings"  # how each rank ended
+CHECKPOINTS = "checkpoints"

@@ -1,0 +1,208 @@
+"""Runs as read from their folders: state, changes, progress, accuracy, time."""
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.reading import read_bytes, read_json
+from resnet_recipes.run_folder.metrics import last_records
+from resnet_recipes.run_folder.names import (
+    CHECKPOINTS,
+    CONFIG,
+    EXIT,
+    LOCK,
+    METRICS,
+    OVERRIDES,
+    PROVENANCE,
+    SUMMARY,
+)
+
+STATES = ("finished", "running", "stopped", "failed", "killed", "prepared", "unreadable")
+
+_STEP = re.compile(r"step-\d+\.json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """One run folder; None where a value was not recorded."""
+
+    folder: Path
+    recipe: str = ""
+    state: str  # one of STATES
+    changes: tuple[str, ...] = ()  # settings that were typed, as key=value
+    epochs: float | None = None  # of the whole run
+    epochs_done: float = 0.0
+    top1_percent: float | None = None  # of the final weights: EMA's, if there are any
+    pflops: float | None = None  # of training, forward and backward
+    minutes: float | None = None  # training minutes: no evaluation, no checkpoint
+    minutes_papers: float | None = None  # the same, the first epoch timed as the second
+    minutes_mlperf: float | None = None  # first touch of data to the end of the last evaluation
+    wall_minutes: float | None = None
+    devices: str = ""
+    resumable: bool = False
+    reason: str = ""  # why it failed, stopped or cannot be read
+
+    @property
+    def name(self) -> str:
+        """Name of the run."""
+        return self.folder.name
+
+    @property
+    def changes_besides_name(self) -> tuple[str, ...]:
+        """Settings that were typed, without the name of the run."""
+        return tuple(change for change in self.changes if not change.startswith("run.name="))
+
+    def cost(self, price: float) -> float | None:
+        """Return what the wall time costs at `price` per hour."""
+        return None if self.wall_minutes is None else self.wall_minutes / 60 * price
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON and CSV."""
+        values = {key: value for key, value in vars(self).items() if key != "folder"}
+        return {
+            "name": self.name,
+            "folder": str(self.folder),
+            **values,
+            "changes": list(self.changes),
+        }
+
+
+def shared_changes(runs: Sequence[RunRecord]) -> tuple[str, ...]:
+    """Return the settings that were typed for every one of several runs."""
+    known = [run for run in runs if run.state != "unreadable"]
+    if len(known) < 2:
+        return ()
+    return tuple(
+        change
+        for change in known[0].changes_besides_name
+        if all(change in run.changes for run in known)
+    )
+
+
+def runs_in(root: Path) -> Iterator[RunRecord]:
+    """Yield the runs directly below `root`, by name; anything else is skipped."""
+    for entry in sorted(os.scandir(root), key=lambda entry: entry.name):
+        if os.path.isdir(entry) and (run := read_run(Path(entry.path))):
+            yield run
+
+
+def newest(root: Path) -> Iterator[Path]:
+    """Yield the run folders directly below `root`, the one that was started last first."""
+    configs = sorted(root.glob("[!.]*/config.yaml"), key=lambda path: path.stat().st_mtime)
+    return (config.parent for config in reversed(configs))
+
+
+def read_run(folder: Path) -> RunRecord | None:
+    """Read one run folder; None if it is not one. Reads a few small files.
+
+    A run whose files are damaged, or were made to look like a run's, has the state "unreadable".
+    """
+    if not os.path.lexists(folder / OVERRIDES):
+        return None
+    try:
+        changes = tuple(read_bytes(folder / OVERRIDES).decode(errors="replace").splitlines())
+        if not (folder / CONFIG).is_file():
+            raise ValueError("it has no config.yaml")
+        summary = read_json(folder / SUMMARY, may_be_absent=True)
+        values = _finished(summary) if summary else _unfinished(folder)
+        return RunRecord(folder=folder, changes=changes, **values)
+    except NotReadyError as error:
+        path, rule = error.problems[0].key, error.problems[0].rule
+        return RunRecord(folder=folder, state="unreadable", reason=f"{Path(path).name} {rule}")
+    except (OSError, ValueError) as error:
+        return RunRecord(folder=folder, state="unreadable", reason=str(error))
+
+
+def _finished(summary: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a run from its summary. Raises ValueError."""
+    epochs, top1 = _number(summary, "epochs"), _number(summary, "ema_top1_percent")
+    return {
+        "state": "finished",
+        "recipe": _text(summary, "recipe"),
+        "epochs": epochs,
+        "epochs_done": epochs or 0.0,
+        "top1_percent": _number(summary, "raw_top1_percent") if top1 is None else top1,
+        "pflops": _number(summary, "training_pflops"),
+        "minutes": _minutes(summary, "training_seconds"),
+        "minutes_papers": _minutes(summary, "training_seconds_papers_rule"),
+        "minutes_mlperf": _minutes(summary, "mlperf_seconds"),
+        "wall_minutes": _minutes(summary, "wall_seconds"),
+        "devices": _text(summary, "devices"),
+    }
+
+
+def _unfinished(folder: Path) -> dict[str, Any]:
+    """Return the values of a run from its last records. Raises NotReadyError or ValueError."""
+    ending, provenance = (
+        read_json(folder / name, may_be_absent=True) for name in (EXIT, PROVENANCE)
+    )
+    records = last_records(folder / METRICS)
+    state = _state(folder, ending, "begin" in records)
+    begin, step, evaluation, last = (
+        records.get(kind, {}) for kind in ("begin", "step", "evaluation", "any")
+    )
+    top1 = _number(evaluation, "ema_top1_percent")
+    return {
+        "state": state,
+        "recipe": _text(provenance, "recipe"),
+        "epochs": _number(begin, "epochs"),
+        "epochs_done": _number(last, "epoch") or 0.0,
+        "top1_percent": _number(evaluation, "raw_top1_percent") if top1 is None else top1,
+        "minutes": _minutes(step, "training_seconds"),
+        "wall_minutes": _minutes(last, "wall_seconds"),
+        "devices": _text(begin, "devices"),
+        "resumable": state != "running" and _has_checkpoint(folder / CHECKPOINTS),
+        "reason": _text(ending, "message") if state != "running" else "",
+    }
+
+
+def _has_checkpoint(folder: Path) -> bool:
+    return folder.is_dir() and any(_STEP.fullmatch(name) for name in os.listdir(folder))
+
+
+def _state(folder: Path, ending: dict[str, Any], has_begun: bool) -> str:
+    if is_running(folder):
+        return "running"
+    if not ending:
+        was_started = has_begun or os.path.lexists(folder / LOCK)
+        return "killed" if was_started else "prepared"
+    return "stopped" if ending.get("code") in (75, 130) else "failed"
+
+
+def is_running(folder: Path) -> bool:
+    """Return whether a process holds the run's lock."""
+    try:
+        handle = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+
+
+def _minutes(record: Mapping[str, Any], key: str) -> float | None:
+    seconds = _number(record, key)
+    return None if seconds is None else seconds / 60
+
+
+def _number(record: Mapping[str, Any], key: str) -> float | None:
+    value = record.get(key)
+    if value is not None and type(value) not in (int, float):
+        raise ValueError(f"its {key} is not a number")
+    return None if value is None else float(value)
+
+
+def _text(record: Mapping[str, Any], key: str) -> str:
+    value = record.get(key, "")
+    if not isinstance(value, str):
+        raise ValueError(f"its {key} is not text")
+    return value

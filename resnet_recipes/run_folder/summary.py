@@ -1,0 +1,175 @@
+"""The summary of a finished run, computed only from its records."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.reading import read_json
+from resnet_recipes.run_folder.clocks import Record, mlperf_seconds, papers_seconds
+from resnet_recipes.run_folder.facts import Metrics, Published, RunFacts, nearest
+from resnet_recipes.run_folder.names import ESTIMATE
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The result of a run; the field names are the keys of summary.json."""
+
+    recipe: str
+    folder: str
+    devices: str
+    steps: int
+    epochs: float
+    sessions: int  # times the run was started or resumed
+    weights: str  # file with the trained weights: EMA's, if the recipe has them
+    raw_weights: str | None  # file with the optimizer's own weights, if there are EMA's
+    ema: Metrics | None  # last evaluation with EMA weights, if the recipe has them
+    raw: Metrics | None  # last evaluation with the weights as the optimizer left them
+    training_pflops: float  # 10^15 operations of convolutions and the classifier, over all devices
+    training_seconds: float  # without evaluation and checkpoints
+    training_seconds_papers_rule: float | None  # the same, the first epoch timed as the second
+    mlperf_seconds: float | None  # first touch of data to last evaluation; see report.clocks
+    estimated_seconds: float | None  # training seconds as estimated before the start
+    wall_seconds: float  # everything, over all sessions
+    compile_seconds: float  # part of the training seconds that only compiled
+    startup_seconds: float
+    evaluation_seconds: float
+    checkpoint_seconds: float
+    seconds_by_epoch: tuple[float, ...]  # training seconds of every whole epoch
+    images_per_second: float  # all training images by all training seconds
+    images_per_second_by_pixels: dict[int, float]  # without the first logged interval at a size
+    data_wait_share: float  # of the training seconds, 0 to 1
+    published: Published | None  # the published result nearest to this length
+
+    def as_json(self) -> Record:
+        """Return the contents of summary.json; keys include units."""
+        values = asdict(self)
+        accuracy: Record = {}
+        for name in ("ema", "raw"):
+            metrics = values.pop(name)
+            if metrics is not None:
+                top1, top5, loss, examples, balanced = metrics
+                accuracy |= {
+                    f"{name}_top1_percent": top1,
+                    f"{name}_top5_percent": top5,
+                    f"{name}_loss": loss,
+                    f"{name}_balanced_percent": balanced,
+                    "eval_examples": examples,
+                }
+        if published := values.pop("published"):
+            published = {"top1_percent": published.pop("top1"), **published}
+        return {"recipe": values.pop("recipe"), **accuracy, **values, "published": published}
+
+
+class Interval(NamedTuple):
+    """The training between two logged steps of one session."""
+
+    pixels: int
+    steps: int
+    seconds: float
+    data_wait: float
+    settled: bool  # all of it at one image size, and not the first interval at that size
+
+
+def intervals(records: Sequence[Record]) -> Iterator[Interval]:
+    """Yield the intervals between consecutive records of kind begin and step."""
+    before: Record | None = None
+    for record in records:
+        if record["kind"] == "step" and before is not None:
+            settled = before["kind"] == "step" and before["pixels"] == record["pixels"]
+            seconds = record["training_seconds"] - before["training_seconds"]
+            steps = record["step"] - before["step"]
+            yield Interval(record["pixels"], steps, seconds, record["data_wait_share"], settled)
+        if record["kind"] in ("begin", "step"):
+            before = record
+
+
+def throughput(records: Sequence[Record], global_size: int) -> dict[int, float]:
+    """Return images per second by image size, only from settled intervals."""
+    steps: dict[int, int] = {}
+    seconds: dict[int, float] = {}
+    for interval in intervals(records):
+        if interval.settled and interval.seconds > 0:
+            steps[interval.pixels] = steps.get(interval.pixels, 0) + interval.steps
+            seconds[interval.pixels] = seconds.get(interval.pixels, 0.0) + interval.seconds
+    return {pixels: global_size * steps[pixels] / seconds[pixels] for pixels in sorted(steps)}
+
+
+def data_wait_share(records: Sequence[Record]) -> float:
+    """Return the share of the logged training time in which steps waited for data."""
+    parts = list(intervals(records))
+    total = sum(part.seconds for part in parts)
+    return sum(part.data_wait * part.seconds for part in parts) / total if total > 0 else 0.0
+
+
+def summarize(
+    records: Sequence[Record],
+    facts: RunFacts,
+    *,
+    seconds: float,
+    weights: Path,
+    raw_weights: Path | None = None,
+) -> Summary:
+    """Summarize a finished run.
+
+    `seconds` are its training seconds, and the last record's wall time is the run's.
+    """
+    of_kind = {
+        kind: [r for r in records if r["kind"] == kind]
+        for kind in ("begin", "epoch", "evaluation", "saved", "compiled")
+    }
+    last = of_kind["evaluation"][-1] if of_kind["evaluation"] else {}
+    done = records[-1]["step"]  # fewer than were planned if the run ended at its target
+    return Summary(
+        recipe=facts.recipe,
+        folder=str(facts.folder),
+        devices=facts.devices,
+        steps=done,
+        epochs=round(facts.epoch(done), 4),
+        sessions=len(of_kind["begin"]),
+        weights=str(weights),
+        raw_weights=raw_weights and str(raw_weights),
+        ema=metrics_of(last, "ema"),
+        raw=metrics_of(last, "raw"),
+        training_pflops=facts.pflops(done),
+        training_seconds=seconds,
+        training_seconds_papers_rule=papers_seconds(records, seconds),
+        mlperf_seconds=mlperf_seconds(records),
+        estimated_seconds=_estimated(facts.folder),
+        wall_seconds=records[-1]["wall_seconds"],
+        compile_seconds=sum(r["seconds"] for r in of_kind["compiled"]),
+        startup_seconds=sum(r["startup_seconds"] for r in of_kind["begin"]),
+        evaluation_seconds=sum(r["seconds"] for r in of_kind["evaluation"]),
+        checkpoint_seconds=sum(r["seconds"] for r in of_kind["saved"]),
+        seconds_by_epoch=tuple(r["seconds"] for r in of_kind["epoch"]),
+        images_per_second=done * facts.global_size / seconds if seconds > 0 else 0.0,
+        images_per_second_by_pixels=throughput(records, facts.global_size),
+        data_wait_share=data_wait_share(records),
+        published=nearest(facts.published, facts.epochs),
+    )
+
+
+def _estimated(folder: Path) -> float | None:
+    """Return the training seconds estimated before the start.
+
+    None if there is no usable estimate.
+    """
+    try:
+        found = read_json(folder / ESTIMATE, may_be_absent=True)
+    except NotReadyError:
+        return None
+    seconds = found.get("training_seconds")
+    return float(seconds) if isinstance(seconds, int | float) else None
+
+
+def metrics_of(evaluation: Record, name: str) -> Metrics | None:
+    """Return what a record of kind evaluation says about the weights `name`, ema or raw.
+
+    None if nothing.
+    """
+    if f"{name}_top1_percent" not in evaluation:
+        return None
+    values = (evaluation[f"{name}_{key}"] for key in ("top1_percent", "top5_percent", "loss"))
+    balanced = evaluation.get(f"{name}_balanced_percent")
+    return Metrics(*values, evaluation["examples"], balanced)

@@ -1,0 +1,167 @@
+"""Values as people read them."""
+
+import csv
+import html
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from resnet_recipes.base.text import (
+    clock_time,
+    csv_line,
+    in_html,
+    in_markdown,
+    percent,
+    printable,
+    rate,
+    roughly,
+)
+from resnet_recipes.report.page.gallery import Tile, gallery
+from resnet_recipes.report.page.html import Figure, Legend, Limit, Section, Table, page
+from resnet_recipes.report.page.vega import to_json
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0:00"), (41.4, "0:41"), (59.6, "1:00"), (1658, "27:38"), (18250, "5:04:10")],
+)
+def test_a_length_of_time_reads_as_a_clock(seconds, text):
+    assert clock_time(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (3, "1 minute"),
+        (100, "2 minutes"),
+        (3000, "50 minutes"),
+        (5400, "90 minutes"),
+        (86400, "24 hours"),
+        (4 * 86400, "4 days"),
+        (80 * 86400, "11 weeks"),
+        (730 * 86400, "100 weeks"),
+        (740 * 86400, "2 years"),
+        (3.2e9, "100 years"),
+    ],
+)
+def test_a_guessed_length_is_told_in_the_unit_that_a_person_would_use(seconds, text):
+    assert roughly(seconds) == text
+
+
+@pytest.mark.parametrize(
+    "hostile", ["a\x1b[31mb", "a\rb", "a\nb", "a\x07b", "a\u202eb", "a\x9b2Jb", "a\udcffb"]
+)
+def test_no_character_of_a_name_can_act_on_the_terminal(hostile):
+    text = printable(hostile)
+    assert text.isprintable()
+    assert text.startswith("a\\")
+    assert text.endswith("b")
+
+
+def test_ordinary_names_stay_as_they_are():
+    name = "n02105855_Shetland sheepdog, \u72ac (No. 3)"
+    assert {printable(name), in_html(name), in_markdown(name)} == {name}
+    assert csv_line([name, -1.5, None]) == f'"{name}",-1.5,\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("[a](http://b)", r"\[a\](http\://b)"),
+        ("![a][b]", r"!\[a\]\[b\]"),
+        ("<img src=x>&lt;", "&lt;img src=x&gt;&amp;lt;"),
+        ("www.evil.example WWW.x", r"www\.evil.example WWW\.x"),
+        ("a | b\n\n# c", r"a \| b # c"),
+        ("`a` *b* _c_ \\[", r"\`a\` \*b\* \_c\_ \\\["),
+        ("a\x1b\u202eb", r"a\\x1b\\u202eb"),
+    ],
+)
+def test_no_text_is_markup_in_markdown(text, escaped):
+    assert in_markdown(text) == escaped
+
+
+def test_the_markdown_of_any_text_is_rendered_as_that_text():
+    markdown = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable("table")
+    for text in ("[a](http://b)", "![a](b)", "<b>x</b>", "<http://x>", "a|b", "*a* _b_ `c`", "\\["):
+        page = markdown.render(f"| x |\n|---|\n| {in_markdown(text)} |\n")
+        assert f"<td>{html.escape(text)}</td>" in page
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("<script>alert(1)</script>", "&lt;script&gt;alert(1)&lt;/script&gt;"),
+        ("\" onload='x'", "&quot; onload=&#x27;x&#x27;"),
+        ("a\u202eb\udcff", r"a\u202eb\udcff"),
+    ],
+)
+def test_no_text_is_markup_in_html(text, escaped):
+    assert in_html(text) == escaped
+
+
+@pytest.mark.parametrize(
+    "formula",
+    ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", "\t=1", " =1", "\uff1d1", "\r\n=1"],
+)
+def test_no_text_is_a_formula_in_csv(formula):
+    (cell,) = next(csv.reader([csv_line([formula])]))
+    assert cell == f"'{printable(formula)}" or cell.startswith("\\")
+    (cell,) = next(csv.reader([csv_line([f"a;{formula}"])]))
+    assert cell.startswith(("a;'", "a;\\"))
+
+
+def test_csv_keeps_one_row_on_one_line():
+    assert csv_line(["a\nb", 'c"d', 0.5]) == 'a\\nb,"c""d",0.5\n'
+
+
+def test_a_plot_has_no_text_that_ends_its_script_or_cannot_be_seen():
+    text = to_json({"a": ["</script>\u202e\ud800", 1.5, None], "b": ({"c": True},)})
+    assert json.loads(text) == {"a": ["</script>\\u202e\\ud800", 1.5, None], "b": [{"c": True}]}
+    assert "<" not in text
+
+
+class Attributes(HTMLParser):
+    """Collects the names of all attributes of a page."""
+
+    names: frozenset[str] = frozenset()
+
+    def handle_starttag(self, tag, attrs):
+        self.names |= {name for name, _ in attrs}
+
+
+def test_no_text_of_a_page_is_markup():
+    evil = '" onload=x <b>\u202e'
+    rows = [{"cost": 1.0, "recipe": evil}]
+    section = Section(
+        evil,
+        text=[evil],
+        limits=[Limit("cost", evil, rows)],
+        legend=Legend("recipe", [evil]),
+        figures=[Figure(evil, evil, {})],
+        tables=[Table(evil, ["recipe", evil], [[evil, 1.0]])],
+        notes=[evil],
+    )
+    tile = Tile(np.zeros((8, 8, 3), np.uint8), evil, evil, evil, 0.5)
+    for text in (page(evil, [section]), gallery(evil, evil, [tile])):
+        own = re.sub(r"<(script|style)>.*?</\1>", "", text, flags=re.DOTALL)
+        assert own.count("&lt;b&gt;") > 5
+        assert "<b>" not in own
+        assert "\u202e" not in text
+        (parser := Attributes()).feed(own)
+        assert {"class", "src"} & parser.names
+        assert "onload" not in parser.names
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0, "0 %"), (0.004, "<1 %"), (0.03, "3 %"), (1, "100 %")]
+)
+def test_a_small_share_differs_from_none(share, text):
+    assert percent(share) == text
+
+
+@pytest.mark.parametrize(("speed", "text"), [(27310.4, "27,310"), (143.2, "143"), (8.237, "8.24")])
+def test_slow_rates_keep_their_digits(speed, text):
+    assert rate(speed) == text

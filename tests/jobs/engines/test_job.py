@@ -1,0 +1,132 @@
+"""Jobs for SkyPilot, Kubernetes and torchx, with stand-ins for what they start."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import yaml
+
+from resnet_recipes.jobs.engines import kubernetes, skypilot, torchx
+from resnet_recipes.jobs.engines.job import Allocation, Job
+from tests.jobs.engines.test_slurm import STRANGE
+
+ONE, TWO = Allocation(1, 4), Allocation(2, 8)
+WORDS = ["recipe=mild", *(f"data=/{name}" for name in STRANGE), "run.x=$HOME ${a} $$ $(HOME)"]
+
+TRAINED = ["resnet-train", "--resume", "auto", *WORDS, "run.name=Mild_1", "run.root=/storage/runs"]
+
+#: A command that says how it was called, waits to be told if it has to, and ends with a code.
+STAND_IN = """#!/bin/bash
+trap 'mkdir -p {run}; echo "{{\\"code\\": 75}}" > {run}/exit.json; exit 1' TERM
+printf '%s\\0' "${{0##*/}}" "$@"
+[ {waits} = 1 ] && for i in $(seq 100); do sleep 0.1; done
+exit {code}
+"""
+
+
+def job(allocation: Allocation, storage: str = "disk", words: list[str] = WORDS) -> Job:
+    return Job("Mild_1", words, allocation, storage)
+
+
+def started(folder: Path, task: Job, code: int = 0, waits: bool = False) -> subprocess.Popen[str]:
+    """Start the `run:` block of a SkyPilot task, whose storage is a folder."""
+    for name in ("torchrun", "resnet-train"):
+        text = STAND_IN.format(run=folder / "runs" / task.run, waits=int(waits), code=code)
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    block = yaml.safe_load(skypilot.script(task))["run"].replace("/storage/", f"{folder}/")
+    environment = os.environ | {
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "SKYPILOT_NUM_NODES": "2",
+        "SKYPILOT_NODE_RANK": "1",
+        "SKYPILOT_NODE_IPS": "10.0.0.7\n10.0.0.8",
+    }
+    return subprocess.Popen(
+        ["bash", "-c", block], stdout=subprocess.PIPE, text=True, env=environment, cwd=folder
+    )
+
+
+def test_one_node_of_skypilot_runs_our_launcher_with_the_words_as_typed(tmp_path):
+    process = started(tmp_path, job(ONE), code=75)
+    out, _ = process.communicate(timeout=10)
+    words = [word.replace("/storage", str(tmp_path)) for word in TRAINED]
+    assert out.split("\0")[:-1] == [*words, "gpus=4"]
+    assert process.returncode == 75
+    assert not list(tmp_path.rglob("OWNED"))
+
+
+def test_several_nodes_of_skypilot_run_ranks_that_meet_on_the_first(tmp_path):
+    out, _ = started(tmp_path, job(TWO)).communicate(timeout=10)
+    name, *words = out.split("\0")[:-1]
+    assert name == "torchrun"
+    assert words[: words.index("--no-python")] == [
+        "--nnodes=2",
+        "--node-rank=1",
+        "--master-addr=10.0.0.7",
+        "--master-port=29400",
+        "--nproc-per-node=8",
+        "--shutdown-timeout=150",
+    ]
+    trained = [word.replace("/storage", str(tmp_path)) for word in TRAINED]
+    assert words[words.index("--no-python") + 1 :] == trained
+    assert not list(tmp_path.rglob("OWNED"))
+
+
+@pytest.mark.parametrize(("code", "told"), [(1, False), (0, False), (1, True)])
+def test_a_node_ends_with_the_runs_code_of_this_attempt(code, told, tmp_path):
+    before = tmp_path / "runs" / "Mild_1"
+    before.mkdir(parents=True)
+    (before / "exit.json").write_text('{"code": 75}')  # an attempt before was stopped
+    process = started(tmp_path, job(TWO), code, waits=told)
+    if told:
+        assert process.stdout.read(8) == "torchrun"
+        process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=10)
+    assert process.returncode == (75 if told else code)
+
+
+def test_a_bucket_is_mounted_with_a_cache_and_a_volume_as_it_is():
+    task = yaml.safe_load(skypilot.script(job(ONE, "s3://bucket/a b")))
+    assert task["file_mounts"] == {
+        "/storage": {"source": "s3://bucket/a b", "mode": "MOUNT_CACHED"}
+    }
+    task = yaml.safe_load(skypilot.script(job(TWO)))
+    assert task["workdir"] == "."  # installed from the checkout: no index has the package
+    assert (task["volumes"], task["num_nodes"]) == ({"/storage": "disk"}, 2)
+    assert task["resources"]["job_recovery"] == {"recover_on_exit_codes": [75]}
+    assert task["resources"]["accelerators"] == {"A100-80GB": 8, "H100": 8}
+    assert "accelerators" not in skypilot.script(job(Allocation(1, 2, is_cpu=True)))
+
+
+@pytest.mark.parametrize("allocation", [ONE, TWO], ids=["one node", "two nodes"])
+def test_a_trainjob_has_the_words_as_kubernetes_unescapes_them_and_time_to_save(allocation):
+    document = yaml.safe_load(kubernetes.script(job(allocation, "disk}, a: {b")))
+    trainer = document["spec"]["trainer"]
+    torchrun = ["torchrun", "--shutdown-timeout=150", "--no-python"]
+    wanted = [*torchrun, *TRAINED] if allocation == TWO else [*TRAINED, "gpus=4"]
+    assert [word.replace("$$", "$") for word in trainer["command"]] == wanted
+    assert (trainer["numNodes"], trainer["numProcPerNode"]) == allocation[:2]
+    assert trainer["resourcesPerNode"] == {"limits": {"nvidia.com/gpu": allocation.ranks}}
+    assert document["metadata"]["name"] == "mild-1"
+    replicated = document["spec"]["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]
+    pod = replicated["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] > 150
+    assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "disk}, a: {b"}
+
+
+def test_a_component_hands_the_words_to_torchx_as_it_unescapes_them(monkeypatch):
+    called = {}
+    dist, specs = ModuleType("torchx.components.dist"), ModuleType("torchx.specs")
+    dist.ddp = lambda *words, **rest: called.update(rest, words=list(words))
+    specs.AppDef = SimpleNamespace
+    monkeypatch.setitem(sys.modules, "torchx.components.dist", dist)
+    monkeypatch.setitem(sys.modules, "torchx.specs", specs)
+    component: dict = {}
+    exec(torchx.script(job(TWO, storage="")), component)
+    component["train"]()
+    assert [word.replace("$$", "$") for word in called["words"]] == [*TRAINED[1:-1]]
+    assert (called["m"], called["j"], called["gpu"]) == ("resnet_recipes", "2x8", 8)

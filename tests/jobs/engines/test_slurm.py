@@ -1,0 +1,236 @@
+"""The Slurm script, run by bash with stand-ins for Slurm's commands."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.jobs.engines.job import Allocation, title
+from resnet_recipes.jobs.engines.slurm import NOTICE, array, script, seconds
+from resnet_recipes.jobs.group import GRACE
+from resnet_recipes.recipe.sections import RunConfig
+
+SRUN = """#!/bin/bash
+# a task that ends with exit code {code}, or with 75 when it is told to stop
+trap 'echo told by $1; exit 75' USR1 TERM
+printf '%s\\n' "$@"
+for i in $(seq {tenths}); do sleep 0.1; done
+exit {code}
+"""
+
+SCONTROL = """#!/bin/bash
+echo "scontrol $@"
+"""
+
+
+def run(
+    folder: Path, text: str, code: int = 0, tenths: int = 1, task: int = 0
+) -> subprocess.Popen[str]:
+    """Start a script with stand-ins in front of PATH.
+
+    `task` is the number that it has in an array.
+    """
+    for name, content in {
+        "srun": SRUN.format(code=code, tenths=tenths),
+        "scontrol": SCONTROL,
+        "job.sh": text,
+    }.items():
+        (folder / name).write_text(content)
+        (folder / name).chmod(0o755)
+    environment = os.environ | {
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "SLURM_JOB_ID": "41234",
+        "SLURM_ARRAY_JOB_ID": "41230",
+        "SLURM_ARRAY_TASK_ID": str(task),
+    }
+    return subprocess.Popen(
+        ["bash", str(folder / "job.sh")], stdout=subprocess.PIPE, text=True, env=environment
+    )
+
+
+ONE_NODE, TWO_NODES = Allocation(1, 4), Allocation(2, 8)
+
+#: What srun gets before the words of the command.
+SRUN_WORDS = ["--kill-on-bad-exit=0", "--wait=300", "--cpu-bind=none"]
+SRUN_WORDS += ["resnet-train", "--resume", "auto"]
+
+STRANGE = [
+    "x$(touch OWNED).yaml",
+    "a b.yaml",
+    "-rf.yaml",
+    "`touch OWNED`.yaml",
+    'q"; touch OWNED; ".yaml',
+    "n\ntouch OWNED\n.yaml",
+    "'; touch OWNED; '.yaml",
+    "caf\u00e9.yaml",
+    "#.yaml",
+    "%j.yaml",
+]
+
+
+def test_the_command_resumes_the_run_of_its_job(tmp_path):
+    process = run(tmp_path, script("hot", ["data=/data/my images"], TWO_NODES))
+    out, _ = process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert out.splitlines() == [
+        *SRUN_WORDS,
+        "recipe=hot",
+        "data=/data/my images",
+        "run.name=hot-41234",
+    ]
+
+
+def test_on_one_node_a_launcher_starts_the_ranks_and_on_several_each_task_is_one(tmp_path):
+    text = script("mild", [], ONE_NODE)
+    assert "#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=4\n" in text
+    out, _ = run(tmp_path, text).communicate(timeout=10)
+    assert out.splitlines() == [*SRUN_WORDS, "recipe=mild", "run.name=mild-41234", "gpus=4"]
+    text = script("mild", [], TWO_NODES)
+    assert "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\n" in text
+    out, _ = run(tmp_path, text).communicate(timeout=10)
+    assert out.splitlines() == [*SRUN_WORDS, "recipe=mild", "run.name=mild-41234"]
+
+
+@pytest.mark.parametrize("recipe", STRANGE)
+def test_no_name_or_word_can_run_a_command_or_add_a_directive(recipe, tmp_path):
+    text = script(recipe, [f"data=/{recipe}", "run.root=$HOME\n#SBATCH --array=0-999"], ONE_NODE)
+    process = run(tmp_path, text)
+    out, _ = process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert out.startswith(
+        "\n".join(
+            [
+                *SRUN_WORDS,
+                f"recipe={recipe}",
+                f"data=/{recipe}",
+                "run.root=$HOME",
+                "#SBATCH --array=0-999",
+                "",
+            ]
+        )
+    )
+    assert not list(tmp_path.rglob("OWNED"))
+    assert f"\nrun.name={title(recipe)}-41234\n" in out
+    assert list(RunConfig(name=f"{title(recipe)}-41234").problems()) == []
+    directives = text[: text.index("\n\n")].splitlines()
+    assert [line.split()[1].partition("=")[0] for line in directives[1:]] == [
+        "--job-name",
+        "--nodes",
+        "--ntasks-per-node",
+        "--gpus-per-node",
+        "--exclusive",
+        "--mem",
+        "--time",
+        "--requeue",
+        "--open-mode",
+        "--output",
+        "--signal",
+    ]
+
+
+@pytest.mark.parametrize("task", [0, len(STRANGE) - 1])
+def test_each_task_of_an_array_trains_its_own_run_by_the_words_as_typed(task, tmp_path):
+    runs = {f"run-{i}": [f"recipe={name}", f"data=/{name}"] for i, name in enumerate(STRANGE)}
+    out, _ = run(tmp_path, array(runs, TWO_NODES, "4:00:00"), task=task).communicate(timeout=10)
+    assert out == "\n".join(
+        [
+            *SRUN_WORDS,
+            *runs[f"run-{task}"],
+            f"run.name=run-{task}",
+            "",
+        ]
+    )
+    assert not list(tmp_path.rglob("OWNED"))
+
+
+def test_an_array_has_a_task_for_each_run_and_a_limit_of_those_at_a_time(tmp_path):
+    runs = {"a": ["recipe=mild"], "b": ["recipe=hot"]}
+    assert "#SBATCH --array=0-1\n" in array(runs, ONE_NODE, "4:00:00")
+    text = array(runs, ONE_NODE, "4:00:00", at_a_time=1)
+    assert "#SBATCH --array=0-1%1\n" in text
+    (process := run(tmp_path, text, task=2)).communicate(timeout=10)
+    assert process.returncode == 2
+
+
+@pytest.mark.skipif(
+    not shutil.which("shellcheck"), reason="needs shellcheck (Debian package shellcheck)"
+)
+@pytest.mark.parametrize("allocation", [ONE_NODE, TWO_NODES], ids=["one node", "two nodes"])
+def test_shellcheck_has_nothing_to_say(allocation):
+    runs = {f"run-{i}": [f"recipe={name}", f"data=/{name}"] for i, name in enumerate(STRANGE)}
+    for text in (
+        array(runs, allocation, "4:00:00"),
+        *(script(name, [f"data={name}"], allocation) for name in STRANGE),
+    ):
+        told = subprocess.run(
+            ["shellcheck", "--exclude=SC2016", "-"], text=True, capture_output=True, input=text
+        )
+        assert told.stdout == ""  # SC2016: single quotes, on purpose
+
+
+def test_a_run_on_cpus_asks_for_no_gpus():
+    assert "--gpus-per-node=4\n" in script("mild", [], ONE_NODE)
+    assert "--gpus-per-node" not in script("mild", [], Allocation(1, 4, is_cpu=True))
+
+
+@pytest.mark.parametrize(
+    ("time", "length"),
+    [
+        ("90", 5400),
+        ("90:30", 5430),
+        ("4:00:00", 14400),
+        ("1-12", 129600),
+        ("1-12:30", 131400),
+        ("1-12:00:05", 129605),
+        ("", 0),
+        ("x", 0),
+        ("1:2:3:4", 0),
+        ("1-2-3", 0),
+        ("-5", 0),
+        ("90\n", 0),
+        ("4:00:00\n#SBATCH --array=0-9", 0),
+        ("\u0663\u0660", 0),
+    ],
+)
+def test_a_time_limit_is_read_as_slurm_reads_it(time, length):
+    assert seconds(time) == length
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
+def test_a_job_that_is_told_to_stop_waits_for_the_save_and_is_queued_again(number, tmp_path):
+    process = run(tmp_path, script("hot", [], ONE_NODE), tenths=50)
+    process.stdout.readline()
+    time.sleep(0.3)
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=10)
+    assert "told by" in out
+    assert "scontrol requeue 41234" in out
+    assert process.returncode == 75
+
+
+def test_a_task_that_is_told_to_stop_is_queued_again_alone(tmp_path):
+    text = array({"a": ["recipe=mild"], "b": ["recipe=hot"]}, ONE_NODE, "4:00:00")
+    out, _ = run(tmp_path, text, code=75, task=1).communicate(timeout=10)
+    assert "scontrol requeue 41230_1\n" in out
+
+
+def test_a_job_that_failed_is_not_queued_again(tmp_path):
+    out, _ = (process := run(tmp_path, script("hot", [], ONE_NODE), code=1)).communicate(timeout=10)
+    assert process.returncode == 1
+    assert "requeue" not in out
+
+
+def test_every_directive_precedes_the_first_command():
+    lines = script("hot", [], ONE_NODE).splitlines()
+    first = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
+    assert all(line.startswith("#SBATCH") for line in lines[1:first] if line.startswith("#S"))
+    assert not any(line.startswith("#SBATCH") for line in lines[first:])
+
+
+def test_slurm_gives_notice_before_a_rank_has_to_be_done_with_its_save():
+    assert NOTICE > GRACE
+    assert f"#SBATCH --signal=B:USR1@{NOTICE} " in script("mild", [], Allocation(1, 1))

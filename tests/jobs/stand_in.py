@@ -1,0 +1,73 @@
+"""A rank that does as told, without torch: `python -m stand_in RUN`.
+
+RUN/behaviour has words like kill@1 (rank 1).
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from resnet_recipes.base.errors import NotReadyError, Problem, TrainingError
+from resnet_recipes.jobs.rank import RankProcess, run_rank
+
+STEPS = 2000
+
+
+def work(process: RankProcess) -> int:
+    """Make steps of 2 ms; at step 20 do something bad, if told so."""
+    told = dict(
+        reversed(word.split("@")) for word in (process.folder / "behaviour").read_text().split()
+    )
+    behaviour = told.get(str(process.rank), "")
+    print("console of", process.rank, file=process.console)
+    print("output of", process.rank)
+    print("log of", process.rank, file=sys.stderr)
+    for step in range({"finish": 20, "fail-once": 21}.get(behaviour, STEPS)):
+        time.sleep(0.002)
+        process.watchdog.beat(step + 1, "train")
+        if step == 20:
+            misbehave(behaviour, process)
+        if process.interruption.requested:
+            time.sleep(0.7 if behaviour == "slow-to-save" else 0)
+            (process.folder / f"saved{process.rank}").touch()
+            return process.interruption.exit_code
+    return 0
+
+
+def misbehave(behaviour: str, process: RankProcess) -> None:
+    """Fail in one of many ways."""
+    match behaviour:
+        case "wrong":
+            raise TrainingError("image file is truncated: /data/train/igloo/n03590841_7.JPEG")
+        case "bug":
+            raise ZeroDivisionError("division by zero")
+        case "not-ready":
+            raise NotReadyError([Problem("data.root", "/data", "is gone")])
+        case "peer":
+            exec(
+                "raise RuntimeError('[gloo/pair.cc:534] Connection closed by peer')",
+                {"__name__": "torch.distributed.distributed_c10d"},
+            )
+        case "kill" | "segv" | "bus":
+            os.kill(
+                os.getpid(),
+                {"kill": signal.SIGKILL, "segv": signal.SIGSEGV, "bus": signal.SIGBUS}[behaviour],
+            )
+        case "exit":
+            sys.exit(5)
+        case "stuck":
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+            (process.folder / "stuck").touch()
+            time.sleep(60)
+        case "leave-a-child":
+            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+            raise TrainingError("with a child left behind")
+        case "fail-once" if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+            raise TrainingError("the first time")
+
+
+if __name__ == "__main__":
+    run_rank(Path(sys.argv[1]), work)

@@ -1,0 +1,34 @@
+"""A rank that evaluates."""
+
+import json
+from unittest.mock import Mock
+
+import torch
+
+from resnet_recipes.jobs import evaluate
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.frozen import freeze
+from resnet_recipes.training import distributed
+from resnet_recipes.training.distributed import Rank
+from resnet_recipes.training.trained import Trained
+
+
+def test_a_rank_takes_its_gpu_before_the_network_is_on_it(tmp_path, monkeypatch):
+    """Kernels are tried when the network is put on the device.
+
+    Triton launches them on the current one.
+    """
+    done = []
+    (tmp_path / "config.yaml").write_text(
+        freeze(compose("mild", ["data=/images"], needs_data=False).recipe)
+    )
+    (tmp_path / "job.json").write_text(
+        json.dumps({"job": "evaluate", "place": "weights.pt", "sizes": []})
+    )
+    monkeypatch.setattr(distributed, "this_rank", lambda _: Rank(1, 1, 2, torch.device("cuda", 1)))
+    monkeypatch.setattr(distributed, "form_group", lambda _: done.append("joined"))
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: done.append(f"took {device}"))
+    monkeypatch.setattr(evaluate, "load", lambda _: None)
+    monkeypatch.setattr(Trained, "on_device", lambda *_: done.append("put the network there"))
+    evaluate.work(Mock(folder=tmp_path))
+    assert done == ["took cuda:1", "joined", "put the network there"]

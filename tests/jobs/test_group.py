@@ -1,0 +1,168 @@
+"""The processes that a recipe asks for, and the commands that start them."""
+
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from multiprocessing.connection import Listener
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.jobs import gpus
+from resnet_recipes.jobs.group import (
+    LONGEST_TMPDIR,
+    MEMORY,
+    Group,
+    command,
+    environments,
+    group_of,
+    warnings,
+)
+from resnet_recipes.recipe.sections import LaunchConfig
+from resnet_recipes.training import STORE
+
+RUN = Path("runs/a")
+
+
+@pytest.fixture
+def four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the machine have four GPUs."""
+    monkeypatch.setattr(gpus, "count", lambda: 4)
+
+
+@pytest.mark.usefixtures("four_gpus")
+@pytest.mark.parametrize(
+    ("config", "ranks"),
+    [
+        (LaunchConfig(), 4),
+        (LaunchConfig(gpus=2), 2),
+        (LaunchConfig(device="cpu"), 1),
+        (LaunchConfig(device="cpu", gpus=3), 3),
+    ],
+)
+def test_ranks_are_the_gpus_or_what_was_asked_for(config, ranks):
+    assert group_of(config).ranks == ranks
+
+
+@pytest.mark.usefixtures("four_gpus")
+def test_more_gpus_than_there_are_is_refused():
+    with pytest.raises(NotReadyError, match=r"launch\.gpus=8: this machine has 4"):
+        group_of(LaunchConfig(gpus=8))
+
+
+def test_gpus_where_there_are_none_are_refused_unless_the_cpu_was_asked_for(monkeypatch):
+    monkeypatch.setattr(gpus, "count", lambda: 0)
+    with pytest.raises(NotReadyError, match=r"launch\.device=cuda: torch sees no GPU"):
+        group_of(LaunchConfig(device="cuda"))
+    with pytest.raises(
+        NotReadyError,
+        match=r"launch\.gpus=8: torch sees no GPU on this machine\n.*launch\.device=cpu gpus=8",
+    ):
+        group_of(LaunchConfig(gpus=8))
+    assert group_of(LaunchConfig()).ranks == 1
+    assert group_of(LaunchConfig(device="cpu", gpus=8)).ranks == 8
+
+
+def test_a_temporary_folder_with_too_long_a_name_for_sockets_is_refused(monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * (LONGEST_TMPDIR - 1))
+    assert group_of(LaunchConfig(device="cpu")).ranks == 1
+    monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * LONGEST_TMPDIR)
+    with pytest.raises(NotReadyError, match=r"TMPDIR=/a+: is longer than 75 bytes"):
+        group_of(LaunchConfig(device="cpu"))
+
+
+def test_the_longest_name_of_a_temporary_folder_still_holds_a_socket(monkeypatch):
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        longest = Path(folder, "a" * (LONGEST_TMPDIR - 1 - len(folder)))
+        longest.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(longest))
+        with Listener(tempfile.mktemp(prefix="listener-", dir=tempfile.mkdtemp(prefix="pymp-"))):
+            pass
+
+
+def test_a_rank_gets_its_folder_and_nothing_else():
+    assert command(RUN)[1:] == ["-m", "resnet_recipes.jobs", "runs/a"]
+
+
+def test_the_user_is_warned_of_unused_gpus(monkeypatch):
+    monkeypatch.setattr(gpus, "unused", lambda: "")
+    assert list(warnings(LaunchConfig())) == []
+    monkeypatch.setattr(gpus, "unused", lambda: "NO GPU IS USED")
+    monkeypatch.setattr(gpus, "untried", lambda: "UNTRIED")
+    assert list(warnings(LaunchConfig())) == ["NO GPU IS USED", "UNTRIED"]
+    assert list(warnings(LaunchConfig(device="cpu"))) == []
+
+
+def test_each_rank_knows_its_place_whatever_the_environment_says(monkeypatch):
+    monkeypatch.setenv("RANK", "x")
+    monkeypatch.setenv("WORLD_SIZE", "-3")
+    ranks = environments(Group(3), 1.0, "/tmp/a/0", attempt=2)
+    places = [(rank["RANK"], rank["LOCAL_RANK"], rank["WORLD_SIZE"]) for rank in ranks]
+    assert places == [(str(i), str(i), "3") for i in range(3)]
+    assert {(rank[STORE], rank["TORCHELASTIC_RESTART_COUNT"]) for rank in ranks} == {
+        ("/tmp/a/0", "2")
+    }
+
+
+def test_the_users_environment_is_kept_without_modules_of_the_current_folder(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth7")
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=1")
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64")
+    monkeypatch.setattr(gpus, "has_nvml", lambda: True)
+    monkeypatch.delenv("PYTORCH_ALLOC_CONF", raising=False)
+    given, _ = environments(Group(2), 1.0)
+    assert (given["OMP_NUM_THREADS"], given["PYTHONSAFEPATH"], given["GLOO_SOCKET_IFNAME"]) == (
+        "7",
+        "1",
+        "eth7",
+    )
+    assert "PYTORCH_ALLOC_CONF" not in given
+    assert given["GLIBC_TUNABLES"] == "glibc.malloc.check=1"
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    given, _ = environments(Group(2), 1.0)
+    assert int(given["OMP_NUM_THREADS"]) >= 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"), [(0, "expandable_segments:True"), (1, None), (None, None)]
+)
+def test_segments_are_expandable_where_nvml_works(answer, expected, monkeypatch):
+    def library(name: str) -> SimpleNamespace:
+        if answer is None:
+            raise OSError(f"{name}: cannot open shared object file")
+        return SimpleNamespace(nvmlInit_v2=lambda: answer)
+
+    monkeypatch.setattr(gpus.ctypes, "CDLL", library)
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        monkeypatch.delenv(name, raising=False)
+    given, _ = environments(Group(2), 1.0)
+    assert given.get("PYTORCH_ALLOC_CONF") == expected
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator of glibc is meant")
+def test_freed_memory_is_used_again_without_asking_the_system():
+    """Each of five buffers of 64 MiB is 32 huge pages, or would be 16,384 new small ones."""
+    program = """
+import resource
+faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+bytearray(b"x") * (64 << 20)
+before = faults()
+for _ in range(5):
+    bytearray(b"x") * (64 << 20)
+print(faults() - before)
+"""
+    found = []
+    for environment in (MEMORY, {}):
+        bare = {name: value for name, value in os.environ.items() if name not in MEMORY}
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=bare | environment, capture_output=True, check=True
+        )
+        found.append(int(done.stdout))
+    kept, asked = found
+    assert kept < 20
+    assert asked > 10 * kept

@@ -1,0 +1,339 @@
+"""One command, one message, one exit code, and nothing left running."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.jobs import group as group_module
+from resnet_recipes.jobs import launcher as launching
+from resnet_recipes.jobs import watchdog
+from resnet_recipes.jobs.group import Group
+from resnet_recipes.jobs.launcher import start
+from resnet_recipes.run_folder.ending import Ending, read
+from resnet_recipes.run_folder.lock import locked
+
+
+@pytest.fixture(autouse=True)
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the launcher start the stand-in, not the worker, and wait less for a signal's echo."""
+    monkeypatch.setattr(group_module, "PROGRAM", "stand_in")
+    monkeypatch.setattr(launching, "ECHO", 0.1)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+
+
+class Started:
+    """A run of the stand-in, from its start to its end."""
+
+    def __init__(
+        self,
+        folder: Path,
+        behaviour: str = "",
+        ranks: int = 1,
+        restarts: int = 0,
+        then: Callable[[], object] | None = None,
+    ):
+        self.folder, self.said = folder, []
+        (folder / "behaviour").write_text(behaviour)
+        if then is not None:
+            threading.Thread(target=self._when_training, args=(then, ranks), daemon=True).start()
+        self.ending: Ending = start(folder, Group(ranks, max_restarts=restarts), self.said.append)
+
+    def _when_training(self, then: Callable[[], object], ranks: int) -> None:
+        while sum(beat.step > 5 for beat in watchdog.beats(self.folder)) < ranks:
+            time.sleep(0.01)
+        then()
+
+    def log(self, rank: int) -> str:
+        """Return the log of a rank."""
+        return (self.folder / "logs" / f"rank{rank}.log").read_text()
+
+
+def running(folder: Path) -> list[str]:
+    """Return the processes that have the folder in their command line, other than this one."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(folder) in line and path.parent.name != str(os.getpid()):
+            found.append(line)
+    return found
+
+
+def test_ranks_that_could_not_say_how_they_ended_found_the_disk_full(tmp_path, monkeypatch):
+    def full(path: Path, text: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("resnet_recipes.base.atomic.write_text", full)
+    (tmp_path / "endings").touch()  # nothing can be written into it
+    ended = Started(tmp_path, "wrong@0")
+    assert "the run failed (No space left on device)" in ended.said[0]
+    assert "cannot be written to, so no rank could say how it ended" in ended.said[0]
+    assert "free some space, and resume" in ended.said[0]
+
+
+def until_stuck(folder: Path, then: Callable[[], object]) -> Callable[[], None]:
+    """Return what does something as soon as a rank of the run is stuck."""
+
+    def wait() -> None:
+        while not (folder / "stuck").exists():
+            time.sleep(0.01)
+        then()
+
+    return wait
+
+
+def send(number: signal.Signals) -> Callable[[], None]:
+    """Return what sends a signal to this process, the launcher."""
+    return lambda: os.kill(os.getpid(), number)
+
+
+def test_a_finished_run_has_exit_code_0(tmp_path):
+    run = Started(tmp_path, "finish@0")
+    assert (run.ending.code, run.ending.step, run.said) == (0, 20, [])
+    assert read(tmp_path / "exit.json") == run.ending
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "code", "words"),
+    [
+        (
+            "wrong@0",
+            1,
+            (
+                "rank 0 failed (TrainingError)",
+                "after 21 steps",
+                "image file is truncated",
+                "data.on_bad_image=skip",
+                "resnet-train --resume",
+            ),
+        ),
+        ("bug@0", 1, ("ZeroDivisionError", "division by zero", "rank0.log")),
+        ("not-ready@0", 3, ("error: data.root=/data: is gone",)),
+        ("kill@0", 1, ("SIGKILL", "out of memory", "after 21 steps")),
+        ("segv@0", 1, ("SIGSEGV",)),
+        ("bus@0", 1, ("SIGBUS", "--shm-size")),
+        ("exit@0", 1, ("SystemExit", "5")),
+    ],
+)
+def test_a_failure_is_one_message_with_its_cause(behaviour, code, words, tmp_path):
+    run = Started(tmp_path, behaviour)
+    assert run.ending.code == code
+    (said,) = run.said
+    assert all(word in said for word in words), said
+    assert "Traceback" not in said
+
+
+def test_a_measurement_that_failed_is_not_to_be_resumed(tmp_path):
+    (tmp_path / "job.json").write_text('{"job": "train"}')
+    (said,) = Started(tmp_path, "bug@0").said
+    assert "rank0.log" in said
+    assert "resume" not in said
+
+
+def test_a_traceback_and_the_stacks_of_a_crash_are_in_the_log(tmp_path):
+    assert "Traceback" in Started(tmp_path, "bug@0").log(0)
+    assert "Segmentation fault" in Started(tmp_path, "segv@0").log(0)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGHUP, 75)],
+)
+def test_a_signal_saves_and_ends_with_its_exit_code(number, code, tmp_path):
+    run = Started(tmp_path, then=send(number))
+    assert run.ending.code == code
+    assert (tmp_path / "saved0").exists()
+    assert run.said == [
+        "stopping after this step, with a checkpoint; press Ctrl-C again to stop now"
+    ]
+
+
+def test_a_signal_that_comes_twice_at_once_is_one(tmp_path):
+    run = Started(
+        tmp_path,
+        then=lambda: [send(number)() for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP)],
+    )
+    assert run.ending.code == 75
+    assert (tmp_path / "saved0").exists()
+
+
+def test_a_scheduler_may_repeat_its_signal_for_as_long_as_it_likes(tmp_path):
+    def repeatedly() -> None:
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(launching.ECHO + 0.1)
+
+    run = Started(tmp_path, "slow-to-save@0", then=repeatedly)
+    assert run.ending.code == 75
+    assert (tmp_path / "saved0").exists()
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path):
+    def twice() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(launching.ECHO + 0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    run = Started(tmp_path, "stuck@0", then=until_stuck(tmp_path, twice))
+    assert run.ending.code == 1
+    assert "stopped at once" in run.said[-1]
+    assert not running(tmp_path)
+
+
+def test_a_signal_before_the_first_step_has_nothing_to_save(tmp_path, monkeypatch):
+    monkeypatch.setattr(launching, "AFTERMATH", 0.5)
+    threading.Timer(0.02, send(signal.SIGTERM)).start()
+    run = Started(tmp_path)
+    assert (run.ending.code, run.ending.message) in [
+        (75, "stopped before the first step"),
+        (75, "SIGTERM"),
+    ]
+
+
+def test_a_rank_that_does_not_respond_is_killed_and_reported(tmp_path, monkeypatch):
+    monkeypatch.setattr(launching, "GRACE", -9.8)
+    run = Started(tmp_path, "stuck@0", then=until_stuck(tmp_path, send(signal.SIGTERM)))
+    assert (run.ending.code, run.ending.error) == (1, "no answer")
+    assert not running(tmp_path)
+
+
+def test_loader_workers_of_a_dead_rank_are_swept_away(tmp_path):
+    before = children_asleep()
+    Started(tmp_path, "leave-a-child@0")
+    deadline = time.monotonic() + 30
+    while children_asleep() > before and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert children_asleep() <= before
+
+
+def children_asleep() -> int:
+    """Count the processes that the stand-in leaves behind."""
+    lines = subprocess.run(
+        ["ps", "-eo", "args"], capture_output=True, text=True
+    ).stdout.splitlines()
+    return sum("import time; time.sleep(60)" in line for line in lines)
+
+
+def test_a_launcher_that_is_killed_leaves_no_ending_of_an_earlier_session(tmp_path):
+    (tmp_path / "exit.json").write_text('{"code": 75}')
+    process = launched(tmp_path)
+    process.kill()
+    process.communicate(timeout=60)
+    assert not (tmp_path / "exit.json").exists()
+
+
+def test_a_folder_in_use_is_refused(tmp_path):
+    with locked(tmp_path), pytest.raises(NotReadyError, match="is in use by another run"):
+        Started(tmp_path)
+
+
+def launched(folder: Path, ranks: int = 1) -> subprocess.Popen[str]:
+    """Start a launcher as a separate process, and return it when its ranks train."""
+    (folder / "behaviour").write_text("")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "launcher", str(folder), str(ranks)],
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    while sum(beat.step > 5 for beat in watchdog.beats(folder)) < ranks:
+        time.sleep(0.01)
+    return process
+
+
+def test_the_streams_of_rank_0_reach_the_user(tmp_path):
+    process = launched(tmp_path)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert out == "output of 0\n"
+    assert err.startswith("console of 0\n")
+    assert (tmp_path / "logs" / "rank0.log").read_text().startswith("log of 0\n")
+    assert process.returncode == 75
+
+
+def test_a_killed_launcher_takes_its_rank_with_it(tmp_path):
+    process = launched(tmp_path)
+    process.kill()
+    process.communicate(timeout=60)
+    deadline = time.monotonic() + 30
+    while running(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not running(tmp_path)
+
+
+@pytest.mark.slow
+def test_the_rank_that_failed_is_named_and_a_stuck_one_is_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(launching, "AFTERMATH", 0.2)
+    run = Started(tmp_path, "wrong@1 stuck@0", ranks=2)
+    assert (run.ending.code, run.ending.rank) == (1, 1)
+    (said,) = run.said
+    assert "rank 1 failed (TrainingError)" in said
+    assert "the other rank was stopped" in said
+    assert run.log(1).startswith("output of 1\nlog of 1\n")
+    assert not running(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_killed_rank_is_the_cause_and_its_peers_are_not(tmp_path):
+    run = Started(tmp_path, "kill@1 peer@0", ranks=2)
+    assert (run.ending.rank, run.ending.error, run.ending.step) == (1, "SIGKILL", 21)
+    assert not running(tmp_path)
+
+
+@pytest.mark.slow
+def test_ctrl_c_reaches_all_ranks(tmp_path):
+    run = Started(tmp_path, ranks=2, then=send(signal.SIGINT))
+    assert run.ending.code == 130
+    assert sorted(path.name for path in tmp_path.glob("saved*")) == ["saved0", "saved1"]
+    assert not running(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_group_starts_again_after_a_failure_if_it_may(tmp_path):
+    run = Started(tmp_path, "fail-once@1 finish@0", ranks=2, restarts=1)
+    assert (run.ending.code, run.ending.attempt) == (0, 1)
+    assert run.said == [
+        "rank 1 failed (TrainingError); restarting from the last checkpoint (1 of 1)"
+    ]
+
+
+@pytest.mark.slow
+def test_a_group_that_fails_too_often_is_not_restarted_and_nothing_to_repair_is_not_retried(
+    tmp_path,
+):
+    run = Started(tmp_path, "kill@1 finish@0", ranks=2, restarts=1)
+    assert (run.ending.code, run.ending.error) == (1, "SIGKILL")
+    assert run.said[0].endswith("restarting from the last checkpoint (1 of 1)")
+    again = Started(tmp_path, "not-ready@0", restarts=3)
+    assert again.ending.code == 3
+    assert len(again.said) == 1
+
+
+@pytest.mark.slow
+def test_a_killed_launcher_takes_all_ranks_with_it(tmp_path):
+    process = launched(tmp_path, ranks=2)
+    process.kill()
+    process.communicate(timeout=60)
+    deadline = time.monotonic() + 30
+    while running(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not running(tmp_path)
+
+
+def test_a_rank_that_does_not_end_after_a_failure_is_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr(launching, "AFTERMATH", 0.5)
+    ended = Started(tmp_path, "stuck@0 wrong@1", ranks=2)
+    assert "rank 1 failed" in ended.said[0]
+    assert (tmp_path / "stuck").exists()
+    assert not (tmp_path / "endings" / "rank0.json").exists()  # it would sleep for a minute

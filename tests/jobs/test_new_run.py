@@ -1,0 +1,209 @@
+"""The folder of a run appears whole, under a free name, and says where the recipe came from."""
+
+import errno
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.jobs import new_run
+from resnet_recipes.jobs.new_run import check, create, provenance
+from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.run_folder.lock import locked
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Return a function that makes the folder of a run in tmp_path/runs."""
+    monkeypatch.chdir(tmp_path)
+
+    def make(*words: str) -> Path:
+        composed = compose("mild", ["data=/data", *words])
+        return create(composed, make_plan(composed.recipe, IMAGENET, 1), ["resnet-train"])
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()]
+)
+def test_a_folder_that_cannot_be_finished_leaves_nothing(failure, made, monkeypatch):
+    write = atomic.write_text
+
+    def failing(path: Path, text: str) -> None:
+        if path.name == "env.json":
+            raise failure
+        write(path, text)
+
+    monkeypatch.setattr(atomic, "write_text", failing)
+    with pytest.raises(NotReadyError if isinstance(failure, OSError) else KeyboardInterrupt):
+        made("run=mine")
+    assert list(Path("runs").iterdir()) == []
+    monkeypatch.undo()
+
+
+def test_a_run_that_never_trained_a_step_leaves_its_name_free(made):
+    (made("run=mine") / "logs").mkdir()
+    assert not (made("run=mine") / "logs").exists()
+    Path("runs/mine/metrics.jsonl").write_text('{"kind": "begin", "step": 0}\n')
+    made("run=mine")
+    assert [path.name for path in Path("runs").iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("checkpoints/step-00000003.json", "{}"),
+        ("summary.json", "{}"),
+        ("teachers/mine.pt", "which the new run may read"),
+        ("metrics.jsonl", '{"kind": "step", "step": 20}\n'),
+    ],
+)
+def test_a_run_that_has_trained_keeps_its_name(name, text, made):
+    path = made("run=mine") / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    with pytest.raises(RecipeError, match="is taken"):
+        made("run=mine")
+    assert path.read_text() == text
+
+
+@pytest.mark.timeout(30)
+def test_records_that_are_a_fifo_are_not_waited_for(made):
+    os.mkfifo(made("run=mine") / "metrics.jsonl")
+    with pytest.raises(NotReadyError, match="Not a regular file"):
+        made("run=mine")
+
+
+def test_a_run_that_is_starting_keeps_its_name(made):
+    with locked(made("run=mine")), pytest.raises(NotReadyError, match="in use"):
+        made("run=mine")
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link"])
+def test_a_name_taken_by_something_else_is_refused(kind, made, tmp_path):
+    Path("runs").mkdir()
+    mine, other = Path("runs/mine"), tmp_path / "other"
+    other.mkdir()
+    {
+        "file": mine.touch,
+        "folder": lambda: (mine / "thesis").mkdir(parents=True),
+        "link": lambda: mine.symlink_to(other),
+    }[kind]()
+    with pytest.raises(RecipeError, match=r"is taken: .* exists\n    choose another name$"):
+        made("run=mine")
+    assert list(other.iterdir()) == []
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with one commit, whose own configuration names a program."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text("defaults: [mild]\n")
+    script = tmp_path / "script"
+    script.write_text(f"#!/bin/sh\ntouch {tmp_path}/marker\n")
+    script.chmod(0o755)
+    git(folder, "init", "-q")
+    git(folder, "add", ".")
+    git(folder, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "one")
+    git(folder, "config", "core.fsmonitor", str(script))
+    return folder
+
+
+def git(folder: Path, *words: str) -> str:
+    """Run git, and return what it prints."""
+    return subprocess.run(
+        ["git", "-C", folder, *words], capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def test_the_commit_of_a_recipe_is_read_without_running_what_its_repository_names(
+    repository, tmp_path
+):
+    commit = git(repository, "rev-parse", "HEAD")
+    (tmp_path / "marker").unlink(missing_ok=True)
+    composed = compose(str(repository / "mine.yaml"), ["data=/data"])
+    assert provenance(composed, "")["git_commit"] == commit
+    assert not (tmp_path / "marker").exists()
+    git(repository, "status")
+    assert (tmp_path / "marker").exists()  # the program would have been noticed
+
+
+@pytest.mark.parametrize("head", ["ref: ../../etc/passwd", "junk", None])
+def test_an_invalid_repository_has_no_commit(head, tmp_path):
+    (tmp_path / "mine.yaml").write_text("defaults: [mild]\n")
+    (tmp_path / ".git").mkdir()
+    if head is None:
+        os.mkfifo(tmp_path / ".git" / "HEAD")
+    else:
+        (tmp_path / ".git" / "HEAD").write_text(head)
+    assert (
+        provenance(compose(str(tmp_path / "mine.yaml"), ["data=/data"]), "")["git_commit"] is None
+    )
+    assert new_run.environment()["packages"]["torch"]
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan]:
+    """Return a function that plans a run in tmp_path/runs."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: make_plan(compose("mild", ["data=/data", *words]).recipe, IMAGENET, 1)
+
+
+def free(monkeypatch: pytest.MonkeyPatch, bytes: int) -> None:
+    """Let every disk have this much room."""
+    found = os.statvfs("/")
+    values = [*found[:4], bytes // found.f_frsize, *found[5:]]
+    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(values))
+
+
+def test_a_run_that_does_not_fit_on_the_disk_is_refused(plan, monkeypatch):
+    free(monkeypatch, 2_000_000_000)
+    check(plan("run.root=deep/runs"))
+    free(monkeypatch, 1_000_000_000)
+    with pytest.raises(NotReadyError, match=r"has 1.00 GB free, and the run needs 1.24 GB: 3 ch"):
+        check(plan("run.root=deep/runs"))
+    check(plan("model.name=resnet18"))
+    assert list(Path().iterdir()) == []
+
+
+def test_a_tracker_whose_package_is_missing_is_refused_before_the_start(plan, monkeypatch):
+    monkeypatch.setattr("resnet_recipes.report.trackers.find_spec", lambda name: None)
+    check(plan())
+    with pytest.raises(NotReadyError, match="needs the package wandb"):
+        check(plan("log.to=[wandb]"))
+
+
+def test_a_root_that_cannot_be_written_is_refused(plan, monkeypatch):
+    Path("file").touch()
+    with pytest.raises(
+        NotReadyError, match=r"run.root=.*/file/a: cannot be written to: .* is a file"
+    ):
+        check(plan("run.root=file/a"))
+    with pytest.raises(NotReadyError, match="File name too long"):
+        check(plan(f"run.root={'a' * 300}"))
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(NotReadyError, match="cannot be written to: Permission denied"):
+        check(plan())
+
+
+def test_a_plan_refuses_the_names_that_a_start_refuses(plan, made):
+    folder = made("run=mine")
+    check(plan("run=mine"))  # it never trained
+    (folder / "summary.json").write_text("{}")
+    for act in (lambda: check(plan("run=mine")), lambda: made("run=mine")):
+        with pytest.raises(RecipeError, match=r"is taken: .*mine already exists") as caught:
+            act()
+        assert "or resume it" in str(caught.value)
+    Path("runs/file").touch()
+    with pytest.raises(RecipeError, match="is taken"):
+        check(plan("run=file"))
+    Path("runs/empty").mkdir()
+    check(plan("run=empty"))
+    made("run=empty")

@@ -1,0 +1,20 @@
+"""A trained network is opened with the settings to use it with, and no others."""
+
+import pytest
+from torch import nn
+
+from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.jobs import opened
+from resnet_recipes.network.about import About
+from resnet_recipes.network.network import Network
+
+
+@pytest.mark.parametrize("word", ["data.eval_size=24", "evaluation.sizes=[32,24]"])
+def test_a_size_that_a_network_does_not_take_is_refused(word, tmp_path, monkeypatch):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4))
+    about = About("torchvision:of_one_size", 4, eval_resize=32, eval_size=32)
+    monkeypatch.setattr(opened, "load", lambda place: Network(model, about))
+    with pytest.raises(RecipeError, match="torchvision:of_one_size does not take") as refused:
+        opened.opened(tmp_path / "weights.pt", [word], ("evaluation.sizes",))
+    assert refused.value.problems[0].fix == "data.eval_size=32"
+    assert opened.opened(tmp_path / "weights.pt").recipe.data.eval_size == 32

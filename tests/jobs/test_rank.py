@@ -1,0 +1,70 @@
+"""Runs that start from weights: the same on one rank and two, and resumed without the file."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.frozen import freeze
+from resnet_recipes.run_folder.ending import first_failure
+from tests.jobs.nursery import shallow_resnet18
+from tests.jobs.test_survival import SMALL, Run, assert_same
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Weights of torchvision's names, for other classes than the run has."""
+    torch.manual_seed(5)
+    path = tmp_path_factory.mktemp("weights") / "theirs.pt"
+    torch.save(shallow_resnet18(num_classes=7).state_dict(), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def configs(weights: Path) -> dict[int, str]:
+    """Hot at the size of a test, by number of ranks, with a frozen stem and a slower backbone."""
+    words = [
+        *SMALL,
+        f"model.weights={weights}",
+        "model.freeze=layer1",
+        "optimizer.backbone_rate=0.1",
+    ]
+    return {
+        ranks: freeze(compose("hot", [*words, f"batch.bn_size={6 // ranks}"]).recipe)
+        for ranks in (1, 2)
+    }
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_run_from_weights_keeps_what_is_frozen_and_resumes_bitwise_without_the_file(
+    ranks, tmp_path, configs, weights, nursery
+):
+    whole = Run(tmp_path / "whole", configs, nursery, ranks).finish()
+    loaded = torch.load(weights, weights_only=True)
+    frozen = [name for name in loaded if name.startswith(("conv1.", "layer1.")) and "conv" in name]
+    assert len(frozen) == 3
+    assert all(torch.equal(whole["model"][name], loaded[name]) for name in frozen)
+    assert not torch.equal(whole["model"]["layer2.0.conv1.weight"], loaded["layer2.0.conv1.weight"])
+
+    stopped = Run(tmp_path / "stopped", configs, nursery, ranks)
+    for pid in stopped.start_until(4):
+        os.kill(pid, signal.SIGTERM)
+    assert nursery.wait() == [75] * ranks
+    weights.rename(tmp_path / "away.pt")
+    try:
+        assert_same(stopped.finish(), whole)
+    finally:
+        (tmp_path / "away.pt").rename(weights)
+
+
+def test_a_run_whose_weights_are_gone_before_it_begins_says_so(tmp_path, configs, weights, nursery):
+    weights.rename(tmp_path / "away.pt")
+    run = Run(tmp_path / "run", configs, nursery, 1)
+    run.start()
+    assert nursery.wait() == [3]
+    assert "does not exist" in first_failure(run.observer.endings()).message

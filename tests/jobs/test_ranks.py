@@ -1,0 +1,356 @@
+"""Several ranks measure what one does, save no diverged weights, and resume bit for bit."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+import torch
+from torch import nn
+
+from resnet_recipes import data, ops
+from resnet_recipes.base.errors import NotReadyError, TrainingError
+from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.jobs import train as process_rank
+from resnet_recipes.jobs.rank import RankProcess
+from resnet_recipes.jobs.train import work
+from resnet_recipes.network import about, archive
+from resnet_recipes.network.weights import write_weights
+from resnet_recipes.predict.network import Teacher
+from resnet_recipes.recipe.frozen import freeze
+from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.training import distributed, exchange
+from resnet_recipes.training.evaluate import evaluate
+from resnet_recipes.training.precision import Precision
+from resnet_recipes.training.reporter import RunReporter
+from tests.compliance import complies
+
+pytestmark = pytest.mark.slow
+
+#: Examples of evaluation sets: fewer than the ranks, a multiple of some numbers of ranks, and of
+#: none.
+SIZES = [1, 2, 3, 7, 24, 50, 53, 97]
+
+
+@pytest.fixture
+def new_run(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that makes the folder of a run of six steps, saved after three."""
+
+    def make(**changes: Any) -> Path:
+        small = {
+            "max_duration": "6ba",
+            "checkpoint": {"interval": "3ba"},
+            "evaluation": {"interval": "1dur"},
+            "schedule": {"warmup": "0ba"},
+            "data": {"train_size": 32, "eval_resize": 32, "eval_size": 32},
+            "batch": {"global_size": 12, "bn_size": 4},
+        }
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        (folder / "config.yaml").write_text(freeze(recipe(**small | changes)))
+        return folder
+
+    return make
+
+
+def killed_after(step: int, run: Path) -> Path:
+    """Return what there would be of a finished run, killed right after a checkpoint."""
+    folder = Path(tempfile.mkdtemp(dir=run.parent))
+    (folder / "checkpoints").mkdir()
+    for path in (run / "config.yaml", *run.glob(f"checkpoints/step-{step:08d}.*")):
+        shutil.copy(path, folder / path.relative_to(run))
+    return folder
+
+
+def state(run: Path, step: int) -> dict[str, Any]:
+    """Return a checkpoint of a run."""
+    return archive.read(run / "checkpoints" / f"step-{step:08d}.pt")
+
+
+def differing(run: Path, other: Path) -> list[str]:
+    """Return the names of weights and statistics that differ in any bit between two runs."""
+    weights, others = archive.read(run / "weights.pt"), archive.read(other / "weights.pt")
+    return [name for name in weights if not torch.equal(weights[name], others[name])]
+
+
+def switch_off(owner: str, name: str) -> None:
+    """Let a function of the package do nothing, in this process."""
+    setattr(resolve_name(owner), name, lambda *_: None)
+
+
+def measured(process: RankProcess, off: tuple[str, ...] = ()) -> list[tuple[float, ...]]:
+    """Evaluate a model with shared weights and each rank's own statistics, as after training."""
+    if off:
+        switch_off(*off)
+    rank = distributed.this_rank("cpu")
+    distributed.join(rank)
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8, momentum=1.0), nn.Flatten(), nn.Linear(288, 10)
+    )
+    config, found = DataConfig("synthetic", eval_size=8), []
+    for examples in SIZES:
+        torch.manual_seed(1 + rank.rank)
+        model(torch.randn(4, 3, 8, 8))
+        share = Share(rank.rank, rank.world_size, global_size=1, eval_size=5, seed=0)
+        loader = data.open_eval(
+            config, replace(data.measure(config), eval_examples=examples), share
+        )
+        found.append(evaluate(model, loader, Precision(rank.device, torch.float32, model), 10))
+    distributed.leave()
+    return found
+
+
+def trained(process: RankProcess, off: tuple[str, ...] = ()) -> int:
+    """Do the work of a rank, with small gradient buckets, so that a small model has several."""
+    exchange.BUCKET = 30_000
+    if off:
+        switch_off(*off)
+    return work(process)
+
+
+def fused(process: RankProcess) -> int:
+    """Do the work of a rank with the operations that a GPU would use, as they are on a CPU.
+
+    Return how often.
+    """
+    on_cpus = set(ops.Operations._fields) - {"notes"}
+    chosen = ops.Operations(**{name: getattr(ops, name).fused for name in on_cpus})
+    normalize = Mock(side_effect=chosen.batch_norm)
+    ops.choose = lambda *_: chosen._replace(batch_norm=normalize)
+    assert work(process) == 0
+    return normalize.call_count
+
+
+def flipped(process: RankProcess) -> str:
+    """Do the work of a rank; before the first checkpoint, one bit of one weight flips on rank 1.
+
+    Return the error.
+    """
+    save = RunReporter.save
+
+    def flip_and_save(self: RunReporter, done: int) -> None:
+        if process.rank == 1:
+            with torch.no_grad():
+                self.run.model.layer2[0].conv2.weight.view(torch.int32)[1, 2, 0, 1] ^= 1
+        save(self, done)
+
+    RunReporter.save = flip_and_save
+    with pytest.raises(TrainingError) as failure:
+        work(process)
+    return str(failure.value)
+
+
+def test_several_ranks_count_what_one_process_counts_with_the_statistics_of_rank_0(
+    nursery, tmp_path
+):
+    """Figures are the same on every rank, and but for the last digits of the loss one process's."""
+    (alone,) = nursery.call(tmp_path, 1, measured)
+    for ranks in (2, 3, 4):
+        first, *others = nursery.call(tmp_path, ranks, measured)
+        assert others == [first] * (ranks - 1)
+        for (top1, top5, loss, *counts), one in zip(first, alone, strict=True):
+            assert [top1, top5, *counts] == [*one[:2], *one[3:]]
+            assert loss == pytest.approx(one[2], rel=1e-6)  # float32 logits of other batches
+
+
+def test_one_bit_that_flips_on_one_rank_stops_all_and_nothing_is_saved(nursery, new_run):
+    folder = new_run()
+    errors = nursery.call(folder, 3, flipped)
+    assert all(error.startswith("the ranks hold different weights at step 3: ") for error in errors)
+    assert not list((folder / "checkpoints").iterdir())
+    assert not (folder / "weights.pt").exists()
+
+
+def test_three_ranks_with_a_teacher_resume_bit_for_bit(nursery, new_run, make_run, tmp_path):
+    """Two ranks would add in the same order in any case.
+
+    Three do while the layout of the buckets stays.
+    """
+    taught_by = make_run(seed=5)
+    teacher = tmp_path / "teacher.safetensors"
+    facts = taught_by.plan.facts
+    write_weights(taught_by.model, teacher, about.of(taught_by.plan.recipe, facts.classes, 10))
+    whole = new_run(methods={"distill": {"teacher": str(teacher)}})
+    nursery.call(whole, 3, trained)
+    resumed = killed_after(3, whole)
+    nursery.call(resumed, 3, trained)
+    assert differing(resumed, whole) == []
+
+
+def test_two_ranks_with_fused_operations_learn_the_same_resume_bit_for_bit_and_leave_the_same_files(
+    nursery, new_run, make_run
+):
+    """Every save compares the ranks' weights and would fail."""
+    changes = {
+        "data": {"train_size": 64, "eval_resize": 64, "eval_size": 64},
+        "optimizer": {"lr": 0.01},
+        "batch": {"global_size": 16, "bn_size": 8},
+        "methods": {"blurpool": {}, "bce_loss": {}, "label_smoothing": {}, "mixup": {}},
+    }
+    plain, whole = new_run(**changes), new_run(**changes)
+    nursery.call(plain, 2, trained)
+    assert all(calls >= 6 * 6 for calls in nursery.call(whole, 2, fused))
+    resumed = killed_after(3, whole)
+    nursery.call(resumed, 2, fused)
+    assert differing(resumed, whole) == []
+    expected, found = (archive.read(run / "weights.pt") for run in (plain, whole))
+    assert {name: value.shape for name, value in found.items()} == {
+        name: v.shape for name, v in expected.items()
+    }
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-4)
+    images, logits = torch.randn(4, 3, 64, 64), []
+    for run in (plain, whole):
+        model = make_run(**changes).model.eval()
+        model.load_state_dict(archive.read(run / "weights.pt"))
+        logits.append(model(images))
+    torch.testing.assert_close(*logits, rtol=1e-2, atol=1e-3)
+
+
+def test_float16_resumes_bit_for_bit_only_because_its_scale_is_kept(nursery, new_run):
+    whole = new_run(
+        precision={"dtype": "fp16"},
+        batch={"global_size": 8, "bn_size": 4},
+        data={"train_size": 16, "eval_resize": 16, "eval_size": 16},
+        model={"name": "resnet34"},
+    )
+    nursery.call(whole, 2, trained)
+    resumed, forgetful = killed_after(3, whole), killed_after(3, whole)
+    nursery.call(resumed, 2, trained)
+    assert state(whole, 3)["precision"]["scale"] < 2**16  # it began with that, and overflowed
+    assert state(resumed, 6)["precision"] == state(whole, 6)["precision"]
+    assert differing(resumed, whole) == []
+    nursery.call(
+        forgetful,
+        2,
+        trained,
+        off=("resnet_recipes.training.precision:Precision", "load_state_dict"),
+    )
+    assert differing(forgetful, whole) != []
+
+
+def restarted(process: RankProcess) -> int:
+    """Train as a rank whose node was restarted as many times as its number."""
+    os.environ |= {
+        "TORCHELASTIC_RESTART_COUNT": str(process.rank),
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+    }
+    return work(process)
+
+
+def test_nodes_meet_however_often_each_was_started_again(nursery, new_run):
+    assert nursery.call(
+        new_run(max_duration="1ba", batch={"global_size": 8, "bn_size": 4}), 2, restarted
+    ) == [0, 0]
+
+
+def refusal(process: RankProcess) -> str:
+    """Train, and return why that was refused."""
+    with pytest.raises(NotReadyError) as refused:
+        work(process)
+    return str(refused.value)
+
+
+def elsewhere(process: RankProcess) -> str:
+    """Train with the images of this rank's own disk, where rank 1 lacks some."""
+    measure = data.measure
+    data.measure = lambda config: replace(measure(config), train_examples=128 - process.rank)
+    return refusal(process)
+
+
+def test_ranks_with_other_images_do_not_train_together(nursery, new_run):
+    said = nursery.call(new_run(), 2, elsewhere)
+    assert all(
+        "number of training images: is 128 on rank 0, but 127 on rank 1" in text for text in said
+    ), said
+
+
+def taught_otherwise(process: RankProcess) -> str:
+    """Train with a teacher that is another network on each rank's own disk."""
+    teacher = Teacher(Mock(), "", "methods.distill.teacher", f"{process.rank}")
+    process_rank.taught = lambda plan: replace(plan, teachers=(teacher,))
+    return refusal(process)
+
+
+def test_ranks_with_other_teachers_do_not_train_together(nursery, new_run):
+    run = new_run(batch={"global_size": 8, "bn_size": 4})
+    said = nursery.call(run, 2, taught_otherwise)
+    assert all("methods.distill.teacher: is 0 on rank 0, but 1 on" in text for text in said), said
+
+
+def without_its_gpu(process: RankProcess) -> str:
+    """Train on a GPU, which torch does not see on the node of rank 1."""
+    own = distributed.this_rank
+    distributed.this_rank = lambda device: replace(
+        own(device), device=torch.device("cpu" if process.rank else "cuda")
+    )
+    return refusal(process)
+
+
+def test_a_rank_that_sees_no_gpu_does_not_train_with_one_that_does(nursery, new_run):
+    """They would wait for each other for half an hour, one in NCCL and one in gloo."""
+    said = nursery.call(new_run(), 2, without_its_gpu)
+    assert all("device: is cuda on rank 0, but cpu on rank 1" in text for text in said), said
+
+
+def test_a_run_that_crashed_after_it_had_reached_its_target_ends_there(nursery, new_run):
+    whole = new_run(evaluation={"interval": "3ba", "stop_at_top1": 1.0})
+    nursery.call(whole, 3, trained)
+    crashed = killed_after(3, whole)
+    shutil.copy(whole / "metrics.jsonl", crashed)
+    nursery.call(crashed, 3, trained)
+    first, second = (
+        json.loads((folder / "summary.json").read_text()) for folder in (whole, crashed)
+    )
+    assert second["steps"] == first["steps"] == 3
+    assert second["raw_top1_percent"] == first["raw_top1_percent"]
+    assert second["mlperf_seconds"] == first["mlperf_seconds"]
+    assert differing(crashed, whole) == []
+
+
+def test_mlperfs_log_says_what_was_trained_and_whether_the_target_was_reached(nursery, new_run):
+    folder = new_run(log={"mlperf": True}, evaluation={"interval": "3ba", "stop_at_top1": 1.0})
+    nursery.call(folder, 1, trained)
+    lines = (folder / "result_0.txt").read_text().splitlines()
+    events = {
+        event["key"]: event
+        for event in (json.loads(line.removeprefix(":::MLLOG ")) for line in lines)
+    }
+    assert events["run_stop"]["metadata"] == {"status": "success"}
+    assert (
+        events["global_batch_size"]["value"],
+        events["gradient_accumulation_steps"]["value"],
+    ) == (12, 3)
+    seconds = json.loads((folder / "summary.json").read_text())["mlperf_seconds"]
+    times = [events[key]["time_ms"] for key in ("run_start", "run_stop")]
+    assert times[1] - times[0] == pytest.approx(1000 * seconds, abs=2)
+    assert complies(folder / "result_0.txt")
+
+
+def steps_of(process: RankProcess) -> list[int]:
+    """Do the work of a rank; return the steps that it reports."""
+    steps = []
+    process.watchdog.beat = lambda step, phase: steps.append(step)
+    assert work(process) == 0
+    return steps
+
+
+def test_ranks_that_only_time_epochs_train_those_and_keep_nothing(nursery, new_run):
+    folder = new_run(
+        max_duration="5ep",
+        batch={"global_size": 64, "bn_size": 32},
+    )
+    (folder / "job.json").write_text('{"job": "train", "epochs": [0, 1, 3]}')
+    assert nursery.call(folder, 2, steps_of) == [[1, 2, 3, 4, 7, 8]] * 2
+    seconds = json.loads((folder / "seconds.json").read_text())
+    assert list(seconds) == ["0", "1", "3"]
+    assert min(seconds.values()) > 0
+    assert not (folder / "metrics.jsonl").exists()
+    assert not any(folder.glob("weights*"))

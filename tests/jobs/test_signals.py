@@ -1,0 +1,94 @@
+"""A process is asked to stop by signals and by its time limit."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from resnet_recipes.jobs import signals as module
+from resnet_recipes.jobs.signals import Interruption
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
+
+
+@pytest.fixture
+def interruption() -> Iterator[Interruption]:
+    """An interruption with its handlers installed, for one test."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    made = Interruption()
+    made.install()
+    yield made
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGHUP, 75), (signal.SIGINT, 130)],
+)
+def test_a_signal_requests_a_stop_with_its_exit_code(number, code, interruption):
+    assert not interruption.requested
+    os.kill(os.getpid(), number)
+    assert (interruption.requested, interruption.exit_code, interruption.reason) == (
+        True,
+        code,
+        "Ctrl-C" if number == signal.SIGINT else number.name,
+    )
+
+
+def test_a_signal_that_is_ignored_at_the_start_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        made = Interruption()
+        made.install()
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert not made.requested
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_rank_that_stops_for_another_is_preempted(interruption):
+    assert (interruption.requested, interruption.exit_code) == (False, 75)
+
+
+def test_the_same_request_twice_at_once_is_one(interruption):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTERM):
+        os.kill(os.getpid(), number)
+    assert interruption.exit_code == 130
+
+
+def test_only_a_second_ctrl_c_ends_the_process_at_once(interruption, monkeypatch):
+    monkeypatch.setattr(module, "_SAME_REQUEST", 0.01)
+    child = os.fork()
+    if child == 0:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
+
+
+@pytest.mark.parametrize(
+    ("max_wall", "stops_after"), [("100s", 95), ("10m", 570), ("3.5h", 3.5 * 3600 - 120)]
+)
+def test_a_run_stops_before_its_time_is_over(max_wall, stops_after, monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    limited = Interruption()
+    limited.limit(max_wall, started=900.0)
+    now = 900.0 + stops_after - 1
+    assert not limited.requested
+    now = 900.0 + stops_after
+    assert (limited.requested, limited.exit_code) == (True, 75)
+    assert max_wall in limited.reason
+
+
+def test_a_run_without_a_limit_continues(monkeypatch):
+    unlimited = Interruption()
+    unlimited.limit("", started=0.0)
+    monkeypatch.setattr(time, "monotonic", lambda: 1e9)
+    assert not unlimited.requested

@@ -1,0 +1,233 @@
+"""A run killed, stopped or damaged at any moment ends, once resumed, with the same weights."""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+from resnet_recipes.jobs import watchdog
+from resnet_recipes.jobs.observer import Observer
+from resnet_recipes.network import archive
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.frozen import freeze
+from resnet_recipes.run_folder.ending import first_failure
+from resnet_recipes.training.checkpoint import Checkpoints
+from tests.jobs.nursery import Nursery
+
+STEPS = 10
+
+SMALL = [
+    "data.backend=synthetic",
+    "data.train_size=32",
+    "data.eval_resize=32",
+    "data.eval_size=32",
+    "model.name=resnet18",
+    "model.num_classes=auto",
+    "batch.global_size=6",
+    "batch.eval_size=25",
+    f"max_duration={STEPS}ba",
+    "ssr=1",
+    "schedule.warmup=1ba",
+    "checkpoint.interval=3ba",
+    "evaluation.interval=100ba",
+    "log.interval=3ba",
+    "launch.device=cpu",
+    "optimizer.lr=0.01",
+    "methods.sam.interval=2",
+    "methods.ema.half_life=4ba",
+    "methods.ema.update_interval=1ba",
+]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def configs() -> dict[int, str]:
+    """Hot with every method, in small, by number of ranks.
+
+    Only three show the order in which ranks add.
+    """
+    return {
+        ranks: freeze(compose("hot", [*SMALL, f"batch.bn_size={6 // ranks}"]).recipe)
+        for ranks in (1, 2, 3)
+    }
+
+
+class Run:
+    """A run folder and its ranks."""
+
+    def __init__(self, folder: Path, configs: dict[int, str], nursery: Nursery, ranks: int):
+        self.folder, self.nursery, self.ranks = folder, nursery, ranks
+        folder.mkdir(parents=True)
+        (folder / "config.yaml").write_text(configs[ranks])
+
+    def start(self, largest_file: int = -1) -> list[int]:
+        """Start the ranks, or start them again, and return their process ids."""
+        self.observer = Observer(self.folder)
+        return self.nursery.start(self.folder, self.ranks, largest_file)
+
+    def start_until(self, step: int, largest_file: int = -1) -> list[int]:
+        """Start the ranks and return when all have done so many steps in this sitting."""
+        pids = self.start(largest_file)
+        while True:
+            beats = [
+                beat
+                for beat in watchdog.beats(self.folder)
+                if beat.pid in pids and beat.step >= step
+            ]
+            if len(beats) == self.ranks:
+                return pids
+            assert first_failure(self.observer.endings()) is None
+            time.sleep(0.002)
+
+    def finish(self) -> dict:
+        """Go on to the end, and return the last state."""
+        self.start()
+        codes = self.nursery.wait()
+        assert codes == [0] * self.ranks, (self.folder / "logs" / "rank0.log").read_text()[-2000:]
+        return archive.read(self.folder / "checkpoints" / f"step-{STEPS:08d}.pt")
+
+
+@pytest.fixture(scope="module")
+def untouched(
+    tmp_path_factory: pytest.TempPathFactory, configs: dict, nursery: Nursery
+) -> Callable[[int], dict]:
+    """Return a function from a number of ranks to the last state of an undisturbed run."""
+    return cache(
+        lambda ranks: Run(
+            tmp_path_factory.mktemp("untouched") / str(ranks), configs, nursery, ranks
+        ).finish()
+    )
+
+
+def assert_same(a: dict, b: dict) -> None:
+    """Check that two runs have learned the same, bit for bit."""
+    for part in ("model", "optimizer", "methods", "precision"):
+        left, right = dict(tensors(a[part])), dict(tensors(b[part]))
+        assert left.keys() == right.keys()
+        assert [name for name in left if not torch.equal(left[name], right[name])] == []
+
+
+def tensors(value: object, key: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield everything in a state, with its place; plain numbers as tensors."""
+    if isinstance(value, torch.Tensor):
+        yield key, value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from tensors(item, f"{key}/{name}")
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from tensors(item, f"{key}/{i}")
+    elif isinstance(value, int | float):
+        yield key, torch.tensor(value)
+
+
+def test_killed(tmp_path, configs, nursery, untouched):
+    run = Run(tmp_path / "run", configs, nursery, 1)
+    os.kill(run.start_until(5)[0], signal.SIGKILL)
+    assert nursery.wait() == [-signal.SIGKILL]
+    assert_same(run.finish(), untouched(1))
+
+
+def test_stopped_by_ctrl_c_loses_no_step(tmp_path, configs, nursery, untouched):
+    run = Run(tmp_path / "run", configs, nursery, 1)
+    os.kill(run.start_until(3)[0], signal.SIGINT)
+    assert nursery.wait() == [130]
+    step, _ = Checkpoints(run.folder / "checkpoints", 2, print).newest()
+    (beat,) = watchdog.beats(run.folder)
+    assert step == beat.step
+    assert_same(run.finish(), untouched(1))
+
+
+def test_last_checkpoint_damaged(tmp_path, configs, nursery, untouched):
+    run = Run(tmp_path / "run", configs, nursery, 1)
+    os.kill(run.start_until(4)[0], signal.SIGTERM)
+    nursery.wait()
+    last = max((run.folder / "checkpoints").glob("*.pt"))
+    content = bytearray(last.read_bytes())
+    content[random.Random(1).randrange(len(content))] ^= 4
+    last.write_bytes(content)
+    assert_same(run.finish(), untouched(1))
+    assert "was skipped" in (run.folder / "metrics.jsonl").read_text()
+
+
+def test_disk_full(tmp_path, configs, nursery, untouched):
+    run = Run(tmp_path / "run", configs, nursery, 1)
+    os.kill(run.start_until(3, largest_file=100_000)[0], signal.SIGTERM)
+    assert nursery.wait() == [1]  # not 75: nothing could be saved
+    assert "could not be written" in first_failure(run.observer.endings()).message
+    assert not list((run.folder / "checkpoints").iterdir())
+    assert_same(run.finish(), untouched(1))
+
+
+def test_weights_that_fit_are_written_when_the_last_checkpoint_does_not(
+    tmp_path, configs, nursery, untouched
+):
+    folder = tmp_path / "whole"
+    Run(folder, configs, nursery, 1).finish()
+    weights, checkpoint = (
+        (folder / name).stat().st_size
+        for name in ("weights.pt", f"checkpoints/step-{STEPS:08d}.pt")
+    )
+    assert weights + 100_000 < checkpoint
+    run = Run(tmp_path / "run", configs, nursery, 1)
+    run.start(largest_file=weights + 100_000)
+    assert nursery.wait() == [0]
+    for name in ("weights.safetensors", "weights-raw.pt"):
+        assert (run.folder / name).stat().st_size == (folder / name).stat().st_size
+    assert "could not be written" in (run.folder / "metrics.jsonl").read_text()
+
+
+@pytest.mark.parametrize("largest_file", [100_000, 3000])
+def test_weights_that_do_not_fit_name_the_disk(tmp_path, configs, nursery, largest_file):
+    run = Run(tmp_path / "run", configs, nursery, 1)
+    config = run.folder / "config.yaml"
+    config.write_text(config.read_text().replace("interval: 3ba", "interval: 100ba"))
+    run.start(largest_file)
+    assert nursery.wait() == [1]
+    said = first_failure(run.observer.endings()).message
+    assert said.startswith("training is done, but its results could not be written")
+    assert said.endswith("(File too large)")
+
+
+def test_a_folder_that_is_deleted_and_made_again_stays_as_the_other_run_made_it(
+    tmp_path, configs, nursery
+):
+    run = Run(tmp_path / "run", configs, nursery, 1)
+    run.start_until(1)
+    run.folder.rename(tmp_path / "gone")  # deleting file by file would race with the rank
+    run.folder.mkdir()
+    assert nursery.wait() == [1]
+    assert list(run.folder.iterdir()) == []
+    assert (
+        "was moved, deleted or replaced during the run"
+        in (tmp_path / "gone" / "logs" / "rank0.log").read_text()
+    )
+
+
+def test_two_ranks_stopped_at_three_steps(tmp_path, configs, nursery, untouched):
+    run, saved = Run(tmp_path / "run", configs, nursery, 2), []
+    for step in (1, 4, 7):
+        nursery.start(run.folder, 2, stop_at=step)
+        assert nursery.wait() == [75, 75]
+        saved.append(Checkpoints(run.folder / "checkpoints", 2, print).newest()[0])
+    assert saved == [3, 6, 9]  # the vote takes two steps; 6 is right after one of SAM's
+    assert_same(run.finish(), untouched(2))
+
+
+def test_three_ranks_of_which_one_gets_a_signal_and_then_one_is_killed(
+    tmp_path, configs, nursery, untouched
+):
+    run = Run(tmp_path / "run", configs, nursery, 3)
+    os.kill(run.start_until(1)[2], signal.SIGTERM)
+    assert nursery.wait() == [75, 75, 75]
+    assert len({beat.step for beat in watchdog.beats(run.folder)}) == 1
+    os.kill(run.start_until(5)[random.Random(2).randrange(3)], signal.SIGKILL)
+    assert sorted(nursery.wait()) == [-signal.SIGKILL, 1, 1]
+    assert_same(run.finish(), untouched(3))

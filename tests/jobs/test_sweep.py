@@ -1,0 +1,159 @@
+import os
+import signal
+import sys
+from contextlib import ExitStack
+from typing import ClassVar
+
+import pytest
+
+from resnet_recipes.jobs import sweep
+from resnet_recipes.jobs.sweep import Sweep, slots
+from resnet_recipes.run_folder.lock import locked
+
+RUNS = {
+    "a": ["recipe=mild", "seed=1"],
+    "b": ["recipe=mild", "seed=2"],
+    "c": ["recipe=mild", "seed=3"],
+}
+
+
+class StandIn:
+    """A process that ends at its third poll, with the code that a test sets for its run."""
+
+    codes: ClassVar[dict[str, int]] = {}
+    commands: ClassVar[list[list[str]]] = []
+    most, alive = 0, 0
+
+    def __init__(self, command, **_):
+        self.commands.append(command)
+        self.returncode, self._polls = None, 0
+        self._name = next(word for word in command if word.startswith("run=")).removeprefix("run=")
+        StandIn.alive += 1
+        StandIn.most = max(StandIn.most, StandIn.alive)
+
+    def poll(self):
+        self._polls += 1
+        if self._polls == 3:
+            StandIn.alive -= 1
+            self.returncode = self.codes.get(self._name, 0)
+        return self.returncode
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """Train nothing, and wait for nothing."""
+    monkeypatch.setattr(sweep.subprocess, "Popen", StandIn)
+    monkeypatch.setattr(sweep.time, "sleep", lambda _: None)
+    StandIn.codes, StandIn.commands, StandIn.most, StandIn.alive = {}, [], 0, 0
+    return StandIn
+
+
+def train(root, parallel=1):
+    said = []
+    return Sweep(root, RUNS, said.append, [{}] * parallel).train(), said
+
+
+def test_every_run_is_an_ordinary_command_that_can_be_given_again(stand_in, tmp_path):
+    code, said = train(tmp_path)
+    assert code == 0
+    assert [command[1:] for command in stand_in.commands] == [
+        ["-m", "resnet_recipes", "recipe=mild", f"seed={seed}", f"run={name}", "--resume", "auto"]
+        for seed, name in ((1, "a"), (2, "b"), (3, "c"))
+    ]
+    assert said[-1] == f"3 of 3 runs are finished in {tmp_path}"
+    assert stand_in.most == 1
+
+
+def test_several_runs_are_trained_at_once_but_no_more_than_were_asked_for(stand_in, tmp_path):
+    assert train(tmp_path, parallel=2)[0] == 0
+    assert (stand_in.most, len(stand_in.commands)) == (2, 3)
+
+
+def test_a_finished_run_is_not_started_again(stand_in, tmp_path):
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "summary.json").write_text("{}")
+    assert train(tmp_path)[0] == 0
+    assert [command[5] for command in stand_in.commands] == ["run=a", "run=c"]
+
+
+def test_a_failed_run_does_not_stop_the_others(stand_in, tmp_path):
+    stand_in.codes = {"a": 3}
+    code, said = train(tmp_path)
+    assert (code, len(stand_in.commands)) == (1, 3)
+    assert said[-2:] == [f"2 of 3 runs are finished in {tmp_path}", "  failed with exit code 3: a"]
+
+
+def test_a_run_that_was_killed_has_the_exit_code_of_a_shell(stand_in, tmp_path):
+    stand_in.codes = {"b": -signal.SIGKILL}
+    code, said = train(tmp_path)
+    assert (code, said[-1]) == (1, "  failed with exit code 137: b")
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_a_run_that_another_sweep_trains_is_waited_for_and_resumed_if_it_was_left(
+    is_first, is_finished, stand_in, tmp_path, monkeypatch
+):
+    other, pauses = ExitStack(), iter(range(20))
+
+    def pause(_):
+        if (now := next(pauses)) == (0 if is_first else 1):  # before or after ours was started
+            (tmp_path / "b").mkdir()
+            other.enter_context(locked(tmp_path / "b"))
+            stand_in.codes = {"b": 3}
+        if now == 15:
+            other.close()
+            stand_in.codes = {}
+            if is_finished:
+                (tmp_path / "b" / "summary.json").write_text("{}")
+
+    monkeypatch.setattr(sweep.time, "sleep", pause)
+    code, said = train(tmp_path, parallel=1 if is_first else 2)
+    assert "[2 of 3] b: another command is training it" in said
+    assert ("[2 of 3] b: already finished" in said) == is_finished
+    assert (code, said[-1]) == (0, f"3 of 3 runs are finished in {tmp_path}")
+    ours = [command[5] for command in stand_in.commands].count("run=b")
+    assert ours == (not is_first) + (not is_finished)
+
+
+@pytest.mark.parametrize("code", [75, 130])
+def test_a_run_that_was_stopped_from_outside_ends_the_sweep(stand_in, tmp_path, code):
+    stand_in.codes = {"b": code}
+    assert train(tmp_path)[0] == code
+    assert len(stand_in.commands) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_reaches_every_run_and_handlers_are_put_back(number, tmp_path, monkeypatch):
+    before, real, children = signal.getsignal(number), sweep.subprocess.Popen, []
+    script = (
+        f"import sys, signal, time; signal.signal({int(number)}, lambda *_: sys.exit(75)); "
+        "print(flush=True)\n"
+        "time.sleep(60)"
+    )
+
+    def child(command, **_):
+        children.append(real([sys.executable, "-c", script], stdout=sweep.subprocess.PIPE))
+        children[-1].stdout.readline()
+        return children[-1]
+
+    def polled(_):
+        if signal.getsignal(number) is not before:
+            os.kill(os.getpid(), number)
+        monkeypatch.setattr(sweep.time, "sleep", pause)
+
+    pause = sweep.time.sleep
+    monkeypatch.setattr(sweep.subprocess, "Popen", child)
+    monkeypatch.setattr(sweep.time, "sleep", polled)
+    assert train(tmp_path, parallel=2)[0] == 75
+    assert [child.returncode for child in children] == [75, 75]
+    assert signal.getsignal(number) is before
+
+
+def test_each_run_gets_a_gpu_or_its_share_of_the_cores(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert slots(1, 8, 64) == [{}]
+    assert slots(2, 8, 64) == [{"CUDA_VISIBLE_DEVICES": "0"}, {"CUDA_VISIBLE_DEVICES": "1"}]
+    assert slots(2, 0, 9) == [{"OMP_NUM_THREADS": "4"}] * 2
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,3")
+    assert slots(2, 2, 9) == [{"CUDA_VISIBLE_DEVICES": "5"}, {"CUDA_VISIBLE_DEVICES": "3"}]

@@ -1,0 +1,143 @@
+"""An ending says who failed first, why, and what to do."""
+
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.run_folder.ending import Ending, first_failure, lost_a_peer, read, write
+
+
+def test_an_ending_is_read_as_it_was_written(tmp_path):
+    told = Ending(
+        1,
+        3,
+        40,
+        "TrainingError",
+        "the loss is not a number",
+        seconds=12.5,
+        time=3.5,
+        attempt=1,
+        pid=7,
+    )
+    write(tmp_path / "endings" / "rank3.json", told)
+    assert read(tmp_path / "endings" / "rank3.json") == told
+    assert [path.name for path in (tmp_path / "endings").iterdir()] == ["rank3.json"]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"code": 1, "unknown": 2}'])
+def test_a_damaged_ending_is_ignored(content, tmp_path):
+    (tmp_path / "ending.json").write_text(content)
+    assert read(tmp_path / "ending.json") is None
+
+
+def test_the_first_failure_is_the_earliest_that_is_not_anothers_consequence():
+    lost = Ending(
+        1,
+        0,
+        error="RuntimeError",
+        message="[pair.cc:534] Connection closed by peer",
+        time=1.0,
+        is_consequence=True,
+    )
+    cause = Ending(1, 2, error="TrainingError", message="image file is truncated", time=2.0)
+    later = Ending(1, 1, error="TrainingError", message="image file is truncated", time=3.0)
+    saved = Ending(75, 3, time=0.5)
+    assert first_failure([later, lost, cause, saved]) == cause
+    assert first_failure([lost, saved]) == lost
+    assert first_failure([saved, Ending(0, 4)]) is None
+
+
+def raised_in(module: str, error: Exception) -> Exception:
+    """Return an error as a function of `module` raises it."""
+    scope = {"__name__": module, "error": error}
+    exec("def fail(): raise error", scope)
+    with pytest.raises(type(error)) as found:
+        scope["fail"]()
+    return found.value
+
+
+@pytest.mark.parametrize(
+    ("module", "error", "is_loss"),
+    [
+        (
+            "torch.distributed.distributed_c10d",
+            RuntimeError("[gloo/transport/tcp/pair.cc:534] anything"),
+            True,
+        ),
+        ("torch.autograd.graph", RuntimeError("anything"), True),
+        (
+            "resnet_recipes.jobs.agreement",
+            type("DistStoreError", (type("DistError", (RuntimeError,), {}),), {})(),
+            True,
+        ),
+        (
+            "resnet_recipes.data.files",
+            RuntimeError("/data/train/igloo/7.jpg: connection closed by peer"),
+            False,
+        ),
+        ("torch.autograd.graph", TrainingError("gloo"), False),
+        (
+            "torch.autograd.graph",
+            type("OutOfMemoryError", (RuntimeError,), {})("wait timeout"),
+            False,
+        ),
+    ],
+)
+def test_the_loss_of_a_peer_is_known_by_where_it_was_raised_and_never_by_its_text(
+    module, error, is_loss
+):
+    assert lost_a_peer(raised_in(module, error)) == is_loss
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "hint"),
+    [
+        ("OutOfMemoryError", "CUDA out of memory. Tried to allocate 20 MiB", "bn_size"),
+        ("AcceleratorError", "CUDA error: uncorrectable ECC error encountered", "Xid"),
+        ("AcceleratorError", "CUDA error: unspecified launch failure", "CUDA_VISIBLE_DEVICES"),
+        ("SIGBUS", "the process was killed by SIGBUS", "--shm-size"),
+        ("SIGBUS", "the process was killed by SIGBUS", "truncated"),
+        ("SIGKILL", "the process was killed by SIGKILL", "dmesg"),
+        ("OSError", "image file is truncated (3 bytes not processed)", "on_bad_image"),
+        ("DistNetworkError", "The server socket has failed to bind: EADDRINUSE", "MASTER_PORT"),
+        ("RuntimeError", "operator torchvision::nms does not exist", "torch and torchvision"),
+        ("OSError", "[Errno 24] Too many open files", "ulimit"),
+        ("OSError", "[Errno 27] File too large", "ulimit -f unlimited"),
+        ("MemoryError", "no message", "ulimit -v unlimited"),
+        ("RuntimeError", "DefaultCPUAllocator: can't allocate memory", "batch.bn_size"),
+        ("OSError", "[Errno 28] No space left on device", "free some space"),
+        ("DistBackendError", "NCCL error: unhandled system error", "NCCL_DEBUG"),
+        ("ZeroDivisionError", "division by zero", None),
+    ],
+)
+def test_known_causes_have_a_hint_and_others_have_none(error, message, hint):
+    found = Ending(1, error=error, message=message).hint
+    assert hint in found if hint else found == ""
+
+
+@pytest.mark.parametrize("code", [1, 3])
+def test_no_name_in_a_message_can_act_on_the_terminal(code):
+    text = Ending(code, 0, 5, "TrainingError", "image \x1b[2Jx.jpg\nis truncated").explained(
+        Path("runs/\x1b"), ranks=1
+    )
+    assert "\x1b" not in text
+    assert "is truncated" in text.splitlines()[-1 if code == 3 else 2]
+
+
+def test_a_failure_is_explained_in_the_order_in_which_it_is_read():
+    text = Ending(
+        1, 5, 1234, "OSError", "image file is truncated: a.JPEG", seconds=761.0
+    ).explained(Path("runs/a"), ranks=8)
+    assert text.splitlines() == [
+        "rank 5 failed (OSError) 00:12:41 after start, after 1,234 steps; the other 7 ranks "
+        "were stopped",
+        "  image file is truncated: a.JPEG",
+        "  what to do:  replace the file, or skip it with data.on_bad_image=skip",
+        "  log: runs/a/logs/rank5.log     resume: resnet-train --resume runs/a",
+    ]
+
+
+def test_a_users_mistake_is_reported_without_ranks_and_logs():
+    told = Ending(2, 0, error="RecipeError", message="optimizer.lr=2: was 1")
+    assert told.explained(Path("runs/a"), 8) == "error: optimizer.lr=2: was 1"

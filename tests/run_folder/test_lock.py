@@ -1,0 +1,59 @@
+"""Only one run writes into a folder."""
+
+import fcntl
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.run_folder.lock import begun, locked
+from resnet_recipes.run_folder.names import EXIT
+
+
+def test_a_second_run_in_the_same_folder_is_refused_and_told_who_has_it(tmp_path):
+    holder = f"is in use by another run.*process {os.getpid()} on"
+    with locked(tmp_path), pytest.raises(NotReadyError, match=holder), locked(tmp_path):
+        pass
+
+
+def test_a_run_starts_although_its_folder_is_being_looked_at(tmp_path):
+    (tmp_path / "lock").touch()
+    looking = os.open(tmp_path / "lock", os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)  # as `resnet-recipes runs` does
+    threading.Timer(0.1, os.close, [looking]).start()
+    with locked(tmp_path):
+        pass
+
+
+def test_a_session_forgets_how_the_last_one_ended_unless_it_is_refused(tmp_path):
+    (tmp_path / EXIT).touch()
+    with locked(tmp_path), pytest.raises(NotReadyError), begun(tmp_path):
+        pass
+    assert (tmp_path / EXIT).exists()
+    with begun(tmp_path):
+        assert not (tmp_path / EXIT).exists()
+
+
+def test_the_lock_is_free_again_after_the_run(tmp_path):
+    for _ in range(2):
+        with locked(tmp_path):
+            pass
+
+
+def test_the_lock_of_a_killed_run_is_free(tmp_path):
+    child = os.fork()
+    if child == 0:
+        with locked(tmp_path):
+            (tmp_path / "held").touch()
+            time.sleep(60)
+    while not (tmp_path / "held").exists():
+        time.sleep(0.01)
+    with pytest.raises(NotReadyError, match=f"process {child} on"), locked(tmp_path):
+        pass
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    with locked(tmp_path):
+        pass

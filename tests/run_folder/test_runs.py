@@ -1,0 +1,91 @@
+"""What a run folder tells without torch."""
+
+import fcntl
+
+import pytest
+
+from resnet_recipes.run_folder.runs import read_run, runs_in, shared_changes
+from tests.run_folders import run_folder
+
+
+def test_a_finished_run_has_accuracy_time_and_changes(tmp_path):
+    run = read_run(run_folder(tmp_path, "a", top1=76.5))
+    assert (run.state, run.recipe, run.top1_percent, run.epochs, run.epochs_done) == (
+        "finished",
+        "mild",
+        76.5,
+        4.0,
+        4.0,
+    )
+    assert (run.minutes, run.minutes_papers, run.minutes_mlperf, run.wall_minutes) == (
+        4.0,
+        230 / 60,
+        4.5,
+        5.0,
+    )
+    assert run.pflops == 1250.0
+    assert run.changes == ("seed=1",)
+    assert not run.resumable
+    assert run.cost(36.0) == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("state", ["stopped", "failed", "killed"])
+def test_an_unfinished_run_says_how_far_it_came_and_that_it_can_be_resumed(state, tmp_path):
+    run = read_run(run_folder(tmp_path, "a", state=state, epochs=9.0))
+    assert (run.state, run.epochs, run.epochs_done, run.top1_percent, run.minutes) == (
+        state,
+        9.0,
+        4.0,
+        70.0,
+        4.0,
+    )
+    assert run.resumable
+    assert run.reason == ("" if state == "killed" else f"it {state}")
+
+
+def test_a_run_whose_lock_is_held_is_running(tmp_path):
+    folder = run_folder(tmp_path, "a", state="killed")
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert read_run(folder).state == "running"
+        assert not read_run(folder).resumable
+    assert read_run(folder).state == "killed"
+
+
+def test_a_folder_that_nobody_has_started_is_prepared(tmp_path):
+    folder = run_folder(tmp_path, "a", state="killed")
+    (folder / "metrics.jsonl").unlink()
+    assert read_run(folder).state == "prepared"
+    (folder / "lock").touch()
+    assert read_run(folder).state == "killed"
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[1]", b'{"ema_top1_percent": "x", "epochs": true}', b"\xff" * 9]
+)
+def test_damaged_files_make_gaps_not_errors(content, tmp_path):
+    folder = run_folder(tmp_path, "a")
+    for name in ("summary.json", "provenance.json", "metrics.jsonl", "overrides.txt"):
+        (folder / name).write_bytes(content)
+    assert read_run(folder).top1_percent is None
+
+
+def test_other_folders_and_links_to_nowhere_are_passed_over(tmp_path):
+    run_folder(tmp_path, "b")
+    run_folder(tmp_path, "a", state="failed")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    assert [run.name for run in runs_in(tmp_path)] == ["a", "b"]
+
+
+def test_settings_are_shared_by_all_runs_that_can_be_read(tmp_path):
+    for name, seed in (("a", 1), ("b", 2)):
+        folder = run_folder(tmp_path, name, seed=seed)
+        (folder / "overrides.txt").write_text(f"optimizer.lr=1\nseed={seed}\nrun.name={name}\n")
+    assert shared_changes(list(runs_in(tmp_path))) == ("optimizer.lr=1",)
+    (run_folder(tmp_path, "damaged") / "summary.json").write_text("[")
+    runs = list(runs_in(tmp_path))
+    assert [run.state for run in runs] == ["finished", "finished", "unreadable"]
+    assert shared_changes(runs) == ("optimizer.lr=1",)
+    assert shared_changes(runs[:1]) == ()

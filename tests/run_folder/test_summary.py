@@ -1,0 +1,83 @@
+"""What a finished run amounts to, against sums done by hand."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.report.closing import rows
+from resnet_recipes.run_folder.facts import Published, nearest
+from resnet_recipes.run_folder.names import ESTIMATE
+
+
+@pytest.fixture
+def summary(recorder, driver):
+    recorder.begin()
+    driver.run(0, 40)
+    return recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"))
+
+
+def test_training_seconds_hold_neither_evaluation_nor_checkpoints(summary):
+    assert summary.training_seconds == 10 * 2 + 10 * 1 + 20 * 4
+    assert summary.evaluation_seconds == 4 * 3.0
+    assert summary.checkpoint_seconds == 4 * 0.25
+    assert summary.compile_seconds == 0.0
+
+
+def test_an_estimate_that_cannot_be_read_is_none(facts, driver, recorder):
+    os.mkfifo(facts.folder / ESTIMATE)
+    recorder.begin()
+    driver.run(0, 40)
+    summary = recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"))
+    assert summary.estimated_seconds is None
+
+
+def test_seconds_of_compilation_are_shown_next_to_those_of_training(recorder, driver):
+    recorder.begin()
+    driver.run(0, 40)
+    recorder.compiled(20, 1.5)
+    recorder.compiled(30, 2.5)
+    summary = recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"))
+    assert summary.compile_seconds == 4.0
+    found = list(rows(summary, full=True))
+    assert ("", "    0:04   compiling kernels and capturing CUDA graphs") in found
+
+
+def test_the_arithmetic_is_that_of_the_steps_that_were_trained(summary, facts):
+    assert summary.training_pflops == summary.as_json()["training_pflops"] == 20.0
+    assert facts.pflops(25) == 2 + 2 + 8 / 2
+
+
+def test_the_papers_rule_times_the_first_epoch_as_the_second(summary):
+    assert summary.training_seconds_papers_rule == 10 * 1 + 10 * 1 + 20 * 4
+
+
+def test_the_seconds_of_every_epoch_are_recorded(summary):
+    assert summary.seconds_by_epoch == (20.0, 10.0, 40.0, 40.0)
+
+
+def test_throughput_leaves_out_the_first_steps_at_a_size(summary):
+    assert list(summary.images_per_second_by_pixels) == [64, 128]
+    assert summary.images_per_second_by_pixels[128] == 25.0
+    assert summary.images_per_second_by_pixels[64] == pytest.approx(100 * 19 / (9 * 2 + 10 * 1))
+
+
+def test_the_mean_throughput_is_all_images_by_all_seconds(summary):
+    assert summary.images_per_second == pytest.approx(4000 / 110)
+
+
+def test_the_data_wait_is_a_share_of_the_time_not_of_the_steps(summary):
+    assert summary.data_wait_share == pytest.approx(0.5 * 20 / 110)
+
+
+def test_accuracy_is_that_of_the_last_evaluation(summary):
+    assert summary.ema.top1 == 89.0
+    assert summary.raw.top1 == 88.0
+    assert summary.raw.examples == 500
+
+
+def test_the_published_result_of_nearest_length_is_chosen(facts, summary):
+    assert summary.published.top1 == 76.6
+    assert nearest(facts.published, 2).top1 == 70.0
+    assert nearest((), 2) is None
+    assert nearest((Published(80.0),), 2).top1 == 80.0
