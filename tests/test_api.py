@@ -16,9 +16,9 @@ from torch import nn
 import resnet_recipes
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.commands.methods import in_your_loop
+from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import HOOKS
-from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.run_folder.ending import read
 from tests.jobs.nursery import shallow_resnet18
 
@@ -151,7 +151,7 @@ def test_a_run_that_was_stopped_has_a_reason_and_no_summary(tmp_path, monkeypatc
         process.on_record({"kind": "step"})
         return process.interruption.exit_code if process.interruption.requested else 0
 
-    monkeypatch.setattr("resnet_recipes.process.rank.work", records)
+    monkeypatch.setattr("resnet_recipes.jobs.train.work", records)
     run = resnet_recipes.train(resnet_recipes.compose("mild"), lambda record: True)
     assert run.stopped == "a callback asked for it"
     with pytest.raises(resnet_recipes.RecipeError, match="was stopped"):
@@ -172,7 +172,7 @@ def test_a_signal_that_stopped_a_run_reaches_the_program_when_it_is_saved(
         signal.raise_signal(number)
         return process.interruption.exit_code
 
-    monkeypatch.setattr("resnet_recipes.process.rank.work", signalled)
+    monkeypatch.setattr("resnet_recipes.jobs.train.work", signalled)
     came, before = [], signal.getsignal(number)
     signal.signal(number, lambda *_: came.append(read(tmp_path / "exit.json").code))
     try:

@@ -219,7 +219,7 @@ def lead(
         except TrainingError as unsaved:
             error.add_note(str(unsaved))
         raise
-    checkpoints.wait(is_last=run.is_over(done) and not is_sample(process.folder))
+    checkpoints.wait(is_last=run.is_over(done) and not job_of(process.folder))
     if run.train_data.skipped:
         count, some = len(run.train_data.skipped), ", ".join(list(run.train_data.skipped)[:5])
         text = f"{count} training images could not be read and were replaced, on rank 0: {some}"
