@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.grad import conv2d_input, conv2d_weight
 
 from resnet_recipes.doctor.rates import seconds
-from resnet_recipes.predict.roofline import Convolution, convolutions
+from resnet_recipes.estimating.roofline import Convolution, convolutions
 
 SIDES, BATCH = (224, 88, 176), 256
 

@@ -9,9 +9,9 @@ from session import dtype_of, gpu_of
 from torch import Tensor, nn
 
 from resnet_recipes.doctor.rates import seconds
+from resnet_recipes.estimating.roofline import FUSED_SHARE
 from resnet_recipes.ops import batch_norm, blur
 from resnet_recipes.ops.norm import Epilogue, Norm
-from resnet_recipes.predict.roofline import FUSED_SHARE
 
 
 class Case(NamedTuple):

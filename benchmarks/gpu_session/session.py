@@ -9,8 +9,8 @@ import yaml
 from torch import Tensor
 
 from resnet_recipes.data.base import DataFacts, RawBatch
+from resnet_recipes.estimating import datasheet
 from resnet_recipes.planning.plan import make_plan
-from resnet_recipes.predict import datasheet
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import typed
 from resnet_recipes.training.build import build

@@ -11,8 +11,8 @@ from ratios import MODES
 from session import Steps, gpu_of
 
 from resnet_recipes.doctor.rates import settle
-from resnet_recipes.predict import roofline
-from resnet_recipes.predict.roofline import Work
+from resnet_recipes.estimating import roofline
+from resnet_recipes.estimating.roofline import Work
 
 #: Image side and images per step, the most important first, in case the part is stopped.
 CASES = ((176, 256), (88, 256), (224, 256))

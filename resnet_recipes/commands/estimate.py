@@ -13,11 +13,11 @@ from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.runs import price_of
 from resnet_recipes.commands.table import table
 from resnet_recipes.commands.written import write_csv
+from resnet_recipes.estimating.estimate import Prediction, Speeds
 from resnet_recipes.jobs.measure import measured, plan_here, trained
 from resnet_recipes.jobs.prediction import predicted
 from resnet_recipes.methods import ORDER
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.predict.estimate import Prediction, Speeds
 
 
 def run(arguments: Arguments) -> int:

@@ -11,12 +11,12 @@ from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.resume import to_resume
 from resnet_recipes.commands.table import page_width
+from resnet_recipes.estimating.arithmetic import EMULATED
 from resnet_recipes.jobs import gpus, prediction
 from resnet_recipes.jobs.group import group_of, warnings
 from resnet_recipes.jobs.resume import accepted
 from resnet_recipes.planning import outline
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.predict.arithmetic import EMULATED
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.library import Entry
 from resnet_recipes.recipe.schema import Recipe

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 from resnet_recipes import ops
 from resnet_recipes.doctor import Finding, rates
-from resnet_recipes.predict import datasheet
+from resnet_recipes.estimating import datasheet
 
 _SMALLEST = 10  # GB; the recipes' micro-batch of 256 images at 176 px in bfloat16 takes about this
 _DRIVER = Path("/proc/driver/nvidia/version")

@@ -14,6 +14,9 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode, RecipeError
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.data import frozen
+from resnet_recipes.estimating.estimate import Prediction, Speeds, estimate
+from resnet_recipes.estimating.memory import Remembered, remember
+from resnet_recipes.estimating.sample import sampled, speeds_of
 from resnet_recipes.jobs import launcher, new_run
 from resnet_recipes.jobs.fit import fitted
 from resnet_recipes.jobs.group import Group, group_of
@@ -22,9 +25,6 @@ from resnet_recipes.jobs.rank import RankProcess, shown
 from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.course import course_of
 from resnet_recipes.planning.plan import Plan, make_plan
-from resnet_recipes.predict.estimate import Prediction, Speeds, estimate
-from resnet_recipes.predict.memory import Remembered, remember
-from resnet_recipes.predict.sample import sampled, speeds_of
 from resnet_recipes.recipe.frozen import freeze, read
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.names import CONFIG, JOB, SECONDS

@@ -8,11 +8,11 @@ import torch
 
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.estimating.network import Teacher, network_of
 from resnet_recipes.methods.base import Batch, Method, Now
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.weights import digest
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.predict.network import Teacher, network_of
 
 if TYPE_CHECKING:  # it imports torchvision, which takes seconds
     from resnet_recipes.network.network import Network

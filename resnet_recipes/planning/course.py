@@ -1,9 +1,9 @@
 """What a prediction has to know of a plan."""
 
+from resnet_recipes.estimating import roofline
+from resnet_recipes.estimating.estimate import Course
+from resnet_recipes.estimating.roofline import Work
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.predict import roofline
-from resnet_recipes.predict.estimate import Course
-from resnet_recipes.predict.roofline import Work
 
 
 def course_of(plan: Plan) -> Course:

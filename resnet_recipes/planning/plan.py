@@ -12,12 +12,12 @@ from resnet_recipes.base.duration import Duration, Horizon
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.data.base import DataFacts, Share
 from resnet_recipes.data.loading.slots import Capacity
+from resnet_recipes.estimating.network import Network, Teacher, network_of, teaching
 from resnet_recipes.measure.published import IMAGENET_IMAGES
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning import feasible
 from resnet_recipes.planning.advice import notes_on
 from resnet_recipes.planning.disk import Disk, disk_of
-from resnet_recipes.predict.network import Network, Teacher, network_of, teaching
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.facts import Published
 

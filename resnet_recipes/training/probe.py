@@ -11,8 +11,8 @@ from statistics import median
 import torch
 from torch import Tensor
 
+from resnet_recipes.estimating.estimate import Speeds
 from resnet_recipes.planning.plan import Plan, make_plan
-from resnet_recipes.predict.estimate import Speeds
 from resnet_recipes.training.build import build, close_data, open_data
 from resnet_recipes.training.distributed import Rank, join, mean_over_ranks, meet, total_over_ranks
 from resnet_recipes.training.evaluate import evaluate

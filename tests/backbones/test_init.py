@@ -14,6 +14,7 @@ import resnet_recipes
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.estimating.network import network_of
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.build import build_model
@@ -22,7 +23,6 @@ from resnet_recipes.network.exportable import problems
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning import outline
 from resnet_recipes.planning.plan import IMAGENET, make_plan
-from resnet_recipes.predict.network import network_of
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run

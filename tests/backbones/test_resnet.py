@@ -6,12 +6,12 @@ import torch
 from resnet_recipes import backbones, load
 from resnet_recipes.backbones.resnet import build
 from resnet_recipes.base.architecture import ModelConfig
+from resnet_recipes.estimating.network import network_of
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network import about
 from resnet_recipes.network.build import build_network
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.plan import IMAGENET, make_plan
-from resnet_recipes.predict.network import network_of
 from resnet_recipes.recipe.compose import compose
 
 CPU = torch.device("cpu")

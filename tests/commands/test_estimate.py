@@ -11,8 +11,8 @@ from resnet_recipes.commands import verbs
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.pages import PAGES
+from resnet_recipes.estimating.estimate import Speeds
 from resnet_recipes.jobs import launcher, measure, prediction
-from resnet_recipes.predict.estimate import Speeds
 from resnet_recipes.run_folder.ending import Ending
 
 WORDS = [

@@ -9,9 +9,9 @@ import pytest
 
 from resnet_recipes import cli
 from resnet_recipes.commands.train import PLANNED
+from resnet_recipes.estimating.estimate import Speeds
+from resnet_recipes.estimating.memory import Remembered
 from resnet_recipes.jobs import prediction
-from resnet_recipes.predict.estimate import Speeds
-from resnet_recipes.predict.memory import Remembered
 from tests.commands.test_train import SMALL
 from tests.run_folders import run_folder
 

@@ -18,12 +18,12 @@ from torch import nn
 from resnet_recipes import data, ops
 from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.estimating.network import Teacher
 from resnet_recipes.jobs import train as process_rank
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.jobs.train import work
 from resnet_recipes.network import about, archive
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.predict.network import Teacher
 from resnet_recipes.recipe.frozen import freeze
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.training import distributed, exchange

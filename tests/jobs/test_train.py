@@ -38,7 +38,8 @@ def test_a_run_that_was_stopped_can_be_resumed_unless_it_was_a_measurement(
     monkeypatch.setattr(train, "train", lambda *_: 3)
     monkeypatch.setattr(train, "RunReporter", Mock())
     settings = {"plan.total_steps": 7, "train_data.notes": (), "train_data.skipped": ()}
-    run, recorder = Mock(notes=(), graphs=None, has_reached_target=False, **settings), Mock()
+    run, recorder = Mock(notes=(), graphs=None, **settings), Mock()
+    run.is_over.return_value = False
     process = Mock(folder=tmp_path)
     assert train.lead(run, process, Mock(notes=()), recorder, 0) == process.interruption.exit_code
     fix = "" if is_sample else f"resnet-train --resume {tmp_path}"
@@ -64,7 +65,7 @@ def test_training_time_ends_before_the_last_checkpoint_and_the_weights_are_writt
         "clock.seconds": lambda: times[-1],
     }
     run, checkpoints, recorder = Mock(notes=(), graphs=None, **settings), Mock(notes=()), Mock()
-    checkpoints.wait.side_effect = lambda: times.append(20.0)
+    checkpoints.wait.side_effect = lambda is_last: times.append(20.0)
     train.lead(run, Mock(folder=tmp_path), checkpoints, recorder, 0)
     assert times == [10.0, 20.0, 30.0]
     assert recorder.finish.call_args.kwargs["seconds"] == 10.0

@@ -13,6 +13,7 @@ from torch import nn
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError, RecipeError, TrainingError
 from resnet_recipes.base.text import printable
+from resnet_recipes.estimating.network import teaching
 from resnet_recipes.methods.base import Batch, one_hot
 from resnet_recipes.methods.distill import Distill
 from resnet_recipes.methods.stack import Stack
@@ -22,7 +23,6 @@ from resnet_recipes.network.teacher import taught
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.course import gpu_memory
 from resnet_recipes.planning.plan import make_plan
-from resnet_recipes.predict.network import teaching
 from resnet_recipes.training.gradient import gradient_of, rehearse
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter

@@ -2,13 +2,13 @@
 
 import pytest
 
+from resnet_recipes.estimating import arithmetic
+from resnet_recipes.estimating.arithmetic import on_cpu, on_gpus
+from resnet_recipes.estimating.datasheet import GPUS
+from resnet_recipes.estimating.estimate import Estimate, estimate
+from resnet_recipes.estimating.roofline import SPLIT, Work, speed
 from resnet_recipes.planning.course import course_of, gpu_memory
 from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
-from resnet_recipes.predict import arithmetic
-from resnet_recipes.predict.arithmetic import on_cpu, on_gpus
-from resnet_recipes.predict.datasheet import GPUS
-from resnet_recipes.predict.estimate import Estimate, estimate
-from resnet_recipes.predict.roofline import SPLIT, Work, speed
 from resnet_recipes.recipe.compose import compose
 
 FIXED = ("~methods.progressive_resizing", "data.train_size=224")

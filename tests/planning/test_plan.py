@@ -9,10 +9,10 @@ import torchvision
 from resnet_recipes.base.architecture import NETWORKS, ModelConfig
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.data.base import DataFacts
+from resnet_recipes.estimating.layers import operations
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.trivial_augment import TrivialAugment
 from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
-from resnet_recipes.predict.layers import operations
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
 

@@ -5,10 +5,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from resnet_recipes.predict import memory
-from resnet_recipes.predict.estimate import Course, Estimate, Speeds, estimate
-from resnet_recipes.predict.roofline import Work
-from resnet_recipes.predict.sample import sampled, speeds_of
+from resnet_recipes.estimating import memory
+from resnet_recipes.estimating.estimate import Course, Estimate, Speeds, estimate
+from resnet_recipes.estimating.roofline import Work
+from resnet_recipes.estimating.sample import sampled, speeds_of
 
 SPEEDS = Speeds({88: (0.001,) * 5, 176: (0.004,) * 5}, evaluation=500.0, batch=64)
 

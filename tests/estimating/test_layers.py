@@ -5,11 +5,11 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from resnet_recipes.base.architecture import ModelConfig
+from resnet_recipes.estimating.layers import operations
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_model
 from resnet_recipes.network.pretrained import freeze
-from resnet_recipes.predict.layers import operations
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from statistics import median, quantiles
 from typing import Any, NamedTuple, Self
 
 from resnet_recipes.base.text import clock_time, roughly
-from resnet_recipes.predict.network import Network
-from resnet_recipes.predict.roofline import Work
+from resnet_recipes.estimating.network import Network
+from resnet_recipes.estimating.roofline import Work
 
 #: If exchanging gradients alone takes more than this share of a step, the step is waiting for the
 #: exchange.

@@ -1,9 +1,9 @@
 """Speeds that are expected where none were measured, computed from a run's arithmetic."""
 
 from resnet_recipes.base.cores import emulates
-from resnet_recipes.predict.datasheet import Gpu
-from resnet_recipes.predict.estimate import Course, Speeds
-from resnet_recipes.predict.roofline import speed
+from resnet_recipes.estimating.datasheet import Gpu
+from resnet_recipes.estimating.estimate import Course, Speeds
+from resnet_recipes.estimating.roofline import speed
 
 #: How much longer a step takes if ranks exchange gradients: a guess.
 EXCHANGE = 1.05

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from resnet_recipes.predict.datasheet import Gpu
-from resnet_recipes.predict.layers import Convolution, backbone, convolutions
+from resnet_recipes.estimating.datasheet import Gpu
+from resnet_recipes.estimating.layers import Convolution, backbone, convolutions
 
 BYTES = 2  # per activation, in bf16 or fp16
 INDEX = 8  # bytes that store the place of a maximum: torch's int64

@@ -13,7 +13,7 @@ from resnet_recipes import __version__
 from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.paths import cache_folder
-from resnet_recipes.predict.estimate import Speeds
+from resnet_recipes.estimating.estimate import Speeds
 
 
 class Remembered(NamedTuple):

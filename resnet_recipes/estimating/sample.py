@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import mean
 
-from resnet_recipes.predict.estimate import Course, Speeds
+from resnet_recipes.estimating.estimate import Course, Speeds
 
 
 def sampled(sizes: Sequence[int], count: int) -> list[int]:

@@ -11,12 +11,9 @@ from torchvision import models
 
 from resnet_recipes import ops
 from resnet_recipes.base.architecture import ModelConfig
-from resnet_recipes.methods.blurpool import BlurPool
-from resnet_recipes.methods.stack import Stack
-from resnet_recipes.network.fuse import fuse
-from resnet_recipes.predict.datasheet import GPUS, known
-from resnet_recipes.predict.layers import convolutions, operations
-from resnet_recipes.predict.roofline import (
+from resnet_recipes.estimating.datasheet import GPUS, known
+from resnet_recipes.estimating.layers import convolutions, operations
+from resnet_recipes.estimating.roofline import (
     FUSED_SHARE,
     SPLIT,
     Work,
@@ -25,6 +22,9 @@ from resnet_recipes.predict.roofline import (
     speed,
     traffic,
 )
+from resnet_recipes.methods.blurpool import BlurPool
+from resnet_recipes.methods.stack import Stack
+from resnet_recipes.network.fuse import fuse
 
 
 @pytest.mark.parametrize(
