@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from resnet_recipes.base.architecture import FREEZABLE, LIBRARY, Arguments
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
@@ -105,8 +106,27 @@ def build(name: str, num_classes: int, arguments: Arguments) -> nn.Module:
 
 def structure(name: str, num_classes: int, arguments: Arguments) -> nn.Module:
     """Return a network without values: it computes shapes and no numbers. Raises as `build`."""
-    with torch.device("meta"):
-        return build(name, num_classes, arguments)
+    with _Shapes():
+        return build(name, num_classes, arguments).to("meta")
+
+
+#: What makes weights and images to try them on; networks read numbers from other tensors.
+_MAKERS = frozenset({torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn})
+
+
+class _Shapes(TorchFunctionMode):
+    """Weights have no values; torch.device("meta") would also take those of widths and depths."""
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call a function of torch."""
+        place = {"device": "meta"} if function in _MAKERS else {}
+        return function(*args, **{**(kwargs or {}), **place})
 
 
 def classifier(model: nn.Module) -> str:

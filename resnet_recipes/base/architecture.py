@@ -35,6 +35,11 @@ _OWN = {"stem": "standard", "width": 1.0, "in_channels": 3}
 #: How weights are drawn in networks that are no ResNets: as their library does.
 _DRAWN = {"init": "library", "bn_init": "ones", "zero_init_last_bn": False}
 
+#: Networks that give several outputs in training, and what makes it one. torchvision warns if it
+#: has to choose `init_weights` itself.
+_AUXILIARY = frozenset({"torchvision:googlenet", "torchvision:inception_v3"})
+_PLAIN: Arguments = {"aux_logits": False, "init_weights": True}
+
 #: The libraries' networks that are ResNets.
 _RESNETS = re.compile(r"torchvision:(wide_)?resne(x?)t\w+")
 
@@ -44,6 +49,13 @@ CHOICES = {
     "bn_init": ("uniform", "ones"),
     "freeze": FREEZABLE,
 }
+
+
+def following(name: str) -> dict[str, Any]:
+    """Return the settings that follow from a library's network, which no recipe has to name."""
+    if not LIBRARY.fullmatch(name) or _RESNETS.fullmatch(name):
+        return {}
+    return _DRAWN | {"args": _PLAIN if name in _AUXILIARY else {}}
 
 
 @dataclass
@@ -146,5 +158,6 @@ class ModelConfig(Section):
         """Return the words that choose another network, with what a library's needs."""
         if name in NETWORKS:
             return f"model.name={name}"
-        fixes = [problem.fix for problem in replace(self, name=name)._misfits()]
+        misfits = replace(self, name=name)._misfits()
+        fixes = [problem.fix for problem in misfits if problem.key not in _DRAWN]
         return " ".join([f"model.name={name}", *fixes])

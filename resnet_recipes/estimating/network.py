@@ -92,7 +92,8 @@ class BuiltNetwork:
         library = backbones.from_library(model.name)
         drawn = f", initialised by {library}" if model.init == "library" else ""
         kernels = "" if is_resnet else ", without the fused kernels for ResNets"
-        self.text = drawn + kernels
+        built = "".join(f", {key}={str(value).lower()}" for key, value in model.args.items())
+        self.text = built + drawn + kernels
 
     @cached_property
     def _changed(self) -> nn.Module:
@@ -111,7 +112,8 @@ class BuiltNetwork:
         names = backbones.facts(network).get("classifier")
         head = network.get_parameter(f"{backbones.classifier(network)}.weight")
         if isinstance(names, tuple | list) or len(head) != self._classes:
-            yield Problem("model.name", model.name, "must have exactly one classifier")
+            rule = "has several classifiers, or one that is not its last layer"
+            yield Problem("model.name", model.name, rule, "another network")
         for method in self._methods:
             yield from (problem.under("methods") for problem in method.misfits(network))
 
@@ -136,14 +138,20 @@ class BuiltNetwork:
     def _sized(self, sides: Collection[int]) -> Iterator[str]:
         """Yield settings that make network and images fit."""
         model = self._model
-        if own := backbones.facts(self._plain).get("input_size"):
-            yield f"data.train_size={own[1]} data.eval_size={own[1]}"
-        for key, value in (("img_size", max(sides)), ("dynamic_img_size", True)):
+        side = backbones.facts(self._plain).get("input_size", (3, 224))[1]
+        if not self._refusal(side):
+            yield f"data.train_size={side} data.eval_size={side}"
+        for key, value in (
+            ("img_size", max(sides)),
+            ("image_size", max(sides)),
+            ("dynamic_img_size", True),
+            ("aux_logits", False),
+        ):
             # not every network has this argument, nor does it always help
             with suppress(Exception):
                 other = backbones.structure(model.name, self._classes, model.args | {key: value})
                 for side in sides:
-                    other(torch.empty(2, 3, side, side, device="meta"))
+                    self._check(other(torch.empty(2, 3, side, side, device="meta")))
                 yield f"model.args.{key}={str(value).lower()}"
 
     def _operations(self, side: int) -> Operations:

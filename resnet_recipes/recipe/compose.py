@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from resnet_recipes.base import names
+from resnet_recipes.base.architecture import following
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.methods import ORDER
 from resnet_recipes.recipe import hydra_compose, overrides
@@ -61,6 +62,7 @@ def compose(
             [*problems, Problem(entry.place, None, f"cannot be composed: {error}")]
         ) from None
     _claim(tree, links, changed)
+    _follow(tree, links, changed)
     recipe, wrong = typed(tree)
     problems += [*_idle_removals(changed, links), *_idle_settings(changed, recipe.schedule)]
     links += options
@@ -153,6 +155,27 @@ def _claim(tree: dict[str, Any], links: Links, changed: list[Override]) -> None:
     for key in ("about", "published"):
         if key not in document.tree:
             tree.pop(key, None)
+
+
+def _follow(tree: dict[str, Any], links: Links, changed: list[Override]) -> None:
+    """Draw and build a library's network as it wants, unless a word or its own file says otherwise.
+
+    Its own file is the one that names it; what stands above is for another network.
+    """
+    model = tree.get("model")
+    if not isinstance(model, dict):
+        return
+    own = {override.key.removeprefix("model.") for override in changed}
+    for _, document in reversed(links if "name" not in own else []):
+        section = document.tree.get("model")
+        own |= set(section) if isinstance(section, dict) else set()
+        if "name" in own:
+            break
+    for key, value in following(str(model.get("name"))).items():
+        if key == "args":
+            model[key] = value | (model.get(key) or {})
+        elif key not in own:
+            model[key] = value
 
 
 def _idle_removals(changed: list[Override], links: Links) -> Iterator[Problem]:

@@ -200,7 +200,7 @@ def test_fine_tuning_starts_from_a_file_of_the_library(tmp_path: Path):
 
 def refusal(*words: str, recipe: str = "timm_a2") -> str:
     """Return why a plan with these words is refused."""
-    words = ("model.zero_init_last_bn=false", "~methods.stochastic_depth", *words)
+    words = ("~methods.stochastic_depth", *words)
     with pytest.raises(RecipeError) as caught:
         make_plan(compose(recipe, words, needs_data=False).recipe, IMAGENET, 1)
     return str(caught.value)
@@ -227,8 +227,16 @@ def refusal(*words: str, recipe: str = "timm_a2") -> str:
             "data.train_size=224 data.eval_size=224",
         ),
         (["model.name=timm:test_vit", "methods.blurpool={}"], "~methods.blurpool"),
-        (["model.name=torchvision:googlenet"], "does not take images of 224 px: its output is not"),
-        (["model.name=timm:deit_tiny_distilled_patch16_224"], "exactly one classifier"),
+        (
+            ["model.name=torchvision:googlenet", "model.args.aux_logits=true"],
+            "does not take images of 224 px: its output is not",
+        ),
+        (["model.name=torchvision:maxvit_t", "data.train_size=96"], "data.train_size=224"),
+        (
+            ["model.name=torchvision:vit_b_32", "data.train_size=96", "data.eval_size=96"],
+            "data.train_size=224 data.eval_size=224, or model.args.image_size=96",
+        ),
+        (["model.name=timm:deit_tiny_distilled_patch16_224"], "several classifiers"),
     ],
 )
 def test_what_a_network_cannot_take_is_refused_with_what_to_type(words: list[str], said: str):
@@ -236,7 +244,7 @@ def test_what_a_network_cannot_take_is_refused_with_what_to_type(words: list[str
 
 
 def test_stochastic_depth_gives_way_to_a_networks_own():
-    words = ["model.name=timm:test_convnext", "model.zero_init_last_bn=false"]
+    words = ["model.name=timm:test_convnext"]
     with pytest.raises(RecipeError, match=r"model.args.drop_path_rate=0.05"):
         make_plan(compose("timm_a2", words, needs_data=False).recipe, IMAGENET, 1)
 
@@ -274,10 +282,10 @@ def test_a_librarys_arithmetic_is_that_of_the_same_resnet(frozen: str):
 
 
 def test_the_plan_says_what_of_the_recipe_does_not_apply():
-    words = ["model.name=timm:test_convnext", "model.init=library", "model.bn_init=ones"]
+    words = ["model.name=timm:test_convnext", "model.args.drop_path_rate=0.1"]
     words += ["~methods.blurpool", "~methods.progressive_resizing", "data.train_size=64"]
     made = make_plan(compose("mild", words, needs_data=False).recipe, IMAGENET, 1)
     text = "\n".join(outline.lines(outline.rows(made), width=200))
-    assert "initialised by timm, without the fused kernels for ResNets" in text
+    assert "drop_path_rate=0.1, initialised by timm, without the fused kernels for ResNets" in text
     assert "the recipe's results are for resnet50, not for timm:test_convnext" in text
     assert made.published == []

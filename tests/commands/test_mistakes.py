@@ -73,7 +73,7 @@ WORDS = [
     ("--checkpoint-hist 3", "checkpoint.keep=3"),
     ("optim=sgd", "optimizer=sgd"),
     ("fliplr=0.5", "data.flip=true"),
-    ("model.name=resnet200", "model.name=timm:resnet200 model.init=library model.bn_init=ones"),
+    ("model.name=resnet200", "model.name=timm:resnet200"),
     ("-d images", "data=images"),
     ("lr = 0.1", "lr=0.1"),
     ("--sam", "'methods.sam={}'"),
@@ -85,7 +85,7 @@ WORDS = [
     ("class_weights=balanced", "'methods.class_weights={}'"),
     ("lr:0.1", "lr=0.1"),
     ("--weights IMAGENET1K_V2", "model.weights=torchvision"),
-    ("model.name=timm/resnet18", "model.name=timm:resnet18 model.init=library model.bn_init=ones"),
+    ("model.name=timm/resnet18", "model.name=timm:resnet18"),
     ("depth=18", "model.name=resnet18"),
     ("grayscale=true", "model.in_channels=1"),
     ("wandb.project=x", "WANDB_PROJECT=x resnet-train ... 'log.to=[wandb]'"),
@@ -175,7 +175,7 @@ SEVERAL = [
     ),
     (
         "resnet-train small data=images model.name=timm:convnext_tiny",
-        ["model.stem=standard", "model.width=1.0", "model.init=library model.zero_init"],
+        ["model.stem=standard", "model.width=1.0"],
     ),
 ]
 

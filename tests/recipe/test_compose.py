@@ -352,6 +352,29 @@ def test_defaults_hold_names_and_choices_and_nothing_else_of_hydras_grammar(fold
     assert "recipes/mine.yaml:2" in problems("mine", DATA)
 
 
+def test_what_a_librarys_network_needs_follows_from_its_name(folder):
+    words = ["model.name=torchvision:googlenet", "model.args.dropout=0.1", DATA]
+    model = compose("small", [*words, "model.stem=standard", "model.width=1.0"]).recipe.model
+    assert (model.init, model.bn_init, model.zero_init_last_bn) == ("library", "ones", False)
+    assert model.args == {"aux_logits": False, "init_weights": True, "dropout": 0.1}
+    assert compose("mild", ["model.name=torchvision:resnext50_32x4d", DATA]).recipe.model.init == (
+        "kaiming_normal"
+    )
+    assert "model.init=library" in problems(
+        "mild", "model.name=timm:x", "model.init=kaiming_normal"
+    )
+
+
+@pytest.mark.parametrize("below", ["", "defaults: [above]\nmodel: {init: kaiming_normal}\n"])
+def test_a_recipe_that_names_a_network_and_how_it_is_drawn_is_taken_at_its_word(folder, below):
+    drawn = "" if below else ", init: kaiming_normal"
+    folder("recipes/above.yaml", f"defaults: [mild]\nmodel: {{name: 'timm:x'{drawn}}}\n")
+    folder("recipes/below.yaml", below or "defaults: [above]\n")
+    said = problems("below", DATA)
+    assert "model.init=library" in said
+    assert "bn_init" not in said
+
+
 def test_the_config_of_another_application_becomes_a_recipe_or_says_what_is_wrong(folder, tmp_path):
     tree = {"name": "mine", "optimizer": {"name": "lamb"}, "data": {"root": "images"}}
     recipe = from_config(tree)

@@ -1,0 +1,87 @@
+"""Every network of torchvision, and a small one of each family of timm: planned, and trained."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+
+import pytest
+import torch
+import torchvision
+
+from resnet_recipes import backbones
+from resnet_recipes.base.architecture import ModelConfig, following
+from resnet_recipes.estimating.network import BuiltNetwork
+from resnet_recipes.methods.stack import Stack
+from resnet_recipes.network.build import build_model
+from resnet_recipes.training.loop import train
+from resnet_recipes.training.run import Run
+from tests.training.test_loop import Notes
+
+timm = pytest.importorskip("timm")
+
+#: What small networks have in their names, the smallest ones first.
+SMALL = ("atto", "femto", "pico", "nano", "xxt", "xxs", "zepto", "tiny", "xs", "small", "mini")
+SMALL += ("_s", "025", "050", "18", "26", "002", "b0", "a0", "_t", "_m", "0")
+LARGEST = 30_000_000  # parameters, and
+WIDEST = 256  # pixels, of what is trained here
+
+#: Families with another classifier, for distillation or for parts of the image.
+REFUSED = ("crossvit", "efficientformer", "efficientvim", "repvit", "swiftformer", "volo")
+
+
+def smallest(family: str) -> str:
+    """Return the network of a family of timm whose name says that it is small, or the first."""
+    networks = [name for name in timm.list_models(module=family) if not name.startswith("test_")]
+    sizes = {name: [size in name for size in (*SMALL, "")].index(True) for name in networks}
+    return min(networks, key=lambda name: (sizes[name], len(name)))
+
+
+TORCHVISION = torchvision.models.list_models(module=torchvision.models)
+NAMES = [f"torchvision:{name}" for name in TORCHVISION]
+NAMES += [f"timm:{smallest(family)}" for family in timm.list_modules()]
+
+
+def planned(name: str) -> tuple[ModelConfig, BuiltNetwork, int]:
+    """Return a network as a recipe has it, its facts, and the side of its images."""
+    model = ModelConfig(name, **following(name))
+    facts = BuiltNetwork(model, 10, Stack({}))
+    known = backbones.facts(backbones.structure(name, 10, model.args))
+    return model, facts, known.get("input_size", (3, 224))[1]
+
+
+@pytest.mark.parametrize("name", ["torchvision:regnet_y_400mf", "timm:vit_tiny_r_s16_p8_224"])
+def test_networks_that_compute_while_they_are_built_are_planned(name: str):
+    model, facts, side = planned(name)
+    assert not [*facts.problems(), *facts.size_problems([side], side)]
+    assert facts.parameters == sum(
+        weight.numel() for weight in build_model(model, 10, seed=0).parameters()
+    )
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", NAMES)
+def test_every_network_is_planned_or_refused_for_its_classifiers(name: str):
+    _, facts, side = planned(name)
+    problems = [*facts.problems(), *facts.size_problems([side], side)]
+    refused = name.partition(":")[2].startswith(REFUSED)
+    assert ["several classifiers" in problem.rule for problem in problems] == [True] * refused
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", NAMES)
+def test_every_small_network_takes_two_steps(name: str, make_run: Callable[..., Run]):
+    model, facts, side = planned(name)
+    if facts.parameters > LARGEST or side > WIDEST or [*facts.problems()]:
+        pytest.skip("too large for two steps here, or refused")
+    run = make_run(
+        model=asdict(model),
+        max_duration="2ba",
+        data={"train_size": side, "eval_size": side, "eval_resize": side},
+        batch={"global_size": 4, "bn_size": 4, "eval_size": 4},
+        schedule={"name": "constant", "warmup": "0ba"},
+        optimizer={"name": "sgd", "lr": 1e-3},
+    )
+    before = [weight.detach().clone() for weight in run.model.parameters()]
+    train(run, notes := Notes(run))
+    assert torch.stack(notes.losses).isfinite().all()
+    assert all(weight.isfinite().all() for weight in run.model.parameters())
+    assert not all(map(torch.equal, before, run.model.parameters()))
