@@ -35,7 +35,7 @@ def test_the_array_of_a_sweep_has_the_runs_that_resnet_train_would_make(capsys):
     assert cli.main(["slurm", "-m", "mild,hot", *words, "--parallel", "3"]) == 0
     text = capsys.readouterr().out
     assert cli.train(["-m", "recipe=mild,hot", *words, "--dry-run"]) == 0
-    names = re.findall("^  ([a-z]+-seed[^ ]+)$", capsys.readouterr().out, re.MULTILINE)
+    names = re.findall("^  ([a-z]+-seed[^ ]+)", capsys.readouterr().out, re.MULTILINE)
     assert re.findall(r"run.name=([^)]+)\) ;;", text) == names
     assert len(names) == 8
     assert "#SBATCH --array=0-7%3\n" in text

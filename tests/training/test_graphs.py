@@ -6,6 +6,7 @@ The bits of an eager run.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -64,6 +65,7 @@ class Device:
             "CUDAGraph": self.make,
             "graph": self.capture,
             "current_device": lambda: 0,
+            "default_generators": [Mock()],
             "graph_pool_handle": lambda: (0, 1),
             "current_stream": lambda: None,
             "set_stream": lambda _: None,
