@@ -8,7 +8,6 @@ import pytest
 
 from resnet_recipes import __version__, cli
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError, TrainingError
-from resnet_recipes.commands.pages import PAGES
 
 
 def shell(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -283,22 +282,3 @@ def test_listing_and_a_misspelt_recipe_import_neither_torch_nor_hydra(tmp_path):
 def test_an_unknown_verb_is_answered(capsys):
     assert cli.main(["valdate"]) == 2
     assert "did you mean validate?" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("verb", PAGES)
-def test_every_command_has_its_own_help_page(capsys, verb):
-    for flag in ("--help", "-h"):
-        assert cli.main([verb, "anything", flag]) == 0
-        out, err = capsys.readouterr()
-        assert err == ""
-        assert out.startswith(f"resnet-recipes {verb}")
-        assert all(name in out for name in PAGES[verb].values)
-        assert f"  {PAGES[verb].example}" in out
-        assert max(map(len, out.splitlines())) <= 80
-
-
-def test_the_overview_names_every_command(capsys):
-    cli.main(["--help"])
-    assert {
-        line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")
-    } >= PAGES.keys()

@@ -22,8 +22,8 @@ import yaml
 from resnet_recipes import cli
 from resnet_recipes.base.card import card_of
 from resnet_recipes.base.duration import Horizon
-from resnet_recipes.commands import pages
 from resnet_recipes.commands.arguments import split
+from resnet_recipes.commands.verbs import usage_of
 from resnet_recipes.data import demo
 from resnet_recipes.methods.base import Batch, Now
 from tests.run_folders import run_folder
@@ -178,7 +178,7 @@ def trained(words: tuple[str, ...]) -> tuple[int, str]:
     Nothing is started.
     """
     if "--resume" in words and not any(word.startswith("recipe=") for word in words):
-        return 0, "\n".join(split(words, pages.TRAIN).words)
+        return 0, "\n".join(split(words, usage_of("train")).words)
     if "--resume" in words:
         at = words.index("--resume")
         words = words[:at] + words[at + 2 :]
@@ -194,11 +194,11 @@ def asked(words: list[str]) -> tuple[int, str]:
     """Run a command of `resnet-recipes`; a doctor may find fault with this machine."""
     verb, *rest = words
     if verb in LONG and "--help" not in rest:
-        arguments = split(rest, pages.PAGES[verb])
+        arguments = split(rest, usage_of(verb))
         recipe = any(word.startswith("recipe=") for word in arguments.words)
         return trained(tuple(arguments.words)) if recipe else (0, "")
     if {"--png", "--fix-val"} & set(rest):
-        split(rest, pages.PAGES[verb])  # plots take seconds; --fix-val needs a file
+        split(rest, usage_of(verb))  # plots take seconds; --fix-val needs a file
         return 0, ""
     code, said = heard(
         cli.main, [verb, *rest, *BRIEF.get(verb, []), *["--no-images"] * (rest[:1] == ["data"])]
@@ -219,7 +219,7 @@ def test_commands_in_the_text_have_flags_that_exist(page):
         name, words = own(shlex.split(span.replace("...", "")))
         if name == "resnet-recipes" and words[0].startswith("-"):
             continue
-        usage = pages.TRAIN if name == "resnet-train" else pages.PAGES[words[0]]
+        usage = usage_of("train") if name == "resnet-train" else usage_of(words[0])
         split([word for word in words[name == "resnet-recipes" :] if word != "--help"], usage)
 
 

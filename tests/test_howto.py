@@ -1,4 +1,4 @@
-"""The page on methods of one's own does what it says: one file, one entry, one test."""
+"""The pages on methods, commands and trackers of one's own: one file, one entry, one test."""
 
 import re
 import shutil
@@ -9,11 +9,17 @@ import pytest
 from resnet_recipes.methods.base import EXCLUSIVE_HOOKS, HOOKS
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "howto" / "method.md"
+PAGES = ROOT / "docs" / "howto"
 
-#: Runs every test of the method, and the contract tests with it, in a copy of the package. The
-#: process has imported the package, and forgets it; torch would not let it register its operations
-#: again.
+#: Of each page: where its file and its test go, the name of the file, and the file with its entry.
+GUIDES = {
+    "method": ("methods", "gaussian_noise", "methods/__init__.py"),
+    "verb": ("commands", "room", "commands/verbs.py"),
+    "tracker": ("report/trackers", "statsd", "report/trackers/__init__.py"),
+}
+
+#: Runs the test of the page, and the contract tests with it, in a copy of the package. The process
+#: has imported the package, and forgets it; torch would not let it register its operations again.
 RUN = """
 import sys
 import pytest
@@ -22,41 +28,56 @@ for name in [name for name in sys.modules if name.partition(".")[0] in ("resnet_
     if ".ops" not in name:
         del sys.modules[name]
 sys.path.insert(0, ".")
-sys.exit(pytest.main("-q -n0 -p no:cacheprovider tests/methods -k gaussian_noise".split()))
+sys.exit(pytest.main("-q -n0 -p no:cacheprovider {tests} -k {name}".split()))
 """
 
 
-def linked(folder: Path, copy: Path) -> None:
-    """Make a folder with links to all in another, but with a copy of its folder `methods`."""
+def linked(folder: Path, copy: Path, room: list[str]) -> None:
+    """Make a folder with links to all in another, but with a copy of one room below it."""
     copy.mkdir()
     for path in folder.iterdir():
-        if path.name == "methods":
-            shutil.copytree(path, copy / "methods", ignore=shutil.ignore_patterns("__pycache__"))
-        else:
+        if path.name != room[0]:
             (copy / path.name).symlink_to(path)
+        elif room[1:]:
+            linked(path, copy / path.name, room[1:])
+        else:
+            shutil.copytree(path, copy / path.name, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def entered(guide: str, text: str, entry: str) -> str:
+    """Return the text of a registry with an entry, where the page says that it goes."""
+    if guide == "method":  # which is imported, and has its place in the order
+        return entry + text.replace("    SAM,\n", "    GaussianNoise,\n    SAM,\n")
+    head = {"verb": "VERBS = (\n", "tracker": "TRACKERS = {\n"}[guide]
+    return text.replace(head, head + entry)
 
 
 @pytest.mark.slow
-def test_the_example_is_a_method_like_ours(nursery, tmp_path):
-    method, imported, test = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    for name in ("resnet_recipes", "tests"):
-        linked(ROOT / name, tmp_path / name)
+@pytest.mark.parametrize("guide", GUIDES)
+def test_the_example_of_the_page_is_one_of_ours(guide, nursery, tmp_path):
+    room, name, registry = GUIDES[guide]
+    page = (PAGES / f"{guide}.md").read_text()
+    file, entry, test = re.findall(r"```(?:python|text)\n(.*?)```", page, re.DOTALL)
+    for top in ("resnet_recipes", "tests"):
+        linked(ROOT / top, tmp_path / top, room.split("/"))
     (tmp_path / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
-    methods = tmp_path / "resnet_recipes" / "methods"
-    (methods / "gaussian_noise.py").write_text(method)
-    text = (methods / "__init__.py").read_text()
-    assert text.count("    SAM,\n") == 1
-    registry = f"{imported}{text}".replace("    SAM,\n", "    GaussianNoise,\n    SAM,\n")
-    (methods / "__init__.py").write_text(registry)
-    (tmp_path / "tests" / "methods" / "test_gaussian_noise.py").write_text(test)
-    (tmp_path / "run_tests.py").write_text(RUN)
+    (tmp_path / "resnet_recipes" / room / f"{name}.py").write_text(file)
+    place = tmp_path / "resnet_recipes" / registry
+    text = place.read_text()
+    place.write_text(entered(guide, text, entry))
+    assert len(place.read_text()) > len(text)
+    own = tmp_path / "tests" / room / f"test_{name}.py"
+    own.write_text(test)
+    tests = f"{own.with_name('test_contract.py')} {own}" if guide != "method" else own.parent
+    (tmp_path / "run_tests.py").write_text(RUN.format(tests=tests, name=name))
     code, out, err = nursery.run(tmp_path, "run_tests").wait()
     assert code == 0, out + err
-    assert int(re.search(r"(\d+) passed", out)[1]) > 15
+    assert int(re.search(r"(\d+) passed", out)[1]) > (15 if guide == "method" else 2)
 
 
 def test_the_page_lists_every_hook():
-    rows = re.findall(r"^\| `(\w+)` \|(.*)", PAGE.read_text(), re.MULTILINE)
+    page = (PAGES / "method.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \|(.*)", page, re.MULTILINE)
     assert [name for name, _ in rows] == list(HOOKS)
     alone = {name for name, text in rows if "only one method of a recipe may have" in text}
     assert alone == EXCLUSIVE_HOOKS

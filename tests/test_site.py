@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import cli
-from resnet_recipes.commands.pages import PAGES
+from resnet_recipes.commands.verbs import VERBS
 from resnet_recipes.jobs import gpus
 from resnet_recipes.methods import ORDER
 from resnet_recipes.optim import OPTIMIZERS
@@ -73,7 +73,7 @@ def test_every_setting_is_there_with_its_meaning(site):
         ("methods", [cls.name for cls in ORDER]),
         ("optimizers", [cls.name for cls in OPTIMIZERS]),
         ("recipes", sorted(path.stem for path in packaged_folder().glob("*.yaml"))),
-        ("commands", ["resnet-train", *(f"resnet-recipes-{name}" for name in PAGES)]),
+        ("commands", ["resnet-train", *(f"resnet-recipes-{name}" for name in VERBS)]),
     ],
 )
 def test_a_page_read_from_the_code_has_a_section_for_each_name(site, page, names):

@@ -10,7 +10,7 @@ from mkdocs.structure.files import File, Files
 
 from resnet_recipes.base.card import Setting, card_of, settings_of
 from resnet_recipes.commands.methods import in_your_loop
-from resnet_recipes.commands.pages import PAGES, TRAIN
+from resnet_recipes.commands.verbs import VERBS, usage_of
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import HOOKS
 from resnet_recipes.optim import OPTIMIZERS
@@ -113,9 +113,9 @@ def settings() -> Iterator[str]:
 def commands() -> Iterator[str]:
     """Yield the help page of each command."""
     yield "# Commands\n"
-    pages = {f"resnet-recipes {name}": page for name, page in PAGES.items()}
-    for name, page in {"resnet-train": TRAIN, **pages}.items():
-        yield f"## {name}\n\n```text\n{page.page().rstrip()}\n```\n"
+    for name in ("train", *VERBS):
+        command = "resnet-train" if name == "train" else f"resnet-recipes {name}"
+        yield f"## {command}\n\n```text\n{usage_of(name).page().rstrip()}\n```\n"
 
 
 def types_of(section: type) -> dict[str, str]:

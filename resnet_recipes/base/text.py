@@ -44,6 +44,17 @@ def wrapped(
     return [line.replace("\0", " ").rstrip() for line in lines] or [first.rstrip()]
 
 
+def labelled(
+    rows: Iterable[tuple[str, object]], width: int, column: int, indent: int = 0
+) -> list[str]:
+    """Return a list of facts for a terminal: each label, and its text wrapped at a column."""
+    return [
+        line
+        for label, text in rows
+        for line in wrapped(text, width, f"{'':{indent}}{label}".ljust(column), " " * column)
+    ]
+
+
 def in_html(text: object) -> str:
     """Return text for HTML, in elements and quoted attributes: no tags, no invisible characters."""
     return html.escape(printable(text))

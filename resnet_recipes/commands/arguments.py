@@ -20,7 +20,11 @@ from resnet_recipes.recipe.suggestions import closest, did_you_mean
 WIDTH = 80  # columns of a help page in the documentation
 NARROW = 60  # columns below which texts are below their labels, not to the right
 
+#: Flags, and what RUN may be, on every page that has them.
 RECIPES = {"--recipes DIR": "your own recipes (default ./recipes)"}
+CSV = {"--csv FILE.csv": "also write the table as CSV"}
+JSON = {"--json": "print JSON"}
+RUN = "RUN is its folder, its name in ./runs, or last: the run that was started last."
 
 #: Flags in Hydra's spelling, and in ours.
 HYDRAS = {"--multirun": "-m", "--cfg=job": "--cfg"}
@@ -40,6 +44,7 @@ class Usage:
     more: str = ""  # paragraphs after the flags; those without indented lines are wrapped
     words: tuple[int, float] = (0, inf)  # the fewest and the most words besides flags
     takes: str = ""  # what they are: "two recipes or run folders"
+    composes: bool = False  # whether they are a recipe and its settings, to be checked first
 
     @property
     def has_settings(self) -> bool:
@@ -139,7 +144,7 @@ def split(
     problems += [
         Problem(word, None, "is not UTF-8", "rename the file or folder")
         for word in argv
-        if not _is_utf8(word)
+        if re.search("[\ud800-\udfff]", word)  # bytes that are not text
     ]
     spaced, found.words = _spaced(found.words, usage.has_settings)
     if problems := problems + spaced:
@@ -175,40 +180,41 @@ def _require_folder(flag: str, name: str) -> None:
 
 
 def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Problem:
-    key = name.lstrip("-").replace("-", "_")
-    command = " ".join(usage.line.split()[:2])
+    """Return what to type instead of a flag that the command does not have."""
+    typed, key = f"{name} {value}".strip(), _key(name)
+    command, known = " ".join(usage.line.split()[:2]), usage.values
+    meaning = meaning_of(name, value) if usage.has_settings else None
+    rule = "unknown flag"
     if "RUN|FILE" in usage.line and key in RUNS:
         others = [word for word in argv if word not in (name, value, f"{name}={value}")]
-        fix = f"{command} {shlex.join([value or 'RUN', *others])}"
-        return Problem(f"{name} {value}", None, "is typed without a flag", fix)
-    if "IMAGE" in usage.line and key in IMAGES:
-        return Problem(
-            f"{name} {value}", None, "are typed without a flag", f"{command} RUN {value}"
-        )
-    if flag := next((flag for flag in FLAGS.get(key, "").split() if flag in usage.values), ""):
-        return Problem(name, None, "unknown flag", f"{flag} {value}".strip())
-    if usage.values.get(f"--{value}") == "":  # --format json
-        return Problem(f"{name} {value}", None, "unknown flag", f"--{value}")
-    if f"[{key}=" in usage.line:
-        rule = "unknown flag; it is written key=value"
-        return Problem(f"{name} {value}", None, rule, shlex.quote(f"{key}={value}"))
-    if "option=value" in usage.line:
+        rule, fix = "is typed without a flag", f"{command} {shlex.join([value or 'RUN', *others])}"
+    elif "IMAGE" in usage.line and key in IMAGES:
+        rule, fix = "is typed without a flag", f"{command} RUN {value}"
+    elif flag := next((flag for flag in FLAGS.get(key, "").split() if flag in known), ""):
+        fix = f"{flag} {value}".strip()
+    elif known.get(f"--{value}") == "":  # --format json
+        fix = f"--{value}"
+    elif f"[{key}=" in usage.line:
+        rule, fix = "unknown flag; it is written key=value", shlex.quote(f"{key}={value}")
+    elif "option=value" in usage.line:
         options = re.findall(r"([a-z_]+)=", usage.more)
-        meant = did_you_mean(key, options, f"={value}")
-        fix = meant or f"options: {', '.join(options)}"
-        return Problem(name, None, "unknown flag; options are written option=value", fix)
-    meaning = meaning_of(name, value) if usage.has_settings else None
-    if not meaning:
-        flags = {flag.lstrip("-").replace("-", "_"): flag for flag in usage.values}
-        if near := closest(key, flags):
-            return Problem(name, None, "unknown flag", f"did you mean {flags[near]}?")
-    if not usage.has_settings:
-        return Problem(name, None, "unknown flag", f"flags: {', '.join([*usage.values, '--help'])}")
-    rule = "unknown flag; settings are written key=value"
-    fix = meaning.words or "leave it out" if meaning else _setting(key, value)
-    if "RUN|FILE" in usage.line:
-        fix = _of_a_trained_network(fix, command)
-    return Problem(f"{name} {value}".strip(), None, (meaning and meaning.rule) or rule, fix)
+        rule = "unknown flag; options are written option=value"
+        fix = did_you_mean(key, options, f"={value}") or f"options: {', '.join(options)}"
+    elif not meaning and (near := closest(key, flags := {_key(flag): flag for flag in known})):
+        fix = f"did you mean {flags[near]}?"
+    elif not usage.has_settings:
+        fix = f"flags: {', '.join([*known, '--help'])}"
+    else:
+        rule = (meaning and meaning.rule) or "unknown flag; settings are written key=value"
+        fix = meaning.words or "leave it out" if meaning else _setting(key, value)
+        if "RUN|FILE" in usage.line:
+            fix = _of_a_trained_network(fix, command)
+    return Problem(typed, None, rule, fix)
+
+
+def _key(flag: str) -> str:
+    """Return a flag in the spelling of a setting."""
+    return flag.lstrip("-").replace("-", "_")
 
 
 def _setting(key: str, value: str) -> str:
@@ -231,14 +237,6 @@ def _of_a_trained_network(fix: str, command: str) -> str:
         return fix.replace("resnet-train", command)
     near = meant(fix)
     return near if near.startswith("did") else f"{command} --help   lists flags and settings"
-
-
-def _is_utf8(word: str) -> bool:
-    """Return whether a word can be written to a run's files.
-
-    Bytes that are not text arrive as lone surrogates.
-    """
-    return not any("\ud800" <= letter <= "\udfff" for letter in word)
 
 
 def _spaced(words: list[str], has_settings: bool) -> tuple[list[Problem], list[str]]:

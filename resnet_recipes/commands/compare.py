@@ -1,16 +1,15 @@
 """`resnet-recipes compare RUN RUN ...`: what differs between runs, and whether seeds explain it."""
 
-import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from math import inf
 from string import ascii_uppercase
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.text import pflops, printable, wrapped
-from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.arguments import CSV, JSON, RUN, Arguments, Usage
 from resnet_recipes.commands.places import found, run_places
-from resnet_recipes.commands.table import minutes, or_dash, table, width
-from resnet_recipes.commands.written import write_csv
+from resnet_recipes.commands.printing import minutes, or_dash, show, table, width
 from resnet_recipes.measure.comparison import (
     Group,
     differences,
@@ -21,6 +20,16 @@ from resnet_recipes.measure.comparison import (
 )
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.run_folder.runs import RunRecord
+
+USAGE = Usage(
+    "resnet-recipes compare RUN RUN ...",
+    "show what differs between runs, and whether seeds explain it",
+    "resnet-recipes compare first last",
+    CSV | JSON,
+    RUN,
+    words=(2, inf),
+    takes="at least two runs",
+)
 
 Rows = list[tuple[str, list[str]]]  # a key, and its value on each side
 
@@ -44,37 +53,54 @@ def run(arguments: Arguments) -> int:
         "results": _results(runs),
     }
     groups = grouped(runs)
-    if "--json" in arguments:
-        print(json.dumps(_values(runs, tables, groups), indent=2))
-    else:
-        for letter, one in zip(letters, runs, strict=True):
-            print(f"{letter}  {printable(one.folder)}")
-        for name, rows in tables.items():
-            title = name.upper()
-            print(f"\n{sides(title, letters, rows) if rows else f'{title}: the same'}")
-        print()
-        for line in _verdict(groups):
-            print("\n".join(wrapped(line, width())))
-    tables = {"run": [("folder", [str(run.folder) for run in runs])], **tables}
-    write_csv(
-        arguments,
-        [
-            {"kind": kind, "name": name, **dict(zip(letters, values, strict=True))}
-            for kind, rows in tables.items()
-            for name, values in rows
+    values = {
+        "runs": [run.as_dict() for run in runs],
+        "settings": dict(tables["settings"]),
+        "machine": dict(tables["machine"]),
+        "groups": [
+            {
+                "runs": [run.name for run in group.runs],
+                "mean_top1_percent": group.mean_top1,
+                "noise": group.noise,
+                "minutes": group.minutes,
+            }
+            for group in groups
         ],
-    )
+    }
+    folders: Rows = [("folder", [str(run.folder) for run in runs])]
+    rows = [
+        {"kind": kind, "name": name, **dict(zip(letters, own, strict=True))}
+        for kind, listed in {"run": folders, **tables}.items()
+        for name, own in listed
+    ]
+    show(arguments, values, _lines(letters, runs, tables, groups), rows)
     return 0
 
 
-def sides(title: str, heads: Sequence[str], rows: Rows) -> str:
+def _lines(
+    letters: Sequence[str],
+    runs: Sequence[RunRecord],
+    tables: dict[str, Rows],
+    groups: Sequence[Group],
+) -> Iterator[str]:
+    for letter, one in zip(letters, runs, strict=True):
+        yield f"{letter}  {printable(one.folder)}"
+    for name, rows in tables.items():
+        title = name.upper()
+        yield from ("", *(sides(title, letters, rows) if rows else [f"{title}: the same"]))
+    yield ""
+    for line in _verdict(groups):
+        yield from wrapped(line, width())
+
+
+def sides(title: str, heads: Sequence[str], rows: Rows) -> list[str]:
     """Return a row per key and a column per side, or a few lines per key if that is too wide."""
     heads = list(map(printable, heads))
     rows = [(printable(key), list(map(printable, values))) for key, values in rows]
     lines = table([{title: key, **dict(zip(heads, own, strict=True))} for key, own in rows])
     if max(map(len, lines)) > width():
-        lines = [title, *(line for row in rows for line in _stacked(heads, *row))]
-    return "\n".join(lines)
+        return [title, *(line for row in rows for line in _stacked(heads, *row))]
+    return lines
 
 
 def _stacked(heads: Sequence[str], key: str, values: Sequence[str]) -> Iterator[str]:
@@ -86,16 +112,21 @@ def _stacked(heads: Sequence[str], key: str, values: Sequence[str]) -> Iterator[
 
 
 def _results(runs: Sequence[RunRecord]) -> Rows:
-    top1 = [or_dash(run.top1_percent, "{:.2f} %".format) for run in runs]
+    clocks = {
+        "training": "minutes",
+        "papers' clock": "minutes_papers",
+        "MLPerf's clock": "minutes_mlperf",
+        "wall clock": "wall_minutes",
+    }
     return [
         ("state", [run.state for run in runs]),
         ("epochs", [f"{run.epochs_done:.4g}" for run in runs]),
-        ("top-1", top1),
+        ("top-1", [or_dash(run.top1_percent, "{:.2f} %".format) for run in runs]),
         ("PFLOPs", [or_dash(run.pflops, pflops) for run in runs]),
-        ("training", [or_dash(run.minutes, minutes) for run in runs]),
-        ("papers' clock", [or_dash(run.minutes_papers, minutes) for run in runs]),
-        ("MLPerf's clock", [or_dash(run.minutes_mlperf, minutes) for run in runs]),
-        ("wall clock", [or_dash(run.wall_minutes, minutes) for run in runs]),
+        *(
+            (clock, [or_dash(getattr(run, name), minutes) for run in runs])
+            for clock, name in clocks.items()
+        ),
         ("devices", [run.devices for run in runs]),
     ]
 
@@ -112,37 +143,15 @@ def _verdict(groups: Sequence[Group]) -> Iterator[str]:
     for group in groups:
         if group.mean_top1 is not None:
             noise = "" if group.noise is None else f" +- {group.noise:.2f}"
-            names = ", ".join(run.name for run in group.runs)
-            count = len(group.top1)
+            names, count = ", ".join(run.name for run in group.runs), len(group.top1)
             seeds = "1 seed" if count == 1 else f"{count} seeds"
             yield f"top-1 {group.mean_top1:.2f}{noise} % over {seeds}: {names}"
     if len(several) > 1:
         best, second = sorted(several, key=lambda group: -group.mean_top1)[:2]
         gap = best.mean_top1 - second.mean_top1
-        variances = [group.noise**2 / len(group.top1) for group in (best, second)]
-        error = sum(variances) ** 0.5
+        error = sum(group.noise**2 / len(group.top1) for group in (best, second)) ** 0.5
         verdict = "more than" if gap > 2 * error else "no more than"
         yield (
             f"The best two are {gap:.2f} points apart, {verdict} twice the standard error of "
             f"that difference ({error:.2f})."
         )
-
-
-def _values(
-    runs: Sequence[RunRecord], tables: Mapping[str, Rows], groups: Sequence[Group]
-) -> dict[str, object]:
-    """Return the comparison for JSON."""
-    return {
-        "runs": [run.as_dict() for run in runs],
-        "settings": dict(tables["settings"]),
-        "machine": dict(tables["machine"]),
-        "groups": [
-            {
-                "runs": [run.name for run in group.runs],
-                "mean_top1_percent": group.mean_top1,
-                "noise": group.noise,
-                "minutes": group.minutes,
-            }
-            for group in groups
-        ],
-    }

@@ -9,7 +9,7 @@ import shlex
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.pages import PAGES, TRAIN
+from resnet_recipes.commands.verbs import VERBS, usage_of
 from resnet_recipes.network.export import TARGETS
 from resnet_recipes.recipe.library import GROUPS, Library, packaged_folder
 from resnet_recipes.recipe.short import SHORT
@@ -130,8 +130,7 @@ def script(shell: str) -> str:
     if shell not in PLACES:
         raise RecipeError.of("--completion", shell, f"must be one of {', '.join(PLACES)}")
     head = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
-    # those whose first word is a recipe
-    verbs = [verb for verb, page in PAGES.items() if re.search(" (NAME|RECIPE)", page.line)]
+    verbs = [verb for verb in VERBS if re.search(" (NAME|RECIPE)", usage_of(verb).line)]
     parts = {
         "shell": shell,
         "place": PLACES[shell],
@@ -141,8 +140,8 @@ def script(shell: str) -> str:
         "targets": " ".join(TARGETS),
         "verbs": "|".join(verbs),
         "spaced": " ".join(verbs),
-        "commands": " ".join(PAGES),
-        "flags": " ".join([*TRAIN.values, "--help"]),
+        "commands": " ".join(VERBS),
+        "flags": " ".join([*usage_of("train").values, "--help"]),
     }
     text = _FISH if shell == "fish" else _BASH
     for name, value in parts.items():

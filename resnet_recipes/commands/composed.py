@@ -48,7 +48,8 @@ def chosen(arguments: Arguments) -> tuple[str, list[str]]:
     changes = [word for word in arguments.words if not word.startswith("recipe=")]
     known = library.names()
     if not names:
-        meant = next((value for value in map(_value, changes) if value in known), None)
+        values = (word.rpartition("=")[2] for word in changes)
+        meant = next((value for value in values if value in known), None)
         fix = f"recipe={meant}" if meant else f"recipe=NAME, one of {', '.join(known)}"
         raise RecipeError.of("recipe", None, "is missing", fix)
     names += [word for word in changes if word in known]
@@ -71,7 +72,3 @@ def problems_of(check: Callable[[Arguments], object], arguments: Arguments) -> t
     except RecipeError as error:
         return error.problems
     return ()
-
-
-def _value(word: str) -> str:
-    return word.rpartition("=")[2]

@@ -1,33 +1,59 @@
 """`resnet-recipes convert SRC DST`: class folders to .beton files for FFCV."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from resnet_recipes.base.errors import Problem, RecipeError
-from resnet_recipes.base.kinds import kinds_of
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.text import clock_time, printable
-from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.pages import PAGES
-from resnet_recipes.commands.progress import say
-from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.data.convert.forecast import Forecast, forecast
-from resnet_recipes.data.convert.run import convert
+from resnet_recipes.commands.arguments import Arguments, Usage
+from resnet_recipes.commands.printing import say
 from resnet_recipes.recipe.scalars import plain
 from resnet_recipes.recipe.suggestions import did_you_mean
-from resnet_recipes.recipe.typed import build
 from resnet_recipes.report.waiting import Waiting
+
+if TYPE_CHECKING:
+    from resnet_recipes.data.convert.encode import ConvertOptions
+    from resnet_recipes.data.convert.forecast import Forecast
+
+USAGE = Usage(
+    "resnet-recipes convert SRC DST [option=value ...]",
+    "convert images to .beton files, the format of FFCV, one per split",
+    "resnet-recipes convert /data/imagenet /data/imagenet-ffcv max_resolution=500",
+    {"--dry-run": "only predict size and time"},
+    """\
+SRC is a folder with train/ and val/, or one folder of classes; then DST is a
+.beton file, unless val_share splits it into two. SRC may also be a folder of
+WebDataset's tar files or of Hugging Face's parquet files. To resume a conversion, run
+the same command again.
+
+Options, with their defaults:
+  max_resolution=500         pixels; larger images are shrunk; null: none are
+  write_mode=proportion      raw: pixels; jpg: JPEG; proportion: some of each
+  compress_probability=0.5   share of JPEG, for write_mode=proportion
+  jpeg_quality=90            from 1 to 100
+  levels=1                   2: also store half size, for small crops
+  shuffle=true  seed=0       store in random order
+  on_bad_image=error         error or skip
+  val_share=0  val_seed=0    as data.val_share: some images become val.beton
+  nested_classes=false       as data.nested_classes
+  workers=0                  processes; 0: one per core""",
+)
 
 
 def run(arguments: Arguments) -> int:
     """Print the forecast of a conversion, run it unless --dry-run, and print the files it wrote."""
-    places = [word for word in arguments.words if _is_place(word)]
-    if len(places) != 2:
-        raise RecipeError.of(
-            "convert", None, "needs a source and a target", PAGES["convert"].example
-        )
-    options = _options([word for word in arguments.words if not _is_place(word)])
+    from resnet_recipes.base.kinds import kinds_of
+    from resnet_recipes.data.convert.encode import ConvertOptions
+    from resnet_recipes.data.convert.forecast import forecast
+    from resnet_recipes.data.convert.run import convert
 
+    known = kinds_of(ConvertOptions)
+    places = [word for word in arguments.words if _is_place(word, known)]
+    if len(places) != 2:
+        raise RecipeError.of("convert", None, "needs a source and a target", USAGE.example)
+    options = _options([word for word in arguments.words if word not in places], known)
     source, target = map(typed_path, ("SRC", "DST"), places)
     expected = forecast(source, target, options)
     say("\n".join(_forecast(expected, target)))
@@ -38,15 +64,17 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _is_place(word: str) -> bool:
+def _is_place(word: str, known: Collection[str]) -> bool:
     """Return whether a word is SRC or DST, which may have an = in it, and not an option."""
     key, equals, value = word.partition("=")
-    return not equals or "/" in key or (key not in kinds_of(ConvertOptions) and "/" in value)
+    return not equals or "/" in key or (key not in known and "/" in value)
 
 
-def _options(words: Sequence[str]) -> ConvertOptions:
+def _options(words: Sequence[str], known: Collection[str]) -> "ConvertOptions":
     """Read key=value words as conversion options. Raises RecipeError with every problem."""
-    known = kinds_of(ConvertOptions)
+    from resnet_recipes.data.convert.encode import ConvertOptions
+    from resnet_recipes.recipe.typed import build
+
     given = dict(word.split("=", 1) for word in words)
     listed = f"options: {', '.join(known)}"
     problems = [
@@ -54,15 +82,14 @@ def _options(words: Sequence[str]) -> ConvertOptions:
         for key, value in given.items()
         if key not in known
     ]
-    options = build(
-        ConvertOptions, {key: plain(value) for key, value in given.items()}, "", problems
-    )
+    values = {key: plain(value) for key, value in given.items()}
+    options = build(ConvertOptions, values, "", problems)
     if problems:
         raise RecipeError(problems)
     return options
 
 
-def _forecast(expected: Forecast, target: Path) -> list[str]:
+def _forecast(expected: "Forecast", target: Path) -> list[str]:
     size, free = f"{expected.bytes / 1e9:.2f} GB", f"{expected.free_bytes / 1e9:.1f} GB"
     lines = [
         f"{expected.images:,} images to {target}: about {size} of {free} free, "
@@ -79,4 +106,4 @@ def _forecast(expected: Forecast, target: Path) -> list[str]:
         lines.append(f"left out, because train and val are read from other files: {names[0]}{more}")
     if expected.resumed_images:
         lines.append(f"{expected.resumed_images:,} images are already there; resuming")
-    return lines + [f"unreadable: {name}" for name in expected.unreadable[:10]]
+    return [*lines, *(f"unreadable: {name}" for name in expected.unreadable[:10])]

@@ -6,9 +6,19 @@ from pathlib import Path
 from resnet_recipes.base import names
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
-from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.recipe.library import USER_FOLDER, Entry, Library, parents
 from resnet_recipes.recipe.strict_yaml import Document, shown
+
+USAGE = Usage(
+    "resnet-recipes cp NAME FILE",
+    "start your own recipe from another one",
+    "resnet-recipes cp hot recipes/mine.yaml",
+    {"--full": "a complete copy; without it, FILE inherits from NAME and has only what differs"}
+    | RECIPES,
+    words=(2, 2),
+    takes="a recipe and a file",
+)
 
 CHILD = """\
 # Everything not set here comes from {parent}: resnet-recipes show {parent}

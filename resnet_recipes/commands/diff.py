@@ -3,32 +3,36 @@
 from pathlib import Path
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, RUN, Arguments, Usage
 from resnet_recipes.commands.compare import sides
 from resnet_recipes.commands.places import ROOT, found
-from resnet_recipes.commands.written import write_csv
+from resnet_recipes.commands.printing import show
 from resnet_recipes.measure.comparison import differences, flat
-from resnet_recipes.recipe import frozen
-from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.recipe.suggestions import did_you_mean
 from resnet_recipes.run_folder.names import CONFIG
 from resnet_recipes.run_folder.runs import newest
+
+USAGE = Usage(
+    "resnet-recipes diff RECIPE|RUN RECIPE|RUN",
+    "compare the settings of two recipes or runs",
+    "resnet-recipes diff mild last",
+    RECIPES | CSV | JSON,
+    RUN,
+    words=(2, 2),
+    takes="two recipes or runs",
+)
 
 SILENT = ("name", "about", "published")  # descriptions, which do not affect a run
 
 
 def run(arguments: Arguments) -> int:
     """Print each setting that differs, with both values."""
-    differing = differences([_settings(word, arguments.recipes) for word in arguments.words])
-    print(sides("SETTING", arguments.words, differing) if differing else "no setting differs")
-    write_csv(
-        arguments,
-        [
-            {"setting": key, **dict(zip(arguments.words, values, strict=True))}
-            for key, values in differing
-        ],
-    )
+    words = arguments.words
+    differing = differences([_settings(word, arguments.recipes) for word in words])
+    rows = [{"setting": key, **dict(zip(words, values, strict=True))} for key, values in differing]
+    lines = sides("SETTING", words, differing) if differing else ["no setting differs"]
+    show(arguments, rows, lines, rows)
     return 0
 
 
@@ -40,6 +44,9 @@ def _settings(word: str, folder: Path | None) -> dict[str, str]:
         others = [*known, *(path.name for path in newest(ROOT))]
         fix = did_you_mean(name, others) or "resnet-recipes ls and resnet-recipes runs list them"
         raise RecipeError.of("RECIPE|RUN", name, "no such recipe or run", fix)
+    from resnet_recipes.recipe import frozen
+    from resnet_recipes.recipe.compose import compose
+
     if run and run.is_dir():
         recipe = frozen.read(run / CONFIG)
     else:

@@ -1,22 +1,37 @@
 """`resnet-recipes doctor`: check data, decoder, GPUs and this machine before a run."""
 
-import json
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.text import printable, wrapped
-from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.pages import PAGES
-from resnet_recipes.commands.progress import say
-from resnet_recipes.commands.table import line_width
+from resnet_recipes.commands.arguments import JSON, Arguments, Usage
+from resnet_recipes.commands.printing import line_width, say, show
 from resnet_recipes.doctor import Finding, as_json, exit_code
 from resnet_recipes.report.waiting import Waiting
 
-EXAMPLE = PAGES["doctor"].example
+USAGE = Usage(
+    "resnet-recipes doctor [TOPIC] [PATH]",
+    "check data, decoder, GPUs and machine, and say how to fix what is wrong",
+    "resnet-recipes doctor data /data/imagenet",
+    {
+        "--no-images": "data: do not decode the images",
+        "--fix-val MAP": "data: sort a flat val/ into class folders by this file",
+        "--synsets NAMES": "data: the class folder of each number in MAP, one per line",
+    }
+    | JSON,
+    """\
+Topics:
+  data PATH           the images in a folder
+  native              whether the native decoder works, or what its build lacks
+  gpu                 driver, memory and what torch sees
+  run [PATH]          cores, memory and disk
+Without a topic: native, gpu and run.""",
+)
+
 MARKS = {"ok": "ok  ", "warn": "warn", "fix": "FIX "}
 
 
@@ -30,17 +45,13 @@ def run(arguments: Arguments) -> int:
         raise RecipeError.of(f"doctor {topic}", None, "unknown topic", fix)
     if (topic == "data" and len(places) != 1) or len(places) > 1:
         raise RecipeError.of(
-            f"doctor {topic}", " ".join(places) or None, "needs one folder", EXAMPLE
+            f"doctor {topic}", " ".join(places) or None, "needs one folder", USAGE.example
         )
     place = typed_path("PATH", places[0]) if places else None
     if "--fix-val" in arguments:
         return _fix_val(place, arguments)
     findings = _findings(topic, place, arguments)
-    print(
-        json.dumps(as_json(topic, findings), indent=2)
-        if "--json" in arguments
-        else "\n".join(_listed(findings))
-    )
+    show(arguments, as_json(topic, findings), _listed(findings))
     return exit_code(findings)
 
 
@@ -77,21 +88,19 @@ def _fix_val(place: Path | None, arguments: Arguments) -> int:
 
     if place is None:
         rule = "needs the folder whose val/ has no class folders"
-        raise RecipeError.of("--fix-val", None, rule, f"{EXAMPLE} --fix-val MAP")
-    flags = {
-        flag: typed_path(flag, arguments.flags[flag])
-        for flag in ("--fix-val", "--synsets")
-        if flag in arguments
-    }
-    made = build_val_tree(place, flags["--fix-val"], flags.get("--synsets"))
+        raise RecipeError.of("--fix-val", None, rule, f"{USAGE.example} --fix-val MAP")
+    synsets = arguments.flags.get("--synsets")
+    made = build_val_tree(
+        place,
+        typed_path("--fix-val", arguments.flags["--fix-val"]),
+        typed_path("--synsets", synsets) if synsets else None,
+    )
     print(f"created {made}, made of links; train with data={made}")
     return 0
 
 
-def _listed(findings: Sequence[Finding]) -> list[str]:
-    lines = []
+def _listed(findings: Sequence[Finding]) -> Iterator[str]:
     for finding in findings:
-        lines += wrapped(finding.what, line_width(), f"{MARKS[finding.level]}  ", " " * 6)
-        lines += [f"        {printable(path)}" for path in finding.paths]
-        lines += [f"      {printable(line)}" for line in finding.fix.splitlines()]
-    return lines
+        yield from wrapped(finding.what, line_width(), f"{MARKS[finding.level]}  ", " " * 6)
+        yield from (f"        {printable(path)}" for path in finding.paths)
+        yield from (f"      {printable(line)}" for line in finding.fix.splitlines())

@@ -1,27 +1,44 @@
 """`resnet-recipes estimate NAME data=PATH`: time and cost of a run, and what would speed it up."""
 
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.text import clock_time, percent, rate
-from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, Arguments, Usage
 from resnet_recipes.commands.composed import composed
-from resnet_recipes.commands.progress import say
+from resnet_recipes.commands.printing import say, show, table
 from resnet_recipes.commands.runs import price_of
-from resnet_recipes.commands.table import table
-from resnet_recipes.commands.written import write_csv
-from resnet_recipes.estimating.estimate import Prediction, Speeds
-from resnet_recipes.jobs.measure import measured, plan_here, trained
-from resnet_recipes.jobs.prediction import predicted
-from resnet_recipes.methods import ORDER
-from resnet_recipes.planning.plan import Plan
+
+if TYPE_CHECKING:
+    from resnet_recipes.estimating.estimate import Prediction, Speeds
+    from resnet_recipes.planning.plan import Plan
+
+USAGE = Usage(
+    "resnet-recipes estimate NAME data=PATH [key=value ...]",
+    "measure this machine for a minute; predict a run's time and cost, and say what limits it",
+    "resnet-recipes estimate mild data=/data/imagenet --price 32.8",
+    RECIPES
+    | {
+        "--price PER_HOUR": "price of the machine",
+        "--again": "measure again, not recall what was measured before",
+        "--sample N": "train N epochs for real instead: the first of the whole run, or some at "
+        "several image sizes; the rest follows by the papers' rule. Nothing is kept",
+    }
+    | CSV
+    | JSON,
+    "Run it while nothing else is running. All devices of this machine are measured at once.",
+    composes=True,
+)
 
 
 def run(arguments: Arguments) -> int:
     """Measure, or recall what was measured before, and print the estimate."""
+    from resnet_recipes.jobs.measure import measured, plan_here, trained
+    from resnet_recipes.jobs.prediction import predicted
+
     given, count = price_of(arguments.flags.get("--price")), _count(arguments)
     wanted, plan = plan_here(composed(arguments), say)
     price = given if given is not None else plan.recipe.launch.price
@@ -34,11 +51,8 @@ def run(arguments: Arguments) -> int:
     if found is None:
         return ending.code
     phases = [asdict(phase) for phase in found.estimate.phases]
-    write_csv(arguments, phases)
-    if "--json" in arguments:
-        print(json.dumps(_values(plan, found, timed, price) | {"phases": phases}, indent=2))
-    else:
-        print("\n".join(_lines(plan, found, price)))
+    values = _values(plan, found, timed, price) | {"phases": phases}
+    show(arguments, values, _lines(plan, found, price), phases)
     return 0
 
 
@@ -52,7 +66,7 @@ def _count(arguments: Arguments) -> int:
 
 
 def _values(
-    plan: Plan, found: Prediction, timed: Mapping[int, float], price: float | None
+    plan: "Plan", found: "Prediction", timed: Mapping[int, float], price: float | None
 ) -> dict[str, object]:
     """Return all that is known, for programs."""
     result = found.estimate
@@ -74,7 +88,7 @@ def _values(
     }
 
 
-def _lines(plan: Plan, found: Prediction, price: float | None) -> Iterator[str]:
+def _lines(plan: "Plan", found: "Prediction", price: float | None) -> Iterator[str]:
     result, speeds = found.estimate, found.speeds
     rows = [
         {
@@ -108,7 +122,7 @@ def _lines(plan: Plan, found: Prediction, price: float | None) -> Iterator[str]:
     yield f"{found.source[:1].upper()}{found.source[1:]}."
 
 
-def _parts(speeds: Speeds, first: int) -> Iterator[str]:
+def _parts(speeds: "Speeds", first: int) -> Iterator[str]:
     """Yield what was measured of each part of a step; `first` is the first image size."""
     each = (f"{rate(1 / speeds.seconds_at(side)[1])} at {side} px" for side in sorted(speeds.step))
     yield f"step alone    {', '.join(each)}, in images/s, {speeds.batch} per device and step"
@@ -125,7 +139,7 @@ def _parts(speeds: Speeds, first: int) -> Iterator[str]:
         )
 
 
-def _advice(plan: Plan, speeds: Speeds) -> Iterator[str]:
+def _advice(plan: "Plan", speeds: "Speeds") -> Iterator[str]:
     """Yield what limits the run at its first size, and what would speed it up."""
     side, methods = plan.sizes[0], plan.methods()
     limit, wait = speeds.limit_at(side), ""
@@ -143,6 +157,8 @@ def _advice(plan: Plan, speeds: Speeds) -> Iterator[str]:
             yield "  precision.compress_gradients=true   send gradients in bf16: half the bytes"
         yield "  a larger bs=, with a larger lr, exchanges less often; or fewer devices"
     else:
+        from resnet_recipes.methods import ORDER
+
         for method in ORDER:
             if method.cheaper_steps and method.name not in methods.methods:
                 yield f"  'methods.{method.name}={{}}'   {method.cheaper_steps}"

@@ -1,59 +1,73 @@
 """`resnet-recipes eval RUN|FILE`: the accuracy of a trained network, by class and by image size."""
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.paths import typed_path
-from resnet_recipes.base.text import csv_line, printable, rate, wrapped
-from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.pages import PAGES
-from resnet_recipes.commands.progress import say
-from resnet_recipes.commands.table import line_width, table
-from resnet_recipes.commands.trained import named
-from resnet_recipes.commands.written import opened_file, write_csv
-from resnet_recipes.data.loading.loader import EvalLoader
-from resnet_recipes.jobs.evaluate import evaluate
-from resnet_recipes.jobs.opened import Opened
-from resnet_recipes.network.about import About
-from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.report.page.classes import by_class
-from resnet_recipes.report.page.gallery import Tile, gallery
+from resnet_recipes.base.text import csv_line, labelled, printable, rate
+from resnet_recipes.commands.arguments import RUN, Arguments, Usage
+from resnet_recipes.commands.places import network_of
+from resnet_recipes.commands.printing import line_width, opened_file, say, show, table
 from resnet_recipes.report.page.pictures import plotting, png
-from resnet_recipes.training.confusion import Cell, Confusion, Means
-from resnet_recipes.training.outcomes import Outcomes
-from resnet_recipes.training.trained import Evaluated
+
+if TYPE_CHECKING:
+    from resnet_recipes.jobs.opened import Opened
+    from resnet_recipes.report.page.gallery import Tile
+    from resnet_recipes.training.confusion import Cell, Means
+    from resnet_recipes.training.outcomes import Outcomes
+    from resnet_recipes.training.trained import Evaluated
+
+USAGE = Usage(
+    "resnet-recipes eval RUN|FILE [data=PATH] [key=value ...]",
+    "evaluate a run, a checkpoint or a weights file: accuracy, classes and confusions",
+    "resnet-recipes eval last data=/data/imagenet data.eval_size=256",
+    {
+        "--json": "print everything as JSON",
+        "--csv FILE.csv": "also write the accuracy of every class, or of every size, as CSV",
+        "--png FILE.png": "plot the confusion matrix and the accuracy of the 40 worst classes",
+        "--images FILE.csv": "write prediction, probability and loss of every image as CSV",
+        "--gallery FILE.html": "show the most confidently wrong images on an HTML page",
+    },
+    f"""\
+{RUN} FILE may be ours, or a .pt or .safetensors file with torchvision's
+or timm's names. PATH is a folder with val/, val.beton or class folders, or a table of
+labels; by default, a run's own images are used. Settings are those of a recipe:
+data.eval_size, data.eval_resize, evaluation.flip, batch.eval_size, precision.dtype,
+launch.device, workers, gpus. All GPUs are used, as in training; gpus=1 takes one.
+
+'evaluation.sizes=[192,224,256,288]' prints a table of test sizes in pixels; the
+shorter side of the images grows with them.""",
+)
 
 #: How many classes and confusions are printed, how many classes are in the picture, and how many
 #: images in the gallery.
 _SHOWN, _DRAWN, _IN_GALLERY = 10, 40, 100
 
+Row = dict[str, Any]
+
 
 def run(arguments: Arguments) -> int:
     """Evaluate, and print the result."""
-    also = ("evaluation.sizes", "launch.gpus")
-    opened = named(arguments.words, PAGES["eval"].example, also)
-    place, _, recipe = opened
-    sizes = recipe.evaluation.sizes
+    opened = network_of(arguments.words, USAGE.example, ("evaluation.sizes", "launch.gpus"))
+    from resnet_recipes.jobs.evaluate import evaluate
+
+    data, sizes = opened.recipe.data, opened.recipe.evaluation.sizes
     for flag in ("--png", "--images", "--gallery") if sizes else ():
         if flag in arguments:
             rule = f"is for one test size, but evaluation.sizes is {sizes}"
             raise RecipeError.of(flag, arguments.flags[flag], rule, "'evaluation.sizes=[]'")
     if "--png" in arguments:
         plotting("--png")
-    _keep_tables(arguments, recipe.data.root)
-    tried = sizes or [recipe.data.eval_size]
+    _keep_tables(arguments, data.root)
+    tried = sizes or [data.eval_size]
     code, found = evaluate(opened, tried, say)
     if code:
         return code
-    rows = [_row(place, recipe, size, one) for size, one in zip(tried, found, strict=True)]
+    rows = [_row(opened, size, one) for size, one in zip(tried, found, strict=True)]
     if sizes:
-        print(json.dumps(rows, indent=2) if "--json" in arguments else "\n".join(_sizes(rows)))
-        write_csv(arguments, rows)
+        show(arguments, rows, _sizes(rows), rows)
     else:
         _one_size(arguments, opened, rows[0], found[0].outcomes)
     return 0
@@ -69,14 +83,26 @@ def _keep_tables(arguments: Arguments, root: str) -> None:
             raise RecipeError.of(flag, arguments.flags[flag], rule, "another name or folder")
 
 
-def _one_size(
-    arguments: Arguments, opened: Opened, result: dict[str, Any], outcomes: Outcomes
-) -> None:
+def _one_size(arguments: Arguments, opened: "Opened", result: Row, outcomes: "Outcomes") -> None:
     """Print an evaluation with its classes, and write the files that flags ask for."""
-    about, confusion = opened.network.about, Confusion(outcomes)
+    from resnet_recipes.report.page.classes import by_class
+    from resnet_recipes.training.confusion import Confusion
+
+    class_name, confusion = opened.network.about.class_name, Confusion(outcomes)
+
+    def named(cells: "Iterable[Cell]") -> list[Row]:
+        return [
+            {
+                "class": class_name(cell.label),
+                "taken_for": class_name(cell.taken_for),
+                "images": cell.images,
+            }
+            for cell in cells
+        ]
+
     classes = [
         {
-            "class": about.class_name(row.label),
+            "class": class_name(row.label),
             "images": row.images,
             "correct": row.correct,
             "top1_percent": row.top1_percent,
@@ -86,72 +112,70 @@ def _one_size(
         }
         for row in confusion.classes()
     ]
-    wrong = [_cell(about, cell) for cell in confusion.mistakes(_SHOWN)]
-    if "--json" in arguments:
-        means = {name: mean._asdict() for name, mean in confusion.means().items()}
-        print(json.dumps(result | means | {"classes": classes, "confusions": wrong}, indent=2))
-    else:
-        print("\n".join(_page(about, result, confusion.means(), classes, wrong)))
-    write_csv(arguments, classes)
+    means, wrong = confusion.means(), named(confusion.mistakes(_SHOWN))
+    show(
+        arguments,
+        {
+            **result,
+            **{name: mean._asdict() for name, mean in means.items()},
+            "classes": classes,
+            "confusions": wrong,
+        },
+        [*_facts(opened, result), *_tables(means, classes, wrong)],
+        classes,
+    )
     if name := arguments.flags.get("--png"):
-        cells = [_cell(about, cell) for cell in confusion.cells()]
         with opened_file("--png", name) as file:
-            file.write(png(by_class(classes[:_DRAWN], cells)))
-    if {"--images", "--gallery"} & arguments.flags.keys():
-        loader = opened.open_images()
-        try:
-            _write_images(arguments, about, loader, outcomes)
-        finally:
-            loader.close()
+            file.write(png(by_class(classes[:_DRAWN], named(confusion.cells()))))
+    _write_images(arguments, opened, outcomes)
 
 
-def _cell(about: About, cell: Cell) -> dict[str, Any]:
-    return {
-        "class": about.class_name(cell.label),
-        "taken_for": about.class_name(cell.taken_for),
-        "images": cell.images,
-    }
+def _write_images(arguments: Arguments, opened: "Opened", outcomes: "Outcomes") -> None:
+    """Write a row for each image, and the page of the most confidently wrong ones, if asked."""
+    rows, page = arguments.flags.get("--images"), arguments.flags.get("--gallery")
+    if not rows and not page:
+        return
+    import numpy as np
+
+    from resnet_recipes.report.page.gallery import Tile, gallery
+
+    images, class_name = opened.open_images(), opened.network.about.class_name
+    labels, best, probabilities, losses = (field.tolist() for field in outcomes)
+
+    def names(index: int) -> tuple[str, str, str]:
+        return images.path(index), class_name(labels[index]), class_name(best[index])
+
+    def tiles(shown: Sequence[int]) -> "Iterator[Tile]":
+        places = iter(shown)
+        for batch in images.only(np.array(shown, np.int64)):
+            for pixels, place in zip(batch.pixels, places, strict=False):
+                picture = pixels.permute(1, 2, 0).numpy(force=True)
+                yield Tile(picture, *names(place), probabilities[place])
+
+    try:
+        if rows:
+            heads = ["path", "label", "prediction", "probability", "loss"]
+            with opened_file("--images", rows) as file:
+                file.write(csv_line(heads).encode())
+                for index, (share, loss) in enumerate(zip(probabilities, losses, strict=True)):
+                    file.write(csv_line([*names(index), f"{share:.6f}", f"{loss:.6f}"]).encode())
+        if page:
+            wrong = sum(map(int.__ne__, best, labels))
+            shown = outcomes.most_wrong(_IN_GALLERY)
+            text = f"{wrong:,} of {len(labels):,} images were classified wrongly"
+            if wrong > len(shown):
+                text += f"; these are the {len(shown)} with the most probable wrong class"
+            with opened_file("--gallery", page) as file:
+                file.write(gallery("Most confidently wrong", text, tiles(shown)).encode())
+    finally:
+        images.close()
 
 
-def _write_images(
-    arguments: Arguments, about: About, images: EvalLoader, outcomes: Outcomes
-) -> None:
-    """Write a row for each image, and the page of the most confidently wrong ones."""
-    if name := arguments.flags.get("--images"):
-        with opened_file("--images", name) as file:
-            file.write(csv_line(["path", "label", "prediction", "probability", "loss"]).encode())
-            columns = zip(*(field.tolist() for field in outcomes), strict=True)
-            for index, (label, best, probability, loss) in enumerate(columns):
-                names = images.path(index), about.class_name(label), about.class_name(best)
-                file.write(csv_line([*names, f"{probability:.6f}", f"{loss:.6f}"]).encode())
-    if name := arguments.flags.get("--gallery"):
-        wrong = int((outcomes.best != outcomes.labels).sum())
-        shown = outcomes.most_wrong(_IN_GALLERY)
-        text = f"{wrong:,} of {len(outcomes.labels):,} images were classified wrongly"
-        if wrong > len(shown):
-            text += f"; these are the {len(shown)} with the most probable wrong class"
-        page = gallery("Most confidently wrong", text, _tiles(about, images, outcomes, shown))
-        with opened_file("--gallery", name) as file:
-            file.write(page.encode())
-
-
-def _tiles(
-    about: About, images: EvalLoader, outcomes: Outcomes, shown: Sequence[int]
-) -> Iterator[Tile]:
-    places = iter(shown)
-    for batch in images.only(np.array(shown, np.int64)):
-        for pixels in batch.pixels:
-            place = next(places)
-            label, best = int(outcomes.labels[place]), int(outcomes.best[place])
-            names = images.path(place), about.class_name(label), about.class_name(best)
-            probability = float(outcomes.probabilities[place])
-            yield Tile(pixels.permute(1, 2, 0).numpy(force=True), *names, probability)
-
-
-def _row(place: Path, recipe: Recipe, size: int, found: Evaluated) -> dict[str, Any]:
+def _row(opened: "Opened", size: int, found: "Evaluated") -> Row:
+    recipe = opened.recipe
     top1, top5, loss, examples, balanced = found.metrics
     return {
-        "network": str(place),
+        "network": str(opened.place),
         "data": recipe.data.root,
         "eval_size": size,
         "eval_resize": recipe.data.resize_for(size),
@@ -167,17 +191,12 @@ def _row(place: Path, recipe: Recipe, size: int, found: Evaluated) -> dict[str, 
     }
 
 
-def _page(
-    about: About,
-    result: dict[str, Any],
-    means: dict[str, Means],
-    classes: list[dict[str, Any]],
-    wrong: list[dict[str, Any]],
-) -> list[str]:
-    flip = ", each with its mirror image" if result["flip"] else ""
+def _facts(opened: "Opened", result: Row) -> list[str]:
+    """Return what was evaluated, and the result over all images."""
+    about, flip = opened.network.about, ", each with its mirror image" if result["flip"] else ""
+    recipe = f", recipe {about.recipe}" if about.recipe else ""
     facts = {
-        "network": f"{about.title}, {about.num_classes:,} classes"
-        + (f", recipe {about.recipe}" if about.recipe else ""),
+        "network": f"{about.title}, {about.num_classes:,} classes{recipe}",
         "images": f"{result['eval_examples']:,} of {result['data']}",
         "size": f"{result['eval_size']} px, cut from a shorter side of "
         f"{result['eval_resize']}{flip}",
@@ -185,50 +204,57 @@ def _page(
         "top-5": f"{result['top5_percent']:.2f} %",
         "balanced": f"{result['balanced_percent']:.2f} %, the mean over classes of their top-1",
         "loss": f"{result['loss']:.4f}",
-        "ECE": f"{result['calibration_error_percent']:.2f} %, the expected calibration error of "
-        "the probabilities",
+        "ECE": f"{result['calibration_error_percent']:.2f} %, the expected calibration error "
+        "of the probabilities",
         "speed": f"{rate(result['images_per_second'])} images/s on {result['device']}, "
         "decoding included",
     }
-    worst = [
-        {
-            "TOP-1": f"{row['top1_percent']:.2f} %",
-            "OF": f"{row['images']:,}",
-            "PRECISION": f"{row['precision_percent']:.2f} %",
-            "F1": f"{row['f1_percent']:.2f} %",
-            "CLASS": printable(row["class"]),
-        }
-        for row in classes[:_SHOWN]
-    ]
-    confused = [
-        {
-            "IMAGES": f"{row['images']:,}",
-            "OF": printable(row["class"]),
-            "TAKEN FOR": printable(row["taken_for"]),
-        }
-        for row in wrong
-    ]
-    return [
-        *(
-            line
-            for name, text in facts.items()
-            for line in wrapped(text, line_width(), f"{name:<10}", " " * 10)
-        ),
-        "",
-        "means over classes, in percent",
-        *table([{"MEAN": name} | _cells(mean) for name, mean in means.items()], ("PRECISION",)),
-        "",
-        f"worst classes of {len(classes):,}",
-        *table(worst, ("PRECISION", "F1")),
-        *(["", "most common confusions", *table(confused)] if wrong else []),
-    ]
+    return labelled(facts.items(), line_width(), 10)
 
 
-def _cells(mean: Means) -> dict[str, str]:
-    return {name.upper(): f"{value:.2f}" for name, value in mean._asdict().items()}
+def _tables(
+    means: "dict[str, Means]", classes: Sequence[Row], wrong: Sequence[Row]
+) -> Iterator[str]:
+    yield from ("", "means over classes, in percent")
+    yield from table(
+        [
+            {
+                "MEAN": name,
+                **{head.upper(): f"{value:.2f}" for head, value in mean._asdict().items()},
+            }
+            for name, mean in means.items()
+        ],
+        ("PRECISION",),
+    )
+    yield from ("", f"worst classes of {len(classes):,}")
+    yield from table(
+        [
+            {
+                "TOP-1": f"{row['top1_percent']:.2f} %",
+                "OF": f"{row['images']:,}",
+                "PRECISION": f"{row['precision_percent']:.2f} %",
+                "F1": f"{row['f1_percent']:.2f} %",
+                "CLASS": printable(row["class"]),
+            }
+            for row in classes[:_SHOWN]
+        ],
+        ("PRECISION", "F1"),
+    )
+    if wrong:
+        yield from ("", "most common confusions")
+        yield from table(
+            [
+                {
+                    "IMAGES": f"{row['images']:,}",
+                    "OF": printable(row["class"]),
+                    "TAKEN FOR": printable(row["taken_for"]),
+                }
+                for row in wrong
+            ]
+        )
 
 
-def _sizes(rows: list[dict[str, Any]]) -> list[str]:
+def _sizes(rows: Sequence[Row]) -> list[str]:
     cells = [
         {
             "SIZE": str(row["eval_size"]),

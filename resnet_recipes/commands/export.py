@@ -4,27 +4,41 @@ from pathlib import Path
 
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
-from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.pages import PAGES
-from resnet_recipes.commands.progress import say
-from resnet_recipes.commands.trained import named
+from resnet_recipes.commands.arguments import RUN, Arguments, Usage
+from resnet_recipes.commands.places import network_of
+from resnet_recipes.commands.printing import say
 from resnet_recipes.network import hub
-from resnet_recipes.network.export import TARGETS
-from resnet_recipes.network.exportable import lacking, problems
 from resnet_recipes.report.waiting import Waiting
-from resnet_recipes.training.export import IMAGES, export_checked
+
+USAGE = Usage(
+    "resnet-recipes export RUN|FILE --to FORMAT --out FOLDER [data=PATH]",
+    "write a trained network for another program, and compare what that program computes "
+    "with the run",
+    "resnet-recipes export last --to onnx --out exported",
+    {
+        "--to FORMAT": "torchvision, timm, safetensors, onnx, torchscript or exported_program",
+        "--out FOLDER": "a new folder for the network and README.md, its model card",
+        "--push hf:USER/NAME": "upload the folder to the Hugging Face Hub (hf auth login)",
+        "--fold-batchnorm": "fold BatchNorm into the convolutions (onnx, torchscript, "
+        "exported_program)",
+        "--with-preprocessing": "from uint8 images of any size to probabilities (onnx, "
+        "exported_program)",
+    },
+    f"""\
+{RUN} BlurPool stays in the network, and StochasticDepth's factors become part of its
+weights. The other program reads it back, and its results are compared on 64
+validation images (of the run, or of PATH; random ones if there are none).""",
+)
 
 
 def run(arguments: Arguments) -> int:
     """Export, compare, and print the largest difference."""
-    example, folds = PAGES["export"].example, "--fold-batchnorm" in arguments
-    preprocesses = "--with-preprocessing" in arguments
-    if absent := [
-        Problem(flag, None, "is missing", example)
-        for flag in ("--to", "--out")
-        if flag not in arguments
-    ]:
-        raise RecipeError(absent)
+    if absent := [flag for flag in ("--to", "--out") if flag not in arguments]:
+        raise RecipeError(Problem(flag, None, "is missing", USAGE.example) for flag in absent)
+    from resnet_recipes.network.export import TARGETS
+    from resnet_recipes.network.exportable import lacking, problems
+    from resnet_recipes.training.export import IMAGES, export_checked
+
     to, out = arguments.flags["--to"], arguments.flags["--out"]
     folder = typed_path("--out", out)
     if folder.suffix in {Path(target.file).suffix for target in TARGETS.values()}:
@@ -37,21 +51,22 @@ def run(arguments: Arguments) -> int:
         hub.repository("--push", push)
         if missing := list(hub.lacking()):
             raise NotReadyError(missing)
-    trained = named([*arguments.words, "launch.device=cpu"], example).on_device()
-    if found := list(problems(trained.network, to, folds, preprocesses)):
+    opened = network_of([*arguments.words, "launch.device=cpu"], USAGE.example)
+    how = "--fold-batchnorm" in arguments, "--with-preprocessing" in arguments
+    if found := list(problems(opened.network, to, *how)):
         raise RecipeError(found)
     if missing := list(lacking(to)):
         raise NotReadyError(missing)
-    if note := TARGETS[to].note:
-        say(f"note: {note}")
-    say(f"writing {TARGETS[to].file}, then comparing what {to} computes on {IMAGES} images ...")
+    target = TARGETS[to]
+    if target.note:
+        say(f"note: {target.note}")
+    say(f"writing {target.file}, then comparing what {to} computes on {IMAGES} images ...")
     with Waiting("comparing") as waiting:
-        exported = export_checked(trained, to, folder, folds, preprocesses, waiting)
-    print(f"network   {TARGETS[to].file} for {to}, {exported.bytes / 1e6:,.1f} MB")
+        exported = export_checked(opened.on_device(), to, folder, *how, waiting)
+    print(f"network   {target.file} for {to}, {exported.bytes / 1e6:,.1f} MB")
     if exported.folding is not None:
         print(f"folded    {exported.folding:.2g} by folding BatchNorm")
-    print(f"compared  {exported.comparison}")
-    print(f"written   {folder}")
+    print(f"compared  {exported.comparison}\nwritten   {folder}")
     if push:
         say(f"uploading to {push} ...")
         print(f"pushed    {hub.push(folder, push)}")

@@ -4,15 +4,29 @@ import re
 from collections.abc import Iterator, Sequence
 
 from resnet_recipes.base.errors import Problem, RecipeError
-from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.composed import chosen, problems_of
-from resnet_recipes.commands.sweep import named
 from resnet_recipes.jobs.engines import kubernetes, skypilot, slurm, torchx
 from resnet_recipes.jobs.engines.job import Allocation, Job
-from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.sections import LaunchConfig
 from resnet_recipes.recipe.suggestions import did_you_mean
-from resnet_recipes.recipe.sweep import points
+
+USAGE = Usage(
+    "resnet-recipes job --for ENGINE NAME [key=value ...]",
+    "print a run as a job for Slurm, SkyPilot, Kubernetes or torchx, resumed until it is done",
+    "resnet-recipes job --for slurm hot data=/data/imagenet nodes=2 > job.sh",
+    {
+        "--for ENGINE": "slurm, skypilot, kubernetes (Kubeflow Trainer) or torchx",
+        "--storage NAME": "skypilot: the URL of a bucket, or a volume; kubernetes: a claim. "
+        "It holds the runs, and is mounted at /storage",
+        "--time HH:MM:SS": "slurm: limit of one job (default 24:00:00)",
+        "-m": "slurm: a job array with one job for each combination of several values: "
+        "mild,medium seed=1,2,3",
+        "--parallel N": "slurm: with -m, at most N jobs at a time",
+    },
+    "nodes=N and gpus=N (default 1 and 8) are the machines, and the GPUs of each.\n"
+    "'resnet-recipes slurm' is short for 'resnet-recipes job --for slurm'.",
+)
 
 #: What prints a single run as a job, for engines that know no arrays of jobs.
 _ENGINES = {
@@ -51,42 +65,32 @@ def run(arguments: Arguments) -> int:
 
 def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> str:
     """Return the job as its engine reads it."""
+    from resnet_recipes.commands.sweep import named
+    from resnet_recipes.recipe.sweep import points
+
     engine, words = arguments.flags["--for"], [f"recipe={recipe}", *changes]
     time = arguments.flags.get("--time", "24:00:00")
+    swept = points(words) if "-m" in arguments else [words]
+    # the runs of a sweep have the names that `resnet-train -m` gives them
+    runs = named(swept, Arguments(), (_STAND_IN,))
+    (name, (point, _)), *others = runs.items()
+    launch = point.recipe.launch
+    if any(other.recipe.launch != launch for _, (other, _) in others):
+        rule, fix = "the jobs of an array must have the same GPUs", "give gpus and launch settings"
+        raise RecipeError.of("-m", None, rule, f"{fix} one value each")
+    allocation = _allocation(launch, nodes)
     if engine == "slurm" and "-m" in arguments:
-        return _array(words, nodes, time, arguments)
+        most = int(arguments.flags.get("--parallel", "0"))
+        kept = {name: _kept(words) for name, (_, words) in runs.items()}
+        return slurm.array(kept, allocation, time, most or None)
     if engine == "slurm":
-        launch = compose(recipe, [*changes, _STAND_IN]).recipe.launch
-        return slurm.script(recipe, _kept(changes), _allocation(launch, nodes), time)
-    ((name, (point, _)),) = named([words], Arguments(), (_STAND_IN,)).items()
+        return slurm.script(recipe, _kept(changes), allocation, time)
     if engine in _STORAGE and point.entry.origin != "packaged":
         rule = "is a file on this machine, and the machines of the job do not have it"
         fix = "a packaged recipe, with your changes as key=value"
         raise RecipeError.of("recipe", recipe, rule, fix)
-    allocation = _allocation(point.recipe.launch, nodes)
-    return _ENGINES[engine](
-        Job(name, _kept(words), allocation, arguments.flags.get("--storage", ""))
-    )
-
-
-def _array(words: list[str], nodes: int, time: str, arguments: Arguments) -> str:
-    """Return the script of a sweep; its runs have the names that `resnet-train -m` gives them."""
-    runs = named(points(words), Arguments(), (_STAND_IN,))
-    launch, *others = (point.recipe.launch for point, _ in runs.values())
-    if any(other != launch for other in others):
-        raise RecipeError.of(
-            "-m",
-            None,
-            "the jobs of an array must have the same GPUs",
-            "give gpus and launch settings one value each",
-        )
-    most = arguments.flags.get("--parallel")
-    return slurm.array(
-        {name: _kept(words) for name, (_, words) in runs.items()},
-        _allocation(launch, nodes),
-        time,
-        int(most) if most else None,
-    )
+    storage = arguments.flags.get("--storage", "")
+    return _ENGINES[engine](Job(name, _kept(words), allocation, storage))
 
 
 def _allocation(launch: LaunchConfig, nodes: int) -> Allocation:

@@ -1,16 +1,21 @@
 """`resnet-recipes ls` and `resnet-train --list`: the recipes, one line each."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 from resnet_recipes.base.duration import Duration, decimal
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.text import wrapped
-from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.table import table, width
-from resnet_recipes.commands.written import write_csv
+from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, Arguments, Usage
+from resnet_recipes.commands.printing import show, table, width
 from resnet_recipes.recipe.library import Entry, Library
+
+USAGE = Usage(
+    "resnet-recipes ls",
+    "list recipes, with their length and best-known result",
+    "resnet-recipes ls",
+    RECIPES | CSV | JSON,
+)
 
 _TEXT = 20  # the narrowest column of text
 _PUBLISHED = "PUBLISHED TOP-1"
@@ -20,52 +25,47 @@ def run(arguments: Arguments) -> int:
     """Print a table of all recipes, or the same as JSON; needs neither torch nor Hydra."""
     library = Library(arguments.recipes)
     found = [_summary(library, entry) for entry in library.entries()]
-    write_csv(
-        arguments,
-        [item | {"published": item["published"] and _result(item["published"])} for item in found],
-    )
-    if "--json" in arguments:
-        print(json.dumps(found, indent=2))
-        return 0
-    lines: list[str] = []
+    rows = [item | {"published": _result(item["published"])} for item in found]
+    show(arguments, found, _lines(found), rows)
+    return 0
+
+
+def _lines(found: list[dict[str, Any]]) -> Iterator[str]:
+    has_results = False
     for group in ("ours", "baselines", "yours"):
         if items := [item for item in found if item["group"] == group]:
-            lines += [*_listed(group.upper(), items), ""]
-    if any(_PUBLISHED in line for line in lines):
+            lines = list(_listed(group.upper(), items))
+            has_results = has_results or _PUBLISHED in lines[0]
+            yield from (*lines, "")
+    if has_results:
         text = "PUBLISHED is the ImageNet result whose length is nearest to the recipe's own."
-        lines += wrapped(text, width())
-    text = "All results, with hardware and source: resnet-recipes show NAME"
-    print("\n".join([*lines, *wrapped(text, width())]))
-    return 0
+        yield from wrapped(text, width())
+    yield from wrapped("All results, with hardware and source: resnet-recipes show NAME", width())
 
 
 def _listed(group: str, items: list[dict[str, Any]]) -> Iterator[str]:
     """Yield the lines of a table whose last column is wrapped to the right of the others."""
     rows = [
-        {
-            group: item["name"],
-            "EPOCHS": item["epochs"],
-            _PUBLISHED: _result(item["published"]),
-        }
+        {group: item["name"], "EPOCHS": item["epochs"], _PUBLISHED: _result(item["published"])}
         for item in items
     ]
     lines = table(rows, (_PUBLISHED, "EPOCHS"), width() - _TEXT)
     left = max(map(len, lines)) + 2
     for line, text in zip(lines, ["USE IT FOR", *map(_use, items)], strict=True):
-        room = max(width(), left + _TEXT)
-        yield from wrapped(text or "-", room, f"{line:<{left}}", " " * left)
+        yield from wrapped(text or "-", max(width(), left + _TEXT), line.ljust(left), " " * left)
 
 
 def _summary(library: Library, entry: Entry) -> dict[str, Any]:
     """Return a recipe's entry in the list; if the recipe cannot be read, `about` says why."""
-    item = {
+    is_packaged = entry.origin == "packaged"
+    item: dict[str, Any] = {
         "name": entry.name,
         "epochs": "-",
         "about": "",
         "published": None,
         "place": entry.place,
         "shadows": entry.shadows is not None,
-        "group": "ours" if entry.origin == "packaged" else "yours",
+        "group": "ours" if is_packaged else "yours",
     }
     try:
         links = library.chain(entry.name)
@@ -74,22 +74,20 @@ def _summary(library: Library, entry: Entry) -> dict[str, Any]:
     head: dict[str, Any] = {}
     for _, document in links:
         head |= document.tree
-    own, epochs = links[-1][1].tree, _length(head)
-    parents = ", ".join(link.name for link, _ in links[:-1])
-    group = "baselines" if entry.origin == "packaged" and own.get("baseline") else item["group"]
-    about = own.get("about") or (f"based on {parents}" if parents else "")
-    result = _nearest(own.get("published"), epochs)
-    return item | {"group": group, "epochs": epochs, "about": about, "published": result}
+    own, parents = links[-1][1].tree, ", ".join(link.name for link, _ in links[:-1])
+    item["epochs"] = _length(head)
+    item["about"] = own.get("about") or (f"based on {parents}" if parents else "")
+    item["published"] = _nearest(own.get("published"), item["epochs"])
+    if is_packaged and own.get("baseline"):
+        item["group"] = "baselines"
+    return item
 
 
 def _use(item: dict[str, Any]) -> str:
     """Return what the recipe is for, and its file if it is not packaged."""
     hides = ", hides the packaged recipe of the same name" if item["shadows"] else ""
-    return (
-        str(item["about"])
-        if item["place"] == "packaged"
-        else f"{item['about']} ({item['place']}{hides})".strip()
-    )
+    place = "" if item["place"] == "packaged" else f" ({item['place']}{hides})"
+    return f"{item['about']}{place}".strip()
 
 
 def _length(head: dict[str, Any]) -> str:

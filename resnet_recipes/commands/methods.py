@@ -2,71 +2,74 @@
 
 from collections.abc import Iterator, Sequence
 
-from resnet_recipes.base.card import card_of
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.base.text import wrapped
-from resnet_recipes.commands.arguments import Arguments, row
-from resnet_recipes.commands.pages import PAGES
-from resnet_recipes.commands.table import page_width
-from resnet_recipes.methods import ORDER
-from resnet_recipes.methods.base import HOOKS, Method
-from resnet_recipes.optim import OPTIMIZERS
+from resnet_recipes.base.text import labelled, wrapped
+from resnet_recipes.commands.arguments import Arguments, Usage, row
+from resnet_recipes.commands.printing import page_width
 from resnet_recipes.recipe.suggestions import did_you_mean
+
+USAGE = Usage(
+    "resnet-recipes methods [NAME]",
+    "list the speed-up methods and optimizers, or show one with its settings",
+    "resnet-recipes methods mixup",
+)
 
 
 def run(arguments: Arguments) -> int:
     """Print one line for each method and optimizer, or everything about one."""
-    words = arguments.words
+    from resnet_recipes.methods import ORDER
+    from resnet_recipes.optim import OPTIMIZERS
+
+    words, width = arguments.words, page_width()
     known = {item.name: item for item in (*ORDER, *OPTIMIZERS)}
     if strange := [word for word in words if word not in known]:
         meant = did_you_mean(strange[0], known) or f"methods: {', '.join(known)}"
         raise RecipeError.of("methods", strange[0], "unknown method", meant)
     for word in words:
-        print("\n".join(_page(known[word])))
+        print("\n".join(_page(known[word], width)))
     if not words:
-        print("\n".join(_list(ORDER)))
-        example = PAGES["methods"].example
-        order = f"Methods are in the order in which they run. More about one: {example}"
-        print("", *_filled("", order), "", "Optimizers, chosen by optimizer.name:", "", sep="\n")
-        print("\n".join(_list(OPTIMIZERS)))
+        order = f"Methods are in the order in which they run. More about one: {USAGE.example}"
+        lines = [*_list(ORDER, width), "", *wrapped(order, width), ""]
+        lines += ["Optimizers, chosen by optimizer.name:", "", *_list(OPTIMIZERS, width)]
+        print("\n".join(lines))
     return 0
 
 
-def _list(items: Sequence[type]) -> Iterator[str]:
-    for card in map(card_of, items):
-        yield from row(card.name, card.summary, 0, 24, page_width()).splitlines()
+def _list(items: Sequence[type], width: int) -> list[str]:
+    from resnet_recipes.base.card import card_of
+
+    return [row(card.name, card.summary, 0, 24, width) for card in map(card_of, items)]
 
 
-def _page(item: type) -> Iterator[str]:
+def _page(item: type, width: int) -> Iterator[str]:
+    from resnet_recipes.base.card import card_of
+    from resnet_recipes.methods.base import HOOKS, Method
+
     card, is_method = card_of(item), issubclass(item, Method)
     prefix = f"methods.{card.name}" if is_method else "optimizer"
     hooks = [hook for hook in HOOKS if item().provides(hook)] if is_method else []
-    excludes = sorted(item.conflicts) if is_method else []
-    yield card.name
+    facts = {
+        "gain": card.gain,
+        "cost": card.cost,
+        "avoid when": card.avoid_when,
+        "acts at": ", ".join(hooks),
+        "excludes": ", ".join(sorted(item.conflicts)) if is_method else "",
+    }
+    yield from (card.name, "")
+    for text in filter(None, (card.summary, card.details)):
+        yield from wrapped(text, width, "  ", "  ")
     yield ""
-    yield from _filled("  ", card.summary)
-    yield from _filled("  ", card.details) if card.details else ()
-    yield ""
-    for label, text in (
-        ("gain", card.gain),
-        ("cost", card.cost),
-        ("avoid when", card.avoid_when),
-        ("acts at", ", ".join(hooks)),
-        ("excludes", ", ".join(excludes)),
-    ):
-        yield from _filled(f"  {label:<12}", text) if text else ()
+    yield from labelled((fact for fact in facts.items() if fact[1]), width, 14, 2)
     yield ""
     if not is_method:
         yield f"  optimizer.name={card.name}"
     for setting in card.settings:
-        yield from _filled(
-            f"  {prefix}.{setting.name}={setting.written}   ", setting.meaning, indent=6
-        )
+        head = f"  {prefix}.{setting.name}={setting.written}   "
+        yield from wrapped(setting.meaning, width, head, " " * 6)
     if not card.settings:
         yield f"  {prefix}={{}}   has no settings"
     if is_method:
-        yield ""
-        yield "  In your own training loop:"
+        yield from ("", "  In your own training loop:")
         yield from (f"    {line}" for line in in_your_loop(item, hooks))
     yield ""
 
@@ -98,8 +101,3 @@ def in_your_loop(item: type, hooks: Sequence[str]) -> Iterator[str]:
     if getattr(item, "network_setting", ""):
         yield "method.take_network(teacher)                  # images to logits, without gradients"
     yield from (_CALLS[hook] for hook in hooks)
-
-
-def _filled(label: str, text: str, indent: int | None = None) -> list[str]:
-    hanging = " " * (len(label) if indent is None else indent)
-    return wrapped(text, page_width(), label, hanging)

@@ -1,37 +1,39 @@
-"""The runs that a command's words name: by path, by name in ./runs, or `last`."""
+"""The runs and networks that a command's words name: by path, by name in ./runs, or `last`."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from resnet_recipes.base import names
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.composed import composed
+from resnet_recipes.commands.printing import say
 from resnet_recipes.recipe.suggestions import closest
 from resnet_recipes.run_folder.runs import RunRecord, newest, read_run, runs_in
+
+if TYPE_CHECKING:
+    from resnet_recipes.jobs.opened import Opened
+    from resnet_recipes.recipe.schema import Recipe
 
 ROOT = Path("runs")
 LAST = "last"  # the run that was started last
 _LIST = "resnet-recipes runs   lists the runs in ./runs"
 _WEIGHTS = "model.weights"
 
+#: Settings that name a run.
+_NAMING = ("run=", "run.name=", "run.root=")
 
-def run_place(key: str, word: str) -> Path:
-    """Return the path that a word names.
 
-    Raises NotReadyError, with the nearest name, if there is none.
+def run_places(words: Iterable[str], key: str = "RUN") -> list[Path]:
+    """Return the path of each word.
+
+    Raises NotReadyError, with the nearest name, for all that name none.
     """
-    place = found(key, word)
-    if place is None:
-        raise NotReadyError([_missing(key, word)])
-    return place
-
-
-def run_places(words: Iterable[str]) -> list[Path]:
-    """Return the path of each word. Raises NotReadyError for all that name none."""
-    places = [(word, found("RUN", word)) for word in words]
-    if missing := [_missing("RUN", word) for word, place in places if place is None]:
+    places = [(word, found(key, word)) for word in words]
+    if missing := [_missing(key, word) for word, place in places if place is None]:
         raise NotReadyError(missing)
     return [place for _, place in places if place]
 
@@ -46,20 +48,6 @@ def found(key: str, word: str) -> Path | None:
     return ROOT / word if os.path.lexists(ROOT / word) else None
 
 
-def with_weights(arguments: Arguments) -> Arguments:
-    """Replace each run that model.weights names by its path, which no later run changes.
-
-    Raises RecipeError for `last` in a command that continues what it has started.
-    """
-    repeats = "-m" in arguments or arguments.flags.get("--resume") == "auto"
-    for index, word in enumerate(arguments.words):
-        key, _, value = word.partition("=")
-        if key == _WEIGHTS:
-            chosen = ",".join(_weights(name, repeats) for name in value.split(","))
-            arguments.words[index] = f"{key}={chosen}"
-    return arguments
-
-
 def records(words: Iterable[str]) -> Iterator[RunRecord]:
     """Yield the runs that words name: runs, and folders of runs.
 
@@ -72,6 +60,84 @@ def records(words: Iterable[str]) -> Iterator[RunRecord]:
         except OSError as error:
             rule = f"cannot be listed: {error.strerror}"
             raise NotReadyError.at(place, rule, _LIST) from None
+
+
+def network_of(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> "Opened":
+    """Open the network that the first word names, with the settings key=value of the others.
+
+    Raises RecipeError.
+    """
+    if not words or is_setting(words[0]):
+        rule = "is missing: a run folder, a checkpoint or a weights file"
+        raise RecipeError.of("RUN|FILE", None, rule, usage)
+    (place,) = run_places(words[:1], "RUN|FILE")
+    from resnet_recipes.jobs.opened import opened
+
+    network = opened(place, words[1:], also)
+    if network.network.note:
+        say(f"note: {network.network.note}")
+    return network
+
+
+def is_setting(word: str) -> bool:
+    """Return whether a word is written key=value, and is no file."""
+    key, equals, _ = word.partition("=")
+    is_key = key.replace(".", "").replace("_", "").isalnum()
+    return bool(is_key and equals) and not os.path.exists(word)
+
+
+def to_resume(arguments: Arguments) -> "tuple[Path, Sequence[str] | Recipe] | None":
+    """Return the folder of the run that --resume means, and its changes or its recipe.
+
+    None to start one. Raises RecipeError if there is no such run.
+    """
+    named, words = arguments.flags.get("--resume"), arguments.words
+    if named is None:
+        return None
+    if named != "auto":
+        rule = "--resume chooses the run, and a run keeps its recipe"
+        if wrong := [word for word in words if word.startswith(("recipe=", *_NAMING))]:
+            raise RecipeError(Problem(word, None, rule, "leave it out") for word in wrong)
+        return run_places([named], "--resume")[0], words
+    from resnet_recipes.jobs.resume import matching, unfinished
+
+    if any(word.startswith("recipe=") for word in words):
+        wanted = composed(arguments).recipe
+        folder = matching(wanted, say)
+        return (folder, wanted) if folder else None
+    named, root = _value(words, "run.name", "run"), root_of(words)
+    folder = root / named if named else next(unfinished(root), None)
+    if folder is None or not folder.exists():
+        fix = "resnet-train --resume auto mild data=PATH   starts one"
+        rule = f"there is no run {folder}" if folder else f"there is no unfinished run in {root}"
+        raise RecipeError.of("--resume", "auto", rule, fix)
+    return folder, [word for word in words if not word.startswith(_NAMING)]
+
+
+def root_of(words: Sequence[str]) -> Path:
+    """Return the folder of all runs: run.root among the words, or its default."""
+    root = _value(words, "run.root")
+    return typed_path("run.root", root) if root else ROOT
+
+
+def _value(words: Sequence[str], *keys: str) -> str:
+    """Return the value of the first word that sets one of these keys, or ""."""
+    pairs = (word.partition("=") for word in words)
+    return next((value for key, _, value in pairs if key in keys), "")
+
+
+def with_weights(arguments: Arguments) -> Arguments:
+    """Replace each run that model.weights names by its path, which no later run changes.
+
+    Raises RecipeError for `last` in a command that continues what it has started.
+    """
+    repeats = "-m" in arguments or arguments.flags.get("--resume") == "auto"
+    for index, word in enumerate(arguments.words):
+        key, _, value = word.partition("=")
+        if key == _WEIGHTS:
+            chosen = ",".join(_weights(name, repeats) for name in value.split(","))
+            arguments.words[index] = f"{key}={chosen}"
+    return arguments
 
 
 def _weights(name: str, repeats: bool) -> str:

@@ -1,28 +1,43 @@
 """`resnet-recipes plan NAME`: everything that a run would do, without starting it."""
 
-import json
 from collections.abc import Iterator
+from math import inf
+from typing import TYPE_CHECKING
 
-from resnet_recipes import __version__, api
+from resnet_recipes import __version__
 from resnet_recipes.base.cores import cores, emulates
 from resnet_recipes.base.text import clock_time, rate
-from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.arguments import JSON, RECIPES, Arguments, Usage
 from resnet_recipes.commands.composed import composed
-from resnet_recipes.commands.progress import say
-from resnet_recipes.commands.resume import to_resume
-from resnet_recipes.commands.table import page_width
-from resnet_recipes.estimating.arithmetic import EMULATED
-from resnet_recipes.jobs import gpus, prediction
+from resnet_recipes.commands.places import to_resume
+from resnet_recipes.commands.printing import page_width, say, show
+from resnet_recipes.jobs import gpus
 from resnet_recipes.jobs.group import group_of, warnings
-from resnet_recipes.jobs.resume import accepted
-from resnet_recipes.planning import outline
-from resnet_recipes.planning.plan import Plan
-from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.library import Entry
-from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.run_folder.facts import nearest
 from resnet_recipes.run_folder.names import CONFIG
+
+if TYPE_CHECKING:
+    from resnet_recipes.estimating.estimate import Prediction
+    from resnet_recipes.planning.plan import Plan
+    from resnet_recipes.recipe.compose import Composed
+    from resnet_recipes.recipe.schema import Recipe
+
+USAGE = Usage(
+    "resnet-recipes plan NAME [key=value ...]",
+    "print everything a run would do, without starting it",
+    "resnet-recipes plan mild data=/data/imagenet gpus=8",
+    RECIPES
+    | {"--verbose": "also rates and sizes by epoch, hooks, memory, all published results"}
+    | JSON,
+    words=(1, inf),
+    takes="a recipe",
+    composes=True,
+)
+
+Rows = Iterator[tuple[str, str]]  # a label, and its text
+Memory = tuple[float, int] | None  # the bytes that a GPU is expected to need, and has
 
 
 def run(arguments: Arguments) -> int:
@@ -30,6 +45,10 @@ def run(arguments: Arguments) -> int:
 
     Without data, the plan is that of ImageNet.
     """
+    from resnet_recipes import api
+    from resnet_recipes.jobs.resume import accepted
+    from resnet_recipes.recipe.compose import Composed
+
     if found := to_resume(arguments):
         plan = accepted(*found, say)
         if plan is None:
@@ -39,37 +58,42 @@ def run(arguments: Arguments) -> int:
     else:
         wanted = composed(arguments, needs_data=False)
         plan = api.plan(wanted, ranks(wanted.recipe))
-    if "--json" in arguments:
-        print(json.dumps(plan.as_dict(), indent=2))
-    else:
-        print("\n".join(lines(wanted, plan, full="--verbose" in arguments)))
+    show(arguments, plan.as_dict(), lines(wanted, plan, full="--verbose" in arguments))
     return 0
 
 
-def lines(composed: Composed, plan: Plan, folder: str = "", full: bool = False) -> Iterator[str]:
+def lines(
+    composed: "Composed", plan: "Plan", folder: str = "", full: bool = False
+) -> Iterator[str]:
     """Yield what a user may want to know before the start, answers first; `full`: all of it."""
-    entry = composed.entry
+    from resnet_recipes.jobs import prediction
+    from resnet_recipes.planning import outline
+
+    entry, memory, found = composed.entry, prediction.memory(plan), prediction.predicted(plan)
     hides = ", hides the packaged recipe of the same name" if entry.shadows else ""
-    head = [("recipe", f"{composed.recipe.name}, {entry.place}{hides}")]
+    rows = [("recipe", f"{composed.recipe.name}, {entry.place}{hides}")]
     if composed.overrides:
         typed = dict.fromkeys(override.typed for override in composed.overrides)
-        head.append(("changed", "  ".join(typed)))
-    machine = [*_device(plan), *_time(plan)]
+        rows.append(("changed", "  ".join(typed)))
+    machine = [*_device(plan, memory), *_time(plan, found)]
     machine += [("WARNING", text) for text in warnings(composed.recipe.launch)]
-    rows = [*head, *outline.answers(plan, machine), *([("run folder", folder)] if folder else [])]
+    rows += outline.answers(plan, machine)
+    if folder:
+        rows.append(("run folder", folder))
     rows += [outline.BLANK, *outline.details(plan)]
-    rows += [outline.BLANK, *outline.rest(plan), *_predictions(plan)] if full else []
+    if full:
+        rows += [outline.BLANK, *outline.rest(plan), *_predictions(found, memory)]
     yield f"resnet-recipes {__version__}"
     yield from outline.lines(rows, page_width())
 
 
-def ranks(recipe: Recipe) -> int:
+def ranks(recipe: "Recipe") -> int:
     """Return the number of ranks; a plan may be for more GPUs than this machine has."""
     config = recipe.launch
     return group_of(config).ranks if config.gpus == "auto" else int(config.gpus)
 
 
-def _device(plan: Plan) -> Iterator[outline.Row]:
+def _device(plan: "Plan", memory: Memory) -> Rows:
     """Yield what the run computes on and in which precision, and whether it may not fit there."""
     launch, dtype = plan.recipe.launch, plan.recipe.precision.dtype
     found = gpus.count() if launch.device != "cpu" else 0
@@ -79,7 +103,7 @@ def _device(plan: Plan) -> Iterator[outline.Row]:
         resolved = (best or "bf16 if the GPU supports it, else fp16") if dtype == "auto" else dtype
         yield "device", f"{plan.world_size} x {name or 'GPU'}{here}, {resolved}"
         is_known = plan.recipe.batch.bn_size != AUTO
-        if is_known and (memory := prediction.memory(plan)) and memory[0] > memory[1]:
+        if is_known and memory and memory[0] > memory[1]:
             yield (
                 "WARNING",
                 f"may not fit in a GPU's memory: batch.bn_size={plan.bn_size // 2} needs about "
@@ -92,6 +116,8 @@ def _device(plan: Plan) -> Iterator[outline.Row]:
         f"{'fp32' if dtype == 'auto' else dtype}",
     )
     if emulates(dtype):
+        from resnet_recipes.estimating.arithmetic import EMULATED
+
         yield (
             "WARNING",
             f"this CPU has no instructions for {dtype}, so steps take about {EMULATED} times as "
@@ -99,12 +125,12 @@ def _device(plan: Plan) -> Iterator[outline.Row]:
         )
 
 
-def _predictions(plan: Plan) -> Iterator[outline.Row]:
+def _predictions(found: "Prediction | None", memory: Memory) -> Rows:
     """Yield how much memory and time a run is expected to need, and what limits its speed."""
-    if memory := prediction.memory(plan):
+    if memory:
         need, size = (bytes_ / 1e9 for bytes_ in memory)
         yield "memory", f"about {need:.0f} of {size:.0f} GB per GPU: predicted, not measured"
-    if found := prediction.predicted(plan):
+    if found:
         phases = found.estimate.phases
         each = ", ".join(
             f"{rate(phase.images_per_second)} images/s at {phase.pixels} px ({phase.limit})"
@@ -113,10 +139,10 @@ def _predictions(plan: Plan) -> Iterator[outline.Row]:
         yield "speed", f"{each}: {found.source}"
 
 
-def _time(plan: Plan) -> Iterator[outline.Row]:
+def _time(plan: "Plan", found: "Prediction | None") -> Rows:
     """Yield how long the run takes and what it costs, or what was published."""
     price = plan.recipe.launch.price
-    if found := prediction.predicted(plan):
+    if found:
         result, bounds = found.estimate, ""
         if found.when:
             low, high = (clock_time(60 * minutes) for minutes in result.bounds)

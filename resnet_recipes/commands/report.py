@@ -3,13 +3,26 @@
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.paths import typed_path
-from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import records
-from resnet_recipes.commands.progress import say
+from resnet_recipes.commands.printing import say
 from resnet_recipes.commands.runs import price_of
 from resnet_recipes.measure.sections import sections_of
 from resnet_recipes.report.page.html import page
 from resnet_recipes.report.page.pictures import plotting, write_pictures
+
+USAGE = Usage(
+    "resnet-recipes report [RUN|FOLDER ...]",
+    "draw the curves of runs over published results, as one HTML page that needs no network",
+    "resnet-recipes report runs --price 32.77 --out report.html",
+    {
+        "--out FILE.html": "the page (default report.html)",
+        "--price PER_HOUR": "in dollars: also plot accuracy against cost",
+        "--published": "only the published results",
+        "--png FOLDER": "also write every plot as a picture",
+    },
+    f"{RUN} FOLDER has runs (default ./runs).",
+)
 
 
 def run(arguments: Arguments) -> int:

@@ -1,17 +1,31 @@
 """`resnet-recipes runs [RUN|FOLDER]`: list runs with state, progress, accuracy, time and cost."""
 
-import json
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from itertools import starmap
 
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.text import pflops, printable, wrapped
-from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.arguments import CSV, JSON, Arguments, Usage
 from resnet_recipes.commands.places import ROOT, records
-from resnet_recipes.commands.table import minutes, or_dash, table, width
-from resnet_recipes.commands.written import write_csv
+from resnet_recipes.commands.printing import minutes, or_dash, show, table, width
 from resnet_recipes.run_folder.runs import STATES, RunRecord, shared_changes
+
+USAGE = Usage(
+    "resnet-recipes runs [RUN|FOLDER] [recipe=NAME] [state=STATE] [name=TEXT]",
+    "list runs with their state, progress, accuracy, time and cost",
+    "resnet-recipes runs --sort top1 recipe=mild",
+    {
+        "--sort KEY": "name, top1, minutes, epochs, recipe or state",
+        "--price PER_HOUR": "show what each run cost, by its wall time",
+    }
+    | JSON
+    | CSV,
+    """\
+The default folder is runs. States: finished, running, stopped, failed, killed,
+prepared (not started yet), unreadable. PFLOPS and TIME are training only;
+`compare` and --json have the other clocks.""",
+)
 
 #: What the list can be sorted by; the best, or the latest name, comes first.
 KEYS: dict[str, Callable[[RunRecord], object]] = {
@@ -40,13 +54,9 @@ def run(arguments: Arguments) -> int:
     found = [run for run in records(places) if all(_matches(run, *pair) for pair in filters)]
     found.sort(key=KEYS[order])
     rows = [_row(run, price) for run in found]
-    if "--json" in arguments:
-        print(json.dumps(rows, indent=2))
-    elif found:
-        print("\n".join(listed(found, price)))
-    else:
-        print("no runs" + (" match" if filters else f" in {', '.join(places)}"))
-    write_csv(arguments, [row | {"changes": " ".join(row["changes"])} for row in rows])
+    none = "no runs match" if filters else f"no runs in {', '.join(places)}"
+    lines = listed(found, price) if found else [none]
+    show(arguments, rows, lines, [row | {"changes": " ".join(row["changes"])} for row in rows])
     return 0
 
 

@@ -6,8 +6,17 @@ import sys
 import textwrap
 
 from resnet_recipes.base.text import printable
-from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.recipe.library import Library
+
+USAGE = Usage(
+    "resnet-recipes show NAME",
+    "print a recipe's file, with the source of every value",
+    "resnet-recipes show mild",
+    RECIPES,
+    words=(1, 1),
+    takes="the name of one recipe",
+)
 
 
 def run(arguments: Arguments) -> int:

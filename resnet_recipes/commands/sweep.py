@@ -14,7 +14,7 @@ from resnet_recipes.base.text import clock_time, pflops
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.plan import lines, ranks
-from resnet_recipes.commands.progress import say
+from resnet_recipes.commands.printing import say
 from resnet_recipes.commands.runs import listed
 from resnet_recipes.commands.train import PLANNED
 from resnet_recipes.data.base import DataFacts

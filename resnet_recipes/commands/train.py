@@ -1,23 +1,69 @@
-"""`resnet-train`: from the words of a command to a run."""
+"""`resnet-train`: from the words of a command to a run, to its recipe, or to a try of it."""
 
 import os
 import sys
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from resnet_recipes import api
-from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.base.errors import ExitCode, RecipeError
+from resnet_recipes.base.text import clock_time
+from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.commands.composed import composed
-from resnet_recipes.commands.plan import lines
-from resnet_recipes.commands.progress import say
-from resnet_recipes.commands.resume import root_of, to_resume
-from resnet_recipes.jobs import external, launcher
-from resnet_recipes.jobs.fit import fitted
+from resnet_recipes.commands.places import root_of, to_resume
+from resnet_recipes.commands.printing import say
+from resnet_recipes.jobs import external
 from resnet_recipes.jobs.group import group_of
 from resnet_recipes.jobs.rank import VERBOSE
-from resnet_recipes.jobs.resume import continued
-from resnet_recipes.recipe import frozen
-from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.run_folder.names import CONFIG
+
+if TYPE_CHECKING:
+    from resnet_recipes.recipe.compose import Composed
+
+USAGE = Usage(
+    "resnet-train NAME data=/path/to/images [key=value ...]",
+    "train a ResNet by a recipe",
+    "resnet-train hot data=/data/imagenet epochs=180 '~methods.sam'",
+    {
+        "--list": "list recipes",
+        "--describe NAME": "show a recipe, with the source of every value",
+        "--dry-run": "print the plan without starting (--json: as JSON)",
+        "--verbose": "print the whole plan, and every time in the summary",
+        "--check": "train the last two steps of this run, evaluate and save once, delete all of it",
+        "--cfg": "print the complete recipe as YAML",
+        "--resume RUN": "continue a run: its folder, its name in ./runs, last, or auto for the "
+        "unfinished run with these settings, or else a new one",
+        "-m": "run every combination of several values: recipe=mild,medium seed=1,2,3 epochs=curve "
+        "(22.5, 30, 54, 60, 72 and 90)",
+        "--parallel N": "with -m: N runs at a time, one GPU each",
+    }
+    | RECIPES
+    | {
+        "--json": "with --list or --dry-run: print JSON",
+        "--version": "print the version",
+        "--completion SHELL": "print a completion script for bash, zsh or fish",
+    },
+    """\
+Settings are key=value, in any order:
+  data=PATH  epochs=N  ssr=R    images; length in epochs, or max_duration x R
+  lr=  wd=  bs=  seed=          learning rate, weight decay, global batch size
+  gpus=  workers=  run=NAME     GPUs, loader processes per GPU, name of the run
+  optimizer=lamb schedule=step  another optimizer, another schedule, as a whole
+  optimizer.momentum=0.9        any setting of the recipe (--cfg prints all)
+  'methods.mixup={}'            turn a method on, with its defaults
+  methods.mixup.alpha=0.3       turn it on with another value
+  '~methods.ema'                turn it off
+
+Under another launcher:
+  torchrun --nproc-per-node=8 -m resnet_recipes NAME data=PATH
+  srun --ntasks-per-node=8 resnet-train NAME data=PATH
+
+Exit codes: 0 done; 1 training failed; 2 wrong command or recipe; 3 data or
+machine not ready; 75 stopped from outside and saved; 130 Ctrl-C and saved.
+
+Other commands (cp, compare, convert, doctor ...): resnet-recipes --help""",
+    composes=True,
+)
 
 #: The environment of a run whose sweep has printed the plan.
 PLANNED = "RESNET_RECIPES_PLANNED"
@@ -25,9 +71,18 @@ PLANNED = "RESNET_RECIPES_PLANNED"
 
 def run(arguments: Arguments) -> int:
     """Train with our own launcher, wait until the run has ended, and return the exit code."""
+    from resnet_recipes.recipe import frozen
+
+    if "--cfg" in arguments:
+        print(frozen.freeze(composed(arguments, needs_data=False).recipe), end="")
+        return ExitCode.DONE
+    if "--check" in arguments:
+        return _check(arguments)
+    from resnet_recipes.jobs import launcher
+
     folder = prepared(arguments)
     if folder is None:
-        return 0
+        return ExitCode.DONE
     return launcher.start(folder, group_of(frozen.read(folder / CONFIG).launch), say).code
 
 
@@ -36,6 +91,8 @@ def prepared(arguments: Arguments) -> Path | None:
 
     None if it is done.
     """
+    from resnet_recipes.jobs.resume import continued
+
     if "--verbose" in arguments:
         os.environ[VERBOSE] = "1"
     if folder := external.restarted_run(root_of(arguments.words)):
@@ -47,12 +104,42 @@ def prepared(arguments: Arguments) -> Path | None:
     return continued(folder, [], say) if folder else _new_run(wanted)
 
 
-def _new_run(wanted: Composed) -> Path:
+def _new_run(wanted: "Composed") -> Path:
     """Create the folder of a new run, print its plan, and return the folder."""
+    from resnet_recipes import api
+    from resnet_recipes.commands.plan import lines
+    from resnet_recipes.jobs.fit import fitted
+
     ranks = external.ranks() or group_of(wanted.recipe.launch).ranks
     wanted, plan = fitted(wanted, api.plan(wanted, ranks, tell=say), say)
     folder = api.prepare(wanted, plan, ["resnet-train", *sys.argv[1:]])
     if PLANNED not in os.environ:
-        for line in lines(wanted, plan, str(folder), full=VERBOSE in os.environ):
-            say(line)
+        say("\n".join(lines(wanted, plan, str(folder), full=VERBOSE in os.environ)))
     return folder
+
+
+def _check(arguments: Arguments) -> int:
+    """Print the plan, train the last steps, evaluate, save, and say that the run can be started."""
+    if "--resume" in arguments:
+        raise RecipeError.of("--check", None, "tries one new run", "leave out --resume")
+    if by := external.launcher():
+        rule = f"starts the run itself, so it cannot be started by {by}"
+        raise RecipeError.of("--check", None, rule)
+    from resnet_recipes import api
+    from resnet_recipes.commands.plan import lines
+    from resnet_recipes.jobs.fit import fitted
+    from resnet_recipes.jobs.measure import CHECKED, check
+
+    wanted, began = composed(arguments), time.monotonic()
+    plan = api.plan(wanted, group_of(wanted.recipe.launch).ranks, tell=say)
+    wanted, plan = fitted(wanted, plan, say)
+    say("\n".join(lines(wanted, plan)))
+    ending = check(wanted, plan, ["resnet-train", *sys.argv[1:]], say)
+    if ending.code == ExitCode.DONE:
+        steps = min(CHECKED, plan.total_steps)
+        print(
+            f"checked in {clock_time(time.monotonic() - began)}: the last {steps} of "
+            f"{plan.total_steps:,} steps, an evaluation and a checkpoint; nothing was kept. "
+            "The same command without --check trains."
+        )
+    return ending.code

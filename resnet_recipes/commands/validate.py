@@ -5,9 +5,16 @@ from pathlib import Path
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.text import printable
-from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.recipe.strict_yaml import shown
+
+USAGE = Usage(
+    "resnet-recipes validate [FILE ...]",
+    "check recipe files, by default all in ./recipes, without data or a GPU",
+    "resnet-recipes validate recipes/mine.yaml",
+    RECIPES,
+)
 
 
 def run(arguments: Arguments) -> int:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from resnet_recipes.base.extras import remedy
 from resnet_recipes.base.text import clock_time, percent, printable, rate, wrapped
-from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import run_places
-from resnet_recipes.commands.table import width
+from resnet_recipes.commands.printing import width
 from resnet_recipes.measure.comparison import read_all
 from resnet_recipes.report.terminal import is_live
 from resnet_recipes.run_folder.metrics import read_metrics
@@ -19,6 +19,16 @@ from resnet_recipes.run_folder.runs import RunRecord, read_run
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+USAGE = Usage(
+    "resnet-recipes watch RUN",
+    "follow a run from another terminal, with its loss as a plot",
+    "resnet-recipes watch last",
+    {"--once": "print the state of the run once"},
+    f"{RUN} watch ends when the run does; into a pipe it prints a line for each evaluation.",
+    (1, 1),
+    "one run",
+)
 
 
 #: Seconds between readings of the run's files.

@@ -84,7 +84,7 @@ def test_one_run_cannot_be_compared():
 
 def test_no_name_acts_on_the_terminal():
     said = compare.sides("SETTING", ["a\x1b", "b"], [("key\x1b", ["c\x1b", "d"])])
-    assert [line.split() for line in said.splitlines()] == [
+    assert [line.split() for line in said] == [
         ["SETTING", "a\\x1b", "b"],
         ["key\\x1b", "c\\x1b", "d"],
     ]

@@ -39,7 +39,7 @@ def test_an_unreadable_image_is_named_and_the_exit_code_is_3(data, capsys):
 
 def test_findings_are_wrapped_on_a_terminal_and_never_in_a_pipe(monkeypatch):
     findings = [Finding("warn", "words " * 20)]
-    assert len(_listed(findings)) == 1
+    assert len([*_listed(findings)]) == 1
     monkeypatch.setenv("COLUMNS", "40")
     assert max(map(len, _listed(findings))) <= 40
 

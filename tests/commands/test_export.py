@@ -14,7 +14,7 @@ from PIL import Image
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.base.extras import remedy
 from resnet_recipes.cli import main
-from resnet_recipes.commands.trained import named
+from resnet_recipes.commands.places import network_of
 from resnet_recipes.data.images.decode import Picture, read_file
 from resnet_recipes.network import export as formats
 from resnet_recipes.network.load import load
@@ -58,7 +58,7 @@ def test_a_damaged_image_is_named(run):
     damaged = next((run.parent / "images" / "val").glob("*/0.jpg"))
     damaged.write_text("no image")
     with pytest.raises(TrainingError, match=str(damaged)):
-        _pictures(named([str(run)], "").on_device())
+        _pictures(network_of([str(run)], "").on_device())
 
 
 def test_programs_of_the_card_and_the_page_read_sixteen_bit_grey_as_predict_does(
@@ -84,7 +84,7 @@ def test_programs_of_the_card_and_the_page_read_sixteen_bit_grey_as_predict_does
 def test_the_comparison_reads_files_as_those_programs_do(run):
     for path in (run.parent / "images" / "val").glob("*/0.jpg"):
         Image.fromarray(np.full((40, 50), 30_000, np.uint16)).save(path, "PNG")
-    trained = named([str(run)], "").on_device()
+    trained = network_of([str(run)], "").on_device()
     pictures, _ = _pictures(trained)
     deep = [picture for picture in pictures if picture.pixels.shape == (40, 50, 3)]
     assert deep
@@ -106,7 +106,12 @@ def test_the_images_that_were_compared_are_counted(run, tmp_path):
         told.append((done, total))
 
     export_checked(
-        named([str(run)], "").on_device(), "safetensors", tmp_path / "out", False, False, progress
+        network_of([str(run)], "").on_device(),
+        "safetensors",
+        tmp_path / "out",
+        False,
+        False,
+        progress,
     )
     assert told == [(0, 33), (16, 33), (30, 33), (33, 33)]  # three again, enlarged
 

@@ -8,7 +8,7 @@ import pytest
 from resnet_recipes import cli
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.places import records, run_place, run_places, with_weights
+from resnet_recipes.commands.places import records, run_places, with_weights
 from tests.run_folders import run_folder
 
 
@@ -24,14 +24,14 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("word", ["runs/alpha", "alpha", "last"])
 def test_a_run_is_named_by_path_name_or_as_the_last_one(runs, word):
-    assert run_place("RUN", word) == runs / "alpha"
+    assert run_places([word]) == [runs / "alpha"]
 
 
 def test_a_path_comes_before_a_name_in_runs(runs):
     Path("alpha").mkdir()
-    assert run_place("RUN", "alpha") == Path("alpha")
+    assert run_places(["alpha"]) == [Path("alpha")]
     Path("last").write_text("weights")
-    assert run_place("RUN", "last") == Path("last")
+    assert run_places(["last"]) == [Path("last")]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_weights_of_no_run_or_of_a_changing_one_are_refused(runs, flags, typed, 
 @pytest.mark.parametrize("word", ["alphq", "runs/alphq"])
 def test_a_name_that_does_not_exist_is_answered_with_the_nearest(runs, word):
     with pytest.raises(RecipeError, match=r"no such run.*\n.*did you mean alpha"):
-        run_place("RUN", word)
+        run_places([word])
 
 
 def test_all_names_that_do_not_exist_are_reported_at_once(runs):
@@ -79,7 +79,7 @@ def test_all_names_that_do_not_exist_are_reported_at_once(runs):
 def test_without_any_run_the_answer_says_how_to_start_one(tmp_path, monkeypatch, word):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RecipeError, match=r"no runs in ./runs yet\n.*resnet-train mild"):
-        run_place("RUN", word)
+        run_places([word])
 
 
 def test_records_are_those_of_runs_and_of_folders_of_runs(runs):

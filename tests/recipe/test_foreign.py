@@ -5,8 +5,9 @@ import shlex
 import pytest
 
 from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.commands import verbs
 from resnet_recipes.commands.arguments import split
-from resnet_recipes.commands.pages import PAGES, TRAIN
+from resnet_recipes.commands.verbs import usage_of
 from resnet_recipes.recipe.foreign import meaning_of
 from resnet_recipes.recipe.foreign_verbs import VERBS
 from resnet_recipes.recipe.foreign_words import MEANINGS
@@ -45,9 +46,9 @@ def test_what_is_suggested_is_accepted(name):
     suggested = meaning_of(name, value_for(name))
     words = shlex.split(suggested.words.rpartition(" ... ")[2])
     if words[:1] == ["resnet-recipes"]:
-        assert split(words[2:], PAGES[words[1]]).words == ["last"]
+        assert split(words[2:], usage_of(words[1])).words == ["last"]
         return
-    arguments = split(words, TRAIN)
+    arguments = split(words, usage_of("train"))
     _, problems = parse([word for word in arguments.words if not word.startswith("recipe=")])
     assert not problems
     assert suggested.words or suggested.rule
@@ -55,8 +56,8 @@ def test_what_is_suggested_is_accepted(name):
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_verbs_of_others_name_ours(verb):
-    assert verb not in PAGES
-    assert VERBS[verb] in (*PAGES, "train")
+    assert verb not in verbs.VERBS
+    assert VERBS[verb] in (*verbs.VERBS, "train")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def test_verbs_of_others_name_ours(verb):
 )
 def test_a_foreign_flag_is_answered_with_the_whole_word(typed, answer):
     with pytest.raises(RecipeError) as refused:
-        split(typed, TRAIN)
+        split(typed, usage_of("train"))
     assert [problem.fix for problem in refused.value.problems] == [answer]
 
 
@@ -93,5 +94,5 @@ def test_a_foreign_key_is_answered_with_the_whole_word():
 
 def test_commands_without_settings_do_not_suggest_any():
     with pytest.raises(RecipeError) as refused:
-        split(["--epochs", "3", "runs"], PAGES["report"])
+        split(["--epochs", "3", "runs"], usage_of("report"))
     assert "epochs=3" not in str(refused.value)

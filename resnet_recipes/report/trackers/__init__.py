@@ -11,7 +11,8 @@ from resnet_recipes.base.extras import remedy
 from resnet_recipes.report.trackers.background import Background
 from resnet_recipes.report.trackers.base import Tracker
 
-#: Each tracker with the package that it needs and the extra that installs it.
+#: Each tracker with the package that it needs and the extra that installs it. The file of its name
+#: has its class, Curves, and is imported when it is needed.
 TRACKERS = {
     "tensorboard": ("tensorboardX", "tensorboard"),
     "wandb": ("wandb", "wandb"),
@@ -19,12 +20,7 @@ TRACKERS = {
     "csv": ("csv", ""),
 }
 
-_MODULES = {
-    "tensorboard": "tensorboard",
-    "wandb": "weights_and_biases",
-    "mlflow": "mlflow",
-    "csv": "csv_file",
-}
+_FILES = {name: name for name in TRACKERS}
 
 
 def problems(names: Sequence[str]) -> Iterator[Problem]:
@@ -54,5 +50,4 @@ def opened(names: Sequence[str], folder: Path, settings: Mapping[str, object]) -
 
 
 def _open(name: str, folder: Path) -> Tracker:
-    """Import a tracker when it is needed: each needs a different package."""
-    return import_module(f"resnet_recipes.report.trackers.{_MODULES[name]}").open_tracker(folder)
+    return import_module(f"resnet_recipes.report.trackers.{_FILES[name]}").Curves(folder)

@@ -15,7 +15,7 @@ from resnet_recipes.report.trackers.base import as_typed
 _PARAMS = 100
 
 
-class MLflow:
+class Curves:
     """One MLflow run per run folder, continued when the run is resumed.
 
     Its id is in RUN/mlflow-run.
@@ -66,8 +66,3 @@ class MLflow:
 
     def close(self, is_finished: bool) -> None:
         self._client.set_terminated(self._run, "FINISHED" if is_finished else "KILLED")
-
-
-def open_tracker(folder: Path) -> MLflow:
-    """Return the tracker of a run folder."""
-    return MLflow(folder)

@@ -15,7 +15,7 @@ from resnet_recipes.report.trackers.base import NAMES, as_typed
 _RESULTS = dict.fromkeys(NAMES["evaluation"].values())
 
 
-class TensorBoard:
+class Curves:
     """One event file per session; a resumed run hides the points after its checkpoint."""
 
     def __init__(self, folder: Path):
@@ -38,8 +38,3 @@ class TensorBoard:
 
     def close(self, is_finished: bool) -> None:
         self._writer.close()
-
-
-def open_tracker(folder: Path) -> TensorBoard:
-    """Return the tracker of a run folder."""
-    return TensorBoard(folder)

@@ -17,7 +17,7 @@ from resnet_recipes.base import atomic
 _STOPPED = 255
 
 
-class WeightsAndBiases:
+class Curves:
     """One W&B run per run folder, continued when the run is resumed; its id is in RUN/wandb-run.
 
     W&B's step is the run's: a resumed run continues from there, and W&B drops the points that it
@@ -47,8 +47,3 @@ class WeightsAndBiases:
 
     def close(self, is_finished: bool) -> None:
         self._run.finish(exit_code=0 if is_finished else _STOPPED)
-
-
-def open_tracker(folder: Path) -> WeightsAndBiases:
-    """Return the tracker of a run folder."""
-    return WeightsAndBiases(folder)

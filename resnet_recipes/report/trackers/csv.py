@@ -10,7 +10,7 @@ from resnet_recipes.report.trackers.base import NAMES
 COLUMNS = ("step", "epoch", *(name for names in NAMES.values() for name in names.values()))
 
 
-class CsvFile:
+class Curves:
     """One row per point, all with the same columns.
 
     A resumed run drops the rows after its checkpoint.
@@ -36,8 +36,3 @@ class CsvFile:
 
     def close(self, is_finished: bool) -> None:
         """Every row is in the file already."""
-
-
-def open_tracker(folder: Path) -> CsvFile:
-    """Return the tracker of a run folder."""
-    return CsvFile(folder)

@@ -1,4 +1,4 @@
-"""Files that flags name, which may be links or devices."""
+"""Tables, and files that flags name, which may be links or devices."""
 
 import os
 
@@ -6,7 +6,38 @@ import pytest
 
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.commands.arguments import Usage, split
-from resnet_recipes.commands.written import opened_file
+from resnet_recipes.commands.printing import opened_file, say, table
+
+ROWS = [
+    {"NAME": "first", "TIME": "3:50", "TOP-1": "70.00 %", "STATE": "finished"},
+    {"NAME": "b", "TIME": "-", "TOP-1": "-", "STATE": "failed"},
+]
+
+
+def test_numbers_are_to_the_right_and_text_to_the_left():
+    assert table(ROWS) == [
+        "NAME   TIME    TOP-1  STATE",
+        "first  3:50  70.00 %  finished",
+        "b         -        -  failed",
+    ]
+
+
+def test_columns_are_dropped_in_order_until_the_rest_fits():
+    assert table(ROWS, ("TIME", "STATE"), 25)[0] == "NAME     TOP-1  STATE"
+    assert table(ROWS, ("TIME", "STATE"), 24)[0] == "NAME     TOP-1  STATE"
+    assert table(ROWS, ("TIME", "STATE"), 23) == [
+        "NAME     TOP-1",
+        "first  70.00 %",
+        "b            -",
+    ]
+    assert table(ROWS, ("COST", "TIME"), 5)[0] == "NAME     TOP-1  STATE"
+
+
+def test_without_a_room_the_terminal_has_it(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "24")
+    assert "TIME" not in table(ROWS, ("TIME",))[0]
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "TIME" in table(ROWS, ("TIME",))[0]
 
 
 def test_a_link_stays_a_link(tmp_path):
@@ -42,3 +73,8 @@ def test_a_missing_folder_is_found_before_the_work_and_after_what_is_wrong_with_
         split(["--csv", missing], usage)
     with pytest.raises(RecipeError, match="--jsn: unknown flag"):
         split(["--csv", missing, "--jsn"], usage)
+
+
+def test_no_name_acts_on_the_terminal(capsys):
+    say("resuming runs/\x1b[2J\nand\u202e")
+    assert capsys.readouterr().err == "resuming runs/\\x1b[2J\nand\\u202e\n"

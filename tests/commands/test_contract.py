@@ -1,0 +1,75 @@
+"""What every command owes, whoever adds it; docs/howto/verb.md adds one."""
+
+import shlex
+
+import pytest
+
+from resnet_recipes import cli
+from resnet_recipes.commands.arguments import split
+from resnet_recipes.commands.completion import PLACES, script
+from resnet_recipes.commands.verbs import VERBS, usage_of
+from tests.test_layers import reaches
+
+COMMANDS = ("train", *VERBS)
+HEAVY = {"torch", "torchvision", "hydra", "omegaconf", "numpy", "rich", "PIL"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_its_page_shows_its_flags_and_an_example_in_80_columns(capsys, name):
+    for flag in ("--help", "-h"):
+        assert cli.main([name, "anything", flag]) == 0
+    page, err = capsys.readouterr()
+    usage = usage_of(name)
+    assert err == ""
+    assert page.startswith(f"{usage.line.split(' [')[0][:60]}")
+    assert all(flag in page for flag in usage.values)
+    assert f"  {usage.example}" in page
+    assert max(map(len, page.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_its_example_is_accepted_and_is_of_this_command(name):
+    words = shlex.split(usage_of(name).example.partition(" > ")[0])
+    command = ["resnet-train"] if name == "train" else ["resnet-recipes", name]
+    assert words[: len(command)] == command
+    assert usage_of(name).line.split()[: len(command)] == command
+    split(words[len(command) :], usage_of(name))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_its_help_needs_no_library_that_takes_long_to_import(name):
+    assert reaches(f"resnet_recipes.commands.{name}", lazily=False) & HEAVY == set()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_unknown_flag_and_missing_words_are_mistakes(name, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main([name, "--no-such-flag"]) == 2
+    assert "--no-such-flag: unknown flag" in capsys.readouterr().err
+    fewest, _ = usage_of(name).words
+    if fewest:
+        assert cli.main([name, *["word"] * (fewest - 1)]) == 2
+        error = capsys.readouterr().err
+        assert f"needs {usage_of(name).takes}" in error
+        assert usage_of(name).example in error
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_table_for_people_is_also_there_for_programs(name):
+    flags = usage_of(name).values
+    assert "--json" in flags or "--csv" not in flags
+
+
+@pytest.mark.parametrize("shell", PLACES)
+def test_shells_complete_every_command_and_the_recipe_of_those_that_take_one(shell):
+    text = script(shell)
+    assert " ".join(VERBS) in text
+    taking = [name for name in VERBS if {"NAME", "RECIPE|RUN"} & {*usage_of(name).line.split()}]
+    assert {"show", "diff", "plan", "job"} <= {*taking}
+    assert (" " if shell == "fish" else "|").join(taking) in text
+
+
+def test_the_overview_names_every_command(capsys):
+    cli.main(["--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.split()[0] for line in lines if line.startswith("  ")} >= {*VERBS}

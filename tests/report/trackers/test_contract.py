@@ -1,0 +1,44 @@
+"""What every tracker owes, whoever adds it; docs/howto/tracker.md adds one."""
+
+import importlib
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.recipe.sections import LogConfig
+from resnet_recipes.report.trackers import TRACKERS, lacking, problems
+from resnet_recipes.run_folder.held import refuse_links
+from tests.report.trackers.test_trackers import SETTINGS, needs
+
+EACH = [pytest.param(name, marks=needs(name)) for name in TRACKERS]
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_it_takes_a_run_its_resumption_and_its_end(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    folder = tmp_path / "runs" / "mine"
+    folder.mkdir(parents=True)
+    module = importlib.import_module(f"resnet_recipes.report.trackers.{name}")
+    for begun in (0, 5):
+        curves = module.Curves(folder)
+        curves.begin(SETTINGS, begun)
+        for step in range(begun + 1, begun + 8):
+            curves.scalars(step, {"train/loss": 1 / step, "train/lr": 0.1, "epoch": step / 10})
+        curves.scalars(begun + 7, {"val/top1": 70, "epoch": (begun + 7) / 10})
+        curves.close(begun > 0)
+    refuse_links(folder)  # a run with links in its folder is not resumed
+    assert {path.name for path in tmp_path.iterdir()} == {"runs"}
+
+
+@pytest.mark.parametrize("name", TRACKERS)
+def test_its_name_is_known_and_its_extra_installs_its_package(name):
+    assert list(problems([name])) == list(LogConfig(to=[name]).problems()) == []
+    package, extra = TRACKERS[name]
+    if not extra:
+        assert list(lacking([name])) == []
+        return
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    named = " ".join(project["optional-dependencies"][extra])
+    assert package in named
