@@ -108,7 +108,7 @@ def boxed(error: RecipeError | TrainingError, starts: bool) -> str:
     if isinstance(error, TrainingError):
         return "\n".join(map(printable, f"error: {error}".splitlines()))
     count, width = len(error.problems), line_width()
-    lines = [f"error: {count} problem{'s' * (count > 1)}", ""]
+    lines = [f"error: {count} problem{'' if count == 1 else 's'}", ""]
     for problem in error.problems:
         rule, *fixes = str(problem).splitlines()
         lines += wrapped(rule, width, "  ", "    ")

@@ -37,9 +37,10 @@ def run(arguments: Arguments) -> int:
     is_full = "--full" in arguments
     if problem := _unusable(path) or _uncopied(source, entry, document, is_full):
         raise RecipeError([problem])
-    text = (
-        _copy(document, path.stem) if is_full else CHILD.format(parent=entry.name, name=path.stem)
-    )
+    text = CHILD.format(parent=entry.name, name=path.stem)
+    if is_full:
+        whole = document.raw.decode("utf-8-sig")
+        text = re.sub(r"(?m)^name:.*$", f"name: {path.stem}", whole, count=1)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -72,8 +73,3 @@ def _uncopied(source: str, entry: Entry, document: Document, is_full: bool) -> P
         rule = f"itself inherits from {', '.join(above)}"
         return Problem("--full", source, rule, "copy that one")
     return None
-
-
-def _copy(document: Document, name: str) -> str:
-    """Return the text of a recipe under another name."""
-    return re.sub(r"(?m)^name:.*$", f"name: {name}", document.raw.decode("utf-8-sig"), count=1)

@@ -8,7 +8,6 @@ from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.composed import chosen, problems_of
 from resnet_recipes.jobs.engines import kubernetes, skypilot, slurm, torchx
 from resnet_recipes.jobs.engines.job import Allocation, Job
-from resnet_recipes.recipe.sections import LaunchConfig
 from resnet_recipes.recipe.suggestions import did_you_mean
 
 USAGE = Usage(
@@ -78,7 +77,8 @@ def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> 
     if any(other.recipe.launch != launch for _, (other, _) in others):
         rule, fix = "the jobs of an array must have the same GPUs", "give gpus and launch settings"
         raise RecipeError.of("-m", None, rule, f"{fix} one value each")
-    allocation = _allocation(launch, nodes)
+    gpus = USUAL if launch.gpus == "auto" else int(launch.gpus)
+    allocation = Allocation(nodes, gpus, launch.device == "cpu")
     if engine == "slurm" and "-m" in arguments:
         most = int(arguments.flags.get("--parallel", "0"))
         kept = {name: _kept(words) for name, (_, words) in runs.items()}
@@ -91,11 +91,6 @@ def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> 
         raise RecipeError.of("recipe", recipe, rule, fix)
     storage = arguments.flags.get("--storage", "")
     return _ENGINES[engine](Job(name, _kept(words), allocation, storage))
-
-
-def _allocation(launch: LaunchConfig, nodes: int) -> Allocation:
-    gpus = USUAL if launch.gpus == "auto" else int(launch.gpus)
-    return Allocation(nodes, gpus, launch.device == "cpu")
 
 
 def _kept(words: Sequence[str]) -> list[str]:

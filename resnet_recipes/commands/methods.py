@@ -91,9 +91,11 @@ def in_your_loop(item: type, hooks: Sequence[str]) -> Iterator[str]:
     """Yield the code that uses a method in another training loop."""
     ours = item.__module__.startswith("resnet_recipes.")
     yield "import resnet_recipes as rr"
-    if not ours:
+    if ours:
+        yield f"method = rr.methods.{item.__name__}()"
+    else:
         yield f"from {item.__module__} import {item.__name__}"
-    yield f"method = {'rr.methods.' * ours}{item.__name__}()"
+        yield f"method = {item.__name__}()"
     if {"transform_batch", "gradient", "after_step"} & {*hooks}:
         yield "now = rr.methods.Now.at(step, total_steps, steps_per_epoch)"
     if {"transform_batch", "loss"} & {*hooks}:

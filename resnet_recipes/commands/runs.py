@@ -51,9 +51,17 @@ def run(arguments: Arguments) -> int:
         problems.append(Problem("--sort", order, f"must be one of {', '.join(KEYS)}"))
     if problems:
         raise RecipeError(problems)
-    found = [run for run in records(places) if all(_matches(run, *pair) for pair in filters)]
+    found = [
+        run
+        for run in records(places)
+        if all(
+            value in run.name if key == "name" else value == getattr(run, key)
+            for key, value in filters
+        )
+    ]
     found.sort(key=KEYS[order])
-    rows = [_row(run, price) for run in found]
+    costs = [{} if price is None else {"cost": run.cost(price)} for run in found]
+    rows = [run.as_dict() | cost for run, cost in zip(found, costs, strict=True)]
     none = "no runs match" if filters else f"no runs in {', '.join(places)}"
     lines = listed(found, price) if found else [none]
     show(arguments, rows, lines, [row | {"changes": " ".join(row["changes"])} for row in rows])
@@ -86,14 +94,6 @@ def _wrong(key: str, value: str) -> Problem | None:
     if key == "state" and value not in STATES:
         return Problem(key, value, f"must be one of {', '.join(STATES)}")
     return None
-
-
-def _matches(run: RunRecord, key: str, value: str) -> bool:
-    return value in run.name if key == "name" else getattr(run, key) == value
-
-
-def _row(run: RunRecord, price: float | None) -> dict[str, object]:
-    return run.as_dict() | ({} if price is None else {"cost": run.cost(price)})
 
 
 def listed(runs: Sequence[RunRecord], price: float | None = None) -> Iterator[str]:

@@ -39,7 +39,8 @@ def run(arguments: Arguments) -> int:
     if problems := [*_problems(arguments), *_share_problems(text, found, arguments.words)]:
         raise RecipeError(problems)
     parallel = int(text)
-    runs = named(points([*arguments.words, *["gpus=1"] * (parallel > 1 and found > 0)]), arguments)
+    shared = ["gpus=1"] if parallel > 1 and found else []
+    runs = named(points([*arguments.words, *shared]), arguments)
     tell = print if "--dry-run" in arguments else say
     for line in _outline(runs, parallel, found, "--verbose" in arguments):
         tell(line)
@@ -47,7 +48,7 @@ def run(arguments: Arguments) -> int:
         return 0
     root = Path(next(iter(runs.values()))[0].recipe.run.root)
     flags = ["--recipes", arguments.flags["--recipes"]] if "--recipes" in arguments else []
-    flags += ["--verbose"] * ("--verbose" in arguments)
+    flags += ["--verbose"] if "--verbose" in arguments else []
     words = {name: [*words, *flags] for name, (_, words) in runs.items()}
     shares = [share | {PLANNED: "1"} for share in slots(parallel, found, cores())]
     code = Sweep(root, words, say, shares).train()
@@ -167,7 +168,7 @@ def _name(point: Composed, swept: list[str]) -> str:
     recipe = replace(point.recipe, run=RunConfig(), launch=LaunchConfig())
     parts = [word.partition("=") for word in swept if not word.startswith("recipe=")]
     said = [
-        "no" * key.startswith("~")
+        ("no" if key.startswith("~") else "")
         + re.sub(r"[^A-Za-z0-9.]+", "", f"{key.rpartition('.')[2]}{value}")
         for key, _, value in parts
     ]

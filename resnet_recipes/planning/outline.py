@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from resnet_recipes.base.duration import Duration
-from resnet_recipes.base.text import pflops, wrapped
+from resnet_recipes.base.text import labelled, pflops
 from resnet_recipes.methods.base import Method
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.run_folder.facts import Published, nearest
@@ -19,10 +19,7 @@ BLANK: Row = ("", "")
 
 def lines(rows: Iterable[Row], width: int = 80) -> list[str]:
     """Return rows as plain lines of at most `width` columns, wrapped under their label."""
-    out = []
-    for label, text in rows:
-        out += wrapped(text, width, f"  {label:<{LABEL - 2}}", " " * LABEL)
-    return out
+    return labelled(rows, width, LABEL, 2)
 
 
 def rows(plan: Plan) -> Iterator[Row]:

@@ -85,7 +85,6 @@ class PlainConsole:
         self._facts: RunFacts
 
     def begin(self, facts: RunFacts, done: int) -> None:
-        """Show that training starts, at step `done`."""
         self._facts = facts
         self._line(f"begin {self._place(done)}")
 
@@ -108,7 +107,6 @@ class PlainConsole:
     def evaluation(
         self, done: int, averaged: Metrics | None, raw: Metrics | None, seconds: float
     ) -> None:
-        """Show one evaluation."""
         metrics = "".join(
             "".join(
                 f" {prefix}{name.replace('-', '')}={value:.2f}"
@@ -124,11 +122,9 @@ class PlainConsole:
         )
 
     def note(self, text: str) -> None:
-        """Show a sentence."""
         self._line(f"note {text}")
 
     def stopped(self, done: int, reason: str, fix: str) -> None:
-        """Show why the run stops early and what to do."""
         self._line(f"stopped {self._place(done)} {reason} {fix}".rstrip())
 
     def finished(self, summary: Summary) -> None:

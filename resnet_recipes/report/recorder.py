@@ -69,7 +69,8 @@ class Recorder:
         )
         self._records = [record for record in old if record["step"] <= done]
         if old:
-            self._rewrite()
+            kept = "".join(map(line, self._records))
+            self._best_effort(lambda: atomic.write_text(self._path, kept))
         self._console.begin(self._facts, done)
         for tracker in self._trackers:
             tracker.begin(done)
@@ -240,9 +241,6 @@ class Recorder:
     def _tell(self, tracker: Background) -> None:
         for complaint in tracker.complaints():
             self._console.note(complaint)
-
-    def _rewrite(self) -> None:
-        self._best_effort(lambda: atomic.write_text(self._path, "".join(map(line, self._records))))
 
     def _best_effort(self, write: Callable[[], None]) -> None:
         try:

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.commands import compare, verbs
+from resnet_recipes.commands import verbs
 from tests.run_folders import run_folder
 
 
@@ -75,16 +74,3 @@ def test_a_table_that_is_too_wide_for_the_terminal_is_stacked(tmp_path, monkeypa
         in out
     )
     assert "RESULTS         A " in out
-
-
-def test_one_run_cannot_be_compared():
-    with pytest.raises(RecipeError, match="at least two"):
-        verbs.run(["compare", "runs/a"])
-
-
-def test_no_name_acts_on_the_terminal():
-    said = compare.sides("SETTING", ["a\x1b", "b"], [("key\x1b", ["c\x1b", "d"])])
-    assert [line.split() for line in said] == [
-        ["SETTING", "a\\x1b", "b"],
-        ["key\\x1b", "c\\x1b", "d"],
-    ]

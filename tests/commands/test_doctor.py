@@ -44,11 +44,6 @@ def test_findings_are_wrapped_on_a_terminal_and_never_in_a_pipe(monkeypatch):
     assert max(map(len, _listed(findings))) <= 40
 
 
-def test_no_name_acts_on_the_terminal():
-    lines = _listed([Finding("warn", "a\x1b", "b\x1b", ["c\x1b"])])
-    assert [line[-5:] for line in lines] == ["a\\x1b", "c\\x1b", "b\\x1b"]
-
-
 def test_json_says_the_same_to_programs(data, capsys):
     (data / "val" / "bee" / "0.jpg").unlink()
     code = cli.main(["doctor", "data", str(data), "--json"])

@@ -75,12 +75,6 @@ def test_csv_has_the_same_rows(root, capsys):
     ]
 
 
-def test_names_cannot_act_on_the_terminal(tmp_path, capsys):
-    run_folder(tmp_path, "a\x1b[31mb")
-    verbs.run(["runs", str(tmp_path)])
-    assert "\x1b" not in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     "words",
     [

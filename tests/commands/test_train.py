@@ -78,14 +78,6 @@ def test_two_runs_never_share_a_folder(started):
     assert len(set(started)) == 3
 
 
-def test_a_name_that_is_taken_is_refused(started, capsys):
-    assert cli.train(["recipe=mild", *SMALL, "run=mine"]) == 75
-    Path("runs/mine/summary.json").write_text("{}")
-    assert cli.train(["recipe=mild", *SMALL, "run=mine"]) == 2
-    assert "run.name=mine: is taken" in capsys.readouterr().err
-    assert len(started) == 1
-
-
 def test_a_dry_run_makes_nothing(started, capsys, tmp_path):
     assert cli.train(["recipe=mild", "--dry-run", "gpus=8"]) == 0
     out, err = capsys.readouterr()
@@ -185,12 +177,6 @@ def test_a_users_recipe_is_named_in_the_plan(started, capsys, tmp_path):
     cli.train(["recipe=mild", "--dry-run"])
     said = " ".join(capsys.readouterr().out.split())
     assert "mild, recipes/mild.yaml, hides the packaged recipe of the same name" in said
-
-
-def test_the_run_root_that_cannot_be_made_is_named(started, capsys, tmp_path):
-    (tmp_path / "file").write_text("")
-    assert cli.train(["recipe=mild", *SMALL, f"run.root={tmp_path / 'file'}"]) == 3
-    assert "run.root=" in capsys.readouterr().err
 
 
 def test_the_plan_opens_with_images_and_device_and_says_how_long_a_cpu_needs(

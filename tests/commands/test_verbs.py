@@ -132,7 +132,6 @@ def test_cp_may_keep_the_name_of_its_parent(capsys):
 @pytest.mark.parametrize(
     "words",
     [
-        ["cp", "hot"],
         ["cp", "hot", "mine.txt"],
         ["cp", "hot", "My-own.yaml"],
         ["cp", "hott", "a.yaml"],
