@@ -7,6 +7,7 @@ from torchvision.models.resnet import BasicBlock, Bottleneck
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.methods.stack import Stack
+from resnet_recipes.ops.convolution import sound
 from resnet_recipes.recipe.schema import Recipe
 
 #: Layers that each initialisation redraws; all others keep their library's.
@@ -29,6 +30,8 @@ def build_network(
     """
     model = build_model(recipe.model, num_classes, recipe.seed)
     methods.modify_model(model)
+    if device.type == "cpu":
+        model.forward = sound(model.forward)
     if recipe.precision.channels_last:
         return model.to(device, memory_format=torch.channels_last)
     # a convolution follows its input's memory format, not its weights'

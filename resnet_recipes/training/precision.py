@@ -1,13 +1,9 @@
 """Mixed precision: which type the network computes in, and what float16 needs to be safe."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-
 import torch
 from torch import Tensor, nn
 
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.ops.convolution import Trimmed
 from resnet_recipes.optim.base import shown_by_scaler
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -56,13 +52,9 @@ class Precision:
         # one flat copy
         self._kept = torch.cat([b.flatten() for b in self._live]) if self._live else None
 
-    @contextmanager
-    def autocast(self) -> Iterator[None]:
-        """Enter the context of a forward pass."""
-        is_mixed, device = self.dtype != torch.float32, self.device.type
-        trimmed = Trimmed() if is_mixed and device == "cpu" else nullcontext()
-        with trimmed, torch.autocast(device, self.dtype, enabled=is_mixed):
-            yield
+    def autocast(self) -> torch.autocast:
+        """Return the context for a forward pass."""
+        return torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
 
     def backward(self, loss: Tensor) -> None:
         """Add the gradient of `loss` to `.grad`, scaled if the type needs it."""
