@@ -3,6 +3,8 @@
 import json
 import runpy
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -162,3 +164,102 @@ def test_ratios_compare_ours_with_the_best_peer_that_does_the_same_work(session)
         "176 px, 256: ours, no methods over bare loop": pytest.approx(300 / 999),
         "176 px, 256: ours, Mild over bare loop, blurred, reduce-overhead": pytest.approx(1.25),
     }
+
+
+#: Three-step checks, and those that are tried again only if all are asked for.
+STEPS = (
+    *("no methods", "sam"),
+    *(
+        pytest.param(name, marks=pytest.mark.exhaustive)
+        for name in (
+            *("blurpool", "bce_loss", "colout", "progressive_resizing", "random_erasing"),
+            *("label_smoothing", "mixup", "cutmix", "mixup_or_cutmix", "class_weights", "ema"),
+        )
+    ),
+)
+
+
+@contextmanager
+def natively(patched: pytest.MonkeyPatch) -> Iterator[None]:
+    """Compute with torch's own loops instead of oneDNN's."""
+    patched.setattr(torch.backends.mkldnn, "enabled", False)
+    yield
+
+
+@contextmanager
+def in_float64(patched: pytest.MonkeyPatch) -> Iterator[None]:
+    """Compute in float64, from the weights that were drawn in float32."""
+    import check_steps
+
+    from resnet_recipes.training import loop
+
+    run_of, normalize = check_steps.run_of, loop.normalize
+
+    def built(*given):
+        weights = run_of(*given).model.state_dict()
+        torch.set_default_dtype(torch.float64)
+        run = run_of(*given)
+        run.model.load_state_dict(weights)
+        return run
+
+    patched.setattr(check_steps, "run_of", built)
+    patched.setattr(loop, "normalize", lambda pixels: normalize(pixels).double())
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@contextmanager
+def without_one_update_in_a_hundred(patched: pytest.MonkeyPatch) -> Iterator[None]:
+    """Leave every hundredth weight as it is."""
+    import check_steps
+
+    run_of = check_steps.run_of
+
+    def built(*given):
+        run = run_of(*given)
+        kept, params = [], list(run.model.parameters())
+
+        @torch.no_grad()
+        def undo(*_):
+            for param, old in zip(params, kept, strict=True):
+                left = torch.arange(param.numel()).view(param.shape) % 100 == 0
+                param.copy_(torch.where(left, old, param))
+
+        def keep(*_):
+            kept[:] = [param.detach().clone() for param in params]
+
+        run.optimizer.register_step_pre_hook(keep)
+        run.optimizer.register_step_post_hook(undo)
+        return run
+
+    patched.setattr(check_steps, "run_of", built)
+    yield
+
+
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize(
+    ("other", "is_right"),
+    [(natively, True), (in_float64, True), (without_one_update_in_a_hundred, False)],
+)
+def test_steps_agree_with_another_correct_implementation_and_with_no_wrong_one(
+    name, other, is_right, session, monkeypatch
+):
+    import check_steps
+
+    cpu, changed = torch.device("cpu"), check_steps.changed
+
+    def first(chosen, device):
+        monkeypatch.setattr(check_steps, "changed", otherwise)
+        return changed(chosen, device)
+
+    def otherwise(*given):
+        with monkeypatch.context() as patched, other(patched):
+            return changed(*given)
+
+    monkeypatch.setattr(check_steps, "changed", first)
+    checks = dict([*check_steps.decisive(cpu, True), *check_steps.methods(cpu, True)])
+    row = checks[f"3 steps, {name}"]()
+    assert ("fault" not in row) == is_right, row
+    assert row["value"] > 4 * row["allowed"] or row["value"] < row["allowed"] / 4, row

@@ -14,32 +14,44 @@ from unittest.mock import patch
 import torch
 from check_operations import Check
 from session import Counting, facts_of, recipe_of, run_of
-from torch import nn
-from verdict import distance, verdict
+from torch import Tensor, nn
+from verdict import verdict
 
 from resnet_recipes.methods import ORDER
 from resnet_recipes.optim import OPTIMIZERS, DecoupledSGDW, OptimizerSettings
 from resnet_recipes.planning.plan import make_plan
-from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.training import graphs, micro_batch
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.exchange import Exchange
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.precision import Precision
 
-#: How far a loss may be from the CPU's after three steps in float32, relative to it.
-ALLOWED = 1e-4
+#: An update is wrong if it is off by more than this, relative to the root mean square of its
+#: tensor's updates. Rounding flips a ReLU or a maximum here and there: of updates from weights that
+#: are 5e-6 apart, up to 5e-4 are wrong; where one in a hundred is left out, 5e-3 or more.
+WRONG, ALLOWED = 0.2, 1e-3
+
+#: Images that leave BatchNorm enough values at the smallest maps; a rate at which weights that are
+#: 1e-6 apart stay together; and no decay, which would be most of each update at that rate.
+SIDE, BATCH = 48, 8
+CALM = {
+    "optimizer": {"lr": 2e-4, "weight_decay": 0.0},
+    "schedule": {"warmup": "0ba"},
+    "precision": {"dtype": "fp32"},
+}
+
+#: Methods that would act after more than three steps, or so far away that rounding grows.
+SOON = {"sam": {"interval": 2, "rho": 0.05}, "ema": {"update_interval": "1ba"}}
 
 #: SAM at every second step, and a rate that is not zero after the first, so that updates act.
-EARLY = {"methods": {"sam": {"interval": 2}}, "schedule": {"warmup": "1ba"}}
-
+EARLY = {"methods": {"sam": SOON["sam"]}, "schedule": {"warmup": "1ba"}}
 
 NONE = {cls.name: None for cls in ORDER}
 
 
 def decisive(device: torch.device, quick: bool) -> Iterator[Check]:
     """Yield that a step is right, and what only a GPU can show: replays, no waiting, NCCL."""
-    yield "3 steps, no methods", partial(_like_cpu, NONE, device, quick)
+    yield "3 steps, no methods", partial(_like_cpu, NONE, device)
     if device.type == "cuda":
         for name, dtype in (("mild", "bf16"), ("hot", "bf16"), ("hot", "fp16")):
             case = f"12 steps of {name} as CUDA graphs, {dtype}"
@@ -66,18 +78,33 @@ def methods(device: torch.device, quick: bool) -> Iterator[Check]:
         # synthetic images are not augmented, a GPU draws different numbers, there is no teacher
         in_workers = cls().provides("augment_sample")
         if not (in_workers or cls().draws_in_forward or cls.network_setting):
-            alone = NONE | {cls.name: {}}
-            yield f"3 steps, {cls.name}", partial(_like_cpu, alone, device, quick)
+            alone = NONE | {cls.name: SOON.get(cls.name, {})}
+            yield f"3 steps, {cls.name}", partial(_like_cpu, alone, device)
     if device.type == "cuda":
         yield "3 steps of Mild in the largest micro-batch", partial(_largest, device)
 
 
-def _like_cpu(chosen: dict, device: torch.device, quick: bool) -> dict:
-    """Compare the losses of three steps of a ResNet-18 in float32, with the same random draws."""
-    side, batch = (32, 4) if quick else (64, 16)
-    recipe = recipe_of("mild", side, batch, True, methods=chosen, precision={"dtype": "fp32"})
-    found = [_losses(recipe, place) for place in (torch.device("cpu"), device)]
-    return verdict(distance(*found), ALLOWED, "relative error of the loss")
+def _like_cpu(chosen: dict, device: torch.device) -> dict:
+    """Compare what three steps change with what they change on the CPU, with the same draws."""
+    expected, found = (changed(chosen, place) for place in (torch.device("cpu"), device))
+    wrong = sum(map(_wrong, expected, found)) / sum(update.numel() for update in expected)
+    return verdict(wrong, ALLOWED, "of the updates are wrong")
+
+
+def _wrong(expected: Tensor, found: Tensor) -> int:
+    """Return how many updates are too far from those expected, or not a number."""
+    scale = expected.square().mean().sqrt()
+    return int((~((found - expected).abs() <= WRONG * scale)).sum())
+
+
+def changed(chosen: dict, device: torch.device) -> list[Tensor]:
+    """Return by how much three steps change what a ResNet-18 in float32 is evaluated with."""
+    run = run_of(recipe_of("mild", SIDE, BATCH, True, methods=dict(chosen), **CALM), device)
+    before = {name: value.clone() for name, value in run.model.state_dict().items()}
+    train(run, Counting(3))
+    with run.methods.eval_weights(run.model):
+        after = run.model.state_dict()
+        return [(after[name] - value).double().cpu() for name, value in before.items()]
 
 
 def _largest(device: torch.device) -> dict:
@@ -91,12 +118,6 @@ def _largest(device: torch.device) -> dict:
     train(run, Counting(3))
     torch.cuda.synchronize(device)
     return {"value": size, "unit": "images"}
-
-
-def _losses(recipe: Recipe, device: torch.device) -> list[float]:
-    reporter = Counting(3)
-    train(run_of(recipe, device), reporter)
-    return [float(loss) for loss in reporter.losses]
 
 
 def _overflow(device: torch.device) -> dict:

@@ -1,7 +1,5 @@
 """What a check found, as a row."""
 
-import torch
-
 
 def verdict(error: float, allowed: float, unit: str) -> dict:
     """Return the row of an error, which has a fault if it is larger than allowed, or NaN."""
@@ -9,9 +7,3 @@ def verdict(error: float, allowed: float, unit: str) -> dict:
     if error <= allowed:
         return row
     return row | {"fault": f"{error:.3g} {unit}; {allowed:g} allowed"}
-
-
-def distance(expected: list[float], found: list[float]) -> float:
-    """Return the largest relative difference; NaN if any value is NaN."""
-    one, other = torch.tensor(expected), torch.tensor(found)
-    return float(((other - one) / one).abs().max())
