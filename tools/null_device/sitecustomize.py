@@ -1,6 +1,6 @@
 """Read by every Python on the null device.
 
-Stand-ins for cuDNN, and trust in kernels, for its processes.
+Stand-ins for cuDNN, and trust in kernels and in other ranks, for its processes.
 """
 
 import os
@@ -17,4 +17,9 @@ if any(name in word for word in sys.orig_argv for name in STARTED):
     if not os.environ.get("NULL_FAULT"):
         # the device computes nothing that could be compared
         trial.recall = trial.verdicts = lambda operations, *_: dict.fromkeys(operations, "")
+    # nor do ranks hear from each other: each believes that all are like itself
+    told, distributed.first_ranks = (
+        distributed.first_ranks,
+        lambda flags: told(flags) and [0 if flag else -1 for flag in flags.tolist()],
+    )
     compared, distributed.agree = distributed.agree, lambda tensor: compared(tensor) or True
