@@ -78,6 +78,18 @@ run = a_run("mild", ["~methods.blurpool", *(f"model.{word}" for word in words)])
 print(len(list(run.model.buffers())), len(recorded_steps(run)))
 """
 
+#: The seconds of an addition; launches in its graph, and of its graph.
+TIMED = """
+import torch
+from null_device import recorded
+from resnet_recipes.doctor import rates
+x = torch.ones(4, device="cuda")
+with recorded() as entries:
+    seconds = rates.seconds(lambda: x.add_(1), x.device, times=3, repeats=5)
+words = "captured launch _", "launch graph"
+print(seconds, *(sum(entry.startswith(word) for entry in entries) for word in words))
+"""
+
 #: What the driver tells; on which GPU the kernels of another one are tried; and the memory of GPU 0
 #: after each of four evaluations' copies.
 OTHERS = """
@@ -203,6 +215,7 @@ print(json.dumps(step.measure("mild", [f"methods.distill.teacher={path}"])))
 SCRIPTS = {
     "refused": REFUSED,
     "unbuffered": UNBUFFERED,
+    "timed": TIMED,
     "others": OTHERS,
     "sizes": SIZES,
     "joined": JOINED,
@@ -259,6 +272,7 @@ def test_steps_and_captures(start, tmp_path):
     launches_waits_and_pageable_copies_are_reported(*printed["captured"])
     a_failed_capture_is_reported_and_training_continues_and_reuses_memory(*printed["refused"])
     assert printed["unbuffered"] == ["0 11"]
+    assert printed["timed"] == ["0.0002 5 6"]  # a replay before each of three that take 1 ms
     kernels_are_tried_on_their_gpu_and_evaluations_share_the_memory_of_their_batches(
         *printed["others"]
     )
