@@ -1,12 +1,14 @@
 """The session on a GPU, tried on a CPU: its calls fit their time, and a fault costs one part."""
 
+import importlib
 import json
+import os
 import runpy
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -92,6 +94,38 @@ def test_a_fault_in_one_part_leaves_the_rows_of_all_others(session, monkeypatch,
     assert [row["case"] for row in rows if row["part"] == "second"] == ["after", "seconds"]
 
 
+def failing_once(function):
+    """Return a function that lacks memory at its second call, and gives what `function` does."""
+    calls = iter([False, True])
+
+    def called(*given, **named):
+        if next(calls, False):
+            raise torch.OutOfMemoryError("no memory\nis left")
+        return function(*given, **named)
+
+    return called
+
+
+@pytest.mark.parametrize(
+    ("module", "words", "what", "last"),
+    [
+        ("kernels", (), "seconds", "first convolution, 32 px, 8 channels"),
+        ("convolutions", ("searched",), "seconds", "256->512 at 2, input's gradient"),
+        ("steps", ("bare loop",), "contender", "40 px, 4: bare loop"),
+    ],
+)
+def test_what_fails_within_a_part_leaves_the_rows_of_all_others(
+    module, words, what, last, session, monkeypatch
+):
+    part = importlib.import_module(module)
+    monkeypatch.setattr(part, what, failing_once(getattr(part, what)))
+    rows = list(part.rows(torch.device("cpu"), True, *words))
+    faults = [number for number, row in enumerate(rows) if "fault" in row]
+    assert [rows[number]["fault"] for number in faults] == ["OutOfMemoryError: no memory"]
+    assert faults == [2 if module == "steps" else 1]
+    assert rows[-1]["case"].endswith(last)
+
+
 def test_a_machine_is_told_with_what_it_lacks(session, monkeypatch):
     import machine
 
@@ -102,25 +136,36 @@ def test_a_machine_is_told_with_what_it_lacks(session, monkeypatch):
     assert "no_such_package" in rows["no_such_package"]["fault"]
 
 
-def test_a_part_that_hangs_is_stopped_and_keeps_what_it_measured(session, monkeypatch, tmp_path):
+@pytest.fixture
+def started(session, monkeypatch, tmp_path):
+    """Return a function that starts a part, and returns its rows as they are measured."""
     import part
 
-    timer = Mock()
-    monkeypatch.setattr(part.threading, "Timer", timer)
-    (tmp_path / "hangs.py").write_text(
-        "import time\n"
-        "def rows(device, quick):\n"
-        "    yield {'case': 'before', 'value': 1, 'unit': 'x'}\n"
-        "    time.sleep(1000)\n"
-    )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    rows = part.run(part.Part("hanging", 8, "hangs"), "cpu", True)
-    assert next(rows)["case"] == "before"
-    seconds, stop = timer.call_args.args
-    assert seconds == 8
-    stop()  # as the timer would
+
+    def start(body: str) -> Iterator[dict]:
+        (tmp_path / "tried.py").write_text(f"def rows(device, quick):\n    {body}\n")
+        return part.run(part.Part("tried", 9999, "tried"), "cpu", True)
+
+    return start
+
+
+def test_a_part_that_hangs_is_stopped_and_keeps_what_it_measured(started, monkeypatch):
+    import part
+
+    rows = started("yield {'case': 'before'}; import time; time.sleep(1000)")
+    assert next(rows) == {"case": "before"}
+    now = part.time.monotonic()
+    monkeypatch.setattr(part.time, "monotonic", lambda: now + 9999)
     (last,) = rows
     assert last["fault"].startswith("stopped after")
+
+
+def test_a_part_ends_although_a_process_that_it_started_holds_its_output(started):
+    start = "subprocess.Popen(['sleep', '1000'], start_new_session=True).pid"
+    first, last = started(f"import subprocess; yield {{'case': {start}}}")
+    os.kill(first["case"], signal.SIGKILL)
+    assert "fault" not in last
 
 
 def test_parts_without_time_are_left_out_and_say_so(session, monkeypatch, tmp_path):

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import check_operations
 import check_steps
 import torch
+from verdict import tried
 
 CHECKS = {
     "decisive": (check_operations.decisive, check_steps.decisive),
@@ -18,8 +19,4 @@ def rows(device: torch.device, quick: bool, group: str) -> Iterator[dict]:
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     for checks in CHECKS[group]:
         for case, check in checks(device, quick):
-            try:
-                yield {"case": case} | check()
-            except Exception as error:  # the other checks are still worth running
-                why = str(error).partition("\n")[0]
-                yield {"case": case, "fault": f"{type(error).__name__}: {why}"}
+            yield from tried(case, lambda check=check: [check()])

@@ -2,14 +2,17 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from session import dtype_of, gpu_of
 from torch import Tensor
 from torch.nn.grad import conv2d_input, conv2d_weight
+from verdict import tried
 
 from resnet_recipes.doctor.rates import seconds
+from resnet_recipes.estimating.datasheet import Gpu
 from resnet_recipes.estimating.roofline import Convolution, convolutions
 
 SIDES, BATCH = (224, 88, 176), 256
@@ -18,40 +21,52 @@ SIDES, BATCH = (224, 88, 176), 256
 def rows(device: torch.device, quick: bool, search: str) -> Iterator[dict]:
     """Yield the speed of each distinct convolution, and the share of the roofline of all."""
     torch.backends.cudnn.benchmark = search == "searched"
-    gpu, batch = gpu_of(device), 2 if quick else BATCH
+    model, batch = ("resnet18", 2) if quick else ("resnet50", BATCH)
     for side in (32,) if quick else SIDES:
-        best = spent = 0.0
-        for shape, times in _shapes("resnet18" if quick else "resnet50", side).items():
-            for kind, call in _calls(shape, batch, device).items():
-                taken = seconds(call, device, times=3, repeats=1 if quick else 5)
-                flops, moved = batch * shape.flops, 2 * (batch * (shape.read + shape.written))
-                least = gpu and max(flops / gpu.flops, moved / gpu.traffic)
-                best, spent = best + times * (least or 0.0), spent + times * taken
-                yield _row(
-                    f"{side} px: {_name(shape)}, {kind}", taken, (flops, moved, least), times
-                )
-        if gpu:
-            yield {
-                "case": f"{side} px: all convolutions of a step",
-                "value": best / spent,
-                "unit": "of the roofline",
-                "predicted": gpu.convolution,
-                "note": f"{1e3 * spent:.1f} ms",
-            }
+        found = []
+        for shape, times in _shapes(model, side).items():
+            case = f"{side} px: {_name(shape)}"
+            repeats = 1 if quick else 5
+            for row in tried(case, partial(_measured, case, shape, batch, repeats, device)):
+                found.append(row | {"times": times})
+                yield found[-1]
+        if gpu_of(device) and not any("fault" in row for row in found):
+            yield _whole(side, found, gpu_of(device))
 
 
-def _row(case: str, taken: float, work: tuple[float, float, float | None], times: int) -> dict:
-    """Return the row of one operation; `work` is its flops, its bytes and its least seconds."""
-    flops, moved, least = work
-    share = f", {least / taken:.2f} of the roofline" if least else ""
+def _measured(
+    case: str, shape: Convolution, batch: int, repeats: int, device: torch.device
+) -> Iterator[dict]:
+    """Yield the rows of a convolution's operations."""
+    gpu = gpu_of(device)
+    flops, moved = batch * shape.flops, 2 * (batch * (shape.read + shape.written))
+    least = max(flops / gpu.flops, moved / gpu.traffic) if gpu else 0.0
+    for kind, call in _calls(shape, batch, device).items():
+        taken = seconds(call, device, times=3, repeats=repeats)
+        share = f", {least / taken:.2f} of the roofline" if gpu else ""
+        yield {
+            "case": f"{case}, {kind}",
+            "value": flops / taken / 1e12,
+            "unit": "TFLOP/s",
+            "gigabytes_per_second": moved / taken / 1e9,
+            "microseconds": 1e6 * taken,
+            "least_microseconds": 1e6 * least,
+            "note": f"{moved / taken / 1e9:,.0f} GB/s, {1e6 * taken:,.0f} us{share}",
+        }
+
+
+def _whole(side: int, found: list[dict], gpu: Gpu) -> dict:
+    """Return the share of the roofline that all convolutions of a step reach together."""
+    least, spent = (
+        sum(row["times"] * row[key] for row in found)
+        for key in ("least_microseconds", "microseconds")
+    )
     return {
-        "case": case,
-        "value": flops / taken / 1e12,
-        "unit": "TFLOP/s",
-        "gigabytes_per_second": moved / taken / 1e9,
-        "microseconds": 1e6 * taken,
-        "times": times,
-        "note": f"{moved / taken / 1e9:,.0f} GB/s, {1e6 * taken:,.0f} us, {times} x{share}",
+        "case": f"{side} px: all convolutions of a step",
+        "value": least / spent,
+        "unit": "of the roofline",
+        "predicted": gpu.convolution,
+        "note": f"{spent / 1e3:.1f} ms",
     }
 
 

@@ -1,12 +1,14 @@
 """Single operations, forward and backward: torch's and ours, and the first convolution."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from session import dtype_of, gpu_of
 from torch import Tensor, nn
+from verdict import tried
 
 from resnet_recipes.doctor.rates import seconds
 from resnet_recipes.estimating.roofline import FUSED_SHARE
@@ -35,30 +37,34 @@ SIDES, PADDED = (224, 88), (3, 4, 8)
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:
     """Yield GB/s of the bytes that a fused operation must move, and ms of the first convolution."""
-    dtype, gpu, batch = dtype_of(device), gpu_of(device), 2 if quick else 256
-    predicted = gpu and FUSED_SHARE * gpu.traffic / 1e9
+    batch = 2 if quick else 256
     for case in CASES:
         side = 8 if quick else case.side
-        generator = torch.Generator(device).manual_seed(0)
-        shape = batch, case.channels, side, side
-        x = torch.randn(shape, generator=generator, device=device)
-        x = x.to(dtype, memory_format=torch.channels_last)
-        for name, form in case.forms.items():
-            if name == "fused" and device.type != "cuda":
-                continue
-            repeats = 5 if device.type == "cuda" else 1
-            taken = seconds(_call(form, x, case.arguments(x)), device, times=3, repeats=repeats)
-            yield {
-                "case": f"{case.name}, {case.channels} channels, {side} px: {name}",
-                "value": case.accesses * x.nbytes / taken / 1e9,
-                "unit": "GB/s",
-                "predicted": predicted if name == "fused" else None,
-            }
+        for name in case.forms:
+            if name != "fused" or device.type == "cuda":
+                text = f"{case.name}, {case.channels} channels, {side} px: {name}"
+                shape = batch, case.channels, side, side
+                yield from tried(text, partial(_operation, case, name, shape, device))
     for side in (32,) if quick else SIDES:
         for channels in PADDED:
-            taken = seconds(_first(batch, channels, side, device, dtype), device, times=3)
-            case = f"first convolution, {side} px, {channels} channels"
-            yield {"case": case, "value": 1e3 * taken, "unit": "ms"}
+            text = f"first convolution, {side} px, {channels} channels"
+            yield from tried(text, partial(_first, (batch, channels, side, side), device))
+
+
+def _operation(
+    case: Case, name: str, shape: tuple[int, ...], device: torch.device
+) -> Iterator[dict]:
+    """Yield the row of an operation in one of its forms."""
+    generator, gpu = torch.Generator(device).manual_seed(0), gpu_of(device)
+    x = torch.randn(shape, generator=generator, device=device)
+    x = x.to(dtype_of(device), memory_format=torch.channels_last)
+    call = _call(case.forms[name], x, case.arguments(x))
+    taken = seconds(call, device, times=3, repeats=5 if device.type == "cuda" else 1)
+    yield {
+        "value": case.accesses * x.nbytes / taken / 1e9,
+        "unit": "GB/s",
+        "predicted": FUSED_SHARE * gpu.traffic / 1e9 if gpu and name == "fused" else None,
+    }
 
 
 def _norm(x: Tensor) -> Norm:
@@ -94,14 +100,12 @@ def _call(form: Callable, x: Tensor, arguments: tuple) -> Callable[[], object]:
     return lambda: torch.autograd.grad(outputs(), [leaf, *inputs], upstream)
 
 
-def _first(
-    batch: int, channels: int, side: int, device: torch.device, dtype: torch.dtype
-) -> Callable[[], object]:
-    """Return a call of the first convolution and its weights' gradient, by cuDNN's best choice."""
-    shapes = (batch, channels, side, side), (64, channels, 7, 7), (batch, 64, side // 2, side // 2)
+def _first(shape: tuple[int, ...], device: torch.device) -> Iterator[dict]:
+    """Yield the row of the first convolution and its weights' gradient, by cuDNN's best choice."""
+    batch, channels, side, _ = shape
     images, weights, upstream = (
-        torch.randn(shape, device=device).to(dtype, memory_format=torch.channels_last)
-        for shape in shapes
+        torch.randn(each, device=device).to(dtype_of(device), memory_format=torch.channels_last)
+        for each in (shape, (64, channels, 7, 7), (batch, 64, side // 2, side // 2))
     )
     weights.requires_grad_()
 
@@ -111,4 +115,4 @@ def _first(
                 F.conv2d(images, weights, stride=2, padding=3), weights, upstream
             )
 
-    return call
+    yield {"value": 1e3 * seconds(call, device, times=3), "unit": "ms"}

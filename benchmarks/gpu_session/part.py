@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 from calls import Part
 
 ROOT = Path(__file__).parents[2]
+PAUSE = 0.2  # seconds between two looks at what a part has told
 
 
 def run(part: Part, device: str, quick: bool) -> Iterator[dict]:
@@ -25,36 +25,35 @@ def run(part: Part, device: str, quick: bool) -> Iterator[dict]:
         return
     command = [sys.executable, __file__, part.module, device, str(int(quick)), *part.words]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    began, stopped = time.monotonic(), threading.Event()
-    with tempfile.TemporaryFile("w+") as complaints:
+    began = time.monotonic()
+    # files, not pipes: a process that a part has started may outlive it, and hold its pipe
+    with tempfile.NamedTemporaryFile() as told, tempfile.TemporaryFile("w+") as complaints:
         process = subprocess.Popen(
             command,
             env=os.environ | {"PYTHONPATH": path},
-            stdout=subprocess.PIPE,
+            stdout=told,
             stderr=complaints,
-            text=True,
             start_new_session=True,
         )
-
-        def stop() -> None:
-            stopped.set()
-            _kill(process.pid)
-
-        timer = threading.Timer(part.seconds, stop)
-        timer.start()
-        for line in process.stdout:
-            yield _row(line)
-        code = process.wait()
-        timer.cancel()
-        _kill(process.pid)  # what the part may have started
+        code, text = None, ""
+        try:
+            with open(told.name, encoding="utf-8", errors="replace") as reader:
+                while code is None and time.monotonic() - began < part.seconds:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        code = process.wait(PAUSE)
+                    *lines, text = (text + reader.read()).split("\n")
+                    yield from map(_row, lines)
+        finally:
+            _kill(process.pid)  # and what the part may have started
+            process.wait()
         took = time.monotonic() - began
         complaints.seek(0)
         log = complaints.read()
-    if not code:
+    if code == 0:
         yield {"case": "seconds", "value": round(took, 1), "unit": "s"}
         return
     last = next(filter(None, map(str.strip, reversed(log.splitlines()))), "no message")
-    fault = f"stopped after {took:.0f} s" if stopped.is_set() else f"ended with {code}: {last}"
+    fault = f"stopped after {took:.0f} s" if code is None else f"ended with {code}: {last}"
     yield {"case": "seconds", "fault": fault, "log": log[-4000:]}
 
 

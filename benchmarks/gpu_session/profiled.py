@@ -5,10 +5,12 @@ How often it runs, how long it takes, its full name.
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 from contenders import contender
 from torch.profiler import ProfilerActivity, profile
+from verdict import tried
 
 SIDES, BATCH = (176, 224, 88), 256
 WARM_UP, STEPS = 12, 4  # gradients are replayed after the warm-up
@@ -16,15 +18,20 @@ WARM_UP, STEPS = 12, 4  # gradients are replayed after the warm-up
 
 def rows(device: torch.device, quick: bool, name: str) -> Iterator[dict]:
     """Yield a row for each kernel of a step, the longest first, and their number and sum."""
-    kind = ProfilerActivity.CUDA if device.type == "cuda" else ProfilerActivity.CPU
     for side in (32,) if quick else SIDES:
-        steps = contender(name, side, 4 if quick else BATCH, device, quick)
-        steps(1 if quick else WARM_UP)
-        with profile(activities=[kind]) as profiled:
-            steps(STEPS)
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
-        yield from _kernels(f"{side} px", profiled.events(), device)
+        yield from tried(f"{side} px", partial(_profiled, name, side, device, quick))
+
+
+def _profiled(name: str, side: int, device: torch.device, quick: bool) -> Iterator[dict]:
+    """Yield the rows of one size."""
+    kind = ProfilerActivity.CUDA if device.type == "cuda" else ProfilerActivity.CPU
+    steps = contender(name, side, 4 if quick else BATCH, device, quick)
+    steps(1 if quick else WARM_UP)
+    with profile(activities=[kind]) as measured:
+        steps(STEPS)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+    yield from _kernels(f"{side} px", measured.events(), device)
 
 
 def _kernels(size: str, events: list, device: torch.device) -> Iterator[dict]:

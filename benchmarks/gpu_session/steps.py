@@ -3,12 +3,14 @@
 import gc
 import time
 from collections.abc import Iterator
+from functools import partial
 from statistics import median
 
 import torch
 from contenders import contender
 from ratios import MODES
 from session import Steps, gpu_of
+from verdict import tried
 
 from resnet_recipes.doctor.rates import settle
 from resnet_recipes.estimating import roofline
@@ -24,31 +26,33 @@ def rows(device: torch.device, quick: bool, name: str, turn: str = "") -> Iterat
     """Yield the speed of a contender at every size; `turn` marks a second measurement."""
     is_long = turn == "again" or any(word in name for word in ("compiled", *MODES))
     cases = QUICK if quick else CASES[: 1 if is_long else None]
-    gpu = None if quick else gpu_of(device)
     for side, batch in cases:
-        steps = contender(name, side, batch, device, quick)
         size = f"{side} px, {batch}"
-        yield {"case": f"{size}: {name}, first step", "value": _first(steps, device), "unit": "s"}
-        rates, host = _measured(steps, batch, device, quick)
-        work = Work("resnet50", side, batch, "Mild" in name or "blurred" in name, "ours" in name)
-        predicted = gpu and roofline.speed(gpu, work).images_per_second
-        yield {
-            "case": f"{size}: {name}",
-            "contender": name,
-            "size": size,
-            "value": median(rates),
-            "unit": "images/s",
-            "predicted": predicted if name in ("ours, Mild", "ours, no methods") else None,
-            "note": f"{min(rates):,.0f} to {max(rates):,.0f}; "
-            f"host {1e3 * median(host):.1f} ms a step",
-        }
-        del steps
+        yield from tried(f"{size}: {name}", partial(_contest, name, side, batch, device, quick))
         gc.collect()
         if device.type == "cuda":
-            used = torch.cuda.max_memory_reserved(device) / 1e9
-            yield {"case": f"{size}: {name}, memory", "value": used, "unit": "GB reserved"}
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats(device)
+
+
+def _contest(name: str, side: int, batch: int, device: torch.device, quick: bool) -> Iterator[dict]:
+    """Yield first step, speed and memory of a contender at one size."""
+    steps, size = contender(name, side, batch, device, quick), f"{side} px, {batch}"
+    yield {"case": f"{size}: {name}, first step", "value": _first(steps, device), "unit": "s"}
+    rates, host = _measured(steps, batch, device, quick)
+    gpu = gpu_of(device) if name in ("ours, Mild", "ours, no methods") and not quick else None
+    work = Work("resnet50", side, batch, "Mild" in name, fused=True)
+    yield {
+        "contender": name,
+        "size": size,
+        "value": median(rates),
+        "unit": "images/s",
+        "predicted": gpu and roofline.speed(gpu, work).images_per_second,
+        "note": f"{min(rates):,.0f} to {max(rates):,.0f}; host {1e3 * median(host):.1f} ms a step",
+    }
+    if device.type == "cuda":
+        used = torch.cuda.max_memory_reserved(device) / 1e9
+        yield {"case": f"{size}: {name}, memory", "value": used, "unit": "GB reserved"}
 
 
 def _first(steps: Steps, device: torch.device) -> float:

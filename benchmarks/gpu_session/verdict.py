@@ -1,4 +1,16 @@
-"""What a check found, as a row."""
+"""What was found, as a row; also if it failed."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+
+def tried(case: str, measure: Callable[[], Iterable[dict]]) -> Iterator[dict]:
+    """Yield the rows of a measurement; if it fails, a fault: others are still worth their time."""
+    try:
+        for row in measure():
+            yield {"case": case} | row
+    except Exception as error:
+        why = str(error).partition("\n")[0]
+        yield {"case": case, "fault": f"{type(error).__name__}: {why}"}
 
 
 def verdict(error: float, allowed: float, unit: str) -> dict:
