@@ -1,11 +1,12 @@
-"""Check and measure one GPU, in a session of 27 minutes.
+"""Check and measure one GPU, in a session of 29 minutes.
 
     python benchmarks/gpu_session --call CALL ... --out FILE [--only PART ...] [--images FOLDER]
         [--device cpu] [--quick]
 
-`contact` shows that results are right, `profile` where a step's time goes, `steps` and `compiled`
-compare our steps with those of peers, `whole` adds decoding, `learn` measures accuracy against
-seconds on images that were brought along. A call is a list of parts; each part is a process with a
+`contact` shows that results are right, `decide` whether our steps are faster than a good loop,
+`profile` where a step's time goes, `peers` and `compiled` compare ours with more peers, `whole`
+adds decoding, `learn` measures accuracy against seconds on images that were brought along; its runs
+are in `runs/`, under the name of FILE. A call is a list of parts; each part is a process with a
 limit, so that a fault in one is a row, not the end. Every row is shown and appended to FILE, as a
 line of JSON, when it is measured. Exit code 1 if any row has a fault. `--quick` runs everything on
 tiny inputs, to test the session; its numbers mean nothing, and it may take five times as long.
@@ -62,7 +63,8 @@ def run_call(name: str, args: argparse.Namespace, rows: Rows) -> None:
     for part in call.parts:
         if args.only and part.name not in args.only:
             continue
-        words = (str(args.images), f"{args.out}.runs") if part.module == "learn" else part.words
+        learns = str(args.images), f"runs/{args.out.stem}"
+        words = learns if part.module == "learn" else part.words
         left = min(patience * part.seconds, ends - time.monotonic())
         for row in run(Part(part.name, left, part.module, words), args.device, args.quick):
             rows.add(part.name, row)
