@@ -11,7 +11,7 @@ from session import CLASSES, Memory, Steps, dtype_of, half, ours, recipe_of, wit
 from torch import Tensor, nn
 
 from resnet_recipes.methods.blurpool import BlurPool
-from resnet_recipes.ops.blur import Blurring, by_convolution
+from resnet_recipes.ops.blur import Blurring
 
 
 def contender(name: str, side: int, batch: int, device: torch.device, quick: bool) -> Steps:
@@ -98,7 +98,7 @@ def composer(batch: Memory, device: torch.device, model_name: str) -> Steps:
     BlurPool().modify_model(model)
     for module in model.modules():
         if isinstance(module, Blurring):
-            module.blur = lambda x, stride=1: by_convolution(x, stride)
+            module.blur = blurred
     model = model.to(device, memory_format=torch.channels_last).train()
     average = copy.deepcopy(model)
     scaler, done = torch.amp.GradScaler(device.type), [0]
@@ -123,6 +123,18 @@ def composer(batch: Memory, device: torch.device, model_name: str) -> Steps:
                 _average(average, model)
 
     return go
+
+
+def blurred(x: Tensor, stride: int = 1) -> Tensor:
+    """Blur with a depthwise convolution, whose filter is on the device."""
+    weights = _filter(x.device).to(x.dtype).expand(x.shape[1], 1, 3, 3)
+    return F.conv2d(x, weights, stride=stride, padding=1, groups=x.shape[1])
+
+
+@cache
+def _filter(device: torch.device) -> Tensor:
+    line = torch.tensor([1.0, 2.0, 1.0], device=device)
+    return line.outer(line) / 16
 
 
 class DecoupledLoop(torch.optim.Optimizer):

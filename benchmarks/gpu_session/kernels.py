@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
+import contenders
 import torch
 import torch.nn.functional as F
 from session import dtype_of, gpu_of
@@ -29,7 +30,7 @@ class Case(NamedTuple):
 
 SUM, NO_SUM = "BatchNorm + sum + ReLU", "BatchNorm + ReLU"
 NORMS = {"torch": batch_norm.plain, "fused": batch_norm.fused}
-BLURS = {"averages": blur.by_averages, "convolution": blur.by_convolution, "fused": blur.fused}
+BLURS = {"averages": blur.by_averages, "convolution": contenders.blurred, "fused": blur.fused}
 
 #: Image sides, and the numbers of channels to which new images could be padded.
 SIDES, PADDED = (224, 88), (3, 4, 8)

@@ -78,3 +78,11 @@ def test_a_kernel_that_reads_out_of_bounds_is_replaced_and_told_in_a_line(comman
     (told,) = [line for line in shown if "the blur kernel cannot be used on this GPU" in line]
     assert "an illegal memory access was encountered" in told
     assert "step=6/6 ep=3.00" in shown[-1]
+
+
+@pytest.mark.timeout(300)  # 20 s of CPU time
+def test_every_single_operation_of_a_session_is_captured(environment, tmp_path):
+    session = "benchmarks/gpu_session", "--call", "contact", "--only", "kernels", "--quick"
+    command = [sys.executable, *session, "--out", str(tmp_path / "rows.jsonl")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
