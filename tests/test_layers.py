@@ -303,6 +303,25 @@ def from_a_fixed_list(name: ast.expr) -> bool:
     return isinstance(name, ast.Constant)
 
 
+def test_a_module_that_is_used_by_its_package_s_name_is_imported():
+    """Else it depends on who imported it before: in a process of its own it is not there."""
+    wrong = []
+    for module, path in modules().items():
+        packages = {
+            alias.asname or alias.name: f"{node.module}.{alias.name}"
+            for node in nodes(path)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        for node in nodes(path):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                name = f"{packages.get(node.value.id)}.{node.attr}"
+                package = name.rpartition(".")[0]
+                if name in modules() and name not in imports(package) | imports(module):
+                    wrong.append(f"{module}:{node.lineno} {name}")
+    assert not wrong, "\n".join(["", *wrong])
+
+
 def test_nothing_runs_text_as_code():
     forbidden = {
         "eval",

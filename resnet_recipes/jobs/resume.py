@@ -1,5 +1,6 @@
 """The run that a command continues: found in its folder, and checked to stay the same run."""
 
+import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -11,6 +12,7 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.data.base import DataFacts
+from resnet_recipes.data.frozen import load
 from resnet_recipes.data.root import root_problem
 from resnet_recipes.jobs import external
 from resnet_recipes.jobs.group import group_of
@@ -24,7 +26,7 @@ from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.report import trackers
 from resnet_recipes.run_folder.held import refuse_links
 from resnet_recipes.run_folder.lock import locked
-from resnet_recipes.run_folder.names import CHECKPOINTS, CONFIG, SUMMARY
+from resnet_recipes.run_folder.names import CHECKPOINTS, CONFIG, DATA, JOB, SUMMARY
 from resnet_recipes.run_folder.runs import is_running, newest
 from resnet_recipes.training.state import changed_settings
 
@@ -107,6 +109,9 @@ def _checked(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
     if not config.is_file():
         rule = "is not a run folder: it has no config.yaml"
         raise RecipeError.of("--resume", str(folder), rule, "resnet-train --resume runs/NAME")
+    if os.path.lexists(folder / JOB):
+        rule = f"is the folder of a measurement or a check ({JOB}), which is not continued"
+        raise RecipeError.of("--resume", str(folder), rule, "start a new run")
     refuse_links(folder)
     began = frozen.read(config)
     if isinstance(changes, Sequence):
@@ -126,7 +131,7 @@ def _checked(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
 
 def _same_images(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> DataFacts:
     """Return the facts about the run's images. Raises NotReadyError if it began with others."""
-    began = data.frozen.load(folder / data.frozen.NAME, recipe.data.root)
+    began = load(folder / DATA, recipe.data.root)
     found = data.measure(replace(recipe.data, backend=began.backend), tell=say)
     parts = "train_digest", "eval_digest", "classes"
     names = "training images", "validation images", "classes"
