@@ -80,7 +80,7 @@ def network_of(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> "O
 
 
 def is_setting(word: str) -> bool:
-    """Return whether a word is written key=value, and is no file."""
+    """Return whether a word is written key=value and does not name a file."""
     key, equals, _ = word.partition("=")
     is_key = key.replace(".", "").replace("_", "").isalnum()
     return bool(is_key and equals) and not os.path.exists(word)

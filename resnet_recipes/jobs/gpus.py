@@ -137,7 +137,7 @@ def untried() -> str:
 
 
 def _driver() -> tuple[int, int] | None:
-    """Return the newest version of CUDA that the driver supports; None if there is no driver."""
+    """Return the newest CUDA version that the driver supports; None without a driver."""
     version = ctypes.c_int()
     try:
         ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))

@@ -8,11 +8,13 @@ import io
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from io import BufferedReader
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.base.reading import parse_json, read_bytes
+from resnet_recipes.base.reading import open_regular, parse_json, read_bytes
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.root import SYNONYMS, unusable
 
@@ -25,6 +27,7 @@ FILE, LABEL, SPLIT = ("file_name", "path", "file", "image"), ("label", "class"),
 
 _SPLITS = frozenset(chain(*SYNONYMS.values()))
 _LARGEST = 1 << 30  # bytes
+_LONGEST_LINE = 1 << 20  # bytes
 _THREADS = 16  # network file systems answer many questions at once
 
 
@@ -80,8 +83,16 @@ def rows(table: Path, only: str = "") -> list[Row]:
 
 
 def has_labels(table: Path) -> bool:
-    """Return whether a metadata file has a column of labels; others have captions or boxes."""
-    return _first(_read(table)[0], LABEL) is not None
+    """Return whether a table has a column of labels; others have captions or boxes.
+
+    Of a CSV file the first line is read, and the rest only if that has no names.
+    """
+    columns: list[str] = []
+    if table.suffix.lower() != ".jsonl":
+        with suppress(OSError, ValueError, csv.Error), BufferedReader(open_regular(table)) as file:
+            line = file.readline(_LONGEST_LINE).decode("utf-8-sig")
+            columns, _ = _of_csv(io.StringIO(line, newline=""))
+    return _first(columns or _read(table)[0], LABEL) is not None
 
 
 def listing(table: Path, found: Sequence[Row]) -> Listing:

@@ -128,3 +128,26 @@ def test_a_table_that_is_a_fifo_is_not_waited_for(folder):
     os.mkfifo(folder / "labels.csv")
     with pytest.raises(NotReadyError, match="Not a regular file"):
         table.rows(folder / "labels.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("path,label\na.jpg,cat\n", True),
+        ("\ufeffpath;label\na.jpg;cat\n", True),
+        ("file_name,text\na.jpg,a cat\n", False),
+        ("a.jpg,cat\nb.jpg,dog\n", True),  # two columns without names
+        ("\n\npath,label\na.jpg,cat\n", True),
+        ('"a\nb",path,label\n1,a.jpg,cat\n', True),
+        ("path,label", True),
+    ],
+)
+def test_labels_are_seen_in_the_first_line_wherever_it_is(text, expected, tmp_path):
+    (tmp_path / "train.csv").write_text(text, encoding="utf-8")
+    assert table.has_labels(tmp_path / "train.csv") is expected
+
+
+def test_a_large_table_is_not_read_to_see_whether_it_has_labels(tmp_path, monkeypatch):
+    (tmp_path / "train.csv").write_text("path,label\na.jpg,cat\n")
+    monkeypatch.setattr(table, "_read", lambda _: pytest.fail("read as a whole"))
+    assert table.has_labels(tmp_path / "train.csv")
