@@ -15,7 +15,7 @@ PAGES = ROOT / "docs" / "howto"
 GUIDES = {
     "method": ("methods", "gaussian_noise", "methods/__init__.py"),
     "verb": ("commands", "room", "commands/verbs.py"),
-    "tracker": ("report/trackers", "statsd", "report/trackers/__init__.py"),
+    "tracker": ("report/trackers", "statsd", "base/extras.py"),
 }
 
 #: Runs the test of the page, and the contract tests with it, in a copy of the package. The process

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from resnet_recipes.measure.comparison import settings
+from resnet_recipes.report.comparison import settings
 from resnet_recipes.run_folder.runs import RunRecord, runs_in
 
 PROOF = Path(__file__).parents[1] / "proof"

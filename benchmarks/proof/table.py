@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from resnet_recipes.measure.comparison import grouped, settings
+from resnet_recipes.report.comparison import grouped, settings
 from resnet_recipes.run_folder.runs import RunRecord, runs_in
 
 CONFIDENCE = 0.95  # that all intervals of one table hold together

@@ -9,6 +9,15 @@ from urllib.parse import unquote, urlsplit
 
 _NAME = "resnet-recipes"
 
+#: Each tracker with the package that it needs and the extra that installs it.
+TRACKERS = {
+    "statsd": ("socket", ""),
+    "tensorboard": ("tensorboardX", "tensorboard"),
+    "wandb": ("wandb", "wandb"),
+    "mlflow": ("mlflow", "mlflow"),
+    "csv": ("csv", ""),
+}
+
 
 def remedy(extra: str) -> str:
     """Return the command that installs an extra.

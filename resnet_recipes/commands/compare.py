@@ -10,7 +10,8 @@ from resnet_recipes.base.text import pflops, printable, wrapped
 from resnet_recipes.commands.arguments import CSV, JSON, RUN, Arguments, Usage
 from resnet_recipes.commands.places import found, run_places
 from resnet_recipes.commands.printing import minutes, or_dash, show, table, width
-from resnet_recipes.measure.comparison import (
+from resnet_recipes.recipe.library import Library
+from resnet_recipes.report.comparison import (
     Group,
     differences,
     grouped,
@@ -18,7 +19,6 @@ from resnet_recipes.measure.comparison import (
     read_all,
     settings,
 )
-from resnet_recipes.recipe.library import Library
 from resnet_recipes.run_folder.runs import RunRecord
 
 USAGE = Usage(

@@ -7,9 +7,9 @@ from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, RUN, Arguments
 from resnet_recipes.commands.compare import sides
 from resnet_recipes.commands.places import ROOT, found
 from resnet_recipes.commands.printing import show
-from resnet_recipes.measure.comparison import differences, flat
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.recipe.suggestions import did_you_mean
+from resnet_recipes.report.comparison import differences, flat
 from resnet_recipes.run_folder.names import CONFIG
 from resnet_recipes.run_folder.runs import newest
 

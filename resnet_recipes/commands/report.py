@@ -7,9 +7,9 @@ from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import records
 from resnet_recipes.commands.printing import say
 from resnet_recipes.commands.runs import price_of
-from resnet_recipes.measure.sections import sections_of
 from resnet_recipes.report.page.html import page
 from resnet_recipes.report.page.pictures import plotting, write_pictures
+from resnet_recipes.report.sections import sections_of
 
 USAGE = Usage(
     "resnet-recipes report [RUN|FOLDER ...]",

@@ -11,7 +11,7 @@ from resnet_recipes.base.text import clock_time, percent, printable, rate, wrapp
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import run_places
 from resnet_recipes.commands.printing import width
-from resnet_recipes.measure.comparison import read_all
+from resnet_recipes.report.comparison import read_all
 from resnet_recipes.report.terminal import is_live
 from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.run_folder.names import METRICS

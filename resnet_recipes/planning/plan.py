@@ -13,7 +13,7 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.data.base import DataFacts, Share
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.estimating.network import Network, Teacher, network_of, teaching
-from resnet_recipes.measure.published import IMAGENET_IMAGES
+from resnet_recipes.estimating.published import IMAGENET_IMAGES
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning import feasible
 from resnet_recipes.planning.advice import notes_on

@@ -8,9 +8,9 @@ from typing import ClassVar
 from resnet_recipes.base import names
 from resnet_recipes.base.duration import duration_problem
 from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.extras import TRACKERS
 from resnet_recipes.base.section import Section
 from resnet_recipes.recipe.foreign import meaning_of
-from resnet_recipes.report import trackers
 
 #: `batch.bn_size` that is to be found by trying.
 AUTO = "auto"
@@ -196,7 +196,10 @@ class LogConfig(Section):
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `log`."""
         yield from duration_problem("interval", self.interval)
-        yield from trackers.problems(self.to)
+        for name in self.to:
+            if name not in TRACKERS:
+                rule = f"must be one of {', '.join(TRACKERS)}"
+                yield Problem("to", name, rule, "'log.to=[tensorboard]'")
 
 
 @dataclass

@@ -7,28 +7,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.base.extras import remedy
+from resnet_recipes.base.extras import TRACKERS, remedy
 from resnet_recipes.report.trackers.background import Background
 from resnet_recipes.report.trackers.base import Tracker
 
-#: Each tracker with the package that it needs and the extra that installs it. The file of its name
-#: has its class, Curves, and is imported when it is needed.
-TRACKERS = {
-    "tensorboard": ("tensorboardX", "tensorboard"),
-    "wandb": ("wandb", "wandb"),
-    "mlflow": ("mlflow", "mlflow"),
-    "csv": ("csv", ""),
-}
-
+#: The file of a tracker's name has its class, Curves, and is imported when it is needed.
 _FILES = {name: name for name in TRACKERS}
-
-
-def problems(names: Sequence[str]) -> Iterator[Problem]:
-    """Yield a problem for each tracker that is unknown, with a key relative to `log`."""
-    for name in names:
-        if name not in TRACKERS:
-            rule = f"must be one of {', '.join(TRACKERS)}"
-            yield Problem("to", name, rule, "'log.to=[tensorboard]'")
 
 
 def lacking(names: Sequence[str]) -> Iterator[Problem]:

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from resnet_recipes.base.extras import remedy
+from resnet_recipes.recipe.sections import LogConfig
 from resnet_recipes.report.console import PlainConsole
 from resnet_recipes.report.recorder import Recorder
-from resnet_recipes.report.trackers import TRACKERS, background, lacking, opened, problems
+from resnet_recipes.report.trackers import TRACKERS, background, lacking, opened
 from resnet_recipes.report.trackers.background import Background
 from resnet_recipes.run_folder.facts import Metrics, Progress, RunFacts
 from resnet_recipes.run_folder.held import refuse_links
@@ -236,7 +237,7 @@ def test_trackers_share_the_seconds_after_the_end_of_a_run():
 
 def test_unknown_and_missing_trackers_are_problems_with_what_to_type(monkeypatch):
     monkeypatch.setattr("resnet_recipes.report.trackers.find_spec", lambda name: None)
-    (unknown,) = problems(["tensorbord", "wandb"])
+    (unknown,) = LogConfig(to=["tensorbord", "wandb"]).problems()
     (missing,) = lacking(["wandb"])
     assert "must be one of" in unknown.rule
     assert missing.fix == remedy("wandb")

@@ -7,7 +7,7 @@ from typing import Any
 
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.text import clock_time
-from resnet_recipes.measure.comparison import settings
+from resnet_recipes.report.comparison import settings
 from resnet_recipes.report.page import charts
 from resnet_recipes.report.page.html import Legend, Limit, Section, Table
 from resnet_recipes.run_folder.names import DATA

@@ -5,7 +5,7 @@ from statistics import stdev
 import pytest
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.measure.comparison import differences, grouped, machine, read_all, settings
+from resnet_recipes.report.comparison import differences, grouped, machine, read_all, settings
 from tests.run_folders import run_folder
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import read_bytes, read_json
-from resnet_recipes.measure.comparison import Group, grouped, settings
-from resnet_recipes.measure.headline import headline
-from resnet_recipes.measure.published import CONTRADICTIONS, IMAGENET_IMAGES, published
+from resnet_recipes.estimating.published import CONTRADICTIONS, IMAGENET_IMAGES, published
+from resnet_recipes.report.comparison import Group, grouped, settings
+from resnet_recipes.report.headline import headline
 from resnet_recipes.report.page import charts, curves
 from resnet_recipes.report.page.html import Figure, Legend, Section, Table
 from resnet_recipes.run_folder.metrics import read_metrics

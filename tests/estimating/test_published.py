@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from resnet_recipes.measure.published import CONTRADICTIONS, published
+from resnet_recipes.estimating.published import CONTRADICTIONS, published
 
 RECIPES = {
     path.stem: yaml.safe_load(path.read_text())
