@@ -18,21 +18,21 @@ CONTRADICTIONS = (
     "minutes are shown.",
     "Table 5 of the deep dive prints 76.033 % where its text has 76.33 %; the text is shown.",
     "Mild's 23.8 min run on MLPerf's clock (evaluations and a cold first epoch count), 25.3 min on "
-    "the papers' clock; the two must not be subtracted.",
+    "the papers' clock; the two must not be subtracted. DAWNBench's clock is a third.",
     "FFCV's times are given on both clocks: wall time includes an evaluation after every epoch.",
 )
 
 
 @dataclass(frozen=True)
 class PublishedResult:
-    """One published accuracy and its time; None or "" where the source does not say."""
+    """One published accuracy, its time or speed; None or "" where the source does not say."""
 
-    recipe: str  # ours, or nvidia_mlperf for the closed division's MXNet code
+    recipe: str  # ours, nvidia_mlperf (closed division, MXNet) or composer_2021
     label: str  # which variant, if the recipe does not say
     epochs: int | None
-    top1_percent: float
+    top1_percent: float | None
     minutes: float | None
-    clock: str  # papers | mlperf | wall: what the minutes include
+    clock: str  # papers | mlperf | wall | dawnbench: what the minutes include
     images_per_second: float | None
     hardware: str
     source: str
@@ -55,7 +55,7 @@ def _result(row: dict[str, str]) -> PublishedResult:
         row["recipe"],
         row["label"],
         None if epochs is None else int(epochs),
-        float(row["top1_percent"]),
+        number("top1_percent"),
         number("minutes"),
         row["clock"],
         number("images_per_second"),

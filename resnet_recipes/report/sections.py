@@ -83,7 +83,7 @@ def _accuracy(
     background = [
         row | {"cost": row["minutes"] / 60 * A100_PRICE}
         for row in known
-        if row["clock"] == "papers" and USUAL in row["hardware"] and row["minutes"]
+        if row["clock"] == "papers" and USUAL in row["hardware"]
     ]
     own = (
         "Filled: runs, by training time without evaluations and checkpoints; the dashed line joins "
