@@ -24,8 +24,9 @@ USAGE = Usage(
     | {
         "--price PER_HOUR": "price of the machine",
         "--again": "measure again, not recall what was measured before",
-        "--sample N": "train N epochs for real instead: the first of the whole run, or some at "
-        "several image sizes; the rest follows by the papers' rule. Nothing is kept",
+        "--sample N": "train, evaluate and save N epochs for real instead: the first of the whole "
+        "run, or some at several image sizes; the rest follows by the papers' rule. Nothing is "
+        "kept",
     }
     | CSV
     | JSON,
@@ -114,7 +115,7 @@ def _lines(plan: "Plan", found: "Prediction", price: float | None) -> Iterator[s
     if price is not None:
         yield f"cost        {result.cost(price):>8.2f}   at {price:g} per hour"
     yield ""
-    if result.evaluation_minutes is not None:  # each part was measured
+    if not speeds.limits:  # each part of a step was measured
         yield from _parts(speeds, plan.sizes[0])
         yield ""
         yield from _advice(plan, speeds)

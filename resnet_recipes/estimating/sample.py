@@ -25,13 +25,14 @@ def sampled(sizes: Sequence[int], count: int) -> list[int]:
     return sorted({0, 1, *(last[size] for size in spread)})
 
 
-def speeds_of(course: Course, timed: Mapping[int, float]) -> Speeds:
+def speeds_of(course: Course, timed: Mapping[int, float], evaluation: float | None) -> Speeds:
     """Return the speeds of a run whose epochs took these seconds, by number, counted from 0.
 
-    The first is timed as the second. Evaluation is not timed.
+    The first is timed as the second. `evaluation` are images per second, if one was timed.
     """
     found = defaultdict(list)
     for epoch, seconds in {**timed, 0: timed[1]}.items():
         found[course.sides[epoch]].append(seconds / course.images[epoch])
     step = {side: (mean(each),) for side, each in found.items()}
-    return Speeds(step, limits=dict.fromkeys(course.sides, "?"))  # its parts were not timed
+    # the parts of a step were not timed
+    return Speeds(step, evaluation, limits=dict.fromkeys(course.sides, "?"))

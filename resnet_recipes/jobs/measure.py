@@ -3,16 +3,16 @@
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
+from statistics import mean
 from typing import TYPE_CHECKING
 
 from resnet_recipes import data
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode, RecipeError
-from resnet_recipes.base.reading import read_json
 from resnet_recipes.data import frozen
 from resnet_recipes.estimating.estimate import Prediction, Speeds, estimate
 from resnet_recipes.estimating.memory import Remembered, remember
@@ -21,13 +21,15 @@ from resnet_recipes.jobs import launcher, new_run
 from resnet_recipes.jobs.fit import fitted
 from resnet_recipes.jobs.group import Group, group_of
 from resnet_recipes.jobs.prediction import from_measured, measured_as
-from resnet_recipes.jobs.rank import RankProcess, shown
+from resnet_recipes.jobs.rank import RankProcess, Spans, shown
 from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.course import course_of
 from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.recipe.frozen import freeze, read
+from resnet_recipes.run_folder.clocks import epoch_seconds, evaluation_seconds
 from resnet_recipes.run_folder.ending import Ending
-from resnet_recipes.run_folder.names import CONFIG, JOB, SECONDS
+from resnet_recipes.run_folder.metrics import read_metrics
+from resnet_recipes.run_folder.names import CONFIG, JOB, METRICS
 
 if TYPE_CHECKING:  # ranks never import Hydra
     from resnet_recipes.recipe.compose import Composed
@@ -70,7 +72,7 @@ def speeds(plan: Plan, group: Group, say: Callable[[str], None]) -> tuple[Ending
 def trained(
     composed: "Composed", plan: Plan, count: int, command: Sequence[str], say: Callable[[str], None]
 ) -> tuple[Ending, dict[int, float], Prediction | None]:
-    """Train some epochs of a run for real, and nothing else.
+    """Train, evaluate and save some epochs of a run as it would.
 
     Return how the ranks ended and, if they ended well, the seconds of each epoch, counted from 0,
     with what they say of the whole run; otherwise the folder with their logs is kept.
@@ -79,12 +81,16 @@ def trained(
     if len(whole) < 2:
         rule = "must be at least two epochs: the first is timed as the second"
         raise RecipeError.of("max_duration", composed.recipe.max_duration, rule)
-    sample = {"epochs": sampled(whole, count)}
-    with _sample(composed, plan, sample, command, say) as (folder, ending):
+    size = plan.steps_per_epoch
+    spans = [(epoch * size, (epoch + 1) * size) for epoch in sampled(whole, count)]
+    with _sample(composed, plan, spans, command, say) as (folder, ending):
         if ending.code:
             return ending, {}, None
-        timed = {int(epoch): taken for epoch, taken in read_json(folder / SECONDS).items()}
-    speeds = speeds_of(course := course_of(plan), timed)
+        records = read_metrics(folder / METRICS)
+    timed, evaluations = epoch_seconds(records, size), evaluation_seconds(records)
+    images = plan.facts.eval_examples * (1 + plan.recipe.evaluation.flip)
+    course = course_of(plan)
+    speeds = speeds_of(course, timed, images / mean(evaluations) if evaluations else None)
     source = f"the papers' rule, from {len(timed)} of {len(plan.sizes)} epochs"
     return ending, timed, Prediction(estimate(course, speeds), speeds, source, time.time())
 
@@ -96,9 +102,8 @@ def check(
 
     Return how the ranks ended. Nothing is kept, unless they failed.
     """
-    recipe = replace(composed.recipe, log=replace(composed.recipe.log, to=[]))
-    composed = replace(composed, recipe=recipe)
-    with _sample(composed, plan, {"last_steps": CHECKED}, command, say) as (_, ending):
+    last = (max(0, plan.total_steps - CHECKED), plan.total_steps)
+    with _sample(composed, plan, [last], command, say) as (_, ending):
         return ending
 
 
@@ -106,16 +111,16 @@ def check(
 def _sample(
     composed: "Composed",
     plan: Plan,
-    sample: Mapping[str, object],
+    spans: Spans,
     command: Sequence[str],
     say: Callable[[str], None],
 ) -> Iterator[tuple[Path, Ending]]:
-    """Train a part of a run in a folder that is deleted at the end, unless the ranks failed."""
+    """Train parts of a run in a folder that is deleted at the end, unless the ranks failed."""
     root = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
     run = replace(composed.recipe.run, root=str(root), name="sample")
-    recipe = replace(composed.recipe, run=run)
+    recipe = replace(composed.recipe, run=run, log=replace(composed.recipe.log, to=[]))
     folder = new_run.create(replace(composed, recipe=recipe), plan, command)
-    atomic.write_text(folder / JOB, json.dumps({"job": "train", **sample}))
+    atomic.write_text(folder / JOB, json.dumps({"job": "train", "spans": spans}))
     ending = launcher.start(folder, group_of(recipe.launch), say)
     yield folder, ending
     launcher.discard(root, ending)

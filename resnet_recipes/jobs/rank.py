@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +27,9 @@ from resnet_recipes.run_folder.names import ENDINGS, EXIT, JOB
 
 #: The jobs, each by the module here whose `work` a rank does.
 JOBS = {name: name for name in ("train", "evaluate", "measure", "fit")}
+
+#: The parts of a run to train: the first step of each, and its end. Nearly always all that is left.
+Spans = Sequence[tuple[int, int]]
 
 #: Set by the launcher for its ranks: when the command began (time.monotonic()), and whether it
 #: holds the folder's lock.

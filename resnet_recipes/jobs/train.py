@@ -1,8 +1,6 @@
 """The job of a rank that trains: from the frozen recipe of a run folder to its summary."""
 
 import hashlib
-import itertools
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,13 +14,12 @@ import torchvision
 from torch.distributed import PrefixStore
 
 from resnet_recipes import __version__, data
-from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode, TrainingError
 from resnet_recipes.data import frozen
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.jobs.agreement import confirm_same
 from resnet_recipes.jobs.images import local_images
-from resnet_recipes.jobs.rank import VERBOSE, RankProcess, job_of
+from resnet_recipes.jobs.rank import VERBOSE, RankProcess, Spans, job_of
 from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.load import WEIGHTS
 from resnet_recipes.network.teacher import taught
@@ -33,9 +30,8 @@ from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report import trackers
 from resnet_recipes.report.console import open_console
 from resnet_recipes.report.recorder import Recorder
-from resnet_recipes.report.waiting import Waiting
 from resnet_recipes.run_folder.facts import RunFacts
-from resnet_recipes.run_folder.names import CHECKPOINTS, CONFIG, SECONDS
+from resnet_recipes.run_folder.names import CHECKPOINTS, CONFIG
 from resnet_recipes.training import distributed
 from resnet_recipes.training.build import build, close
 from resnet_recipes.training.checkpoint import Checkpoints
@@ -43,7 +39,6 @@ from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
-from resnet_recipes.training.sample import time_epochs
 from resnet_recipes.training.state import digest, flat, restore, resume_warnings
 
 SOFTWARE = {
@@ -85,11 +80,8 @@ def work(process: RankProcess) -> int:
     run = build(plan, rank)
     checkpoints = Checkpoints(process.folder / CHECKPOINTS, recipe.checkpoint.keep, warn=print)
     first = resume(run, checkpoints)
-    job = job_of(process.folder)
-    first = max(first, run.plan.total_steps - job.get("last_steps", run.plan.total_steps))
-    if "epochs" in job:
-        code = timed(run, process, job["epochs"])
-    elif rank.is_main:
+    spans = job_of(process.folder).get("spans", [(first, plan.total_steps)])
+    if rank.is_main:
         checkpoints.open_for_writing(run.plan.disk.total)
         facts, console = run_facts(run, process.folder), open_console(err=process.console)
         sent_to = trackers.opened(recipe.log.to, process.folder, hyperparameters(recipe))
@@ -97,9 +89,9 @@ def work(process: RankProcess) -> int:
             process.folder, facts, console, process.started, sent_to, process.on_record
         )
         with closing(recorder):
-            code = lead(run, process, checkpoints, recorder, first)
+            code = lead(run, process, checkpoints, recorder, spans)
     else:
-        code = follow(run, process, first)
+        code = follow(run, process, spans)
     # a launcher may stop all ranks when one ends: none may end before rank 0 has finished
     distributed.meet()
     # not after an error: closing may wait for a rank that is stuck, before this rank's ending is
@@ -169,40 +161,28 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
     return first
 
 
-def timed(run: Run, process: RankProcess, epochs: Sequence[int]) -> int:
-    """Train some epochs to time them, and write the seconds of each, by number, to the folder."""
-    seconds: dict[int, float] = {}
-    waiting, watchdog = Waiting("training", "steps", process.console), process.watchdog
-    done, total = itertools.count(1), len(epochs) * run.plan.steps_per_epoch
-
-    def tell(epoch: int, taken: float) -> None:
-        seconds[epoch] = taken
-        if run.rank.is_main:
-            waiting.say(f"epoch {epoch + 1}: {taken:.1f} s at {run.plan.sizes[epoch]} px")
-            atomic.write_text(process.folder / SECONDS, json.dumps(seconds))
-
-    def beat(step: int, phase: str) -> None:
-        watchdog.beat(step, phase)
-        if run.rank.is_main:
-            waiting(next(done), total)
-
-    with waiting:
-        time_epochs(run, epochs, tell, process.interruption, beat)
-    return ExitCode.DONE if len(seconds) == len(epochs) else process.interruption.exit_code
+def trained(run: Run, reporter: RunReporter, spans: Spans) -> tuple[int, bool]:
+    """Train each part of a run; return the completed steps, and whether they are all."""
+    for first, end in spans:
+        done = train(run, reporter, first, end)
+        if done < end:
+            break
+    return done, done == end or run.has_reached_target
 
 
-def follow(run: Run, process: RankProcess, first: int) -> int:
+def follow(run: Run, process: RankProcess, spans: Spans) -> int:
     """Train as one of the ranks that write nothing but their log."""
     sys.stderr.writelines(f"{note}\n" for note in run.notes)
     reporter = RunReporter(run, None, process.interruption, process.watchdog)
-    done = train(run, reporter, first)
-    return ExitCode.DONE if run.is_over(done) else process.interruption.exit_code
+    _, is_done = trained(run, reporter, spans)
+    return ExitCode.DONE if is_done else process.interruption.exit_code
 
 
 def lead(
-    run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Recorder, first: int
+    run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Recorder, spans: Spans
 ) -> int:
     """Train as the rank that writes the run folder and reports to the user."""
+    (first, _), is_job = spans[0], bool(job_of(process.folder))
     recorder.begin(first, run.clock.seconds())
     for note in (*run.notes, *checkpoints.notes, *run.train_data.notes):
         recorder.note(first, note)
@@ -211,7 +191,7 @@ def lead(
         run.graphs.tell = checkpoints.warn
     reporter = RunReporter(run, (recorder, checkpoints), process.interruption, process.watchdog)
     try:
-        done = train(run, reporter, first)
+        done, is_done = trained(run, reporter, spans)
         seconds = run.clock.seconds()  # writing the last checkpoint and the weights is not training
     except BaseException as error:
         try:
@@ -219,17 +199,17 @@ def lead(
         except TrainingError as unsaved:
             error.add_note(str(unsaved))
         raise
-    checkpoints.wait(is_last=run.is_over(done) and not job_of(process.folder))
+    checkpoints.wait(is_last=is_done and not is_job)
     if run.train_data.skipped:
         count, some = len(run.train_data.skipped), ", ".join(list(run.train_data.skipped)[:5])
         text = f"{count} training images could not be read and were replaced, on rank 0: {some}"
         recorder.note(done, text)
-    if not run.is_over(done):
+    if not is_done:
         reason = process.interruption.reason or "another rank was asked to stop"
-        fix = "" if job_of(process.folder) else f"resnet-train --resume {process.folder}"
+        fix = "" if is_job else f"resnet-train --resume {process.folder}"
         recorder.stopped(done, reason, fix)
         return process.interruption.exit_code
-    if job_of(process.folder):
+    if is_job:
         return ExitCode.DONE
     try:
         path, raw = write_results(run, process.folder, recorder, done)

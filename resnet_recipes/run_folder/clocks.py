@@ -1,6 +1,7 @@
 """The papers' clock and MLPerf's, derived from the raw seconds that a run records."""
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 Record = dict[str, object]  # one line of metrics.jsonl
 
@@ -39,3 +40,19 @@ def mlperf_readings(records: Sequence[Record]) -> Iterator[tuple[Record, float]]
     for record in records:
         off += record["startup_seconds"] if record["kind"] == "begin" else 0.0
         yield record, record["wall_seconds"] - record.get("raw_seconds", 0.0) - off
+
+
+def epoch_seconds(records: Sequence[Record], size: int) -> dict[int, float]:
+    """Return the training seconds of each epoch of `size` steps, by number, counted from 0.
+
+    Each is that since the end of the epoch before it in the records, which may leave some out.
+    """
+    ends = [record for record in records if record["kind"] == "step" and not record["step"] % size]
+    clock = [0.0, *(record["training_seconds"] for record in ends)]
+    taken = (after - before for before, after in pairwise(clock))
+    return {end["step"] // size - 1: seconds for end, seconds in zip(ends, taken, strict=True)}
+
+
+def evaluation_seconds(records: Sequence[Record]) -> list[float]:
+    """Return the seconds of each evaluation."""
+    return [record["seconds"] for record in records if record["kind"] == "evaluation"]

@@ -12,7 +12,6 @@ METRICS = "metrics.jsonl"  # one record a line, as things happened
 SUMMARY = "summary.json"  # of a finished run
 EXIT = "exit.json"  # how the last session ended
 JOB = "job.json"  # what the ranks do instead of training the run, if it is there
-SECONDS = "seconds.json"  # of each epoch, if the job was to time some
 LOCK = "lock"
 LOGS = "logs"  # a file for each rank, and the launcher's
 ENDINGS = "endings"  # how each rank ended

@@ -39,7 +39,7 @@ def test_the_run_that_is_tried_is_the_one_that_was_typed(code, tmp_path, monkeyp
     monkeypatch.setattr(launcher, "start", train)
     assert cli.train(["mild", *SMALL, "run=mine", "log.to=[csv]", "--check"]) == code
     ((folder, recipe, sample),) = tried
-    assert sample == {"job": "train", "last_steps": 2}
+    assert sample == {"job": "train", "spans": [[2, 4]]}
     assert (recipe["max_duration"], recipe["optimizer"]["lr"]) == ("4ba", 0.05)
     assert recipe["log"]["to"] == []  # no tracker is sent a run that is no run
     assert not Path("runs").exists()

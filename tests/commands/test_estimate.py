@@ -49,8 +49,15 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
     def train(folder: Path, *_: object) -> Ending:
         sample = json.loads((folder / "job.json").read_text())
         found.append(sample | {"recipe": yaml.safe_load((folder / "config.yaml").read_text())})
-        seconds = {epoch: 10.0 if epoch else 30.0 for epoch in sample["epochs"]}
-        (folder / "seconds.json").write_text(json.dumps(seconds))
+        seconds, records, always = 0.0, [], {"epoch": 1, "wall_seconds": 1}
+        always |= dict.fromkeys(("loss", "lr", "images_per_second", "data_wait_share"), 0.5)
+        for first, end in sample["spans"]:
+            seconds += 10.0 if first else 30.0
+            step = {"kind": "step", "step": end, "pixels": 88, "training_seconds": seconds}
+            evaluation = {"kind": "evaluation", "step": end, "examples": 50, "seconds": 2.0}
+            records += [step, evaluation]
+        text = "".join(json.dumps(record | always) + "\n" for record in records)
+        (folder / "metrics.jsonl").write_text(text)
         return Ending(0)
 
     monkeypatch.setattr(launcher, "start", train)
@@ -139,9 +146,10 @@ def test_a_sample_trains_epochs_of_the_whole_schedule_and_keeps_nothing(
 ):
     assert verbs.run(["estimate", *WORDS, *words, "--sample", "4", "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
-    assert [row["epoch"] - 1 for row in values["trained"]] == asked[0]["epochs"] == epochs
+    assert [row["epoch"] - 1 for row in values["trained"]] == epochs
+    assert asked[0]["spans"] == [[epoch * 8, (epoch + 1) * 8] for epoch in epochs]
     assert values["training_minutes"] == pytest.approx(values["epochs"] / 6)
-    assert values["evaluation_minutes"] is None
+    assert values["evaluation_minutes"] == pytest.approx(2 * (-(-values["epochs"] // 1) + 1) / 60)
     assert asked[0]["recipe"]["max_duration"] == ("20ba" if len(words) == 2 else "60ep")
     assert not Path(asked[0]["recipe"]["run"]["root"]).exists()
 
@@ -149,7 +157,7 @@ def test_a_sample_trains_epochs_of_the_whole_schedule_and_keeps_nothing(
 def test_a_sample_says_what_it_is_from_and_what_it_leaves_out(asked, capsys):
     verbs.run(["estimate", *WORDS, "--sample", "4"])
     out = capsys.readouterr().out
-    assert "total          10:00   without evaluations and checkpoints" in out
+    assert "total          12:02   without start-up and checkpoints" in out
     assert "The papers' rule, from 4 of 60 epochs" in out
     with pytest.raises(RecipeError, match="must be at least two epochs"):
         verbs.run(["estimate", *WORDS, "max_duration=15ba", "--sample", "9"])

@@ -45,7 +45,7 @@ def test_images_that_were_moved_are_named_before_any_process_starts(started, tmp
     assert read(Path("runs/mine/config.yaml")).data.root == str(tmp_path / "photos")
 
 
-@pytest.mark.parametrize("text", ['{"job": "evaluate"}', '{"last_steps": "all"}', "[1]"])
+@pytest.mark.parametrize("text", ['{"job": "evaluate"}', '{"spans": "all"}', "[1]"])
 def test_the_folder_of_a_measurement_is_not_resumed(text, started, capsys):
     cli.train([*WORDS, "run=mine"])
     Path("runs/mine/job.json").write_text(text)

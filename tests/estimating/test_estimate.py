@@ -105,9 +105,9 @@ def test_the_first_epochs_are_timed_or_some_at_every_size(sizes, count, epochs):
         ),
     ],
 )
-def test_by_the_papers_rule_the_first_epoch_counts_as_the_second_and_evaluation_not(
-    sizes, timed, seconds
-):
-    made = estimate(run := course(*sizes), speeds_of(run, timed))
-    assert 60 * made.total_minutes == pytest.approx(seconds)
-    assert (made.evaluation_minutes, {phase.limit for phase in made.phases}) == (None, {"?"})
+def test_by_the_papers_rule_the_first_epoch_counts_as_the_second(sizes, timed, seconds):
+    made = estimate(run := course(*sizes, evaluated=300), speeds_of(run, timed, 50.0))
+    assert 60 * made.minutes == pytest.approx(seconds)
+    assert {phase.limit for phase in made.phases} == {"?"}
+    assert 60 * made.evaluation_minutes == pytest.approx(6)
+    assert estimate(run, speeds_of(run, timed, None)).evaluation_minutes is None

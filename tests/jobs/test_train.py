@@ -34,14 +34,17 @@ def test_a_run_that_was_stopped_can_be_resumed_unless_it_was_a_measurement(
     is_sample, monkeypatch, tmp_path
 ):
     if is_sample:
-        (tmp_path / "job.json").write_text('{"job": "train", "last_steps": 2}')
+        (tmp_path / "job.json").write_text('{"job": "train", "spans": [[5, 7]]}')
     monkeypatch.setattr(train, "train", lambda *_: 3)
     monkeypatch.setattr(train, "RunReporter", Mock())
     settings = {"plan.total_steps": 7, "train_data.notes": (), "train_data.skipped": ()}
     run, recorder = Mock(notes=(), graphs=None, **settings), Mock()
-    run.is_over.return_value = False
+    run.has_reached_target = False
     process = Mock(folder=tmp_path)
-    assert train.lead(run, process, Mock(notes=()), recorder, 0) == process.interruption.exit_code
+    assert (
+        train.lead(run, process, Mock(notes=()), recorder, [(0, 7)])
+        == process.interruption.exit_code
+    )
     fix = "" if is_sample else f"resnet-train --resume {tmp_path}"
     assert recorder.stopped.call_args.args[2] == fix
 
@@ -66,7 +69,7 @@ def test_training_time_ends_before_the_last_checkpoint_and_the_weights_are_writt
     }
     run, checkpoints, recorder = Mock(notes=(), graphs=None, **settings), Mock(notes=()), Mock()
     checkpoints.wait.side_effect = lambda is_last: times.append(20.0)
-    train.lead(run, Mock(folder=tmp_path), checkpoints, recorder, 0)
+    train.lead(run, Mock(folder=tmp_path), checkpoints, recorder, [(0, 7)])
     assert times == [10.0, 20.0, 30.0]
     assert recorder.finish.call_args.kwargs["seconds"] == 10.0
 
@@ -78,7 +81,7 @@ def test_the_error_that_ends_a_run_stays_the_one_that_is_shown(monkeypatch, tmp_
     checkpoints.wait.side_effect = TrainingError("the last checkpoint could not be written")
     run = Mock(notes=(), graphs=None, **{"train_data.notes": ()})
     with pytest.raises(OSError, match="No space left") as failure:
-        train.lead(run, Mock(folder=tmp_path), checkpoints, Mock(), 0)
+        train.lead(run, Mock(folder=tmp_path), checkpoints, Mock(), [(0, 7)])
     checkpoints.wait.assert_called_once()
     assert failure.value.__notes__ == ["the last checkpoint could not be written"]
 

@@ -1,6 +1,12 @@
 """The clocks against sums done by hand."""
 
-from resnet_recipes.run_folder.clocks import mlperf_readings, mlperf_seconds, papers_seconds
+from resnet_recipes.run_folder.clocks import (
+    epoch_seconds,
+    evaluation_seconds,
+    mlperf_readings,
+    mlperf_seconds,
+    papers_seconds,
+)
 
 
 def records(*written: tuple[str, float, dict]) -> list[dict]:
@@ -35,3 +41,12 @@ def test_mlperfs_clock_counts_repeated_steps_but_no_start_up():
         ("evaluation", 60.0, {"raw_seconds": 0.0}),
     )
     assert [reading for _, reading in mlperf_readings(resumed)] == [0.0, 23.0, 33.0, 48.0]
+
+
+def test_epochs_that_follow_each_other_in_the_records_are_timed_whatever_lies_between():
+    """Of four steps each: the first, the second, and the last of ten, with a log in the middle."""
+    ends = ((4, 9.0), (8, 15.0), (38, 18.0), (40, 22.0))
+    one = records(*(("step", 0.0, {"step": end, "training_seconds": at}) for end, at in ends))
+    assert epoch_seconds(one, 4) == {0: 9.0, 1: 6.0, 9: 7.0}
+    two = records(("evaluation", 0.0, {"seconds": 3.0}), ("saved", 0.0, {"seconds": 1.0}))
+    assert evaluation_seconds(two) == [3.0]
