@@ -116,7 +116,7 @@ def plan(
     if problems := [item for item in frozen.problems(recipe) if item.key != "data.root"]:
         raise RecipeError(problems)
     has_images = recipe.data.root or recipe.data.backend == "synthetic"
-    facts = data.measure(recipe.data, with_cost=True, tell=tell) if has_images else IMAGENET
+    facts = data.measure(recipe.data, tell=tell) if has_images else IMAGENET
     found = taught(make_plan(recipe, facts, ranks, typed))
     if has_images:
         new_run.check(found)

@@ -27,8 +27,8 @@ from PIL import Image
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.beton.file import JPEG, Beton, half_path, open_beton
+from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.data.convert.run import convert
 from resnet_recipes.data.images.jpeg import frame_size
 from resnet_recipes.data.native import engine as engine_module
 from resnet_recipes.data.native.engine import Engine

@@ -90,8 +90,8 @@ def prepare(source: Path, root: Path, names: list[str]) -> Iterator[str]:
     "levels" together.
     """
     from resnet_recipes.data.beton.file import open_beton
+    from resnet_recipes.data.convert import convert
     from resnet_recipes.data.convert.encode import ConvertOptions
-    from resnet_recipes.data.convert.run import convert
 
     def made(place: str, **options) -> int:
         files = convert(root, root / place, ConvertOptions(**options), lambda *_: None)

@@ -1,33 +1,83 @@
 """Worker processes, which end with the process that they work for."""
 
-import multiprocessing
 import os
+import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from multiprocessing import connection, parent_process
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from types import ModuleType
+from typing import Any
 
 from resnet_recipes.base.errors import NotReadyError
 
+#: Held while the main program is hidden: several threads start processes.
+_hiding = threading.Lock()
 
-def process_pool(
-    count: int, preload: Sequence[str], start: Callable[..., None], *context: object
-) -> ProcessPoolExecutor:
-    """Return a pool of processes that call `start(*context)` first.
+
+class _Process(ForkServerProcess):
+    """A process that does not import the main program."""
+
+    def start(self) -> None:
+        with main_program_hidden_from_multiprocessing():
+            super().start()
+
+
+class _Launcher(ForkServerContext):
+    """Makes the processes of one pool, and remembers them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[_Process] = []
+
+    def Process(self, **settings: Any) -> _Process:  # type: ignore[override] # noqa: N802
+        self.made.append(_Process(**settings))
+        return self.made[-1]
+
+
+class ProcessPool(ProcessPoolExecutor):
+    """A pool of processes that call `start(*context)` first.
 
     They are forked from a small server that has imported the modules of `preload`, never from this
     process, whose threads make forking unsafe. Raises NotReadyError.
     """
-    server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload(list(preload))
-    try:
-        return ProcessPoolExecutor(count, server, partial(_start, start, *context))
-    except OSError as error:  # semaphores are files there
-        rule = f"cannot be written, and worker processes need it: {error.strerror}"
-        mount = "mkdir -p /dev/shm && mount -t tmpfs tmpfs /dev/shm"
-        fix = f"{mount};  without processes: data.workers=0, convert workers=1"
-        raise NotReadyError.of("/dev/shm", None, rule, fix) from None
+
+    def __init__(
+        self, count: int, preload: Sequence[str], start: Callable[..., None], *context: object
+    ):
+        self._launcher = _Launcher()
+        self._launcher.set_forkserver_preload(list(preload))
+        try:
+            super().__init__(count, self._launcher, partial(_start, start, *context))
+        except OSError as error:  # semaphores are files there
+            rule = f"cannot be written, and worker processes need it: {error.strerror}"
+            mount = "mkdir -p /dev/shm && mount -t tmpfs tmpfs /dev/shm"
+            fix = f"{mount};  without processes: data.workers=0, convert workers=1"
+            raise NotReadyError.of("/dev/shm", None, rule, fix) from None
+
+    @property
+    def processes(self) -> list[ForkServerProcess]:
+        """All that were started."""
+        return [process for process in self._launcher.made if process.pid]
+
+
+@contextmanager
+def main_program_hidden_from_multiprocessing() -> Iterator[None]:
+    """Keep processes that start meanwhile from importing it, which costs each of them seconds.
+
+    It also lets a script train without `if __name__ == "__main__"`. No public setting does that:
+    multiprocessing looks at `sys.modules["__main__"]`.
+    """
+    with _hiding:
+        program = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = program
 
 
 def _start(start: Callable[..., None], *context: object) -> None:

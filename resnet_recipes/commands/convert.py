@@ -14,8 +14,8 @@ from resnet_recipes.recipe.suggestions import did_you_mean
 from resnet_recipes.report.waiting import Waiting
 
 if TYPE_CHECKING:
+    from resnet_recipes.data.convert import Forecast
     from resnet_recipes.data.convert.encode import ConvertOptions
-    from resnet_recipes.data.convert.forecast import Forecast
 
 USAGE = Usage(
     "resnet-recipes convert SRC DST [option=value ...]",
@@ -45,9 +45,8 @@ Options, with their defaults:
 def run(arguments: Arguments) -> int:
     """Print the forecast of a conversion, run it unless --dry-run, and print the files it wrote."""
     from resnet_recipes.base.kinds import kinds_of
+    from resnet_recipes.data.convert import convert, forecast
     from resnet_recipes.data.convert.encode import ConvertOptions
-    from resnet_recipes.data.convert.forecast import forecast
-    from resnet_recipes.data.convert.run import convert
 
     known = kinds_of(ConvertOptions)
     places = [word for word in arguments.words if _is_place(word, known)]
@@ -95,12 +94,6 @@ def _forecast(expected: "Forecast", target: Path) -> list[str]:
         f"{expected.images:,} images to {target}: about {size} of {free} free, "
         f"about {clock_time(60 * expected.minutes)} (measured on {expected.sampled})"
     ]
-    if expected.speeds:
-        speeds = ", ".join(f"{speed:,.0f} at {side} px" for side, speed in expected.speeds.items())
-        lines.append(
-            "random crops by the native decoder, images per second and core on this "
-            f"machine: {speeds}"
-        )
     if names := expected.left_out:
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         lines.append(f"left out, because train and val are read from other files: {names[0]}{more}")

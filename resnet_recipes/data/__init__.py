@@ -8,13 +8,13 @@ from types import ModuleType
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.paths import is_fetched
+from resnet_recipes.data import remote
 from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share
 from resnet_recipes.data.loading.loader import EvalLoader, TrainLoader
+from resnet_recipes.data.machine import oversubscription
 from resnet_recipes.data.normalize import normalize
-from resnet_recipes.data.remote import staging
 from resnet_recipes.data.remote.copy import Progress, Stopped
 from resnet_recipes.data.root import SPLITS, root_problem
-from resnet_recipes.data.workers import oversubscription
 
 __all__ = [
     "DataConfig",
@@ -35,46 +35,33 @@ _MODULES = {
 }
 
 
-def measure(
-    config: DataConfig, with_cost: bool = False, tell: Callable[[str], None] = lambda line: None
-) -> DataFacts:
+def measure(config: DataConfig, tell: Callable[[str], None] = lambda line: None) -> DataFacts:
     """Survey the images at `config.root` and choose the backend; takes seconds for ImageNet.
 
     `tell` shows progress.
 
-    Decodes nothing, except a few images if `with_cost` is set and `auto` finds no .beton files.
-    Raises NotReadyError with all problems found.
+    Decodes nothing. Raises NotReadyError with all problems found.
     """
     if _is_remote(config):
-        outline = staging.outlined(config)
-        here = replace(config, root=str(outline.root))
+        outline = remote.outlined(config)
         try:
-            facts = measure(here, with_cost and outline.is_whole, tell)
+            facts = measure(replace(config, root=str(outline.root)), tell)
         except NotReadyError as error:
             raise error.elsewhere(outline.root, config.root) from None
         return replace(facts, notes=(outline.note, *facts.notes))
-    if config.backend != "synthetic" and (problem := root_problem(config.root)):
-        raise NotReadyError([problem])
     backend = config.backend
+    if backend == "synthetic":
+        return _module(backend).measure(config, tell)
+    if problem := root_problem(config.root):
+        raise NotReadyError([problem])
+    notes = []
     if backend == "auto":
         has_betons = all((Path(config.root) / f"{split}.beton").exists() for split in SPLITS)
         backend = "ffcv" if has_betons else "torchvision"
+        files = "images are decoded from their files (torchvision backend)"
+        notes = [] if has_betons else [f"{files}: no train.beton and val.beton"]
     facts = _module(backend).measure(config, tell)
-    if config.backend == "auto" and backend == "torchvision":
-        cost = ""
-        if with_cost:
-            cost = (
-                f", {1000 * _module(backend).seconds_per_image(config, facts):.1f} ms of CPU "
-                "each on this machine"
-            )
-        note = (
-            f"images are decoded from their files (torchvision backend){cost}: no train.beton "
-            "and val.beton"
-        )
-        facts = replace(facts, notes=(note, *facts.notes))
-    if backend == "synthetic":
-        return facts
-    return replace(facts, notes=(*facts.notes, *oversubscription(config)))
+    return replace(facts, notes=(*notes, *facts.notes, *oversubscription(config)))
 
 
 def local(
@@ -89,7 +76,7 @@ def local(
     """
     if not _is_remote(config):
         return config
-    root = staging.staged(config, progress, stopped)
+    root = remote.staged(config, progress, stopped)
     return None if root is None else replace(config, root=str(root))
 
 
@@ -100,7 +87,7 @@ def kept(config: DataConfig) -> DataConfig | None:
     """
     if not _is_remote(config):
         return config
-    root = staging.kept(config)
+    root = remote.kept(config)
     return None if root is None else replace(config, root=str(root))
 
 

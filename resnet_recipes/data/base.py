@@ -70,64 +70,36 @@ class DataConfig(Section):
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems with these values alone; keys are relative to `data`."""
-        yield from self._wrong_choices()
+        yield from wrong_choices(
+            self,
+            backend=BACKENDS,
+            crop_rule=("torchvision", "tensorflow"),
+            interpolation=("bilinear", "bicubic", "random"),
+            eval_interpolation=("bilinear", "bicubic"),
+            on_bad_image=("error", "skip"),
+            order=("random", "quasi_random"),
+        )
         if not self.root and self.backend != "synthetic":
-            yield Problem(
-                "root",
-                None,
-                "is not set: say where the images are",
-                "data=/path/to/imagenet (a folder with train/ and val/)",
-            )
+            fix = "data=/path/to/imagenet (a folder with train/ and val/)"
+            yield Problem("root", None, "is not set: say where the images are", fix)
         yield from address_problems(self.root)
         if not 0 <= self.val_share < 1:
-            yield Problem(
-                "val_share", self.val_share, "must be at least 0 and below 1", "data.val_share=0.1"
-            )
-        yield from self._wrong_sizes()
-        if self.workers != "auto" and not (
-            isinstance(self.workers, int) and 0 <= self.workers <= 256
-        ):
-            yield Problem(
-                "workers",
-                self.workers,
-                "must be auto or a number from 0 (decode in the training process) to 256",
-            )
-        if not 1 <= self.prefetch <= 64:
-            yield Problem("prefetch", self.prefetch, "must be between 1 and 64 batches")
-        if not 1 <= self.repeats <= 64:
-            yield Problem("repeats", self.repeats, "must be between 1 and 64")
-        yield from self._wrong_sampling()
-
-    def _wrong_choices(self) -> Iterator[Problem]:
-        """Yield a problem for each setting that is none of its known values."""
-        for key, known, fix in (
-            ("backend", BACKENDS, "data.backend=auto picks what can run"),
-            ("crop_rule", ("torchvision", "tensorflow"), ""),
-            ("interpolation", ("bilinear", "bicubic", "random"), ""),
-            ("eval_interpolation", ("bilinear", "bicubic"), ""),
-            ("on_bad_image", ("error", "skip"), ""),
-            ("order", ("random", "quasi_random"), ""),
-        ):
-            if (value := getattr(self, key)) not in known:
-                rule = f"must be {', '.join(known[:-1])} or {known[-1]}"
-                yield Problem(key, value, rule, fix)
-
-    def _wrong_sizes(self) -> Iterator[Problem]:
-        """Yield a problem for each size of an image or a crop that is out of bounds."""
-        for key in ("train_size", "eval_resize", "eval_size"):
-            if not 8 <= getattr(self, key) <= 1024:
-                yield Problem(key, getattr(self, key), "must be between 8 and 1024 pixels")
+            rule = "must be at least 0 and below 1"
+            yield Problem("val_share", self.val_share, rule, "data.val_share=0.1")
+        sides = dict.fromkeys(("train_size", "eval_resize", "eval_size"), (8, 1024))
+        yield from out_of_bounds(self, **sides, prefetch=(1, 64), repeats=(1, 64))
         if self.eval_resize < self.eval_size:
-            yield Problem(
-                "eval_resize",
-                self.eval_resize,
-                f"must be at least data.eval_size ({self.eval_size}): the crop is cut from it",
-            )
+            rule = f"must be at least data.eval_size ({self.eval_size}): the crop is cut from it"
+            yield Problem("eval_resize", self.eval_resize, rule)
         for key, low, high in (("crop_scale", 0, 1), ("crop_ratio", 0, 100)):
             pair = getattr(self, key)
             if not low < pair[0] <= pair[1] <= high:
                 rule = f"must be [low, high] with {low} < low <= high <= {high}"
                 yield Problem(key, list(pair), rule)
+        if self.workers not in ("auto", *range(257)):
+            rule = "must be auto or a number from 0 (decode in the training process) to 256"
+            yield Problem("workers", self.workers, rule)
+        yield from self._wrong_sampling()
 
     def _wrong_sampling(self) -> Iterator[Problem]:
         """Yield what is wrong with `sampling`, alone and beside other settings."""
@@ -143,6 +115,20 @@ class DataConfig(Section):
             if self.backend == "synthetic":
                 rule = "needs images with labels of their own"
                 yield Problem("sampling", self.sampling, rule, "data.sampling=natural")
+
+
+def wrong_choices(settings: object, **known: Sequence[object]) -> Iterator[Problem]:
+    """Yield a problem for each setting that is none of its known values."""
+    for key, values in known.items():
+        if (value := getattr(settings, key)) not in values:
+            yield Problem(key, value, f"must be one of {', '.join(map(str, values))}")
+
+
+def out_of_bounds(settings: object, **bounds: tuple[float, float]) -> Iterator[Problem]:
+    """Yield a problem for each setting that is not within its bounds."""
+    for key, (low, high) in bounds.items():
+        if not low <= (value := getattr(settings, key)) <= high:
+            yield Problem(key, value, f"must be between {low} and {high}")
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,18 @@ import numpy as np
 from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share
 from resnet_recipes.data.beton.file import Beton, pair_problems
-from resnet_recipes.data.beton.quasi_random import quasi_random, quasi_random_problem
-from resnet_recipes.data.beton.samples import Samples, fits_memory, open_samples
+from resnet_recipes.data.beton.samples import (
+    Samples,
+    fits_memory,
+    open_samples,
+    quasi_random,
+    quasi_random_problem,
+)
+from resnet_recipes.data.images import eval_pipeline, train_pipeline
 from resnet_recipes.data.images.native import decoder_note
-from resnet_recipes.data.images.pipelines import eval_pipeline, train_pipeline
 from resnet_recipes.data.loading.pipeline import Pipeline
-from resnet_recipes.data.memory import available_memory
-from resnet_recipes.data.sampling import imbalance
+from resnet_recipes.data.machine import available_memory
+from resnet_recipes.data.order import imbalance
 
 
 def measure(config: DataConfig, tell: object) -> DataFacts:

@@ -36,16 +36,12 @@ def load(path: Path, root: str) -> DataFacts:
     """
     try:
         found = read_json(path)
-        if found.keys() != _TYPES.keys() or any(
-            type(found[key]) is not kind for key, kind in _TYPES.items()
-        ):
+        if {key: type(value) for key, value in found.items()} != _TYPES:
             raise ValueError("missing or unknown fields")
-        if found["backend"] not in BACKENDS[1:] or not all(
-            isinstance(name, str) for name in found["classes"]
-        ):
-            raise ValueError("an unknown backend, or class names that are not text")
-        if not all(type(count) is int for count in found["class_images"]):
-            raise ValueError("counts of images that are not whole numbers")
+        if found["backend"] not in BACKENDS[1:]:
+            raise ValueError("an unknown backend")
+        if {*map(type, found["classes"])} - {str} or {*map(type, found["class_images"])} - {int}:
+            raise ValueError("class names that are not text, or counts that are not whole numbers")
     except ValueError as error:
         raise unreadable(path, error) from None
     lists = {name: tuple(found[name]) for name in ("classes", "class_images")}

@@ -10,14 +10,13 @@ from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.data import ffcv_backend
 from resnet_recipes.data.base import DataConfig, DataFacts, Share
 from resnet_recipes.data.beton.file import open_beton
-from resnet_recipes.data.files.folder import image_names
 from resnet_recipes.data.files.images import Files
 from resnet_recipes.data.files.layout import listing_of, parts
-from resnet_recipes.data.files.listing import Listing
+from resnet_recipes.data.files.listing import Listing, image_names
 from resnet_recipes.data.files.survey import some
+from resnet_recipes.data.images import eval_pipeline
 from resnet_recipes.data.images.decode import BadImageError
 from resnet_recipes.data.images.native import eval_images
-from resnet_recipes.data.images.pipelines import eval_pipeline
 from resnet_recipes.data.images.python import EvalImages
 from resnet_recipes.data.loading.loader import EvalLoader
 from resnet_recipes.data.loading.pipeline import Pipeline
@@ -55,13 +54,12 @@ def _open_beton(
     config: DataConfig, root: Path, classes: Sequence[str] | int, share: Share
 ) -> EvalLoader:
     beton = open_beton(root / "val.beton")
-    count = classes if isinstance(classes, int) else len(classes)
+    count, most = classes if isinstance(classes, int) else len(classes), beton.labels.max()
     if beton.sidecar and not isinstance(classes, int) and beton.classes != tuple(classes):
         raise unusable(beton.path, "has different classes from the network, or another order")
-    if beton.labels.max() >= count:
-        raise unusable(
-            beton.path, f"has labels up to {beton.labels.max()}; the network has {count} classes"
-        )
+    if most >= count:
+        rule = f"has labels up to {most}; the network has {count} classes"
+        raise unusable(beton.path, rule)
     facts = DataFacts("ffcv", root, 0, len(beton), beton.classes)
     return EvalLoader(config, share, ffcv_backend.open_eval(config, facts, share))
 
@@ -71,9 +69,8 @@ def _listing(config: DataConfig, root: Path) -> Listing:
     if config.val_share or "val" in there:
         return listing_of(config, "val")
     if "" not in there:
-        raise unusable(
-            root, "has training images only", f"data={there['train'].place}   evaluates these"
-        )
+        fix = f"data={there['train'].place}   evaluates these"
+        raise unusable(root, "has training images only", fix)
     return there[""].listing(config, lambda line: None)
 
 
@@ -82,17 +79,14 @@ def _places(
 ) -> np.ndarray:
     """Return the network's label of each class folder, int64."""
     if not classes:
-        if len(found) != num_classes:
-            raise unusable(
-                root, f"has {len(found)} classes; the network has {num_classes} classes, unnamed"
-            )
-        return np.arange(num_classes)
-    if strange := sorted(set(found) - set(classes)):
-        raise unusable(
-            root,
-            f"has classes that the network does not know: {some(strange)}",
-            f"it knows {', '.join(classes[:5])}{' ...' if len(classes) > 5 else ''}",
-        )
+        if len(found) == num_classes:
+            return np.arange(num_classes)
+        rule = f"has {len(found)} classes; the network has {num_classes} classes, unnamed"
+        raise unusable(root, rule)
+    if strange := sorted({*found} - {*classes}):
+        known = f"it knows {', '.join(classes[:5])}{' ...' if len(classes) > 5 else ''}"
+        rule = f"has classes that the network does not know: {some(strange)}"
+        raise unusable(root, rule, known)
     places = {name: label for label, name in enumerate(classes)}
     return np.array([places[name] for name in found], np.int64)
 
@@ -169,8 +163,7 @@ class Unlabelled(EvalLoader):
     def reading_error(self, index: int) -> str:
         """Return why a black image could not be read, or "" if it really is black."""
         try:
-            picture = self._files.read(index)
-            picture.crop(0, 0, picture.height, picture.width)
+            self._files.read(index).whole()
         except BadImageError as error:
             return str(error)
         return ""

@@ -41,19 +41,19 @@ def root_problem(given: str) -> Problem | None:
         if not os.path.isfile(root):
             return unreadable(error)
         return None if root.suffix.lower() in TABLES else _file_problem(root)
+    known = {*chain(*SYNONYMS.values())}
     betons = [split for split in SPLITS if f"{split}.beton" in names]
     others = {Path(name).stem.lower() for name in names if not name.endswith(".beton")}
-    if others & {*chain(*SYNONYMS.values())} or len(betons) == 2:
+    if others & known or len(betons) == 2:
         return None
     if betons:
         rule = f"has only {betons[0]}.beton; a run needs train.beton and val.beton"
-        return _problem(root, rule, "resnet-recipes convert SRC DST")
-    if root.name.lower() in chain(*SYNONYMS.values()) and _has_splits(root.parent):
-        return _problem(
-            root, "is one split; use the folder containing train/ and val/", _typed(root.parent)
-        )
+        return problem(root, rule, "resnet-recipes convert SRC DST")
+    if root.name.lower() in known and _has_splits(root.parent):
+        rule = "is one split; use the folder containing train/ and val/"
+        return problem(root, rule, _typed(root.parent))
     if meant := next(filter(_has_splits, islice(_below(root), _SEARCHED)), None):
-        return _problem(root, "has no train/ and val/, but a folder in it does", _typed(meant))
+        return problem(root, "has no train/ and val/, but a folder in it does", _typed(meant))
     return None
 
 
@@ -81,7 +81,7 @@ def unreadable(error: OSError) -> Problem:
     fix = ""
     if isinstance(error, PermissionError):
         fix = f"check its permissions:  ls -ld {shlex.quote(str(folder))}"
-    return _problem(folder, f"is not a readable directory: {error.strerror}", fix)
+    return problem(folder, f"is not a readable directory: {error.strerror}", fix)
 
 
 def _missing(root: Path) -> Problem:
@@ -89,22 +89,22 @@ def _missing(root: Path) -> Problem:
     there = next(parent for parent in root.parents if os.path.isdir(parent))
     wrong, *rest = root.relative_to(there).parts
     if wrong.startswith("~"):
-        return _problem(root, f"does not exist, and neither does a user {wrong[1:]!r}")
+        return problem(root, f"does not exist, and neither does a user {wrong[1:]!r}")
     names = {name.lower(): name for name in _folders(there)}
     for name in get_close_matches(wrong.lower(), names, n=3, cutoff=0.6):
         if os.path.exists(meant := there.joinpath(names[name], *rest)):
-            return _problem(root, "does not exist", _typed(meant))
+            return problem(root, "does not exist", _typed(meant))
     listed = ", ".join(sorted(names.values())[:8])
-    return _problem(root, "does not exist", f"{there} has {listed}" if listed else LAYOUT)
+    return problem(root, "does not exist", f"{there} has {listed}" if listed else LAYOUT)
 
 
 def _file_problem(root: Path) -> Problem:
     if root.suffix != ".beton":
-        return _problem(root, f"is neither a folder nor a table ({', '.join(TABLES)})", LAYOUT)
+        return problem(root, f"is neither a folder nor a table ({', '.join(TABLES)})", LAYOUT)
     fix = "resnet-recipes convert SRC DST  makes both"
     if _has_splits(root.parent):
         fix = _typed(root.parent)
-    return _problem(root, "is a file; a run reads train.beton and val.beton from one folder", fix)
+    return problem(root, "is a file; a run reads train.beton and val.beton from one folder", fix)
 
 
 def _has_splits(folder: Path) -> bool:
@@ -140,10 +140,11 @@ def _typed(folder: Path) -> str:
     return f"data={shlex.quote(str(folder))}"
 
 
-def _problem(root: Path, rule: str, fix: str = "") -> Problem:
+def problem(root: object, rule: str, fix: str = "") -> Problem:
+    """Return the problem with `data.root`, or a part of it."""
     return Problem("data.root", str(root), rule, fix)
 
 
 def unusable(root: object, rule: str, fix: str = "") -> NotReadyError:
     """Return the error of the images at `data.root`, or of a part of them."""
-    return NotReadyError.of("data.root", str(root), rule, fix)
+    return NotReadyError([problem(root, rule, fix)])

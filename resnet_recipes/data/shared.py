@@ -2,7 +2,6 @@
 
 import mmap
 import os
-import tempfile
 from multiprocessing import reduction
 
 import numpy as np
@@ -21,8 +20,9 @@ class SharedArrays:
 
     def __init__(self, **layout: tuple[npt.DTypeLike, tuple[int, ...]]):
         """Allocate zeros; `layout` gives each array's dtype and shape."""
-        self.layout = layout
-        self._attach(_memory_file(layout_bytes(layout)))
+        self.layout, descriptor = layout, os.memfd_create("resnet-recipes")
+        os.ftruncate(descriptor, layout_bytes(layout))
+        self._attach(descriptor)
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.arrays[name]
@@ -64,17 +64,3 @@ def _array_bytes(dtype: npt.DTypeLike, shape: tuple[int, ...]) -> int:
     """Return the bytes of one array, in whole pages so that every array starts aligned."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     return max(1, -(-size // mmap.PAGESIZE)) * mmap.PAGESIZE
-
-
-def _memory_file(size: int) -> int:
-    """Return a descriptor of an unnamed file of `size` zeros.
-
-    In memory on Linux, in the temporary folder elsewhere.
-    """
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("resnet-recipes")
-    else:
-        with tempfile.TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
-    os.ftruncate(descriptor, size)
-    return descriptor

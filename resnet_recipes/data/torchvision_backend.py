@@ -1,15 +1,13 @@
 """The `torchvision` backend: class folders, with torchvision's reference crops and sizes."""
 
-import time
 from dataclasses import replace
 
 from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share
 from resnet_recipes.data.files.images import Files
 from resnet_recipes.data.files.listing import Tell
 from resnet_recipes.data.files.survey import survey
+from resnet_recipes.data.images import eval_pipeline, train_pipeline
 from resnet_recipes.data.images.native import decoder_note
-from resnet_recipes.data.images.pipelines import eval_pipeline, train_pipeline
-from resnet_recipes.data.loading.loader import TrainLoader
 from resnet_recipes.data.loading.pipeline import Pipeline
 
 
@@ -29,13 +27,3 @@ def open_train(
 def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Pipeline:
     """Open the evaluation images."""
     return eval_pipeline(Files.of(config, "val", facts.eval_digest), config, share)
-
-
-def seconds_per_image(config: DataConfig, facts: DataFacts) -> float:
-    """Decode 64 training images in this process and return the CPU seconds per image."""
-    share = Share(0, 1, min(64, facts.train_examples), 1, 0)
-    here = replace(config, workers=0, on_bad_image="skip")
-    batches = TrainLoader(here, share, open_train(here, facts, share, None)).batches()
-    began = time.process_time()
-    next(batches)
-    return (time.process_time() - began) / share.rank_size

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from resnet_recipes.data.images.decode import BadImageError, Picture, read_file
-from resnet_recipes.data.images.kinds import FORMATS, KINDS
+from resnet_recipes.data.images.decode import FORMATS, KINDS, BadImageError, Picture, read_file
 
 #: Every oddity by name: its level, and what such images are.
 ODDITIES = {
@@ -57,7 +56,7 @@ def check_image(path: Path | str) -> Checked:
         data = read_file(path)
         digest = hashlib.blake2b(data, digest_size=16).digest()
         picture = Picture(data)
-        picture.crop(0, 0, picture.height, picture.width)
+        picture.whole()
     except BadImageError as error:
         return Checked(digest, bad=str(error))
     return Checked(digest, tuple(_oddities(Path(path).suffix.lower(), data)))

@@ -8,7 +8,7 @@ import torch
 
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.paths import nearest_existing
-from resnet_recipes.data.memory import available_memory
+from resnet_recipes.data.machine import available_memory
 from resnet_recipes.doctor import Finding
 
 _OPEN_FILES = 4096

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.data.files.folder import SUFFIXES, class_names
+from resnet_recipes.data.files.listing import SUFFIXES, class_names
 
 
 def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Path:

@@ -1,19 +1,49 @@
 """A small folder of images for the loaders."""
 
+import itertools
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from resnet_recipes import data
+from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.data.convert.run import convert
+from resnet_recipes.data.images import native
+from resnet_recipes.data.native.library import why_not
 
 sys.path.append(str(Path(__file__).parent))  # loader workers import augmentations.py by name
 
 CLASSES = ("ant", "bee", "cat")
 TRAIN, VAL = 37, 11
+ALONE = Share(0, 1, global_size=12, eval_size=4, seed=5)
+built = pytest.mark.skipif(bool(why_not()), reason="the native library was not built")
+
+
+def silent(*_: object) -> None:
+    """Show no progress."""
+
+
+def small(root: Path, backend: str = "torchvision", **changes) -> DataConfig:
+    """Return settings for small images, read without workers."""
+    sizes = {"train_size": 32, "eval_resize": 40, "eval_size": 32, "workers": 0}
+    return DataConfig(**{"backend": backend, "root": str(root)} | sizes | changes)
+
+
+def opened(config: DataConfig, augment: object = None, share: Share = ALONE) -> data.TrainLoader:
+    """Open the training images."""
+    return data.open_train(config, data.measure(config), share, augment)
+
+
+def train_pixels(config: DataConfig, steps: int, augment: object = None) -> np.ndarray:
+    """Return the first training batches, uint8 [steps * 12, 3, S, S]."""
+    with closing(opened(config, augment)) as loader:
+        batches = itertools.islice(loader.batches(), steps)
+        return np.concatenate([batch.pixels.numpy().copy() for batch in batches])
 
 
 def image(number: int) -> Image.Image:
@@ -40,5 +70,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def betons(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The images of `folder` as train.beton and val.beton, JPEG and raw mixed."""
     root = tmp_path_factory.mktemp("betons")
-    convert(folder, root, ConvertOptions(workers=1), lambda *_: None)
+    convert(folder, root, ConvertOptions(workers=1), silent)
     return root
+
+
+@pytest.fixture
+def without_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decode in Python, as if the native library was not built."""
+    monkeypatch.setattr(native, "why_not", lambda: "was not built")
+
+
+@pytest.fixture(params=[pytest.param("engine", marks=built), "python"])
+def decoded_by(request: pytest.FixtureRequest) -> str:
+    """Decode by the native engine, or in Python."""
+    if request.param == "python":
+        request.getfixturevalue("without_engine")
+    return request.param

@@ -1,10 +1,11 @@
 """Files damaged at random, from a seed, as disks, networks and attackers would damage them."""
 
-import io
 from collections.abc import Iterator
 
 import numpy as np
 from PIL import Image
+
+from tests.data.native.batch import encoded
 
 #: Kinds of small files to damage: name, mode, format, options of Pillow.
 KINDS = (
@@ -34,13 +35,11 @@ def images() -> list[tuple[str, bytes]]:
     """Return a small good file of every kind."""
     noise = np.random.default_rng(0).integers(0, 256, (7, 9, 3), np.uint8)
     scene = Image.fromarray(noise).resize((90, 70), Image.BICUBIC)
-    files = []
-    for name, mode, kind, options in KINDS:
-        buffer = io.BytesIO()
-        deep = Image.fromarray(np.asarray(scene.convert("L")).astype(np.uint16) << 8)
-        (deep if mode == "I;16" else scene.convert(mode)).save(buffer, kind, **options)
-        files.append((name, buffer.getvalue()))
-    return files
+    deep = Image.fromarray(np.asarray(scene.convert("L")).astype(np.uint16) << 8)
+    return [
+        (name, encoded(deep if mode == "I;16" else scene.convert(mode), kind, **options))
+        for name, mode, kind, options in KINDS
+    ]
 
 
 def mutants(
@@ -50,55 +49,32 @@ def mutants(
     rng = np.random.default_rng(seed)
     for number in range(count):
         name, data = files[number % len(files)]
-        change = (_flipped, _cut, _length, _garbage, _repeated, _spliced)[rng.integers(6)]
         other = files[rng.integers(len(files))][1]
-        yield f"{number:05d}{change.__name__}-{name}", bytes(change(bytearray(data), rng, other))
+        yield f"{number:05d}-{name}", bytes(damaged(bytearray(data), other, rng))
 
 
-def _place(data: bytearray, rng: np.random.Generator) -> int:
-    """Choose a place, mostly near the start, where the headers are."""
-    return int(len(data) * rng.random() ** 3)
-
-
-def _flipped(data: bytearray, rng: np.random.Generator, other: bytes) -> bytearray:
-    for _ in range(rng.integers(1, 20)):
-        data[_place(data, rng)] ^= 1 << rng.integers(8)
+def damaged(data: bytearray, other: bytes, rng: np.random.Generator) -> bytearray:
+    """Damage a file in one of six ways, mostly near the start, where the headers are."""
+    places = (len(data) * rng.random(20) ** 3).astype(int).tolist()
+    at, junk = places[0], rng.bytes(int(rng.integers(1, 60)))
+    match int(rng.integers(6)):
+        case 0:  # bits
+            for place in places[: rng.integers(1, 20)]:
+                data[place] ^= 1 << int(rng.integers(8))
+        case 1:  # its end
+            del data[rng.integers(len(data)) :]
+        case 2:  # what may be a length, a count or an offset
+            width, order = int(rng.choice([1, 2, 4, 8])), str(rng.choice(["big", "little"]))
+            value = int(rng.choice([0, 1, 0x7F, 0xFF, 0xFFFF, 0x7FFF_FFFF, 0xFFFF_FFFF, -1]))
+            at = min(at, len(data) - width)
+            data[at : at + width] = (value % 256**width).to_bytes(width, order)
+        case 3:  # junk or a JPEG's marker, written or inserted
+            marker = bytes([0xFF, rng.integers(0xC0, 0x100)]) + junk[:2]
+            junk = junk if rng.random() < 0.5 else marker
+            data[at : at + int(rng.integers(2)) * len(junk)] = junk
+        case 4:  # many times
+            end = at + int(rng.integers(1, 200))
+            data[end:end] = data[at:end] * int(rng.integers(1, 400))
+        case 5:  # it goes on with the bytes of another file
+            data[at:] = other[rng.integers(len(other)) :]
     return data
-
-
-def _cut(data: bytearray, rng: np.random.Generator, other: bytes) -> bytearray:
-    return data[: rng.integers(len(data))]
-
-
-def _length(data: bytearray, rng: np.random.Generator, other: bytes) -> bytearray:
-    """Overwrite what may be a length, a count or an offset."""
-    width = int(rng.choice([1, 2, 4, 8]))
-    value = int(
-        rng.choice([0, 1, 0x7F, 0xFF, 0xFFFF, 0x7FFF_FFFF, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF])
-    )
-    at = min(_place(data, rng), len(data) - width)
-    data[at : at + width] = (value % 256**width).to_bytes(
-        width, "big" if rng.random() < 0.5 else "little"
-    )
-    return data
-
-
-def _garbage(data: bytearray, rng: np.random.Generator, other: bytes) -> bytearray:
-    """Write or insert bytes, or a JPEG marker."""
-    at, junk = _place(data, rng), rng.bytes(int(rng.integers(1, 60)))
-    if rng.random() < 0.5:
-        junk = b"\xff" + bytes([rng.integers(0xC0, 0x100)]) + junk[:2]
-    data[at : at + int(rng.integers(2)) * len(junk)] = junk
-    return data
-
-
-def _repeated(data: bytearray, rng: np.random.Generator, other: bytes) -> bytearray:
-    """Repeat a part many times."""
-    start = _place(data, rng)
-    end = start + int(rng.integers(1, 200))
-    return data[:end] + data[start:end] * int(rng.integers(1, 400)) + data[end:]
-
-
-def _spliced(data: bytearray, rng: np.random.Generator, other: bytes) -> bytearray:
-    """Continue with the bytes of another file."""
-    return data[: _place(data, rng)] + other[rng.integers(len(other)) :]

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from resnet_recipes.data.crop import uniforms
-from resnet_recipes.data.distorted_crop import TRIES, distorted_crops
+from resnet_recipes.data.crop import TRIES, distorted_crops, uniforms
 
 SIZES = np.array(
     [[375, 500], [500, 375], [32, 32], [20, 2000], [2000, 20], [1, 1], [333, 500], [3, 2]]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from resnet_recipes.data.memory import _NO_LIMIT, _container
+from resnet_recipes.data.machine import _NO_LIMIT, _container
 
 
 def test_the_file_cache_of_a_container_counts_as_free(tmp_path: Path):

@@ -8,21 +8,24 @@ RESNET_RECIPES_MUTANTS=2000 tries that many; 100 are enough to notice a lost `ex
 import os
 from pathlib import Path
 
-import mutants
 import numpy as np
 import pytest
-from PIL import Image
 
 from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.data import convert as room
 from resnet_recipes.data.beton.file import open_beton
-from resnet_recipes.data.convert import run as converting
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.data.convert.pool import encode_one
 from resnet_recipes.data.convert.source import BetonSource, FileSource
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import BadImageError, Picture
+from resnet_recipes.data.native.engine import Engine
+from resnet_recipes.data.native.library import why_not
+from resnet_recipes.data.native.rows import CENTRE, Status
 from resnet_recipes.doctor.data import check_data
 from resnet_recipes.doctor.image import check_image
+from tests.data import mutants
+from tests.data.conftest import silent
+from tests.data.native.batch import Batch, encoded, photo
 
 COUNT = int(os.environ.get("RESNET_RECIPES_MUTANTS", "100"))
 
@@ -32,7 +35,7 @@ def refusal(data: bytes) -> str:
     try:
         picture = Picture(data)
         size = picture.height, picture.width
-        assert picture.crop(0, 0, *size).shape == (*size, 3)
+        assert picture.whole().shape == (*size, 3)
         assert Picture(data).crop(0, 0, 1, 1).shape == (1, 1, 3)
         assert Picture(data).resized_crop((0, 0, *size), 8).shape == (8, 8, 3)
     except BadImageError as error:
@@ -50,25 +53,35 @@ def test_a_damaged_image_is_read_or_refused_alike_by_training_doctor_and_convers
         refused += bool(why)
         source = FileSource(Listing.made(str(tmp_path), [("a", name, len(data))]))
         assert check_image(tmp_path / name).bad == why
-        assert [
-            isinstance(encode_one(source, 0, ConvertOptions(mode)), str) for mode in ("jpg", "raw")
-        ] == [bool(why)] * 2
+        for mode in ("jpg", "raw"):
+            assert isinstance(source.encoded(0, ConvertOptions(mode)), str) == bool(why)
     assert COUNT / 3 < refused < COUNT
+
+
+@pytest.mark.skipif(bool(why_not()), reason="the native library was not built")
+def test_the_engine_refuses_a_damaged_jpeg_or_decodes_it_the_same_way_every_time():
+    jpegs = [file for file in mutants.images() if file[0].endswith(".jpg")]
+    files = [data or b"\0" for _, data in mutants.mutants(jpegs, 4 * COUNT)]
+    runs = [Batch(files, 32, geometry=CENTRE, resize=40) for _ in range(2)]
+    with Engine(2) as engine:
+        status, again = (run.filled(engine) for run in runs)
+    assert np.array_equal(status, again)
+    assert np.array_equal(runs[0].pixels, runs[1].pixels)
+    assert {Status.DONE, Status.DAMAGED, Status.FOREIGN} <= {*status.tolist()}
+    assert not {*status.tolist()} & {Status.WAITING, Status.RUNNING, Status.CANCELLED}
+    assert not any(refusal(files[row]) for row in np.flatnonzero(status == Status.DONE))
 
 
 @pytest.fixture
 def betons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bytes]]:
     """Return a small .beton file and its sidecar."""
-    monkeypatch.setattr(converting, "PAGE_SIZE", 1 << 14)
-    rng = np.random.default_rng(0)
+    monkeypatch.setattr(room, "PAGE_SIZE", 1 << 14)
     for number in range(12):
         path = tmp_path / "images" / "abc"[number % 3] / f"{number}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(rng.integers(0, 256, (7, 9, 3), np.uint8)).resize((50 + number, 40)).save(
-            path
-        )
+        path.write_bytes(encoded(photo(number, 40, 50 + number)))
     options = ConvertOptions(max_resolution=64, workers=1)
-    converting.convert(tmp_path / "images", tmp_path / "good.beton", options, lambda *_: None)
+    room.convert(tmp_path / "images", tmp_path / "good.beton", options, silent)
     return [(name, (tmp_path / name).read_bytes()) for name in ("good.beton", "good.beton.json")]
 
 
@@ -77,14 +90,11 @@ def test_a_damaged_beton_file_or_sidecar_is_refused_by_doctor_and_conversion_ali
 ):
     # decodes nothing: fast
     monkeypatch.setattr("resnet_recipes.doctor.beton.verdict", lambda beton: beton.complaint)
-    target, refused = tmp_path / "mutant.beton", 0
-    sidecar = tmp_path / "mutant.beton.json"
+    target, sidecar, refused = tmp_path / "mutant.beton", tmp_path / "mutant.beton.json", 0
     for name, data in mutants.mutants(betons, COUNT // 4):
-        damaged_sidecar = name.endswith("json")
-        target.write_bytes(betons[0][1] if damaged_sidecar else data)
         sidecar.unlink(missing_ok=True)
-        if damaged_sidecar:
-            sidecar.write_bytes(data)
+        target.write_bytes(betons[0][1])
+        (sidecar if name.endswith("json") else target).write_bytes(data)
         found = [finding for finding in check_data(target) if finding.level == "fix"]
         refused += bool(found)
         try:
@@ -93,6 +103,6 @@ def test_a_damaged_beton_file_or_sidecar_is_refused_by_doctor_and_conversion_ali
             assert found
             continue
         for index in range(len(source.labels)):
-            said = encode_one(source, index, ConvertOptions("raw", None))
+            said = source.encoded(index, ConvertOptions("raw", None))
             assert bool(source.beton.complaint(index)) <= isinstance(said, str)
     assert COUNT / 12 < refused < COUNT / 4

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from resnet_recipes.data.base import DataConfig, Share
-from resnet_recipes.data.order import occurrences, train_jobs
-from resnet_recipes.data.sampling import imbalance, sampled
+from resnet_recipes.data.order import imbalance, occurrences, sampled, train_jobs
 
 COUNTS = 400, 90, 9, 1
 LABELS = np.repeat(np.arange(4), COUNTS)

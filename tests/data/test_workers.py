@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import data
-from resnet_recipes.data import workers
+from resnet_recipes.data import machine
 from resnet_recipes.data.base import DataConfig
 
 
 @pytest.fixture(autouse=True)
 def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pretend that this machine has eight cores, no GPU and no launcher."""
-    monkeypatch.setattr(workers, "cores", lambda: 8)
+    monkeypatch.setattr(machine, "cores", lambda: 8)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
 
@@ -25,10 +25,10 @@ def notes(root: Path, workers: int | str, backend: str = "torchvision") -> str:
 
 
 def test_the_cores_are_shared_by_the_ranks_and_what_a_recipe_says_is_kept(monkeypatch):
-    assert [workers.workers(DataConfig(), ranks) for ranks in (1, 2, 3, 9)] == [8, 4, 2, 1]
-    assert [workers.workers(DataConfig(workers=number), 2) for number in (0, 64)] == [0, 64]
+    assert [machine.workers(DataConfig(), ranks) for ranks in (1, 2, 3, 9)] == [8, 4, 2, 1]
+    assert [machine.workers(DataConfig(workers=number), 2) for number in (0, 64)] == [0, 64]
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    assert workers.workers(DataConfig(), 1) == 2
+    assert machine.workers(DataConfig(), 1) == 2
 
 
 def test_more_workers_than_cores_are_reported_with_the_number_that_fits(folder):

@@ -8,8 +8,8 @@ import pytest
 from resnet_recipes.commands import verbs
 from resnet_recipes.data.beton.file import Beton, open_beton
 from resnet_recipes.data.beton.sidecar import sidecar_path
+from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.data.convert.run import convert
 from resnet_recipes.data.images import native
 from resnet_recipes.data.native.library import why_not
 from resnet_recipes.doctor import Finding, exit_code

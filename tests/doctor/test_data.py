@@ -12,7 +12,7 @@ from PIL import Image
 
 from resnet_recipes.data import measure, open_train
 from resnet_recipes.data.base import DataConfig, Share
-from resnet_recipes.data.images.kinds import FORMATS
+from resnet_recipes.data.images.decode import FORMATS
 from resnet_recipes.doctor import Finding, as_json, exit_code
 from resnet_recipes.doctor.data import check_data, estimate
 

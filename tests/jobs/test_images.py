@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.data.convert.run import convert
 from resnet_recipes.network import archive
 from resnet_recipes.recipe.frozen import freeze, read
 from resnet_recipes.recipe.schema import Recipe
@@ -41,14 +41,14 @@ def test_ranks_fetch_once_and_train_as_from_a_folder(
         assert nursery.wait() == [code, code]
         return folder
 
-    with site_of(betons) as (address, site):
-        local, far = trained("local", str(betons)), trained("far", address)
+    with site_of(betons) as site:
+        local, far = trained("local", str(betons)), trained("far", site.address)
         ranges = [word for word in site.asked if word.startswith("GET")]
         assert len(ranges) == len({*ranges})
-        assert read(far / "config.yaml").data.root == address
+        assert read(far / "config.yaml").data.root == site.address
         weights, others = (archive.read(run / "weights.pt") for run in (local, far))
         assert all(torch.equal(weights[name], others[name]) for name in weights)
         shutil.rmtree(tmp_path / "cache")
         site.status = 403
-        refused = trained("refused", address, code=3)
+        refused = trained("refused", site.address, code=3)
     assert "may not be read with these credentials" in (refused / "logs/rank0.log").read_text()

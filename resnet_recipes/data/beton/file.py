@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,9 @@ SAMPLE = np.dtype([("image", IMAGE), ("label", "<i8")], align=True)
 ALLOCATION = np.dtype([("sample", "<u8"), ("ptr", "<u8"), ("size", "<u8")])
 METADATA_START = HEADER.itemsize + 2 * FIELD.itemsize
 
-_MOST_CLASSES = 1 << 16
+AGAIN = "make it again:  resnet-recipes convert SRC DST"
+
+_MOST_CLASSES = 1 << 16  # without a sidecar
 _MOST_SAMPLES = 1 << 26  # 3 GiB of metadata and table
 _LARGEST_IMAGE = 64_000_000  # pixels; also bounds the decoder's scratch memory
 
@@ -62,9 +65,15 @@ class Beton:
         return len(self.labels)
 
     @cached_property
+    def mapping(self) -> mmap:
+        """The file, mapped, not read."""
+        with open_regular(self.path) as file:
+            return mmap(file.fileno(), 0, access=ACCESS_READ)
+
+    @property
     def content(self) -> np.ndarray:
-        """The file as uint8 [bytes], mapped, not read."""
-        return np.memmap(self.path, np.uint8, mode="r")
+        """The file as uint8 [bytes]."""
+        return np.frombuffer(self.mapping, np.uint8)
 
     @cached_property
     def classes(self) -> tuple[str, ...]:
@@ -124,31 +133,33 @@ def open_beton(path: Path) -> Beton:
         with open_regular(path) as file:
             total = os.fstat(file.fileno()).st_size
             header = file.read(HEADER.itemsize)
-            count, table_ptr, page_size = _check_header(path, header, total)
+            _refuse(path, _header_faults(header, total))
+            row = np.frombuffer(header, HEADER)[0]
+            count, table_ptr, page_size = (
+                int(row[key]) for key in ("num_samples", "table_ptr", "page_size")
+            )
             fields = file.read(2 * FIELD.itemsize)
-            _check_fields(path, np.frombuffer(fields, FIELD))
             metadata = file.read(count * SAMPLE.itemsize)
             file.seek(table_ptr)
             table = file.read(total - table_ptr)
     except OSError as error:
-        raise _refusal(path, f"cannot be read: {error.strerror}") from error
+        raise NotReadyError.at(path, f"cannot be read: {error.strerror}", AGAIN) from error
     structure = hashlib.sha256(b"".join((header, fields, metadata, table))).hexdigest()
+    types = np.frombuffer(fields, FIELD)["type_id"].tolist()
     samples, allocations = np.frombuffer(metadata, SAMPLE), np.frombuffer(table, ALLOCATION)
-    lengths = _check_table(path, samples["image"]["ptr"], allocations, (table_ptr, page_size))
-    _check_images(path, samples["image"], lengths)
-    sidecar = read_sidecar(path)
-    if sidecar and (sidecar.examples, sidecar.bytes, sidecar.structure) != (
-        count,
-        total,
-        structure,
-    ):
-        raise _refusal(path, "does not match its sidecar (.json): one of the two was changed")
-    labels = samples["label"].astype(np.int64)
-    _check_labels(path, labels, len(sidecar.classes) if sidecar else None)
-    image = samples["image"]
+    allocations, image = allocations[np.argsort(allocations["sample"])], samples["image"]
+    _refuse(path, _field_faults(types))
+    _refuse(path, _table_faults(image["ptr"], allocations, table_ptr, page_size))
+    lengths = allocations["size"].astype(np.int64)
+    _refuse(path, _image_faults(image, lengths))
+    sidecar, labels = read_sidecar(path), samples["label"].astype(np.int64)
+    said = sidecar and (sidecar.examples, sidecar.bytes, sidecar.structure)
+    if said not in (None, (count, total, structure)):
+        rule = "does not match its sidecar (.json): one of the two was changed"
+        raise NotReadyError.at(path, rule, AGAIN)
+    _refuse(path, _label_faults(labels, len(sidecar.classes) if sidecar else _MOST_CLASSES))
     sizes = np.stack([image["height"], image["width"]], axis=1).astype(np.int64)
-    starts = image["ptr"].astype(np.int64)
-    modes = np.ascontiguousarray(image["mode"])
+    starts, modes = image["ptr"].astype(np.int64), np.ascontiguousarray(image["mode"])
     return Beton(path, page_size, modes, sizes, starts, lengths, labels, structure, sidecar)
 
 
@@ -159,135 +170,96 @@ def pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
         if beton.sidecar and beton.sidecar.split not in ("", split):
             rule = f"is the {beton.sidecar.split} split according to its sidecar"
             yield Problem(str(beton.path), None, rule, f"rename it, or {again}")
-    used = len(np.unique(train.labels))
-    if used != len(train.classes):
-        yield Problem(
-            str(train.path),
-            None,
-            f"has images of only {used} of its {len(train.classes)} classes",
-            again,
-        )
+    used, count, most = len(np.unique(train.labels)), len(train.classes), val.labels.max()
+    if used != count:
+        rule = f"has images of only {used} of its {count} classes"
+        yield Problem(str(train.path), None, rule, again)
     if train.sidecar and val.sidecar and train.classes != val.classes:
-        yield Problem(
-            str(val.path), None, "differs from train.beton in its classes or their order", again
-        )
-    if val.labels.max() >= len(train.classes):
-        rule = (
-            f"has label {val.labels.max()}, but train.beton has only {len(train.classes)} classes"
-        )
+        rule = "differs from train.beton in its classes or their order"
+        yield Problem(str(val.path), None, rule, again)
+    if most >= count:
+        rule = f"has label {most}, but train.beton has only {count} classes"
         yield Problem(str(val.path), None, rule, again)
 
 
-def _check_header(path: Path, header: bytes, total: int) -> tuple[int, int, int]:
-    """Return the number of samples, the table's position and the page size of a valid header."""
+def _refuse(path: Path, faults: Iterator[str]) -> None:
+    """Raise NotReadyError for the first fault, if there is one; the others may follow from it."""
+    for fault in faults:
+        raise NotReadyError.at(path, fault, AGAIN)
+
+
+def _header_faults(header: bytes, total: int) -> Iterator[str]:
+    """Yield what is wrong with the header of a file of `total` bytes."""
     if len(header) < HEADER.itemsize or total < METADATA_START:
-        raise _refusal(path, f"has {total} bytes, too few for a .beton file")
-    row = np.frombuffer(header, HEADER)[0]
-    count = int(row["num_samples"])
-    table_ptr = int(row["table_ptr"])
-    page_size = int(row["page_size"])
-    if row["version"] == 0 and table_ptr == 0:
-        raise _refusal(path, "was never finished: its header is still empty")
-    if row["version"] != VERSION:
-        raise _refusal(
-            path,
-            f"is not a .beton file of version {VERSION} (its header says version {row['version']})",
-        )
-    if row["num_fields"] != 2:
-        raise _refusal(path, f"has {row['num_fields']} fields; an image and a label are expected")
+        yield f"has {total} bytes, too few for a .beton file"
+    version, fields, page_size, count, table_ptr = map(int, np.frombuffer(header, HEADER)[0])
+    if version == 0 and table_ptr == 0:
+        yield "was never finished: its header is still empty"
+    if version != VERSION:
+        yield f"is not a .beton file of version {VERSION} (its header says version {version})"
+    if fields != 2:
+        yield f"has {fields} fields; an image and a label are expected"
     if not 4096 <= page_size <= 1 << 31 or page_size & (page_size - 1):
-        raise _refusal(
-            path,
-            f"is damaged: its page size is {page_size}, not a power of two between 4096 and 2^31",
-        )
-    if not 0 < count <= _MOST_SAMPLES:
-        raise _refusal(
-            path,
-            f"has {count:,} samples; the limit is {_MOST_SAMPLES:,}" if count else "has no samples",
-        )
+        yield f"is damaged: its page size is {page_size}, not a power of two from 4096 to 2^31"
+    if not count:
+        yield "has no samples"
+    if count > _MOST_SAMPLES:
+        yield f"has {count:,} samples; the limit is {_MOST_SAMPLES:,}"
     if not METADATA_START + count * SAMPLE.itemsize <= table_ptr <= total:
-        rule = (
-            f"is damaged or cut short: {count} samples and a table at byte {table_ptr} do not "
-            f"fit into {total} bytes"
-        )
-        raise _refusal(path, rule)
-    if total - table_ptr != count * ALLOCATION.itemsize:
-        entries = (total - table_ptr) / ALLOCATION.itemsize
-        raise _refusal(
-            path, f"is damaged or cut short: its table has {entries:g} entries for {count} samples"
-        )
-    return count, table_ptr, page_size
+        rule = f"{count} samples and a table at byte {table_ptr} do not fit into {total} bytes"
+        yield f"is damaged or cut short: {rule}"
+    if (entries := (total - table_ptr) / ALLOCATION.itemsize) != count:
+        yield f"is damaged or cut short: its table has {entries:g} entries for {count} samples"
 
 
-def _check_fields(path: Path, fields: np.ndarray) -> None:
-    """Refuse anything but an image followed by an integer."""
-    if fields["type_id"].tolist() != [IMAGE_FIELD, INT_FIELD]:
-        types = fields["type_id"].tolist()
-        raise _refusal(
-            path,
-            f"has fields of types {types}; an RGB image (2) and an integer label (1) are expected",
-        )
+def _field_faults(types: list[int]) -> Iterator[str]:
+    """Yield a fault for anything but an image followed by an integer."""
+    if types != [IMAGE_FIELD, INT_FIELD]:
+        known = "an RGB image (2) and an integer label (1) are expected"
+        yield f"has fields of types {types}; {known}"
 
 
-def _check_table(
-    path: Path, pointers: np.ndarray, allocations: np.ndarray, where: tuple[int, int]
-) -> np.ndarray:
-    """Return bytes by sample, int64 [N]; refuse missing, overlapping or misplaced samples."""
-    table_ptr, page_size = where
+def _table_faults(
+    pointers: np.ndarray, allocations: np.ndarray, table_ptr: int, page_size: int
+) -> Iterator[str]:
+    """Yield missing, overlapping or misplaced samples; the table's entries are by sample."""
     count = len(pointers)
-    if not np.array_equal(np.sort(allocations["sample"]), np.arange(count, dtype=np.uint64)):
-        raise _refusal(path, "is damaged: its table does not list every sample once")
-    by_sample = allocations[np.argsort(allocations["sample"])]
-    if not np.array_equal(by_sample["ptr"], pointers):
-        raise _refusal(
-            path,
-            _first(by_sample["ptr"] != pointers, "has different positions in metadata and table"),
-        )
-    if int(by_sample["ptr"].max()) >= table_ptr or int(by_sample["size"].max()) > page_size:
-        outside = (by_sample["ptr"] >= table_ptr) | (by_sample["size"] > page_size)
-        raise _refusal(path, _first(outside, "lies outside the data, or is larger than a page"))
-    start, size = by_sample["ptr"].astype(np.int64), by_sample["size"].astype(np.int64)
-    outside = (
-        (start < METADATA_START + count * SAMPLE.itemsize)
-        | (start + size > table_ptr)
-        | (size == 0)
-    )
-    if outside.any():
-        raise _refusal(path, _first(outside, "is empty, or lies outside the data"))
-    if (crossing := start // page_size != (start + size - 1) // page_size).any():
-        raise _refusal(path, _first(crossing, "crosses a page"))
+    if not np.array_equal(allocations["sample"], np.arange(count, dtype=np.uint64)):
+        yield "is damaged: its table does not list every sample once"
+    moved = allocations["ptr"] != pointers
+    yield from _faults(moved, "has different positions in metadata and table")
+    outside = (allocations["ptr"] >= table_ptr) | (allocations["size"] > page_size)
+    yield from _faults(outside, "lies outside the data, or is larger than a page")
+    start, size = pointers.astype(np.int64), allocations["size"].astype(np.int64)
+    outside = start < METADATA_START + count * SAMPLE.itemsize
+    outside |= (start + size > table_ptr) | (size == 0)
+    yield from _faults(outside, "is empty, or lies outside the data")
+    yield from _faults(start // page_size != (start + size - 1) // page_size, "crosses a page")
     order = np.argsort(start)
     if (overlap := start[order][:-1] + size[order][:-1] > start[order][1:]).any():
         pair = order[:-1][overlap][0], order[1:][overlap][0]
-        raise _refusal(path, f"is damaged: samples {pair[0]} and {pair[1]} share bytes")
-    return size
+        yield f"is damaged: samples {pair[0]} and {pair[1]} share bytes"
 
 
-def _check_images(path: Path, images: np.ndarray, lengths: np.ndarray) -> None:
-    """Refuse images of unknown kind or impossible size, and raw ones without 3 bytes a pixel."""
-    if (unknown := images["mode"] > RAW).any():
-        raise _refusal(path, _first(unknown, "is stored neither as JPEG nor raw"))
+def _image_faults(images: np.ndarray, lengths: np.ndarray) -> Iterator[str]:
+    """Yield images of unknown kind or impossible size, and raw ones without 3 bytes a pixel."""
     pixels = images["height"].astype(np.int64) * images["width"]
-    if (odd := (pixels == 0) | (pixels > _LARGEST_IMAGE)).any():
-        raise _refusal(path, _first(odd, "has no pixels, or more than 64 million"))
-    if (odd := (images["mode"] == RAW) & (lengths != 3 * pixels)).any():
-        raise _refusal(path, _first(odd, "is raw, but does not have three bytes per pixel"))
+    yield from _faults(images["mode"] > RAW, "is stored neither as JPEG nor raw")
+    too_many = (pixels == 0) | (pixels > _LARGEST_IMAGE)
+    yield from _faults(too_many, "has no pixels, or more than 64 million")
+    odd = (images["mode"] == RAW) & (lengths != 3 * pixels)
+    yield from _faults(odd, "is raw, but does not have three bytes per pixel")
 
 
-def _check_labels(path: Path, labels: np.ndarray, classes: int | None) -> None:
-    """Refuse labels outside the range of classes; without a sidecar, only impossible labels."""
-    limit = _MOST_CLASSES if classes is None else classes
-    if (outside := (labels < 0) | (labels >= limit)).any():
-        raise _refusal(
-            path,
-            _first(outside, f"has label {labels[outside][0]}; labels go from 0 to {limit - 1}"),
-        )
+def _label_faults(labels: np.ndarray, classes: int) -> Iterator[str]:
+    """Yield labels outside the range of classes."""
+    if (outside := (labels < 0) | (labels >= classes)).any():
+        rule = f"has label {labels[outside][0]}; labels go from 0 to {classes - 1}"
+        yield from _faults(outside, rule)
 
 
-def _first(bad: np.ndarray, rule: str) -> str:
-    others = f" ({int(bad.sum())} such samples)" if bad.sum() > 1 else ""
-    return f"is damaged: sample {int(np.flatnonzero(bad)[0])} {rule}{others}"
-
-
-def _refusal(path: Path, rule: str) -> NotReadyError:
-    return NotReadyError.at(path, rule, "make it again:  resnet-recipes convert SRC DST")
+def _faults(bad: np.ndarray, rule: str) -> Iterator[str]:
+    """Yield the fault of the first of these samples, if there are any, and how many have it."""
+    if bad.any():
+        others = f" ({int(bad.sum())} such samples)" if bad.sum() > 1 else ""
+        yield f"is damaged: sample {int(np.flatnonzero(bad)[0])} {rule}{others}"

@@ -1,4 +1,4 @@
-"""The samples of a .beton file as a source of images."""
+"""The samples of a .beton file as a source of images, and the orders that fit its layout."""
 
 import contextlib
 import mmap
@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.data.beton.file import JPEG, Beton, half_path, open_beton
 from resnet_recipes.data.beton.sidecar import halved
 from resnet_recipes.data.images.decode import BadImageError, Picture, Pixels
-from resnet_recipes.data.memory import available_memory
+from resnet_recipes.data.machine import available_memory
+from resnet_recipes.data.order import Permute
 
 
 class Samples:
@@ -79,7 +80,7 @@ class Samples:
         with contextlib.suppress(OSError):
             for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
                 first = start // mmap.PAGESIZE * mmap.PAGESIZE
-                self.beton.content._mmap.madvise(mmap.MADV_WILLNEED, first, start + length - first)
+                self.beton.mapping.madvise(mmap.MADV_WILLNEED, first, start + length - first)
 
 
 def open_samples(path: Path, digest: str = "") -> Samples:
@@ -104,20 +105,74 @@ def fits_memory(beton: Beton) -> bool:
 
 def _small(beton: Beton, small: Beton) -> Beton:
     """Return the small level after checking that it belongs to this file."""
-    same = np.array_equal(small.labels, beton.labels) and np.array_equal(
-        small.sizes, (beton.sizes + 1) // 2
-    )
-    if same and beton.sidecar and small.sidecar:  # images of equal sizes may have been edited
-        same = small.sidecar.source_sha256 == halved(beton.sidecar.source_sha256)
-    if not same or small.checksums is None:
+    is_same = np.array_equal(small.labels, beton.labels)
+    is_same &= np.array_equal(small.sizes, (beton.sizes + 1) // 2)
+    if beton.sidecar and small.sidecar:  # images of equal sizes may have been edited
+        is_same &= small.sidecar.source_sha256 == halved(beton.sidecar.source_sha256)
+    if not is_same or small.checksums is None:
         rule = f"does not hold the images of {beton.path.name} at half their size"
-        raise NotReadyError.of(str(small.path), None, rule, f"convert again, or:  rm {small.path}")
+        raise NotReadyError.at(small.path, rule, f"convert again, or:  rm {small.path}")
     return small
 
 
 def _locate(beton: Beton, indices: np.ndarray, wanted: np.ndarray) -> None:
-    wanted["data"] = np.asarray(beton.content).ctypes.data + beton.starts[indices]
+    wanted["data"] = beton.content.ctypes.data + beton.starts[indices]
     wanted["length"], wanted["size"] = beton.lengths[indices], beton.sizes[indices]
     wanted["raw"] = beton.modes[indices] != JPEG
     if beton.checksums is not None:
         wanted["crc"] = beton.checksums[indices]
+
+
+#: Pages whose samples are shuffled together. A constant, because all ranks must arrive at the same
+#: order.
+WINDOW = 256
+
+#: Keeps these generators apart from all others that are seeded with the run's seed and an epoch.
+_PAGES = 0x70616765
+
+
+def quasi_random(beton: Beton) -> Permute:
+    """Return an order of training that needs only a few GB of the file in memory at a time.
+
+    It is a function (seed, epoch, examples) -> permutation.
+
+    Pages come in random order, the samples of 256 pages at a time (2 GiB; 14 thousand of ImageNet's
+    images) in random order among them. All ranks of a machine go through the same pages together
+    and share them through the page cache, so their number does not matter.
+    """
+    pages = np.unique(beton.starts // beton.page_size, return_inverse=True)[1]
+
+    def order(seed: int, epoch: int, examples: int) -> np.ndarray:
+        rng = np.random.default_rng((seed, epoch, 0, _PAGES))
+        window = rng.permutation(pages.max() + 1)[pages] // WINDOW
+        return np.lexsort((rng.random(examples), window))
+
+    return order
+
+
+def quasi_random_problem(beton: Beton) -> Problem | None:
+    """Return why this machine cannot read the file in quasi-random order; None if it can."""
+    # one window in use, the next on its way
+    needed, free = 2 * WINDOW * beton.page_size, available_memory()
+    rule = fix = ""
+    if needed > free and beton.content.size > free:
+        rule = (
+            f"needs {needed / 1e9:.1f} GB of memory for {2 * WINDOW} pages of {beton.path.name}, "
+            f"and {free / 1e9:.1f} GB are free"
+        )
+        fix = "data.order=random needs no more than the batches, but reads in small pieces"
+    elif stored_by_class(beton):
+        rule = (
+            f"would make batches of a few classes each: {beton.path.name} is stored class by class"
+        )
+        fix = "convert it again: the order is shuffled by default;  or data.order=random"
+    return Problem("data.order", "quasi_random", rule, fix) if rule else None
+
+
+def stored_by_class(beton: Beton) -> bool:
+    """Return whether neighbours in the file are mostly of one class, unlike in a shuffled file."""
+    classes = len(np.unique(beton.labels))
+    if classes < 2 or len(beton) < 2 * classes:
+        return False
+    alike = np.mean(beton.labels[1:] == beton.labels[:-1])
+    return bool(alike > (1 + np.mean(np.bincount(beton.labels)[beton.labels]) / len(beton)) / 2)

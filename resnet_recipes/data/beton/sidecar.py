@@ -69,27 +69,20 @@ def read_sidecar(beton: Path) -> Sidecar | None:
         return None
     try:
         content = read_json(path, _LARGEST)
-        sidecar = Sidecar(
-            **{
-                **content,
-                "classes": tuple(content["classes"]),
-                "skipped": tuple(content["skipped"]),
-            }
-        )
+        lists = {key: tuple(content[key]) for key in ("classes", "skipped")}
+        sidecar = Sidecar(**content | lists)
+        names, count = sidecar.classes, len(sidecar.checksums)
         if sidecar.version != 1:
             raise ValueError(f"version {sidecar.version}, but only version 1 can be read")
         if sidecar.split not in ("", *SPLITS):
             raise ValueError(f"split {sidecar.split!r} is not one of {', '.join(SPLITS)}")
-        if not all(isinstance(name, str) for name in sidecar.classes) or len(
-            set(sidecar.classes)
-        ) != len(sidecar.classes):
+        if len({name for name in names if isinstance(name, str)}) != len(names):
             raise ValueError("class names must be different strings")
-        if len(sidecar.checksums) != sidecar.examples:
-            raise ValueError(f"{len(sidecar.checksums)} checksums for {sidecar.examples} examples")
+        if count != sidecar.examples:
+            raise ValueError(f"{count} checksums for {sidecar.examples} examples")
     except (NotReadyError, ValueError, TypeError, KeyError) as error:
         reason = error.problems[0].rule if isinstance(error, NotReadyError) else error
         fix = "convert again, or delete this file to do without class names and checksums"
-        raise NotReadyError.of(
-            str(path), None, f"is not the sidecar of a .beton file ({reason})", fix
-        ) from error
+        rule = f"is not the sidecar of a .beton file ({reason})"
+        raise NotReadyError.at(path, rule, fix) from error
     return sidecar

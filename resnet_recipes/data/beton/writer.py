@@ -43,10 +43,13 @@ def read_journal(path: Path, key: str) -> np.ndarray:
     found = journal.read_bytes() if partial.exists() and journal.exists() else b""
     body = found[len(head) :] if found.startswith(head) else b""
     records = np.frombuffer(body, RECORD, len(body) // RECORD.itemsize)  # without a torn last one
-    whole = (
-        len(records) == 0 or int(records["ptr"][-1] + records["size"][-1]) <= partial.stat().st_size
-    )
-    return records if whole else records[:0]
+    is_whole = not len(records) or _end(records) <= partial.stat().st_size
+    return records if is_whole else records[:0]
+
+
+def _end(records: np.ndarray) -> int:
+    """Return the byte after the last sample."""
+    return int(records["ptr"][-1] + records["size"][-1])
 
 
 class BetonWriter:
@@ -65,39 +68,31 @@ class BetonWriter:
             fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self._journal.close()
-            raise NotReadyError.of(
-                str(path), None, "is being written by another conversion"
-            ) from error
+            raise NotReadyError.at(path, "is being written by another conversion") from error
         self.records = read_journal(path, key)
         self._journal.truncate(0)
         _write_all(self._journal, f"{key}\n".encode() + self.records.tobytes())
-        first = (
-            -(-(layout.METADATA_START + capacity * layout.SAMPLE.itemsize) // page_size) * page_size
-        )
-        self._end = (
-            int(self.records["ptr"][-1] + self.records["size"][-1]) if len(self.records) else first
-        )
+        front = layout.METADATA_START + capacity * layout.SAMPLE.itemsize
+        first = -(-front // page_size) * page_size
+        self._end = _end(self.records) if len(self.records) else first
         mode = "r+b" if len(self.records) else "w+b"
         self._file = open(partial_path(path), mode, buffering=0)  # noqa: SIM115
         self._file.truncate(self._end)
         self._file.seek(self._end)
 
-    def append(self, samples: Sequence[tuple[np.void, bytes]]) -> None:
+    def append(self, samples: Sequence[tuple[tuple, bytes]]) -> None:
         """Write samples: a record and the content, which is empty for a skipped image.
 
-        A record is (mode, width, height, label, crc32).
+        Position and size in a record are not read.
         """
         records = np.array([record for record, _ in samples], RECORD)
         pieces = []
         for row, (_, data) in zip(records, samples, strict=True):
             if len(data) > self.page_size:
-                rule = (
-                    f"takes {len(data) / 1e6:.0f} MB; a page of the file has "
-                    f"{self.page_size / 1e6:.0f} MB"
-                )
-                raise NotReadyError.of(
-                    "image", f"{row['width']}x{row['height']}", rule, "max_resolution=500"
-                )
+                given, most = len(data) / 1e6, self.page_size / 1e6
+                rule = f"takes {given:.0f} MB; a page of the file has {most:.0f} MB"
+                size = f"{row['width']}x{row['height']}"
+                raise NotReadyError.of("image", size, rule, "max_resolution=500")
             room = -self._end % self.page_size
             if len(data) > room and room:
                 pieces.append(bytes(room))
@@ -105,30 +100,27 @@ class BetonWriter:
             row["ptr"], row["size"] = self._end, len(data)
             pieces.append(data)
             self._end += len(data)
-        _write_all(self._file, b"".join(pieces))
-        os.fsync(self._file.fileno())
-        _write_all(self._journal, records.tobytes())
-        os.fsync(self._journal.fileno())
+        for file, content in ((self._file, b"".join(pieces)), (self._journal, records.tobytes())):
+            _write_all(file, content)
+            os.fsync(file.fileno())
         self.records = np.concatenate([self.records, records])
 
     def finish(self, about: dict) -> None:
         """Write the description, and a sidecar (with `about`) of the incomplete name."""
         written = self.records[self.records["size"] > 0]
-        metadata = _metadata(written)
         table = _table(written)
-        header = _header(len(written), self.page_size, self._end)
-        front = header + _fields() + metadata
+        numbers = layout.VERSION, 2, self.page_size, len(written), self._end
+        header = np.array([numbers], layout.HEADER).tobytes()
+        rest = _fields() + _metadata(written)
         _write_all(self._file, table)
-        self._file.seek(layout.HEADER.itemsize)
-        _write_all(self._file, front[layout.HEADER.itemsize :])
-        os.fsync(self._file.fileno())
-        self._file.seek(0)
-        _write_all(self._file, header)
-        os.fsync(self._file.fileno())
+        for place, content in ((len(header), rest), (0, header)):
+            self._file.seek(place)
+            _write_all(self._file, content)
+            os.fsync(self._file.fileno())
         sidecar = Sidecar(
             examples=len(written),
             bytes=self._end + len(table),
-            structure=hashlib.sha256(front + table).hexdigest(),
+            structure=hashlib.sha256(header + rest + table).hexdigest(),
             crc32=pack_checksums(written["crc32"]),
             **about,
         )
@@ -166,10 +158,6 @@ def _fields() -> bytes:
     return fields.tobytes()
 
 
-def _header(count: int, page_size: int, table_ptr: int) -> bytes:
-    return np.array([(layout.VERSION, 2, page_size, count, table_ptr)], layout.HEADER).tobytes()
-
-
 def _metadata(records: np.ndarray) -> bytes:
     rows = np.zeros(len(records), layout.SAMPLE)
     for key in ("mode", "width", "height", "ptr"):
@@ -181,8 +169,7 @@ def _metadata(records: np.ndarray) -> bytes:
 def _table(records: np.ndarray) -> bytes:
     rows = np.zeros(len(records), layout.ALLOCATION)
     rows["sample"] = np.arange(len(records))
-    rows["ptr"] = records["ptr"]
-    rows["size"] = records["size"]
+    rows["ptr"], rows["size"] = records["ptr"], records["size"]
     return rows.tobytes()
 
 

@@ -1,1 +1,245 @@
-"""Conversion of class folders to .beton files."""
+"""Convert images, or another .beton file, to .beton files: resumed if killed, then verified."""
+
+import random
+import shlex
+import shutil
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from resnet_recipes.base.errors import NotReadyError, Problem, TrainingError
+from resnet_recipes.base.paths import nearest_existing
+from resnet_recipes.base.processes import ProcessPool
+from resnet_recipes.data.beton.file import open_beton
+from resnet_recipes.data.beton.writer import BetonWriter, partial_path
+from resnet_recipes.data.convert.encode import ConvertOptions, Encoded
+from resnet_recipes.data.convert.source import BetonSource, Halved, Source
+from resnet_recipes.data.convert.splits import Split, divided, splits_of
+from resnet_recipes.data.root import SPLITS
+
+PAGE_SIZE = 8 << 20  # bytes, FFCV's own default
+# bytes, used when images keep their size: one image must fit into a page
+LARGE_PAGE_SIZE = 128 << 20
+SAMPLED = 500  # images
+
+_PAGE_LOSS = 1.02  # ends of pages that no image fits into
+_METADATA = 48  # bytes of one image
+
+_CHUNK = 128  # images between two visits to the disk
+
+#: Told how many images of a split are done, those of an earlier attempt included, and of how many.
+Progress = Callable[[int, int], None]
+
+
+class Forecast(NamedTuple):
+    """The cost of a conversion, measured on a sample."""
+
+    images: int
+    bytes: int  # of all files together
+    minutes: float  # on this machine, as busy as it is now
+    free_bytes: int  # on the disk of the target
+    resumed_images: int  # done by an interrupted attempt
+    sampled: int  # images that were measured
+    unreadable: tuple[str, ...]  # images of the sample that cannot be read, with reasons
+    left_out: tuple[str, ...]  # files of the source that are not converted
+
+
+def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
+    """Encode up to 500 images of SRC to forecast size and time; takes seconds, writes nothing."""
+    splits = splits_of(src, dst, options)
+    ends = np.cumsum([len(split) for split in splits])
+    total = int(ends[-1])
+    chosen = random.Random(options.seed).sample(range(total), min(SAMPLED, total))
+    size, unreadable, began = 0, [], time.perf_counter()
+    for place in chosen:
+        number = int(np.searchsorted(ends, place, "right"))
+        split = splits[number]
+        index = place - int(ends[number]) + len(split)
+        found = split.source.encoded(index, options)
+        if isinstance(found, Encoded):
+            size += len(found.data)
+        else:
+            unreadable.append(f"{split.source.name(index)}: {found}")
+    seconds = (time.perf_counter() - began) / len(chosen)
+    made, to_make = divided(splits)
+    resumed = sum(map(len, made)) + sum(len(split.journal()) for split in to_make)
+    return Forecast(
+        images=sum(len(split) for split in splits if not isinstance(split.source, Halved)),
+        bytes=int(size / len(chosen) * total * _PAGE_LOSS)
+        + total * _METADATA
+        + len(splits) * PAGE_SIZE,
+        minutes=(total - resumed) * seconds / options.processes / 60,
+        free_bytes=shutil.disk_usage(nearest_existing(Path(dst))).free,
+        resumed_images=resumed,
+        sampled=len(chosen),
+        unreadable=tuple(unreadable),
+        left_out=tuple(name for split in splits for name in split.source.left_out),
+    )
+
+
+class _Chunk(NamedTuple):
+    """Consecutive images, encoded."""
+
+    samples: list[tuple[tuple, bytes]]  # for BetonWriter.append; unreadable ones have no bytes
+    unreadable: list[tuple[str, str]]  # name and reason
+
+
+def convert(
+    src: Path,
+    dst: Path,
+    options: ConvertOptions,
+    progress: Progress,
+    expected: Forecast | None = None,
+) -> list[Path]:
+    """Write the files and return their paths.
+
+    Resumes an interrupted attempt at the same conversion.
+
+    `expected` is the forecast, if already made. Old files of the same name stay until the new ones
+    are complete. Raises NotReadyError (disk full, unreadable images) or TrainingError (a worker
+    died, a file reads back differently).
+    """
+    splits = splits_of(src, dst, options)
+    if left_out := [problem for split in splits for problem in _left_out(split)]:
+        raise NotReadyError(left_out)
+    expected = expected or forecast(src, dst, options)
+    made, to_make = divided(splits)
+    written = [split.target for split in made] + [partial_path(split.target) for split in to_make]
+    missing = expected.bytes - sum(path.stat().st_size for path in written if path.exists())
+    if missing > expected.free_bytes:
+        rule = (
+            f"has {expected.free_bytes / 1e9:.1f} GB free, and about {missing / 1e9:.1f} GB are "
+            "needed"
+        )
+        fix = "write_mode=jpg or a smaller max_resolution makes smaller files"
+        raise NotReadyError.at(dst, rule, fix)
+    for split in to_make:
+        split.target.parent.mkdir(parents=True, exist_ok=True)
+        _convert_split(split, progress)
+    return [split.target for split in splits]
+
+
+def _left_out(split: Split) -> Iterator[Problem]:
+    """Yield images that a resumable attempt skipped, if this one must not skip any."""
+    done = split.journal()
+    if split.options.on_bad_image == "error":
+        rule = (
+            "was unreadable and was skipped by the earlier attempt (on_bad_image=skip) that "
+            "this one would resume"
+        )
+        partial = shlex.quote(str(partial_path(split.target)))
+        fix = f"on_bad_image=skip resumes without it; to start over:  rm {partial}"
+        for index in split.order()[: len(done)][done["size"] == 0]:
+            yield Problem(split.source.name(index), None, rule, fix)
+
+
+def _convert_split(split: Split, progress: Progress) -> None:
+    """Write one file in permuted order, one chunk at a time, and read it back."""
+    total, order, longest = len(split), split.order(), split.options.max_resolution
+    page_size = PAGE_SIZE if longest and 3 * longest**2 <= PAGE_SIZE else LARGE_PAGE_SIZE
+    writer = BetonWriter(split.target, total, page_size, split.key())
+    first = len(writer.records)
+    try:
+        for samples, unreadable in _encoded(split.source, order[first:], split.options):
+            if unreadable and split.options.on_bad_image == "error":
+                fix = (
+                    "on_bad_image=skip skips and records such images; resnet-recipes doctor data "
+                    "DIR lists all of them"
+                )
+                raise NotReadyError(Problem(name, None, why, fix) for name, why in unreadable)
+            writer.append(samples)
+            progress(len(writer.records), total)
+        left_out = order[writer.records["size"] == 0]
+        if len(left_out) == total:
+            raise NotReadyError.at(split.source.origin, "has no readable image")
+        writer.finish(
+            {
+                "classes": split.source.classes,
+                "source": split.source.origin,
+                "skipped": tuple(map(split.source.name, left_out)),
+                "split": split.name if split.name in SPLITS else "",
+                "source_sha256": split.source.fingerprint,
+                "options": asdict(split.options),
+            }
+        )
+        if complaint := _complaint(partial_path(split.target)):
+            writer.discard()
+            raise TrainingError(f"{split.target}: {complaint}; check the disk and convert again")
+        writer.publish()
+    except OSError as error:
+        rule = (
+            f"cannot be written: {error.strerror} ({len(writer.records):,} of {total:,} "
+            "images are done and kept)"
+        )
+        fix = "free some space, then repeat the command: it resumes"
+        raise NotReadyError.at(split.target, rule, fix) from error
+    finally:
+        writer.close()
+
+
+def _encoded(source: Source, order: np.ndarray, options: ConvertOptions) -> Iterator[_Chunk]:
+    """Yield the images in chunks, in the given order.
+
+    The processes work at most a few chunks ahead.
+    """
+    chunks = [order[at : at + _CHUNK] for at in range(0, len(order), _CHUNK)]
+    workers = min(options.processes, len(chunks))
+    _keep(source, options)
+    if workers <= 1:
+        yield from map(_encode_chunk, chunks)
+        return
+    with ProcessPool(workers, [__name__], _keep, source, options) as pool:
+        ahead: deque[Future] = deque()
+        try:
+            for chunk in chunks:
+                ahead.append(pool.submit(_encode_chunk, chunk))
+                if len(ahead) > 2 * workers:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+        except BrokenProcessPool as error:
+            rule = (
+                "a conversion worker was killed (out of memory?); the same command with fewer "
+                "workers resumes"
+            )
+            raise TrainingError(rule) from error
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _keep(source: Source, options: ConvertOptions) -> None:
+    """Store what all chunks share, so that file names are sent to a process only once."""
+    global _kept
+    _kept = source, options
+
+
+def _encode_chunk(chunk: np.ndarray) -> _Chunk:
+    source, options = _kept
+    samples, unreadable = [], []
+    for index in chunk.tolist():
+        found = source.encoded(index, options)
+        if isinstance(found, str):
+            unreadable.append((source.name(index), found))
+            found = Encoded(0, 0, 0, b"")
+        mode, height, width, data = found
+        record = (mode, width, height, 0, 0, zlib.crc32(data), source.labels[index])
+        samples.append((record, data))
+    return _Chunk(samples, unreadable)
+
+
+def _complaint(path: Path) -> str | None:
+    """Read a finished file back: its description, and 500 of its images, decoded."""
+    beton, whole = open_beton(path), ConvertOptions(write_mode="raw", max_resolution=None)
+    for index in random.Random(0).sample(range(len(beton)), min(SAMPLED, len(beton))):
+        decoded = BetonSource(beton).encoded(index, whole)
+        if isinstance(decoded, str) or [*decoded[1:3]] != beton.sizes[index].tolist():
+            return f"sample {index} reads back differently from what was written"
+    return None

@@ -8,7 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
+from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import Problem
+from resnet_recipes.data.base import out_of_bounds, wrong_choices
 from resnet_recipes.data.beton.file import JPEG, RAW
 from resnet_recipes.data.crop import uniforms
 from resnet_recipes.data.images.decode import BadImageError, Picture
@@ -38,28 +40,25 @@ class ConvertOptions:
     nested_classes: bool = False
     workers: int = 0  # processes; 0: one per core
 
+    @property
+    def processes(self) -> int:
+        """How many processes encode."""
+        return self.workers or cores()
+
     def problems(self) -> Iterator[Problem]:
         """Yield the problems with these values."""
-        if self.write_mode not in WRITE_MODES:
-            yield Problem("write_mode", self.write_mode, f"must be one of {', '.join(WRITE_MODES)}")
-        if self.max_resolution is not None and not 16 <= self.max_resolution <= 8192:
-            yield Problem(
-                "max_resolution", self.max_resolution, "must be between 16 and 8192 pixels"
-            )
+        yield from wrong_choices(
+            self, write_mode=WRITE_MODES, levels=(1, 2), on_bad_image=("error", "skip")
+        )
+        yield from out_of_bounds(
+            self,
+            compress_probability=(0, 1),
+            jpeg_quality=(1, 100),
+            workers=(0, 256),
+            **({} if self.max_resolution is None else {"max_resolution": (16, 8192)}),
+        )
         if not 0 <= self.val_share < 1:
             yield Problem("val_share", self.val_share, "must be at least 0 and below 1")
-        if not 0 <= self.compress_probability <= 1:
-            yield Problem(
-                "compress_probability", self.compress_probability, "must be between 0 and 1"
-            )
-        if self.levels not in (1, 2):
-            yield Problem("levels", self.levels, "must be 1 or 2")
-        if not 1 <= self.jpeg_quality <= 100:
-            yield Problem("jpeg_quality", self.jpeg_quality, "must be between 1 and 100")
-        if self.on_bad_image not in ("error", "skip"):
-            yield Problem("on_bad_image", self.on_bad_image, "must be error or skip")
-        if not 0 <= self.workers <= 256:
-            yield Problem("workers", self.workers, "must be between 0 (one per core) and 256")
 
 
 class Encoded(NamedTuple):
@@ -80,34 +79,29 @@ def encode(image: bytes | np.ndarray, index: int, options: ConvertOptions) -> En
     levels it is encoded again with restart markers every 64 pixels, so that the native decoder can
     skip the intervals outside a crop. The EXIF orientation is ignored, as in training.
     """
-    pixels = image
     if isinstance(image, bytes):
         picture = Picture(image)
-        pixels = picture.crop(0, 0, picture.height, picture.width)
-        if options.write_mode == "jpg" and options.levels == 1:
-            longest = options.max_resolution or _LONGEST
-            if max(picture.height, picture.width) <= longest and _is_plain(image):
-                return Encoded(JPEG, picture.height, picture.width, image)
-    picture = shrunk(Image.fromarray(pixels), options.max_resolution)
-    if max(picture.size) > _LONGEST:
+        pixels, longest = picture.whole(), options.max_resolution or _LONGEST
+        is_kept = options.write_mode == "jpg" and options.levels == 1
+        if is_kept and max(picture.height, picture.width) <= longest and _is_plain(image):
+            return Encoded(JPEG, picture.height, picture.width, image)
+    else:
+        pixels = image
+    made = shrunk(Image.fromarray(pixels), options.max_resolution)
+    if max(made.size) > _LONGEST:
         raise BadImageError(
-            f"has a side of {max(picture.size):,} pixels; the limit of .beton files is {_LONGEST:,}"
+            f"has a side of {max(made.size):,} pixels; the limit of .beton files is {_LONGEST:,}"
         )
     compress = options.write_mode == "jpg"
     if options.write_mode == "proportion":
-        compress = (
-            uniforms(options.seed, 0, np.array([index]), 1).item() < options.compress_probability
-        )
+        drawn = uniforms(options.seed, 0, np.array([index]), 1).item()
+        compress = drawn < options.compress_probability
     if not compress:
-        return Encoded(RAW, picture.height, picture.width, picture.tobytes())
+        return Encoded(RAW, made.height, made.width, made.tobytes())
     buffer = io.BytesIO()
-    picture.save(
-        buffer,
-        "JPEG",
-        quality=options.jpeg_quality,
-        restart_marker_blocks=_RESTART if options.levels == 2 else 0,
-    )
-    return Encoded(JPEG, picture.height, picture.width, buffer.getvalue())
+    restart = _RESTART if options.levels == 2 else 0
+    made.save(buffer, "JPEG", quality=options.jpeg_quality, restart_marker_blocks=restart)
+    return Encoded(JPEG, made.height, made.width, buffer.getvalue())
 
 
 def shrunk(picture: Image.Image, longest: int | None) -> Image.Image:
@@ -115,16 +109,14 @@ def shrunk(picture: Image.Image, longest: int | None) -> Image.Image:
     if longest is None or max(picture.size) <= longest:
         return picture
     ratio = longest / max(picture.size)
-    return area_mean(
-        picture, max(1, int(ratio * picture.height)), max(1, int(ratio * picture.width))
-    )
+    height, width = (max(1, int(ratio * side)) for side in (picture.height, picture.width))
+    return area_mean(picture, height, width)
 
 
 def area_mean(picture: Image.Image, height: int, width: int) -> Image.Image:
     """Shrink an image by the mean over the area that each new pixel covers."""
-    mean = _area_mean(
-        _area_mean(np.asarray(picture, np.float32), height).swapaxes(0, 1), width
-    ).swapaxes(0, 1)
+    rows = _area_mean(np.asarray(picture, np.float32), height)
+    mean = _area_mean(rows.swapaxes(0, 1), width).swapaxes(0, 1)
     return Image.fromarray(np.rint(mean).astype(np.uint8))
 
 
@@ -137,11 +129,9 @@ def _area_mean(values: np.ndarray, length: int) -> np.ndarray:
     edges = np.arange(length + 1) * scale
     first = edges[:-1].astype(int)
     total = np.zeros((length, *values.shape[1:]), np.float32)
-    for offset in range(int(np.ceil(scale)) + 1):
-        row = first + offset
-        share = (
-            np.clip(np.minimum(row + 1, edges[1:]) - np.maximum(row, edges[:-1]), 0, None) / scale
-        )
+    for row in (first + offset for offset in range(int(np.ceil(scale)) + 1)):
+        covered = np.minimum(row + 1, edges[1:]) - np.maximum(row, edges[:-1])
+        share = np.maximum(covered, 0) / scale
         total += share.astype(np.float32)[:, None, None] * values[np.minimum(row, len(values) - 1)]
     return total
 

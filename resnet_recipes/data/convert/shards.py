@@ -4,27 +4,31 @@ import hashlib
 import os
 import re
 import tarfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain, groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.base.reading import parse_json, read_bytes
-from resnet_recipes.data.convert import parquet
+from resnet_recipes.base.extras import remedy
+from resnet_recipes.base.reading import MAX_BYTES, open_regular, parse_json, read_bytes
 from resnet_recipes.data.convert.source import Source
 from resnet_recipes.data.files.table import LABEL
-from resnet_recipes.data.images.decode import MAX_BYTES
-from resnet_recipes.data.images.kinds import SUFFIXES
+from resnet_recipes.data.images import decode
 from resnet_recipes.data.root import SYNONYMS
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
 
 #: The names of the classes, one a line, beside the shards.
 NAMES = ("classnames.txt", "classes.txt")
 
-#: The longest label or JSON of a sample, in bytes.
-_LONGEST = 1 << 16
+_LONGEST = 1 << 16  # bytes of a label or JSON in a tar file
+_MOST_GROUP = 1 << 30  # bytes of a group of rows, of which each process keeps one
+_END = 8  # bytes of a parquet file: the size of the description before them, and PAR1
 
 
 class Sample(NamedTuple):
@@ -32,66 +36,59 @@ class Sample(NamedTuple):
 
     label: int | str
     place: int  # in a tar file the byte where it starts, in a parquet file its row
-    size: int  # bytes; in a parquet file the first row of its row group
+    size: int  # bytes; in a parquet file the number of its group of rows
 
 
 class _Shards(Source):
     """The images of several files, in their order there."""
 
-    def __init__(self, found: Sequence[tuple[Path, Sequence[Sample]]], classes: Sequence[str]):
+    def __init__(self, found: Mapping[Path, Sequence[Sample]], classes: Sequence[str]):
         numbers = {name: number for number, name in enumerate(classes)}
-        samples = [sample for _, shard in found for sample in shard]
-        self.origin, self.classes = os.path.commonpath([path for path, _ in found]), tuple(classes)
-        self.paths = [str(path) for path, _ in found]
-        self.shards = np.repeat(np.arange(len(found)), [len(shard) for _, shard in found])
+        samples = [*chain(*found.values())]
+        self.origin, self.classes = os.path.commonpath(found), tuple(classes)
+        self.paths = [str(path) for path in found]
+        self.shards = np.repeat(np.arange(len(found)), [len(shard) for shard in found.values()])
         self.places = np.array([(place, size) for _, place, size in samples], np.int64)
-        labels = [
-            each.label if isinstance(each.label, int) else numbers[each.label] for each in samples
-        ]
-        self.labels = np.array(labels, np.int64)
-        known = [(os.path.basename(path), os.stat(path).st_size) for path in self.paths]
+        self.labels = np.array([numbers.get(each.label, each.label) for each in samples], np.int64)
+        known = [(path.name, path.stat().st_size) for path in found]
         self.fingerprint = hashlib.sha256(repr(known).encode() + self.places.tobytes()).hexdigest()
+
+    def _at(self, index: int) -> tuple[str, int, int]:
+        """Return the shard of an image, its place and its size."""
+        return self.paths[self.shards[index]], *self.places[index].tolist()
 
 
 class TarSource(_Shards):
     """The images of WebDataset's tar files."""
 
     def name(self, index: int) -> str:
-        header = self._bytes(index, -tarfile.BLOCKSIZE, tarfile.BLOCKSIZE)
-        member = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape").name
-        return f"{self.paths[self.shards[index]]}: {member}"
+        path, place, _ = self._at(index)
+        header = _bytes(path, place - tarfile.BLOCKSIZE, tarfile.BLOCKSIZE)
+        return f"{path}: {tarfile.TarInfo.frombuf(header, 'utf-8', 'surrogateescape').name}"
 
     def read(self, index: int) -> bytes:
-        return self._bytes(index, 0, int(self.places[index, 1]))
-
-    def _bytes(self, index: int, offset: int, size: int) -> bytes:
-        with open(self.paths[self.shards[index]], "rb") as file:
-            file.seek(int(self.places[index, 0]) + offset)
-            return file.read(size)
+        return _bytes(*self._at(index))
 
 
 class ParquetSource(_Shards):
     """The images of parquet files, whose groups of rows are read as a whole."""
 
     def name(self, index: int) -> str:
-        return f"{self.paths[self.shards[index]]}: row {self.places[index, 0]}"
+        path, row, _ = self._at(index)
+        return f"{path}: row {row}"
 
     def read(self, index: int) -> bytes:
-        row, first = self.places[index].tolist()
-        group = parquet.group(self.paths[self.shards[index]], first)
-        if row - first >= len(group):
+        path, row, number = self._at(index)
+        images = row_group(path, number)
+        if row not in images:
             raise ValueError("its row has no image")
-        return group[row - first]
+        return images[row]
 
     def shuffled(self, rng: np.random.Generator) -> np.ndarray:
-        starts = np.flatnonzero(np.arange(len(self.labels)) == self._first())
-        groups = np.split(np.arange(len(self.labels)), starts[1:])
+        is_first = np.diff(self.shards) | np.diff(self.places[:, 1])
+        groups = np.split(np.arange(len(self.labels)), np.flatnonzero(is_first) + 1)
         mixed = [rng.permutation(groups[number]) for number in rng.permutation(len(groups))]
         return np.concatenate(mixed)
-
-    def _first(self) -> np.ndarray:
-        """Return the index of the first image of each image's group of rows."""
-        return np.arange(len(self.labels)) - (self.places[:, 0] - self.places[:, 1])
 
 
 def shards_of(src: Path) -> dict[str, Source]:
@@ -99,38 +96,35 @@ def shards_of(src: Path) -> dict[str, Source]:
 
     Empty if it has none. Raises NotReadyError if they cannot be used, or OSError.
     """
-    for suffix, kind, samples in (
-        (".tar", TarSource, _in_tar),
-        (".parquet", ParquetSource, _in_parquet),
-    ):
-        if files := sorted(path for path in _files_in(src) if path.suffix == suffix):
-            named = _by_split(src, files)
-            read = sorted(chain(*named.values()))
-            found = {path: list(samples(path)) for path in read}
-            if empty := [path for path, shard in found.items() if not shard]:
-                raise NotReadyError.at(empty[0], "has no images", "remove it, or make it again")
-            classes = _classes(src, found)
-            made: dict[str, Source] = {
-                split: kind([(path, found[path]) for path in paths], classes)
-                for split, paths in named.items()
-            }
-            next(iter(made.values())).left_out = tuple(
-                str(path) for path in files if path not in found
-            )
-            return made
-    return {}
+    kinds = {".tar": (TarSource, _in_tar), ".parquet": (ParquetSource, _in_parquet)}
+    there = sorted(_files_in(src))
+    suffix = next((suffix for suffix in kinds if any(path.suffix == suffix for path in there)), "")
+    if not suffix:
+        return {}
+    kind, samples = kinds[suffix]
+    files = [path for path in there if path.suffix == suffix]
+    named = _by_split(src, files)
+    found = {path: [*samples(path)] for path in sorted(chain(*named.values()))}
+    if empty := [path for path, shard in found.items() if not shard]:
+        raise NotReadyError.at(empty[0], "has no images", "remove it, or make it again")
+    classes = _classes(src, found)
+    made: dict[str, Source] = {
+        split: kind({path: found[path] for path in paths}, classes)
+        for split, paths in named.items()
+    }
+    next(iter(made.values())).left_out = tuple(str(path) for path in files if path not in found)
+    return made
 
 
 def _files_in(src: Path) -> list[Path]:
     """Return the files of a folder and of those of its splits; none if these have class folders."""
     if not src.is_dir():
         return []
-    names = {"data", *chain(*SYNONYMS.values())}
-    folders = [entry.path for entry in os.scandir(src) if entry.name in names and entry.is_dir()]
-    below = [entry for folder in folders for entry in os.scandir(folder)]
-    if any(entry.is_dir() for entry in below):
+    names, top = {"data", *chain(*SYNONYMS.values())}, [*src.iterdir()]
+    below = [*chain(*(path.iterdir() for path in top if path.name in names and path.is_dir()))]
+    if any(path.is_dir() for path in below):
         return []
-    return [Path(entry.path) for entry in (*os.scandir(src), *below) if entry.is_file()]
+    return [path for path in (*top, *below) if path.is_file()]
 
 
 def _by_split(src: Path, files: Sequence[Path]) -> dict[str, list[Path]]:
@@ -156,7 +150,7 @@ def _classes(src: Path, found: dict[Path, list[Sample]]) -> Sequence[str]:
         return sorted(names)
     count = max(numbers) + 1
     for path in found:
-        if path.suffix == ".parquet" and (known := parquet.names(path)) is not None:
+        if path.suffix == ".parquet" and (known := _described(path)) is not None:
             return _names(path, known, count)
     for path in (src / name for name in NAMES):
         if path.exists():
@@ -174,51 +168,41 @@ def _names(path: Path, given: object, count: int) -> list[str]:
     raise NotReadyError.at(path, rule)
 
 
+def _bytes(path: str, start: int, size: int) -> bytes:
+    with open(path, "rb") as file:
+        file.seek(start)
+        return file.read(size)
+
+
 def _in_tar(path: Path) -> Iterator[Sample]:
     """Yield the samples of a tar file: members that differ only in their suffix, one an image."""
     try:
         with tarfile.open(path, "r:") as archive:
-            yield from _grouped(path, archive)
+            files = (member for member in archive if member.isreg() and not member.issparse())
+            for key, members in groupby(files, lambda member: _parted(member)[0]):
+                yield _sample(path, key, {_parted(member)[1]: member for member in members})
     except tarfile.TarError as error:
         raise NotReadyError.at(path, f"cannot be read as a tar file: {error}") from None
 
 
-def _grouped(path: Path, archive: tarfile.TarFile) -> Iterator[Sample]:
-    for key, members in groupby(_files(archive), _key):
-        image, label = None, None
-        for member in members:
-            suffix = _suffix(member)
-            if f".{suffix}" in SUFFIXES:
-                image = member
-            elif member.size <= _LONGEST and (suffix == "cls" or (suffix, label) == ("json", None)):
-                label = _label(_content(archive, member), suffix)
-        yield _sample(path, key, image, label)
-
-
-def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    file = archive.extractfile(member)
-    return file.read() if file else b""
-
-
-def _key(member: tarfile.TarInfo) -> str:
-    """Return what the members of a sample have in common: the path up to the name's first dot."""
+def _parted(member: tarfile.TarInfo) -> tuple[str, str]:
+    """Return what a sample's members have in common, up to the name's first dot; and the suffix."""
     folder, _, name = member.name.rpartition("/")
-    return f"{folder}/{name.partition('.')[0]}"
+    stem, _, suffix = name.partition(".")
+    return f"{folder}/{stem}", suffix.lower()
 
 
-def _suffix(member: tarfile.TarInfo) -> str:
-    return member.name.rpartition("/")[2].partition(".")[2].lower()
-
-
-def _files(archive: tarfile.TarFile) -> Iterable[tarfile.TarInfo]:
-    return (member for member in archive if member.isreg() and not member.issparse())
-
-
-def _sample(path: Path, key: str, image: tarfile.TarInfo | None, label: int | str | None) -> Sample:
-    if image is None or label is None:
-        lacking = "an image" if image is None else "a label: .cls, or label in .json"
+def _sample(path: Path, key: str, members: dict[str, tarfile.TarInfo]) -> Sample:
+    images = [members[suffix] for suffix in members if f".{suffix}" in decode.SUFFIXES]
+    label = None
+    for suffix in ("cls", "json"):
+        member = members.get(suffix)
+        if label is None and member and member.size <= _LONGEST:
+            label = _label(_bytes(str(path), member.offset_data, member.size), suffix)
+    if not images or label is None:
+        lacking = "a label: .cls, or label in .json" if images else "an image"
         raise NotReadyError.at(path, f"sample {key} lacks {lacking}")
-    return Sample(label, image.offset_data, min(image.size, MAX_BYTES + 1))
+    return Sample(label, images[-1].offset_data, min(images[-1].size, decode.MAX_BYTES + 1))
 
 
 def _label(content: bytes, suffix: str) -> int | str | None:
@@ -237,5 +221,77 @@ def _label(content: bytes, suffix: str) -> int | str | None:
 
 
 def _in_parquet(path: Path) -> Iterator[Sample]:
-    """Yield the samples of a parquet file."""
-    return (Sample(*row) for row in parquet.rows(path))
+    """Yield the samples of a parquet file. Raises NotReadyError if they have no labels."""
+    file = _parquet(path)
+    columns = file.schema_arrow.names
+    label = next((name for name in LABEL if name in columns), None)
+    if "image" not in columns or label is None:
+        rule = f"needs columns image and label, and has {', '.join(columns[:8])}"
+        raise NotReadyError.at(path, rule)
+    row = 0
+    for number in range(file.num_row_groups):
+        try:
+            for value in _column(file, number, label):
+                is_name = isinstance(value, str) and 0 < len(value) <= 200
+                if not (is_name or (isinstance(value, int) and 0 <= value < 10**6)):
+                    raise NotReadyError.at(path, f"has no label in row {row}")
+                yield Sample(value, row, number)
+                row += 1
+        except (ValueError, OSError) as error:
+            raise NotReadyError.at(path, f"cannot be read: {error}") from None
+
+
+@lru_cache(maxsize=1)
+def row_group(path: str, number: int) -> dict[int, bytes]:
+    """Return the images of a group of rows, by row. Raises ValueError or OSError."""
+    file = _parquet(Path(path))
+    if number >= file.num_row_groups:
+        raise ValueError("the file has changed")
+    first = sum(file.metadata.row_group(before).num_rows for before in range(number))
+    found, size = {}, 0
+    for row, cell in enumerate(_column(file, number, "image"), first):
+        content = cell.get("bytes") if isinstance(cell, dict) else cell
+        found[row] = content if isinstance(content, bytes) else b""
+        size += len(found[row])
+        if size > _MOST_GROUP:
+            raise ValueError(f"its group of rows has more than {_MOST_GROUP:,} bytes")
+    return found
+
+
+def _column(file: "ParquetFile", group: int, name: str) -> Iterator[Any]:
+    """Yield the values of a column in a group of rows. Raises ValueError or OSError."""
+    from pyarrow import ArrowException
+
+    try:
+        for batch in file.iter_batches(64, row_groups=[group], columns=[name]):
+            yield from batch[name].to_pylist()
+    except ArrowException as error:
+        raise ValueError(str(error)) from None
+
+
+def _described(path: Path) -> object:
+    """Return the names of the classes in Hugging Face's description; None without one."""
+    try:
+        said = parse_json(_parquet(path).schema_arrow.metadata[b"huggingface"].decode())
+        features = said["info"]["features"]
+        return next(features[name]["names"] for name in LABEL if name in features)
+    except (TypeError, KeyError, ValueError, StopIteration):
+        return None
+
+
+def _parquet(path: Path) -> "ParquetFile":
+    """Open a parquet file. Raises NotReadyError if pyarrow is missing, or the file damaged."""
+    try:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+    except ImportError:
+        rule = "needs the package pyarrow"
+        raise NotReadyError.at(path, rule, remedy("parquet")) from None
+    try:
+        with open_regular(path) as file:  # pyarrow takes a description of any size into memory
+            file.seek(-_END, os.SEEK_END)
+            if int.from_bytes(file.read(4), "little") > MAX_BYTES:
+                raise OSError(f"its description is larger than {MAX_BYTES:,} bytes")
+        return ParquetFile(path)
+    except (ArrowException, OSError) as error:
+        raise NotReadyError.at(path, f"cannot be read as a parquet file: {error}") from None

@@ -7,7 +7,7 @@ from PIL import Image
 
 from resnet_recipes.data.beton.file import JPEG, Beton
 from resnet_recipes.data.beton.sidecar import halved
-from resnet_recipes.data.convert.encode import area_mean, shrunk
+from resnet_recipes.data.convert.encode import ConvertOptions, Encoded, area_mean, encode, shrunk
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import Picture, read_file
 
@@ -29,6 +29,13 @@ class Source:
     def read(self, index: int) -> bytes | np.ndarray:
         """Return the bytes of an image file, or pixels as uint8 [H, W, 3]."""
         raise NotImplementedError
+
+    def encoded(self, index: int, options: ConvertOptions) -> Encoded | str:
+        """Encode one image, or return why it cannot be read."""
+        try:
+            return encode(self.read(index), index, options)
+        except (OSError, ValueError, MemoryError) as error:
+            return str(error) or type(error).__name__
 
     def shuffled(self, rng: np.random.Generator) -> np.ndarray:
         """Return the images in a random order that can be read without delay, int64 [N]."""
@@ -74,9 +81,7 @@ class Halved(Source):
     def __init__(self, source: Source, longest: int | None):
         """Take a source, and the longer side of its images in the full level, in pixels."""
         self.origin, self.classes, self.labels = source.origin, source.classes, source.labels
-        self.source = source
-        self.longest = longest
-        self.fingerprint = halved(source.fingerprint)
+        self.fingerprint, self.source, self.longest = halved(source.fingerprint), source, longest
 
     def name(self, index: int) -> str:
         return self.source.name(index)
@@ -84,8 +89,7 @@ class Halved(Source):
     def read(self, index: int) -> np.ndarray:
         image = self.source.read(index)
         if isinstance(image, bytes):
-            whole = Picture(image)
-            image = whole.crop(0, 0, whole.height, whole.width)
+            image = Picture(image).whole()
         picture = shrunk(Image.fromarray(image), self.longest)
         return np.asarray(area_mean(picture, -(-picture.height // 2), -(-picture.width // 2)))
 

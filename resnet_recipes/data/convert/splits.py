@@ -14,8 +14,8 @@ from resnet_recipes.data.beton.writer import partial_path, read_journal
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.shards import shards_of
 from resnet_recipes.data.convert.source import BetonSource, FileSource, Halved, Source
-from resnet_recipes.data.files.folder import SUFFIXES
 from resnet_recipes.data.files.layout import listing_of, parts
+from resnet_recipes.data.files.listing import SUFFIXES
 from resnet_recipes.data.files.survey import survey
 from resnet_recipes.data.root import SPLITS
 
@@ -29,27 +29,28 @@ class Split:
     name: str  # "train", "val", or the file's stem
     source: Source
     target: Path
+    options: ConvertOptions
 
     def __len__(self) -> int:
         return len(self.source.labels)
 
-    def order(self, options: ConvertOptions) -> np.ndarray:
+    def order(self) -> np.ndarray:
         """Return the order of the images in the file: a permutation, int64 [images]."""
-        if options.shuffle:
-            return self.source.shuffled(np.random.default_rng(options.seed))
+        if self.options.shuffle:
+            return self.source.shuffled(np.random.default_rng(self.options.seed))
         return np.arange(len(self))
 
-    def key(self, options: ConvertOptions) -> str:
+    def key(self) -> str:
         """Return a digest of everything that must be unchanged for an attempt to be resumed."""
-        settings = sorted((asdict(options) | _ANY).items())
+        settings = sorted((asdict(self.options) | _ANY).items())
         said = repr((settings, self.source.fingerprint, self.source.classes))
         return hashlib.sha256(said.encode()).hexdigest()
 
-    def journal(self, options: ConvertOptions) -> np.ndarray:
+    def journal(self) -> np.ndarray:
         """Return what the journal of an interrupted attempt lists, one record for each image."""
-        return read_journal(self.target, self.key(options))
+        return read_journal(self.target, self.key())
 
-    def is_made(self, options: ConvertOptions) -> bool:
+    def is_made(self) -> bool:
         """Return whether an earlier attempt finished this file, with these options."""
         if partial_path(self.target).exists():
             return False
@@ -57,10 +58,10 @@ class Split:
             sidecar = open_beton(self.target).sidecar
         except NotReadyError:
             return False
-        if sidecar is None or (sidecar.skipped and options.on_bad_image == "error"):
+        if sidecar is None or (sidecar.skipped and self.options.on_bad_image == "error"):
             return False
         return (
-            sidecar.options | _ANY == asdict(options) | _ANY
+            sidecar.options | _ANY == asdict(self.options) | _ANY
             and sidecar.source_sha256 == self.source.fingerprint
             and tuple(sidecar.classes) == tuple(self.source.classes)
         )
@@ -85,22 +86,22 @@ def splits_of(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
         fix = f"resnet-recipes convert {shlex.quote(str(src))} {target}"
         raise RecipeError.of(str(src), None, rule, fix)
     splits = [
-        Split(name or dst.stem, source, dst / f"{name}.beton" if name else dst)
+        Split(name or dst.stem, source, dst / f"{name}.beton" if name else dst, options)
         for name, source in sources.items()
     ]
     if options.levels == 2:
         first = splits[0]
         small = Halved(first.source, options.max_resolution)
-        splits.insert(1, Split(f"{first.name}.half", small, half_path(first.target)))
+        splits.insert(1, Split(f"{first.name}.half", small, half_path(first.target), options))
     return splits
 
 
-def divided(splits: list[Split], options: ConvertOptions) -> tuple[list[Split], list[Split]]:
+def divided(splits: list[Split]) -> tuple[list[Split], list[Split]]:
     """Return the files that an interrupted attempt finished and those to make.
 
     All if none is left.
     """
-    made = next((n for n, split in enumerate(splits) if not split.is_made(options)), 0)
+    made = next((n for n, split in enumerate(splits) if not split.is_made()), 0)
     return splits[:made], splits[made:]
 
 
@@ -129,7 +130,5 @@ def _sources(src: Path, options: ConvertOptions) -> dict[str, Source]:
     except OSError as error:
         raise NotReadyError.at(src, f"cannot be read: {error.strerror}") from None
     if not len(listing):
-        raise NotReadyError.of(
-            str(src), None, f"has no images ({', '.join(SUFFIXES)}) in class folders"
-        )
+        raise NotReadyError.at(src, f"has no images ({', '.join(SUFFIXES)}) in class folders")
     return {"": FileSource(listing)}

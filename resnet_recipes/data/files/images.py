@@ -11,8 +11,7 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.layout import listing_of
 from resnet_recipes.data.files.listing import Listing, packed
-from resnet_recipes.data.images.decode import Picture, read_file
-from resnet_recipes.data.images.source import ChangedError
+from resnet_recipes.data.images.decode import KINDS, ChangedError, Picture, read_file
 from resnet_recipes.data.shared import SharedArrays
 
 #: With a smaller fraction of JPEGs the interpreter is the bottleneck.
@@ -78,9 +77,8 @@ class Files:
     def mostly_jpeg(self) -> bool:
         """Whether most of the images are JPEGs, judging by their names."""
         some = np.linspace(0, len(self) - 1, min(len(self), 200)).astype(int).tolist()
-        return sum(
-            self.path(index).lower().endswith((".jpg", ".jpeg")) for index in some
-        ) >= _MOST * len(some)
+        names = [self.path(index).lower() for index in some]
+        return sum(name.endswith(KINDS["JPEG"]) for name in names) >= _MOST * len(names)
 
     def read(self, index: int) -> Picture:
         """Read image `index`; see Source."""
@@ -94,11 +92,8 @@ class Files:
 
     def advice(self) -> str:
         """Return what to do about an image that cannot be read."""
-        skip = (
-            "data.on_bad_image=skip  replaces bad training images;  "
-            if self._split == "train"
-            else ""
-        )
+        replaces = "data.on_bad_image=skip  replaces bad training images;  "
+        skip = replaces if self._split == "train" else ""
         return f"{skip}resnet-recipes doctor data {shlex.quote(self._root)}  lists them"
 
     def locate(self, indices: np.ndarray, wanted: np.ndarray) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -139,16 +140,5 @@ def _only(root: Path, places: list[Path]) -> Path:
 def _by_folder(found: Listing) -> Listing:
     """Return the same images with the folder of each as its class: "animals/cat"."""
     names = found.names
-    made = Listing.made(
-        found.folder, zip(map(os.path.dirname, names), names, found.sizes.tolist(), strict=True)
-    )
-    return Listing(
-        made.folder,
-        made.classes,
-        made.text,
-        made.ends,
-        made.sizes,
-        made.counts,
-        found.others,
-        found.kept,
-    )
+    images = zip(map(os.path.dirname, names), names, found.sizes.tolist(), strict=True)
+    return replace(Listing.made(found.folder, images), others=found.others, kept=found.kept)

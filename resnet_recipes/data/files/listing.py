@@ -3,13 +3,14 @@
 Long listings are cached between starts.
 """
 
+import errno
 import hashlib
 import json
 import os
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +20,56 @@ import numpy as np
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.paths import cache_folder
-from resnet_recipes.data.files.folder import class_names, walk
+from resnet_recipes.data.images.decode import SUFFIXES
+
+#: Left behind by archivers and file servers; hidden names are ignored as well.
+_DEBRIS = (".", "__MACOSX", "@eaDir", "lost+found")
+
+_DEEPEST = 100  # folders in one another
+
+
+def class_names(split: Path) -> list[str]:
+    """Return the class folders of `split`, sorted."""
+    with os.scandir(split) as entries:
+        return sorted(
+            entry.name for entry in entries if not entry.name.startswith(_DEBRIS) and entry.is_dir()
+        )
+
+
+def image_names(folder: Path) -> Iterator[str]:
+    """Yield the paths of images below `folder`, relative to it and unsorted, without a `stat` each.
+
+    See `walk`.
+    """
+    return (path for path, _ in walk(folder))
+
+
+def walk(
+    root: Path,
+    inside: str = "",
+    others: Counter | None = None,
+    folders: list[str] | None = None,
+) -> Iterator[tuple[str, os.DirEntry]]:
+    """Yield the paths of images below `root`/`inside`, relative to `root` and unsorted.
+
+    `others` counts the remaining files by suffix; `folders` collects the folders listed, `inside`
+    first. Follows links to files but not to folders, which could form a cycle. Raises OSError.
+    """
+    if inside.count("/") >= _DEEPEST:
+        raise OSError(errno.ELOOP, f"More than {_DEEPEST} folders in one another", str(root))
+    if folders is not None:
+        folders.append(inside)
+    with os.scandir(os.path.join(root, inside)) as entries:
+        for entry in entries:
+            if entry.name.startswith(_DEBRIS):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from walk(root, os.path.join(inside, entry.name), others, folders)
+            elif entry.name.lower().endswith(SUFFIXES):
+                yield os.path.join(inside, entry.name), entry
+            elif others is not None:
+                others[os.path.splitext(entry.name)[1].lower()] += 1
+
 
 #: Smaller listings take less than a second and are not cached.
 _WORTH_KEEPING = 100_000
@@ -126,42 +176,37 @@ def cache_path(split: Path) -> Path:
 
 def _listed(split: Path, tell: Tell) -> tuple[Listing, list[tuple[str, int, int]]]:
     """List a split; return with it (path, time of change, inode) of all its folders."""
-    classes, others, names, sizes, counts = tuple(class_names(split)), Counter(), [], [], []
-    folders, found = [_stamp(split, "")], 0
+    classes, others = class_names(split), Counter()
+    folders, images, counts = [_stamp(split, "")], [], []
     began = told = time.monotonic()
     with ThreadPoolExecutor(_THREADS) as pool:
-        for done, (images, inside, rest) in enumerate(
-            pool.map(lambda name: _class(split, name), classes), start=1
-        ):
-            names += [os.fsencode(name) for name, _ in images]
-            sizes += [size for _, size in images]
-            counts.append(len(images))
+        for of_class, inside, rest in pool.map(lambda name: _class(split, name), classes):
+            images += of_class
+            counts.append(len(of_class))
             folders += inside
             others += rest
-            found += len(images)
             if (now := time.monotonic()) > told + 10:
-                told, left = now, (now - began) / done * (len(classes) - done)
+                told, done = now, len(counts)
+                left = (now - began) / done * (len(classes) - done)
                 tell(
-                    f"listing {split}: {found:,} images in {done:,} of {len(classes):,} classes, "
-                    f"{left:.0f} s left"
+                    f"listing {split}: {len(images):,} images in {done:,} of {len(classes):,} "
+                    f"classes, {left:.0f} s left"
                 )
-    arrays = *packed(names), np.array(sizes, np.int64), np.array(counts, np.int64)
-    return Listing(str(split), classes, *arrays, others), folders
+    sizes = np.array([size for _, size in images], np.int64)
+    arrays = *packed([os.fsencode(name) for name, _ in images]), sizes, np.array(counts, np.int64)
+    return Listing(str(split), tuple(classes), *arrays, others), folders
 
 
 def packed(names: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
     """Join names into one uint8 array; return it and the end of each name, int64 [N]."""
-    return np.frombuffer(b"".join(names), np.uint8), np.cumsum(
-        [len(name) for name in names], dtype=np.int64
-    )
+    return np.frombuffer(b"".join(names), np.uint8), np.cumsum([*map(len, names)], dtype=np.int64)
 
 
 def _class(
     split: Path, name: str
 ) -> tuple[list[tuple[str, int]], list[tuple[str, int, int]], Counter]:
     """Return the images of a class with their sizes, its folders, and a count of other files."""
-    others, folders = Counter(), []
-    images = []
+    others, folders, images = Counter(), [], []
     for path, entry in walk(split, name, others, folders):
         try:
             size = entry.stat().st_size

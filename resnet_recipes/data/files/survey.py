@@ -3,17 +3,17 @@
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.data.base import DataConfig, DataFacts
-from resnet_recipes.data.files.folder import class_names, image_names
 from resnet_recipes.data.files.layout import Part, listing_of, parts
-from resnet_recipes.data.files.listing import Listing, Tell
-from resnet_recipes.data.root import LAYOUT, SPLITS, TABLES, unreadable
-from resnet_recipes.data.sampling import imbalance
+from resnet_recipes.data.files.listing import Listing, Tell, class_names, image_names
+from resnet_recipes.data.order import imbalance
+from resnet_recipes.data.root import LAYOUT, SPLITS, TABLES, problem, unreadable
 
 _SHARE = "data.val_share=0.1   sets a tenth of each class aside"
 
@@ -33,16 +33,14 @@ def sorting_command(root: Path) -> str:
 
 def _surveyed(config: DataConfig, tell: Tell) -> DataFacts:
     root, there = Path(config.root), parts(Path(config.root))
-    _refuse(
-        problem for split, part in there.items() for problem in _part_problems(root, split, part)
-    )
+    _refuse(chain(*(_part_problems(root, *part) for part in there.items())))
     _refuse(_split_problems(config, there))
     train, val = listings = [listing_of(config, split, tell) for split in SPLITS]
-    others = train.others + val.others
+    unread = _unread(train.others + val.others)
     # what val_share sets aside has no part
     of_parts = list(zip(there.values(), listings, strict=False))
     _refuse(
-        Problem("data.root", str(part.place), "has no images", f"{LAYOUT}{_unread(others)}")
+        problem(part.place, "has no images", f"{LAYOUT}{unread}")
         for part, listing in of_parts
         if not listing.classes  # with data.nested_classes, folders without images are none
     )
@@ -50,9 +48,11 @@ def _surveyed(config: DataConfig, tell: Tell) -> DataFacts:
     has_table = any(part.is_table for part in there.values())
     if has_table and "val" in there and (twice := {*train.paths} & {*val.paths}):
         rule = f"has {len(twice):,} images for training that are for validation too: {min(twice)}"
-        problems.append(Problem("data.root", config.root, rule, "keep each in one of them"))
+        problems.append(problem(root, rule, "keep each in one of them"))
     for part, listing in of_parts:
-        problems += _empty_problems(part.place, listing, others)
+        if empty := [listing.classes[label] for label in np.flatnonzero(listing.counts == 0)]:
+            fix = f"add images, or remove these folders from both splits{unread}"
+            problems.append(problem(part.place, f"has no images in {some(empty)}", fix))
     _refuse(problems)
     return DataFacts(
         "torchvision",
@@ -76,19 +76,17 @@ def _part_problems(root: Path, split: str, part: Part) -> Iterator[Problem]:
     """Yield why a part cannot be read at all."""
     if part.is_table or class_names(part.place):
         return
+    rule = "contains images without class folders"
     if next(image_names(part.place), None) is None:
-        yield Problem("data.root", str(part.place), "has no images", LAYOUT)
+        yield problem(part.place, "has no images", LAYOUT)
     elif tables := [*_tables(part.place), *_tables(root)]:
-        rule = "contains images without class folders, and a table that is not read"
-        yield Problem("data.root", str(part.place), rule, f"data={shlex.quote(str(tables[0]))}")
+        fix = f"data={shlex.quote(str(tables[0]))}"
+        yield problem(part.place, f"{rule}, and a table that is not read", fix)
     elif split != "val":
-        yield Problem("data.root", str(part.place), "contains images without class folders", LAYOUT)
+        yield problem(part.place, rule, LAYOUT)
     else:
-        rule = (
-            "contains images without class folders; a list of files and classes, such as "
-            "Kaggle's, can sort them"
-        )
-        yield Problem("data.root", str(part.place), rule, sorting_command(root))
+        more = "a list of files and classes, such as Kaggle's, can sort them"
+        yield problem(part.place, f"{rule}; {more}", sorting_command(root))
 
 
 def _tables(folder: Path) -> list[Path]:
@@ -101,14 +99,12 @@ def _tables(folder: Path) -> list[Path]:
 def _split_problems(config: DataConfig, there: dict[str, Part]) -> Iterator[Problem]:
     """Yield missing splits, and data.val_share if it is set beside validation images."""
     if not there.keys() - {"val"}:
-        yield Problem("data.root", config.root, "has no training images", LAYOUT)
+        yield problem(config.root, "has no training images", LAYOUT)
     if "val" in there and config.val_share:
         rule = f"is for data without validation images; {there['val'].name} has some"
         yield Problem("data.val_share", config.val_share, rule, "data.val_share=0")
     if "val" not in there and not config.val_share:
-        yield Problem(
-            "data.root", config.root, "has no validation images", f"{_SHARE};   else {LAYOUT}"
-        )
+        yield problem(config.root, "has no validation images", f"{_SHARE};   else {LAYOUT}")
 
 
 def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterator[Problem]:
@@ -117,49 +113,23 @@ def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterato
     Labels are positions in the sorted list, so one extra shifts them.
     """
     for here, there, split in ((train, val, "val"), (val, train, "train")):
-        if missing := sorted(set(here.classes) - set(there.classes)):
-            yield Problem(
-                "data.root",
-                f"{config.root}/{split}",
-                f"lacks {some(missing)} of the classes of the other split",
-                "both splits need the same classes: add these, or remove them from the other split",
-            )
+        if missing := sorted({*here.classes} - {*there.classes}):
+            rule = f"lacks {some(missing)} of the classes of the other split"
+            fix = "both splits need the same classes: add these, or remove them from the other"
+            yield problem(f"{config.root}/{split}", rule, f"{fix} split")
     if len(train.classes) < 2:
-        hint = (
-            "data.nested_classes=true   makes each inner folder a class;   "
-            if _has_inner(train)
-            else ""
-        )
-        yield Problem(
-            "data.root",
-            config.root,
-            f"has one class, {train.classes[0]}; at least 2 are needed",
-            f"{hint}{LAYOUT}",
-        )
-    if odd := [name for name in train.classes if not name.isprintable()]:
-        rule = (
-            "has class names that are not printable UTF-8 text: "
-            f"{some([ascii(name) for name in odd])}"
-        )
-        yield Problem(
-            "data.root", f"{config.root}/train", rule, "rename these folders in both splits"
-        )
+        inner = "data.nested_classes=true   makes each inner folder a class;   "
+        fix = f"{inner}{LAYOUT}" if _has_inner(train) else LAYOUT
+        rule = f"has one class, {train.classes[0]}; at least 2 are needed"
+        yield problem(config.root, rule, fix)
+    if odd := [ascii(name) for name in train.classes if not name.isprintable()]:
+        rule = f"has class names that are not printable UTF-8 text: {some(odd)}"
+        yield problem(f"{config.root}/train", rule, "rename these folders in both splits")
     both = zip(train.classes, train.counts, val.counts, strict=False)
     if config.val_share and (alone := [name for name, *counts in both if sum(counts) == 1]):
-        yield Problem(
-            "data.val_share",
-            config.val_share,
-            f"needs two images of each class; {some(alone)} has one",
-            "add images, or remove the class",
-        )
-
-
-def _empty_problems(place: Path, listing: Listing, others: Counter) -> Iterator[Problem]:
-    if empty := [
-        name for name, count in zip(listing.classes, listing.counts, strict=True) if not count
-    ]:
-        fix = f"add images, or remove these folders from both splits{_unread(others)}"
-        yield Problem("data.root", str(place), f"has no images in {some(empty)}", fix)
+        rule = f"needs two images of each class; {some(alone)} has one"
+        fix = "add images, or remove the class"
+        yield Problem("data.val_share", config.val_share, rule, fix)
 
 
 def _notes(
@@ -208,12 +178,8 @@ def _unread(others: Counter) -> str:
 def _kinds(others: Counter) -> str:
     """Return the most common suffixes of other files: '12 .heic, 1 .txt'."""
     hint = "; pip install pillow-heif  makes .heic readable" if ".heic" in others else ""
-    return (
-        ", ".join(
-            f"{count:,} {kind or 'without a suffix'}" for kind, count in others.most_common(5)
-        )
-        + hint
-    )
+    common = others.most_common(5)
+    return ", ".join(f"{count:,} {kind or 'without a suffix'}" for kind, count in common) + hint
 
 
 def some(names: list[str]) -> str:

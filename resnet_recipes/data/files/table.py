@@ -40,6 +40,12 @@ class Row(NamedTuple):
     # in lower case; without such a column the first folder of the path, if it is a split's name
     split: str
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it names a file and a label."""
+        is_file = self.name and "\0" not in self.name and not self.name.endswith("/")
+        return bool(is_file and self.label)
+
 
 def rows(table: Path, only: str = "") -> list[Row]:
     """Read a table, which has `only` one split if that is given.
@@ -48,10 +54,9 @@ def rows(table: Path, only: str = "") -> list[Row]:
     """
     columns, cells = _read(table)
     file, label, split = (_first(columns, known) for known in (FILE, LABEL, SPLIT))
+    wanted = {"paths": (FILE, file), "labels": (LABEL, label)}
     if lacking := [
-        f"{what} ({', '.join(known)})"
-        for what, known, place in (("paths", FILE, file), ("labels", LABEL, label))
-        if place is None
+        f"{what} ({', '.join(known)})" for what, (known, at) in wanted.items() if at is None
     ]:
         rule = f"has no column of {' or '.join(lacking)}, but {', '.join(columns[:8])}"
         raise unusable(table, rule, "give the columns names in the first line:  path,label")
@@ -59,15 +64,9 @@ def rows(table: Path, only: str = "") -> list[Row]:
         Row(line, _cell(row, file), _cell(row, label), _cell(row, split).lower())
         for line, row in cells
     ]
-    if wrong := [
-        row.line
-        for row in made
-        if not (row.name and row.label) or "\0" in row.name or row.name.endswith("/")
-    ]:
-        raise unusable(
-            table,
-            f"has {len(wrong):,} rows without a file or a label, the first in line {wrong[0]}",
-        )
+    if wrong := [row.line for row in made if not row.is_whole]:
+        rule = f"has {len(wrong):,} rows without a file or a label, the first in line {wrong[0]}"
+        raise unusable(table, rule)
     if not made:
         raise unusable(table, "has no rows")
     if split is None and not only:
@@ -105,17 +104,14 @@ def listing(table: Path, found: Sequence[Row]) -> Listing:
     with ThreadPoolExecutor(_THREADS) as pool:
         sizes = list(pool.map(lambda name: _size(os.path.join(folder, name)), names, chunksize=256))
     if missing := [row for row, size in zip(found, sizes, strict=True) if size < 0]:
-        rule = (
-            f"names {len(missing):,} of {len(found):,} files that do not exist: {missing[0].name}, "
-            f"line {missing[0].line}"
-        )
+        first = f"{missing[0].name}, line {missing[0].line}"
+        rule = f"names {len(missing):,} of {len(found):,} files that do not exist: {first}"
         raise unusable(table, rule, f"paths are relative to {folder}")
-    if len(set(names)) < len(names):
-        seen: set[str] = set()
-        twice = next(
-            row for row, name in zip(found, names, strict=True) if name in seen or seen.add(name)
-        )
-        raise unusable(table, f"names images twice: {twice.name}, line {twice.line}")
+    seen: set[str] = set()
+    for row, name in zip(found, names, strict=True):
+        if name in seen:
+            raise unusable(table, f"names images twice: {row.name}, line {row.line}")
+        seen.add(name)
     return Listing.made(folder, zip((row.label for row in found), names, sizes, strict=True))
 
 

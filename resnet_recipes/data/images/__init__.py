@@ -1,1 +1,31 @@
-"""A storage of encoded images, cropped into rows of a batch by the native engine or Python."""
+"""The images of a source as pipelines, for training and for evaluation."""
+
+from resnet_recipes.data.base import DataConfig, SampleAugment, Share
+from resnet_recipes.data.crop import TrainCrop
+from resnet_recipes.data.images.native import eval_images, train_images
+from resnet_recipes.data.images.python import Source
+from resnet_recipes.data.loading.pipeline import Pipeline
+from resnet_recipes.data.loading.slots import Capacity
+from resnet_recipes.data.order import sampled
+
+
+def train_pipeline(
+    source: Source, config: DataConfig, share: Share, augment: SampleAugment | None
+) -> Pipeline:
+    """Return random crops."""
+    capacity, crop = Capacity.for_training(config, share), TrainCrop.of(config, share)
+    images = train_images(source, crop, augment, config.reduced_decode, capacity.workers)
+    pipeline = Pipeline(images, capacity, config.on_bad_image == "skip")
+    if config.class_share:
+        pipeline.permute = sampled(source.labels, config.class_share)
+    return pipeline
+
+
+def eval_pipeline(source: Source, config: DataConfig, share: Share) -> Pipeline:
+    """Return centre crops.
+
+    An unreadable image is always an error, to keep accuracies comparable.
+    """
+    capacity = Capacity.for_evaluation(config, share)
+    is_bicubic = config.eval_interpolation == "bicubic"
+    return Pipeline(eval_images(source, config.eval_resize, is_bicubic, capacity.workers), capacity)

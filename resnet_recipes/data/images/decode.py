@@ -4,6 +4,7 @@ import io
 import os
 import warnings
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 import numpy as np
 import torch
@@ -13,7 +14,27 @@ from torch import Tensor
 
 from resnet_recipes.base.reading import open_regular
 from resnet_recipes.data.images.jpeg import has_usual_chroma, passes
-from resnet_recipes.data.images.kinds import FORMATS
+
+#: Suffixes by Pillow's name of the format. Suffixes decide which files are images; their content
+#: decides of which kind.
+KINDS = {
+    "JPEG": (".jpg", ".jpeg"),
+    "PNG": (".png",),
+    "WEBP": (".webp",),
+    "BMP": (".bmp",),
+    "PPM": (".ppm", ".pgm"),
+    "TIFF": (".tif", ".tiff"),
+    "GIF": (".gif",),
+}
+
+if find_spec("PIL._avif"):  # in Pillow's own wheels since 11.3
+    KINDS["AVIF"] = (".avif",)
+if find_spec("pillow_heif"):
+    KINDS["HEIF"] = (".heic", ".heif")
+
+FORMATS = tuple(KINDS)
+SUFFIXES = tuple(suffix for suffixes in KINDS.values() for suffix in suffixes)
+
 
 if "HEIF" in FORMATS:
     import pillow_heif
@@ -52,6 +73,10 @@ def read_file(path: str | os.PathLike) -> bytes:
         raise BadImageError(f"cannot be read: {error.strerror}") from None
 
 
+class ChangedError(Exception):
+    """An image has changed since the run began."""
+
+
 class Pixels:
     """A decoded image."""
 
@@ -63,6 +88,10 @@ class Pixels:
     def crop(self, top: int, left: int, height: int, width: int) -> np.ndarray:
         """Return that part of the image as uint8 [height, width, 3]."""
         return self._pixels[top : top + height, left : left + width]
+
+    def whole(self) -> np.ndarray:
+        """Return the whole image as uint8 [height, width, 3]. Raises BadImageError."""
+        return self.crop(0, 0, self.height, self.width)
 
     def resized_crop(
         self, box: Sequence[int], side: int, reduce: bool = True, bicubic: bool = False

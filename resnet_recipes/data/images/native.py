@@ -10,8 +10,7 @@ import numpy as np
 
 from resnet_recipes.data.base import SampleAugment
 from resnet_recipes.data.crop import TrainCrop
-from resnet_recipes.data.images.python import EvalImages, TrainImages
-from resnet_recipes.data.images.source import Source
+from resnet_recipes.data.images.python import EvalImages, Source, TrainImages
 from resnet_recipes.data.loading.storage import Rows
 from resnet_recipes.data.native.engine import Engine
 from resnet_recipes.data.native.library import description, why_not

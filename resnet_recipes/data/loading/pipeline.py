@@ -11,10 +11,9 @@ import torch
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.base import RawBatch
 from resnet_recipes.data.loading.loader import BatchSource
-from resnet_recipes.data.loading.pool import WorkerPool
+from resnet_recipes.data.loading.pool import WorkerContext, WorkerPool
 from resnet_recipes.data.loading.slots import Capacity, Slots
 from resnet_recipes.data.loading.storage import Rows, Storage
-from resnet_recipes.data.loading.worker import WorkerContext
 from resnet_recipes.data.order import Job
 
 #: Seconds without an image after which the loader gives up: a dead network drive never answers.

@@ -1,29 +1,57 @@
-"""A pool of threads or processes that fill batches."""
+"""Threads or processes that fill batches."""
 
 import signal
-import sys
-import threading
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from multiprocessing.connection import wait
-from multiprocessing.process import BaseProcess
-from types import ModuleType
-from typing import TypeVar
+from multiprocessing.context import ForkServerProcess
+from typing import NamedTuple, TypeVar
 
-from resnet_recipes.base.processes import process_pool
-from resnet_recipes.data.loading import worker
-from resnet_recipes.data.loading.worker import WorkerContext
+import torch
+
+from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.base.processes import ProcessPool
+from resnet_recipes.data.loading.slots import Slots
+from resnet_recipes.data.loading.storage import Storage, UnreadableError, fill
 from resnet_recipes.data.order import Job
+
+#: Signals that stop a whole job and also reach its workers.
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
+
+_context: "WorkerContext"
+
+
+class WorkerContext(NamedTuple):
+    """The state shared by all workers of a loader."""
+
+    storage: Storage
+    slots: Slots
+    skip_bad: bool
+
+    def fill(self, slot: int, job: Job) -> list[int]:
+        """Fill a job's rows; return the indices of unreadable images that were replaced.
+
+        Raises TrainingError, which can be pickled, unlike what an augmentation may raise.
+        """
+        rows = self.slots.rows(slot, job)
+        rows.reading[:] = True
+        try:
+            return fill(self.storage, rows, self.skip_bad)
+        except UnreadableError as error:
+            raise TrainingError(str(error)) from None
+        except (Exception, SystemExit) as error:  # whatever a user's augmentation may raise
+            path = self.storage.path(int(rows.indices[rows.reading.argmax()]))
+            raise TrainingError(f"{path}: {type(error).__name__}: {error}") from None
+        finally:
+            rows.reading[:] = False
+
 
 #: Images that a worker gets at once: few enough that workers finish a batch together, enough to
 #: make the overhead negligible.
 _AT_ONCE = 32
 
 Result = TypeVar("Result")
-
-#: Held while `__main__` is hidden: several threads submit.
-_hiding = threading.Lock()
 
 
 class WorkerPool:
@@ -35,7 +63,6 @@ class WorkerPool:
     """
 
     def __init__(self, context: WorkerContext, workers: int):
-        self._processes: dict[int, BaseProcess] = {}
         self._workers, self._fill = max(1, workers), context.fill
         self._is_stuck = False
         if not workers:
@@ -44,20 +71,22 @@ class WorkerPool:
             self._executor = ThreadPoolExecutor(workers, "loader")
         else:
             preload = "resnet_recipes.data.loading.server", type(context.storage).__module__
-            self._executor = process_pool(workers, preload, worker.start, context)
-            self._fill = worker.fill_here
-            # there is no public way to kill them before Python 3.14
-            self._processes = self._executor._processes
+            self._executor = ProcessPool(workers, preload, start, context)
+            self._fill = fill_here
+
+    @property
+    def processes(self) -> list[ForkServerProcess]:
+        """The processes among its workers."""
+        return self._executor.processes if isinstance(self._executor, ProcessPool) else []
 
     def submit(self, slot: int, job: Job) -> list[Future[list[int]]]:
         """Start filling a slot in parts; each yields the indices of images that were replaced."""
         size = min(_AT_ONCE, -(-len(job.indices) // self._workers))
-        with _hidden_main():
-            return [self._executor.submit(self._fill, slot, part) for part in job.parts(size)]
+        return [self._executor.submit(self._fill, slot, part) for part in job.parts(size)]
 
     def death(self) -> str:
         """Close the pool and return how one of its processes died."""
-        by_sentinel = {process.sentinel: process for process in self._processes.values()}
+        by_sentinel = {process.sentinel: process for process in self.processes}
         dead = [by_sentinel[sentinel] for sentinel in wait(by_sentinel, timeout=5)]
         self.close()
         code = dead[0].exitcode if dead else None
@@ -73,10 +102,9 @@ class WorkerPool:
         Waits for threads to finish their work, unless they are `stuck` or once were.
         """
         self._is_stuck |= stuck
-        processes = list(self._processes.values())
-        for process in processes:  # they hold nothing that could be lost
-            process.kill()
-        for process in processes if self._is_stuck else ():
+        for process in self.processes:
+            process.kill()  # it holds nothing that could be lost
+        for process in self.processes if self._is_stuck else ():
             process.join(5)
         self._executor.shutdown(wait=not self._is_stuck, cancel_futures=True)
 
@@ -90,16 +118,20 @@ class _Caller(Executor):
         return future
 
 
-@contextmanager
-def _hidden_main() -> Iterator[None]:
-    """Keep new processes from importing the main program, which would cost each of them seconds.
+def start(context: WorkerContext) -> None:
+    """Prepare a worker process.
 
-    It also lets a script train without `if __name__ == "__main__"`.
+    It ignores STOPS: when a whole job is stopped, the trainer still needs batches until it has
+    saved a checkpoint.
     """
-    with _hiding:
-        program = sys.modules["__main__"]
-        sys.modules["__main__"] = ModuleType("__main__")
-        try:
-            yield
-        finally:
-            sys.modules["__main__"] = program
+    global _context
+    for stop in STOPS:
+        signal.signal(stop, signal.SIG_IGN)
+    torch.set_num_threads(1)  # the workers are the parallelism
+    warnings.simplefilter("ignore")
+    _context = context
+
+
+def fill_here(slot: int, job: Job) -> list[int]:
+    """Fill a job's rows, in a worker process."""
+    return _context.fill(slot, job)

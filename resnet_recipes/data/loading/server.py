@@ -2,7 +2,7 @@
 
 import signal
 
-from resnet_recipes.data.loading.worker import STOPS
+from resnet_recipes.data.loading.pool import STOPS
 
 # The server must survive signals that stop a whole job, and so must workers from the start: the
 # trainer treats their death as a failure.

@@ -7,9 +7,9 @@ import torch
 
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.loading.storage import Rows
+from resnet_recipes.data.machine import workers
 from resnet_recipes.data.order import Job
 from resnet_recipes.data.shared import Layout, SharedArrays, layout_bytes
-from resnet_recipes.data.workers import workers
 
 
 class Capacity(NamedTuple):

@@ -1,1 +1,130 @@
-"""Images in a bucket or on a web server: fetched once per machine, checked, then read as usual."""
+"""Images in a bucket or on a web server: fetched once per machine, checked, then read as usual.
+
+From an address to a folder: in outline for a plan, and whole for a run.
+"""
+
+import hashlib
+import re
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.base.extras import remedy
+from resnet_recipes.data.base import DataConfig
+from resnet_recipes.data.remote import disk
+from resnet_recipes.data.remote.contents import THREADS, contents_of, heads_of
+from resnet_recipes.data.remote.copy import PART, Copy, Progress, Stopped
+from resnet_recipes.data.remote.store import RemoteFile, Store
+from resnet_recipes.data.root import TABLES, address_problems
+
+#: Seconds for which a plan fetches, to know how fast that is.
+_SAMPLED = 3.0
+
+
+class Outline(NamedTuple):
+    """Files to count the images of a data set."""
+
+    root: Path  # the sizes of files are right, but not all content may be there
+    note: str
+
+
+class _There(NamedTuple):
+    """What is at an address, and its copy on this machine."""
+
+    store: Store
+    heads: tuple[RemoteFile, ...]
+    named: str  # the table in the address
+    name: str  # of the folder of its copies
+    version: str
+    whole: Path | None  # the copy, if there is a whole one
+
+
+def outlined(config: DataConfig) -> Outline:
+    """Return what a plan needs of the images at an address; fetches for a few seconds.
+
+    Raises NotReadyError, also if no disk has room for all of them.
+    """
+    found, named = _found(config)
+    if isinstance(found, Path):
+        note = f"read from a copy on this machine, {found}"
+        if not (found / "train.beton").exists():
+            note += (
+                ", whose table is that at the address; whether its images still are was not "
+                "compared: delete the copy to fetch them again"
+            )
+        return Outline(found / named, note)
+    began, before, total = time.monotonic(), found.fetched, found.contents.size
+    found.outline(lambda: time.monotonic() > began + _SAMPLED)
+    fetched, speed = found.fetched, ""
+    if before < fetched < total:
+        rate = (fetched - before) / (time.monotonic() - began)
+        minutes = max(1, (total - fetched) / rate / 60)
+        speed = f", about {minutes:,.0f} min at {rate / 1e6:,.0f} MB/s"
+    note = (
+        f"{(total - fetched) / 1e9:,.2f} of {total / 1e9:,.2f} GB are still to be fetched before "
+        f"the first step{speed}, to {found.whole}; compared with {found.contents.checked}"
+    )
+    return Outline(found.place / named, note)
+
+
+def staged(config: DataConfig, progress: Progress, stopped: Stopped) -> Path | None:
+    """Return the folder, or table, with a whole copy of the images at an address.
+
+    None if it was told to stop before. Raises NotReadyError.
+    """
+    found, named = _found(config)
+    if isinstance(found, Path):
+        return found / named
+    return found.whole / named if found.complete(progress, stopped) else None
+
+
+def kept(config: DataConfig) -> Path | None:
+    """Return the folder, or table, with a whole copy that is on this machine already.
+
+    None if there is none. Raises NotReadyError.
+    """
+    there = _there(config)
+    return there.whole / there.named if there.whole else None
+
+
+def _found(config: DataConfig) -> tuple[Copy | Path, str]:
+    """Return the copy of what is at an address, or one to complete; and the table it names."""
+    there = _there(config)
+    if there.whole:
+        return there.whole, there.named
+    contents = contents_of(there.store, there.heads, there.named)
+    home = disk.with_room(config.cache, there.name, f"{there.version}{PART}", contents.size)
+    return Copy(there.store, contents, home, there.version), there.named
+
+
+def _there(config: DataConfig) -> _There:
+    """Ask what is at an address, and look for a copy of it."""
+    if problems := [problem.under("data") for problem in address_problems(config.root)]:
+        raise RecipeError(problems)  # a plan does without data.root, so it was not checked
+    address, named = config.root, ""
+    if address.lower().endswith(TABLES):
+        address, _, named = address.rpartition("/")
+    store = _store(address)
+    heads = heads_of(store, named, config.backend)
+    title = re.sub("[^A-Za-z0-9.-]+", "-", config.root.rpartition("/")[2])[:40]
+    name = f"{title}-{_digest(config.root)}"
+    version = _digest(repr(heads))
+    home = disk.existing(config.cache, name)
+    whole = home / version if home and (home / version).is_dir() else None
+    return _There(store, heads, named, name, version, whole)
+
+
+def _store(address: str) -> Store:
+    """Return what fetches from an address. Raises NotReadyError if a package is missing."""
+    try:
+        from resnet_recipes.data.remote.stores import Bucket, Web
+
+        return Web(address, THREADS) if address.startswith("http") else Bucket(address)
+    except ImportError as error:
+        rule = f"needs a package that is not installed: {error}"
+        raise NotReadyError.of("data.root", address, rule, remedy("remote")) from None
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

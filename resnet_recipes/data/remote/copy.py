@@ -41,6 +41,11 @@ class Piece(NamedTuple):
     start: int
     end: int
 
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return self.end - self.start
+
 
 class Copy:
     """A copy, in whatever state earlier processes and this one have brought it."""
@@ -65,17 +70,21 @@ class Copy:
     @property
     def fetched(self) -> int:
         """Bytes that are there."""
-        return sum(self._pieces[number].end - self._pieces[number].start for number in self._done())
+        return sum(self._pieces[number].size for number in self._done())
 
     def outline(self, stopped: Stopped) -> None:
         """Fetch what describes the images, and then more until told to stop.
 
         Names and sizes of files are there, so that they can be counted, but not all content.
         """
-        small = [remote for remote in self.contents.heads if not remote.name.endswith(".beton")]
-        self._fetch(self._of((remote, 0, remote.size) for remote in small))
-        betons = [remote for remote in self.contents.heads if remote not in small]
-        self._fetch(self._of((remote, 0, HEADER.itemsize) for remote in betons))
+        heads = self.contents.heads
+        betons = [remote for remote in heads if remote.name.endswith(".beton")]
+        self._fetch(
+            self._of(
+                (remote, 0, HEADER.itemsize if remote in betons else remote.size)
+                for remote in heads
+            )
+        )
         self._fetch(
             self._of(
                 (remote, *part)
@@ -149,7 +158,7 @@ class Copy:
                         future.result()
                         number = running.pop(future)
                         journal.write(np.uint32(number).tobytes())
-                        fetched += self._pieces[number].end - self._pieces[number].start
+                        fetched += self._pieces[number].size
                     self._show(progress, fetched)
             finally:
                 pool.shutdown(cancel_futures=True)
@@ -160,18 +169,15 @@ class Copy:
     def _bring(self, piece: Piece) -> None:
         """Fetch one piece, and put it where it belongs, on disk before the journal says so."""
         content = self._store.read(*piece)
-        try:
-            with open(self._part / piece.file.name, "r+b", buffering=0) as file:
-                os.pwrite(file.fileno(), content, piece.start)
-                os.fdatasync(file.fileno())
-        except OSError as error:
-            raise self._unwritten(error) from None
+        with self._written(), open(self._part / piece.file.name, "r+b", buffering=0) as file:
+            os.pwrite(file.fileno(), content, piece.start)
+            os.fdatasync(file.fileno())
 
     def _lay_out(self) -> None:
         """Make the files, with their sizes but without content, unless they are there."""
         if self._journal_key() == self._key:
             return
-        try:
+        with self._written():
             for path in self._home.iterdir():  # of a version that is no more
                 if path.suffix == PART:
                     shutil.rmtree(path)
@@ -183,8 +189,6 @@ class Copy:
                 with open(path, "xb") as file:
                     file.truncate(remote.size)
             self._journal.write_bytes(self._key)
-        except OSError as error:
-            raise self._unwritten(error) from None
 
     def _check(self, progress: Progress, stopped: Stopped) -> bool:
         """Compare every file with its digest; False if told to stop.
@@ -249,10 +253,15 @@ class Copy:
                     return
             yield False
 
-    def _unwritten(self, error: OSError) -> NotReadyError:
-        rule = f"cannot be written to: {error.strerror}"
-        fix = "data.cache=/another/folder"
-        return NotReadyError.of("data.cache", str(self._home), rule, fix)
+    @contextmanager
+    def _written(self) -> Iterator[None]:
+        """Raise NotReadyError if what is done meanwhile cannot be written."""
+        try:
+            yield
+        except OSError as error:
+            rule = f"cannot be written to: {error.strerror}"
+            fix = "data.cache=/another/folder"
+            raise NotReadyError.of("data.cache", str(self._home), rule, fix) from None
 
 
 def _described(beton: Path) -> Iterator[tuple[int, int]]:

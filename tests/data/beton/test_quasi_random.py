@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from resnet_recipes.data.beton import quasi_random as beton_order
+from resnet_recipes.data.beton import samples as beton_order
 from resnet_recipes.data.beton.file import open_beton
-from resnet_recipes.data.beton.quasi_random import (
+from resnet_recipes.data.beton.samples import (
     quasi_random,
     quasi_random_problem,
     stored_by_class,

@@ -12,18 +12,13 @@ import pytest
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.beton.file import open_beton
-from resnet_recipes.data.convert import parquet
+from resnet_recipes.data.convert import convert, forecast, shards
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.data.convert.forecast import forecast
-from resnet_recipes.data.convert.run import convert
 from resnet_recipes.data.convert.shards import shards_of
+from tests.data.conftest import CLASSES, silent
 
 RAW = ConvertOptions("raw", workers=1)
-CLASSES = ("ant", "bee", "cat")
-
-
-def silent(*_) -> None:
-    """Show no progress."""
+TWO = ({"bytes": b"x"}, {"bytes": b"y"})
 
 
 def images(split: Path) -> list[tuple[int, str, bytes]]:
@@ -44,35 +39,48 @@ def write_tar(path: Path, members: dict[str, bytes]) -> None:
             archive.addfile(member, io.BytesIO(content))
 
 
-def write_tars(folder: Path, to: Path, labels: str) -> None:
+def write_tars(folder: Path, to: Path, labels: str = "name") -> None:
     """Write two shards of each split, with labels as `labels` says."""
     for split, stem in (("train", "train"), ("val", "imagenet-validation")):
-        found = images(folder / split)
         for number in range(2):
             members = {}
-            for label, name, content in found[number::2]:
-                key = f"{CLASSES[label]}-{name.partition('.')[0]}"
-                members[f"./{key}.jpg"] = content
+            for label, name, content in images(folder / split)[number::2]:
+                key = f"./{CLASSES[label]}-{name.partition('.')[0]}"
                 said = {"json": json.dumps({"label": label, "width": 3}), "number": str(label)}
                 suffix = "json" if labels == "json" else "cls"
-                members[f"./{key}.{suffix}"] = said.get(labels, CLASSES[label]).encode()
+                members[f"{key}.jpg"] = content
+                members[f"{key}.{suffix}"] = said.get(labels, CLASSES[label]).encode()
             write_tar(to / f"{stem}-{number:04}.tar", members)
     if labels != "name":
         (to / "classnames.txt").write_text("".join(f"{name}\n" for name in CLASSES))
 
 
+def write_rows(
+    path: Path, cells: list, labels: list, description: object = None, group: int = 4
+) -> None:
+    """Write a parquet file as Hugging Face does."""
+    arrow, writer = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    said = description if isinstance(description, str) else json.dumps(description)
+    table = arrow.table({"image": cells, "label": labels})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    described = table.replace_schema_metadata({"huggingface": said})
+    writer.write_table(described, path, row_group_size=group)
+
+
+def of_classes(feature: object) -> dict:
+    """Return the description of a data set whose labels are described so."""
+    return {"info": {"features": {"label": feature}}}
+
+
 def write_parquet(folder: Path, to: Path, group: int = 4) -> None:
     """Write a Hugging Face dataset, `group` rows in each group."""
-    arrow, writer = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    features = {"label": {"names": [*CLASSES], "_type": "ClassLabel"}}
-    described = {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
-    (to / "data").mkdir(parents=True)
     for split, stem in (("train", "train"), ("val", "validation")):
-        found = images(folder / split)
-        cells = [{"bytes": content, "path": name} for _, name, content in found]
-        table = arrow.table({"image": cells, "label": [label for label, _, _ in found]})
-        path = to / "data" / f"{stem}-00000-of-00001.parquet"
-        writer.write_table(table.replace_schema_metadata(described), path, row_group_size=group)
+        labels, names, contents = zip(*images(folder / split), strict=True)
+        cells = [
+            {"bytes": content, "path": name} for content, name in zip(contents, names, strict=True)
+        ]
+        path, described = to / "data" / f"{stem}-0-of-1.parquet", of_classes({"names": [*CLASSES]})
+        write_rows(path, cells, [*labels], described, group)
 
 
 def contents(path: Path) -> list[tuple[int, bytes]]:
@@ -81,6 +89,12 @@ def contents(path: Path) -> list[tuple[int, bytes]]:
     assert beton.classes == CLASSES
     samples = enumerate(beton.labels)
     return sorted((int(label), beton.sample(index).tobytes()) for index, label in samples)
+
+
+def refused(folder: Path, said: str) -> None:
+    """Assert that shards cannot be used, for this reason."""
+    with pytest.raises(NotReadyError, match=said):
+        shards_of(folder)
 
 
 @pytest.mark.parametrize("kind", ["json", "number", "name", "parquet"])
@@ -98,42 +112,32 @@ def test_shards_become_what_their_images_in_folders_become(kind, folder, tmp_pat
 
 
 def test_of_two_validation_sets_the_first_by_name_counts_and_the_other_is_listed(folder, tmp_path):
-    write_tars(folder, tmp_path / "shards", "name")
-    alone = shards_of(tmp_path / "shards")["val"]
-    (tmp_path / "shards" / "test-0000.tar").write_bytes(b"not even read")
-    both = shards_of(tmp_path / "shards")
-    assert both["val"].fingerprint == alone.fingerprint
-    left_out = forecast(tmp_path / "shards", tmp_path / "out", RAW).left_out
-    assert left_out == (str(tmp_path / "shards" / "test-0000.tar"),)
+    write_tars(folder, tmp_path)
+    alone, other = shards_of(tmp_path)["val"], tmp_path / "test-0000.tar"
+    other.write_bytes(b"not even read")
+    assert shards_of(tmp_path)["val"].fingerprint == alone.fingerprint
+    assert forecast(tmp_path, tmp_path / "out", RAW).left_out == (str(other),)
 
 
-def test_a_conversion_of_shards_is_resumed_and_a_changed_shard_starts_it_again(folder, tmp_path):
-    write_tars(folder, tmp_path / "shards", "name")
-    first = shards_of(tmp_path / "shards")["train"]
-    assert shards_of(tmp_path / "shards")["train"].fingerprint == first.fingerprint
-    write_tar(tmp_path / "shards" / "train-9.tar", {"x.jpg": b"", "x.cls": b"ant"})
-    assert shards_of(tmp_path / "shards")["train"].fingerprint != first.fingerprint
+def test_a_changed_shard_is_another_source(folder, tmp_path):
+    write_tars(folder, tmp_path)
+    first = shards_of(tmp_path)["train"].fingerprint
+    assert shards_of(tmp_path)["train"].fingerprint == first
+    write_tar(tmp_path / "train-9.tar", {"x.jpg": b"", "x.cls": b"ant"})
+    assert shards_of(tmp_path)["train"].fingerprint != first
 
 
-def test_a_bad_image_of_a_shard_is_named_by_shard_and_member(folder, tmp_path):
-    write_tar(tmp_path / "shards" / "a.tar", {"one.jpg": b"bad", "one.cls": b"ant"})
-    with pytest.raises(NotReadyError, match=r"a\.tar: one\.jpg"):
-        convert(tmp_path / "shards", tmp_path / "out.beton", RAW, silent)
-
-
-def test_groups_of_rows_stay_together_in_a_random_order(folder, tmp_path, monkeypatch):
-    write_parquet(folder, tmp_path / "shards", group=3)
-    source = shards_of(tmp_path / "shards")["train"]
+def test_groups_of_rows_stay_together_in_a_random_order(folder, tmp_path):
+    write_parquet(folder, tmp_path, group=3)
+    source = shards_of(tmp_path)["train"]
     order = source.shuffled(np.random.default_rng(0))
-    assert sorted(order) == [*range(len(source.labels))]
-    assert [*order] != sorted(order)
+    assert sorted(order) == [*range(len(source.labels))] != [*order]
     groups = [index // 3 for index in order]
-    changes = sum(a != b for a, b in pairwise(groups))
-    assert changes == len({*groups}) - 1
-    parquet.group.cache_clear()
+    assert sum(a != b for a, b in pairwise(groups)) == len({*groups}) - 1
+    shards.row_group.cache_clear()
     for index in order:
         source.read(index)
-    assert parquet.group.cache_info().misses == len({*groups})
+    assert shards.row_group.cache_info().misses == len({*groups})
 
 
 @pytest.mark.parametrize(
@@ -144,35 +148,33 @@ def test_groups_of_rows_stay_together_in_a_random_order(folder, tmp_path, monkey
         ({"a.jpg": b"x", "a.json": b'{"label": ['}, "lacks a label"),
         ({"a.jpg": b"x", "a.json": b"[" * 10_000}, "lacks a label"),
         ({"a.jpg": b"x", "a.cls": b"1" * 100_000}, "lacks a label"),
+        ({}, r"a\.tar: has no images"),
     ],
 )
 def test_a_sample_that_is_not_whole_is_named(members, said, tmp_path):
     write_tar(tmp_path / "a.tar", members)
-    with pytest.raises(NotReadyError, match=said):
-        shards_of(tmp_path)
+    refused(tmp_path, said)
 
 
 def test_files_that_are_damaged_or_without_labels_are_named(tmp_path):
-    writer = pytest.importorskip("pyarrow.parquet")
-    (tmp_path / "a.parquet").write_bytes(b"PAR1" * 10)
-    with pytest.raises(NotReadyError, match="cannot be read as a parquet file"):
-        shards_of(tmp_path)
-    table = pytest.importorskip("pyarrow").table({"img": [b""], "label": [1]})
-    writer.write_table(table, tmp_path / "a.parquet")
-    with pytest.raises(NotReadyError, match="needs columns image and label, and has img, label"):
-        shards_of(tmp_path)
+    writer, path = pytest.importorskip("pyarrow.parquet"), tmp_path / "a.parquet"
+    path.write_bytes(b"PAR1" * 10)
+    refused(tmp_path, "cannot be read as a parquet file")
+    with path.open("wb") as file:
+        file.truncate(1 << 31)
+        file.seek(0, os.SEEK_END)
+        file.write(((1 << 31) - 4).to_bytes(4, "little") + b"PAR1")
+    refused(tmp_path, "its description is larger than 67,108,864 bytes")
+    writer.write_table(pytest.importorskip("pyarrow").table({"img": [b""], "label": [1]}), path)
+    refused(tmp_path, "needs columns image and label, and has img, label")
+    write_rows(path, [], [])
+    refused(tmp_path, r"a\.parquet: has no images")
     write_tar(tmp_path / "a.tar", {"a.jpg": bytes(2000), "a.cls": b"1"})
-    (tmp_path / "a.tar").write_bytes((tmp_path / "a.tar").read_bytes()[:1000])
-    with pytest.raises(NotReadyError, match="cannot be read as a tar file"):
-        shards_of(tmp_path)
-    write_tar(tmp_path / "a.tar", {"a.jpg": b"x", "a.cls": b"2"})
-    write_tar(tmp_path / "b.tar", {"a.jpg": b"x", "a.cls": b"cat"})
-    with pytest.raises(NotReadyError, match="numbers and labels that are names: 2, cat"):
-        shards_of(tmp_path)
-    (tmp_path / "b.tar").unlink()
-    (tmp_path / "classes.txt").write_text("ant\nbee\n")
-    with pytest.raises(NotReadyError, match="at least 3 different classes"):
-        shards_of(tmp_path)
+    os.truncate(tmp_path / "a.tar", 1000)
+    refused(tmp_path, "cannot be read as a tar file")
+    for name, label in (("a", b"2"), ("b", b"cat")):
+        write_tar(tmp_path / f"{name}.tar", {"a.jpg": b"x", "a.cls": label})
+    refused(tmp_path, "numbers and labels that are names: 2, cat")
 
 
 def test_an_archive_beside_class_folders_is_not_a_shard(folder, tmp_path):
@@ -186,73 +188,55 @@ def test_an_archive_beside_class_folders_is_not_a_shard(folder, tmp_path):
     [5, "antbee", ["ant"], ["ant", "ant"], ["ant", 3], ["ant", None], [["ant"], ["bee"]], {}],
 )
 def test_class_names_of_a_stranger_are_checked(names, tmp_path):
-    write_rows(tmp_path, [{"bytes": b"x"}, {"bytes": b"y"}], {"names": names})
-    with pytest.raises(NotReadyError, match="must name at least 2 different classes"):
-        shards_of(tmp_path)
+    write_rows(tmp_path / "a.parquet", [*TWO], [0, 1], of_classes({"names": names}))
+    refused(tmp_path, "must name at least 2 different classes")
 
 
-@pytest.mark.parametrize("feature", [5, [], "names", None])
-def test_a_description_that_is_none_leaves_numbers(feature, tmp_path):
-    write_rows(tmp_path, [{"bytes": b"x"}, {"bytes": b"y"}], feature)
+@pytest.mark.parametrize(
+    "description",
+    [
+        *map(of_classes, (5, [], "names", None)),
+        *(
+            json.dumps(of_classes({"names": ["ant", "bee"], "aside": 0})).replace("0", aside)
+            for aside in ("[" * 100_000 + "]" * 100_000, "9" * 400, "NaN")
+        ),
+    ],
+    ids=range(7),
+)
+def test_a_description_that_is_none_or_beyond_the_limits_of_json_leaves_numbers(
+    description, tmp_path
+):
+    write_rows(tmp_path / "a.parquet", [*TWO], [0, 1], description)
     assert shards_of(tmp_path)[""].classes == ("0", "1")
-
-
-@pytest.mark.parametrize("aside", ["[" * 100_000 + "]" * 100_000, "9" * 400, "NaN"])
-def test_a_description_beyond_the_limits_of_json_leaves_numbers(aside, tmp_path):
-    named = {"names": ["ant", "bee"], "aside": 0}
-    described = json.dumps({"info": {"features": {"label": named}}}).replace("0", aside)
-    write_rows(tmp_path, [{"bytes": b"x"}, {"bytes": b"y"}], named, described)
-    assert shards_of(tmp_path)[""].classes == ("0", "1")
-
-
-def test_a_parquet_file_whose_description_is_huge_is_not_read(tmp_path):
-    with (tmp_path / "a.parquet").open("wb") as file:
-        file.truncate(1 << 31)
-        file.seek(0, os.SEEK_END)
-        file.write(((1 << 31) - 4).to_bytes(4, "little") + b"PAR1")
-    with pytest.raises(NotReadyError, match="its description is larger than 67,108,864 bytes"):
-        shards_of(tmp_path)
-
-
-def write_rows(folder: Path, cells: list, feature: object, described: str = "") -> None:
-    """Write a parquet file with labels 0, 1, ... and a description of them."""
-    arrow, writer = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    described = described or json.dumps({"info": {"features": {"label": feature}}})
-    table = arrow.table({"image": cells, "label": [*range(len(cells))]})
-    writer.write_table(
-        table.replace_schema_metadata({"huggingface": described}), folder / "a.parquet"
-    )
 
 
 @pytest.mark.parametrize("cells", [[{"path": "x"}], [5], ["text"], [None], [{"bytes": "text"}]])
 def test_cells_without_bytes_are_unreadable_images(cells, tmp_path):
-    write_rows(tmp_path, cells, None)
+    write_rows(tmp_path / "a.parquet", cells, [0])
     with pytest.raises(NotReadyError, match=r"a\.parquet: row 0"):
         convert(tmp_path, tmp_path / "out.beton", RAW, silent)
 
 
+def test_a_bad_image_of_a_shard_is_named_by_shard_and_member(tmp_path):
+    write_tar(tmp_path / "a.tar", {"one.jpg": b"bad", "one.cls": b"ant"})
+    with pytest.raises(NotReadyError, match=r"a\.tar: one\.jpg"):
+        convert(tmp_path, tmp_path / "out.beton", RAW, silent)
+
+
 def test_a_group_of_rows_that_is_too_large_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "_MOST_GROUP", 100)
-    write_rows(tmp_path, [{"bytes": bytes(200)}], None)
+    monkeypatch.setattr(shards, "_MOST_GROUP", 100)
+    write_rows(tmp_path / "a.parquet", [{"bytes": bytes(200)}], [0])
     with pytest.raises(NotReadyError, match="group of rows has more than 100 bytes"):
         convert(tmp_path, tmp_path / "out.beton", RAW, silent)
 
 
-@pytest.mark.parametrize("kind", ["tar", "parquet"])
-def test_a_shard_without_images_is_named(kind, tmp_path):
-    if kind == "tar":
-        write_tar(tmp_path / "a.tar", {})
-    else:
-        write_rows(tmp_path, [], None)
-    with pytest.raises(NotReadyError, match=rf"a\.{kind}: has no images"):
-        shards_of(tmp_path)
-
-
 def test_a_file_of_class_names_is_read_within_limits(tmp_path):
+    names = tmp_path / "classnames.txt"
     write_tar(tmp_path / "a.tar", {"a.jpg": b"x", "a.cls": b"1"})
-    (tmp_path / "classnames.txt").write_bytes(b"\xff\xfe\n\xff\xfd\xff\n")
+    names.write_bytes(b"\xff\xfe\n\xff\xfd\xff\n")
     assert len(shards_of(tmp_path)[""].classes) == 2
-    (tmp_path / "classnames.txt").unlink()
-    os.mkfifo(tmp_path / "classnames.txt")
-    with pytest.raises(NotReadyError, match="Not a regular file"):
-        shards_of(tmp_path)
+    names.write_text("ant\n")
+    refused(tmp_path, "at least 2 different classes")
+    names.unlink()
+    os.mkfifo(names)
+    refused(tmp_path, "Not a regular file")

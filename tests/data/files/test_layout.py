@@ -16,8 +16,8 @@ from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.beton.file import open_beton
+from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.data.convert.run import convert
 from resnet_recipes.data.files.layout import listing_of, set_aside
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.doctor.data import check_data

@@ -51,12 +51,6 @@ def test_auto_without_betons_says_that_files_are_decoded(folder):
     assert "no train.beton" in facts.notes[0]
 
 
-def test_what_decoding_costs_is_measured_where_a_user_reads_it(folder):
-    config = DataConfig(root=str(folder))
-    assert "ms of CPU each" in data.measure(config, with_cost=True).notes[0]
-    assert "ms of CPU each" not in data.measure(config).notes[0]
-
-
 def test_a_missing_and_an_empty_root_are_named(tmp_path):
     assert "does not exist" in refusal(tmp_path / "nowhere")
     assert "has no images" in refusal(tmp_path)

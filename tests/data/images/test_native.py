@@ -12,6 +12,7 @@ from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.files.images import Files
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images import native
+from resnet_recipes.data.images.decode import ChangedError
 from resnet_recipes.data.images.native import (
     NativeEvalImages,
     NativeTrainImages,
@@ -19,7 +20,6 @@ from resnet_recipes.data.images.native import (
     train_images,
 )
 from resnet_recipes.data.images.python import EvalImages, Images, TrainImages
-from resnet_recipes.data.images.source import ChangedError
 from resnet_recipes.data.loading.storage import Rows, UnreadableError, fill
 from resnet_recipes.data.native.library import why_not
 from resnet_recipes.methods.randaugment import RandAugment

@@ -28,12 +28,10 @@ JPEGS = {
 def photo(seed: int = 0, height: int = HEIGHT, width: int = WIDTH) -> Image.Image:
     """Return smooth colours with some noise."""
     rng = np.random.default_rng(seed)
-    smooth = Image.fromarray(rng.integers(0, 256, (9, 11, 3), dtype=np.uint8)).resize(
-        (width, height), Image.BICUBIC
-    )
-    return Image.fromarray(
-        np.clip(np.asarray(smooth) + rng.normal(0, 6, (height, width, 3)), 0, 255).astype(np.uint8)
-    )
+    coarse = Image.fromarray(rng.integers(0, 256, (9, 11, 3), dtype=np.uint8))
+    smooth = np.asarray(coarse.resize((width, height), Image.BICUBIC))
+    noisy = smooth + rng.normal(0, 6, (height, width, 3))
+    return Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8))
 
 
 def encoded(image: Image.Image, kind: str = "JPEG", **options) -> bytes:
@@ -69,3 +67,8 @@ class Batch:
         """Fill the rows and return their status."""
         assert engine.wait(engine.submit(self.rows), 60)
         return self.rows["status"]
+
+    def decoded(self, engine: Engine) -> np.ndarray:
+        """Fill the rows, all of them, and return their pixels."""
+        assert not self.filled(engine).any()
+        return self.pixels

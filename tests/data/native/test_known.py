@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from resnet_recipes.data.images.native import decoder_note
-from resnet_recipes.data.native import known
+from resnet_recipes.data.native import library as known
 from resnet_recipes.data.native.library import UnavailableError, library, why_not
 from resnet_recipes.doctor.native import check_native
 

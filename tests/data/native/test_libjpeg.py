@@ -14,7 +14,7 @@ import PIL
 import pytest
 from PIL import features
 
-from resnet_recipes.data.native import known
+from resnet_recipes.data.native import library as known
 from resnet_recipes.data.native.library import PATH
 
 SONAME = "libjpeg.so.62"

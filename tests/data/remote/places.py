@@ -26,6 +26,7 @@ class Site(BaseHTTPRequestHandler):
     """Sends the files of a folder in ranges; class attributes say how it misbehaves."""
 
     protocol_version = "HTTP/1.1"
+    address: str
     folder: Path
     asked: list[str]  # "GET /name bytes=0-9"
     cuts = 0  # answers to break off in the middle
@@ -46,45 +47,41 @@ class Site(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Send a part of a file."""
-        kind = type(self)
+        kind, is_get = type(self), self.command == "GET"
+        fault, drops = (kind.fault, kind.drops) if is_get else ("", b"")
         kind.asked.append(f"{self.command} {self.path} {self.headers.get('Range', '')}".strip())
         path = kind.folder / unquote(self.path.lstrip("/"))
         status = kind.status or (200 if path.is_file() else 404)
-        if self.command == "GET" and self._has_turn("busy"):
+        if is_get and self._has_turn("busy"):
             status = 503
         if status != 200:
-            self.send_response(status)
-            self.send_header("Content-Length", "0")
-            self.send_header("Location", kind.moved_to)
-            self.end_headers()
+            self._head(status, {"Content-Length": 0, "Location": kind.moved_to})
             return
-        for _ in range(300 if self.command == "GET" and kind.drops else 0):
-            self.wfile.write(kind.drops)
+        for _ in range(300 if drops else 0):
+            self.wfile.write(drops)
             time.sleep(0.01)
         content, digest = _content(path, path.stat().st_ctime_ns)
         wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-        body = content
-        if wanted and kind.fault != "no ranges":
-            start, end = int(wanted[1]), int(wanted[2]) + 1
-            body = content[start:end]
-            self.send_response(206)
-            if kind.fault == "another range":
-                start, end = start + 1, end + 1
-            self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(content)}")
-        else:
-            self.send_response(200)
+        body, headers = content, {}
+        if wanted and fault != "no ranges":
+            start, end = int(wanted[1]), int(wanted[2])
+            body, shift = content[start : end + 1], fault == "another range"
+            status = 206
+            headers["Content-Range"] = f"bytes {start + shift}-{end + shift}/{len(content)}"
         if kind.has_etag:
-            other = "x" * (self.command == "GET" and kind.fault == "another version")
-            self.send_header("ETag", f'"{digest}{other}"')
-        self.send_header("Last-Modified", email.utils.formatdate(path.stat().st_mtime))
-        if self.command == "GET" and kind.fault == "longer":
+            headers["ETag"] = f'"{digest}{"x" * (fault == "another version")}"'
+        headers["Last-Modified"] = email.utils.formatdate(path.stat().st_mtime)
+        if fault == "longer":
             body += b"x" * 1000
-        if self.command == "GET" and kind.fault == "other bytes":
-            body = bytes(len(body))
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command == "GET":
+        self._head(status, headers | {"Content-Length": len(body)})
+        if is_get:
             self._send(body)
+
+    def _head(self, status: int, headers: dict[str, object]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, str(value))
+        self.end_headers()
 
     def _has_turn(self, trouble: str) -> bool:
         """Tell whether this answer is to fail so, and count it: requests come in parallel."""
@@ -112,10 +109,11 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def site_of(folder: Path) -> Iterator[tuple[str, type[Site]]]:
-    """Serve a folder; yield its address, and the class that misbehaves when it is told to."""
+def site_of(folder: Path) -> Iterator[type[Site]]:
+    """Serve a folder; yield the class that misbehaves when it is told to."""
     kind = type("OwnSite", (Site,), {"folder": folder, "asked": []})
     with Server(("127.0.0.1", 0), kind) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", kind
+        kind.address = f"http://127.0.0.1:{server.server_port}"
+        yield kind
         server.shutdown()

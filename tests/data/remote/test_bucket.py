@@ -10,7 +10,7 @@ from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.remote import store
-from resnet_recipes.data.remote.bucket import Bucket
+from resnet_recipes.data.remote.stores import Bucket
 
 moto = pytest.importorskip("moto.server")
 s3fs, botocore = pytest.importorskip("s3fs"), pytest.importorskip("botocore.exceptions")

@@ -1,7 +1,8 @@
-"""Choose the number of loader processes or threads for this machine."""
+"""What this machine has for loaders: workers and memory."""
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch
 
@@ -43,3 +44,26 @@ def oversubscription(config: DataConfig) -> Iterator[str]:
             f"{wanted} is more than the {cores()} cores of this machine, which slows loading; "
             f"use data.workers={fair_share(ranks)}"
         )
+
+
+_NO_LIMIT = 1 << 62
+
+
+def available_memory() -> int:
+    """Return the bytes available on the machine or within the container's limit, if that is less.
+
+    Page cache counts as available.
+    """
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    rows = dict(line.split(":", 1) for line in lines)
+    free = int(rows["MemAvailable"].split()[0]) * 1024
+    return min(free, _container(Path("/sys/fs/cgroup")))
+
+
+def _container(cgroup: Path) -> int:
+    """Read a version 2 control group: its limit minus used memory that cannot be reclaimed."""
+    limit, used = cgroup / "memory.max", cgroup / "memory.current"
+    if not limit.exists() or limit.read_text().strip() == "max":
+        return _NO_LIMIT
+    rows = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
+    return max(0, int(limit.read_text()) - int(used.read_text()) + int(rows.get("file", 0)))

@@ -1,0 +1,340 @@
+"""A conversion forecasts its cost, survives what happens to it, and delivers what it was given."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from PIL import Image
+
+from resnet_recipes.base.errors import NotReadyError, RecipeError, TrainingError
+from resnet_recipes.data import convert as room
+from resnet_recipes.data.beton import writer as beton_writer
+from resnet_recipes.data.beton.file import METADATA_START, open_beton
+from resnet_recipes.data.beton.sidecar import sidecar_path
+from resnet_recipes.data.convert import convert, forecast
+from resnet_recipes.data.convert.encode import ConvertOptions
+from resnet_recipes.data.convert.source import BetonSource
+from tests.data.conftest import CLASSES, silent
+from tests.jobs.nursery import alive
+
+RAW = ConvertOptions("raw", workers=1)
+
+
+def contents(path: Path) -> list[tuple[int, bytes]]:
+    """Return (label, bytes) of every sample."""
+    beton = open_beton(path)
+    return [(int(label), beton.sample(index).tobytes()) for index, label in enumerate(beton.labels)]
+
+
+def names(folder: Path) -> set[str]:
+    """Return the names in a folder."""
+    return {path.name for path in folder.iterdir()}
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write to the disk after every four images."""
+    monkeypatch.setattr(room, "_CHUNK", 4)
+
+
+def interrupted(source: Path, target: Path, options: ConvertOptions = RAW, after: int = 1) -> None:
+    """Convert until so many images are done."""
+
+    def interrupt(done: int, _: int) -> None:
+        if done >= after:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        convert(source, target, options, interrupt)
+
+
+def first_step(source: Path, target: Path) -> int:
+    """Convert; return how many images were done when progress was told first."""
+    steps: list[int] = []
+    convert(source, target, RAW, lambda done, _: steps.append(done))
+    return steps[0]
+
+
+def test_every_image_arrives_with_its_label_and_a_note_says_how(folder, tmp_path):
+    made = convert(folder, tmp_path, RAW, silent)
+    assert made == [tmp_path / "train.beton", tmp_path / "val.beton"]
+    for split in ("train", "val"):
+        expected = [
+            (label, Image.open(path).tobytes())
+            for label, name in enumerate(CLASSES)
+            for path in (folder / split / name).iterdir()
+        ]
+        assert sorted(contents(tmp_path / f"{split}.beton")) == sorted(expected)
+    assert names(tmp_path) == {"train.beton", "train.beton.json", "val.beton", "val.beton.json"}
+    note = json.loads(sidecar_path(tmp_path / "train.beton").read_text())
+    assert (tuple(note["classes"]), note["examples"]) == (CLASSES, 37)
+    assert (note["source"], note["options"]["write_mode"]) == (str(folder / "train"), "raw")
+    assert len(note["source_sha256"]) == 32
+
+
+def test_the_order_is_shuffled_by_the_seed_unless_refused(folder, tmp_path):
+    labels = []
+    for change in ({}, {"seed": 1}, {"shuffle": False}):
+        path = tmp_path / "a.beton"
+        convert(folder / "train", path, ConvertOptions("raw", workers=1, **change), silent)
+        labels.append(open_beton(path).labels.tolist())
+    assert labels[0] != labels[1]
+    assert sorted(labels[0]) == sorted(labels[1]) == labels[2]
+
+
+@pytest.mark.slow
+def test_processes_write_the_same_file_as_one(folder, tmp_path, small_chunks):
+    for name, workers in (("one", 1), ("two", 2)):
+        convert(folder / "val", tmp_path / f"{name}.beton", ConvertOptions(workers=workers), silent)
+    assert (tmp_path / "one.beton").read_bytes() == (tmp_path / "two.beton").read_bytes()
+
+
+def test_a_forecast_is_near_the_truth_and_writes_nothing(folder, tmp_path):
+    said = forecast(folder, tmp_path, RAW)
+    assert (said.images, said.sampled, said.resumed_images, said.unreadable) == (48, 48, 0, ())
+    assert not names(tmp_path)
+    convert(folder, tmp_path, RAW, silent, said)
+    written = sum(path.stat().st_size for path in tmp_path.glob("*.beton"))
+    assert abs(said.bytes / written - 1) < 0.05
+    assert 0 < said.minutes < 1
+
+
+def test_a_beton_can_be_made_from_another_at_another_size(betons, tmp_path):
+    options = ConvertOptions("raw", max_resolution=32, shuffle=False, workers=1)
+    convert(betons, tmp_path, options, silent)
+    old, new = open_beton(betons / "train.beton"), open_beton(tmp_path / "train.beton")
+    assert new.sizes.max() == 32
+    assert (new.classes, new.labels.tolist()) == (old.classes, old.labels.tolist())
+
+
+def test_an_interrupted_conversion_resumes_and_gives_the_same_file(folder, tmp_path, small_chunks):
+    source, whole, target = folder / "train", tmp_path / "whole.beton", tmp_path / "train.beton"
+    convert(source, whole, RAW, silent)
+    interrupted(source, target, after=16)
+    assert not target.exists()
+    for end in ("partial", "partial.journal"):
+        with (tmp_path / f"train.beton.{end}").open("ab") as file:
+            file.write(b"torn")
+    assert forecast(source, target, RAW).resumed_images == 16
+    assert first_step(source, target) == 20
+    assert target.read_bytes() == whole.read_bytes()
+    assert names(tmp_path) == {"whole.beton", "whole.beton.json", "train.beton", "train.beton.json"}
+
+
+def test_a_split_that_is_finished_is_not_made_again_while_the_other_is_not(folder, tmp_path):
+    train, val = convert(folder, tmp_path, RAW, silent)
+    old = train.stat().st_mtime_ns
+    val.unlink()
+    expected = forecast(folder, tmp_path, RAW)
+    assert expected.resumed_images == 37
+    room = expected.bytes - train.stat().st_size + 1  # which is not needed twice
+    convert(folder, tmp_path, RAW, silent, expected._replace(free_bytes=room))
+    assert train.stat().st_mtime_ns == old
+    assert len(open_beton(val)) == 11
+    val.unlink()
+    # another conversion: all of it
+    convert(folder, tmp_path, ConvertOptions("jpg", workers=1), silent)
+    assert train.stat().st_mtime_ns > old
+
+
+def test_an_attempt_with_other_options_or_of_a_changed_source_is_not_resumed(
+    folder, tmp_path, small_chunks
+):
+    source, target = tmp_path / "train", tmp_path / "a.beton"
+    shutil.copytree(folder / "train", source)
+    interrupted(source, target, after=16)
+    assert forecast(source, target, ConvertOptions("raw", seed=1)).resumed_images == 0
+    assert forecast(source, target, RAW).resumed_images == 16
+    path = next(source.glob("*/*"))
+    path.write_bytes(path.read_bytes() + b" ")
+    assert forecast(source, target, RAW).resumed_images == 0
+
+
+CONVERT = """
+import multiprocessing
+import sys
+from pathlib import Path
+from resnet_recipes.data import convert as room
+from resnet_recipes.data.convert.encode import ConvertOptions
+
+room._CHUNK = 1
+if __name__ == "__main__":
+    def tell(done, *_):
+        workers = [child.pid for child in multiprocessing.active_children()]
+        print(done, *workers, flush=True)
+    room.convert(Path(sys.argv[1]), Path(sys.argv[2]), ConvertOptions("raw", workers=2), tell)
+"""
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_leaves_neither_a_worker_nor_a_file_that_looks_whole(
+    nursery, folder, tmp_path
+):
+    (tmp_path / "convert_slowly.py").write_text(CONVERT)
+    source, target = folder / "train", tmp_path / "train.beton"
+    process = nursery.run(tmp_path, "convert_slowly", str(source), str(target))
+    while not (said := re.search(r"^7 (\d+) (\d+)\n", process.said()[0], re.MULTILINE)):
+        assert process.poll() is None, process.said()
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    while any(map(alive, map(int, said.groups()))):  # the test's time limit counts
+        time.sleep(0.02)
+    assert not target.exists()
+    for path in (target, tmp_path / "whole.beton"):
+        convert(source, path, RAW, silent)
+    assert target.read_bytes() == (tmp_path / "whole.beton").read_bytes()
+
+
+def test_a_second_conversion_to_the_same_file_is_refused(folder, tmp_path):
+    writer = beton_writer.BetonWriter(tmp_path / "train.beton", 5, room.PAGE_SIZE, "key")
+    with pytest.raises(NotReadyError, match="another conversion"):
+        convert(folder / "train", tmp_path / "train.beton", RAW, silent)
+    writer.close()
+
+
+def test_a_full_disk_is_noticed_before_anything_is_written(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
+    with pytest.raises(NotReadyError, match="are needed"):
+        convert(folder, tmp_path / "out", RAW, silent)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_disk_that_fills_up_leaves_the_old_file_as_it_was(
+    folder, tmp_path, small_chunks, monkeypatch
+):
+    target = tmp_path / "train.beton"
+    convert(folder / "train", target, ConvertOptions("jpg", workers=1), silent)
+    old = target.read_bytes(), sidecar_path(target).read_bytes()
+    write, limit = beton_writer._write_all, room.PAGE_SIZE + 100_000
+
+    def full(file, data):
+        if file.tell() + len(data) > limit:
+            raise OSError(28, "No space left on device")
+        write(file, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(beton_writer, "_write_all", full)
+        with pytest.raises(NotReadyError, match=r"No space left on device.*kept"):
+            convert(folder / "train", target, RAW, silent)
+    assert (target.read_bytes(), sidecar_path(target).read_bytes()) == old
+    assert first_step(folder / "train", target) > 4
+    assert len(open_beton(target)) == 37
+
+
+@pytest.fixture
+def with_bad_images(folder: Path, tmp_path: Path) -> tuple[Path, list[str]]:
+    """Eight images, and the paths of two: one truncated, one not an image."""
+    root = tmp_path / "images"
+    for path in sorted((folder / "val").glob("*/*"))[:8]:
+        copy = root / path.parent.name / path.name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
+    cut, text = sorted(root.glob("*/*"))[2:6:3]
+    cut.write_bytes(cut.read_bytes()[:300])
+    text.write_text("not an image")
+    return root, [str(cut), str(text)]
+
+
+def test_images_that_cannot_be_read_are_named_by_path_or_left_out_if_asked(
+    with_bad_images, tmp_path
+):
+    (root, bad), target = with_bad_images, tmp_path / "a.beton"
+    with pytest.raises(NotReadyError) as refusal:
+        convert(root, target, RAW, silent)
+    assert sorted(problem.key for problem in refusal.value.problems) == bad
+    assert len(forecast(root, target, RAW).unreadable) == 2
+    convert(root, target, ConvertOptions("raw", on_bad_image="skip", workers=1), silent)
+    beton = open_beton(target)
+    assert (len(beton), sorted(beton.sidecar.skipped)) == (6, bad)
+
+
+def test_resuming_with_another_rule_for_bad_images_hides_none(
+    with_bad_images, tmp_path, small_chunks
+):
+    (root, bad), target = with_bad_images, tmp_path / "a.beton"
+    skip, strict = (
+        ConvertOptions("raw", shuffle=False, on_bad_image=rule, workers=1)
+        for rule in ("skip", "error")
+    )
+    interrupted(root, target, skip)
+    with pytest.raises(NotReadyError, match="was skipped") as refusal:
+        convert(root, target, strict, silent)
+    assert [problem.key for problem in refusal.value.problems] == bad[:1]
+    assert forecast(root, target, skip).resumed_images == 4  # nothing is lost
+    subprocess.run(refusal.value.problems[0].fix.partition("over:")[2], shell=True, check=True)
+    with pytest.raises(NotReadyError, match="Truncated File Read"):
+        convert(root, target, strict, silent)
+
+
+def test_whatever_lies_in_a_class_folder_becomes_a_reason_and_stops_nothing(
+    with_bad_images, tmp_path
+):
+    root = with_bad_images[0]
+    shutil.copy(min(root.glob("*/*")), os.fsencode(root / "bee") + b"/\xff\xfe.jpg")
+    (root / "bee" / "gone.jpg").symlink_to("nowhere.jpg")
+    os.mkfifo(root / "bee" / "pipe.jpg")
+    Image.new("RGB", (70_000, 1)).save(root / "bee" / "long.png")
+    skip = ConvertOptions("raw", None, on_bad_image="skip", workers=1)
+    (target,) = convert(root, tmp_path / "a.beton", skip, silent)
+    skipped = {Path(name).name for name in open_beton(target).sidecar.skipped}
+    assert {"gone.jpg", "pipe.jpg", "long.png"} < skipped
+    assert len(skipped) == 5
+    said = "\n".join(forecast(root, tmp_path / "b.beton", skip).unreadable)
+    assert "long.png: has a side of 70,000 pixels; the limit of .beton files is 65,500" in said
+
+
+def test_a_source_cut_short_after_it_was_opened_is_named_and_kills_nothing(betons, tmp_path):
+    shutil.copytree(betons, tmp_path, dirs_exist_ok=True)
+    source = BetonSource(open_beton(tmp_path / "val.beton"))
+    os.truncate(tmp_path / "val.beton", METADATA_START)
+    assert source.encoded(0, RAW) == "the file was cut short after it was opened"
+
+
+def test_a_file_that_does_not_read_back_is_not_accepted_when_repeated(
+    folder, tmp_path, monkeypatch
+):
+    write = beton_writer._write_all
+
+    def damaged(file, data):
+        write(file, data[:-9] + bytes(9) if len(data) > 10_000 else data)
+
+    monkeypatch.setattr(beton_writer, "_write_all", damaged)
+    for _ in range(2):
+        with pytest.raises(TrainingError, match="reads back differently"):
+            convert(folder, tmp_path, RAW, silent)
+        assert not names(tmp_path)
+
+
+def test_a_conversion_killed_while_it_reads_its_file_back_is_finished_when_repeated(
+    folder, tmp_path, monkeypatch
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(room, "_complaint", lambda path: 1 / 0)  # as if killed
+        with pytest.raises(ZeroDivisionError):
+            convert(folder / "val", tmp_path / "a.beton", RAW, silent)
+    assert not (tmp_path / "a.beton").exists()
+    convert(folder / "val", tmp_path / "a.beton", RAW, silent)
+    assert names(tmp_path) == {"a.beton", "a.beton.json"}
+
+
+def test_wrong_sources_targets_and_options_are_refused(folder, tmp_path):
+    (tmp_path / "empty" / "ant").mkdir(parents=True)
+    shutil.copytree(folder, tmp_path / "images")
+    (tmp_path / "images/val/dog").mkdir()
+    target = tmp_path / "a.beton"
+    for source, place, options, kind, said in (
+        (folder / "train", tmp_path, RAW, RecipeError, r"ends in \.beton"),
+        (folder, tmp_path, ConvertOptions("smart"), RecipeError, "write_mode"),
+        (tmp_path / "nowhere", target, RAW, NotReadyError, "nowhere: does not exist"),
+        (tmp_path / "empty", target, RAW, NotReadyError, "has no images"),
+        (tmp_path / "images", tmp_path, RAW, NotReadyError, "dog"),
+    ):
+        with pytest.raises(kind, match=said):
+            convert(source, place, options, silent)
