@@ -65,8 +65,9 @@ def eager(
     """
     parts, found = run.plan.microbatches, []
     for i, part in enumerate(batch.split(parts)):
+        images = part.images.detach()  # no view: torch.compile makes a graph for each kind of view
         with run.precision.autocast():
-            losses = run.methods.losses(run.model(part.images), part)
+            losses = run.methods.losses(run.model(images), part)
             loss = (losses if part.weights is None else losses * part.weights).mean()
             loss = loss / parts if parts > 1 else loss
         is_last = i == parts - 1

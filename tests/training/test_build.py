@@ -90,8 +90,15 @@ def test_memory_format_does_not_change_what_the_network_says(make_run):
     torch.testing.assert_close(nhwc, nchw, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("methods", "sizes"),
+    [
+        (ALL, (36, 40, 48, 52, 56, 60)),
+        ({}, (40, 44, 48, 56, 60, 64)),  # at full size the batch is not made of others' pixels
+    ],
+)
 def test_a_compiled_run_is_one_graph_over_all_sizes_and_trains_as_the_plain_one(
-    make_run, monkeypatch
+    methods, sizes, make_run, monkeypatch
 ):
     # an epoch is one step, so that every step has another size
     monkeypatch.setattr(synthetic, "TRAIN_EXAMPLES", 16)
@@ -100,12 +107,12 @@ def test_a_compiled_run_is_one_graph_over_all_sizes_and_trains_as_the_plain_one(
         "max_duration": "6ba",
         "data": {"train_size": 64, "eval_resize": 72, "eval_size": 64},
         "batch": {"eval_size": 50},
-        "methods": ALL | {"progressive_resizing": growing},
+        "methods": methods | {"progressive_resizing": growing},
     }
     plain = losses_of(make_run(**changes))
     with counted_graphs(monkeypatch) as graphs:
         run = make_run(precision={"compile": True}, **changes)
-        assert run.plan.sizes == (36, 40, 48, 52, 56, 60)
+        assert run.plan.sizes == sizes
         compiled = losses_of(run)
         trained = len(graphs)
         with run.methods.eval_weights(run.model):
