@@ -1,8 +1,13 @@
-"""Run the cells of docs/notebook.ipynb in an empty folder, and store what they print in it."""
+"""Run the cells of docs/notebook.ipynb in an empty folder, and store what they print in it.
+
+With --check nothing is stored: what is there must name the same figures as what they print now.
+"""
 
 import io
 import json
 import os
+import re
+import sys
 import tempfile
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -10,9 +15,15 @@ from pathlib import Path
 NOTEBOOK = Path(__file__).parents[1] / "docs" / "notebook.ipynb"
 
 
+def figures(notebook: dict) -> list[set[str]]:
+    """Return the names of the figures that each cell prints: loss=, top1=."""
+    return [set(re.findall(r"\w+=", str(cell.get("outputs")))) for cell in notebook["cells"]]
+
+
 def main() -> None:
     """Execute the notebook in place; takes a minute."""
     notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    stored = figures(notebook)
     names: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -27,6 +38,10 @@ def main() -> None:
                 for name, stream in said.items()
                 if (text := stream.getvalue().replace(f"{folder}/", ""))
             ]
+    if "--check" in sys.argv:
+        if stored != figures(notebook) or not {"loss=", "top1="} <= set().union(*stored):
+            sys.exit(f"{NOTEBOOK.name} does not show what its cells print")
+        return
     NOTEBOOK.write_text(json.dumps(notebook, indent=1) + "\n", encoding="utf-8")
 
 

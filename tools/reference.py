@@ -162,6 +162,8 @@ def _card(item: type, key: str, facts: Mapping[str, str]) -> Iterator[str]:
 def _table(prefix: str, rows: Sequence[Setting], types: Mapping[str, str]) -> Iterator[str]:
     yield "| key | type | default | meaning |\n|---|---|---|---|"
     for row in rows:
+        if not row.meaning:
+            raise ValueError(f"{prefix}{row.name} has no comment that says what it means")
         cells = (
             f"`{prefix}{row.name}`",
             _text(types[row.name]),

@@ -57,6 +57,8 @@ ORDER = (*_OURS[:-2], *installed({method.name for method in _OURS}), *_OURS[-2:]
 if TYPE_CHECKING:  # which cannot know the methods of other packages
 
     class Methods(Section):
+        """The methods of a recipe."""
+
         def __getattr__(self, name: str) -> Any: ...
         def __setattr__(self, name: str, value: Method | None) -> None: ...
 else:

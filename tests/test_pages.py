@@ -1,0 +1,117 @@
+"""The pages of the repository say what its source says; `tools/site_check.sh` builds the site."""
+
+import ast
+import html
+import re
+from collections.abc import Iterator
+from configparser import ConfigParser
+
+import pytest
+
+from resnet_recipes import cli
+from resnet_recipes.jobs import gpus
+from tests.sources import ROOT, nodes, sources
+from tests.test_documented_commands import PAGES, fenced
+
+PACKAGE = ROOT / "resnet_recipes"
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def test_every_file_that_the_page_on_architecture_names_exists():
+    named = set(re.findall(r"`([\w./]+\.(?:py|yaml))`", PAGES["docs/architecture.md"]))
+    assert len(named) > 50
+    places = {name: (PACKAGE / name, ROOT / name) for name in named}
+    assert [name for name, found in places.items() if not any(p.exists() for p in found)] == []
+
+
+def test_the_map_has_every_room_and_no_other():
+    lines = CONTRIBUTING.partition("\nresnet_recipes/\n")[2].partition("\ntests/")[0].splitlines()
+    mapped = {
+        name
+        for line in lines
+        for name in re.findall(r"[\w.]+", line[2:29])
+        if re.match(r" {2}\S", line)
+    }
+    folders = (path for path in PACKAGE.iterdir() if not path.is_symlink())  # recipes/ is one
+    rooms = {path.name for path in folders if (path / "__init__.py").exists()}
+    assert mapped == rooms | {path.name for path in PACKAGE.glob("[!_]*.py")}
+
+
+def test_the_layers_are_written_down_as_they_are_checked():
+    sentence = CONTRIBUTING.partition("imports only from parts below it: ")[2].partition(".\n")[0]
+    written = [set(re.findall(r"`(\w+)`", layer)) for layer in sentence.split(">")]
+    checked = ConfigParser()
+    checked.read(ROOT / ".importlinter")
+    layers = checked["importlinter:contract:layers"]["layers"].strip().splitlines()
+    assert written == [set(layer.split(" | ")) for layer in layers[1:]]
+
+
+def test_every_test_that_the_page_on_reliability_names_exists():
+    named = set(
+        re.findall(r"`(?:tests/[a-z/]*)?(test_\w+(?:\.py|\*)?)`", PAGES["docs/reliability.md"])
+    )
+    assert len(named) > 25
+    files = [*(ROOT / "tests").rglob("*.py")]
+    there = "\n".join([path.name for path in files] + [path.read_text() for path in files])
+    assert [n for n in named if n not in there and f"def {n.rstrip('*')}" not in there] == []
+
+
+def test_the_readme_is_short_and_its_pictures_and_links_exist():
+    text = PAGES["README.md"]
+    assert len(text.splitlines()) <= 150
+    places = re.findall(r"\]\(([^)]+)\)", text)
+    assert [place for place in places if not (ROOT / place).exists()] == []
+    assert {"docs/published.png", "docs/plan.svg"} <= set(places)
+
+
+def test_the_terminal_of_the_readme_shows_what_the_command_prints_now(
+    capsys, monkeypatch, tmp_path
+):
+    """As on a machine without a GPU, on which nothing was measured."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for name, value in (("count", 0), ("first", ("", "")), ("memory", 0)):
+        monkeypatch.setattr(gpus, name, lambda value=value: value)
+    assert cli.main(["plan", "mild", "gpus=8"]) == 0
+    drawn = html.unescape(re.sub(r"<[^>]+>", " ", (ROOT / "docs/plan.svg").read_text()))
+    shown = " ".join(drawn.replace("\xa0", " ").split())
+    for line in capsys.readouterr().out.splitlines():
+        assert " ".join(line.split()) in shown
+
+
+#: A word that a shell would change: ~ expands, and [ is a pattern.
+BARE = re.compile(r"(?<![\w.'`/{])(?:~(?:methods|optimizer)\.|[a-z][\w.]*=\[(?=[\w\]])(?!\w-))")
+
+#: These quote what they hold when they print it, or hold no shell words.
+OTHERS = {"foreign_words.py", "completion.py"}
+
+
+def messages() -> Iterator[str]:
+    """Yield the texts of the package that are not docstrings, with their places."""
+    for path in sources():
+        if path.name in OTHERS:
+            continue
+        docstrings = {id(node.value) for node in nodes(path) if isinstance(node, ast.Expr)}
+        for node in nodes(path):
+            text = ""
+            if isinstance(node, ast.JoinedStr):
+                parts = [getattr(part, "value", "{}") for part in node.values]
+                text = "".join(part if isinstance(part, str) else "{}" for part in parts)
+            elif isinstance(node, ast.Constant) and id(node) not in docstrings:
+                text = str(node.value)
+            yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}: {text}"
+
+
+def commands() -> Iterator[str]:
+    """Yield the lines of the pages that start one of our commands, without comments."""
+    for page in PAGES:
+        for _, block in fenced(page, "", "sh", "bash", "console"):
+            yield from (
+                line.partition(" # ")[0] for line in block.splitlines() if "resnet-" in line
+            )
+
+
+@pytest.mark.parametrize("texts", [messages, commands])
+def test_what_a_person_is_told_to_type_survives_bash_zsh_and_fish_as_it_is(texts):
+    found = list(texts())
+    assert len(found) > 100
+    assert [text for text in found if BARE.search(text)] == []

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Check the documentation: it builds without a warning, every page can be reached, and nothing comes from elsewhere.
+#
+#     tools/site_check.sh
+set -euo pipefail
+cd "$(dirname "$0")/.."
+site=$(mktemp -d)
+trap 'rm -rf "$site"' EXIT
+
+fail() { echo "site_check: $*" >&2; exit 1; }
+
+NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --quiet --site-dir "$site"
+cd "$site"
+mapfile -t pages < <(find . -name '*.html' ! -name 404.html ! -path ./index.html -printf '%P\n')
+[ "${#pages[@]}" -gt 15 ] || fail "there are only ${#pages[@]} pages"
+for page in "${pages[@]}"; do
+    grep -qF "href=\"$page\"" index.html || fail "no link leads to $page"
+done
+! grep -E '<(script|link|img)[^>]*(src|href)="https?:' index.html "${pages[@]}" || fail "something is loaded from elsewhere"
+[ "$(stat -c %s search/search_index.js)" -gt 100000 ] || fail "the search has no index"
+grep -qF '<script src="iframe-worker.js"' index.html || fail "the search needs a server"
+echo "the site has ${#pages[@]} pages, and stands alone"
