@@ -113,7 +113,7 @@ def failing_once(function):
 @pytest.mark.parametrize(
     ("module", "words", "what", "last"),
     [
-        ("kernels", (), "seconds", "first convolution, 32 px, 8 channels"),
+        ("kernels", (), "seconds", "blur, stride 2, 256 channels, 8 px: convolution"),
         ("convolutions", ("searched",), "seconds", "256->512 at 2, input's gradient"),
         ("steps", ("bare loop",), "contender", "40 px, 4: bare loop"),
     ],
