@@ -6,6 +6,8 @@ from statistics import median
 
 import torch
 
+from resnet_recipes.ops.capture import capture
+
 
 def seconds(
     work: Callable[[], object], device: torch.device, times: int = 5, repeats: int = 10
@@ -38,9 +40,8 @@ def _lap(calls: Callable[[], None]) -> float:
 
 def _replayed(calls: Callable[[], None]) -> Callable[[], float]:
     """Capture calls on the current GPU; return a function that replays and times them."""
-    graph = torch.cuda.CUDAGraph()
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    with torch.cuda.graph(graph):
+    with capture() as graph:
         calls()
 
     def lap() -> float:

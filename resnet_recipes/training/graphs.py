@@ -1,12 +1,12 @@
 """CUDA graphs: of the gradient where launching its kernels keeps the GPU waiting, of teachers."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 import torch
 from torch import Tensor, nn
 
 from resnet_recipes.methods.base import Batch
+from resnet_recipes.ops.capture import capture
 from resnet_recipes.training.exchange import Exchange
 
 #: How many gradients in a row must keep the GPU waiting before they are replayed.
@@ -102,20 +102,14 @@ class Graphs:
 
         If a graph cannot contain it, tell the user, and return None.
         """
-        stream = torch.cuda.current_stream()
         try:
             return _Graph(compute, inputs, pool)
         except Exception as error:  # whatever it is, it can be computed without a graph
-            # older versions of torch leave the capture's stream in place, and its random numbers
-            torch.cuda.set_stream(stream)
-            random = torch.cuda.default_generators[torch.cuda.current_device()]
-            random.graphsafe_set_state(random.clone_state())
             why = str(error).strip().partition("\n")[0]
             self.tell(
                 f"{what} cannot be captured as a CUDA graph, so its kernels are launched "
                 f"one by one: {why}"
             )
-        _close_by_private_function(pool)
         return None
 
 
@@ -148,15 +142,6 @@ class Replayed:
         return self._network(images) if graph is None else graph.replay([images])
 
 
-def _close_by_private_function(pool: tuple[int, int]) -> None:
-    """Close the memory pool of a failed capture.
-
-    Torch may have left it open, and would then hold back memory that other streams have used.
-    """
-    with suppress(RuntimeError, AttributeError):  # it is closed, or torch has no such function
-        torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
-
-
 class _Graph:
     """A computation as a CUDA graph: its inputs and its result keep their addresses."""
 
@@ -166,10 +151,8 @@ class _Graph:
         inputs: Sequence[Tensor | None],
         pool: tuple[int, int],
     ):
-        self._graph = torch.cuda.CUDAGraph()
         self._inputs = [None if tensor is None else torch.empty_like(tensor) for tensor in inputs]
-        # Other threads may pin memory meanwhile.
-        with torch.cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"):
+        with capture(pool) as self._graph:
             self._result = compute(*self._inputs)
 
     def replay(self, inputs: Sequence[Tensor | None]) -> Tensor:

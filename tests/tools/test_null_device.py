@@ -44,10 +44,13 @@ print([entry for entry in captured if "malloc" not in entry])
 """
 
 #: A run whose network draws random numbers, and reads one back to the host, which a graph cannot
-#: contain. Like older versions, torch leaves the stream of the failed capture in place.
+#: contain, and an operation to be timed that does. Like older versions, torch leaves the stream of
+#: a failed capture in place.
 REFUSED = """
 import torch
+from contextlib import suppress
 from step import a_run, launches, recorded_steps
+from resnet_recipes.doctor import rates
 def ended(self, *args):
     self.cuda_graph.capture_end()
     self.stream_ctx.__exit__(*args)
@@ -57,6 +60,9 @@ run.graphs.tell = print
 unseeded = torch.initial_seed()
 run.model.fc.register_forward_hook(lambda module, inputs, output: output + float(output.sum()))
 steps = recorded_steps(run)
+with suppress(RuntimeError):
+    rates.seconds(lambda: float(run.model.fc.bias.sum()), run.rank.device)
+torch.rand(1, device="cuda")
 torch.cuda.graph.__exit__ = now
 print(torch.cuda.initial_seed() == torch.initial_seed() != unseeded)
 stream_is_kept = torch.cuda.current_stream() == torch.cuda.default_stream()
