@@ -1,7 +1,7 @@
 """What Hydra does: read words in its grammar, and compose recipes, options and words to a tree.
 
 Hydra reads no recipe file. What it composes are the trees that the strict reader made of them,
-under names of our own in its ConfigStore.
+which it finds in a config source of our own.
 """
 
 import json
@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 import hydra
-from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import (
     Override,
@@ -22,7 +22,9 @@ from hydra.core.override_parser.types import (
     Transformer,
     ValueType,
 )
+from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
+from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -30,8 +32,8 @@ from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.library import GROUPS
 from resnet_recipes.recipe.schema import Recipe
 
-_APP = "resnet_recipes"  # our primary config, and the folder of all others
-_FILES = f"{_APP}/files"  # the group of the recipes that were read, and of options below it
+_APP = "resnet_recipes"  # the group of all our configs
+_FILES = f"{_APP}/files"  # that of the recipes that were read, and of options below it
 
 #: Hydra 1.3 warns if it is not told its version, and 1.4 if it is.
 _VERSION = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
@@ -129,12 +131,14 @@ def composed(
 def _chosen(recipe: str, files: str, choices: tuple[str, ...]) -> dict[str, Any]:
     """Return the tree that Hydra composes of the files, which are JSON."""
     base = frozen.tree_of(Recipe()) | {"optimizer": {}}  # defaults of optimizers differ
-    defaults = [f"{_APP}/base@_global_", {f"{_FILES}@_global_": recipe}]
-    defaults += [{f"{_FILES}/{group}@{group}": None} for group in GROUPS]
+    defaults = [f"/{_APP}/base@_global_", {f"/{_FILES}@_global_": recipe}]
+    defaults += [{f"/{_FILES}/{group}@{group}": None} for group in GROUPS]
     configs = {f"{_FILES}/{name}": tree for name, tree in json.loads(files).items()}
-    configs |= {f"{_APP}/base": base, _APP: {"defaults": [*defaults, "_self_"]}}
+    configs |= {f"{_APP}/all": {"defaults": [*defaults, "_self_"]}, f"{_APP}/base": base}
+    search = f"hydra.searchpath=[{_ReadFiles.scheme()}://]"
     with _own_hydra(configs):
-        return OmegaConf.to_container(hydra.compose(_APP, list(choices)))
+        config = hydra.compose(overrides=[search, f"+{_APP}@_global_=all", *choices])
+        return OmegaConf.to_container(config)
 
 
 def plain(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,22 +153,44 @@ def plain(config: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(" ".join(str(error).split())[:200]) from None
 
 
+class _ReadFiles(ConfigSource):
+    """What the strict reader has read, where Hydra looks for configs."""
+
+    served: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # by their names among Hydra's configs
+
+    @staticmethod
+    def scheme() -> str:
+        return "resnet-recipes-read"
+
+    def available(self) -> bool:
+        return True
+
+    def is_group(self, config_path: str) -> bool:
+        return any(name.startswith(f"{config_path}/") for name in self.served)
+
+    def is_config(self, config_path: str) -> bool:
+        return config_path.removesuffix(".yaml") in self.served
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
+        names = (name.rpartition("/") for name in self.served)
+        return sorted(name for group, _, name in names if group == config_path)
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        tree = OmegaConf.create(dict(self.served[config_path.removesuffix(".yaml")]))
+        return ConfigResult(self.provider, self.full_path(), tree, {"package": None})
+
+
 @contextmanager
 def _own_hydra(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
-    """Initialize Hydra, and store our configs; it copies its store whenever it composes.
-
-    What a notebook or another application has initialized and stored is back afterwards.
-    """
-    theirs, store = GlobalHydra.instance().hydra, ConfigStore.instance()
-    stored, store.repo = store.repo, {**store.repo, _APP: {}}
+    """Initialize Hydra over our configs; what a notebook has initialized is back afterwards."""
+    theirs = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
+    Plugins.instance().register(_ReadFiles)
+    _ReadFiles.served = configs
     try:
-        for place, tree in configs.items():
-            group, _, name = place.rpartition("/")
-            store.store(name, tree, group=group or None, provider=_APP)
         with hydra.initialize(config_path=None, **_VERSION):
             yield
     finally:
-        store.repo = stored
+        _ReadFiles.served = {}
         if theirs:
             GlobalHydra.instance().initialize(theirs)
