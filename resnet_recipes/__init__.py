@@ -12,6 +12,7 @@ __all__ = [
     "RecipeError",
     "compose",
     "data",
+    "estimate",
     "evaluate",
     "load",
     "methods",

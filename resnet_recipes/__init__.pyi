@@ -2,6 +2,7 @@ from resnet_recipes import data as data
 from resnet_recipes import methods as methods
 from resnet_recipes import optim as optim
 from resnet_recipes.api import compose as compose
+from resnet_recipes.api import estimate as estimate
 from resnet_recipes.api import evaluate as evaluate
 from resnet_recipes.api import load as load
 from resnet_recipes.api import plan as plan
@@ -15,6 +16,7 @@ __all__ = [
     "RecipeError",
     "compose",
     "data",
+    "estimate",
     "evaluate",
     "load",
     "methods",

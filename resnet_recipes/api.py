@@ -16,8 +16,10 @@ from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.reading import read_json
+from resnet_recipes.estimating.estimate import Estimate
 from resnet_recipes.jobs import new_run
-from resnet_recipes.jobs.fit import fitted
+from resnet_recipes.jobs.budget import plan_here, settled
+from resnet_recipes.jobs.measure import measured
 from resnet_recipes.jobs.prediction import keep_estimate
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.jobs.signals import Interruption, handling
@@ -134,6 +136,17 @@ def plan(
     return replace(found, start=text)
 
 
+def estimate(
+    recipe: Recipe | Composed, tell: Callable[[str], None] = lambda line: None
+) -> Estimate:
+    """Return what a run of `recipe` takes on this machine, all its devices together.
+
+    Unless it was measured before, this measures it for about a minute, of which `tell` is told.
+    Raises RecipeError and NotReadyError as `plan` does, TrainingError if the measurement fails.
+    """
+    return measured(plan_here(_composed(recipe), tell)[1], tell).estimate
+
+
 def prepare(
     recipe: Recipe | Composed, planned: Plan | None = None, command: Sequence[str] = ("python",)
 ) -> Path:
@@ -143,15 +156,20 @@ def prepare(
 
     The folder says which `command` asked for the run. Raises RecipeError if its name is taken.
     """
-    if isinstance(recipe, Recipe):
-        if problems := frozen.problems(recipe):
-            raise RecipeError(problems)
-        place = Path.cwd() / "python"
-        recipe = Composed(recipe, Entry(recipe.name, place, "python"), {}, ())
-    recipe, planned = fitted(recipe, planned or plan(recipe), partial(print, file=sys.stderr))
+    recipe = _composed(recipe)
+    recipe, planned = settled(recipe, planned or plan(recipe), partial(print, file=sys.stderr))
     folder = new_run.create(recipe, planned, command)
     keep_estimate(planned, folder)
     return folder
+
+
+def _composed(recipe: Recipe | Composed) -> Composed:
+    """Return a recipe that a program has made with where it comes from. Raises RecipeError."""
+    if not isinstance(recipe, Recipe):
+        return recipe
+    if problems := frozen.problems(recipe):
+        raise RecipeError(problems)
+    return Composed(recipe, Entry(recipe.name, Path.cwd() / "python", "python"), {}, ())
 
 
 def train(recipe: Recipe, *callbacks: Callback) -> RunResult:

@@ -10,6 +10,12 @@ from resnet_recipes.base.errors import Problem
 
 _FORM = re.compile(r"(\d{1,12}(?:\.\d{1,12})?(?:e[+-]?\d{1,2})?)\s*(ep|ba|dur)")
 
+_CLOCK = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)([hms])")
+_MONEY = re.compile(r"\$(\d{1,6}(?:\.\d{1,6})?)")
+
+#: Seconds of each unit of a time on the clock.
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
+
 #: Upper limit of a duration, in epochs or steps; the longest published ImageNet run has 750,000
 #: steps.
 LONGEST = 10**9
@@ -71,6 +77,27 @@ def duration_problem(
         yield Problem(key, text, f"must be given in {' or '.join(units)}")
     if positive and not duration.value:
         yield Problem(key, text, "must be positive")
+
+
+def clock_seconds(text: str) -> float:
+    """Return the seconds of a time such as 2h, 90m or 45s. Raises ValueError with the rule."""
+    if not (match := _CLOCK.fullmatch(text)):
+        raise ValueError("must be a number and h, m or s, as in 3.5h")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def budget_seconds(text: str, price: float | None) -> float:
+    """Return the seconds of a budget: a time, or a sum such as $20 at a price per hour.
+
+    Raises ValueError with the rule.
+    """
+    if match := _MONEY.fullmatch(text):
+        if not price:
+            raise ValueError("is money: set launch.price, what the machine costs per hour")
+        return 3600 * float(match[1]) / price
+    if not _CLOCK.fullmatch(text):
+        raise ValueError("must be a time, as in 2h, 90m or 45s, or a sum, as in '$20'")
+    return clock_seconds(text)
 
 
 def is_duration(text: str) -> bool:

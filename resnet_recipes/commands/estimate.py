@@ -37,20 +37,18 @@ USAGE = Usage(
 
 def run(arguments: Arguments) -> int:
     """Measure, or recall what was measured before, and print the estimate."""
-    from resnet_recipes.jobs.measure import measured, plan_here, trained
-    from resnet_recipes.jobs.prediction import predicted
+    from resnet_recipes.jobs.budget import plan_here
+    from resnet_recipes.jobs.measure import measured, trained
 
     given, count = price_of(arguments.flags.get("--price")), _count(arguments)
     wanted, plan = plan_here(composed(arguments), say)
     price = given if given is not None else plan.recipe.launch.price
-    found, timed = predicted(plan), dict[int, float]()
+    timed = dict[int, float]()
     if count:
         command = ["resnet-recipes", *sys.argv[1:]]
-        ending, timed, found = trained(wanted, plan, count, command, say)
-    elif "--again" in arguments or found is None or not found.when:
-        ending, found = measured(plan, say)
-    if found is None:
-        return ending.code
+        timed, found = trained(wanted, plan, count, command, say)
+    else:
+        found = measured(plan, say, "--again" in arguments)
     phases = [asdict(phase) for phase in found.estimate.phases]
     values = _values(plan, found, timed, price) | {"phases": phases}
     show(arguments, values, _lines(plan, found, price), phases)
@@ -78,6 +76,8 @@ def _values(
         "training_minutes": result.minutes,
         "bounds_minutes": result.bounds,
         "evaluation_minutes": result.evaluation_minutes,
+        "other_minutes": result.other_minutes,
+        "most_minutes": result.most,
         "cost": None if price is None else result.cost(price),
         "source": found.source,
         "measured": found.when,
@@ -110,8 +110,11 @@ def _lines(plan: "Plan", found: "Prediction", price: float | None) -> Iterator[s
     if result.evaluation_minutes is not None:
         yield f"evaluation  {clock_time(60 * result.evaluation_minutes):>8}"
         left_out = "start-up"
+    if result.other_minutes is not None:
+        yield f"the rest    {clock_time(60 * result.other_minutes):>8}   start-up and checkpoints"
     total = clock_time(60 * result.total_minutes)
-    yield f"total       {total:>8}   without {left_out} and checkpoints"
+    without = "" if result.other_minutes is not None else f"   without {left_out} and checkpoints"
+    yield f"total       {total:>8}{without}"
     if price is not None:
         yield f"cost        {result.cost(price):>8.2f}   at {price:g} per hour"
     yield ""

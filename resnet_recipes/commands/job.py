@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from resnet_recipes.base.duration import budget_seconds
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.composed import chosen, problems_of
@@ -18,7 +20,7 @@ USAGE = Usage(
         "--for ENGINE": "slurm, skypilot, kubernetes (Kubeflow Trainer) or torchx",
         "--storage NAME": "skypilot: the URL of a bucket, or a volume; kubernetes: a claim. "
         "It holds the runs, and is mounted at /storage",
-        "--time HH:MM:SS": "slurm: limit of one job (default 24:00:00)",
+        "--time HH:MM:SS": "slurm: limit of a job (default 24:00:00, or a budget and 15 minutes)",
         "-m": "slurm: a job array with one job for each combination of several values: "
         "mild,medium seed=1,2,3",
         "--parallel N": "slurm: with -m, at most N jobs at a time",
@@ -68,15 +70,20 @@ def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> 
     from resnet_recipes.recipe.sweep import points
 
     engine, words = arguments.flags["--for"], [f"recipe={recipe}", *changes]
-    time = arguments.flags.get("--time", "24:00:00")
     swept = points(words) if "-m" in arguments else [words]
     # the runs of a sweep have the names that `resnet-train -m` gives them
     runs = named(swept, Arguments(), (_STAND_IN,))
     (name, (point, _)), *others = runs.items()
     launch = point.recipe.launch
-    if any(other.recipe.launch != launch for _, (other, _) in others):
+    if any(
+        replace(other.recipe.launch, budget=launch.budget) != launch for _, (other, _) in others
+    ):
         rule, fix = "the jobs of an array must have the same GPUs", "give gpus and launch settings"
         raise RecipeError.of("-m", None, rule, f"{fix} one value each")
+    budgets = [one.recipe.launch for one, _ in runs.values() if one.recipe.launch.budget]
+    longest = max((budget_seconds(one.budget, one.price) for one in budgets), default=0.0)
+    usual = slurm.limit(longest) if len(budgets) == len(runs) else "24:00:00"
+    time = arguments.flags.get("--time", usual)
     gpus = USUAL if launch.gpus == "auto" else int(launch.gpus)
     allocation = Allocation(nodes, gpus, launch.device == "cpu")
     if engine == "slurm" and "-m" in arguments:

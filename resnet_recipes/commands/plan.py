@@ -46,6 +46,7 @@ def run(arguments: Arguments) -> int:
     Without data, the plan is that of ImageNet.
     """
     from resnet_recipes import api
+    from resnet_recipes.jobs.budget import within_budget
     from resnet_recipes.jobs.resume import accepted
     from resnet_recipes.recipe.compose import Composed
 
@@ -58,6 +59,7 @@ def run(arguments: Arguments) -> int:
     else:
         wanted = composed(arguments, needs_data=False)
         plan = api.plan(wanted, ranks(wanted.recipe))
+        wanted, plan = within_budget(wanted, plan, say, measures=False)
     show(arguments, plan.as_dict(), lines(wanted, plan, full="--verbose" in arguments))
     return 0
 

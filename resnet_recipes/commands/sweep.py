@@ -19,6 +19,7 @@ from resnet_recipes.commands.runs import listed
 from resnet_recipes.commands.train import PLANNED
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.jobs import external, gpus
+from resnet_recipes.jobs.budget import within
 from resnet_recipes.jobs.prediction import UNKNOWN, predicted
 from resnet_recipes.jobs.sweep import Sweep, slots
 from resnet_recipes.network.teacher import taught
@@ -118,9 +119,8 @@ def _outline(
 ) -> Iterator[str]:
     """Yield the plan of the first run, what differs for each, and what all of them need."""
     first, _ = next(iter(runs.values()))
-    plan = api.plan(first, ranks(first.recipe))
-    facts = {str(first.recipe.data): plan.facts}
-    yield from lines(first, plan, full=full)
+    facts = {str(first.recipe.data): api.plan(first, ranks(first.recipe)).facts}
+    yield from lines(first, _plan(first, facts), full=full)
     yield ""
     order = "one after another" if parallel == 1 else f"{parallel} at a time"
     first_of = ", the first as above" if len(runs) > 1 else ""
@@ -157,7 +157,9 @@ def _plan(point: Composed, facts: dict[str, DataFacts]) -> Plan:
     if not config.root and config.backend != "synthetic":
         facts[key] = IMAGENET
     facts[key] = facts.get(key) or data.measure(config)
-    return taught(make_plan(point.recipe, facts[key], ranks(point.recipe), point.typed))
+    plan = taught(make_plan(point.recipe, facts[key], ranks(point.recipe), point.typed))
+    found = predicted(plan)
+    return within(plan, found) if found and plan.recipe.launch.budget else plan
 
 
 def _name(point: Composed, swept: list[str]) -> str:
@@ -165,7 +167,8 @@ def _name(point: Composed, swept: list[str]) -> str:
 
     Recipe, what differs from the other points, and a digest of what affects the result.
     """
-    recipe = replace(point.recipe, run=RunConfig(), launch=LaunchConfig())
+    launch = LaunchConfig(budget=point.recipe.launch.budget)  # which stands for a length
+    recipe = replace(point.recipe, run=RunConfig(), launch=launch)
     parts = [word.partition("=") for word in swept if not word.startswith("recipe=")]
     said = [
         ("no" if key.startswith("~") else "")

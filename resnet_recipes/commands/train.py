@@ -46,6 +46,7 @@ USAGE = Usage(
     """\
 Settings are key=value, in any order:
   data=PATH  epochs=N  ssr=R    images; length in epochs, or max_duration x R
+  budget=2h                     or a time: as many epochs as fit; '$20' with launch.price
   lr=  wd=  bs=  seed=          learning rate, weight decay, global batch size
   gpus=  workers=  run=NAME     GPUs, loader processes per GPU, name of the run
   optimizer=lamb schedule=step  another optimizer, another schedule, as a whole
@@ -108,10 +109,10 @@ def _new_run(wanted: "Composed") -> Path:
     """Create the folder of a new run, print its plan, and return the folder."""
     from resnet_recipes import api
     from resnet_recipes.commands.plan import lines
-    from resnet_recipes.jobs.fit import fitted
+    from resnet_recipes.jobs.budget import settled
 
     ranks = external.ranks() or group_of(wanted.recipe.launch).ranks
-    wanted, plan = fitted(wanted, api.plan(wanted, ranks, tell=say), say)
+    wanted, plan = settled(wanted, api.plan(wanted, ranks, tell=say), say)
     folder = api.prepare(wanted, plan, ["resnet-train", *sys.argv[1:]])
     if PLANNED not in os.environ:
         say("\n".join(lines(wanted, plan, str(folder), full=VERBOSE in os.environ)))
@@ -127,12 +128,12 @@ def _check(arguments: Arguments) -> int:
         raise RecipeError.of("--check", None, rule)
     from resnet_recipes import api
     from resnet_recipes.commands.plan import lines
-    from resnet_recipes.jobs.fit import fitted
+    from resnet_recipes.jobs.budget import settled
     from resnet_recipes.jobs.measure import CHECKED, check
 
     wanted, began = composed(arguments), time.monotonic()
     plan = api.plan(wanted, group_of(wanted.recipe.launch).ranks, tell=say)
-    wanted, plan = fitted(wanted, plan, say)
+    wanted, plan = settled(wanted, plan, say)
     say("\n".join(lines(wanted, plan)))
     ending = check(wanted, plan, ["resnet-train", *sys.argv[1:]], say)
     if ending.code == ExitCode.DONE:

@@ -27,6 +27,7 @@ class Course(NamedTuple):
     network: Network
     work: Work  # one pass on a GPU at the largest size
     devices: int
+    saves: int  # checkpoints, and the weights at the end as one more
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class Speeds:
     # seconds to exchange the gradients of one step, with nothing else running
     exchange: float = 0.0
     limits: Mapping[int, str] = field(default_factory=dict)  # image size -> what limits the step
+    start: float | None = None  # seconds from the command to the first step; None: not known
+    save: float = 0.0  # seconds of a checkpoint, until it is on disk
 
     def seconds_at(self, side: int) -> tuple[float, float, float]:
         """Return low, middle and high seconds of one training image, interpolated by area."""
@@ -99,6 +102,7 @@ class Estimate:
 
     phases: tuple[Phase, ...]
     evaluation_minutes: float | None  # None: not known
+    other_minutes: float | None = None  # of start-up and checkpoints; None: not known
 
     @property
     def minutes(self) -> float:
@@ -107,8 +111,13 @@ class Estimate:
 
     @property
     def total_minutes(self) -> float:
-        """Minutes of training and evaluation; start-up and checkpoints are left out."""
-        return self.minutes + (self.evaluation_minutes or 0.0)
+        """Minutes of everything that is known."""
+        return self.minutes + (self.evaluation_minutes or 0.0) + (self.other_minutes or 0.0)
+
+    @property
+    def most(self) -> float:
+        """Most minutes of everything that is known."""
+        return self.total_minutes - self.minutes + self.bounds[1]
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -116,7 +125,7 @@ class Estimate:
         return sum(phase.low for phase in self.phases), sum(phase.high for phase in self.phases)
 
     def cost(self, price: float) -> float:
-        """Return what training and evaluation cost at `price` per hour."""
+        """Return what everything that is known costs at `price` per hour."""
         return self.total_minutes / 60 * price
 
 
@@ -150,8 +159,12 @@ def estimate(course: Course, speeds: Speeds) -> Estimate:
         )
         rate = images / (60 * middle)
         phases.append(Phase(side, len(counts), low, middle, high, rate, speeds.limit_at(side)))
-    evaluation = course.evaluated / speeds.evaluation / 60 if speeds.evaluation else None
-    return Estimate(tuple(phases), evaluation)
+    evaluation = other = None
+    if speeds.evaluation:
+        evaluation = course.evaluated * (max(1 / speeds.evaluation, load) + contention) / 60
+    if speeds.start is not None:
+        other = (speeds.start + course.saves * speeds.save) / 60
+    return Estimate(tuple(phases), evaluation, other)
 
 
 def _spread(laps: Sequence[float]) -> tuple[float, float, float]:

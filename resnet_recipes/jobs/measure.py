@@ -10,19 +10,16 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING
 
-from resnet_recipes import data
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import ExitCode, RecipeError
+from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
 from resnet_recipes.data import frozen
 from resnet_recipes.estimating.estimate import Prediction, Speeds, estimate
 from resnet_recipes.estimating.memory import Remembered, remember
 from resnet_recipes.estimating.sample import sampled, speeds_of
 from resnet_recipes.jobs import launcher, new_run
-from resnet_recipes.jobs.fit import fitted
 from resnet_recipes.jobs.group import Group, group_of
-from resnet_recipes.jobs.prediction import from_measured, measured_as
+from resnet_recipes.jobs.prediction import from_measured, measured_as, predicted
 from resnet_recipes.jobs.rank import RankProcess, Spans, shown
-from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.course import course_of
 from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.recipe.frozen import freeze, read
@@ -41,22 +38,28 @@ SPEEDS = "speeds.json"
 CHECKED = 2
 
 
-def plan_here(wanted: "Composed", say: Callable[[str], None]) -> tuple["Composed", Plan]:
-    """Return a recipe and the plan of its run, both as on the devices of this machine."""
-    recipe = wanted.recipe
-    facts, group = data.measure(recipe.data), group_of(recipe.launch)
-    plan = taught(make_plan(recipe, facts, group.ranks, wanted.typed))
-    return fitted(wanted, plan, say)
+class NotMeasuredError(TrainingError):
+    """The ranks that measure have failed, or were stopped; they have said why."""
+
+    def __init__(self, ending: Ending):
+        super().__init__("this machine was not measured")
+        self.exit_code = ExitCode(ending.code)
 
 
-def measured(plan: Plan, say: Callable[[str], None]) -> tuple[Ending, Prediction | None]:
-    """Measure for about a minute; return how the ranks ended, and what they found if they did."""
+def measured(plan: Plan, say: Callable[[str], None], again: bool = False) -> Prediction:
+    """Return the time of a run as this machine was measured, or is now, for about a minute.
+
+    Raises NotMeasuredError.
+    """
+    found = predicted(plan)
+    if found and found.when and not again:
+        return found
     say("measuring this machine, for about a minute ...")
-    ending, found = speeds(plan, group_of(plan.recipe.launch), say)
-    if found is None:
-        return ending, None
-    remember(measured_as(plan), found)
-    return ending, from_measured(plan, Remembered(found, time.time()))
+    ending, new = speeds(plan, group_of(plan.recipe.launch), say)
+    if new is None:
+        raise NotMeasuredError(ending)
+    remember(measured_as(plan), new)
+    return from_measured(plan, Remembered(new, time.time()))
 
 
 def speeds(plan: Plan, group: Group, say: Callable[[str], None]) -> tuple[Ending, Speeds | None]:
@@ -71,11 +74,11 @@ def speeds(plan: Plan, group: Group, say: Callable[[str], None]) -> tuple[Ending
 
 def trained(
     composed: "Composed", plan: Plan, count: int, command: Sequence[str], say: Callable[[str], None]
-) -> tuple[Ending, dict[int, float], Prediction | None]:
+) -> tuple[dict[int, float], Prediction]:
     """Train, evaluate and save some epochs of a run as it would.
 
-    Return how the ranks ended and, if they ended well, the seconds of each epoch, counted from 0,
-    with what they say of the whole run; otherwise the folder with their logs is kept.
+    Return the seconds of each epoch, counted from 0, and what they say of the whole run. Raises
+    NotMeasuredError; then the folder with the ranks' logs is kept.
     """
     whole = plan.sizes[: plan.total_steps // plan.steps_per_epoch]
     if len(whole) < 2:
@@ -85,14 +88,14 @@ def trained(
     spans = [(epoch * size, (epoch + 1) * size) for epoch in sampled(whole, count)]
     with _sample(composed, plan, spans, command, say) as (folder, ending):
         if ending.code:
-            return ending, {}, None
+            raise NotMeasuredError(ending)
         records = read_metrics(folder / METRICS)
     timed, evaluations = epoch_seconds(records, size), evaluation_seconds(records)
     images = plan.facts.eval_examples * (1 + plan.recipe.evaluation.flip)
     course = course_of(plan)
     speeds = speeds_of(course, timed, images / mean(evaluations) if evaluations else None)
     source = f"the papers' rule, from {len(timed)} of {len(plan.sizes)} epochs"
-    return ending, timed, Prediction(estimate(course, speeds), speeds, source, time.time())
+    return timed, Prediction(estimate(course, speeds), speeds, source, time.time())
 
 
 def check(
@@ -139,7 +142,8 @@ def work(process: RankProcess) -> int:
     facts = frozen.load(process.folder / frozen.NAME, local.root)
     plan = make_plan(recipe, facts, rank.world_size)
     with shown(process, "measuring", "parts") as progress:
-        found = probe.speeds(plan, rank, progress=progress)
+        started = time.monotonic() - process.started
+        found = probe.speeds(plan, rank, started=started, progress=progress)
     if rank.is_main:
         atomic.write_text(process.folder / SPEEDS, json.dumps(asdict(found)))
     distributed.meet()

@@ -117,16 +117,31 @@ def _checked(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
     if isinstance(changes, Sequence):
         recipe = _changed(began, changes) if changes else began
     else:
-        recipe = replace(changes, run=began.run)
+        recipe = replace(_as_long(changes, began), run=began.run)
         if changes.batch.bn_size == AUTO:  # the number was found when the run began
             recipe = replace(recipe, batch=replace(changes.batch, bn_size=began.batch.bn_size))
     problems = list(changed_settings(asdict(began), recipe))
+    if recipe.launch.budget:
+        rule = "is for a new run: this one keeps its length"
+        problems.append(Problem("budget", recipe.launch.budget, rule, "leave it out"))
     if recipe.batch.bn_size == AUTO:
         rule = f"is found when a run begins; this one began with {began.batch.bn_size}"
         problems.append(Problem("batch.bn_size", AUTO, rule, "type a smaller number"))
     if problems:
         raise RecipeError(problems)
     return recipe
+
+
+def _as_long(recipe: Recipe, began: Recipe) -> Recipe:
+    """Return a recipe with the length that its budget, if it has one, stood for in `began`."""
+    if not recipe.launch.budget:
+        return recipe
+    return replace(
+        recipe,
+        max_duration=began.max_duration,
+        scale_schedule_ratio=began.scale_schedule_ratio,
+        launch=replace(recipe.launch, budget=""),
+    )
 
 
 def _same_images(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> DataFacts:
@@ -178,7 +193,7 @@ def _changes(folder: Path, recipe: Recipe) -> list[Problem]:
         began = frozen.read(folder / CONFIG)
     except RecipeError as error:
         return list(error.problems)
-    problems = list(changed_settings(asdict(began), recipe))
+    problems = list(changed_settings(asdict(began), _as_long(recipe, began)))
     if recipe.run.name == "auto" and began.data.root != recipe.data.root:
         problems.append(
             Problem("data.root", recipe.data.root, f"was {began.data.root} when the run began")

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from resnet_recipes.base.duration import clock_seconds
 from resnet_recipes.base.errors import ExitCode
 
 #: Signals that ask a run to stop.
@@ -16,8 +17,6 @@ STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 #: After that it means: stop now. Other signals never do: Slurm sends SIGTERM to every process, and
 #: srun forwards it again.
 _SAME_REQUEST = 2.0
-
-_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
 
 @contextmanager
@@ -64,7 +63,7 @@ class Interruption:
     def limit(self, max_wall: str, started: float) -> None:
         """Stop shortly before `max_wall` ("3.5h", or "": never) after `started` (monotonic)."""
         if max_wall:
-            seconds = float(max_wall[:-1]) * _SECONDS[max_wall[-1]]
+            seconds = clock_seconds(max_wall)
             self._max_wall = max_wall
             self._deadline = started + seconds - min(120.0, 0.05 * seconds)
 

@@ -29,6 +29,7 @@ def course_of(plan: Plan) -> Course:
         plan.network,
         work_of(plan),
         plan.world_size,
+        -(-plan.total_steps // plan.steps(plan.recipe.checkpoint.interval)) + 1,
     )
 
 

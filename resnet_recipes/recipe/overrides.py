@@ -20,6 +20,9 @@ from resnet_recipes.recipe.typed import fitting, kind_of, settings, typed
 #: Settings that are folders: `~` is expanded and the path made absolute.
 FOLDERS = ("data.root", "data.cache", "run.root")
 
+#: Settings of the length of a run.
+LENGTH = ("max_duration", "scale_schedule_ratio")
+
 MAX_LENGTH = 4096  # characters of a word
 MAX_BRACKETS = 32  # opening brackets in a word: Hydra's parser recurses as deeply
 EVERY_SETTING = "resnet-train mild --cfg   prints every setting"
@@ -82,6 +85,10 @@ def parse(words: Iterable[str]) -> tuple[list[Override], list[Problem]]:
                 "leave one of them out",
             )
         )
+    lengths = [item.typed for item in overrides if item.key in LENGTH]
+    if lengths and any(item.key == "launch.budget" for item in overrides):
+        rule = f"sets the length, and so does {lengths[0]}"
+        problems.append(Problem("budget", None, rule, "leave one of them out"))
     return overrides, problems
 
 

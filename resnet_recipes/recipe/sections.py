@@ -1,12 +1,12 @@
 """The sections of a recipe that belong to no other room, each with its defaults and rules."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar
 
 from resnet_recipes.base import names
-from resnet_recipes.base.duration import duration_problem
+from resnet_recipes.base.duration import budget_seconds, clock_seconds, duration_problem
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.extras import TRACKERS
 from resnet_recipes.base.section import Section
@@ -215,6 +215,9 @@ class LaunchConfig(Section):
     max_restarts: int = 0
     # of this machine per hour, in any currency; the plan then shows the run's cost
     price: float | None = None
+    # "2h", "90m" or "$20" at launch.price: train for as many epochs as fit, by what was measured on
+    # this machine; "": the recipe's length
+    budget: str = ""
     # "3.5h" or "45m": save and stop with exit code 75 before this time has passed
     max_wall: str = ""
 
@@ -230,8 +233,16 @@ class LaunchConfig(Section):
             yield Problem("price", self.price, "must be a price per hour, as in 32.77")
         if not 0 <= self.max_restarts <= 100:
             yield Problem("max_restarts", self.max_restarts, "must be between 0 and 100")
-        if self.max_wall and not re.fullmatch(r"\d{1,6}(\.\d{1,6})?[hms]", self.max_wall):
-            yield Problem("max_wall", self.max_wall, "must be a number and h, m or s, as in 3.5h")
+        for key, seconds in (
+            ("max_wall", clock_seconds),
+            ("budget", partial(budget_seconds, price=self.price)),
+        ):
+            try:
+                if value := getattr(self, key):
+                    seconds(value)
+            except ValueError as error:
+                fix = "launch.price=32.8" if "price" in str(error) else f"launch.{key}=2h"
+                yield Problem(key, value, str(error), fix)
 
 
 @dataclass

@@ -21,6 +21,7 @@ SHORT = {
     "data": ("data.root={}",),
     "run": ("run.name={}",),
     "workers": ("data.workers={}",),
+    "budget": ("launch.budget={}",),
     "stop_at_top1": ("evaluation.stop_at_top1={}",),
 }
 

@@ -6,7 +6,9 @@ A few real steps at some image sizes, the loader alone, evaluation.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 
 import torch
 from torch import Tensor
@@ -14,10 +16,12 @@ from torch import Tensor
 from resnet_recipes.estimating.estimate import Speeds
 from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.training.build import build, close_data, open_data
+from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.distributed import Rank, join, mean_over_ranks, meet, total_over_ranks
 from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY
 from resnet_recipes.training.loop import train
+from resnet_recipes.training.state import capture
 from resnet_recipes.training.tuning import Tuning
 
 #: First steps that are not timed: they choose algorithms, compile and fill caches.
@@ -74,6 +78,7 @@ def speeds(
     plan: Plan,
     rank: Rank,
     seconds: float = 45.0,
+    started: float = 0.0,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Speeds:
     """Measure for about `seconds` on all ranks at once; the machine should be otherwise idle.
@@ -81,8 +86,9 @@ def speeds(
     Every rank calls this.
 
     Steps are real ones, taken by the training loop, exchange included, on a micro-batch of
-    synthetic images. `progress` is called with how many parts are done, and of how many. Return the
-    speeds of all ranks together; keep those that rank 0 returns.
+    synthetic images. `started` is how many seconds it took until here. `progress` is called with
+    how many parts are done, and of how many. Return the speeds of all ranks together; keep those
+    that rank 0 returns.
     """
     join(rank)
     sides, share = _sides(plan), seconds / 6
@@ -105,6 +111,8 @@ def speeds(
         devices=rank.world_size,
         warm_up_seconds=max(0.0, warm_up_seconds),
         exchange=_exchange_seconds(plan, rank),
+        start=started,
+        save=_save_seconds(plan, rank),
     )
     progress(len(sides) + 1, parts)
     if plan.facts.backend == "synthetic":
@@ -251,6 +259,20 @@ def _exchange_seconds(plan: Plan, rank: Rank) -> float:
     finally:
         close_data(run)
     return median(laps[WARM_UP:])
+
+
+def _save_seconds(plan: Plan, rank: Rank) -> float:
+    """Return the seconds until a checkpoint is on disk."""
+    run = build(_synthetic(plan, rank, 8), rank, Tuning())
+    try:
+        # the optimizer has no state before the first step
+        done = train(run, Stopwatch(rank.device, 0.0), 0, 1)
+        with TemporaryDirectory(prefix="resnet-recipes-") as folder:
+            began = time.perf_counter()
+            Checkpoints(Path(folder), 2, print).save(done, capture(run, done), wait=True)
+            return time.perf_counter() - began
+    finally:
+        close_data(run)
 
 
 def _loader_rate(plan: Plan, rank: Rank, seconds: float) -> float:

@@ -2,7 +2,7 @@ from fractions import Fraction
 
 import pytest
 
-from resnet_recipes.base.duration import Duration, Horizon, decimal
+from resnet_recipes.base.duration import Duration, Horizon, budget_seconds, clock_seconds, decimal
 
 
 @pytest.mark.parametrize(
@@ -113,3 +113,12 @@ def test_steps_are_rounded_down_but_for_the_first():
     horizon = Horizon(103, 7)
     for text, steps in (("1.99ep", 13), ("0.25dur", 25), ("0.01ep", 1), ("0ep", 0)):
         assert horizon.steps(Duration.parse(text)) == steps
+
+
+def test_a_budget_is_a_time_or_a_sum_at_a_price_per_hour():
+    assert [clock_seconds(text) for text in ("2h", "90m", "1.5s")] == [7200.0, 5400.0, 1.5]
+    assert budget_seconds("90m", None) == 5400.0
+    assert budget_seconds("$20", 32.0) == 2250.0
+    for text, price in (("$20", None), ("$20", 0.0), ("20", 1.0), ("2 h", 1.0), ("h", 1.0)):
+        with pytest.raises(ValueError, match=r"must be a time|is money: set launch\.price"):
+            budget_seconds(text, price)

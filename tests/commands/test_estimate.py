@@ -12,7 +12,7 @@ from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.plan import USAGE
 from resnet_recipes.estimating.estimate import Speeds
-from resnet_recipes.jobs import launcher, measure, prediction
+from resnet_recipes.jobs import budget, launcher, measure, prediction
 from resnet_recipes.run_folder.ending import Ending
 
 WORDS = [
@@ -119,7 +119,7 @@ def test_the_plan_has_time_and_cost_once_measured_and_the_run_learns_how_wrong_t
     words = [*WORDS, "launch.price=36"]
     verbs.run(["plan", *words])
     assert "measured on" not in capsys.readouterr().out
-    _, made = measure.plan_here(composed(split(words, USAGE)), print)
+    _, made = budget.plan_here(composed(split(words, USAGE)), print)
     prediction.keep_estimate(made, tmp_path)
     assert not (tmp_path / "estimate.json").exists()  # a guess is none
     verbs.run(["estimate", *words])

@@ -16,7 +16,7 @@ SPEEDS = Speeds({88: (0.001,) * 5, 176: (0.004,) * 5}, evaluation=500.0, batch=6
 def course(*sides: int, images: int = 1000, last: int | None = None, evaluated: int = 0) -> Course:
     """Return the course of a run whose epochs have so many images; the last may have others."""
     counts = (images,) * (len(sides) - 1) + (last or images,)
-    return Course(sides, counts, evaluated, 224, 1.0, Mock(), Work("resnet50", 224, 1), 1)
+    return Course(sides, counts, evaluated, 224, 1.0, Mock(), Work("resnet50", 224, 1), 1, 4)
 
 
 def minutes(made: Estimate) -> list[float]:

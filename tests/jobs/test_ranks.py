@@ -26,6 +26,8 @@ from resnet_recipes.network import about, archive
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.recipe.frozen import freeze
 from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.run_folder.clocks import epoch_seconds
+from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.training import distributed, exchange
 from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.precision import Precision
@@ -342,15 +344,16 @@ def steps_of(process: RankProcess) -> list[int]:
     return steps
 
 
-def test_ranks_that_only_time_epochs_train_those_and_keep_nothing(nursery, new_run):
+def test_ranks_that_train_parts_of_a_run_leave_no_results(nursery, new_run):
     folder = new_run(
         max_duration="5ep",
         batch={"global_size": 64, "bn_size": 32},
     )
-    (folder / "job.json").write_text('{"job": "train", "epochs": [0, 1, 3]}')
-    assert nursery.call(folder, 2, steps_of) == [[1, 2, 3, 4, 7, 8]] * 2
-    seconds = json.loads((folder / "seconds.json").read_text())
-    assert list(seconds) == ["0", "1", "3"]
+    (folder / "job.json").write_text('{"job": "train", "spans": [[0, 2], [2, 4], [6, 8]]}')
+    steps = nursery.call(folder, 2, steps_of)
+    assert [list(dict.fromkeys(found)) for found in steps] == [[1, 2, 3, 4, 7, 8]] * 2
+    seconds = epoch_seconds(read_metrics(folder / "metrics.jsonl"), 2)
+    assert list(seconds) == [0, 1, 3]
     assert min(seconds.values()) > 0
-    assert not (folder / "metrics.jsonl").exists()
     assert not any(folder.glob("weights*"))
+    assert not (folder / "summary.json").exists()

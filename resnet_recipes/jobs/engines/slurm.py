@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from math import ceil
 
 from resnet_recipes.jobs.engines.job import Allocation, title
 
@@ -15,6 +16,9 @@ SHORTEST = NOTICE + 120
 
 #: Seconds in which the last task ends after the first one: a save, or a summary.
 WAIT = 300
+
+#: Seconds that a job has besides its training's budget.
+SLACK = 900
 
 _SCRIPT = """\
 #!/bin/bash
@@ -121,6 +125,15 @@ def _filled(words: str, allocation: Allocation, **parts: str) -> str:
         words=words if nodes > 1 else f"{words} gpus={ranks}",
         **parts,
     )
+
+
+def limit(budget: float) -> str:
+    """Return the time limit of a job whose training has a budget in seconds.
+
+    It has room for measuring the machine, and for the signal before its end.
+    """
+    minutes = ceil((budget + SLACK) / 60)
+    return f"{minutes // 60}:{minutes % 60:02}:00"
 
 
 def seconds(time: str) -> int:
