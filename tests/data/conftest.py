@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from PIL import Image
 
 from resnet_recipes import data
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
@@ -32,6 +34,19 @@ def small(root: Path, backend: str = "torchvision", **changes) -> DataConfig:
     """Return settings for small images, read without workers."""
     sizes = {"train_size": 32, "eval_resize": 40, "eval_size": 32, "workers": 0}
     return DataConfig(**{"backend": backend, "root": str(root)} | sizes | changes)
+
+
+def found(config: DataConfig) -> tuple[int, int, tuple[str, ...]]:
+    """Return how many images there are to train on and to validate with, and the classes."""
+    facts = data.measure(config)
+    return facts.train_examples, facts.eval_examples, facts.classes
+
+
+def refusal(config: DataConfig, ask: Callable = data.measure) -> str:
+    """Return why images are refused."""
+    with pytest.raises(NotReadyError) as caught:
+        ask(config)
+    return str(caught.value)
 
 
 def opened(config: DataConfig, augment: object = None, share: Share = ALONE) -> data.TrainLoader:

@@ -1,19 +1,21 @@
-"""The crops of a batch against the rule written out for one image."""
+"""The crops of a batch against torchvision's and TensorFlow's rules written out for one image."""
 
 import math
 
 import numpy as np
 import pytest
 
-from resnet_recipes.data.crop import TrainCrop, random_crops, uniforms
+from resnet_recipes.data.crop import TRIES, TrainCrop, distorted_crops, random_crops, uniforms
 
-SIZES = np.array([[375, 500], [500, 375], [32, 32], [20, 2000], [2000, 20], [1, 1], [333, 500]])
+SIZES = np.array(
+    [[375, 500], [500, 375], [32, 32], [20, 2000], [2000, 20], [1, 1], [333, 500], [3, 2]]
+)
+WIDE, NARROW = (3 / 4, 4 / 3), (0.75, 1.33)  # aspect ratios
 
 
-def crop_of_one(
-    draws: np.ndarray, height: int, width: int, scale: tuple, ratio: tuple
-) -> list[int]:
-    """Return the crop of one image by the published loop; draws are [10, 4]."""
+def random_crop(draws: np.ndarray, size: list[int], scale: tuple, ratio: tuple) -> list[int]:
+    """Return the crop of one image by torchvision's loop; draws are [10, 4]."""
+    height, width = size
     for area, aspect, down, right in draws:
         target = height * width * (scale[0] + (scale[1] - scale[0]) * area)
         shape = math.exp(math.log(ratio[0]) + (math.log(ratio[1]) - math.log(ratio[0])) * aspect)
@@ -28,16 +30,51 @@ def crop_of_one(
     return [(height - h) // 2, (width - w) // 2, h, w]
 
 
-@pytest.mark.parametrize("scale", [(0.08, 1.0), (0.35, 1.0), (1.0, 1.0)])
-def test_random_crops_follow_the_published_rule(scale):
-    for epoch in range(40):
-        draws = uniforms(3, epoch, np.arange(len(SIZES)), 40)
-        crops = random_crops(draws, SIZES, scale, (3 / 4, 4 / 3))
-        expected = [
-            crop_of_one(row.reshape(10, 4), *size, scale, (3 / 4, 4 / 3))
-            for row, size in zip(draws, SIZES.tolist(), strict=True)
-        ]
-        assert crops.tolist() == expected
+def distorted_crop(draws: np.ndarray, size: list[int], scale: tuple, ratio: tuple) -> list[int]:
+    """Return the crop of one image by the steps of GenerateRandomCrop and its caller.
+
+    Draws are [100, 4].
+    """
+    tall, wide = size
+    least, most = (share * tall * wide for share in scale)
+    for shape, length, down, right in draws:
+        aspect = ratio[0] + (ratio[1] - ratio[0]) * shape
+        height, highest = round(math.sqrt(least / aspect)), round(math.sqrt(most / aspect))
+        if round(highest * aspect) > wide:
+            highest = int((wide + 0.5 - 1e-7) / aspect)
+            if round(highest * aspect) > wide:
+                highest -= 1
+        highest = min(highest, tall)
+        height = min(height, highest)
+        height += int(length * (highest - height + 1))
+        if height * round(height * aspect) < least:
+            height += 1
+        if height * round(height * aspect) > most:
+            height -= 1
+        width = round(height * aspect)
+        is_possible = least <= height * width <= most and 0 < width <= wide and 0 < height <= tall
+        if is_possible and height * width / (tall * wide) >= 0.1:
+            return [int(down * (tall - height)), int(right * (wide - width)), height, width]
+    return [0, 0, tall, wide]
+
+
+@pytest.mark.parametrize(
+    ("scale", "ratio", "crops", "crop"),
+    [
+        *((scale, WIDE, random_crops, random_crop) for scale in ((0.08, 1), (0.35, 1), (1, 1))),
+        *(
+            (scale, NARROW, distorted_crops, distorted_crop)
+            for scale in ((0.05, 1), (0.35, 0.5), (1, 1))
+        ),
+    ],
+)
+def test_crops_follow_the_published_rule(scale, ratio, crops, crop):
+    tries = 10 if crops is random_crops else TRIES
+    for epoch in range(20):
+        draws = uniforms(3, epoch, np.arange(len(SIZES)), 4 * tries)
+        pairs = zip(draws.reshape(-1, tries, 4), SIZES.tolist(), strict=True)
+        expected = [crop(row, size, scale, ratio) for row, size in pairs]
+        assert crops(draws, SIZES, scale, ratio).tolist() == expected
 
 
 #: Heights and widths: any, and lines of pixels.
@@ -46,13 +83,31 @@ LINES = np.array([[1, 1], [1, 500], [500, 1], [1, 2], [2, 1]])
 
 
 @pytest.mark.parametrize(
-    ("sizes", "ratio"), [(SOME, (3 / 4, 4 / 3)), (LINES, (3.0, 4.0)), (LINES, (0.1, 0.3))]
+    ("crops", "tries", "sizes", "ratio"),
+    [
+        (random_crops, 10, SOME, WIDE),
+        (random_crops, 10, LINES, (3.0, 4.0)),
+        (random_crops, 10, LINES, (0.1, 0.3)),
+        (distorted_crops, TRIES, SOME[:2000], NARROW),
+    ],
 )
-def test_random_crops_lie_inside_the_image_and_are_not_empty(sizes, ratio):
-    crops = random_crops(uniforms(0, 0, np.arange(len(sizes)), 40), sizes, (0.08, 1.0), ratio)
-    assert (crops[:, :2] >= 0).all()
-    assert (crops[:, 2:] > 0).all()
-    assert (crops[:, :2] + crops[:, 2:] <= sizes).all()
+def test_crops_lie_inside_the_image_and_are_not_empty(crops, tries, sizes, ratio):
+    draws = uniforms(0, 0, np.arange(len(sizes)), 4 * tries)
+    found = crops(draws, sizes, (0.08, 1.0), ratio)
+    assert (found[:, :2] >= 0).all()
+    assert (found[:, 2:] > 0).all()
+    assert (found[:, :2] + found[:, 2:] <= sizes).all()
+    if crops is distorted_crops:
+        assert (found[:, 2:].prod(axis=1) >= 0.1 * sizes.prod(axis=1)).all()
+
+
+def test_heights_are_uniform_where_torchvision_draws_uniform_areas():
+    sizes = np.full((20_000, 2), 1000)
+    draws = uniforms(0, 0, np.arange(len(sizes)), 4 * TRIES)
+    crops = distorted_crops(draws, sizes, (0.05, 1.0), (0.9999, 1.0001))
+    lowest = math.sqrt(0.1) * 1000  # 317 pixels: what covers a tenth of the image
+    shares = np.histogram(crops[:, 2], bins=10, range=(lowest, 1000))[0] / len(crops)
+    assert np.abs(shares - 0.1).max() < 0.011  # five standard errors of a tenth
 
 
 def test_draws_depend_on_seed_epoch_and_index_alone():

@@ -58,54 +58,25 @@ def test_repeated_images_are_dealt_out_as_the_samplers_of_timm_and_torchvision_d
 
     The reference keeps N // 256 * 256 / world_size of them.
     """
-    examples, batch = 256 * 3 + 11, 840
-    if examples < batch:
-        examples += 256
-    places = order.shuffled(5, 0, examples)
-    dealt = [index for index in places.tolist() for _ in range(repeats)]
+    examples, batch = 256 * 4 + 11, 840
+    dealt = np.repeat(order.shuffled(5, 0, examples), repeats)
     for rank in range(world_size):
-        theirs = dealt[rank::world_size][: examples // 256 * 256 // world_size][
-            : batch // world_size
-        ]
+        theirs = dealt[rank::world_size][: 1024 // world_size][: batch // world_size].tolist()
         share = Share(rank, world_size, batch, 1, 5, groups=world_size)
         assert repeated(share, repeats, examples, 1)[0, :, 0].tolist() == theirs
 
 
-def test_the_sampler_of_timm_is_the_same():
-    peer = pytest.importorskip("timm.data.distributed_sampler")
-    torch = pytest.importorskip("torch")
-    examples = 1024
-    for world_size in (1, 2, 4, 8):
-        for rank in range(world_size):
-            sampler = peer.RepeatAugSampler(
-                range(examples), num_replicas=world_size, rank=rank, num_repeats=3
-            )
-            generator = torch.Generator()
-            generator.manual_seed(0)
-            shuffled = torch.randperm(examples, generator=generator).numpy()
-            share = Share(rank, world_size, 256, 1, 0, groups=world_size)
-            jobs = order.train_jobs(
-                DataConfig(repeats=3), share, examples, 0, lambda *_, order=shuffled: order
-            )
-            ours = np.concatenate([job.indices for job in itertools.islice(jobs, 4)])
-            assert ours.tolist() == list(sampler)
-
-
 def test_micro_batches_are_the_same_on_any_number_of_ranks_and_have_no_image_twice():
-    groups = [
-        tuple(map(tuple, repeated(Share(rank, 8, 64, 1, 0, groups=8), 3, 500, 2)[1]))
-        for rank in range(8)
-    ]
-    assert all(len({index for index, _ in group}) == 8 for group in groups)
+    def batch(world_size: int) -> np.ndarray:
+        """Return the (index, copy) pairs of the micro-batches of a step, [8, 8, 2]."""
+        shares = [Share(rank, world_size, 64, 1, 0, groups=8) for rank in range(world_size)]
+        rows = [repeated(share, 3, 500, 2)[1] for share in shares]
+        return np.concatenate(rows).reshape(8, 8, 2)
+
+    groups = batch(8)
+    assert all(len({*group[:, 0].tolist()}) == 8 for group in groups)
     for world_size in (1, 2, 4):
-        ours = [
-            repeated(Share(rank, world_size, 64, 1, 0, groups=8), 3, 500, 2)[1]
-            for rank in range(world_size)
-        ]
-        flat = [
-            tuple(map(tuple, part)) for rank in ours for part in np.split(rank, 8 // world_size)
-        ]
-        assert flat == groups
+        assert np.array_equal(batch(world_size), groups)
 
 
 def test_a_resumed_epoch_deals_out_the_same_images():

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes import data
-from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.root import address_problems, root_problem
+from tests.data.conftest import refusal
 
 
 @pytest.fixture
@@ -20,11 +19,9 @@ def images(tmp_path: Path) -> Path:
     return tmp_path / "sets" / "cifar"
 
 
-def refusal(root: Path | str) -> str:
+def refused(root: Path | str) -> str:
     """Return what `resnet-train data=ROOT` says."""
-    with pytest.raises(NotReadyError) as caught:
-        data.measure(DataConfig(root=os.path.abspath(os.path.expanduser(root))))
-    return str(caught.value)
+    return refusal(DataConfig(root=os.path.abspath(os.path.expanduser(root))))
 
 
 def test_a_folder_with_splits_or_both_betons_is_accepted(images):
@@ -35,44 +32,44 @@ def test_a_folder_with_splits_or_both_betons_is_accepted(images):
 
 
 def test_a_missing_folder_is_answered_with_one_of_a_similar_name(images):
-    assert f"does not exist\n    data={images}" in refusal(images.parent / "Cifr")
-    assert f"data={images}/train" in refusal(images.parent / "cifar1" / "train")
-    assert f"{images.parent} has cifar" in refusal(images.parent / "imagenet")
+    assert f"does not exist\n    data={images}" in refused(images.parent / "Cifr")
+    assert f"data={images}/train" in refused(images.parent / "cifar1" / "train")
+    assert f"{images.parent} has cifar" in refused(images.parent / "imagenet")
 
 
 def test_an_unknown_home_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert "neither does a user 'nosuchuser'" in refusal("~nosuchuser/data")
+    assert "neither does a user 'nosuchuser'" in refused("~nosuchuser/data")
 
 
 def test_a_split_given_itself_is_answered_with_its_parent(images):
-    assert f"is one split; use the folder containing train/ and val/\n    data={images}" in refusal(
+    assert f"is one split; use the folder containing train/ and val/\n    data={images}" in refused(
         images / "train"
     )
 
 
 def test_splits_further_down_are_found(images):
-    assert f"a folder in it does\n    data={images}" in refusal(images.parent.parent)
+    assert f"a folder in it does\n    data={images}" in refused(images.parent.parent)
 
 
 def test_a_file_is_answered_with_its_folder_or_a_command(images):
     (images / "val.beton").touch()
-    assert f"from one folder\n    data={images}" in refusal(images / "val.beton")
+    assert f"from one folder\n    data={images}" in refused(images / "val.beton")
     (images.parent / "mine.beton").touch()
-    assert "resnet-recipes convert SRC DST  makes both" in refusal(images.parent / "mine.beton")
+    assert "resnet-recipes convert SRC DST  makes both" in refused(images.parent / "mine.beton")
     (images / "x.tar").touch()
-    assert "is neither a folder nor a table" in refusal(images / "x.tar")
+    assert "is neither a folder nor a table" in refused(images / "x.tar")
 
 
 def test_one_beton_of_two_is_named(tmp_path):
     (tmp_path / "train.beton").touch()
-    assert "has only train.beton" in refusal(tmp_path)
+    assert "has only train.beton" in refused(tmp_path)
 
 
 def test_paths_that_no_system_call_takes_are_refused_in_a_sentence(images):
     (images / "loop").symlink_to("loop")
-    assert "not a readable directory: File name too long" in refusal(images / ("x" * 300))
-    assert "not a readable directory: Too many levels of symbolic links" in refusal(images / "loop")
+    assert "not a readable directory: File name too long" in refused(images / ("x" * 300))
+    assert "not a readable directory: Too many levels of symbolic links" in refused(images / "loop")
 
 
 @pytest.mark.parametrize("locked", ["", "train", "train/cat"])
@@ -80,8 +77,8 @@ def test_a_folder_that_may_not_be_listed_is_named_with_the_command_that_shows_wh
     images, monkeypatch, locked
 ):
     forbid(images / locked, monkeypatch)
-    assert f"{images / locked}: is not a readable directory: Permission denied" in refusal(images)
-    assert f"ls -ld {images / locked}" in refusal(images)
+    assert f"{images / locked}: is not a readable directory: Permission denied" in refused(images)
+    assert f"ls -ld {images / locked}" in refused(images)
 
 
 def forbid(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,9 @@ from resnet_recipes.data.loading.storage import Rows, UnreadableError
 class Source(Protocol):
     """The images of one split. It pickles: workers may be processes."""
 
-    labels: np.ndarray  # int64 [N]
+    @property
+    def labels(self) -> np.ndarray:
+        """The label of each image, int64 [N]."""
 
     @property
     def mostly_jpeg(self) -> bool:

@@ -7,10 +7,9 @@ import pytest
 
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError, TrainingError
-from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.files import listing
-from resnet_recipes.data.files.images import Files
 from resnet_recipes.data.files.listing import Listing, cache_path
+from tests.data.conftest import ALONE, small
 
 
 @pytest.fixture
@@ -21,10 +20,11 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(listing, "_SETTLED", 0)
     for split in ("train", "val"):
         for name in ("ant", "bee"):
-            (tmp_path / "images" / split / name / "deep").mkdir(parents=True)
+            place = tmp_path / "images" / split / name
+            (place / "deep").mkdir(parents=True)
             for number in range(3):
-                (tmp_path / "images" / split / name / f"{number}.jpg").write_bytes(bytes(number))
-            (tmp_path / "images" / split / name / "deep" / "inner.png").touch()
+                (place / f"{number}.jpg").write_bytes(bytes(number))
+            (place / "deep" / "inner.png").touch()
     return tmp_path / "images"
 
 
@@ -52,18 +52,19 @@ def test_a_kept_listing_is_the_one_that_was_made(root):
 def test_every_change_of_a_folder_is_seen_even_if_its_time_is_set_back(root, change):
     split = root / "train"
     before, times = Listing.of(split), {folder: os.stat(folder) for folder, *_ in os.walk(split)}
+    bee = split / "bee"
     match change:
         case "add":
-            (split / "bee" / "new.jpg").touch()
+            (bee / "new.jpg").touch()
         case "remove":
-            (split / "bee" / "1.jpg").unlink()
+            (bee / "1.jpg").unlink()
         case "rename":
-            (split / "bee" / "1.jpg").rename(split / "bee" / "one.jpg")
+            (bee / "1.jpg").rename(bee / "one.jpg")
         case "replace":
             (split / "other").write_bytes(bytes(99))
-            (split / "other").rename(split / "bee" / "1.jpg")
+            (split / "other").rename(bee / "1.jpg")
         case "inner":
-            (split / "bee" / "deep" / "new.jpg").touch()
+            (bee / "deep" / "new.jpg").touch()
         case "class":
             (split / "cow").mkdir()
     for folder, status in times.items():
@@ -100,7 +101,7 @@ def test_small_sets_are_listed_anew_every_time(root, monkeypatch):
 
 
 def test_the_facts_say_that_a_kept_listing_is_used_and_their_digest_has_names_and_sizes(root):
-    config = DataConfig("torchvision", str(root))
+    config = small(root)
     first, second = data.measure(config), data.measure(config)
     assert "using the cached listing" in "".join(second.notes)
     assert "earlier start" not in "".join(first.notes)
@@ -113,20 +114,18 @@ def test_the_facts_say_that_a_kept_listing_is_used_and_their_digest_has_names_an
 
 
 def test_other_images_under_the_same_counts_are_refused_by_a_run_that_began_with_these(root):
-    facts = data.measure(DataConfig("torchvision", str(root)))
+    facts = data.measure(small(root))
     (root / "train" / "bee" / "1.jpg").rename(root / "train" / "bee" / "one.jpg")
     with pytest.raises(NotReadyError, match="has changed since the run began"):
-        Files.of(DataConfig(root=str(root)), "train", facts.train_digest)
-    with pytest.raises(NotReadyError, match="has changed since the run began"):
-        data.open_train(DataConfig("torchvision", str(root)), facts, Share(0, 1, 2, 2, 0))
+        data.open_train(small(root), facts, ALONE)
 
 
 def test_a_file_changed_in_place_is_named_when_it_is_read(root):
-    config = DataConfig("torchvision", str(root), workers=0)
+    config = small(root)
     Listing.of(root / "val")
     (root / "val" / "ant" / "0.jpg").write_bytes(b"more")  # the folder does not show it
     facts = data.measure(config)
     with pytest.raises(
         TrainingError, match=r"ant/0\.jpg.*has 4 bytes, but had 0 when it was listed"
     ):
-        next(iter(data.open_eval(config, facts, Share(0, 1, 2, 2, 0)).batches()))
+        next(iter(data.open_eval(config, facts, ALONE).batches()))

@@ -48,16 +48,16 @@ def test_tables_of_many_programs_are_read(folder, text, name):
     assert read(folder, text, name) == ROWS
 
 
-def test_splits_are_a_column_or_the_first_folder(folder):
-    assert [row[2] for row in read(folder, "path,label,split\na,x,Train\nb,y,validation\n")] == [
-        "train",
-        "validation",
-    ]
-    assert [row[2] for row in read(folder, "path,label\ntrain/a,x\ntest/b,y\n")] == [
-        "train",
-        "test",
-    ]
-    assert [row[2] for row in read(folder, "path,label\nx/train/a,x\n")] == [""]
+@pytest.mark.parametrize(
+    ("text", "splits"),
+    [
+        ("path,label,split\na,x,Train\nb,y,validation\n", ["train", "validation"]),
+        ("path,label\ntrain/a,x\ntest/b,y\n", ["train", "test"]),
+        ("path,label\nx/train/a,x\n", [""]),
+    ],
+)
+def test_splits_are_a_column_or_the_first_folder(folder, text, splits):
+    assert [row[2] for row in read(folder, text)] == splits
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,18 @@ def test_splits_are_a_column_or_the_first_folder(folder):
             "path,label,split\na.jpg,x,train\nb.jpg,y,holdout\n",
             "split is not training or validation: holdout",
         ),
+        (
+            "path,label\na.jpg,x\nnone.jpg,y\n",
+            "names 1 of 2 files that do not exist: none.jpg, line 3",
+        ),
+        ("path,label\na.jpg,x\n./a.jpg,y\n", "names images twice: ./a.jpg, line 3"),
     ],
 )
 def test_what_is_wrong_in_a_table_is_reported(folder, text, said):
+    path = folder / "labels.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(NotReadyError) as caught:
-        read(folder, text)
+        table.listing(path, table.rows(path))
     assert said in str(caught.value)
 
 
@@ -95,20 +102,6 @@ def test_what_is_wrong_in_a_table_is_reported(folder, text, said):
 def test_lines_that_are_not_objects_are_refused(folder, text):
     with pytest.raises(NotReadyError, match="cannot be read as a table"):
         read(folder, text, "metadata.jsonl")
-
-
-def test_files_that_are_missing_or_named_twice_are_reported_with_their_line(folder):
-    for text, said in (
-        (
-            "path,label\na.jpg,x\nnone.jpg,y\n",
-            "names 1 of 2 files that do not exist: none.jpg, line 3",
-        ),
-        ("path,label\na.jpg,x\n./a.jpg,y\n", "names images twice: ./a.jpg, line 3"),
-    ):
-        (folder / "labels.csv").write_text(text)
-        with pytest.raises(NotReadyError) as caught:
-            table.listing(folder / "labels.csv", table.rows(folder / "labels.csv"))
-        assert said in str(caught.value)
 
 
 def test_absolute_paths_and_links_lead_to_the_files(folder, tmp_path):

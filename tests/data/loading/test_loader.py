@@ -12,13 +12,10 @@ import pytest
 
 from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig, DataFacts, Share
-from resnet_recipes.data.images import native
 from resnet_recipes.data.images.native import NativeTrainImages
 from resnet_recipes.data.images.python import TrainImages
 from resnet_recipes.data.loading.storage import Rows
-from resnet_recipes.data.native.library import why_not
-
-built = pytest.mark.skipif(bool(why_not()), reason="the native library was not built")
+from tests.data.conftest import built, small
 
 # of 3 steps an epoch: the run stops within the second, and ends in the third
 STOP, STEPS, PREFETCH = 4, 8, 2
@@ -65,11 +62,7 @@ def counting(fill: Callable, decoded: Counter) -> Callable:
 
 
 @pytest.fixture(
-    params=[
-        pytest.param("files", marks=built),
-        pytest.param("beton", marks=built),
-        "python",
-    ]
+    params=[pytest.param("files", marks=built), pytest.param("beton", marks=built), "python"]
 )
 def case(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
     """Class folders and .beton files by the engine, and class folders by Python."""
@@ -77,20 +70,12 @@ def case(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.Monke
     for storage in (NativeTrainImages, TrainImages):
         monkeypatch.setattr(storage, "fill", counting(storage.fill, decoded))
     if kind == "python":
-        monkeypatch.setattr(native, "why_not", lambda: "was not built")
-    root, backend = (
-        (request.getfixturevalue("betons"), "ffcv") if kind == "beton" else (folder, "torchvision")
-    )
-    in_threads = kind in ("files", "beton")  # what processes decode could not be counted here
-    config = DataConfig(
-        backend,
-        str(root),
-        train_size=32,
-        eval_resize=40,
-        eval_size=32,
-        workers=2 * in_threads,
-        prefetch=PREFETCH,
-    )
+        request.getfixturevalue("without_engine")
+    in_threads = kind != "python"  # what processes decode could not be counted here
+    root, backend = folder, "torchvision"
+    if kind == "beton":
+        root, backend = request.getfixturevalue("betons"), "ffcv"
+    config = small(root, backend, workers=2 * in_threads, prefetch=PREFETCH)
     return Case(config, data.measure(config), PREFETCH * in_threads, decoded)
 
 

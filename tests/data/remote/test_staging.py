@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.layout import listing_of
 from resnet_recipes.data.remote import copy, store, stores
+from tests.data.conftest import refusal
 from tests.data.remote.places import Site, site_of
 
 FILES = ["train.beton", "train.beton.json", "val.beton", "val.beton.json"]
@@ -62,11 +63,9 @@ def fetched(config: DataConfig) -> Path:
     return Path(local.root)
 
 
-def refusal(config: DataConfig, ask: Callable = data.local) -> str:
-    """Return why nothing can be fetched, or planned."""
-    with pytest.raises(NotReadyError) as refused:
-        ask(config)
-    return str(refused.value)
+def unfetched(config: DataConfig) -> str:
+    """Return why nothing can be fetched."""
+    return refusal(config, data.local)
 
 
 def gets(site: type[Site]) -> list[str]:
@@ -148,7 +147,9 @@ def test_a_stop_does_not_wait_until_the_copy_has_been_compared(config, origin):
 def test_a_place_that_fails_keeps_what_was_fetched(config, site):
     stopped_after(config, 3)
     site.busy = 10_000
-    assert "could not be fetched in 3 attempts: the server answered 503" in refusal(config)
+    assert "could not be fetched in 3 attempts: the server answered 503" in refusal(
+        config, data.local
+    )
     site.busy = 0
     site.asked.clear()
     fetched(config)
@@ -192,7 +193,7 @@ def test_a_file_that_changes_while_it_is_fetched_is_refused(config, site, origin
 )
 def test_answers_that_lie_are_refused(config, site, fault, rule):
     site.fault = fault
-    assert re.search(rule, refusal(config))
+    assert re.search(rule, unfetched(config))
 
 
 def test_content_that_differs_from_its_digest_is_refused_and_fetched_anew(config, site, origin):
@@ -202,7 +203,7 @@ def test_content_that_differs_from_its_digest_is_refused_and_fetched_anew(config
     site.has_etag = False
     path.write_bytes(right[:-1] + bytes([right[-1] ^ 1]))
     os.utime(path, (1, 1))
-    said = refusal(config)
+    said = unfetched(config)
     assert "val.beton: has SHA256" in said
     assert "repeat the command" in said
     path.write_bytes(right)
@@ -220,7 +221,9 @@ def test_an_answer_that_comes_too_slowly_is_given_up(config, site, monkeypatch, 
     monkeypatch.setattr(store, "_PATIENCE", 0.3)
     monkeypatch.setattr(store, "_SLOWEST", 1 << 30)
     site.drops = drops
-    assert "could not be fetched in 3 attempts: no whole answer in 0 s" in refusal(config)
+    assert "could not be fetched in 3 attempts: no whole answer in 0 s" in refusal(
+        config, data.local
+    )
 
 
 @pytest.mark.parametrize(
@@ -233,13 +236,13 @@ def test_an_answer_that_comes_too_slowly_is_given_up(config, site, monkeypatch, 
 )
 def test_a_place_that_gives_nothing_is_named(config, site, status, rule):
     site.status = status
-    assert rule in refusal(config)
+    assert rule in unfetched(config)
 
 
 @pytest.mark.parametrize("address", ["http://[::1", "file:///etc/passwd"])
 def test_a_server_that_sends_somewhere_else_is_refused(config, site, address):
     site.status, site.moved_to = 302, address
-    assert "could not be fetched in 3 attempts" in refusal(config)
+    assert "could not be fetched in 3 attempts" in unfetched(config)
 
 
 def test_what_a_server_says_of_a_refusal_is_cut_short():
@@ -253,11 +256,11 @@ def test_what_a_server_says_of_a_refusal_is_cut_short():
 def test_a_file_without_content_is_refused(config, origin):
     for name in ("train.beton", "val.beton"):
         (origin / name).write_bytes(b"")
-    assert "train.beton: is empty" in refusal(config)
+    assert "train.beton: is empty" in unfetched(config)
 
 
 def test_a_server_that_is_not_there_is_named_with_the_reason(config):
-    said = refusal(replace(config, root="http://127.0.0.1:1/images"))
+    said = unfetched(replace(config, root="http://127.0.0.1:1/images"))
     assert "could not be fetched in 3 attempts" in said
     assert "Connection refused" in said
 
@@ -273,7 +276,7 @@ def test_a_disk_without_room_is_refused_before_anything_is_fetched(config, site,
     real = os.statvfs(".")
     full = os.statvfs_result((*real[:3], 1, 1, *real[5:]))
     monkeypatch.setattr(os, "statvfs", lambda path: full)
-    said = refusal(config)
+    said = unfetched(config)
     assert "GB free, and the copy needs" in said
     assert "data.cache=/another/folder" in said
     assert not gets(site)
@@ -334,7 +337,7 @@ def test_tables_at_an_address_give_the_labels_of_images_in_class_folders(config,
 def test_a_table_cannot_name_files_outside_of_its_folder(table, origin, name):
     with (origin / "labels.csv").open("a") as file:
         file.write(f"{name},x,train\n")
-    assert "names no file below its folder in line 10" in refusal(table)
+    assert "names no file below its folder in line 10" in unfetched(table)
 
 
 def test_what_is_wrong_in_a_table_is_said_of_its_address(table, origin):
@@ -342,7 +345,7 @@ def test_what_is_wrong_in_a_table_is_said_of_its_address(table, origin):
     for ask in (data.local, data.measure):
         assert f"data.root={table.root}: has 1 rows without" in refusal(table, ask)
     (origin / "labels.csv").write_text("path,label\nimg/a b%1.png,x\n")
-    assert f"data.root={table.root}: has no validation images" in refusal(table, data.measure)
+    assert f"data.root={table.root}: has no validation images" in refusal(table)
 
 
 def test_a_plan_says_that_images_of_a_copy_were_not_compared(table, origin):
@@ -353,12 +356,14 @@ def test_a_plan_says_that_images_of_a_copy_were_not_compared(table, origin):
 
 def test_images_that_a_table_names_but_are_not_there_are_counted(table, origin):
     (origin / "img" / "a b%3.png").unlink()
-    assert "a b%3.png: does not exist, like 1 of the 8 files in the table" in refusal(table)
+    assert "a b%3.png: does not exist, like 1 of the 8 files in the table" in refusal(
+        table, data.local
+    )
 
 
 def test_a_package_that_is_missing_is_named_with_its_command(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "resnet_recipes.data.remote.stores", None)
-    said = refusal(DataConfig(root="s3://bucket/images", cache=str(tmp_path)))
+    said = unfetched(DataConfig(root="s3://bucket/images", cache=str(tmp_path)))
     assert "needs a package that is not installed" in said
     assert "[remote]" in said
 
@@ -371,4 +376,4 @@ def test_objects_of_any_bucket_are_read_through_fsspec(origin, tmp_path, monkeyp
     config = DataConfig(root="memory://images", cache=str(tmp_path / "cache"))
     assert (fetched(config) / "val.beton").read_bytes() == (origin / "val.beton").read_bytes()
     memory.pipe("/images/val.beton", (origin / "val.beton").read_bytes()[:-1])
-    assert "cut short" in refusal(config, data.measure)
+    assert "cut short" in refusal(config)

@@ -1,4 +1,4 @@
-"""Workers and cores: a fair share by default, and a note if a recipe asks for more."""
+"""What this machine has for loaders: a fair share of its cores, and the memory that is left."""
 
 from pathlib import Path
 
@@ -60,3 +60,15 @@ def test_a_rank_with_one_worker_is_not_told_to_use_one(folder, monkeypatch):
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "9")  # more ranks than the 8 cores
     assert "cores" not in notes(folder, 1)
     assert "use data.workers=1" in notes(folder, 2)
+
+
+def test_the_file_cache_of_a_container_counts_as_free(tmp_path: Path):
+    assert machine._container(tmp_path) == machine._NO_LIMIT
+    (tmp_path / "memory.max").write_text("max\n")
+    assert machine._container(tmp_path) == machine._NO_LIMIT
+    (tmp_path / "memory.max").write_text("1000\n")
+    (tmp_path / "memory.current").write_text("900\n")
+    (tmp_path / "memory.stat").write_text("anon 300\nfile 600\n")
+    assert machine._container(tmp_path) == 700
+    (tmp_path / "memory.stat").write_text("anon 900\n")
+    assert machine._container(tmp_path) == 100
