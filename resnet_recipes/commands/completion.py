@@ -31,11 +31,12 @@ _BASH = """\
     word="${line##* }"; before="${line%"$word"}"; before="${before% }"; before="${before##* }"
     word="${word#[\\"\\']}"
     for file in runs/*/config.yaml; do
-        [[ -e "$file" ]] && runs+=("${file%/config.yaml}")
+        [[ -e "$file" ]] && printf -v file %q "${file%/config.yaml}" && runs+=("$file")
     done
     for file in recipes/*.yaml; do
-        [[ -e "$file" ]] && file="${file##*/}" && offered+=("recipe=${file%.yaml}") \\
-            && names+=("${file%.yaml}")
+        file="${file%.yaml}"
+        [[ -e "$file.yaml" ]] && printf -v file %q "${file##*/}" && names+=("$file") \\
+            && offered+=("recipe=$file")
     done
     case "$line" in
         resnet-recipes\\ *\\ *) ;;
@@ -60,12 +61,13 @@ _BASH = """\
     if [[ "$prefix" != none ]]; then
         for file in "${word#"$prefix"}"*; do
             [[ -d "$file" ]] && file="$file/"
-            [[ -e "$file" ]] && offered+=("$prefix$file")
+            [[ -e "$file" ]] && printf -v file %q "$file" && offered+=("$prefix$file")
         done
     fi
     COMPREPLY=()
     for candidate in "${offered[@]}"; do
         case "$candidate" in
+            *\\$\\'*) ;;  # control characters: after an open quote, what is in these would run
             "$word"*[=/]) COMPREPLY+=("$candidate") ;;
             "$word"*) COMPREPLY+=("$candidate ") ;;
         esac

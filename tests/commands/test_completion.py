@@ -132,6 +132,20 @@ def test_zsh_completes_the_same_on_a_terminal(tmp_path):
     assert found == [*ONE.values()]
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_a_name_on_the_line_is_quoted_and_runs_nothing(shell, tmp_path):
+    place, run = installed(shell, tmp_path), "runs/a;touch ran;$(touch ran)`touch ran`'\""
+    for name in (run, "runs/a\n;touch ran"):  # the second is not offered
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "config.yaml").write_text("")
+    start = "autoload -U compinit; compinit -D -u; " if shell == "zsh" else ""
+    ask = f"{start}. {place}; COMP_LINE='x --resume runs/a' COMP_POINT=17; _resnet_recipes"
+    enter = 'eval "printf %s ${COMPREPLY[*]}"'
+    command = [shell, "-c", f"{ask}; {enter}"]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert (found.stdout, (tmp_path / "ran").exists()) == (run, False)
+
+
 def test_an_unknown_shell_is_a_mistake(capsys):
     with pytest.raises(RecipeError):
         script("csh")
