@@ -25,6 +25,7 @@ METADATA = ("metadata.csv", "metadata.jsonl")
 #: class, its split.
 FILE, LABEL, SPLIT = ("file_name", "path", "file", "image"), ("label", "class"), ("split",)
 
+_NAMELESS = "give the columns names in the first line:  path,label"
 _SPLITS = frozenset(chain(*SYNONYMS.values()))
 _LARGEST = 1 << 30  # bytes
 _LONGEST_LINE = 1 << 20  # bytes
@@ -59,7 +60,7 @@ def rows(table: Path, only: str = "") -> list[Row]:
         f"{what} ({', '.join(known)})" for what, (known, at) in wanted.items() if at is None
     ]:
         rule = f"has no column of {' or '.join(lacking)}, but {', '.join(columns[:8])}"
-        raise unusable(table, rule, "give the columns names in the first line:  path,label")
+        raise unusable(table, rule, _NAMELESS)
     made = [
         Row(line, _cell(row, file), _cell(row, label), _cell(row, split).lower())
         for line, row in cells
@@ -106,7 +107,8 @@ def listing(table: Path, found: Sequence[Row]) -> Listing:
     if missing := [row for row, size in zip(found, sizes, strict=True) if size < 0]:
         first = f"{missing[0].name}, line {missing[0].line}"
         rule = f"names {len(missing):,} of {len(found):,} files that do not exist: {first}"
-        raise unusable(table, rule, f"paths are relative to {folder}")
+        fix = f"paths are relative to {folder}"
+        raise unusable(table, rule, _NAMELESS if missing[0].line == 1 else fix)
     seen: set[str] = set()
     for row, name in zip(found, names, strict=True):
         if name in seen:

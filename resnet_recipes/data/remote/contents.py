@@ -81,14 +81,16 @@ def contents_of(store: Store, heads: Sequence[RemoteFile], named: str) -> Conten
     Raises NotReadyError.
     """
     with tempfile.TemporaryDirectory(prefix="resnet-recipes-") as folder:
+        tables = [head for head in heads if head.name.lower().endswith(TABLES)]
         names: dict[str, None] = {}
         sums: dict[str, str] = {}
         for head in heads:
             if head.name == SUMS:
                 sums = _sums(store, head)
-            elif head.name.lower().endswith(TABLES):
+            elif head in tables:
                 only = "" if named else Path(head.name).stem
-                names |= dict.fromkeys(_named(store, head, Path(folder), only))
+                place = Path(folder) / head.name
+                names |= dict.fromkeys(_named(store, head, place, only, len(tables) > 1))
     names = {name: None for name in names if name not in {head.name for head in heads}}
     images = list(_each(store.look, names))
     if missing := [name for name, image in zip(names, images, strict=True) if image is None]:
@@ -137,16 +139,19 @@ def _sums(store: Store, head: RemoteFile) -> dict[str, str]:
     return sums
 
 
-def _named(store: Store, head: RemoteFile, folder: Path, only: str) -> Iterator[str]:
-    """Yield the names of the images in a table, which must be below its folder.
+def _named(
+    store: Store, head: RemoteFile, place: Path, only: str, is_beside: bool
+) -> Iterator[str]:
+    """Yield the names of the images in a table, brought to `place`; they must be below its folder.
 
-    It has `only` one split if that is given.
+    It has `only` one split if that is given. `is_beside` other tables, metadata may have no labels.
     """
     if head.size > _MOST_TABLE:
         raise store.refused(head.name, f"is larger than {_MOST_TABLE:,} bytes")
-    place = folder / head.name
     place.write_bytes(store.read(head, 0, head.size))
     try:
+        if is_beside and head.name in table.METADATA and not table.has_labels(place):
+            return
         found = table.rows(place, only)
     except NotReadyError as error:
         raise error.elsewhere(place, f"{store.address}/{head.name}") from None

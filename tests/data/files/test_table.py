@@ -87,6 +87,7 @@ def test_splits_are_a_column_or_the_first_folder(folder, text, splits):
             "path,label\na.jpg,x\nnone.jpg,y\n",
             "names 1 of 2 files that do not exist: none.jpg, line 3",
         ),
+        ("id,diagnosis\na.jpg,x\n", "give the columns names in the first line:  path,label"),
         ("path,label\na.jpg,x\n./a.jpg,y\n", "names images twice: ./a.jpg, line 3"),
     ],
 )
