@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import torch
 
 from resnet_recipes.jobs import watchdog
-from resnet_recipes.jobs.observer import Observer
+from resnet_recipes.jobs.watchdog import Observer
 from resnet_recipes.training.checkpoint import Checkpoints
 
 STEPS = 24

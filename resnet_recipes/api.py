@@ -37,8 +37,7 @@ from resnet_recipes.run_folder.names import EXIT, SUMMARY
 
 if TYPE_CHECKING:  # these import torchvision, which takes seconds
     from resnet_recipes.network.network import Network
-    from resnet_recipes.training.predict import Prediction
-    from resnet_recipes.training.trained import Evaluated
+    from resnet_recipes.training.trained import Evaluated, Prediction
 
 #: Called with each record of metrics.jsonl as it is written; a true return value saves the run and
 #: ends it.
@@ -244,7 +243,7 @@ def predict(
     """
     from resnet_recipes.data.inference import image_paths
     from resnet_recipes.jobs.opened import opened
-    from resnet_recipes.training.predict import predictions
+    from resnet_recipes.training.trained import predictions
 
     named = [images] if isinstance(images, str | Path) else images
     paths = list(image_paths([typed_path("images", str(name)) for name in named]))

@@ -19,7 +19,7 @@ from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
 from resnet_recipes.base.text import printable, wrapped
 from resnet_recipes.commands import verbs
 from resnet_recipes.commands.printing import line_width
-from resnet_recipes.report.output import lost_output, protect_output
+from resnet_recipes.report.terminal import lost_output, protect_output
 
 
 def train(argv: Sequence[str] | None = None) -> int:

@@ -32,18 +32,6 @@ sys.exit(pytest.main("-q -n0 -p no:cacheprovider {tests} -k {name}".split()))
 """
 
 
-def linked(folder: Path, copy: Path, room: list[str]) -> None:
-    """Make a folder with links to all in another, but with a copy of one room below it."""
-    copy.mkdir()
-    for path in folder.iterdir():
-        if path.name != room[0]:
-            (copy / path.name).symlink_to(path)
-        elif room[1:]:
-            linked(path, copy / path.name, room[1:])
-        else:
-            shutil.copytree(path, copy / path.name, ignore=shutil.ignore_patterns("__pycache__"))
-
-
 def entered(guide: str, text: str, entry: str) -> str:
     """Return the text of a registry with an entry, where the page says that it goes."""
     if guide == "method":  # which is imported, and has its place in the order
@@ -59,7 +47,7 @@ def test_the_example_of_the_page_is_one_of_ours(guide, nursery, tmp_path):
     page = (PAGES / f"{guide}.md").read_text()
     file, entry, test = re.findall(r"```(?:python|text)\n(.*?)```", page, re.DOTALL)
     for top in ("resnet_recipes", "tests"):
-        linked(ROOT / top, tmp_path / top, room.split("/"))
+        shutil.copytree(ROOT / top, tmp_path / top, ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
     (tmp_path / "resnet_recipes" / room / f"{name}.py").write_text(file)
     place = tmp_path / "resnet_recipes" / registry

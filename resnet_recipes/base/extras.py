@@ -11,7 +11,6 @@ _NAME = "resnet-recipes"
 
 #: Each tracker with the package that it needs and the extra that installs it.
 TRACKERS = {
-    "statsd": ("socket", ""),
     "tensorboard": ("tensorboardX", "tensorboard"),
     "wandb": ("wandb", "wandb"),
     "mlflow": ("mlflow", "mlflow"),

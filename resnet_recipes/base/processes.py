@@ -34,6 +34,7 @@ class _Launcher(ForkServerContext):
         self.made: list[_Process] = []
 
     def Process(self, **settings: Any) -> _Process:  # type: ignore[override] # noqa: N802
+        """Return a new process; multiprocessing's own name for it."""
         self.made.append(_Process(**settings))
         return self.made[-1]
 

@@ -15,8 +15,7 @@ from resnet_recipes.report.page.pictures import plotting, png
 if TYPE_CHECKING:
     from resnet_recipes.jobs.opened import Opened
     from resnet_recipes.report.page.gallery import Tile
-    from resnet_recipes.training.confusion import Cell, Means
-    from resnet_recipes.training.outcomes import Outcomes
+    from resnet_recipes.training.outcomes import Cell, Means, Outcomes
     from resnet_recipes.training.trained import Evaluated
 
 USAGE = Usage(
@@ -85,8 +84,8 @@ def _keep_tables(arguments: Arguments, root: str) -> None:
 
 def _one_size(arguments: Arguments, opened: "Opened", result: Row, outcomes: "Outcomes") -> None:
     """Print an evaluation with its classes, and write the files that flags ask for."""
-    from resnet_recipes.report.page.classes import by_class
-    from resnet_recipes.training.confusion import Confusion
+    from resnet_recipes.report.page.charts import by_class
+    from resnet_recipes.training.outcomes import Confusion
 
     class_name, confusion = opened.network.about.class_name, Confusion(outcomes)
 

@@ -14,7 +14,7 @@ from resnet_recipes.commands.printing import opened_file, say
 from resnet_recipes.report.waiting import Waiting
 
 if TYPE_CHECKING:
-    from resnet_recipes.training.predict import Prediction
+    from resnet_recipes.training.trained import Prediction
 
 USAGE = Usage(
     "resnet-recipes predict RUN|FILE IMAGE ... | FOLDER ... [key=value ...]",
@@ -53,7 +53,7 @@ def run(arguments: Arguments) -> int:
     if problems:
         raise RecipeError(problems)
     from resnet_recipes.data.inference import image_paths
-    from resnet_recipes.training.predict import predictions
+    from resnet_recipes.training.trained import predictions
 
     paths = list(image_paths(images))
     network = network_of([*place, *settings], USAGE.example).on_device()

@@ -19,15 +19,14 @@ from pathlib import Path
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.jobs.group import GRACE, Group, command, environments
-from resnet_recipes.jobs.observer import Observer
 from resnet_recipes.jobs.rank import job_of
 from resnet_recipes.jobs.ranks import Ranks
 from resnet_recipes.jobs.signals import handling
+from resnet_recipes.jobs.watchdog import Observer
 from resnet_recipes.report.terminal import SHOW_CURSOR, interjection, is_live
 from resnet_recipes.run_folder import ending
 from resnet_recipes.run_folder.ending import Ending
-from resnet_recipes.run_folder.held import HeldFolder
-from resnet_recipes.run_folder.lock import begun
+from resnet_recipes.run_folder.lock import HeldFolder, begun
 from resnet_recipes.run_folder.names import EXIT, JOB, LOGS
 
 #: Seconds that ranks get to stop when there is nothing to save: after one has failed, and before

@@ -23,9 +23,8 @@ from resnet_recipes.jobs.rank import RankProcess, Spans, shown
 from resnet_recipes.planning.course import course_of
 from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.recipe.frozen import freeze, read
-from resnet_recipes.run_folder.clocks import epoch_seconds, evaluation_seconds
 from resnet_recipes.run_folder.ending import Ending
-from resnet_recipes.run_folder.metrics import read_metrics
+from resnet_recipes.run_folder.metrics import epoch_seconds, evaluation_seconds, read_metrics
 from resnet_recipes.run_folder.names import CONFIG, JOB, METRICS
 
 if TYPE_CHECKING:  # ranks never import Hydra

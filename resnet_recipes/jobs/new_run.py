@@ -30,8 +30,7 @@ from resnet_recipes.planning import outline
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.frozen import freeze
 from resnet_recipes.report import trackers
-from resnet_recipes.run_folder.held import refuse_links
-from resnet_recipes.run_folder.lock import locked
+from resnet_recipes.run_folder.lock import locked, refuse_links
 from resnet_recipes.run_folder.names import (
     CHECKPOINTS,
     COMMAND,

@@ -15,14 +15,12 @@ from typing import Any, NamedTuple, NoReturn, TextIO
 
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.base.reading import read_json
-from resnet_recipes.jobs.observer import Observer
 from resnet_recipes.jobs.signals import Interruption
-from resnet_recipes.jobs.watchdog import Watchdog
-from resnet_recipes.report.output import lasting, protect_output
+from resnet_recipes.jobs.watchdog import Observer, Watchdog
+from resnet_recipes.report.terminal import lasting, protect_output
 from resnet_recipes.report.waiting import Progress, Waiting
 from resnet_recipes.run_folder.ending import Ending, first_failure, log_path, of_error, write
-from resnet_recipes.run_folder.held import HeldFolder
-from resnet_recipes.run_folder.lock import begun
+from resnet_recipes.run_folder.lock import HeldFolder, begun
 from resnet_recipes.run_folder.names import ENDINGS, EXIT, JOB
 
 #: The jobs, each by the module here whose `work` a rank does.

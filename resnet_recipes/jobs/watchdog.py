@@ -1,4 +1,4 @@
-"""The watchdog of a rank: it reports where the rank is, and writes its stacks when it is stuck."""
+"""Where the ranks are: each reports it, writes its stacks when it is stuck, and is observed."""
 
 import faulthandler
 import os
@@ -7,10 +7,13 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.run_folder.held import HeldFolder
+from resnet_recipes.run_folder.ending import Ending, read
+from resnet_recipes.run_folder.lock import HeldFolder
+from resnet_recipes.run_folder.names import ENDINGS
 
 #: Seconds without a beat after which a rank writes its stacks to its log, once; nothing is killed.
 STALLED = 300.0
@@ -85,3 +88,53 @@ def beats(folder: Path) -> list[Beat]:
         texts = (text.rstrip(b"\0").decode(errors="replace") for text in (phase, host))
         found.append(Beat(rank, *numbers, *texts))
     return sorted(found)
+
+
+class Observer:
+    """What ranks have written since the observer was created.
+
+    It compares what they write, and measures time itself: machines' clocks differ, and may be set
+    during a run.
+    """
+
+    def __init__(self, folder: Path):
+        """Note what earlier runs left in the folder."""
+        self._folder = folder
+        self._old_beats, self._old_endings = set(beats(folder)), set(_endings(folder))
+        self._last: list[Beat] = []
+        self._changed = time.monotonic()
+
+    def beats(self) -> list[Beat]:
+        """Return the last beat of every rank, by rank."""
+        return [beat for beat in beats(self._folder) if beat not in self._old_beats]
+
+    def endings(self) -> list[Ending]:
+        """Return how ranks ended, in the last attempt."""
+        found = [ending for ending in _endings(self._folder) if ending not in self._old_endings]
+        last = max((ending.attempt for ending in found), default=0)
+        return [ending for ending in found if ending.attempt == last]
+
+    def stall(self) -> str:
+        """Return a sentence that names the rank that lags, if none has made progress for a while.
+
+        Call it regularly.
+        """
+        beats, now = self.beats(), time.monotonic()
+        if beats != self._last:
+            self._last, self._changed = beats, now
+        if not beats or now - self._changed < STALLED:
+            return ""
+        last = min(beats, key=lambda beat: beat.step)
+        where = f"it is in '{last.phase}'"
+        if len(beats) > 1:
+            where = f"rank {last.rank} is behind: {last.step:,} steps done, now in '{last.phase}'"
+        return (
+            f"no progress for {(now - self._changed) / 60:.0f} minutes; {where} (process "
+            f"{last.pid} on {last.host})"
+        )
+
+
+def _endings(folder: Path) -> Iterator[Ending]:
+    for path in (folder / ENDINGS).glob("rank*.json"):
+        if ending := read(path):
+            yield ending

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from resnet_recipes.base.duration import Horizon
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.section import Section
-from resnet_recipes.methods.host import send
 
 #: Every point in a run where a method can act: what is loaded, the network, then a step and what
 #: follows it, in the order in which these are called.
@@ -264,3 +263,10 @@ def select(images: Tensor, rows: np.ndarray, columns: np.ndarray) -> Tensor:
     # indexing the NHWC view keeps channels_last memory; index_select on NCHW dimensions would not
     lines = images.permute(0, 2, 3, 1).index_select(1, y).index_select(2, x)
     return lines.permute(0, 3, 1, 2)
+
+
+def send(drawn: np.ndarray, device: torch.device) -> Tensor:
+    """Send a small array to `device` as a tensor, without waiting for the device."""
+    tensor = torch.from_numpy(drawn)
+    tensor = tensor.pin_memory() if device.type == "cuda" else tensor
+    return tensor.to(device, non_blocking=True)

@@ -7,8 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.methods.base import Batch, Method, Now
-from resnet_recipes.methods.host import send
+from resnet_recipes.methods.base import Batch, Method, Now, send
 
 
 @dataclass

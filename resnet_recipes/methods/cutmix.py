@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.methods.base import Batch, Method, Now
-from resnet_recipes.methods.host import send
+from resnet_recipes.methods.base import Batch, Method, Now, send
 from resnet_recipes.methods.mixup import blend_targets
 
 

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from resnet_recipes.base.duration import Horizon
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.methods.base import Batch, Method, Now, one_hot
-from resnet_recipes.methods.host import send
+from resnet_recipes.methods.base import Batch, Method, Now, one_hot, send
 
 
 @dataclass

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.methods.base import Batch, Method, Now
-from resnet_recipes.methods.host import send
+from resnet_recipes.methods.base import Batch, Method, Now, send
 
 _ATTEMPTS = 10  # draws of a box that fits; if all fail the image stays whole, as in torchvision
 

@@ -5,9 +5,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from resnet_recipes.ops.library import nhwc, register
+from resnet_recipes.ops.library import Sample, Samples, draw, nhwc, register
 from resnet_recipes.ops.norm import Epilogue, Norm, Saved
-from resnet_recipes.ops.sample import Sample, Samples, draw
 
 FunctionCtx = torch.autograd.function.FunctionCtx
 

@@ -7,8 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from resnet_recipes.ops.library import nhwc, register
-from resnet_recipes.ops.sample import Sample, Samples, draw
+from resnet_recipes.ops.library import Sample, Samples, draw, nhwc, register
 
 Stride = int | tuple[int, int]
 

@@ -1,6 +1,7 @@
-"""Register operations with torch, under `torch.ops.resnet_recipes`."""
+"""Register operations under `torch.ops.resnet_recipes`, and the samples that try them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,3 +27,21 @@ def nhwc(x: Tensor) -> Tensor:
     Free if it already is, which is the usual case.
     """
     return x.contiguous(memory_format=torch.channels_last)
+
+
+class Sample(NamedTuple):
+    """Arguments of an operation: tensors, nested tuples of them, and anything else.
+
+    Some of the tensors require gradients.
+    """
+
+    arguments: tuple[object, ...]
+    is_rounded: bool = False  # whether float32 gradients are sums of others, rounded to the dtype
+
+
+Samples = Iterator[Sample]
+
+
+def draw(generator: torch.Generator, shape: tuple[int, ...]) -> Tensor:
+    """Return normally distributed numbers on the generator's device."""
+    return torch.randn(shape, generator=generator, device=generator.device)

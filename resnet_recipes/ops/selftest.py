@@ -7,16 +7,52 @@ Writes a line for each operation, a JSON list of its name and what is wrong, unt
 
 import json
 import os
+import platform
+import shutil
 import sys
+import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
+from pathlib import Path
 from types import ModuleType
 
 import torch
 from torch import Tensor
 
-from resnet_recipes.ops import FUSED, toolchain
-from resnet_recipes.ops.sample import Sample
+from resnet_recipes.ops import FUSED
+from resnet_recipes.ops.library import Sample
+
+_VERSION = sysconfig.get_python_version()
+#: For each family of systems: what installs packages, and the packages of compiler and headers.
+_PACKAGES = {
+    "debian": ("apt install", "gcc", f"python{_VERSION}-dev"),
+    "rhel": ("dnf install", "gcc", f"python{_VERSION}-devel"),
+}
+_FAMILIES = {"ubuntu": "debian", "fedora": "rhel", "centos": "rhel"}
+
+
+def missing() -> str:
+    """Return what is missing and how to install it, or an empty string."""
+    if not (os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")):
+        return f"there is no C compiler: {_installed(1)}"
+    if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
+        return f"Python.h is missing: {_installed(2)}"
+    return ""
+
+
+def _installed(package: int) -> str:
+    """Return what to type to install a package."""
+    try:
+        system = platform.freedesktop_os_release()
+    except OSError:
+        system = {}
+    names = f"{system.get('ID', '')} {system.get('ID_LIKE', '')}".split()
+    families = {_FAMILIES.get(name, name) for name in names} & _PACKAGES.keys()
+    return " or ".join(
+        f"{_PACKAGES[family][0]} {_PACKAGES[family][package]}"
+        for family in sorted(families or _PACKAGES)
+    )
+
 
 #: How far sums of float32 may be apart, relative to their norm: their order differs.
 SUMMED = 1e-5
@@ -41,7 +77,7 @@ def mismatch(
         # whatever it is (no compiler, a device too old), plain torch still works
         except Exception as error:
             why = str(error).strip().splitlines()[0] if str(error).strip() else "no message"
-            return toolchain.missing() or f"{type(error).__name__}: {why}"
+            return missing() or f"{type(error).__name__}: {why}"
     return ""
 
 

@@ -12,9 +12,8 @@ from resnet_recipes.report import mlperf
 from resnet_recipes.report.pace import Pace
 from resnet_recipes.report.trackers.background import Background
 from resnet_recipes.report.trackers.base import scalars_of
-from resnet_recipes.run_folder.clocks import Record
 from resnet_recipes.run_folder.facts import Metrics, Progress, RunFacts
-from resnet_recipes.run_folder.metrics import append, finite, line, read_metrics
+from resnet_recipes.run_folder.metrics import Record, append, finite, line, read_metrics
 from resnet_recipes.run_folder.names import METRICS, SUMMARY
 from resnet_recipes.run_folder.summary import Summary, intervals, metrics_of, summarize
 

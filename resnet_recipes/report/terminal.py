@@ -1,6 +1,11 @@
-"""Control sequences for terminals, shared by the processes that write to one."""
+"""Control sequences for terminals, and standard streams that outlive their reader.
 
+A closed pipe or a full disk must not end a run.
+"""
+
+import io
 import os
+import sys
 from typing import TextIO
 
 from resnet_recipes.base.text import printable
@@ -23,3 +28,52 @@ def interjection(text: str) -> str:
     It replaces the display and leaves room below, which the display fills when it is drawn next.
     """
     return f"\r\x1b[{HEIGHT - 1}A\x1b[J{printable(text)}" + "\n" * (HEIGHT - 1)
+
+
+class Output(io.FileIO):
+    """A file whose failed writes are not errors; the first failure is kept."""
+
+    failure: OSError | None = None
+
+    def write(self, data: bytes) -> int:
+        """Write `data`, or drop it."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.failure = self.failure or error
+            return len(data)
+
+
+def lasting(descriptor: int, encoding: str) -> TextIO:
+    """Return a text stream whose writes never fail: it escapes or drops what cannot be written."""
+    raw = io.BufferedWriter(Output(descriptor, "w", closefd=False))
+    return io.TextIOWrapper(raw, encoding, errors="backslashreplace", line_buffering=True)
+
+
+def protect_output() -> None:
+    """Replace stdout and stderr by streams whose writes never fail; closed ones go to /dev/null."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            _null()  # takes the lowest number that is free: this one
+    # the number of a stream that is None may be that of a file which a library has opened since
+    sys.stdout, sys.stderr = (
+        lasting(number if stream else _null(), getattr(stream, "encoding", None) or "utf-8")
+        for number, stream in ((1, sys.stdout), (2, sys.stderr))
+    )
+
+
+def _null() -> int:
+    return os.open(os.devnull, os.O_RDWR)
+
+
+def lost_output() -> str:
+    """Return why some of stdout was lost.
+
+    Empty if it was not, or if its reader chose to stop reading.
+    """
+    sys.stdout.flush()
+    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    failure = raw.failure if isinstance(raw, Output) else None
+    return "" if failure is None or isinstance(failure, BrokenPipeError) else failure.strerror

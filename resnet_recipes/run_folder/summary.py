@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import read_json
-from resnet_recipes.run_folder.clocks import Record, mlperf_seconds, papers_seconds
 from resnet_recipes.run_folder.facts import Metrics, Published, RunFacts, nearest
+from resnet_recipes.run_folder.metrics import Record, mlperf_seconds, papers_seconds
 from resnet_recipes.run_folder.names import ESTIMATE
 
 

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -11,11 +11,12 @@ import torch
 from torch import nn
 
 from resnet_recipes import data, ops
-from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data import frozen
 from resnet_recipes.data.base import DataConfig, Share
-from resnet_recipes.data.inference import open_labelled
+from resnet_recipes.data.inference import Unlabelled, open_labelled
 from resnet_recipes.data.loading.loader import EvalLoader
+from resnet_recipes.data.stream import Stream
 from resnet_recipes.network.about import About
 from resnet_recipes.network.fuse import fuse
 from resnet_recipes.network.network import Network
@@ -24,10 +25,9 @@ from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.sections import EvaluationConfig
 from resnet_recipes.run_folder.facts import Metrics
 from resnet_recipes.run_folder.names import CONFIG
-from resnet_recipes.training.confusion import Confusion
 from resnet_recipes.training.distributed import Rank, this_rank
-from resnet_recipes.training.evaluate import evaluate
-from resnet_recipes.training.outcomes import Outcomes
+from resnet_recipes.training.evaluate import evaluate, logits_of
+from resnet_recipes.training.outcomes import Confusion, Outcomes
 from resnet_recipes.training.precision import Precision, resolve_dtype
 
 #: Settings that select the images: if all are those of the run, its own list of images is used.
@@ -174,3 +174,46 @@ def recipe_of(place: Path, network: Network) -> Recipe:
         eval_interpolation=about.eval_interpolation,
     )
     return Recipe(name="file", data=config, evaluation=EvaluationConfig(flip=about.flip))
+
+
+#: How many classes are named for each image, if nothing else is said.
+BEST = 5
+
+
+class Prediction(NamedTuple):
+    """What a network takes an image for."""
+
+    file: str
+    classes: tuple[tuple[str, float], ...]  # names and probabilities, best first
+    error: str = ""  # why the image could not be read; then there are no classes
+
+
+def predictions(trained: Trained, paths: Sequence[str], top: int = BEST) -> Iterator[Prediction]:
+    """Yield the prediction for each image file, in order; `paths` are absolute.
+
+    It has the `top` most likely classes.
+
+    Raises TrainingError if the network's outputs for an image are not finite numbers.
+    """
+    recipe, name = trained.recipe, trained.network.about.class_name
+    images = Unlabelled(paths, recipe.data, recipe.batch.eval_size)
+    try:
+        for raw in Stream(images.batches(), trained.device):
+            logits = logits_of(trained.model, raw.pixels, trained.precision, recipe.evaluation.flip)
+            shares, best = logits.softmax(1).topk(min(top, logits.shape[1]))
+            black, broken = raw.pixels.flatten(1).amax(1) == 0, ~logits.isfinite().all(1)
+            parts = (raw.labels, black, broken, best, shares)
+            for index, *row in zip(*(part.tolist() for part in parts), strict=True):
+                is_black, is_broken, labels, probabilities = row
+                if is_black and (error := images.reading_error(index)):
+                    yield Prediction(paths[index], (), error)
+                    continue
+                if is_broken:
+                    raise TrainingError(
+                        f"{paths[index]}: the network's outputs for this image are not finite "
+                        "numbers; its weights are damaged, or did not converge"
+                    )
+                pairs = zip(map(name, labels), probabilities, strict=True)
+                yield Prediction(paths[index], tuple(pairs))
+    finally:
+        images.close()

@@ -38,15 +38,14 @@ def test_every_result_names_its_source_and_is_possible():
         assert result.top1_percent is None or 70 < result.top1_percent < 82
         assert result.top1_percent or result.images_per_second or result.note
         assert result.minutes is None or (
-            0.1 < result.minutes < 2000 and result.clock in ("papers", "mlperf", "wall", "dawnbench")
+            0.1 < result.minutes < 2000
+            and result.clock in ("papers", "mlperf", "wall", "dawnbench")
         )
         assert result.epochs is None or 16 <= result.epochs <= 810
 
 
 def test_reported_contradictions_concern_listed_results():
-    values = {
-        f"{result.top1_percent:g}" for result in published() if result.top1_percent
-    } | {
+    values = {f"{result.top1_percent:g}" for result in published() if result.top1_percent} | {
         f"{result.minutes:g}" for result in published() if result.minutes
     }
     for said in ("78.4", "60.4", "81.03", "980", "880", "334", "76.33", "23.8", "25.3"):

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from resnet_recipes.jobs import watchdog
-from resnet_recipes.jobs.observer import Observer
+from resnet_recipes.jobs.watchdog import Observer
 from resnet_recipes.network import archive
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.frozen import freeze

@@ -2,14 +2,19 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
-from resnet_recipes.jobs.watchdog import beats
+import pytest
+
+from resnet_recipes.jobs import watchdog
+from resnet_recipes.jobs.watchdog import Beat, Observer, beats
+from resnet_recipes.run_folder.ending import Ending, write
 
 WATCHED = """
 import os, signal, sys, time
 from pathlib import Path
-from resnet_recipes.run_folder.held import HeldFolder
+from resnet_recipes.run_folder.lock import HeldFolder
 from resnet_recipes.jobs.watchdog import Watchdog
 
 def stuck_in_a_collective():
@@ -70,3 +75,59 @@ def test_sigusr2_and_crashes_show_the_stacks(tmp_path):
     assert "Segmentation fault" in stderr_of(
         tmp_path, 0, 60, "os.kill(os.getpid(), signal.SIGSEGV)"
     )
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[Beat]:
+    """The last beats of the ranks, as the test sets them."""
+    found: list[Beat] = []
+    monkeypatch.setattr(watchdog, "beats", lambda _: list(found))
+    return found
+
+
+@pytest.mark.parametrize("clock", [0.0, 1e9])
+def test_only_endings_that_were_not_there_before_count_whatever_their_times(clock, tmp_path):
+    def end(rank: int, **facts: object) -> None:
+        write(tmp_path / "endings" / f"rank{rank}.json", Ending(1, rank, **facts))
+
+    end(0, time=5e8, pid=1)
+    end(1, time=5e8, pid=2)
+    observer = Observer(tmp_path)
+    assert observer.endings() == []
+    end(1, time=clock, pid=3)
+    assert [ending.pid for ending in observer.endings()] == [3]
+
+
+def test_only_endings_of_the_last_attempt_count(tmp_path):
+    observer = Observer(tmp_path)
+    for rank, attempt in enumerate((0, 1, 1)):
+        write(tmp_path / "endings" / f"rank{rank}.json", Ending(1, rank, attempt=attempt))
+    assert sorted(ending.rank for ending in observer.endings()) == [1, 2]
+
+
+def test_only_beats_that_were_not_there_before_count(told, tmp_path):
+    told[:] = [Beat(0, 20, 30, 11, 1, "train", "a"), Beat(1, 20, 30, 12, 1, "train", "a")]
+    observer = Observer(tmp_path)
+    told[0] = Beat(0, 0, 1, 13, 1, "start", "a")
+    assert observer.beats() == [told[0]]
+
+
+def test_the_rank_that_lags_is_named_when_nothing_has_moved_for_a_while(
+    told, tmp_path, monkeypatch
+):
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    observer = Observer(tmp_path)
+    now += 600
+    assert observer.stall() == ""  # no rank has started yet
+    told[:] = [Beat(0, 21, 30, 11, 1, "train", "a"), Beat(1, 20, 30, 12, 1, "evaluate", "b")]
+    assert observer.stall() == ""
+    now += 299
+    assert observer.stall() == ""
+    now += 301
+    assert observer.stall() == (
+        "no progress for 10 minutes; rank 1 is behind: "
+        "20 steps done, now in 'evaluate' (process 12 on b)"
+    )
+    told[1] = told[1]._replace(count=31)  # a batch of an evaluation
+    assert observer.stall() == ""

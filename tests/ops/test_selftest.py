@@ -1,11 +1,12 @@
 """The check of a fused operation before it is used."""
 
+import sys
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from resnet_recipes.ops import batch_norm, blur
+from resnet_recipes.ops import batch_norm, blur, selftest
 from resnet_recipes.ops.selftest import mismatch
 
 CPU = torch.device("cpu")
@@ -73,3 +74,40 @@ def test_a_kernel_that_raises_is_reported_in_one_line():
 
     found = mismatch(stand_in(fails), CPU, torch.float32, CPU)
     assert found == "RuntimeError: no C compiler"
+
+
+PYTHON = "python{}.{}".format(*sys.version_info)
+
+
+def fails(x, stride):
+    raise RuntimeError("Command '['gcc', ...]' returned non-zero exit status 1.")
+
+
+@pytest.fixture
+def bare(monkeypatch, tmp_path):
+    """A machine with a compiler and without Python's headers."""
+    monkeypatch.setenv("CC", "cc")
+    monkeypatch.setattr(selftest.sysconfig, "get_path", lambda name: str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("system", "command"),
+    [
+        ({"ID": "ubuntu", "ID_LIKE": "debian"}, f"apt install {PYTHON}-dev"),
+        ({"ID": "debian"}, f"apt install {PYTHON}-dev"),
+        ({"ID": "rocky", "ID_LIKE": "rhel centos fedora"}, f"dnf install {PYTHON}-devel"),
+        ({"ID": "arch"}, f"apt install {PYTHON}-dev or dnf install {PYTHON}-devel"),
+    ],
+)
+def test_missing_headers_are_named_with_the_systems_package(bare, monkeypatch, system, command):
+    monkeypatch.setattr(selftest.platform, "freedesktop_os_release", lambda: system)
+    assert mismatch(stand_in(fails), CPU, torch.float32, CPU) == f"Python.h is missing: {command}"
+    (bare / "Python.h").touch()
+    assert mismatch(stand_in(fails), CPU, torch.float32, CPU).startswith("RuntimeError: Command")
+
+
+def test_a_missing_compiler_is_named_first(bare, monkeypatch):
+    monkeypatch.delenv("CC")
+    monkeypatch.setattr(selftest.shutil, "which", lambda name: None)
+    assert selftest.missing().startswith("there is no C compiler: ")

@@ -1,7 +1,10 @@
 """Two processes write to one terminal."""
 
 import io
+import os
 import re
+import sys
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -9,7 +12,13 @@ from rich.live import Live
 from rich.text import Text
 
 from resnet_recipes.report.console import LiveConsole
-from resnet_recipes.report.terminal import HEIGHT, interjection
+from resnet_recipes.report.terminal import (
+    HEIGHT,
+    interjection,
+    lasting,
+    lost_output,
+    protect_output,
+)
 
 
 class Terminal(io.StringIO):
@@ -73,3 +82,41 @@ def test_the_display_has_the_height_that_others_count_on(terminal, facts):
 
 def test_no_name_in_a_sentence_acts_on_the_terminal():
     assert "\x1b[2J" not in interjection("runs/\x1b[2J")
+
+
+@pytest.fixture
+def closed_pipe() -> int:
+    """The writing end of a pipe that nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    return writer
+
+
+def test_a_closed_pipe_drops_the_text_and_is_not_reported(closed_pipe, monkeypatch):
+    stream = lasting(closed_pipe, "utf-8")
+    print("text" * 100_000, file=stream, flush=True)
+    monkeypatch.setattr(sys, "stdout", stream)
+    assert lost_output() == ""
+
+
+def test_a_full_disk_drops_the_text_and_is_named(monkeypatch):
+    with Path("/dev/full").open("w") as full:
+        stream = lasting(os.dup(full.fileno()), "utf-8")
+    print("text", file=stream)
+    monkeypatch.setattr(sys, "stdout", stream)
+    assert lost_output() == "No space left on device"
+
+
+def test_characters_that_the_terminal_lacks_are_escaped(tmp_path):
+    with (tmp_path / "text").open("w") as file:
+        print("caf\u00e9 \udcff", file=lasting(file.fileno(), "ascii"))
+    assert (tmp_path / "text").read_text() == "caf\\xe9 \\udcff\n"
+
+
+def test_a_closed_stream_takes_no_file_that_has_its_number(monkeypatch, capfd):
+    monkeypatch.setattr(sys, "stderr", sys.stderr)
+    monkeypatch.setattr(sys, "stdout", None)
+    protect_output()
+    print("text")
+    assert lost_output() == ""
+    assert capfd.readouterr().out == ""

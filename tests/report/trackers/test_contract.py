@@ -8,7 +8,7 @@ import pytest
 
 from resnet_recipes.recipe.sections import LogConfig
 from resnet_recipes.report.trackers import TRACKERS, lacking
-from resnet_recipes.run_folder.held import refuse_links
+from resnet_recipes.run_folder.lock import refuse_links
 from tests.report.trackers.test_trackers import SETTINGS, needs
 
 EACH = [pytest.param(name, marks=needs(name)) for name in TRACKERS]
