@@ -107,7 +107,7 @@ def test_every_public_method_has_a_docstring_where_it_is_declared():
         (path, item)
         for path in sources()
         for node in nodes(path)
-        if isinstance(node, ast.ClassDef)
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
         for item in node.body
     ]
     declared = {"forward"} | {

@@ -6,7 +6,7 @@ A closed pipe or a full disk must not end a run.
 import io
 import os
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 from resnet_recipes.base.text import printable
 
@@ -35,7 +35,7 @@ class Output(io.FileIO):
 
     failure: OSError | None = None
 
-    def write(self, data: bytes) -> int:
+    def write(self, data: Any, /) -> int:
         """Write `data`, or drop it."""
         try:
             return super().write(data)
@@ -76,4 +76,4 @@ def lost_output() -> str:
     sys.stdout.flush()
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
     failure = raw.failure if isinstance(raw, Output) else None
-    return "" if failure is None or isinstance(failure, BrokenPipeError) else failure.strerror
+    return "" if failure is None or isinstance(failure, BrokenPipeError) else str(failure.strerror)

@@ -29,7 +29,7 @@ class Summary:
     training_pflops: float  # 10^15 operations of convolutions and the classifier, over all devices
     training_seconds: float  # without evaluation and checkpoints
     training_seconds_papers_rule: float | None  # the same, the first epoch timed as the second
-    mlperf_seconds: float | None  # first touch of data to last evaluation; see run_folder.clocks
+    mlperf_seconds: float | None  # first touch of data to last evaluation; see run_folder.metrics
     estimated_seconds: float | None  # training seconds as estimated before the start
     wall_seconds: float  # everything, over all sessions
     compile_seconds: float  # part of the training seconds that only compiled

@@ -13,7 +13,6 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from resnet_recipes.run_folder.clocks import epoch_seconds
 from torch import nn
 
 from resnet_recipes import data, ops
@@ -27,7 +26,7 @@ from resnet_recipes.network import about, archive
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.recipe.frozen import freeze
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.run_folder.metrics import read_metrics
+from resnet_recipes.run_folder.metrics import epoch_seconds, read_metrics
 from resnet_recipes.training import distributed, exchange
 from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.precision import Precision
