@@ -47,28 +47,6 @@ def test_the_recipe_needs_no_key_wherever_it_stands(capsys, tmp_path, first, ver
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["mild,hot", "data=x"], "several recipes are a sweep"),
-        (["mild", "seed=1,2", "data=x"], "sweep over several: resnet-train -m"),
-        (["mild", "epochs=curve", "data=x"], "stands for several lengths: a sweep"),
-        (["mild", "--parallel", "2", "data=x"], "runs several runs of a sweep at a time"),
-    ],
-)
-def test_a_sweep_without_its_flag_is_told_so(capsys, words, said):
-    assert cli.train(words) == 2
-    error = capsys.readouterr().err
-    assert said in error
-    assert "-m\n" in error
-
-
-@pytest.mark.parametrize("word", ["seed=1,2", "epochs=curve", "recipe=mild,hot"])
-def test_a_command_without_sweeps_names_the_one_that_has_them(capsys, word):
-    assert cli.main(["plan", *["mild"] * (not word.startswith("recipe")), word]) == 2
-    assert "sweep over several: resnet-train -m\n" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
     ("error", "code", "said"),
     [
         (

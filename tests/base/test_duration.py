@@ -3,6 +3,7 @@ from fractions import Fraction
 import pytest
 
 from resnet_recipes.base.duration import Duration, Horizon, budget_seconds, clock_seconds, decimal
+from tests.tables import rows
 
 
 @pytest.mark.parametrize(
@@ -47,36 +48,40 @@ def test_text_that_is_not_a_duration_is_refused_in_a_sentence(text):
 
 @pytest.mark.parametrize(
     ("ratio", "epochs"),
-    [
-        ("0.1", 9),
-        ("0.18", 16),
-        ("0.2", 18),
-        ("0.25", 22),
-        ("0.3", 27),
-        ("0.32", 28),
-        ("0.35", 31),
-        ("0.4", 36),
-        ("0.5", 45),
-        ("0.6", 54),
-        ("0.7", 63),
-        ("0.75", 67),
-        ("1", 90),
-        ("1.15", 103),
-        ("1.4", 126),
-        ("1.5", 135),
-        ("2", 180),
-        ("2.3", 207),
-        ("2.6", 234),
-        ("2.8", 252),
-        ("3", 270),
-        ("4.1", 369),
-        ("5", 450),
-        ("9", 810),
-    ],
+    rows(
+        """
+0.1 | 9
+0.18 | 16
+0.2 | 18
+0.25 | 22
+0.3 | 27
+0.32 | 28
+0.35 | 31
+0.4 | 36
+0.5 | 45
+0.6 | 54
+0.7 | 63
+0.75 | 67
+1 | 90
+1.15 | 103
+1.4 | 126
+1.5 | 135
+2 | 180
+2.3 | 207
+2.6 | 234
+2.8 | 252
+3 | 270
+4.1 | 369
+5 | 450
+9 | 810
+"""
+    ),
 )
 def test_scaling_rounds_down_to_whole_epochs_without_float_errors(ratio, epochs):
-    assert Duration.parse("90ep").scaled(decimal(ratio)) == Duration(Fraction(epochs), "ep")
-    assert Duration.parse("90ep").scaled(decimal(float(ratio))) == Duration(Fraction(epochs), "ep")
+    assert Duration.parse("90ep").scaled(decimal(ratio)) == Duration(Fraction(int(epochs)), "ep")
+    assert Duration.parse("90ep").scaled(decimal(float(ratio))) == Duration(
+        Fraction(int(epochs)), "ep"
+    )
 
 
 def test_a_share_of_the_run_is_not_scaled_again():

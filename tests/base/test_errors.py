@@ -10,6 +10,7 @@ import pytest
 
 from resnet_recipes import cli
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError, TrainingError
+from tests.tables import rows
 
 BOMB = "a: &a [x, x, x, x]\nb: &b [*a, *a, *a, *a]\nc: &c [*b, *b, *b, *b]\nmethods: {ema: *c}\n"
 
@@ -40,109 +41,117 @@ def check(capsys, argv: list[str], *said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    "row",
     [
-        ("recipe=hott", ["recipe=hott", "did you mean hot?", "hot, medium, mild"]),
-        ("recipe=", ["recipe=", "neither the name of a recipe"]),
-        ("recipe=../x", ["recipe=../x", "neither the name of a recipe"]),
-        ("recipe=/etc/passwd", ["recipe=/etc/passwd", "neither the name of a recipe"]),
-        ("recipe=../x.yaml", ["recipe=../x.yaml", "no such file"]),
-        ("recipe=a.yml", ["rename it to a.yaml"]),
-        ("recipe=mild recipe=hot", ["a run has one recipe"]),
-        ("lr=1", ["recipe", "is missing"]),
-        ("mild", ["data.root", "data=/path/to/imagenet"]),
-        ("recipe=mild --lr 0.1", ["--lr", "lr=0.1"]),
-        ("recipe=mild --batch-size=3", ["--batch-size", "bs=3"]),
-        ("recipe=mild --dryrun", ["--dryrun", "did you mean --dry-run?"]),
-        ("recipe=Mild", ["recipe=Mild", "did you mean mild?"]),
-        (
-            "recipe = mild lr= 0.1 bs =3",
-            ["recipe=mild", "lr = 0.1: has spaces around '='", "lr=0.1", "bs=3"],
+        *rows(
+            """
+recipe=hott | recipe=hott | did you mean hot? | hot, medium, mild
+recipe= | recipe= | neither the name of a recipe
+recipe=../x | recipe=../x | neither the name of a recipe
+recipe=/etc/passwd | recipe=/etc/passwd | neither the name of a recipe
+recipe=../x.yaml | recipe=../x.yaml | no such file
+recipe=a.yml | rename it to a.yaml
+recipe=mild recipe=hot | a run has one recipe
+lr=1 | recipe | is missing
+mild | data.root | data=/path/to/imagenet
+recipe=mild --lr 0.1 | --lr | lr=0.1
+recipe=mild --batch-size=3 | --batch-size | bs=3
+recipe=mild --dryrun | --dryrun | did you mean --dry-run?
+recipe=Mild | recipe=Mild | did you mean mild?
+recipe = mild lr= 0.1 bs =3 | recipe=mild | lr = 0.1: has spaces around '=' | lr=0.1 | bs=3
+-m recipe=mild,medium run=x | run=x: names one run
+-m --resume auto recipe=mild | --resume | cannot be used with -m
+-m recipe=mild seed=interval(1,2) | seed=interval(1,2) | no list of values
+-m recipe=mild seed=range(0,1000000000) | -m | the maximum is 1,000
+recipe=mild --config-dir=/x | --config-dir
+recipe=mild --describe | --describe | needs a value
+recipe=mild --recipes nowhere | --recipes | is not a directory
+recipe=mild --resume | --resume | needs a value
+--resume auto | no unfinished run
+"""
         ),
-        ("-m recipe=mild,medium run=x", ["run=x: names one run"]),
-        ("-m --resume auto recipe=mild", ["--resume", "cannot be used with -m"]),
-        ("-m recipe=mild seed=interval(1,2)", ["seed=interval(1,2)", "no list of values"]),
-        ("-m recipe=mild seed=range(0,1000000000)", ["-m", "the maximum is 1,000"]),
         (
             "-m recipe=mild,hott data=/x lr=-1,x seed=1,2,3",
-            ["recipe=hott", "optimizer.lr=-1.0: must be positive", "optimizer.lr=x"],
+            "recipe=hott",
+            "optimizer.lr=-1.0: must be positive",
+            "optimizer.lr=x",
         ),
-        ("recipe=mild --config-dir=/x", ["--config-dir"]),
-        ("recipe=mild --describe", ["--describe", "needs a value"]),
-        ("recipe=mild --recipes nowhere", ["--recipes", "is not a directory"]),
-        ("recipe=mild --resume", ["--resume", "needs a value"]),
-        ("--resume auto", ["no unfinished run"]),
     ],
 )
-def test_a_command_that_means_nothing_is_answered(capsys, words, said):
+def test_a_command_that_means_nothing_is_answered(capsys, row):
+    words, *said = row
     check(capsys, words.split(), *said)
 
 
 #: A wrong word, and what is said about it.
 WRONG = [
-    ("optimiser.lr=1.0", ["optimiser.lr=1.0", "did you mean optimizer.lr=1.0?"]),
-    ("methods.mixup.alfa=0.2", ["methods.mixup.alfa=0.2", "did you mean methods.mixup.alpha=0.2?"]),
-    ("methods.emma={}", ["methods.emma={}", "did you mean 'methods.ema={}'?"]),
-    ("learning_rate=1", ["no such setting", "lr=1"]),
-    ("+optimizer.lr=1", ["settings need no '+'", "optimizer.lr=1"]),
-    ("++optimizer.lr=1", ["settings need no '+'"]),
-    ("~data.root", ["only a method or a setting of the optimizer can be removed"]),
-    ("~methods.sam", ["~methods.sam", "is not on in mild"]),
-    ("~methods.emma", ["no such method", "did you mean '~methods.ema'?"]),
-    ("hydra.run.dir=/tmp/x", ["Hydra itself cannot be configured"]),
-    ("hydra/launcher=joblib", ["Hydra itself cannot be configured"]),
-    ("+hydra.searchpath=[file:///x]", ["Hydra itself cannot be configured"]),
-    ("optimizer._target_=os.system", ["is not a setting"]),
-    ("data/backend=ffcv", ["is not a setting"]),
-    ("optimizer@x=adam", ["is not a setting"]),
-    ("lr=${oc.env:HOME}", ["references are only read from recipe files"]),
-    ("lr", ["written key=value"]),
-    ("lr=", ["optimizer.lr=", "must be a number"]),
-    ("lr=abc", ["optimizer.lr=abc", "must be a number"]),
-    ("lr=nan", ["optimizer.lr=nan", "finite"]),
-    ("lr=1,2", ["optimizer.lr=1,2", "must be one value"]),
-    ("lr=[1", ["optimizer.lr=[1", "cannot be read"]),
-    ("lr=1:30", ["optimizer.lr=1:30", "must be a number"]),
-    ("seed=010", ["seed=010", "must be a whole number"]),
-    ("seed=" + "9" * 5000, ["must be one line of at most 4096"]),
-    ("epochs=0", ["epochs=0", "must be a positive number", "epochs=18"]),
-    ("epochs=-3", ["epochs=-3", "must be a positive number", "epochs=18"]),
-    ("max_duration=1.5ba", ["max_duration=1.5ba", "a whole number of batches"]),
-    ("epochs=many", ["epochs=many", "must be a positive number"]),
-    ("max_duration=90", ["max_duration=90", "as in 8ep, 100ba"]),
-    ("max_duration=0.5dur", ["must be given in ep or ba"]),
-    ("ssr=0", ["scale_schedule_ratio=0", "must be above 0"]),
-    ("data.flip=yes", ["data.flip=yes", "true or false"]),
-    ("methods.ema=true", ["methods.ema=true", "must be a mapping", "methods.ema={}"]),
-    ("run=../evil", ["run.name=../evil", "must consist of letters"]),
-    ("x=\x1b[2J", ["must be one line"]),
+    *rows(
+        """
+optimiser.lr=1.0 | optimiser.lr=1.0 | did you mean optimizer.lr=1.0?
+methods.mixup.alfa=0.2 | methods.mixup.alfa=0.2 | did you mean methods.mixup.alpha=0.2?
+methods.emma={} | methods.emma={} | did you mean 'methods.ema={}'?
+learning_rate=1 | no such setting | lr=1
++optimizer.lr=1 | settings need no '+' | optimizer.lr=1
+++optimizer.lr=1 | settings need no '+'
+~data.root | only a method or a setting of the optimizer can be removed
+~methods.sam | ~methods.sam | is not on in mild
+~methods.emma | no such method | did you mean '~methods.ema'?
+hydra.run.dir=/tmp/x | Hydra itself cannot be configured
+hydra/launcher=joblib | Hydra itself cannot be configured
++hydra.searchpath=[file:///x] | Hydra itself cannot be configured
+optimizer._target_=os.system | is not a setting
+data/backend=ffcv | is not a setting
+optimizer@x=adam | is not a setting
+lr=${oc.env:HOME} | references are only read from recipe files
+lr | written key=value
+lr= | optimizer.lr= | must be a number
+lr=abc | optimizer.lr=abc | must be a number
+lr=nan | optimizer.lr=nan | finite
+lr=1,2 | optimizer.lr=1,2 | must be one value
+lr=[1 | optimizer.lr=[1 | cannot be read
+lr=1:30 | optimizer.lr=1:30 | must be a number
+seed=010 | seed=010 | must be a whole number
+epochs=0 | epochs=0 | must be a positive number | epochs=18
+epochs=-3 | epochs=-3 | must be a positive number | epochs=18
+max_duration=1.5ba | max_duration=1.5ba | a whole number of batches
+epochs=many | epochs=many | must be a positive number
+max_duration=90 | max_duration=90 | as in 8ep, 100ba
+max_duration=0.5dur | must be given in ep or ba
+ssr=0 | scale_schedule_ratio=0 | must be above 0
+data.flip=yes | data.flip=yes | true or false
+methods.ema=true | methods.ema=true | must be a mapping | methods.ema={}
+run=../evil | run.name=../evil | must consist of letters
+"""
+    ),
+    ("seed=" + "9" * 5000, "must be one line of at most 4096"),
+    ("x=\x1b[2J", "must be one line"),
 ]
 
 
-def groups(rows: list[tuple[str, list[str]]]) -> list[list[tuple[str, list[str]]]]:
+def groups(wrong: list[tuple[str, ...]]) -> list[list[tuple[str, ...]]]:
     """Put words into as few commands as can hold them.
 
     No setting twice in one, since the last one would win.
     """
-    commands: list[dict[str, tuple[str, list[str]]]] = []
-    for word, said in rows:
+    commands: list[dict[str, tuple[str, ...]]] = []
+    for word, *said in wrong:
         key = {"lr": "optimizer.lr", "epochs": "max_duration"}.get(
             word.split("=")[0], word.split("=")[0]
         )
         home = next((command for command in commands if key not in command), None)
         if home is None:
             commands.append(home := {})
-        home[key] = (word, said)
+        home[key] = (word, *said)
     return [list(command.values()) for command in commands]
 
 
-@pytest.mark.parametrize("rows", groups(WRONG), ids=lambda rows: f"{len(rows)} words")
-def test_settings_that_cannot_be_are_all_named_with_their_rules(capsys, rows):
-    assert cli.train(["recipe=mild", "data=/data", *(word for word, _ in rows)]) == 2
+@pytest.mark.parametrize("wrong", groups(WRONG), ids=lambda wrong: f"{len(wrong)} words")
+def test_settings_that_cannot_be_are_all_named_with_their_rules(capsys, wrong):
+    assert cli.train(["recipe=mild", "data=/data", *(word for word, *_ in wrong)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     paragraphs = re.split(r"\n  (?=\S)", err)
-    for word, said in rows:
+    for word, *said in wrong:
         assert any(all(part in paragraph for part in said) for paragraph in paragraphs), (word, err)
     assert not Path("runs").exists()
 

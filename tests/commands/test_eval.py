@@ -201,26 +201,6 @@ def test_the_gallery_has_the_first_of_the_wrong_images_by_confidence(
     assert apart < 40  # of 85 between two random images
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        ([], 2, "RUN|FILE: is missing"),
-        (["RUN", "evaluation.sizes=[4]"], 2, "must be between 8 and 1024 pixels"),
-        (["RUN", "evaluation.sizes=192,224"], 2, "a list is written 'evaluation.sizes=[192,224]'"),
-        (["RUN", "imgsz=64"], 2, "did you mean data.eval_size=64?"),
-        (["RUN", "evaluation.sizes=[a]"], 2, "evaluation.sizes"),
-        (["RUN", "lr=1"], 2, "cannot be changed here"),
-        (["RUN", "data.eval_size=4"], 2, "data.eval_size"),
-        (["RUN/nothing"], 3, "no such run, file or folder"),
-        (["RUN", "data=/nowhere"], 3, "data.root"),
-        (["RUN", "--csv", "/nowhere/x.csv"], 3, "mkdir -p /nowhere"),
-    ],
-)
-def test_mistakes_are_explained(run, words, code, said, capsys):
-    assert main(["eval", *(word.replace("RUN", str(run)) for word in words)]) == code
-    assert said in capsys.readouterr().err
-
-
 def test_beton_files_give_the_accuracy_of_the_folder_that_they_were_made_of(run, capsys):
     betons, images = run.parent / "betons", run.parent / "images"
     assert main(["convert", str(images), str(betons)]) == 0

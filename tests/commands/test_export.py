@@ -208,22 +208,3 @@ def test_a_missing_package_is_named_with_its_remedy(run, tmp_path, monkeypatch, 
     monkeypatch.setattr("resnet_recipes.network.exportable.find_spec", lambda name: None)
     assert main(["export", str(run), "--to", "onnx", "--out", str(tmp_path / "out")]) == 3
     assert remedy("export") in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ([], "--to: is missing"),
-        (["RUN", "--to", "onnx"], "--out: is missing"),
-        (["RUN", "--to", "onnx", "--out", "RUN"], "exists"),
-        (["RUN", "--to", "timm", "--out", "NEW"], "support blurpool"),
-        (["RUN", "--to", "keras", "--out", "NEW"], "must be one of"),
-        (["RUN", "--to", "safetensors", "--fold-batchnorm", "--out", "NEW"], "--fold-batchnorm"),
-        (["RUN", "--to", "torchscript", "--with-preprocessing", "--out", "NEW"], "--to onnx or ex"),
-    ],
-)
-def test_mistakes_are_explained(run, words, said, tmp_path, capsys):
-    typed = [word.replace("RUN", str(run)).replace("NEW", str(tmp_path / "out")) for word in words]
-    assert main(["export", *typed]) == 2
-    assert said in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()

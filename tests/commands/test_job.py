@@ -43,41 +43,6 @@ def test_the_array_of_a_sweep_has_the_runs_that_resnet_train_would_make(capsys):
     assert 'resnet-train --resume auto "${words[@]}" gpus=1 &' in text
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["-m", "mild,hott", "data=/data", "lr=1,-1"], "2 problems"),
-        (
-            ["-m", "mild", "data=/data", "gpus=1,2"],
-            "the jobs of an array must have the same GPUs",
-        ),
-        (["mild", "data=/data", "nodes=1:2"], "nodes=1:2: must be a number of nodes"),
-        (["mild", "data=/data", "nodes=2", "launch.max_restarts=1"], "works on one node only"),
-        (["mild", "data=/data", "launch.nodes=2"], "torchrun, srun or a job"),
-        (["-m", "mild", "data=/data", "--parallel", "0"], "--parallel=0: must be a number of jobs"),
-        (["mild", "data=/data", "--parallel", "2"], "--parallel=2: is only for a sweep"),
-        (["hot", "data=/data", "run=mine"], "is set by the job"),
-        (["hot", "data=/data", "lrr=1"], "lrr=1"),
-        (["data=/data"], "recipe: is missing"),
-        (["hot", "data=/caf\udce9"], "data=/caf\\udce9: is not UTF-8"),
-        (
-            ["hot", "data=/data", "--time", "soon"],
-            "--time=soon: must be a time limit in one of Slurm's forms",
-        ),
-        (
-            ["hot", "data=/data", "--time", "1:00:00\n#SBATCH --array=0-9"],
-            "must be a time limit in one of Slurm's forms",
-        ),
-        (["hot", "data=/data", "--time", "2:00"], "--time=2:00: must be at least 5 minutes"),
-    ],
-)
-def test_what_cannot_run_gets_no_script(words, said, capsys):
-    assert cli.main(["slurm", *words]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert said in printed.err
-
-
 STORED = ["job", "mild", "data=/storage/set", "--storage", "s3://bucket", "--for"]
 
 
@@ -91,30 +56,6 @@ def test_the_run_has_the_same_name_whenever_its_job_starts(engine, capsys):
         names += [set(re.findall(r"run\.name=(mild-[0-9a-f]{8})\b", capsys.readouterr().out))]
     assert names[0] == names[1] != names[2]
     assert len(names[0]) == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["job", "mild", "data=/data"], "--for: must name an engine"),
-        (["job", "mild", "--for", "skypilott"], "did you mean skypilot?"),
-        ([*STORED, "skypilot", "nodes=2"], "--storage=s3://bucket: is a bucket"),
-        ([*STORED, "kubernetes"], "--storage=s3://bucket: is a bucket"),
-        ([*STORED, "torchx"], "--storage=s3://bucket: is only for skypilot and kubernetes"),
-        ([*STORED, "skypilot", "-m", "--time", "3:00:00"], "2 problems"),
-        ([*STORED, "skypilot", "run.root=/a"], "run.root=/a: is set by the job"),
-        (["job", "mild", "data=here", "--for", "skypilot"], "2 problems"),
-        (
-            ["job", "mild", "data=/data", "nodes=2", "--for", "torchx", "run.root=here"],
-            "run.root=here: must be a folder that all nodes share",
-        ),
-    ],
-)
-def test_a_job_that_its_engine_could_not_run_is_not_printed(words, said, capsys):
-    assert cli.main(words) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert said in printed.err
 
 
 def test_a_recipe_of_this_machine_is_refused_where_the_job_would_not_find_it(tmp_path, capsys):

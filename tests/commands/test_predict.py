@@ -125,30 +125,3 @@ def test_a_table_names_the_five_best_classes_of_each_image(run, capsys):
     assert first == str(image)
     assert len(rest) == 5
     assert all("pattern" in line for line in rest)
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        ([], 2, "IMAGE: is missing"),
-        (["RUN"], 2, "IMAGE: is missing"),
-        (["RUN", "/nowhere.jpg"], 3, "no such file"),
-        (["RUN", "/nowhere/*.jpg"], 3, "no file matches this"),
-        (["RUN", "IMAGES", "--top", "0"], 2, "must be a whole number from 1"),
-        (["RUN", "IMAGES", "--json", "--csv", "x"], 2, "leave one out"),
-        (["RUN", "RUN"], 3, "has no images"),
-        (["RUN", "IMAGES", "gpus=3"], 2, "cannot be changed here"),
-    ],
-)
-def test_mistakes_are_explained(run, words, code, said, capsys):
-    images = str(run.parent / "images")
-    assert (
-        main(
-            [
-                "predict",
-                *(word.replace("RUN", str(run)).replace("IMAGES", images) for word in words),
-            ]
-        )
-        == code
-    )
-    assert said in capsys.readouterr().err

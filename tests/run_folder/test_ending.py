@@ -6,6 +6,7 @@ import pytest
 
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.run_folder.ending import Ending, first_failure, lost_a_peer, read, write
+from tests.tables import rows
 
 
 def test_an_ending_is_read_as_it_was_written(tmp_path):
@@ -93,22 +94,26 @@ def test_the_loss_of_a_peer_is_known_by_where_it_was_raised_and_never_by_its_tex
 @pytest.mark.parametrize(
     ("error", "message", "hint"),
     [
-        ("OutOfMemoryError", "CUDA out of memory. Tried to allocate 20 MiB", "bn_size"),
-        ("AcceleratorError", "CUDA error: uncorrectable ECC error encountered", "Xid"),
-        ("AcceleratorError", "CUDA error: unspecified launch failure", "CUDA_VISIBLE_DEVICES"),
-        ("SIGBUS", "the process was killed by SIGBUS", "--shm-size"),
-        ("SIGBUS", "the process was killed by SIGBUS", "truncated"),
-        ("SIGKILL", "the process was killed by SIGKILL", "dmesg"),
-        ("OSError", "image file is truncated (3 bytes not processed)", "on_bad_image"),
-        ("DistNetworkError", "The server socket has failed to bind: EADDRINUSE", "MASTER_PORT"),
-        ("RuntimeError", "operator torchvision::nms does not exist", "torch and torchvision"),
-        ("OSError", "[Errno 24] Too many open files", "ulimit"),
-        ("OSError", "[Errno 27] File too large", "ulimit -f unlimited"),
-        ("MemoryError", "no message", "ulimit -v unlimited"),
-        ("RuntimeError", "DefaultCPUAllocator: can't allocate memory", "batch.bn_size"),
-        ("OSError", "[Errno 28] No space left on device", "free some space"),
-        ("DistBackendError", "NCCL error: unhandled system error", "NCCL_DEBUG"),
-        ("ZeroDivisionError", "division by zero", None),
+        *rows(
+            """
+OutOfMemoryError | CUDA out of memory. Tried to allocate 20 MiB | bn_size
+AcceleratorError | CUDA error: uncorrectable ECC error encountered | Xid
+AcceleratorError | CUDA error: unspecified launch failure | CUDA_VISIBLE_DEVICES
+SIGBUS | the process was killed by SIGBUS | --shm-size
+SIGBUS | the process was killed by SIGBUS | truncated
+SIGKILL | the process was killed by SIGKILL | dmesg
+OSError | image file is truncated (3 bytes not processed) | on_bad_image
+DistNetworkError | The server socket has failed to bind: EADDRINUSE | MASTER_PORT
+RuntimeError | operator torchvision::nms does not exist | torch and torchvision
+OSError | [Errno 24] Too many open files | ulimit
+OSError | [Errno 27] File too large | ulimit -f unlimited
+MemoryError | no message | ulimit -v unlimited
+RuntimeError | DefaultCPUAllocator: can't allocate memory | batch.bn_size
+OSError | [Errno 28] No space left on device | free some space
+DistBackendError | NCCL error: unhandled system error | NCCL_DEBUG
+"""
+        ),
+        ("ZeroDivisionError", "division by zero", ""),
     ],
 )
 def test_known_causes_have_a_hint_and_others_have_none(error, message, hint):

@@ -1,0 +1,88 @@
+"""Commands that cannot be done say why, with an exit code, and print and write nothing else."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.cli import main
+from tests.tables import rows
+
+STORED = "job mild data=/storage/set --storage s3://bucket --for"
+
+#: What is typed, the exit code, and a part of the message.
+REFUSED = rows(
+    f"""
+eval | 2 | RUN|FILE: is missing
+eval RUN evaluation.sizes=[4] | 2 | must be between 8 and 1024 pixels
+eval RUN evaluation.sizes=192,224 | 2 | a list is written 'evaluation.sizes=[192,224]'
+eval RUN imgsz=64 | 2 | did you mean data.eval_size=64?
+eval RUN evaluation.sizes=[a] | 2 | evaluation.sizes
+eval RUN lr=1 | 2 | cannot be changed here
+eval RUN data.eval_size=4 | 2 | data.eval_size
+eval RUN/nothing | 3 | no such run, file or folder
+eval RUN data=/nowhere | 3 | data.root
+eval RUN --csv /nowhere/x.csv | 3 | mkdir -p /nowhere
+export | 2 | --to: is missing
+export RUN --to onnx | 2 | --out: is missing
+export RUN --to onnx --out RUN | 2 | exists
+export RUN --to timm --out NEW | 2 | support blurpool
+export RUN --to keras --out NEW | 2 | must be one of
+export RUN --to safetensors --fold-batchnorm --out NEW | 2 | --fold-batchnorm
+export RUN --to torchscript --with-preprocessing --out NEW | 2 | --to onnx or ex
+predict | 2 | IMAGE: is missing
+predict RUN | 2 | IMAGE: is missing
+predict RUN /nowhere.jpg | 3 | no such file
+predict RUN /nowhere/*.jpg | 3 | no file matches this
+predict RUN IMAGES --top 0 | 2 | must be a whole number from 1
+predict RUN IMAGES --json --csv x | 2 | leave one out
+predict RUN RUN | 3 | has no images
+predict RUN IMAGES gpus=3 | 2 | cannot be changed here
+slurm -m mild,hott data=/data lr=1,-1 | 2 | 2 problems
+slurm -m mild data=/data gpus=1,2 | 2 | the jobs of an array must have the same GPUs
+slurm mild data=/data nodes=1:2 | 2 | nodes=1:2: must be a number of nodes
+slurm mild data=/data nodes=2 launch.max_restarts=1 | 2 | works on one node only
+slurm mild data=/data launch.nodes=2 | 2 | torchrun, srun or a job
+slurm -m mild data=/data --parallel 0 | 2 | --parallel=0: must be a number of jobs
+slurm mild data=/data --parallel 2 | 2 | --parallel=2: is only for a sweep
+slurm hot data=/data run=mine | 2 | is set by the job
+slurm hot data=/data lrr=1 | 2 | lrr=1
+slurm data=/data | 2 | recipe: is missing
+slurm hot data=/caf\udce9 | 2 | data=/caf\\udce9: is not UTF-8
+slurm hot data=/data --time soon | 2 | --time=soon: must be a time limit in one of Slurm's forms
+slurm hot data=/data --time '1:00:00EOL#SBATCH --array=0-9' | 2 | must be a time limit in one of
+slurm hot data=/data --time 2:00 | 2 | --time=2:00: must be at least 5 minutes
+job mild data=/data | 2 | --for: must name an engine
+job mild --for skypilott | 2 | did you mean skypilot?
+{STORED} skypilot nodes=2 | 2 | --storage=s3://bucket: is a bucket
+{STORED} kubernetes | 2 | --storage=s3://bucket: is a bucket
+{STORED} torchx | 2 | --storage=s3://bucket: is only for skypilot and kubernetes
+{STORED} skypilot -m --time 3:00:00 | 2 | 2 problems
+{STORED} skypilot run.root=/a | 2 | run.root=/a: is set by the job
+job mild data=here --for skypilot | 2 | 2 problems
+job mild data=/data nodes=2 --for torchx run.root=here | 2 | a folder that all nodes share
+train mild,hot data=x | 2 | several recipes are a sweep
+train mild seed=1,2 data=x | 2 | sweep over several: resnet-train -m
+train mild epochs=curve data=x | 2 | stands for several lengths: a sweep
+train mild --parallel 2 data=x | 2 | runs several runs of a sweep at a time
+plan mild seed=1,2 | 2 | sweep over several: resnet-train -mEOL
+plan mild epochs=curve | 2 | sweep over several: resnet-train -mEOL
+plan recipe=mild,hot | 2 | sweep over several: resnet-train -mEOL
+"""
+)
+
+
+@pytest.mark.parametrize(("words", "code", "said"), REFUSED)
+def test_what_cannot_be_done_is_explained_and_leaves_nothing(
+    words, code, said, request, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    run = request.getfixturevalue("run") if "RUN" in words else Path("none")
+    places = {"RUN": run, "IMAGES": run.parent / "images", "NEW": tmp_path / "new", "EOL": "\n"}
+    for name, place in places.items():
+        words, said = words.replace(name, str(place)), said.replace("EOL", "\n")
+    before = set(tmp_path.rglob("*"))
+    assert main(shlex.split(words)) == int(code)
+    out, err = capsys.readouterr()
+    assert (out, set(tmp_path.rglob("*"))) == ("", before)
+    assert said in err
