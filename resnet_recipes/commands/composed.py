@@ -1,10 +1,11 @@
 """The recipe that a command's words ask for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.printing import say
 from resnet_recipes.recipe.library import Library
 
 if TYPE_CHECKING:
@@ -21,7 +22,25 @@ def composed(arguments: Arguments, needs_data: bool = True) -> "Composed":
     from resnet_recipes.api import with_network_methods
     from resnet_recipes.recipe.compose import compose
 
+    name = name or _best(changes, arguments)
     return with_network_methods(compose(name, changes, arguments.recipes, needs_data))
+
+
+def _best(changes: Sequence[str], arguments: Arguments) -> str:
+    """Return the recipe that makes the most of a budget, and say by which rule."""
+    from resnet_recipes.jobs.offers import offered
+    from resnet_recipes.jobs.prediction import UNKNOWN
+
+    found, rule, _ = offered(changes, arguments.recipes, Library(arguments.recipes).names())
+    if not found:
+        raise NotReadyError.of("budget", None, UNKNOWN, "resnet-recipes estimate mild data=PATH")
+    names = [
+        f"{plan.recipe.name}" + (f" ({accuracy.top1:.1f} %, {accuracy.source})" if accuracy else "")
+        for plan, _, _, accuracy in found
+    ]
+    others = f"; next: {', '.join(names[1:3])}" if names[1:] else ""
+    say(f"recipe={names[0]}: {rule}{others}")
+    return found[0].plan.recipe.name
 
 
 def with_recipe(arguments: Arguments) -> Arguments:
@@ -31,22 +50,30 @@ def with_recipe(arguments: Arguments) -> Arguments:
     """
     words = arguments.words
     bare = [word for word in words if "=" not in word and word[:1] not in ("", "~", "+")]
-    if bare and not any(word.startswith("recipe=") for word in words):
+    if bare and not is_named(arguments):
         known = Library(arguments.recipes).names()
         name = next((word for word in bare if word in known), bare[0])
         words[words.index(name)] = f"recipe={name}"
     return arguments
 
 
+def is_named(arguments: Arguments) -> bool:
+    """Return whether the words name a recipe."""
+    return any(word.startswith("recipe=") for word in arguments.words)
+
+
 def chosen(arguments: Arguments) -> tuple[str, list[str]]:
     """Return the recipe that the words name, and their changes.
 
-    Raises RecipeError if there is no such recipe.
+    "" if none is named but there is a budget, which decides. Raises RecipeError if there is no such
+    recipe.
     """
     library = Library(arguments.recipes)
     names = [word.removeprefix("recipe=") for word in arguments.words if word.startswith("recipe=")]
     changes = [word for word in arguments.words if not word.startswith("recipe=")]
     known = library.names()
+    if not names and any(word.startswith(("budget=", "launch.budget=")) for word in changes):
+        return "", changes
     if not names:
         values = (word.rpartition("=")[2] for word in changes)
         meant = next((value for value in values if value in known), None)

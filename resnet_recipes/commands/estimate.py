@@ -1,4 +1,4 @@
-"""`resnet-recipes estimate NAME data=PATH`: time and cost of a run, and what would speed it up."""
+"""`resnet-recipes estimate [NAME] data=PATH`: time and cost of a run, and what speeds it up."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.text import clock_time, percent, rate
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, Arguments, Usage
-from resnet_recipes.commands.composed import composed
+from resnet_recipes.commands.composed import composed, is_named, with_recipe
+from resnet_recipes.commands.offers import print_offers
 from resnet_recipes.commands.printing import say, show, table
 from resnet_recipes.commands.runs import price_of
 
@@ -17,12 +18,14 @@ if TYPE_CHECKING:
     from resnet_recipes.planning.plan import Plan
 
 USAGE = Usage(
-    "resnet-recipes estimate NAME data=PATH [key=value ...]",
+    "resnet-recipes estimate [NAME] data=PATH [key=value ...]",
     "measure this machine for a minute; predict a run's time and cost, and say what limits it",
     "resnet-recipes estimate mild data=/data/imagenet --price 32.8",
     RECIPES
     | {
         "--price PER_HOUR": "price of the machine",
+        "--within BUDGET": "compare recipes: the longest run of each in 2h, 90m or '$20'",
+        "--reach TOP1": "compare recipes: the shortest run of each with this accuracy, in percent",
         "--again": "measure again, not recall what was measured before",
         "--sample N": "train, evaluate and save N epochs for real instead: the first of the whole "
         "run, or some at several image sizes; the rest follows by the papers' rule. Nothing is "
@@ -30,7 +33,11 @@ USAGE = Usage(
     }
     | CSV
     | JSON,
-    "Run it while nothing else is running. All devices of this machine are measured at once.",
+    """\
+Run it while nothing else is running. All devices of this machine are measured at once.
+
+Without NAME it measures nothing, and prints a table of all recipes that fit the images: their
+lengths with time, cost and accuracy, as far as they are known.""",
     composes=True,
 )
 
@@ -41,6 +48,9 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.jobs.measure import measured, trained
 
     given, count = price_of(arguments.flags.get("--price")), _count(arguments)
+    if {"--within", "--reach"} & arguments.flags.keys() or not is_named(with_recipe(arguments)):
+        print_offers(arguments, given)
+        return 0
     wanted, plan = plan_here(composed(arguments), say)
     price = given if given is not None else plan.recipe.launch.price
     timed = dict[int, float]()

@@ -53,6 +53,8 @@ def run(arguments: Arguments) -> int:
     """Check recipe and settings, and print the job of `nodes=` nodes with `gpus=` GPUs each."""
     wrong = problems_of(chosen, arguments)
     recipe, changes = ("", arguments.words) if wrong else chosen(arguments)
+    if not (wrong or recipe):
+        wrong = (Problem("recipe", None, "is missing: a job names one", "mild"),)
     nodes = next((word for word in reversed(changes) if word.startswith("nodes=")), "nodes=1")
     changes = [word for word in changes if not word.startswith("nodes=")]
     problems = [*wrong, *_problems(nodes, changes), *_engine_problems(arguments)]

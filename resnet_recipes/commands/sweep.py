@@ -77,7 +77,10 @@ def named(
             point = composed(
                 Arguments(arguments.flags, [*words, *own]), needs_data="--dry-run" not in arguments
             )
-            runs[_name(point, [word for word in words if word in swept])] = point, words
+            name = _name(point, [word for word in words if word in swept])
+            if not any(word.startswith("recipe=") for word in words):  # chosen for its budget
+                words = [f"recipe={point.entry.name}", *words]
+            runs[name] = point, words
         except RecipeError as error:
             problems |= {str(problem): problem for problem in error.problems}
     if problems:

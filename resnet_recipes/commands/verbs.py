@@ -9,7 +9,7 @@ from types import ModuleType
 from resnet_recipes import __version__
 from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments, Usage, row, split
-from resnet_recipes.commands.composed import chosen, composed, problems_of, with_recipe
+from resnet_recipes.commands.composed import chosen, composed, is_named, problems_of, with_recipe
 from resnet_recipes.commands.places import with_weights
 from resnet_recipes.commands.printing import page_width
 from resnet_recipes.jobs import external
@@ -109,8 +109,8 @@ def run(argv: Sequence[str]) -> int:
         print(usage.page(page_width()), end="")
         return ExitCode.DONE
     arguments = with_weights(_parsed(name, rest))
-    if usage.composes:
-        chosen(with_recipe(arguments))  # reports a wrong name before seconds of imports
+    if usage.composes and (is_named(with_recipe(arguments)) or "[NAME]" not in usage.line):
+        chosen(arguments)  # reports a wrong name before seconds of imports
     return _module(name).run(arguments)
 
 

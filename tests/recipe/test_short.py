@@ -38,9 +38,10 @@ def test_a_file_may_say_what_a_command_does(text, tree):
 def test_every_short_word_works_in_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     values = {"data": "images", "run": "mine", "gpus": 1, "workers": 1, "lr": 0.5, "wd": 0.5}
-    words = {word: values.get(word, 8) for word in SHORT}
-    for left_out in ("ssr", "epochs"):
-        chosen = {word: value for word, value in words.items() if word != left_out}
+    words = {word: values.get(word, 8) for word in SHORT} | {"budget": "8m"}
+    lengths = {"ssr", "epochs", "budget"}
+    for length in lengths:
+        chosen = {word: value for word, value in words.items() if word not in lengths - {length}}
         lines = ["defaults: [mild]", *(f"{word}: {value}" for word, value in chosen.items())]
         (tmp_path / "mine.yaml").write_text("\n".join(lines))
         typed = [f"{word}={value}" for word, value in chosen.items()]

@@ -47,6 +47,7 @@ def test_the_ends_and_the_middle_of_the_sizes_are_measured(made, monkeypatch):
     assert {min(made.sizes), max(made.sizes)} <= set(found.step) <= set(made.sizes)
     assert all(len(laps) >= 1 and min(laps) > 0 for laps in found.step.values())
     assert found.evaluation > 0
+    assert found.save > 0
     assert (found.loader, found.end_to_end, found.exchange, found.devices) == (None, None, 0.0, 1)
 
 
@@ -66,7 +67,7 @@ def test_what_the_first_steps_take_longer_is_known(made, monkeypatch):
     """By hand: the first two steps of each size take 7 seconds, later ones 1."""
     made.recipe.methods.sam = None
     laps = [5.0, 2.0, 1.0, 1.0, 1.0]
-    monkeypatch.setattr(probe, "train", lambda run, reporter, first: reporter.laps.extend(laps))
+    monkeypatch.setattr(probe, "train", lambda run, reporter, *_: reporter.laps.extend(laps))
     assert probe.speeds(made, ALONE).warm_up_seconds == pytest.approx(5.0)
 
 

@@ -1,0 +1,159 @@
+"""What the recipes offer for some images on this machine: lengths, minutes, cost and accuracy."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from pathlib import Path
+from statistics import mean, median
+from typing import NamedTuple
+
+from PIL import Image
+
+from resnet_recipes import data
+from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.paths import is_fetched
+from resnet_recipes.base.reading import read_json
+from resnet_recipes.data.base import DataFacts
+from resnet_recipes.data.files.images import Files
+from resnet_recipes.estimating import accuracy
+from resnet_recipes.estimating.accuracy import Accuracy
+from resnet_recipes.estimating.estimate import Estimate, estimate
+from resnet_recipes.estimating.published import IMAGENET_IMAGES
+from resnet_recipes.jobs.budget import of_length, within
+from resnet_recipes.jobs.group import group_of
+from resnet_recipes.jobs.prediction import predicted
+from resnet_recipes.network import pretrained
+from resnet_recipes.network.teacher import taught
+from resnet_recipes.planning.course import course_of
+from resnet_recipes.planning.plan import Plan, make_plan
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.run_folder.names import DATA
+from resnet_recipes.run_folder.runs import runs_in
+
+#: Pixels of the shorter side up to which images are small.
+SMALL = 96
+
+#: Images whose sides are looked at.
+LOOKED_AT = 16
+
+#: Settings that a run may have changed and still be one of its recipe.
+_SAME = ("max_duration", "scale_schedule_ratio", "seed", "run.", "data.root", "launch.", "log.")
+
+
+class Offer(NamedTuple):
+    """A recipe with a length."""
+
+    plan: Plan
+    made: Estimate | None  # None: no time is known
+    is_measured: bool
+    accuracy: Accuracy | None  # None: not known
+
+
+class Offers(NamedTuple):
+    """What all recipes offer."""
+
+    found: list[Offer]  # the best first, or by recipe
+    rule: str  # by which recipes of unknown accuracy are better than others, in words
+    left_out: dict[str, str]  # recipes that do not fit, each with the reason
+
+
+def offered(
+    words: Sequence[str],
+    folder: Path | None,
+    names: Sequence[str],
+    reach: float | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Offers:
+    """Return what recipes of these names offer with these changes.
+
+    With a budget among them, the longest run of each, the best first. With `reach`, the shortest
+    that is known to have this accuracy, in percent, the fastest first. Otherwise every length at
+    which an accuracy is known, and the usual one. Raises RecipeError if no recipe fits.
+    """
+    found, left_out, why = list[Offer](), dict[str, str](), dict[str, RecipeError]()
+    facts, own = None, None
+    for name in names:
+        try:
+            recipe = compose(name, words, folder).recipe
+            facts = facts or data.measure(recipe.data, tell=say)
+            own = own_results(Path(recipe.run.root), facts) if own is None else own
+            plan = taught(make_plan(recipe, facts, group_of(recipe.launch).ranks))
+            if recipe.model.weights:
+                pretrained.find(recipe.model, facts.classes)
+            found += _lengths(plan, own, reach)
+        except RecipeError as error:
+            why[name] = error
+            left_out[name] = f"{error.problems[0].key} {error.problems[0].rule}"
+    if len(why) == len(names):
+        raise next(iter(why.values()))
+    best, rule = preferred(found[0].plan) if found else ((), "")
+    if reach is not None:
+        found.sort(key=lambda offer: offer.made.most if offer.made else float("inf"))
+    elif any("budget=" in word for word in words):
+        order = {name: place for place, name in enumerate(best)}
+        found.sort(key=lambda offer: order.get(offer.plan.recipe.name, len(order)))
+        found.sort(key=lambda offer: -(offer.accuracy.top1 if offer.accuracy else 0.0))
+    return Offers(found, rule, left_out)
+
+
+def _lengths(
+    plan: Plan, own: Mapping[tuple[str, float], Accuracy], reach: float | None
+) -> Iterator[Offer]:
+    """Yield the lengths of one recipe. Raises RecipeError if its budget is too little."""
+    name, found, lengths = plan.recipe.name, predicted(plan), set[float | Fraction]()
+    mine = {epochs: one for (recipe, epochs), one in own.items() if recipe == name}
+    if plan.recipe.launch.budget:
+        lengths = {within(plan, found).epochs} if found else lengths
+    elif reach is not None:
+        enough = [epochs for epochs, one in mine.items() if one.top1 >= reach]
+        enough += filter(None, [accuracy.shortest(plan.published, reach)])
+        lengths = {min(enough)} if enough else lengths
+    else:
+        lengths = {plan.epochs, *mine, *(one.epochs for one in plan.published if one.epochs)}
+    for epochs in sorted(map(Fraction, lengths)):
+        made = of_length(plan, epochs)
+        yield Offer(
+            made,
+            estimate(course_of(made), found.speeds) if found else None,
+            bool(found and found.when),
+            mine.get(float(epochs)) or accuracy.of_length(plan.published, float(epochs)),
+        )
+
+
+def own_results(root: Path, facts: DataFacts) -> dict[tuple[str, float], Accuracy]:
+    """Return the mean accuracies of runs on the same images, by recipe and epochs.
+
+    Only of those whose settings are their recipe's, but for what does not change what is learned.
+    """
+    seeds: dict[tuple[str, float], list[float]] = {}
+    for run in runs_in(root) if root.is_dir() else ():
+        if run.state != "finished" or run.top1_percent is None or not run.epochs:
+            continue
+        is_plain = all(change.startswith(_SAME) for change in run.changes)
+        about = read_json(run.folder / DATA, may_be_absent=True)
+        if is_plain and about.get("train_digest") == facts.train_digest:
+            seeds.setdefault((run.recipe, run.epochs), []).append(run.top1_percent)
+    return {
+        key: Accuracy(mean(each), f"{len(each)} own run{'s' * (len(each) > 1)}")
+        for key, each in seeds.items()
+    }
+
+
+def preferred(plan: Plan) -> tuple[tuple[str, ...], str]:
+    """Return the recipes for images without published results, the best first, and the rule."""
+    if plan.facts.train_examples == IMAGENET_IMAGES:
+        return (), "the most accurate by what was published"
+    if (side := _side(plan)) and side <= SMALL:
+        return ("small", "finetune", "mild"), f"images of {side:g} px are what small is made for"
+    return ("finetune", "mild", "small"), "trained weights, where they are on this machine, pay off"
+
+
+def _side(plan: Plan) -> float:
+    """Return the usual shorter side of the training images, in pixels; 0 if it is not known."""
+    if plan.facts.backend != "torchvision" or is_fetched(plan.recipe.data.root):
+        return 0.0
+    files, sides = Files.of(plan.recipe.data, "train", plan.facts.train_digest), []
+    for index in range(0, len(files), max(1, len(files) // LOOKED_AT)):
+        with suppress(OSError), Image.open(files.path(index)) as image:
+            sides.append(min(image.size))
+    return median(sides) if sides else 0.0
