@@ -38,6 +38,7 @@ def run_folder(
         "seed": seed,
         "run": {"name": name},
         "optimizer": {"lr": 2.0},
+        "data": {"root": "/data/pets"},
         "methods": {"ema": {}},
     } | (config or {})
     (folder / "config.yaml").write_text(json.dumps(settings))  # JSON is YAML, and quicker to write

@@ -74,8 +74,9 @@ def test_a_proof_pairs_seeds_and_widens_intervals_by_the_number_of_comparisons(
     assert json.loads((tmp_path / "runs.csv.json").read_text()) == found
     for file in (picture, tmp_path / "proof-minutes.png"):
         assert file.read_bytes().startswith(b"\x89PNG")
-    timed = plots[1].spec["data"]["values"]
-    assert [(row["minutes"], row["mean_top1_percent"]) for row in timed] == [
+    points = next(layer for layer in plots[1].spec["layer"] if "tooltip" in layer["encoding"])
+    timed = points["data"]["values"]
+    assert [(row["minutes"], row["top1_percent"]) for row in timed] == [
         (0.5, pytest.approx(163 / 3)),
         (1.25, pytest.approx(169 / 3)),
     ]

@@ -36,7 +36,7 @@ from table import (
     write,
 )
 
-from resnet_recipes.report.page.charts import tradeoff
+from resnet_recipes.report.page.charts import accuracy
 from resnet_recipes.report.page.html import Figure
 from resnet_recipes.report.page.pictures import write_pictures
 
@@ -198,16 +198,16 @@ def figure(name: str, cells: list[Cell], recipes: Sequence[str], cost: tuple[str
     field, title = cost
     rows = [
         {
-            "recipe": cell.name,
+            "series": cell.name,
             field: getattr(cell, field),
-            "mean_top1_percent": cell.mean,
+            "top1_percent": cell.mean,
             "low": min(cell.top1.values()),
             "high": max(cell.top1.values()),
         }
         for cell in cells
         if cell.name in recipes and getattr(cell, field)
     ]
-    return Figure(name, "", tradeoff(rows, field, title))
+    return Figure(name, "", accuracy(rows, field, title))
 
 
 if __name__ == "__main__":

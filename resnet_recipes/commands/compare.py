@@ -62,7 +62,7 @@ def run(arguments: Arguments) -> int:
                 "runs": [run.name for run in group.runs],
                 "mean_top1_percent": group.mean_top1,
                 "noise": group.noise,
-                "minutes": group.minutes,
+                "minutes": group.mean("minutes"),
             }
             for group in groups
         ],

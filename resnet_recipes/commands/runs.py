@@ -38,7 +38,7 @@ KEYS: dict[str, Callable[[RunRecord], object]] = {
 }
 
 #: Columns that a narrow terminal does without, the first to go first.
-_DROPPED = ("PFLOPS", "RECIPE", "EPOCHS", "COST", "TIME")
+_DROPPED = ("PFLOPS", "COST", "RECIPE", "TIME", "EPOCHS")
 
 
 def run(arguments: Arguments) -> int:
@@ -98,14 +98,15 @@ def _wrong(key: str, value: str) -> Problem | None:
 
 def listed(runs: Sequence[RunRecord], price: float | None = None) -> Iterator[str]:
     """Yield the changes that all runs share, and a table with what differs below each run."""
-    if shared := shared_changes(runs):
+    shared = shared_changes(runs) if len(runs) > 1 else ()
+    if shared:
         yield from wrapped(f"all with {'  '.join(shared)}", width(), rest="    ")
         yield ""
     head, *lines = _table([_cells(run, price) for run in runs])
     yield head
     for run, line in zip(runs, lines, strict=True):
         yield line
-        own = [change for change in run.changes_besides_name if change not in shared]
+        own = [change for change in run.shown_changes if change not in shared]
         yield from wrapped("  ".join(own), width(), "    ", "    ")
         if run.reason:
             yield from wrapped(run.reason.splitlines()[0], width(), "    ", "    ")

@@ -96,7 +96,10 @@ def absolute(key: str, path: str) -> str:
     """Return a path that is valid in any current folder; an empty one stays empty."""
     if key == "data.root" and is_fetched(path):
         return path.rstrip("/")
-    return str(typed_path(key, path).absolute()) if path else path
+    if not path:
+        return path
+    place = typed_path(key, path).absolute()
+    return str(place.resolve() if ".." in place.parts else place)
 
 
 def _quoted(text: str) -> str:

@@ -1,6 +1,6 @@
 """Several runs side by side: what differs, and how much seeds alone change the result."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -12,8 +12,14 @@ from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.run_folder.names import CONFIG, ENVIRONMENT
 from resnet_recipes.run_folder.runs import RunRecord, read_run
 
-#: Settings that may differ between runs of the same configuration.
-_OWN = ("seed", "run.name", "about", "published")
+#: Settings that may differ between runs of the same configuration: a key, or all of a section.
+_OWN = ("seed", "about", "published", "run.", "log.", "checkpoint.")
+
+#: How long a run is, which is said in epochs.
+_LENGTH = ("max_duration", "scale_schedule_ratio")
+
+#: Settings that a label has room for.
+_MOST = 4
 
 
 @dataclass(frozen=True)
@@ -21,31 +27,31 @@ class Group:
     """Runs that differ only in their seeds."""
 
     runs: tuple[RunRecord, ...]
+    settings: dict[str, str]  # without those that may differ
 
     @property
     def top1(self) -> tuple[float, ...]:
         """Accuracies of the finished runs, in percent."""
-        return tuple(
-            r.top1_percent
-            for r in self.runs
-            if r.state == "finished" and r.top1_percent is not None
-        )
+        return self._finished("top1_percent")
 
     @property
     def mean_top1(self) -> float | None:
         """Mean accuracy of the finished runs."""
-        return mean(self.top1) if self.top1 else None
+        return self.mean("top1_percent")
 
     @property
     def noise(self) -> float | None:
         """Standard deviation of one run's accuracy over seeds; None below two finished runs."""
         return stdev(self.top1) if len(self.top1) > 1 else None
 
-    @property
-    def minutes(self) -> float | None:
-        """Mean training minutes of the finished runs."""
-        known = [r.minutes for r in self.runs if r.state == "finished" and r.minutes is not None]
+    def mean(self, field: str) -> float | None:
+        """Return the mean of a field of the finished runs; None if it is known of none."""
+        known = self._finished(field)
         return mean(known) if known else None
+
+    def _finished(self, field: str) -> tuple[float, ...]:
+        values = (getattr(run, field) for run in self.runs if run.state == "finished")
+        return tuple(value for value in values if value is not None)
 
 
 def settings(folder: Path) -> dict[str, str]:
@@ -93,9 +99,48 @@ def grouped(runs: Iterable[RunRecord]) -> list[Group]:
     """Put runs of the same recipe and settings, seeds aside, into a group each, in their order."""
     groups: dict[tuple[tuple[str, str], ...], list[RunRecord]] = {}
     for run in runs:
-        key = tuple(item for item in sorted(settings(run.folder).items()) if item[0] not in _OWN)
-        groups.setdefault(key, []).append(run)
-    return [Group(tuple(group)) for group in groups.values()]
+        key = tuple(item for item in settings(run.folder).items() if not item[0].startswith(_OWN))
+        groups.setdefault(tuple(sorted(key)), []).append(run)
+    return [Group(tuple(group), dict(key)) for key, group in groups.items()]
+
+
+def labels(groups: Sequence[Group]) -> list[str]:
+    """Name each group by its recipe, if there are others, and by what differs within the recipe.
+
+    Runs of one name differ in length alone.
+    """
+    of_recipe: dict[str, list[dict[str, str]]] = {}
+    for group in groups:
+        of_recipe.setdefault(group.runs[0].recipe, []).append(group.settings)
+    found = []
+    for group in groups:
+        recipe = group.runs[0].recipe
+        parts = list(dict.fromkeys(_differing(group.settings, of_recipe[recipe])))
+        more = [f"{len(parts) - _MOST} more"] * (len(parts) > _MOST)
+        head = [recipe] * (len(of_recipe) > 1 or not parts)
+        found.append(", ".join([*head, *parts[:_MOST], *more]))
+    return found
+
+
+def run_labels(groups: Iterable[Group], names: Iterable[str]) -> dict[str, RunRecord]:
+    """Return the runs of named groups by the group's name and their seeds."""
+    found: dict[str, RunRecord] = {}
+    for group, name in zip(groups, names, strict=True):
+        for run in group.runs:
+            seed = f", seed {settings(run.folder).get('seed')}" * (len(group.runs) > 1)
+            label = f"{name}{seed}"
+            found[f"{label}, {run.name}" if label in found else label] = run
+    return found
+
+
+def _differing(own: dict[str, str], sides: Sequence[dict[str, str]]) -> Iterator[str]:
+    """Yield what a group has that others have not, as "lr 0.1" or "no mixup"."""
+    for key, _ in differences(sides):
+        section, _, name = key.removesuffix(".name").partition(".")
+        if key in own and key not in _LENGTH:
+            yield f"{name or section} {own[key]}"
+        elif section == "methods" and key not in own:
+            yield f"no {name.partition('.')[0]}"
 
 
 def read_all(folders: Sequence[Path]) -> list[RunRecord]:

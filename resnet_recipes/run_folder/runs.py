@@ -24,6 +24,9 @@ from resnet_recipes.run_folder.names import (
 
 STATES = ("finished", "running", "stopped", "failed", "killed", "prepared", "unreadable")
 
+#: Settings that are said elsewhere: in a run's name, its folder, its epochs.
+_SAID = ("run.", "max_duration=", "scale_schedule_ratio=")
+
 _STEP = re.compile(r"step-\d+\.json")
 
 
@@ -53,9 +56,9 @@ class RunRecord:
         return self.folder.name
 
     @property
-    def changes_besides_name(self) -> tuple[str, ...]:
-        """Settings that were typed, without the name of the run."""
-        return tuple(change for change in self.changes if not change.startswith("run.name="))
+    def shown_changes(self) -> tuple[str, ...]:
+        """Settings that were typed, without the name, folder and length of the run."""
+        return tuple(change for change in self.changes if not change.startswith(_SAID))
 
     def cost(self, price: float) -> float | None:
         """Return what the wall time costs at `price` per hour."""
@@ -73,13 +76,11 @@ class RunRecord:
 
 
 def shared_changes(runs: Sequence[RunRecord]) -> tuple[str, ...]:
-    """Return the settings that were typed for every one of several runs."""
+    """Return the settings that were typed for every run."""
     known = [run for run in runs if run.state != "unreadable"]
-    if len(known) < 2:
-        return ()
     return tuple(
         change
-        for change in known[0].changes_besides_name
+        for change in (known[0].shown_changes if known else ())
         if all(change in run.changes for run in known)
     )
 

@@ -82,10 +82,13 @@ def test_other_folders_and_links_to_nowhere_are_passed_over(tmp_path):
 def test_settings_are_shared_by_all_runs_that_can_be_read(tmp_path):
     for name, seed in (("a", 1), ("b", 2)):
         folder = run_folder(tmp_path, name, seed=seed)
-        (folder / "overrides.txt").write_text(f"optimizer.lr=1\nseed={seed}\nrun.name={name}\n")
+        (folder / "overrides.txt").write_text(
+            f"optimizer.lr=1\nscale_schedule_ratio=1.0\nseed={seed}\nrun.name={name}\n"
+        )
     assert shared_changes(list(runs_in(tmp_path))) == ("optimizer.lr=1",)
     (run_folder(tmp_path, "damaged") / "summary.json").write_text("[")
     runs = list(runs_in(tmp_path))
     assert [run.state for run in runs] == ["finished", "finished", "unreadable"]
     assert shared_changes(runs) == ("optimizer.lr=1",)
-    assert shared_changes(runs[:1]) == ()
+    assert shared_changes(runs[:1]) == ("optimizer.lr=1", "seed=1")
+    assert shared_changes([]) == ()

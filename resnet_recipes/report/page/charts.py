@@ -3,12 +3,12 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from resnet_recipes.report.page.names import TEXT, placed
 from resnet_recipes.report.page.vega import (
     COLOURS,
     FAINT,
     INK,
     LINES,
-    SHAPES,
     VISIBLE,
     WHOLE,
     ZOOM,
@@ -22,126 +22,84 @@ from resnet_recipes.report.page.vega import (
 
 Row = dict[str, Any]
 
+#: The line of the points that no other beats, and the bar over seeds.
+FRONT: Spec = {
+    "type": "line",
+    "interpolate": "step-after",
+    "color": INK,
+    "strokeWidth": 1,
+    "strokeDash": [5, 3],
+}
+BAR: Spec = {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}}
 
-def accuracy(
-    runs: Sequence[Row], published: Sequence[Row], x: str = "minutes", title: str = "minutes"
-) -> Spec:
-    """Return top-1 against `x`, on a logarithmic axis.
 
-    The runs and their Pareto front over the published results.
+def accuracy(rows: Sequence[Row], x: str, title: str, published: Sequence[Row] = ()) -> Spec:
+    """Return top-1 against `x`, on a logarithmic axis: a named line for each series, and the front.
 
-    Rows have recipe, top1_percent, `x`, and what hovering shows.
+    Rows have series, top1_percent, `x`, perhaps low and high, and what hovering shows. Published
+    results are open points behind them, those that nothing of their series beats.
     """
-    runs, published = ([row for row in rows if row[x]] for rows in (runs, published))
-    own = sorted({row["recipe"] for row in runs})
-    recipes = [*own, *sorted({row["recipe"] for row in published} - set(own))]
+    own, behind = ([row for row in part if row[x]] for part in (rows, published))
+    lines = list(_by_series(own).values())
+    fronts = [list(pareto(line, x)) for line in _by_series(behind).values()]
+    main = lines or fronts
     encoding = {
         "x": quantity(x, title, type="log", nice=False, padding=24)
         | {"axis": {"format": ".3~r", "tickCount": 8}},
         "y": quantity("top1_percent", "top-1 accuracy (%)", zero=False, nice=True)
         | {"axis": {"format": ".4~r"}},
-        "shape": nominal("recipe", recipes, SHAPES),
-        "color": nominal("recipe", recipes, COLOURS),
     }
-    layers = _published_layers(published, encoding, x, is_background=bool(runs)) * bool(published)
-    layers += _run_layers(runs, encoding, x) * bool(runs)
-    return plot(f"Top-1 accuracy against {title}", {"layer": layers})
+    front = list(pareto((row for line in main for row in line), x))
+    series = [line[0]["series"] for line in main]
+    colour = {"color": nominal("series", series, COLOURS) | {"legend": None}}
+    grey = {"color": {"value": INK}, "opacity": {"value": 0.5}}
+    names = placed([*lines, *fronts], x, front)
+    layers = [_layer(front, FRONT, encoding) | {"params": [ZOOM]}]
+    for part, called in ((fronts, names[len(lines) :]), (lines, names[: len(lines)])):
+        layers += _drawn(
+            [row for line in part for row in line],
+            called,
+            encoding | (colour if part is main else grey),
+            {"type": "point", "size": 55, "filled": part is lines, "opacity": 1},
+        )
+    room = {"left": 5, "right": 50, "top": 5, "bottom": 5}  # for names of the points at the right
+    return plot(f"Top-1 accuracy against {title}", {"layer": layers, "padding": room})
 
 
-def _published_layers(
-    rows: Sequence[Row], encoding: Spec, x: str, is_background: bool
-) -> list[Spec]:
-    """Return points for published results, and one label per recipe.
-
-    Those behind the user's runs are grey.
-    """
-    shown = ("recipe", "label", "top1_percent", "epochs", x, "hardware", "source", "note")
-    colour, strength = ({"color": {"value": INK}}, 0.6) if is_background else ({}, 1)
-    best = {row["recipe"]: row for row in sorted(rows, key=lambda row: row["top1_percent"])}
-    labels = sorted(best.values(), key=lambda row: row[x])
-    text = {"type": "text", "fontSize": 10, "color": INK, "opacity": FAINT}
-    # neighbours alternate
-    sides = ({"align": "right", "dx": -4, "dy": -9}, {"align": "left", "dx": 4, "dy": 11})
+def _drawn(rows: Sequence[Row], names: Sequence[Row], look: Spec, point: Spec) -> list[Spec]:
+    """Return lines, bars over seeds, points and names."""
+    shown = ("name", "label", "top1_percent", "low", "high", "seeds", "epochs", "minutes", "cost")
+    shown += ("pflops", "hardware", "source", "note", "command")
+    known = [key for key in shown if any(row.get(key) not in (None, "", 0) for row in rows)]
+    series = {"field": "series"}
     return [
-        {
-            "data": {"values": list(rows)},
-            "transform": [VISIBLE],
-            "params": [] if is_background else [ZOOM],
-            "mark": {"type": "point", "size": 55, "filled": False, "opacity": strength},
-            "encoding": encoding | colour | {"tooltip": tooltip(shown)},
-        },
-        *(
-            {
-                "data": {"values": labels[index::2]},
-                "transform": [VISIBLE],
-                "mark": text | side,
-                "encoding": {"x": encoding["x"], "y": encoding["y"], "text": {"field": "recipe"}},
-            }
-            for index, side in enumerate(sides)
-        ),
+        _layer(rows, {"type": "line", "opacity": FAINT}, look | {"detail": series}),
+        _layer([row for row in rows if "low" in row], "rule", look | BAR),
+        _layer(rows, point, look | {"tooltip": tooltip(known)}),
+        _layer(names, TEXT, look | {"text": series}),
     ]
 
 
-def _run_layers(rows: Sequence[Row], encoding: Spec, x: str) -> list[Spec]:
-    """Return the user's runs as filled points, and the front of those that no other run beats."""
-    shown = ("name", "recipe", "top1_percent", "epochs", x, "hardware", "command")
-    return [
-        {
-            "data": {"values": list(pareto(rows, x))},
-            "transform": [VISIBLE],
-            "mark": {
-                "type": "line",
-                "interpolate": "step-after",
-                "color": INK,
-                "strokeDash": [5, 3],
-            },
-            "encoding": {"x": encoding["x"], "y": encoding["y"]},
-        },
-        {
-            "data": {"values": list(rows)},
-            "transform": [VISIBLE],
-            "params": [ZOOM],
-            "mark": {"type": "point", "size": 80, "filled": True, "opacity": 0.9},
-            "encoding": encoding | {"tooltip": tooltip(shown)},
-        },
-    ]
+def _by_series(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row["series"], []).append(row)
+    return found
 
 
-def tradeoff(groups: Sequence[Row], x: str, title: str) -> Spec:
-    """Return top-1 against `x` by recipe.
-
-    Rows have recipe, `x`, mean_top1_percent, low, high, seeds.
-    """
-    recipes = sorted({row["recipe"] for row in groups})
-    position = {
-        "x": quantity(x, title, zero=False, padding=20) | ({} if x == "pflops" else WHOLE),
-        "color": nominal("recipe", recipes, COLOURS) | {"legend": LINES},
-    }
-    height = {"y": quantity("mean_top1_percent", "top-1 accuracy (%)", zero=False, padding=12)}
-    dash = {"strokeDash": dashes("recipe", recipes)}
-    shown = tooltip(("recipe", "epochs", "mean_top1_percent", "low", "high", "minutes", "seeds"))
-    bar = {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}}
-    layers = [
-        {"mark": {"type": "line"}, "encoding": position | height | dash},
-        {"mark": {"type": "rule"}, "encoding": position | bar},
-        {
-            "mark": {"type": "point", "filled": True, "size": 60},
-            "params": [ZOOM],
-            "encoding": position | height | {"tooltip": shown},
-        },
-    ]
-    data = {"data": {"values": list(groups)}, "transform": [VISIBLE], "layer": layers}
-    return plot(f"Top-1 accuracy against {title} by recipe", data)
+def _layer(rows: Sequence[Row], mark: Spec | str, encoding: Spec) -> Spec:
+    return {"data": {"values": list(rows)}, "mark": mark, "encoding": encoding}
 
 
 def curve(points: Sequence[Row], y: str, title: str) -> Spec:
     """Return one measured quantity over the epochs of several runs, one line per run.
 
-    Rows have name, recipe, epoch and `y`.
+    Rows have name, epoch and `y`.
     """
     names = sorted({row["name"] for row in points})
-    shown = ("name", "recipe", "epoch", y)
-    values = [{key: row[key] for key in shown} for row in points if row.get(y) is not None]
+    values = [
+        {key: row[key] for key in ("name", "epoch", y)} for row in points if row.get(y) is not None
+    ]
     encoding = {
         "x": quantity("epoch", "epoch") | WHOLE,
         # one value alone gets no ticks of its own, and is not rounded to a whole number
@@ -162,7 +120,7 @@ def curve(points: Sequence[Row], y: str, title: str) -> Spec:
 
 
 def phases(rows: Sequence[Row]) -> Spec:
-    """Return where the minutes of each run went; rows have name, recipe, phase, rank, minutes."""
+    """Return where the minutes of each run went; rows have name, phase, rank, minutes."""
     order = list(dict.fromkeys(row["phase"] for row in rows))
     encoding = {
         "y": {

@@ -16,16 +16,15 @@ STEP = ("loss", "lr", "pixels", "images_per_second", "data_wait_share")
 def points(folder: Path) -> list[dict[str, Any]]:
     """Return what a run logged, downsampled.
 
-    Name, epoch, the quantities of STEP, and top1_percent.
+    Epoch, the quantities of STEP, and top1_percent.
     """
     records = read_metrics(folder / METRICS)
     steps = [record for record in records if record["kind"] == "step"]
     evaluations = [record for record in records if record["kind"] == "evaluation"]
     return [
-        *_downsampled(folder.name, steps, STEP),
+        *_downsampled(steps, STEP),
         *(
             {
-                "name": folder.name,
                 "epoch": record.get("epoch"),
                 "top1_percent": record.get("ema_top1_percent", record.get("raw_top1_percent")),
             }
@@ -34,14 +33,12 @@ def points(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-def _downsampled(
-    name: str, steps: list[dict[str, Any]], keys: tuple[str, ...]
-) -> Iterator[dict[str, Any]]:
+def _downsampled(steps: list[dict[str, Any]], keys: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """Yield at most POINTS rows: the mean of each quantity over equally many logged steps."""
     size = -(-len(steps) // POINTS) or 1
     for start in range(0, len(steps), size):
         part = steps[start : start + size]
-        row: dict[str, Any] = {"name": name, "epoch": part[-1].get("epoch")}
+        row: dict[str, Any] = {"epoch": part[-1].get("epoch")}
         for key in keys:
             values = [record[key] for record in part if isinstance(record.get(key), int | float)]
             row[key] = sum(values) / len(values) if values else None

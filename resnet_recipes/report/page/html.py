@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
 
 from resnet_recipes.base.text import in_html
-from resnet_recipes.report.page.vega import COLOURS, DASHES, SHAPES, Spec, to_json
+from resnet_recipes.report.page.vega import COLOURS, DASHES, Spec, to_json
 
 _HERE = Path(__file__).parent
 
@@ -35,19 +34,9 @@ class Table:
 
 @dataclass
 class Legend:
-    """The colours of names, each with a box that hides it in plots, and recipes in tables."""
+    """The colours of runs, each with a box that hides it in the plots of the section."""
 
-    field: str  # "recipe" or "name"
     names: Sequence[str]  # in the order of their colours
-
-
-@dataclass
-class Limit:
-    """A number that one types, answered with the best row that stays below it."""
-
-    field: str  # of the rows: "minutes" or "cost"
-    unit: str
-    rows: Sequence[dict[str, str | float]]  # the front: each more accurate than the one before
 
 
 @dataclass
@@ -56,7 +45,6 @@ class Section:
 
     title: str
     text: Sequence[str] = ()
-    limits: Sequence[Limit] = ()
     legend: Legend | None = None
     figures: Sequence[Figure] = ()
     tables: Sequence[Table] = ()
@@ -92,7 +80,6 @@ def _section(section: Section) -> str:
         [
             f"<section><h2>{in_html(section.title)}</h2>",
             *(f"<p>{in_html(text)}</p>" for text in section.text),
-            *map(_limit, section.limits),
             *([_legend(section.legend)] if section.legend else []),
             '<div class="figures">',
             *map(_figure, section.figures),
@@ -104,40 +91,21 @@ def _section(section: Section) -> str:
     )
 
 
-def _limit(limit: Limit) -> str:
-    rows = in_html(to_json({"rows": limit.rows}))
-    last = ceil(100 * float(limit.rows[-1][limit.field])) / 100  # rounded up: the best is within it
-    field = (
-        f'<input type="number" min="0" step="any" value="{last:.12g}" data-field="{limit.field}" '
-        f'data-rows="{rows}">'
-    )
-    label = f"<label>Best within {field} {in_html(limit.unit)}:</label>"
-    return f'<p class="limit">{label} <output></output></p>'
-
-
 def _legend(legend: Legend) -> str:
     boxes = "\n".join(
         f'<label><input type="checkbox" checked value="{in_html(name)}">'
-        f"{_swatch(legend.field, place)}{in_html(name)}</label>"
+        f"{_swatch(place)}{in_html(name)}</label>"
         for place, name in enumerate(legend.names)
     )
-    plural = {"recipe": "Recipes", "name": "Runs"}[legend.field]
-    return (
-        f'<fieldset class="legend" data-field="{legend.field}"><legend>{plural}</legend>{boxes}'
-        "</fieldset>"
-    )
+    return f'<fieldset class="legend"><legend>Runs</legend>{boxes}</fieldset>'
 
 
-def _swatch(field: str, place: int) -> str:
-    """Return a name's colour, as the shape of its points or the dashes of its lines."""
+def _swatch(place: int) -> str:
+    """Return the line of a name, in its colour and dashes."""
     colour = COLOURS[place % len(COLOURS)]
-    if field == "recipe":
-        shape = SHAPES[place % len(SHAPES)]
-        path = f'<path d="{shape}" fill="{colour}" stroke="{colour}" stroke-width=".2"/>'
-        return f'<svg viewBox="-1.3 -1.3 2.6 2.6" aria-hidden="true">{path}</svg>'
     dashes = " ".join(map(str, DASHES[place % len(DASHES)]))
     path = f'<path d="M0,5H40" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/>'
-    return f'<svg class="line" viewBox="0 0 40 10" aria-hidden="true">{path}</svg>'
+    return f'<svg viewBox="0 0 40 10" aria-hidden="true">{path}</svg>'
 
 
 def _figure(figure: Figure) -> str:
@@ -158,22 +126,13 @@ def _table(table: Table) -> str:
         f'<th{kind} aria-sort="none"><button type="button">{in_html(text)}</button></th>'
         for text, kind in zip(table.headings, kinds, strict=True)
     )
-    rows = "\n".join(
-        f"<tr{_recipe(table, row)}>{''.join(map(_cell, row, kinds))}</tr>" for row in table.rows
-    )
+    rows = "\n".join(f"<tr>{''.join(map(_cell, row, kinds))}</tr>" for row in table.rows)
     name = in_html(table.caption)
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{name}">'
         f'<table><caption class="note">{name}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
-
-
-def _recipe(table: Table, row: Sequence[str | float | None]) -> str:
-    """Return the attribute by which a legend hides a row."""
-    if "recipe" not in table.headings:
-        return ""
-    return f' data-recipe="{in_html(row[table.headings.index("recipe")])}"'
 
 
 def _cell(value: str | float | None, kind: str) -> str:

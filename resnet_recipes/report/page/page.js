@@ -17,27 +17,12 @@ for (const plot of document.querySelectorAll(".plot")) {
   });
 }
 
-// A box of a legend hides its name in all plots, and in tables the rows of its recipe.
+// A box of a legend hides its run in the plots of the section.
 document.addEventListener("change", ({target}) => {
-  const legend = target.closest(".legend");
-  if (!legend) return;
-  const field = legend.dataset.field;
-  const off = [...document.querySelectorAll(`.legend[data-field=${field}] input:not(:checked)`)].map(box => box.value);
-  for (const view of views) view.signal(`hidden_${field}`, off).runAsync();
-  for (const row of document.querySelectorAll(`tr[data-${field}]`)) row.hidden = off.includes(row.dataset[field]);
+  const section = target.closest("section");
+  const off = [...section.querySelectorAll(".legend input:not(:checked)")].map(box => box.value);
+  for (const view of views) if (section.contains(view.container())) view.signal("hidden", off).runAsync();
 });
-
-// Answer a limit with the best row that stays below it.
-function answer(input) {
-  const found = JSON.parse(input.dataset.rows).rows.filter(row => row[input.dataset.field] <= Number(input.value)).pop();
-  input.closest(".limit").querySelector("output").textContent =
-    found ? `${found.name}, ${found.top1_percent.toFixed(2)} %` : "no run";
-}
-
-for (const input of document.querySelectorAll(".limit input")) {
-  input.addEventListener("input", () => answer(input));
-  answer(input);
-}
 
 // Sort a table by the column whose heading is pressed: numbers by value; pressed again, in the other order.
 function key(row, column) {

@@ -23,20 +23,7 @@ COLOURS = (
     "#6B8E23",
 )
 
-#: Paths in a square from -1 to 1, which tell recipes apart in black and white.
-SHAPES = (
-    "M1,0A1,1,0,1,1,-1,0A1,1,0,1,1,1,0Z",
-    "M-.85,-.85L.85,-.85L.85,.85L-.85,.85Z",
-    "M0,-1L1,.8L-1,.8Z",
-    "M0,-1.2L.9,0L0,1.2L-.9,0Z",
-    "M-.35,-1L.35,-1L.35,-.35L1,-.35L1,.35L.35,.35L.35,1L-.35,1L-.35,.35L-1,.35L-1,-.35L-.35,-.35Z",
-    "M0,1L1,-.8L-1,-.8Z",
-    "M1,0L-.8,1L-.8,-1Z",
-    "M-1,0L.8,1L.8,-1Z",
-    "M0,-1.1L.5,1L-.5,1Z",
-    "M-1,-1L1,1L1,-1L-1,1Z",
-    "M-1,-1L1,1L-1,1L1,-1Z",
-)
+#: What tells lines apart in black and white.
 DASHES = (
     [1, 0],
     [6, 3],
@@ -54,9 +41,7 @@ INK = "currentColor"
 FAINT = 0.75
 
 #: Leaves out what the boxes of the page's legends hide.
-VISIBLE: Spec = {
-    "filter": "indexof(hidden_recipe, datum.recipe) < 0 && indexof(hidden_name, datum.name) < 0"
-}
+VISIBLE: Spec = {"filter": "indexof(hidden, datum.name) < 0"}
 
 #: Zooms with Ctrl and the wheel, or a pinch, so that a page still scrolls over a plot; a double
 #: click shows all of it again.
@@ -126,7 +111,8 @@ def tooltip(fields: Iterable[str]) -> list[Spec]:
     """Return what hovering over a point shows."""
     numbers = {
         "top1_percent": ".2f",
-        "mean_top1_percent": ".2f",
+        "low": ".2f",
+        "high": ".2f",
         "minutes": ".4~g",
         "cost": ".2f",
         "epoch": ".3~f",
@@ -146,7 +132,6 @@ def plot(description: str, body: Spec, height: int = 300) -> Spec:
 
     `description` is its name for a screen reader.
     """
-    hidden = [{"name": f"hidden_{field}", "value": []} for field in ("recipe", "name")]
     return {
         "description": description,
         "width": "container",
@@ -155,7 +140,7 @@ def plot(description: str, body: Spec, height: int = 300) -> Spec:
         "config": _CONFIG,
         "autosize": {"type": "fit-x", "contains": "padding"},
         **body,
-        "params": [*hidden, *body.get("params", ())],
+        "params": [{"name": "hidden", "value": []}, *body.get("params", ())],
     }
 
 

@@ -1,0 +1,69 @@
+"""What happened during runs: curves over the epochs, and where the time went."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from resnet_recipes.base.reading import read_json
+from resnet_recipes.report.page import charts, curves
+from resnet_recipes.report.page.html import Figure, Legend, Section
+from resnet_recipes.run_folder.names import SUMMARY
+from resnet_recipes.run_folder.runs import RunRecord
+
+#: Runs whose curves are drawn: more lines than this cannot be told apart.
+MOST = 10
+
+QUANTITIES = {
+    "top1_percent": "top-1 accuracy (%)",
+    "loss": "training loss",
+    "lr": "learning rate",
+    "pixels": "image size (px)",
+    "images_per_second": "images/s",
+    "data_wait_share": "share waiting for data",
+}
+
+
+def course(runs: Mapping[str, RunRecord], mark: str) -> Section:
+    """Return the section on runs, by what they are called; `mark` tells its figures apart."""
+    best = sorted(runs, key=lambda name: -(runs[name].top1_percent or 0.0))
+    shown = {name: runs[name] for name in best[:MOST]}
+    points = [
+        point | {"name": name} for name, run in shown.items() for point in curves.points(run.folder)
+    ]
+    figures = [
+        Figure(
+            f"{mark}course-{key}",
+            f"{title[0].upper()}{title[1:]} over the epochs.",
+            charts.curve(points, key, title),
+        )
+        for key, title in QUANTITIES.items()
+        if len({point["epoch"] for point in points if point.get(key) is not None}) > 1
+    ]
+    bars = [row | {"name": name} for name, run in shown.items() for row in _phases(run)]
+    if bars:
+        caption = "Where the time went, in all."
+        figures.append(Figure(f"{mark}phases", caption, charts.phases(bars), has_own_legend=True))
+    text = [f"This shows the {MOST} most accurate of {len(runs)} runs."] * (len(runs) > MOST)
+    names = sorted({point["name"] for point in points})
+    legend = Legend(names) if names else None
+    return Section("During the runs", text, legend=legend, figures=figures)
+
+
+def _phases(run: RunRecord) -> Iterator[dict[str, Any]]:
+    summary = read_json(run.folder / SUMMARY, may_be_absent=True)
+    try:
+        parts = {
+            name: float(summary[f"{key}_seconds"]) / 60
+            for name, key in (
+                ("training", "training"),
+                ("waiting for data", "training"),
+                ("evaluation", "evaluation"),
+                ("checkpoints", "checkpoint"),
+                ("start-up", "startup"),
+            )
+        }
+        parts["waiting for data"] *= float(summary["data_wait_share"])
+    except (ValueError, KeyError, TypeError):
+        return
+    parts["training"] -= parts["waiting for data"]
+    for rank, (phase, minutes) in enumerate(parts.items()):
+        yield {"phase": phase, "minutes": minutes, "rank": rank}
