@@ -4,6 +4,7 @@
 #
 #     docker build -t resnet-recipes .                          for NVIDIA GPUs
 #     docker build -t resnet-recipes --build-arg DEVICE=cpu .
+#     docker build -t resnet-recipes --build-arg EXTRAS=remote,wandb .
 #     docker run --gpus all --shm-size=16g -v /data:/data -v ./runs:/home/user/runs resnet-recipes \
 #         resnet-train recipe=mild data=/data/imagenet
 #
@@ -18,6 +19,7 @@ RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
 FROM debian:bookworm-slim
 ARG DEVICE=cuda
+ARG EXTRAS=
 ENV PATH=/opt/venv/bin:$PATH
 RUN apt-get update \
     && apt-get install -y --no-install-recommends ca-certificates python3 python3-venv \
@@ -28,7 +30,7 @@ RUN python3 -m venv /opt/venv \
     && if [ "$DEVICE" = cpu ]; then \
         pip install --no-cache-dir --index-url https://download.pytorch.org/whl/cpu torch torchvision; \
     fi \
-    && pip install --no-cache-dir /wheels/*.whl
+    && pip install --no-cache-dir "$(echo /wheels/*.whl)${EXTRAS:+[$EXTRAS]}"
 RUN useradd --create-home --uid 1000 user
 USER 1000
 WORKDIR /home/user

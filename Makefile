@@ -3,21 +3,22 @@ RUN := .venv/run
 TEST := .venv/test
 BIN := .venv/bin
 DEMO := data/demo
+FLOOR_TESTS := tests/base tests/recipe tests/methods tests/optim tests/planning tests/run_folder tests/data/images
 
-.PHONY: help demo docs test check fuzz setup clean
+.PHONY: help demo docs test check floors fuzz setup clean
 
 help:
 	@echo "make demo    train on synthetic images: a few minutes on any CPU"
 	@echo "make test    lint, then the whole test suite"
 	@echo "make check   what is published beside the code: the wheel, the site, the notebook, a release's papers"
+	@echo "make floors  a part of the tests with the oldest releases of everything that is needed"
 	@echo "make docs    build the documentation: build/site/index.html, with search"
 	@echo "make fuzz    feed damaged and random files to the native decoder: six minutes"
 	@echo "make setup   only set up .venv, with everything in it"
 	@echo "make clean   remove what the others made, except runs/"
 
 demo: $(RUN)
-	@$(BIN)/python -c 'import pathlib; from resnet_recipes.data import demo; demo.write(pathlib.Path("$(DEMO)"))'
-	$(BIN)/resnet-train recipe=demo data=$(DEMO)
+	$(BIN)/resnet-train demo
 	@echo "before you type resnet-train or resnet-recipes yourself:  . $(BIN)/activate"
 
 test: $(TEST)
@@ -36,6 +37,12 @@ check: $(TEST)
 docs: $(TEST)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	@echo "build/site/index.html"
+
+# The oldest releases that pyproject.toml allows, in an environment of their own.
+floors: $(RUN)
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/floors
+	$(BIN)/uv pip install --quiet --python build/floors/bin/python --resolution lowest-direct --torch-backend=cpu -e '.[test]'
+	build/floors/bin/python -m pytest -q $(FLOOR_TESTS)
 
 fuzz: $(TEST)
 	$(BIN)/python tools/fuzz_native.py

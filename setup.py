@@ -130,7 +130,23 @@ DECODER = Extension(
     language="c++",
 )
 
+#: Where the pictures and pages are that README.md links to: a package index has neither.
+SOURCE = "https://github.com/resnet-recipes/resnet-recipes/blob/main/"
+PICTURES = "https://raw.githubusercontent.com/resnet-recipes/resnet-recipes/main/"
+
+
+def published(readme: str) -> str:
+    """Return README.md with absolute links."""
+    return re.sub(
+        r"(!?)\[([^]]*)\]\((?!https?:|#)([^)]+)\)",
+        lambda link: f"{link[1]}[{link[2]}]({PICTURES if link[1] else SOURCE}{link[3]})",
+        readme,
+    )
+
+
 setup(
+    long_description=published(Path("README.md").read_text(encoding="utf-8")),
+    long_description_content_type="text/markdown",
     # recipes/ travels inside by a link; Hydra looks for plugins in hydra_plugins/
     packages=[
         *find_packages(include=["resnet_recipes*"]),

@@ -74,7 +74,7 @@ def test_a_proof_pairs_seeds_and_widens_intervals_by_the_number_of_comparisons(
     assert json.loads((tmp_path / "runs.csv.json").read_text()) == found
     for file in (picture, tmp_path / "proof-minutes.png"):
         assert file.read_bytes().startswith(b"\x89PNG")
-    points = next(layer for layer in plots[1].spec["layer"] if "tooltip" in layer["encoding"])
+    points = next(layer for layer in plots[1].spec["layer"] if "low" in layer["data"]["values"][0])
     timed = points["data"]["values"]
     assert [(row["minutes"], row["top1_percent"]) for row in timed] == [
         (0.5, pytest.approx(163 / 3)),

@@ -24,6 +24,7 @@ tested=$(sed -n 's/.*python: \[\(.*\)\]$/\1/p' .github/workflows/tests.yml | tr 
 named=$(sed -n 's/.*:: Python :: \(3\.[0-9]*\)",$/\1/p' pyproject.toml | tr -d '\n')
 [ "$tested" = "$named" ] || fail "tested are $tested, and the classifiers are $named"
 grep -q "^requires-python = \">=${tested:0:4}\"$" pyproject.toml || fail "the oldest Python that is tested is not required"
+grep -rhoE 'uses: [^.].*' .github/workflows | grep -vE '@[0-9a-f]{40}  # v[0-9.]+$' | none "not pinned to a commit:"
 for workflow in .github/workflows/*.yml; do
     grep -A1 '^permissions:' "$workflow" | grep -q '^  contents: read$' || fail "$workflow may write"
 done
@@ -32,7 +33,7 @@ page=docs/dependencies.md
 .venv/bin/python -c '
 import re, tomllib
 project = tomllib.load(open("pyproject.toml", "rb"))["project"]
-extras = {name: own for name, own in project["optional-dependencies"].items() if name not in ("dev", "docs")}
+extras = {name: own for name, own in project["optional-dependencies"].items() if name not in ("dev", "docs", "test")}
 for each in (*project["dependencies"], *sum(extras.values(), [])):
     print(r"\b%s\b" % re.match(r"[\w-]+", each)[0])
 print(*(r"^\| %s \|" % name for name in extras), sep="\n")

@@ -63,7 +63,9 @@ def run(arguments: Arguments) -> int:
     say(f"writing {target.file}, then comparing what {to} computes on {IMAGES} images ...")
     with Waiting("comparing") as waiting:
         exported = export_checked(opened.on_device(), to, folder, *how, waiting)
-    print(f"network   {target.file} for {to}, {exported.bytes / 1e6:,.1f} MB")
+    count = sum(weight.numel() for weight in opened.network.parameters())
+    held = f"{count:,} parameters, {len(opened.network.classes):,} classes"
+    print(f"network   {target.file} for {to}, {exported.bytes / 1e6:,.1f} MB, {held}")
     if exported.folding is not None:
         print(f"folded    {exported.folding:.2g} by folding BatchNorm")
     print(f"compared  {exported.comparison}\nwritten   {folder}")

@@ -1,13 +1,16 @@
 """`resnet-recipes job --for ENGINE NAME [key=value ...]`: print a run or a sweep as a job."""
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from resnet_recipes.base.duration import budget_seconds
 from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.extras import needed
 from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.composed import chosen, problems_of
+from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs.engines import kubernetes, skypilot, slurm, torchx
 from resnet_recipes.jobs.engines.job import Allocation, Job
 from resnet_recipes.recipe.suggestions import did_you_mean
@@ -99,7 +102,12 @@ def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> 
         fix = "a packaged recipe, with your changes as key=value"
         raise RecipeError.of("recipe", recipe, rule, fix)
     storage = arguments.flags.get("--storage", "")
-    return _ENGINES[engine](Job(name, _kept(words), allocation, storage))
+    wanted = point.recipe
+    extras = needed(wanted.data.root, wanted.model.name, wanted.model.weights, wanted.log.to)
+    secrets = [name for own in extras.values() for name in own]
+    if absent := [name for name in secrets if name not in os.environ]:
+        say(f"the job logs in with {', '.join(absent)}: not set here")
+    return _ENGINES[engine](Job(name, _kept(words), allocation, storage, list(extras), secrets))
 
 
 def _kept(words: Sequence[str]) -> list[str]:

@@ -36,6 +36,8 @@ USAGE = Usage(
     composes=True,
 )
 
+WARNING = "WARNING"  # a label
+
 Rows = Iterator[tuple[str, str]]  # a label, and its text
 Memory = tuple[float, int] | None  # the bytes that a GPU is expected to need, and has
 
@@ -67,7 +69,10 @@ def run(arguments: Arguments) -> int:
 def lines(
     composed: "Composed", plan: "Plan", folder: str = "", full: bool = False
 ) -> Iterator[str]:
-    """Yield what a user may want to know before the start, answers first; `full`: all of it."""
+    """Yield what a user may want to know before the start, answers first; `full`: all of it.
+
+    What may be wrong comes last, where a terminal stops.
+    """
     from resnet_recipes.jobs import prediction
     from resnet_recipes.planning import outline
 
@@ -78,13 +83,15 @@ def lines(
         typed = dict.fromkeys(override.typed for override in composed.overrides)
         rows.append(("changed", "  ".join(typed)))
     machine = [*_device(plan, memory), *_time(plan, found)]
-    machine += [("WARNING", text) for text in warnings(composed.recipe.launch)]
-    rows += outline.answers(plan, machine)
+    machine += [(WARNING, text) for text in warnings(composed.recipe.launch)]
+    alarms = [*outline.notes(plan), *(row for row in machine if row[0] == WARNING)]
+    rows += outline.answers(plan, [row for row in machine if row[0] != WARNING])
     if folder:
         rows.append(("run folder", folder))
     rows += [outline.BLANK, *outline.details(plan)]
     if full:
         rows += [outline.BLANK, *outline.rest(plan), *_predictions(found, memory)]
+    rows += [outline.BLANK, *alarms] if alarms else []
     yield f"resnet-recipes {__version__}"
     yield from outline.lines(rows, page_width())
 
@@ -107,7 +114,7 @@ def _device(plan: "Plan", memory: Memory) -> Rows:
         is_known = plan.recipe.batch.bn_size != AUTO
         if is_known and memory and memory[0] > memory[1]:
             yield (
-                "WARNING",
+                WARNING,
                 f"may not fit in a GPU's memory: batch.bn_size={plan.bn_size // 2} needs about "
                 "half as much; BatchNorm then sees fewer images, which barely changes the result",
             )
@@ -121,7 +128,7 @@ def _device(plan: "Plan", memory: Memory) -> Rows:
         from resnet_recipes.estimating.arithmetic import EMULATED
 
         yield (
-            "WARNING",
+            WARNING,
             f"this CPU has no instructions for {dtype}, so steps take about {EMULATED} times as "
             "long as in fp32: precision.dtype=fp32",
         )

@@ -108,6 +108,8 @@ def listed(runs: Sequence[RunRecord], price: float | None = None) -> Iterator[st
         yield line
         own = [change for change in run.shown_changes if change not in shared]
         yield from wrapped("  ".join(own), width(), "    ", "    ")
+        if run.better_raw:
+            yield f"    EMA trails: the raw weights have {run.better_raw:.2f} %"
         if run.reason:
             yield from wrapped(run.reason.splitlines()[0], width(), "    ", "    ")
         if run.resumable:

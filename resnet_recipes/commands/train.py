@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnet_recipes.base.errors import ExitCode, RecipeError
+from resnet_recipes.base.errors import ExitCode, NotReadyError, RecipeError
 from resnet_recipes.base.text import clock_time
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.commands.composed import composed
@@ -66,6 +66,9 @@ Other commands (cp, compare, convert, doctor ...): resnet-recipes --help""",
     composes=True,
 )
 
+#: Where the demo's images are, which any installation can make.
+DEMO = Path("data/demo")
+
 #: The environment of a run whose sweep has printed the plan.
 PLANNED = "RESNET_RECIPES_PLANNED"
 
@@ -100,9 +103,23 @@ def prepared(arguments: Arguments) -> Path | None:
         return continued(folder, [], say)
     if found := to_resume(arguments):
         return continued(*found, say)
-    wanted = composed(arguments)
+    wanted = _with_images(composed(arguments))
     folder = external.restarted_run(Path(wanted.recipe.run.root))  # which a recipe may set
     return continued(folder, [], say) if folder else _new_run(wanted)
+
+
+def _with_images(wanted: "Composed") -> "Composed":
+    """Make the images of the demo if its recipe is to read them and they are not there."""
+    root = Path(wanted.recipe.data.root)
+    if wanted.recipe.name == "demo" and root == DEMO.absolute() and not root.exists():
+        from resnet_recipes.data import demo
+
+        say(f"drawing the demo's images in {DEMO}, which takes some seconds")
+        try:
+            demo.write(root)
+        except OSError as error:
+            raise NotReadyError.at(DEMO, f"cannot be made: {error.strerror}") from None
+    return wanted
 
 
 def _new_run(wanted: "Composed") -> Path:
@@ -131,7 +148,7 @@ def _check(arguments: Arguments) -> int:
     from resnet_recipes.jobs.budget import settled
     from resnet_recipes.jobs.measure import CHECKED, check
 
-    wanted, began = composed(arguments), time.monotonic()
+    wanted, began = _with_images(composed(arguments)), time.monotonic()
     plan = api.plan(wanted, group_of(wanted.recipe.launch).ranks, tell=say)
     wanted, plan = settled(wanted, plan, say)
     say("\n".join(lines(wanted, plan)))

@@ -54,14 +54,16 @@ def measure(config: DataConfig, tell: Callable[[str], None] = lambda line: None)
         return _module(backend).measure(config, tell)
     if problem := root_problem(config.root):
         raise NotReadyError([problem])
-    notes = []
+    files = []
     if backend == "auto":
         has_betons = all((Path(config.root) / f"{split}.beton").exists() for split in SPLITS)
         backend = "ffcv" if has_betons else "torchvision"
-        files = "images are decoded from their files (torchvision backend)"
-        notes = [] if has_betons else [f"{files}: no train.beton and val.beton"]
+        files = ["images are decoded from their files: no train.beton and val.beton"] * (
+            not has_betons
+        )
     facts = _module(backend).measure(config, tell)
-    return replace(facts, notes=(*notes, *facts.notes, *oversubscription(config)))
+    notes = (*facts.notes, *oversubscription(config))
+    return replace(facts, notes=notes, details=(*files, *facts.details))
 
 
 def local(

@@ -140,10 +140,11 @@ class DataFacts:
     train_examples: int
     eval_examples: int
     classes: tuple[str, ...]  # in label order
-    notes: tuple[str, ...] = ()  # what a user should know, one sentence each
+    notes: tuple[str, ...] = ()  # what a user may want to change, one sentence each
     train_digest: str = ""  # SHA-256 of the names and sizes of the training images
     eval_digest: str = ""
     class_images: tuple[int, ...] = ()  # training images of each class; empty if unknown
+    details: tuple[str, ...] = ()  # how images are found and decoded, one sentence each
 
     @property
     def digest(self) -> str:

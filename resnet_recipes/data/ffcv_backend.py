@@ -16,7 +16,7 @@ from resnet_recipes.data.beton.samples import (
     quasi_random_problem,
 )
 from resnet_recipes.data.images import eval_pipeline, train_pipeline
-from resnet_recipes.data.images.native import decoder_note
+from resnet_recipes.data.images.native import with_decoder
 from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.machine import available_memory
 from resnet_recipes.data.order import imbalance
@@ -32,7 +32,7 @@ def measure(config: DataConfig, tell: object) -> DataFacts:
     problems = list(_problems(config, train.beton, val.beton))
     if problems:
         raise NotReadyError(problems)
-    return DataFacts(
+    facts = DataFacts(
         "ffcv",
         root,
         len(train),
@@ -42,7 +42,13 @@ def measure(config: DataConfig, tell: object) -> DataFacts:
         train.digest,
         val.digest,
         tuple(np.bincount(train.beton.labels, minlength=len(train.beton.classes)).tolist()),
+        (
+            ("train.beton fits into memory: os_cache=true, read from disk once",)
+            if fits_memory(train.beton)
+            else ()
+        ),
     )
+    return with_decoder(facts)
 
 
 def open_train(
@@ -84,12 +90,7 @@ def _notes(config: DataConfig, samples: Samples, val: Beton) -> Iterator[str]:
     train = samples.beton
     yield from imbalance(np.bincount(train.labels), config)
     size, free = train.content.size / 1e9, available_memory() / 1e9
-    if fits_memory(train):
-        yield (
-            f"train.beton ({size:.2f} GB) fits into memory ({free:.0f} GB free): os_cache=true, "
-            "read from disk once"
-        )
-    else:
+    if not fits_memory(train):
         hint = (
             ""
             if config.order == "quasi_random"
@@ -99,7 +100,6 @@ def _notes(config: DataConfig, samples: Samples, val: Beton) -> Iterator[str]:
             f"train.beton ({size:.2f} GB) does not fit into memory ({free:.0f} GB free): "
             f"os_cache=false, read every epoch{hint}"
         )
-    yield decoder_note()
     if samples.small:
         yield (
             "crops twice as large as their output, or larger, are read from "

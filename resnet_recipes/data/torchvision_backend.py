@@ -1,20 +1,17 @@
 """The `torchvision` backend: class folders, with torchvision's reference crops and sizes."""
 
-from dataclasses import replace
-
 from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share
 from resnet_recipes.data.files.images import Files
 from resnet_recipes.data.files.listing import Tell
 from resnet_recipes.data.files.survey import survey
 from resnet_recipes.data.images import eval_pipeline, train_pipeline
-from resnet_recipes.data.images.native import decoder_note
+from resnet_recipes.data.images.native import with_decoder
 from resnet_recipes.data.loading.pipeline import Pipeline
 
 
 def measure(config: DataConfig, tell: Tell) -> DataFacts:
     """Count the images and classes. Raises NotReadyError with all problems found."""
-    facts = survey(config, tell)
-    return replace(facts, notes=(*facts.notes, decoder_note()))
+    return with_decoder(survey(config, tell))
 
 
 def open_train(

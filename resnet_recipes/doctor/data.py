@@ -113,6 +113,7 @@ def _check_folders(config: DataConfig) -> Iterator[Finding]:
                 f"{split} looks like ImageNet, which should have {IMAGENET[split]:,} images there"
             )
             yield Finding("warn", what, "was everything unpacked?")
+    yield from (Finding("ok", detail) for detail in facts.details)
     yield from (Finding("warn", note) for note in facts.notes)
 
 

@@ -29,6 +29,8 @@ def rows(plan: Plan) -> Iterator[Row]:
     yield from details(plan)
     yield BLANK
     yield from rest(plan)
+    yield BLANK
+    yield from notes(plan)
 
 
 def answers(plan: Plan, machine: Iterable[Row] = ()) -> Iterator[Row]:
@@ -52,7 +54,11 @@ def answers(plan: Plan, machine: Iterable[Row] = ()) -> Iterator[Row]:
             f"the recipe's results are for {', '.join(others)}, not for {plan.recipe.model.title}"
         )
         yield "published", rule
-    for note in (*facts.notes, *plan.notes):
+
+
+def notes(plan: Plan) -> Iterator[Row]:
+    """Yield what a user may want to change before the start."""
+    for note in (*plan.facts.notes, *plan.notes):
         yield "note", note
 
 
@@ -111,6 +117,8 @@ def rest(plan: Plan) -> Iterator[Row]:
             f"batches of {_count(plan.world_size, 'device')} in all, with "
             f"data.prefetch={plan.recipe.data.prefetch}; {plan.facts.backend}",
         )
+    for index, detail in enumerate(plan.facts.details):
+        yield "" if index else "reading", detail
     for index, result in enumerate(plan.published):
         yield "" if index else "published", published(result)
 

@@ -6,11 +6,8 @@ from pathlib import Path
 
 from resnet_recipes.base.text import clock_time, percent, pflops, rate
 from resnet_recipes.run_folder.facts import Metrics
+from resnet_recipes.run_folder.runs import FAR_BEHIND
 from resnet_recipes.run_folder.summary import Summary
-
-#: Points of top-1 by which EMA's weights are behind the raw ones only if their half-life is too
-#: long.
-FAR_BEHIND = 1.0
 
 
 def title(summary: Summary) -> str:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from resnet_recipes.base.errors import NotReadyError
@@ -72,11 +72,17 @@ def _of_data(
         for group, one, name in zip(groups, series, names, strict=True)
         if group.top1 and group.mean("minutes") and group.mean("wall_minutes")
     ]
-    yield headline(runs, rows, price)
+    labelled = run_labels(groups, names)
+    trailing = [
+        f"EMA trails in {name}: its raw weights have {run.better_raw:.2f} % top-1."
+        for name, run in labelled.items()
+        if run.better_raw
+    ]
+    head = headline(runs, rows, price)
+    yield replace(head, text=[*head.text, *trailing])
     if len(rows) > 1 or (rows and known):
         note = "Published results are for ImageNet, and left out." * (not known)
         yield Section("Accuracy", [note], figures=list(_figures(rows, known, price or 0.0, mark)))
-    labelled = run_labels(groups, names)
     if len(runs) > 1:
         yield Section("All runs", tables=[_run_table(labelled, price)])
     yield course(labelled, mark)

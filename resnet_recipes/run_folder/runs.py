@@ -24,6 +24,10 @@ from resnet_recipes.run_folder.names import (
 
 STATES = ("finished", "running", "stopped", "failed", "killed", "prepared", "unreadable")
 
+#: Points of top-1 by which EMA's weights are behind the raw ones only if their half-life is too
+#: long.
+FAR_BEHIND = 1.0
+
 #: Settings that are said elsewhere: in a run's name, its folder, its epochs.
 _SAID = ("run.", "max_duration=", "scale_schedule_ratio=")
 
@@ -41,6 +45,7 @@ class RunRecord:
     epochs: float | None = None  # of the whole run
     epochs_done: float = 0.0
     top1_percent: float | None = None  # of the final weights: EMA's, if there are any
+    raw_top1_percent: float | None = None  # of the optimizer's own weights
     pflops: float | None = None  # of training, forward and backward
     minutes: float | None = None  # training minutes: no evaluation, no checkpoint
     minutes_papers: float | None = None  # the same, the first epoch timed as the second
@@ -54,6 +59,12 @@ class RunRecord:
     def name(self) -> str:
         """Name of the run."""
         return self.folder.name
+
+    @property
+    def better_raw(self) -> float | None:
+        """Accuracy of the raw weights if EMA's are so far behind that these are to be used."""
+        top1, raw = self.top1_percent, self.raw_top1_percent
+        return raw if top1 is not None and raw is not None and raw - top1 > FAR_BEHIND else None
 
     @property
     def shown_changes(self) -> tuple[str, ...]:
@@ -121,13 +132,13 @@ def read_run(folder: Path) -> RunRecord | None:
 
 def _finished(summary: dict[str, Any]) -> dict[str, Any]:
     """Return the values of a run from its summary. Raises ValueError."""
-    epochs, top1 = _number(summary, "epochs"), _number(summary, "ema_top1_percent")
+    epochs = _number(summary, "epochs")
     return {
         "state": "finished",
         "recipe": _text(summary, "recipe"),
         "epochs": epochs,
         "epochs_done": epochs or 0.0,
-        "top1_percent": _number(summary, "raw_top1_percent") if top1 is None else top1,
+        **_top1(summary),
         "pflops": _number(summary, "training_pflops"),
         "minutes": _minutes(summary, "training_seconds"),
         "minutes_papers": _minutes(summary, "training_seconds_papers_rule"),
@@ -147,19 +158,23 @@ def _unfinished(folder: Path) -> dict[str, Any]:
     begin, step, evaluation, last = (
         records.get(kind, {}) for kind in ("begin", "step", "evaluation", "any")
     )
-    top1 = _number(evaluation, "ema_top1_percent")
     return {
         "state": state,
         "recipe": _text(provenance, "recipe"),
         "epochs": _number(begin, "epochs"),
         "epochs_done": _number(last, "epoch") or 0.0,
-        "top1_percent": _number(evaluation, "raw_top1_percent") if top1 is None else top1,
+        **_top1(evaluation),
         "minutes": _minutes(step, "training_seconds"),
         "wall_minutes": _minutes(last, "wall_seconds"),
         "devices": _text(begin, "devices"),
         "resumable": state != "running" and _has_checkpoint(folder / CHECKPOINTS),
         "reason": _text(ending, "message") if state != "running" else "",
     }
+
+
+def _top1(record: Mapping[str, Any]) -> dict[str, float | None]:
+    ema, raw = (_number(record, f"{name}_top1_percent") for name in ("ema", "raw"))
+    return {"top1_percent": raw if ema is None else ema, "raw_top1_percent": raw}
 
 
 def _has_checkpoint(folder: Path) -> bool:

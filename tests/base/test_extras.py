@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from resnet_recipes.base import extras
-from resnet_recipes.base.extras import remedy
+from resnet_recipes.base.extras import needed, remedy
 
 
 def installed_from(place: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,3 +38,12 @@ def test_without_a_checkout_the_packages_of_the_extra_are_named(place, monkeypat
 def test_without_pip_uv_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
     assert remedy("report").startswith("uv pip install ")
+
+
+def test_a_run_needs_the_extras_of_its_data_its_network_and_its_trackers():
+    found = needed("s3://bucket/pets", "timm:vit_base", "hf:me/net", ["wandb", "csv"])
+    assert list(found) == ["wandb", "remote", "timm", "hub"]
+    assert found["wandb"] == ("WANDB_API_KEY",)
+    assert found["remote"] == ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    assert needed("/data/pets", "resnet50", "", []) == {}
+    assert needed("https://a.b/pets.csv", "resnet50", "", []) == {"remote": ()}

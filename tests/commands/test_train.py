@@ -2,10 +2,12 @@ import json
 import os
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from resnet_recipes import cli
+from resnet_recipes.commands import train
 from resnet_recipes.jobs.rank import VERBOSE
 from resnet_recipes.jobs.watchdog import Beat
 from resnet_recipes.recipe.frozen import read
@@ -70,6 +72,22 @@ def test_what_a_start_would_refuse_a_dry_run_refuses(started, capsys):
         assert cli.train(["recipe=mild", *SMALL, "run.root=file/runs", *words]) == 3
         assert "is a file" in capsys.readouterr().err
     assert not started
+
+
+def test_the_demo_draws_its_images_once_and_says_so(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    drawn = []
+    monkeypatch.setattr("resnet_recipes.data.demo.write", drawn.append)
+    wanted = SimpleNamespace(
+        recipe=SimpleNamespace(name="demo", data=SimpleNamespace(root=str(tmp_path / "data/demo")))
+    )
+    assert train._with_images(wanted) is wanted
+    assert "drawing the demo's images in data/demo" in capsys.readouterr().err
+    (tmp_path / "data" / "demo").mkdir(parents=True)
+    train._with_images(wanted)
+    wanted.recipe.data.root = str(tmp_path / "mine")
+    train._with_images(wanted)
+    assert drawn == [tmp_path / "data" / "demo"]
 
 
 def test_two_runs_never_share_a_folder(started):

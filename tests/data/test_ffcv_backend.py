@@ -147,7 +147,7 @@ def test_what_applies_only_to_image_files_is_refused_with_the_reason(betons, cha
 
 
 def test_the_facts_say_whether_the_file_fits_into_memory(betons, monkeypatch):
-    assert "os_cache=true" in measure(config(betons)).notes[0]
+    assert "os_cache=true" in measure(config(betons)).details[0]
     monkeypatch.setattr("resnet_recipes.data.beton.samples.available_memory", lambda: 1 << 10)
     assert "os_cache=false" in measure(config(betons)).notes[0]
     train_pixels(config(betons), 3)  # reads ahead instead of relying on the page cache

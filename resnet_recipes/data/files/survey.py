@@ -60,10 +60,11 @@ def _surveyed(config: DataConfig, tell: Tell) -> DataFacts:
         len(train),
         len(val),
         train.classes,
-        tuple(_notes(config, there, train, val)),
+        tuple(_notes(config, train, val, has_table)),
         train.digest,
         val.digest,
         tuple(map(int, train.counts)),
+        tuple(_details(config, there, train, val)),
     )
 
 
@@ -132,12 +133,22 @@ def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterato
         yield Problem("data.val_share", config.val_share, rule, fix)
 
 
-def _notes(
-    config: DataConfig, there: dict[str, Part], train: Listing, val: Listing
-) -> Iterator[str]:
-    """Yield notes for the user about these images."""
+def _notes(config: DataConfig, train: Listing, val: Listing, has_table: bool) -> Iterator[str]:
+    """Yield what a user may want to change about these images."""
     if others := train.others + (Counter() if config.val_share else val.others):
         yield f"ignored because of their suffixes: {_kinds(others)}"
+    if not has_table and not config.nested_classes and (_has_inner(train) or _has_inner(val)):
+        yield (
+            "some class folders contain folders: data.nested_classes=true makes each of "
+            "these a class"
+        )
+    yield from imbalance(train.counts, config)
+
+
+def _details(
+    config: DataConfig, there: dict[str, Part], train: Listing, val: Listing
+) -> Iterator[str]:
+    """Yield where images and labels come from."""
     if config.val_share:
         yield (
             f"{len(val):,} of {len(train) + len(val):,} images are set aside for validation, a "
@@ -151,16 +162,9 @@ def _notes(
         for part in there.values()
     ]
     unread = [str(path) for path in _tables(Path(config.root)) if str(path) not in labels]
-    has_table = any(part.is_table for part in there.values())
-    if unread or has_table:
+    if unread or any(part.is_table for part in there.values()):
         said = f", not from {some(unread)}" if unread else ""
         yield f"labels come from {' and '.join(dict.fromkeys(labels))}{said}"
-    if not has_table and not config.nested_classes and (_has_inner(train) or _has_inner(val)):
-        yield (
-            "some class folders contain folders: data.nested_classes=true makes each of "
-            "these a class"
-        )
-    yield from imbalance(train.counts, config)
     if kept := [split for split, listing in zip(SPLITS, (train, val), strict=True) if listing.kept]:
         yield f"{' and '.join(kept)}: using the cached listing, since no folder has changed"
 

@@ -4,11 +4,12 @@ Python handles what it refuses.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from resnet_recipes.data.base import SampleAugment
+from resnet_recipes.data.base import DataFacts, SampleAugment
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.images.python import EvalImages, Source, TrainImages
 from resnet_recipes.data.loading.storage import Rows
@@ -33,14 +34,15 @@ def eval_images(source: Source, resize: int, bicubic: bool, threads: int) -> Eva
     return EvalImages(source, resize, bicubic)
 
 
-def decoder_note() -> str:
-    """Return a note about how JPEGs are decoded on this machine."""
+def with_decoder(facts: DataFacts) -> DataFacts:
+    """Add how JPEGs are decoded on this machine."""
     if why := why_not():
-        return (
+        note = (
             f"JPEGs are decoded in Python, at about half the speed: the native decoder {why}; "
             "resnet-recipes doctor native"
         )
-    return f"JPEGs are decoded natively ({description()})"
+        return replace(facts, notes=(*facts.notes, note))
+    return replace(facts, details=(*facts.details, f"JPEGs are decoded natively ({description()})"))
 
 
 class NativeTrainImages(TrainImages):

@@ -10,6 +10,9 @@ import yaml
 #: Where the machines of a job mount the storage that keeps the runs, and perhaps the images.
 STORAGE = "/storage"
 
+#: Cores and GB of memory for each GPU, to decode its images.
+CORES, MEMORY = 8, 64
+
 #: Seconds for which torchrun waits for its ranks to save; a save may take 120.
 SAVING = 150
 
@@ -29,6 +32,8 @@ class Job(NamedTuple):
     words: Sequence[str]  # recipe=NAME and settings
     allocation: Allocation
     storage: str = ""  # a volume, a claim or the URL of a bucket, mounted at STORAGE
+    extras: Sequence[str] = ()  # of the installation
+    secrets: Sequence[str] = ()  # environment variables that log in somewhere
 
     @property
     def name(self) -> str:

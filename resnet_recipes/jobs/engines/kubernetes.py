@@ -1,11 +1,14 @@
 """A TrainJob for Kubernetes with Kubeflow Trainer (2.3)."""
 
 from resnet_recipes import __version__
-from resnet_recipes.jobs.engines.job import SAVING, STORAGE, Job, flow
+from resnet_recipes.jobs.engines.job import CORES, MEMORY, SAVING, STORAGE, Job, flow
+
+#: The secret of the cluster that has the environment variables.
+_SECRET = "resnet-recipes"
 
 _TRAINJOB = """\
 # kubectl apply -f {name}.yaml    on a cluster with Kubeflow Trainer 2.3
-apiVersion: trainer.kubeflow.org/v1alpha1
+{needs}apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob
 metadata:
   name: {name}
@@ -16,7 +19,9 @@ spec:
     image: resnet-recipes:{version}     # built from the Dockerfile, in your registry
     numNodes: {nodes}
     numProcPerNode: {ranks}
-{gpus}    command: {command}
+    resourcesPerNode:
+      requests: {{cpu: {cores}, memory: {memory}Gi}}
+{gpus}{secrets}    command: {command}
   runtimePatches:
   - manager: resnet-recipes
     trainingRuntimeSpec:
@@ -48,9 +53,22 @@ def script(job: Job) -> str:
     torchrun = ["torchrun", f"--shutdown-timeout={SAVING}", "--no-python"] if nodes > 1 else []
     # Kubernetes replaces $(NAME), and $$ by $
     command = [word.replace("$", "$$") for word in (*torchrun, *job.command)]
-    limits = f"    resourcesPerNode:\n      limits: {{nvidia.com/gpu: {ranks}}}\n"
+    limits = f"      limits: {{nvidia.com/gpu: {ranks}}}\n"
+    extras = ",".join(job.extras)
+    build = f"# docker build -t resnet-recipes:{__version__} --build-arg EXTRAS={extras} .\n"
+    given = " ".join(f'--from-literal={name}="${name}"' for name in job.secrets)
+    held = f"# kubectl create secret generic {_SECRET} {given}\n"
+    secret = {"name": _SECRET, "optional": True}
+    secrets = [
+        {"name": name, "valueFrom": {"secretKeyRef": {**secret, "key": name}}}
+        for name in job.secrets
+    ]
     return _TRAINJOB.format(
         name=job.name,
+        needs=build * bool(extras) + held * bool(secrets),
+        secrets=f"    env: {flow(secrets)}\n" * bool(secrets),
+        cores=CORES * ranks,
+        memory=MEMORY * ranks,
         version=__version__,
         nodes=nodes,
         ranks=ranks,

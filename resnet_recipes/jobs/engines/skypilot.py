@@ -3,27 +3,29 @@
 import shlex
 from textwrap import indent
 
-from resnet_recipes.jobs.engines.job import SAVING, STORAGE, Job, flow
+from resnet_recipes.jobs.engines.job import CORES, MEMORY, SAVING, STORAGE, Job, flow
 
 #: GPUs of which the cheapest are taken; the recipes were published on the first.
 _GPUS = ("A100-80GB", "H100")
 
 _TASK = """\
-# sky jobs launch {name}.yaml     in a checkout of resnet-recipes, which SkyPilot copies
+# sky jobs launch {given}{name}.yaml     in a checkout of resnet-recipes, which SkyPilot copies
 # It shows the price per hour, and asks before it starts.
 # Then `resnet-recipes estimate ... --price` predicts the cost, and launch.price= records it.
 name: {name}
 num_nodes: {nodes}
 resources:
   use_spot: true
-{gpus}  disk_size: 512                      # GB
+{gpus}  cpus: {cores}+
+  memory: {memory}+                       # GB
+  disk_size: 512                      # GB
   job_recovery:
     recover_on_exit_codes: [75]       # stopped from outside, and saved
 {mount}
-workdir: .                            # the checkout
+{secrets}workdir: .                            # the checkout
 setup: |
   uv venv --allow-existing --python 3.12 ~/recipes        # SkyPilot's own Python is 3.10
-  uv pip install --python ~/recipes/bin/python .
+  uv pip install --python ~/recipes/bin/python {package}
 run: |
   PATH="$HOME/recipes/bin:$PATH"
 {run}
@@ -68,6 +70,11 @@ def script(job: Job) -> str:
     mount = _BUCKET if "://" in job.storage else _VOLUME
     return _TASK.format(
         name=job.name,
+        given="".join(f"--secret {name} " for name in job.secrets),
+        secrets=f"secrets: {flow(dict.fromkeys(job.secrets))}\n" * bool(job.secrets),
+        package=shlex.quote(f".[{','.join(job.extras)}]") if job.extras else ".",
+        cores=CORES * ranks,
+        memory=MEMORY * ranks,
         nodes=nodes,
         gpus="" if is_cpu else gpus,
         mount=mount.format(path=STORAGE, storage=flow(job.storage)),

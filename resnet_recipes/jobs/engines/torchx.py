@@ -1,12 +1,12 @@
 """A component for torchx (0.7), which runs it by any of its schedulers."""
 
-from resnet_recipes.jobs.engines.job import SAVING, Job
-
-#: Cores and MB of memory for each GPU, to decode its images.
-_CORES, _MEMORY = 8, 64_000
+from resnet_recipes.jobs.engines.job import CORES, MEMORY, SAVING, Job
 
 _COMPONENT = '''\
-"""torchx run -s local_cwd {name}.py:train     (or -s slurm, -s kubernetes ...)"""
+"""torchx run -s local_cwd {name}.py:train     (or -s slurm, -s kubernetes ...)
+{needs}"""
+
+import os
 
 from torchx.components.dist import ddp
 from torchx.specs import AppDef
@@ -26,7 +26,10 @@ def train() -> AppDef:
         gpu={gpus},
         cpu={cores},
         memMB={memory},
-        env={{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "{saving}"}},  # seconds to finish a step and save
+        env={{
+            "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "{saving}",  # seconds to finish a step and save
+            **{{name: os.environ[name] for name in {secrets} if name in os.environ}},
+        }},
         max_retries=10,
     )
 '''
@@ -38,11 +41,13 @@ def script(job: Job) -> str:
     words = [word for word in job.command[1:] if not word.startswith("gpus=")]
     return _COMPONENT.format(
         name=job.name,
+        needs=f"The machines need resnet-recipes[{','.join(job.extras)}].\n" * bool(job.extras),
         words="\n".join(f"    {word!a}," for word in words),
         nodes=nodes,
         ranks=ranks,
         gpus=0 if is_cpu else ranks,
-        cores=_CORES * ranks,
-        memory=_MEMORY * ranks,
+        cores=CORES * ranks,
+        memory=1000 * MEMORY * ranks,
         saving=SAVING,
+        secrets=list(job.secrets),
     )

@@ -30,6 +30,23 @@ FRONT: Spec = {
     "strokeWidth": 1,
     "strokeDash": [5, 3],
 }
+#: What hovering over a point shows of it.
+SHOWN = (
+    "name",
+    "label",
+    "top1_percent",
+    "low",
+    "high",
+    "seeds",
+    "epochs",
+    "minutes",
+    "cost",
+    "pflops",
+    "hardware",
+    "source",
+    "note",
+    "command",
+)
 BAR: Spec = {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}}
 
 
@@ -68,9 +85,7 @@ def accuracy(rows: Sequence[Row], x: str, title: str, published: Sequence[Row] =
 
 def _drawn(rows: Sequence[Row], names: Sequence[Row], look: Spec, point: Spec) -> list[Spec]:
     """Return lines, bars over seeds, points and names."""
-    shown = ("name", "label", "top1_percent", "low", "high", "seeds", "epochs", "minutes", "cost")
-    shown += ("pflops", "hardware", "source", "note", "command")
-    known = [key for key in shown if any(row.get(key) not in (None, "", 0) for row in rows)]
+    known = [key for key in SHOWN if any(row.get(key) not in (None, "", 0) for row in rows)]
     series = {"field": "series"}
     return [
         _layer(rows, {"type": "line", "opacity": FAINT}, look | {"detail": series}),

@@ -2,7 +2,12 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Protocol
+
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.reading import read_json
+from resnet_recipes.run_folder.names import PROVENANCE
 
 #: Key of a record in metrics.jsonl -> its customary name in trackers.
 NAMES = {
@@ -41,6 +46,16 @@ class Tracker(Protocol):
 
     def close(self, is_finished: bool) -> None:
         """Send what is left, and whether the run is finished or was stopped."""
+
+
+def tags_of(folder: Path) -> dict[str, str]:
+    """Return what a run is found by: its recipe, the commit of its files, and our version."""
+    try:
+        found = read_json(folder / PROVENANCE, may_be_absent=True)
+    except NotReadyError:
+        return {}
+    texts = {key: found.get(key) for key in ("recipe", "git_commit", "resnet_recipes")}
+    return {key: text for key, text in texts.items() if isinstance(text, str)}
 
 
 def as_typed(setting: object) -> str:

@@ -9,7 +9,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 
 from resnet_recipes.base import atomic
-from resnet_recipes.report.trackers.base import as_typed
+from resnet_recipes.report.trackers.base import as_typed, tags_of
 
 #: Entries that MLflow accepts in one call.
 _PARAMS = 100
@@ -47,7 +47,8 @@ class Curves:
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "resnet-recipes")
         experiment = self._client.get_experiment_by_name(name)
         number = experiment.experiment_id if experiment else self._client.create_experiment(name)
-        self._run = self._client.create_run(number, run_name=self._folder.name).info.run_id
+        tags, called = tags_of(self._folder), self._folder.name
+        self._run = self._client.create_run(number, tags=tags, run_name=called).info.run_id
         atomic.write_text(known, self._run)
         params = [Param(key, as_typed(value)[:500]) for key, value in settings.items()]
         for start in range(0, len(params), _PARAMS):
@@ -65,4 +66,5 @@ class Curves:
         )
 
     def close(self, is_finished: bool) -> None:
+        self._client.set_tag(self._run, "state", "finished" if is_finished else "stopped")
         self._client.set_terminated(self._run, "FINISHED" if is_finished else "KILLED")

@@ -52,7 +52,8 @@ def labelled(root: Path) -> dict[str, str]:
 
 def notes(root: Path, **changes) -> str:
     """Return what a user is told about these images."""
-    return "\n".join(data.measure(small(root, **changes)).notes)
+    facts = data.measure(small(root, **changes))
+    return "\n".join((*facts.notes, *facts.details))
 
 
 def test_a_folder_without_val_is_refused_with_the_setting_that_helps(flowers):

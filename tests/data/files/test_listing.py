@@ -103,8 +103,8 @@ def test_small_sets_are_listed_anew_every_time(root, monkeypatch):
 def test_the_facts_say_that_a_kept_listing_is_used_and_their_digest_has_names_and_sizes(root):
     config = small(root)
     first, second = data.measure(config), data.measure(config)
-    assert "using the cached listing" in "".join(second.notes)
-    assert "earlier start" not in "".join(first.notes)
+    assert "using the cached listing" in "".join(second.details)
+    assert "earlier start" not in "".join(first.details)
     assert first.digest == second.digest
     (root / "val" / "ant" / "0.jpg").write_bytes(b"more")
     (root / "val" / "ant").touch()

@@ -25,7 +25,7 @@ def root(folder: Path, tmp_path: Path) -> Path:
 def test_auto_without_betons_says_that_files_are_decoded(folder):
     facts = data.measure(DataConfig(root=str(folder)))
     assert facts.backend == "torchvision"
-    assert "no train.beton" in facts.notes[0]
+    assert "no train.beton" in facts.details[0]
 
 
 def test_a_missing_and_an_empty_root_are_named(tmp_path):

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from resnet_recipes.data.images.native import decoder_note
+from resnet_recipes.data.base import DataFacts
+from resnet_recipes.data.images.native import with_decoder
 from resnet_recipes.data.native import library as known
 from resnet_recipes.data.native.library import UnavailableError, library, why_not
 from resnet_recipes.doctor.native import check_native
@@ -36,7 +37,8 @@ def test_a_library_with_other_pixels_is_left_out_and_the_plan_and_the_doctor_say
 ):
     monkeypatch.setitem(known.PIXELS, "grey", (0, *known.PIXELS["grey"][1:]))
     assert "gives wrong pixels (grey cropped; 1 of 30 trials)" in why_not()
-    assert "in Python, at about half the speed: the native decoder with " in decoder_note()
+    (note,) = with_decoder(DataFacts("torchvision", Path(), 1, 1, ("ant",))).notes
+    assert "in Python, at about half the speed: the native decoder with " in note
     assert (
         "gives wrong pixels" in check_native()[-1].what or "gives wrong" in check_native()[0].what
     )

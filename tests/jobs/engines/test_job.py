@@ -50,6 +50,24 @@ def started(folder: Path, task: Job, code: int = 0, waits: bool = False) -> subp
     )
 
 
+def test_jobs_carry_extras_secrets_cores_and_memory():
+    task = job(TWO)._replace(extras=["remote", "wandb"], secrets=["WANDB_API_KEY"])
+    read = yaml.safe_load(skypilot.script(task))
+    assert read["setup"].endswith(" '.[remote,wandb]'\n")
+    assert read["secrets"] == {"WANDB_API_KEY": None}
+    assert (read["resources"]["cpus"], read["resources"]["memory"]) == ("64+", "512+")
+    assert "sky jobs launch --secret WANDB_API_KEY mild-1.yaml" in skypilot.script(task)
+    text = kubernetes.script(task)
+    trainer = yaml.safe_load(text)["spec"]["trainer"]
+    assert [variable["name"] for variable in trainer["env"]] == ["WANDB_API_KEY"]
+    assert trainer["resourcesPerNode"]["requests"] == {"cpu": 64, "memory": "512Gi"}
+    assert "--build-arg EXTRAS=remote,wandb ." in text
+    assert "for name in ['WANDB_API_KEY'] if name in os.environ" in torchx.script(task)
+    plain = job(TWO)
+    assert "secrets" not in yaml.safe_load(skypilot.script(plain))
+    assert "env" not in yaml.safe_load(kubernetes.script(plain))["spec"]["trainer"]
+
+
 def test_one_node_of_skypilot_runs_our_launcher_with_the_words_as_typed(tmp_path):
     process = started(tmp_path, job(ONE), code=75)
     out, _ = process.communicate(timeout=10)
@@ -110,7 +128,7 @@ def test_a_trainjob_has_the_words_as_kubernetes_unescapes_them_and_time_to_save(
     wanted = [*torchrun, *TRAINED] if allocation == TWO else [*TRAINED, "gpus=4"]
     assert [word.replace("$$", "$") for word in trainer["command"]] == wanted
     assert (trainer["numNodes"], trainer["numProcPerNode"]) == allocation[:2]
-    assert trainer["resourcesPerNode"] == {"limits": {"nvidia.com/gpu": allocation.ranks}}
+    assert trainer["resourcesPerNode"]["limits"] == {"nvidia.com/gpu": allocation.ranks}
     assert document["metadata"]["name"] == "mild-1"
     replicated = document["spec"]["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]
     pod = replicated["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
