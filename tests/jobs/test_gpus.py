@@ -2,7 +2,7 @@
 
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +19,23 @@ def forgetful() -> Iterator[None]:
     gpus._answer.cache_clear()
 
 
+@pytest.fixture
+def torch_sees(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that says how many GPUs torch sees, its build, and CUDA's answer."""
+
+    def make(
+        physical: int = 0, cuda: str | None = "13.2", hip: str | None = None, answer: str = ""
+    ) -> None:
+        asked = subprocess.CompletedProcess([], 0, answer)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: physical)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: physical > 0)
+        monkeypatch.setattr(torch.version, "cuda", cuda)
+        monkeypatch.setattr(torch.version, "hip", hip)
+        monkeypatch.setattr(subprocess, "run", lambda *_, **__: asked)
+
+    return make
+
+
 @pytest.mark.parametrize(
     ("physical", "answer", "found"),
     [
@@ -29,13 +46,8 @@ def forgetful() -> Iterator[None]:
         (4, "", 4),  # no libcuda, as in a test
     ],
 )
-def test_cuda_decides_how_many_gpus_there_are(physical, answer, found, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: physical)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: physical > 0)
-    monkeypatch.setattr(torch.version, "cuda", "13.2")
-    monkeypatch.setattr(
-        subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0, answer)
-    )
+def test_cuda_decides_how_many_gpus_there_are(physical, answer, found, torch_sees):
+    torch_sees(physical, answer=answer)
     assert gpus.count() == found
 
 
@@ -47,13 +59,8 @@ def test_cuda_decides_how_many_gpus_there_are(physical, answer, found, monkeypat
         ("", ("", "")),
     ],
 )
-def test_the_first_gpu_has_a_name_and_its_compute_type(answer, known, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.version, "cuda", "13.2")
-    monkeypatch.setattr(
-        subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0, answer)
-    )
+def test_the_first_gpu_has_a_name_and_its_compute_type(answer, known, torch_sees):
+    torch_sees(1, answer=answer)
     assert gpus.first() == known
 
 
@@ -69,7 +76,7 @@ def test_the_first_gpu_has_a_name_and_its_compute_type(answer, known, monkeypatc
     ],
 )
 def test_a_gpu_that_torch_does_not_see_is_reported_with_the_reason(
-    build, hip, visible, driver, why, monkeypatch
+    build, hip, visible, driver, why, torch_sees, monkeypatch
 ):
     def library(name: str) -> SimpleNamespace:
         if driver is None:
@@ -79,9 +86,7 @@ def test_a_gpu_that_torch_does_not_see_is_reported_with_the_reason(
         )
 
     monkeypatch.setattr(gpus.ctypes, "CDLL", library)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.version, "cuda", build)
-    monkeypatch.setattr(torch.version, "hip", hip)
+    torch_sees(0, build, hip)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -94,7 +99,7 @@ def test_a_gpu_that_torch_does_not_see_is_reported_with_the_reason(
     )
     assert gpus.unused().startswith(said)
     assert why in gpus.unused()
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    torch_sees(1)
     assert gpus.unused() == ""
 
 
@@ -105,11 +110,11 @@ def test_a_gpu_whose_driver_torch_cannot_use_is_not_counted(monkeypatch):
     assert (gpus.count(), gpus.first(), gpus.memory()) == (0, ("", ""), 0)
 
 
-def test_a_mac_and_amds_gpus_are_said_to_be_untried(monkeypatch):
+def test_a_mac_and_amds_gpus_are_said_to_be_untried(torch_sees, monkeypatch):
     assert gpus.untried() == ""
-    monkeypatch.setattr(torch.version, "hip", "7.1")
+    torch_sees(0, None, "7.1")
     assert gpus.untried() == ""  # no GPU
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    torch_sees(1, None, "7.1")
     assert "AMD's GPUs (ROCm)" in gpus.untried()
     monkeypatch.setattr(gpus.sys, "platform", "darwin")
     assert "a Mac's GPU (mps) cannot be used" in gpus.untried()

@@ -62,6 +62,11 @@ def checkpoints(tmp_path: Path, warnings: list[str]) -> Checkpoints:
     return made
 
 
+def file_of(checkpoints: Checkpoints, step: int) -> Path:
+    """Return the file of a step."""
+    return checkpoints.folder / f"step-{step:08d}.pt"
+
+
 def reopened(checkpoints: Checkpoints) -> Checkpoints:
     """Return the same folder as the next process sees it."""
     again = Checkpoints(checkpoints.folder, checkpoints.keep, print)
@@ -138,7 +143,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("damage", [name for name in DAMAGES if name != "other step"])
 def test_a_damaged_checkpoint_is_skipped_with_a_note(damage, checkpoints):
-    DAMAGES[damage](checkpoints._path(20))
+    DAMAGES[damage](file_of(checkpoints, 20))
     again = reopened(checkpoints)
     step, state = again.newest()
     assert (step, same(state, state_at(10))) == (10, True)
@@ -147,11 +152,11 @@ def test_a_damaged_checkpoint_is_skipped_with_a_note(damage, checkpoints):
 
 
 def test_a_checkpoint_of_a_newer_version_ends_the_run_and_is_kept(checkpoints):
-    manifest = checkpoints._path(20).with_suffix(".json")
+    manifest = file_of(checkpoints, 20).with_suffix(".json")
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 2}))
     with pytest.raises(TrainingError, match=r"step-00000020\.pt, in format 2; this version reads"):
         reopened(checkpoints).newest()
-    assert checkpoints._path(20).exists()
+    assert file_of(checkpoints, 20).exists()
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.ESTALE])
@@ -174,29 +179,29 @@ def test_a_checkpoint_that_cannot_be_read_for_a_moment_is_skipped_and_kept(
 
 
 def test_a_checkpoint_renamed_to_another_step_is_refused(checkpoints):
-    DAMAGES["other step"](checkpoints._path(20))
+    DAMAGES["other step"](file_of(checkpoints, 20))
     with pytest.raises(TrainingError, match="none of the 1 checkpoints"):
         reopened(checkpoints).newest()
 
 
 def test_a_run_with_only_damaged_checkpoints_does_not_start_over_silently(checkpoints):
     for step in (10, 20):
-        DAMAGES["cut"](checkpoints._path(step))
+        DAMAGES["cut"](file_of(checkpoints, step))
     with pytest.raises(TrainingError, match="none of the 2 checkpoints"):
         reopened(checkpoints).newest()
 
 
 def test_a_damaged_checkpoint_never_pushes_out_a_good_one(checkpoints):
-    DAMAGES["cut"](checkpoints._path(20))
+    DAMAGES["cut"](file_of(checkpoints, 20))
     again = reopened(checkpoints)
     again.newest()
     again.save(15, state_at(15), wait=True)
-    assert sorted(again._steps()) == [10, 15]
+    assert [file_of(again, step).exists() for step in (10, 15, 20)] == [True, True, False]
     assert reopened(again).newest()[0] == 15
 
 
 def test_a_damaged_checkpoint_is_replaced_when_its_step_is_saved_again(checkpoints):
-    DAMAGES["flipped"](checkpoints._path(20))
+    DAMAGES["flipped"](file_of(checkpoints, 20))
     again = reopened(checkpoints)
     again.newest()
     again.save(20, state_at(20), wait=True)
@@ -394,4 +399,4 @@ def test_a_kill_at_a_random_moment_never_costs_more_than_one_checkpoint(checkpoi
 def test_the_manifest_says_what_the_file_is(checkpoints):
     manifest = json.loads((checkpoints.folder / "step-00000020.json").read_text())
     assert manifest.keys() == {"format", "step", "bytes", "sha256"}
-    assert (manifest["step"], manifest["bytes"]) == (20, checkpoints._path(20).stat().st_size)
+    assert (manifest["step"], manifest["bytes"]) == (20, file_of(checkpoints, 20).stat().st_size)
