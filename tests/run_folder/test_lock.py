@@ -80,8 +80,12 @@ def test_a_folder_of_files_and_folders_is_accepted(run):
 )
 @pytest.mark.parametrize(
     "make",
-    [lambda path: path.symlink_to(path.parents[-2] / "precious"), os.mkfifo],
-    ids=["link", "fifo"],
+    [
+        lambda path: path.symlink_to("precious"),
+        lambda path: path.symlink_to(__file__),
+        os.mkfifo,
+    ],
+    ids=["a link to nothing", "a link to a file", "fifo"],
 )
 def test_a_link_or_a_special_file_is_refused_wherever_it_is(name, make, run):
     make(run / name)

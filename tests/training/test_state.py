@@ -33,7 +33,8 @@ def by(**changes: str) -> dict[str, dict[str, str]]:
 def test_the_same_run_resumes_without_a_warning(make_run, state):
     run = make_run()
     assert resume_warnings(run, state) == []
-    assert restore(run, state) == 3
+    assert restore(run, state | {"seconds": 60.0}) == 3
+    assert run.clock.seconds() >= 60
 
 
 @pytest.mark.parametrize(
