@@ -20,7 +20,7 @@ from resnet_recipes.base.text import (
     roughly,
 )
 from resnet_recipes.report.page.gallery import Tile, gallery
-from resnet_recipes.report.page.html import Figure, Legend, Limit, Section, Table, page
+from resnet_recipes.report.page.html import Figure, Legend, Section, Table, page
 from resnet_recipes.report.page.vega import to_json
 
 
@@ -134,12 +134,10 @@ class Attributes(HTMLParser):
 
 def test_no_text_of_a_page_is_markup():
     evil = '" onload=x <b>\u202e'
-    rows = [{"cost": 1.0, "recipe": evil}]
     section = Section(
         evil,
         text=[evil],
-        limits=[Limit("cost", evil, rows)],
-        legend=Legend("recipe", [evil]),
+        legend=Legend([evil]),
         figures=[Figure(evil, evil, {})],
         tables=[Table(evil, ["recipe", evil], [[evil, 1.0]])],
         notes=[evil],
