@@ -1,10 +1,12 @@
 """Measure the error of estimates: estimate runs on this machine, train them, and compare.
 
-    python benchmarks/estimate.py CIFAR10 [--recipes mild,medium] [--sizes 32,48,64] [--images 150]
+    python benchmarks/estimate.py CIFAR10 [--recipes mild,medium] [--sizes 32,48]
+    python benchmarks/estimate.py CIFAR10 --budget 2m [--ranks 2]
 
 CIFAR10 has train/ and val/ with a folder of images per class; some of them are used. Runs train
 ResNet-18 with every method of the recipe, progressive resizing included, so that the speeds of most
-image sizes are interpolated. Nothing is taken from earlier measurements.
+image sizes are interpolated. Nothing is taken from earlier measurements. With --budget a run is as
+long as fits, by what it has measured, and the time that it then takes is compared with the budget.
 """
 
 import argparse
@@ -14,6 +16,9 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
+
+from resnet_recipes.base.duration import budget_seconds
 
 WORDS = [
     "model.name=resnet18",
@@ -42,39 +47,49 @@ def part(source: Path, images: int, root: Path) -> Path:
     return root
 
 
-def error(recipe: str, size: int, epochs: int, data: Path, folder: Path) -> dict[str, object]:
+class Case:
+    """A recipe at an image size, in a folder with no earlier measurements."""
+
+    def __init__(self, name: str, size: int, ranks: int, data: Path, folder: Path):
+        self.name, self.folder = f"{name} {size} px, {ranks} rank{'s' * (ranks > 1)}", folder
+        self.words = [
+            f"recipe={name}",
+            f"data={data}",
+            *WORDS,
+            *(f"data.{key}={size}" for key in ("train_size", "eval_resize", "eval_size")),
+            *(["launch.device=cpu", f"gpus={ranks}"] if ranks > 1 else []),
+        ]
+
+    def run(self, command: str, *words: str) -> str:
+        """Run one of the commands in the folder, and return what it printed."""
+        program = f"import sys; from resnet_recipes.cli import {command}; sys.exit({command}())"
+        done = subprocess.run(
+            [sys.executable, "-c", program, *words],
+            cwd=self.folder,
+            env=os.environ | {"XDG_CACHE_HOME": str(self.folder / "cache")},
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return done.stdout
+
+    def trained(self, word: str) -> dict[str, Any]:
+        """Train a run, and return its summary."""
+        name = "".join(letter for letter in f"{self.name}{word}" if letter.isalnum())
+        self.run("train", *self.words, word, f"run={name}")
+        return json.loads((self.folder / f"runs/{name}/summary.json").read_text())
+
+
+def error(case: Case, epochs: int) -> dict[str, object]:
     """Estimate a run, train it, and return both times."""
-    words = [
-        f"recipe={recipe}",
-        f"data={data}",
-        f"epochs={epochs}",
-        *WORDS,
-        *(f"data.{key}={size}" for key in ("train_size", "eval_resize", "eval_size")),
-    ]
-    program = "import sys; from resnet_recipes.cli import {}; sys.exit({}())"
-    environment = os.environ | {"XDG_CACHE_HOME": str(folder / "cache")}
-    estimated = subprocess.run(
-        [sys.executable, "-c", program.format("main", "main"), "estimate", *words, "--json"],
-        cwd=folder,
-        env=environment,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    subprocess.run(
-        [sys.executable, "-c", program.format("train", "train"), *words, f"run={recipe}{size}"],
-        cwd=folder,
-        env=environment,
-        check=True,
-        capture_output=True,
-    )
-    said = json.loads(estimated.stdout)
-    done = json.loads((folder / f"runs/{recipe}{size}/summary.json").read_text())
+    length = f"epochs={epochs}"
+    said = json.loads(case.run("main", "estimate", *case.words, length, "--json"))
+    done = case.trained(length)
     seconds, low, high = (
         60 * minutes for minutes in (said["training_minutes"], *said["bounds_minutes"])
     )
-    return {
-        "case": f"{recipe} {size} px",
+    row = {
+        "case": case.name,
         "estimated": seconds,
         "low": low,
         "high": high,
@@ -83,16 +98,35 @@ def error(recipe: str, size: int, epochs: int, data: Path, folder: Path) -> dict
         "evaluation_estimated": 60 * said["evaluation_minutes"],
         "evaluation": done["evaluation_seconds"],
     }
+    print(
+        f"{row['case']:<22} estimated {row['estimated']:6.1f} s ({row['low']:.1f} to "
+        f"{row['high']:.1f}), trained {row['trained']:6.1f} s: "
+        f"{row['error_percent']:+.1f} %; evaluation estimated "
+        f"{row['evaluation_estimated']:.1f} s, took {row['evaluation']:.1f} s",
+        flush=True,
+    )
+    return row
+
+
+def used(case: Case, budget: str) -> dict[str, object]:
+    """Train a run within a budget, and return how much of it that takes."""
+    done = case.trained(f"budget={budget}")
+    share = 100 * done["wall_seconds"] / budget_seconds(budget, None)
+    row = {"case": case.name, "budget": budget, "epochs": done["epochs"], "used_percent": share}
+    print(f"{row['case']:<22} {budget}: {row['epochs']:5.1f} epochs, {share:5.1f} %", flush=True)
+    return row
 
 
 def main() -> None:
-    """Measure every case, print a line for each, and write the rows to a file if requested."""
+    """Measure every case, and write the rows to a file if requested."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--recipes", default="mild,medium")
     parser.add_argument("--sizes", default="32,48,64")
     parser.add_argument("--images", type=int, default=150, help="of each class")
     parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--budget", help="instead of epochs: 90s, 2m")
+    parser.add_argument("--ranks", type=int, default=1, help="processes on the CPU")
     parser.add_argument("--json")
     arguments = parser.parse_args()
     rows = []
@@ -100,15 +134,9 @@ def main() -> None:
         data = part(arguments.data.absolute(), arguments.images, Path(folder) / "images")
         for recipe in arguments.recipes.split(","):
             for size in map(int, arguments.sizes.split(",")):
-                row = error(recipe, size, arguments.epochs, data, Path(folder))
-                rows.append(row)
-                print(
-                    f"{row['case']:<14} estimated {row['estimated']:6.1f} s ({row['low']:.1f} to "
-                    f"{row['high']:.1f}), trained {row['trained']:6.1f} s: "
-                    f"{row['error_percent']:+.1f} %; evaluation estimated "
-                    f"{row['evaluation_estimated']:.1f} s, took {row['evaluation']:.1f} s",
-                    flush=True,
-                )
+                case = Case(recipe, size, arguments.ranks, data, Path(folder))
+                budget = arguments.budget
+                rows.append(used(case, budget) if budget else error(case, arguments.epochs))
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(rows, indent=2))
 

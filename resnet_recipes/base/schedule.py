@@ -9,7 +9,7 @@ start of the run.
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from math import cos, pi
+from math import cos, pi, sqrt
 from typing import TypeVar
 
 Value = TypeVar("Value")
@@ -88,6 +88,26 @@ def piecewise(
     before = milestones[reached - 1] if reached else warmup
     share = (step - before) / (milestones[reached] - before)
     return values[reached] + (values[reached + 1] - values[reached]) * share
+
+
+def wsd(
+    step: int,
+    *,
+    total: int,
+    cooldown: int,
+    warmup: int = 0,
+    start: float = 0.0,
+    shape: str = "linear",
+) -> float:
+    """Stay at 1, then fall to 0 in the last `cooldown` steps (Zhai et al., 2022, arXiv:2106.04560).
+
+    Along a straight line, or, `sqrt`, as 1 - sqrt(progress) (Haegele et al., 2024,
+    arXiv:2405.18392). What comes before the fall does not depend on `total`.
+    """
+    if step < total - cooldown:
+        return constant(step, warmup=warmup, start=start)
+    share = _progress(step, total - cooldown, total)
+    return 1 - (sqrt(share) if shape == "sqrt" else share)
 
 
 def constant(step: int, *, warmup: int = 0, start: float = 0.0) -> float:

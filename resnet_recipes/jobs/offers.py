@@ -110,7 +110,7 @@ def _lengths(
         lengths = {min(enough)} if enough else lengths
     else:
         lengths = {plan.epochs, *mine, *(one.epochs for one in plan.published if one.epochs)}
-    for epochs in sorted(map(Fraction, lengths)):
+    for epochs in sorted(Fraction(length) for length in lengths):
         made = of_length(plan, epochs)
         yield Offer(
             made,

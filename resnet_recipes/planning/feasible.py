@@ -91,6 +91,12 @@ def _length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
             "the peak rate",
             f"{_short_warmup(horizon)}, or a longer run (the warm-up is never scaled)",
         )
+    cooldown = horizon.steps(Duration.parse(recipe.schedule.cooldown))
+    if recipe.schedule.name == "wsd" and warmup + cooldown > horizon.total_steps:
+        rule = f"and the warm-up take {warmup + cooldown:,} of {horizon.total_steps:,} steps"
+        yield Problem(
+            "schedule.cooldown", recipe.schedule.cooldown, rule, "schedule.cooldown=0.2dur"
+        )
     milestones = recipe.milestones(horizon)
     if milestones != sorted(set(milestones)):
         yield Problem("schedule.milestones", recipe.schedule.milestones, "must increase")

@@ -166,6 +166,8 @@ def _rate(plan: Plan) -> str:
     # a cosine ends a step before its final rate
     last = peak * round(plan.lr_at(plan.total_steps - 1) / peak, 4)
     course = config.name if config.name == "constant" else f"{config.name} to {last:.3g}"
+    if config.name == "wsd":
+        course = f"constant, down to {last:.3g} in the last {_spelled(config.cooldown)}"
     rise = f"up to {peak:g} in {_spelled(config.warmup)}, then " if plan.warmup else f"{peak:g}, "
     return f"{rise}{course}"
 

@@ -153,6 +153,13 @@ class Plan:
             "cosine": partial(schedule.cosine, **falling, from_start=config.from_start),
             "linear": partial(schedule.linear, **falling),
             "polynomial": partial(schedule.polynomial, **falling, power=config.power),
+            "wsd": partial(
+                schedule.wsd,
+                **rise,
+                total=self.total_steps,
+                cooldown=self.steps(config.cooldown),
+                shape=config.shape,
+            ),
             "multistep": partial(
                 schedule.multistep, **rise, milestones=stretched, gamma=config.gamma
             ),

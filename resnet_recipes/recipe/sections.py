@@ -59,18 +59,22 @@ class ScheduleConfig(Section):
         "from_start": ("cosine",),
         "final": ("cosine", "linear", "polynomial"),
         "power": ("polynomial",),
+        "cooldown": ("wsd",),
+        "shape": ("wsd",),
         "milestones": ("multistep", "piecewise"),
         "gamma": ("multistep",),
         "values": ("piecewise",),
     }
 
-    name: str = "cosine"  # cosine | linear | multistep | piecewise | polynomial | constant
+    name: str = "cosine"  # cosine | linear | multistep | piecewise | polynomial | wsd | constant
     warmup: str = "8ep"  # linear rise to the peak; never stretched by scale_schedule_ratio
     start: float = 0.0  # share of the peak rate at the start of the warm-up
     # decay from the run's start, hidden by the warm-up at first
     from_start: bool = False
     final: float = 0.0  # share of the peak rate at the end: cosine, linear, polynomial
     power: float = 2.0  # polynomial only
+    cooldown: str = "0.2dur"  # wsd: the fall at the end; the rate is constant before it
+    shape: str = "linear"  # wsd, of that fall: linear | sqrt (1 - sqrt of the share of it)
     # when gamma applies, or when a value is reached
     milestones: list[str] = field(default_factory=list)
     gamma: float = 0.1  # multistep only
@@ -80,10 +84,13 @@ class ScheduleConfig(Section):
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `schedule`."""
-        names = ("cosine", "linear", "multistep", "piecewise", "polynomial", "constant")
+        names = ("cosine", "linear", "multistep", "piecewise", "polynomial", "wsd", "constant")
         if self.name not in names:
             yield Problem("name", self.name, f"must be one of {', '.join(names)}")
         yield from duration_problem("warmup", self.warmup, positive=False)
+        yield from duration_problem("cooldown", self.cooldown)
+        if self.shape not in ("linear", "sqrt"):
+            yield Problem("shape", self.shape, "must be linear or sqrt")
         for text in self.milestones:
             yield from duration_problem("milestones", text)
         if not 0 <= self.final <= 1:

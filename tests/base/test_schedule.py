@@ -138,3 +138,18 @@ def test_an_epoch_of_the_warmup_uses_the_rate_of_its_end():
 
 def test_a_warmup_that_ends_within_an_epoch_is_not_overshot():
     assert schedule.epochwise(12, steps_per_epoch=10, warmup=15) == 15
+
+
+@pytest.mark.parametrize(("shape", "middle"), [("linear", 0.5), ("sqrt", 1 - math.sqrt(0.5))])
+def test_wsd_is_constant_but_for_the_warm_up_and_the_cool_down(shape, middle):
+    rate = partial(schedule.wsd, total=100, cooldown=20, warmup=10, shape=shape)
+    assert [rate(step) for step in (0, 5, 10, 79, 80, 90, 100)] == pytest.approx(
+        [0, 0.5, 1, 1, 1, middle, 0]
+    )
+
+
+def test_the_trunk_of_wsd_is_the_same_for_every_length():
+    short, long = (
+        partial(schedule.wsd, total=total, cooldown=total // 5, warmup=10) for total in (100, 300)
+    )
+    assert all(short(step) == long(step) for step in range(81))

@@ -208,6 +208,7 @@ def test_log_eval_and_save_are_due_at_intervals_and_the_end_and_log_at_every_epo
         ({"name": "constant", "warmup": "0ep"}, (0, 99), (0.1, 0.1)),
         ({"name": "linear"}, (10, 55), (0.1, 0.05)),
         ({"name": "polynomial", "power": 2.0}, (10, 55), (0.1, 0.025)),
+        ({"name": "wsd", "cooldown": "0.4dur"}, (10, 55, 80), (0.1, 0.1, 0.05)),
         ({"name": "multistep", "milestones": ["3ep", "60ba"]}, (29, 30, 60), (0.1, 0.01, 0.001)),
         (
             {"name": "piecewise", "milestones": ["5ep", "1dur"], "values": [1.0, 0.5, 0.0]},
@@ -377,3 +378,8 @@ def test_an_offset_says_after_which_epoch_the_first_evaluation_is():
     plan = make_plan(small(evaluation={"interval": "4ep", "offset": "3ep"}), facts(1000), 1)
     evaluated = [done for done in range(1, 101) if plan.evaluates_at(done)]
     assert evaluated == [30, 70, 100]
+
+
+def test_a_cool_down_begins_after_the_warm_up():
+    with pytest.raises(RecipeError, match="schedule.cooldown=0.95dur: and the warm-up take 105 of"):
+        planned(small(schedule={"name": "wsd", "cooldown": "0.95dur"}))
