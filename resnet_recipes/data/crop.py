@@ -42,11 +42,14 @@ def distorted_crops(
     fits = (area >= np.maximum(least, COVERED * tall * wide)) & (area <= most) & (area > 0)
     fits &= (width <= wide) & (height <= tall)
     top, left = np.floor(down * (tall - height)), np.floor(right * (wide - width))
-    tried = np.stack([top, left, height, width], axis=-1)[
-        np.arange(len(sizes)), fits.argmax(axis=1)
-    ]
-    whole = np.concatenate([0 * tall, 0 * wide, tall, wide], axis=1)
-    return np.where(fits.any(axis=1, keepdims=True), tried, whole).astype(np.int64)
+    tried = np.stack([top, left, height, width], axis=-1)
+    return _first_fitting(tried, fits, np.concatenate([0 * tall, 0 * wide, tall, wide], axis=1))
+
+
+def _first_fitting(tried: np.ndarray, fits: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
+    """Return the first of each image's tries [N, tries, 4] that fits, int64 [N, 4]."""
+    chosen = tried[np.arange(len(tried)), fits.argmax(axis=1)]
+    return np.where(fits.any(axis=1, keepdims=True), chosen, otherwise).astype(np.int64)
 
 
 _TRIES = 10
@@ -91,11 +94,8 @@ class TrainCrop:
         """Return the crops of images of `sizes` [N, 2] (height, width)."""
         draws, mirrored = self._draws(epoch, indices, copies)
         crops = distorted_crops if self.rule == "tensorflow" else random_crops
-        return Cuts(
-            crops(draws, sizes, self.scale, self.ratio),
-            mirrored,
-            self.bicubic(epoch, indices, copies),
-        )
+        boxes = crops(draws, sizes, self.scale, self.ratio)
+        return Cuts(boxes, mirrored, self.bicubic(epoch, indices, copies))
 
     def attempts(
         self, epoch: int, indices: np.ndarray, copies: np.ndarray
@@ -106,8 +106,9 @@ class TrainCrop:
         are [N, 404]: draws, scale and ratio.
         """
         draws, mirrored = self._draws(epoch, indices, copies)
-        limits = self.ratio if self.rule == "torchvision" else (*self.scale, *self.ratio)
+        limits = *self.scale, *self.ratio
         if self.rule == "torchvision":
+            limits = self.ratio
             draws = attempts(draws, self.scale, self.ratio).reshape(len(draws), -1)
         return np.concatenate([draws, np.tile(limits, (len(draws), 1))], axis=1), mirrored
 
@@ -130,7 +131,8 @@ class TrainCrop:
 
     def generator(self, epoch: int, index: int, copy: int) -> np.random.Generator:
         """Return the random generator for augmenting one image."""
-        return np.random.default_rng((self.seed, epoch, index, _AUGMENT, *([copy] if copy else [])))
+        key = self.seed, epoch, index, _AUGMENT
+        return np.random.default_rng((*key, copy) if copy else key)
 
 
 def uniforms(
@@ -143,10 +145,8 @@ def uniforms(
     """
     with np.errstate(over="ignore"):
         stream = _mix(_mix(np.array([seed], np.uint64)) + np.uint64(epoch))
-        keys = (
-            _mix(stream + indices.astype(np.uint64) * _STEP)
-            + np.asarray(copies).astype(np.uint64) * _COPY
-        )
+        keys = _mix(stream + indices.astype(np.uint64) * _STEP)
+        keys += np.asarray(copies).astype(np.uint64) * _COPY
         bits = _mix(keys[:, None] + _STEP * np.arange(1, count + 1, dtype=np.uint64))
     return (bits >> np.uint64(11)) * 2.0**-53
 
@@ -164,16 +164,12 @@ def random_crops(
     share, aspect, down, right = np.moveaxis(attempts(draws, scale, ratio), 2, 0)
     area = height * width * share
     tried_width, tried_height = np.rint(np.sqrt(area * aspect)), np.rint(np.sqrt(area / aspect))
-    fits = (
-        (tried_width > 0) & (tried_width <= width) & (tried_height > 0) & (tried_height <= height)
-    )
+    fits = (tried_width > 0) & (tried_width <= width)
+    fits &= (tried_height > 0) & (tried_height <= height)
     top = np.floor(down * (height - tried_height + 1))
     left = np.floor(right * (width - tried_width + 1))
     tried = np.stack([top, left, tried_height, tried_width], axis=-1)
-    chosen = tried[np.arange(len(sizes)), fits.argmax(axis=1)]
-    return np.where(
-        fits.any(axis=1, keepdims=True), chosen, _widest_crops(height, width, ratio)
-    ).astype(np.int64)
+    return _first_fitting(tried, fits, _widest_crops(height, width, ratio))
 
 
 def attempts(
@@ -198,11 +194,9 @@ def _widest_crops(height: np.ndarray, width: np.ndarray, ratio: tuple[float, flo
     Each side keeps at least one pixel, however extreme the image: an empty crop would abort native
     code.
     """
-    kept_height = np.minimum(height, np.maximum(1, np.rint(width / min(ratio))))
-    kept_width = np.minimum(width, np.maximum(1, np.rint(height * max(ratio))))
-    return np.concatenate(
-        [(height - kept_height) // 2, (width - kept_width) // 2, kept_height, kept_width], axis=1
-    )
+    tall = np.minimum(height, np.maximum(1, np.rint(width / min(ratio))))
+    wide = np.minimum(width, np.maximum(1, np.rint(height * max(ratio))))
+    return np.concatenate([(height - tall) // 2, (width - wide) // 2, tall, wide], axis=1)
 
 
 def _mix(bits: np.ndarray) -> np.ndarray:

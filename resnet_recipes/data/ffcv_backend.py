@@ -29,8 +29,7 @@ def measure(config: DataConfig, tell: object) -> DataFacts:
     """
     root = Path(config.root)
     train, val = open_samples(root / "train.beton"), open_samples(root / "val.beton")
-    problems = list(_problems(config, train.beton, val.beton))
-    if problems:
+    if problems := list(_problems(config, train.beton, val.beton)):
         raise NotReadyError(problems)
     facts = DataFacts(
         "ffcv",
@@ -72,9 +71,8 @@ def _problems(config: DataConfig, train: Beton, val: Beton) -> Iterator[Problem]
     yield from pair_problems(train, val)
     if config.val_share:
         rule = "applies only to image files; val.beton already exists"
-        yield Problem(
-            "data.val_share", config.val_share, rule, "resnet-recipes convert SRC DST val_share=0.1"
-        )
+        fix = "resnet-recipes convert SRC DST val_share=0.1"
+        yield Problem("data.val_share", config.val_share, rule, fix)
     if config.on_bad_image == "skip":
         rule = (
             "applies only to image files; if one sample of a .beton file is damaged, the file "

@@ -37,12 +37,10 @@ def oversubscription(config: DataConfig) -> Iterator[str]:
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE", max(1, torch.cuda.device_count())))
     # a rank needs one in any case
     if config.workers != "auto" and config.workers > max(1, cores() // ranks):
-        wanted = f"data.workers={config.workers}" + (
-            f" for each of {ranks} ranks" if ranks > 1 else ""
-        )
+        each = f" for each of {ranks} ranks" if ranks > 1 else ""
         yield (
-            f"{wanted} is more than the {cores()} cores of this machine, which slows loading; "
-            f"use data.workers={fair_share(ranks)}"
+            f"data.workers={config.workers}{each} is more than the {cores()} cores of this "
+            f"machine, which slows loading; use data.workers={fair_share(ranks)}"
         )
 
 

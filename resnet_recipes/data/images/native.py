@@ -23,14 +23,14 @@ def train_images(
 ) -> TrainImages:
     """Return training images of the engine if it is built and can augment them, else of Python."""
     if _usable(source) and (augment is None or hasattr(augment, "steps")):
-        return NativeTrainImages(Engine(max(1, threads)), source, crop, augment, reduce)
+        return NativeTrainImages(threads, source, crop, augment, reduce)
     return TrainImages(source, crop, augment, reduce)
 
 
 def eval_images(source: Source, resize: int, bicubic: bool, threads: int) -> EvalImages:
     """Return evaluation images of the engine if it is built, else of Python."""
     if _usable(source):
-        return NativeEvalImages(Engine(max(1, threads)), source, resize, bicubic)
+        return NativeEvalImages(threads, source, resize, bicubic)
     return EvalImages(source, resize, bicubic)
 
 
@@ -45,14 +45,18 @@ def with_decoder(facts: DataFacts) -> DataFacts:
     return replace(facts, details=(*facts.details, f"JPEGs are decoded natively ({description()})"))
 
 
-class NativeTrainImages(TrainImages):
-    """TrainImages with the same crops, draws and augmentation, and pixels within a grey level."""
+class _Native:
+    """Images that an engine decodes."""
 
     in_threads = True
 
-    def __init__(self, engine: Engine, *settings: Any):
+    def __init__(self, threads: int, *settings: Any):
         super().__init__(*settings)
-        self._engine = engine
+        self._engine = Engine(max(1, threads))
+
+
+class NativeTrainImages(_Native, TrainImages):
+    """TrainImages with the same crops, draws and augmentation, and pixels within a grey level."""
 
     def fill(self, rows: Rows) -> None:
         """Write the pixels; see Storage."""
@@ -64,27 +68,14 @@ class NativeTrainImages(TrainImages):
         wanted["filter"] = crop.bicubic(rows.epoch, rows.indices, rows.copies)
         kept = [draws]
         if self.augment:
-            keys = zip(rows.indices.tolist(), rows.copies.tolist(), strict=True)
-            kept += [
-                put_steps(
-                    wanted,
-                    [
-                        self.augment.steps(rows.pixels.shape[1], crop.generator(rows.epoch, *key))
-                        for key in keys
-                    ],
-                )
-            ]
+            side, keys = rows.pixels.shape[1], zip(rows.indices, rows.copies, strict=True)
+            rngs = [crop.generator(rows.epoch, int(index), int(copy)) for index, copy in keys]
+            kept.append(put_steps(wanted, [self.augment.steps(side, rng) for rng in rngs]))
         _fill(self._engine, self.source, rows, wanted, super().fill)
 
 
-class NativeEvalImages(EvalImages):
+class NativeEvalImages(_Native, EvalImages):
     """EvalImages with pixels within a grey level."""
-
-    in_threads = True
-
-    def __init__(self, engine: Engine, *settings: Any):
-        super().__init__(*settings)
-        self._engine = engine
 
     def fill(self, rows: Rows) -> None:
         """Write the pixels; see Storage."""

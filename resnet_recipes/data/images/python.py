@@ -3,7 +3,6 @@
 In worker processes, one image after the other.
 """
 
-import math
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -98,10 +97,8 @@ class TrainImages(Images):
         boxes, mirrored, bicubic = self.crop.cuts(rows.epoch, rows.indices, rows.copies, sizes)
         for row in range(len(pictures)):
             with self._reading(rows, row):
-                side, is_bicubic = rows.pixels.shape[1], bool(bicubic[row])
-                pixels = pictures.popleft().resized_crop(
-                    boxes[row].tolist(), side, self.reduce, is_bicubic
-                )
+                how = rows.pixels.shape[1], self.reduce, bool(bicubic[row])
+                pixels = pictures.popleft().resized_crop(boxes[row].tolist(), *how)
             if mirrored[row]:
                 pixels = pixels[:, ::-1]
             if self.augment:
@@ -157,6 +154,5 @@ def _shorter_side(height: int, width: int, side: int) -> tuple[int, int]:
 
     The longer is rounded down, as in torchvision.
     """
-    if height <= width:
-        return side, math.floor(side * width / height)
-    return math.floor(side * height / width), side
+    shorter = min(height, width)
+    return side * height // shorter, side * width // shorter

@@ -37,11 +37,8 @@ class Pipeline(BatchSource):
         self._ahead: deque[tuple[Rows, list[Future[list[int]]]]] = deque()
         self._skipped: set[int] = set()
         self._runs = 0  # only the last run's batches remain valid
-        self._is_pinned = False
         if torch.cuda.is_initialized():
-            note = self._slots.pin()
-            self._is_pinned = note is None
-            self.notes += [note] if note else []
+            self.notes += self._slots.pin()
 
     def run(self, jobs: Iterable[Job]) -> Iterator[RawBatch]:
         """Yield one batch for each job, in order, valid until the next is requested.
@@ -64,9 +61,7 @@ class Pipeline(BatchSource):
         """Stop the workers; safe to call twice."""
         self._runs += 1
         self._pool.close()
-        if self._is_pinned:
-            self._slots.unpin()
-            self._is_pinned = False
+        self._slots.unpin()
 
     def _filled(self, jobs: Iterator[Job], run: int) -> Iterator[Rows]:
         started = 0
@@ -115,12 +110,9 @@ class Pipeline(BatchSource):
     def _abandon(self) -> None:
         """Drop the requests of an earlier run, whose slots are needed."""
         self._runs += 1
-        rest = [part for _, parts in self._ahead for part in parts if not part.cancel()]
-        for part in rest:
-            with self._explained():
-                part.exception(
-                    STUCK_SECONDS
-                )  # nobody wants its images any more, so nor its failure
+        for part in [part for _, parts in self._ahead for part in parts if not part.cancel()]:
+            with self._explained():  # nobody wants its images any more, so nor its failure
+                part.exception(STUCK_SECONDS)
         self._ahead.clear()
 
 

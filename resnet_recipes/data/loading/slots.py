@@ -61,7 +61,7 @@ class Slots:
     """
 
     def __init__(self, capacity: Capacity):
-        self._memory = SharedArrays(**capacity.layout)
+        self._memory, self._is_pinned = SharedArrays(**capacity.layout), False
 
     def rows(self, slot: int, job: Job) -> Rows:
         """Return a job's rows of the batch in a slot: views of the memory."""
@@ -77,23 +77,25 @@ class Slots:
             memory["reading"][slot, rows],
         )
 
-    def pin(self) -> str | None:
+    def pin(self) -> list[str]:
         """Lock the memory in RAM and register it with CUDA for asynchronous copies.
 
         Return a note if that fails.
         """
         whole = self._memory.whole
-        error = torch.cuda.cudart().cudaHostRegister(whole.ctypes.data, whole.nbytes, 0)
-        if not error.value:
-            return None
+        error = torch.cuda.cudart().cudaHostRegister(whole.ctypes.data, whole.nbytes, 0).value
+        self._is_pinned = not error
+        if not error:
+            return []
         with suppress(RuntimeError):
             torch.ones(1, device="cuda")  # CUDA repeats the error at the next launch: consume it
-        return (
-            f"{whole.nbytes / 2**30:.2f} GiB of batches cannot be pinned (CUDA error "
-            f"{error.value}): copies to the GPU are slower; raise `ulimit -l` or lower "
-            "data.prefetch"
-        )
+        return [
+            f"{whole.nbytes / 2**30:.2f} GiB of batches cannot be pinned (CUDA error {error}): "
+            "copies to the GPU are slower; raise `ulimit -l` or lower data.prefetch"
+        ]
 
     def unpin(self) -> None:
-        """Undo `pin`."""
-        torch.cuda.cudart().cudaHostUnregister(self._memory.whole.ctypes.data)
+        """Undo `pin`; safe to call twice."""
+        if self._is_pinned:
+            torch.cuda.cudart().cudaHostUnregister(self._memory.whole.ctypes.data)
+        self._is_pinned = False

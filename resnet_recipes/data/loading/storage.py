@@ -63,15 +63,13 @@ def _fill_skipping(storage: Storage, rows: Rows) -> list[int]:
     bad, examples = [], len(storage.labels)
     for row, index in enumerate(rows.indices.tolist()):
         for candidate in range(index, index + min(100, examples)):
+            one = rows.only(row)._replace(indices=np.array([candidate % examples]))
             try:
-                bad += fill(
-                    storage, rows.only(row)._replace(indices=np.array([candidate % examples]))
-                )
+                bad += fill(storage, one)
                 break
             except UnreadableError as error:
                 bad.append(error.index)
         else:
-            raise UnreadableError(
-                index, f"{storage.path(index)} and the 99 images after it cannot be read"
-            )
+            said = f"{storage.path(index)} and the 99 images after it cannot be read"
+            raise UnreadableError(index, said)
     return bad

@@ -73,29 +73,24 @@ def _segment(marker: int, content: bytes) -> bytes:
 def _scan(kind: Kind, tables: tuple[_Codes, _Codes], rng: np.random.Generator) -> bytes:
     """Return the data of the scan: its units, with a marker after each interval."""
     across, down = (max(axis) for axis in zip(*kind.factors, strict=True))
-    if len(kind.factors) == 1:  # a unit is one block, whatever the factors
+    blocks = [h * v for h, v in kind.factors]
+    if len(blocks) == 1:  # a unit is one block, whatever the factors
         across = down = 1
+        blocks = [1]
     units = -(-kind.height // (8 * down)) * -(-kind.width // (8 * across))
     interval, parts = kind.interval or units, []
     for first in range(0, units, interval):
-        levels, bits = [0] * len(kind.factors), []
+        levels, bits = [0] * len(blocks), ""
         for _ in range(first, min(first + interval, units)):
-            for part, (h, v) in enumerate(kind.factors):
-                for _ in range(h * v if len(kind.factors) > 1 else 1):
-                    level = int(np.clip(levels[part] + rng.integers(-20, 21), -90, 90))
-                    bits += [_dc(level - levels[part], tables[0]), _ac(tables[1], rng)]
-                    levels[part] = level
-        parts.append(_packed("".join(bits)))
-    return b"".join(
-        part + (bytes([0xFF, 0xD0 + number % 8]) if part is not parts[-1] else b"")
-        for number, part in enumerate(parts)
-    )
-
-
-def _packed(bits: str) -> bytes:
-    """Return bits as bytes, filled with ones, and 0xFF followed by a zero."""
-    length = -(-len(bits) // 8)
-    return int(bits.ljust(8 * length, "1"), 2).to_bytes(length, "big").replace(b"\xff", b"\xff\0")
+            for part in np.repeat(np.arange(len(blocks)), blocks).tolist():
+                level = int(np.clip(levels[part] + rng.integers(-20, 21), -90, 90))
+                bits += _block(level - levels[part], tables, rng)
+                levels[part] = level
+        length = -(-len(bits) // 8)  # filled with ones; 0xFF is followed by a zero
+        packed = int(bits.ljust(8 * length, "1"), 2).to_bytes(length, "big")
+        parts.append(packed.replace(b"\xff", b"\xff\0"))
+    markers = [bytes([0xFF, 0xD0 + number % 8]) for number in range(len(parts) - 1)]
+    return b"".join(part + marker for part, marker in zip(parts, [*markers, b""], strict=True))
 
 
 def _value(value: int) -> tuple[int, str]:
@@ -104,23 +99,18 @@ def _value(value: int) -> tuple[int, str]:
     return size, f"{value if value > 0 else value + (1 << size) - 1:0{size}b}" if size else ""
 
 
-def _dc(difference: int, table: _Codes) -> str:
-    size, bits = _value(difference)
-    return table.codes[size] + bits
-
-
-def _ac(table: _Codes, rng: np.random.Generator) -> str:
-    """Return the bits of 63 random coefficients, most of them zero.
+def _block(difference: int, tables: tuple[_Codes, _Codes], rng: np.random.Generator) -> str:
+    """Return the bits of a block whose other coefficients are random, most of them zero.
 
     Now and then the last is not.
     """
+    dc, ac = (table.codes for table in tables)
+    size, bits = _value(difference)
+    bits, before = dc[size] + bits, 0
     count = min(63, int(rng.geometric(0.25)) - 1)
-    places = np.sort(rng.choice(np.arange(1, 64), count, replace=False)).tolist()
-    values = rng.integers(1, 12, count) * rng.choice([-1, 1], count)
-    bits, before = [], 0
-    for place, value in zip(places, values.tolist(), strict=True):
+    for place in np.sort(rng.choice(np.arange(1, 64), count, replace=False)).tolist():
         run = place - before - 1
-        size, tail = _value(value)
-        bits += [table.codes[0xF0]] * (run // 16) + [table.codes[run % 16 << 4 | size], tail]
+        size, tail = _value(int(rng.integers(1, 12) * rng.choice([-1, 1])))
+        bits += run // 16 * ac[0xF0] + ac[run % 16 << 4 | size] + tail
         before = place
-    return "".join(bits) + (table.codes[0] if before < 63 else "")
+    return bits + (ac[0] if before < 63 else "")
