@@ -160,40 +160,6 @@ def test_streams_that_take_no_text_change_no_exit_code_unless_the_result_is_lost
 
 @pytest.mark.parametrize(
     "words",
-    [
-        "recipe=~nosuchuser/a.yaml",
-        "--recipes ~nosuchuser recipe=mild",
-        "--resume ~nosuchuser/run",
-        "--resume auto run.root=~nosuchuser",
-        "recipe=mild data=~nosuchuser",
-        "recipe=mild data=/ run.root=~nosuchuser",
-    ],
-)
-def test_a_user_who_does_not_exist_is_named(words, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert cli.train(words.split()) == 2
-    assert "~nosuchuser is not a user of this machine" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "doctor data s3://b/x",
-        "doctor data . --fix-val s3://b/x",
-        "convert s3://b/x y",
-        "convert . s3://b/x",
-    ],
-)
-def test_the_address_of_something_remote_is_no_missing_folder(words, capsys):
-    assert cli.main(words.split()) == 2
-    error = capsys.readouterr().err
-    assert "=s3://b/x: is an address; only files and folders of this machine are read" in error
-    assert "aws s3 sync s3://b/x local" in error
-
-
-@pytest.mark.parametrize(
-    "words",
     ["recipe=PATH", "--recipes PATH recipe=mild", "--resume PATH", "--resume auto run.root=PATH"],
 )
 @pytest.mark.parametrize("kind", ["long", "loop", "locked"])
@@ -255,8 +221,3 @@ def test_listing_and_a_misspelt_recipe_import_neither_torch_nor_hydra(tmp_path):
     result = in_python(code, tmp_path)
     assert result.returncode == 0, result.stderr
     assert "mild" in result.stdout
-
-
-def test_an_unknown_verb_is_answered(capsys):
-    assert cli.main(["valdate"]) == 2
-    assert "did you mean validate?" in capsys.readouterr().err

@@ -55,17 +55,3 @@ def test_json_says_the_same_to_programs(data, capsys):
 def test_the_machine_is_checked_without_a_topic(capsys):
     assert cli.main(["doctor"]) in (0, 3)
     assert capsys.readouterr().out.count("\n") >= 3
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["doctor", "dta"],
-        ["doctor", "data"],
-        ["doctor", "gpu", "a", "b"],
-        ["doctor", "--fix-val", "map"],
-    ],
-)
-def test_a_wrong_command_is_answered(words, capsys):
-    assert cli.main(words) == 2
-    assert "doctor" in capsys.readouterr().err

@@ -68,6 +68,38 @@ train mild --parallel 2 data=x | 2 | runs several runs of a sweep at a time
 plan mild seed=1,2 | 2 | sweep over several: resnet-train -mEOL
 plan mild epochs=curve | 2 | sweep over several: resnet-train -mEOL
 plan recipe=mild,hot | 2 | sweep over several: resnet-train -mEOL
+runs runs --sort x | 2 | --sort=x: must be one of name, top1, minutes
+runs runs --price free | 2 | --price=free: must be a price per hour
+runs runs --price -1 | 2 | --price: needs a value
+runs runs --price nan | 2 | --price=nan: must be a price per hour
+runs runs epochs=3 | 2 | epochs=3: unknown filter
+runs runs state=done | 2 | state=done: must be one of finished, running
+runs /nowhere | 3 | no such run, file or folder
+report nowhere | 3 | no such run, file or folder
+report --published --out no/r.html | 3 | --out=no/r.html: cannot be written
+report --published runs | 2 | --published: takes no runs
+train recipe=~nosuchuser/a.yaml | 2 | ~nosuchuser is not a user of this machine
+train --recipes ~nosuchuser recipe=mild | 2 | ~nosuchuser is not a user of this machine
+train --resume ~nosuchuser/run | 2 | ~nosuchuser is not a user of this machine
+train --resume auto run.root=~nosuchuser | 2 | ~nosuchuser is not a user of this machine
+train recipe=mild data=~nosuchuser | 2 | ~nosuchuser is not a user of this machine
+train recipe=mild data=/ run.root=~nosuchuser | 2 | ~nosuchuser is not a user of this machine
+train recipe=hot --cfg hydra | 2 | Hydra itself cannot be configured from here
+doctor data s3://b/x | 2 | aws s3 sync s3://b/x local
+doctor data . --fix-val s3://b/x | 2 | only files and folders of this machine are read
+doctor dta | 2 | doctor
+doctor data | 2 | doctor
+doctor gpu a b | 2 | doctor
+doctor --fix-val map | 2 | doctor
+convert s3://b/x y | 2 | aws s3 sync s3://b/x local
+convert . s3://b/x | 2 | =s3://b/x: is an address; only files and folders of this machine are read
+convert a b shufle=true workers=x | 2 | did you mean shuffle?
+convert a b shufle=true workers=x | 2 | workers=x: must be a whole number
+cp hot mine.txt | 2 | must end in .yaml
+cp hot My-own.yaml | 2 | recipes/my_own.yaml
+cp hott a.yaml | 2 | did you mean hot?
+methods mixupp | 2 | did you mean mixup?
+valdate | 2 | did you mean validate?
 """
 )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.commands import report, verbs
 from resnet_recipes.report.page.names import placed
 from tests.run_folders import run_folder
@@ -223,12 +223,3 @@ def test_plots_are_written_as_pictures(tmp_path):
     )
     assert (tmp_path / "png" / "time.png").read_bytes().startswith(b"\x89PNG")
     assert {path.stem for path in (tmp_path / "png").iterdir()} == set(specs(tmp_path / "r.html"))
-
-
-def test_mistakes_are_reported(tmp_path):
-    with pytest.raises(NotReadyError, match="no such run, file or folder"):
-        verbs.run(["report", str(tmp_path / "nowhere")])
-    with pytest.raises(NotReadyError, match="cannot be written"):
-        verbs.run(["report", "--published", "--out", str(tmp_path / "no" / "r.html")])
-    with pytest.raises(RecipeError, match="takes no runs"):
-        verbs.run(["report", "--published", "runs"])

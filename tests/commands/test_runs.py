@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands import verbs
 from tests.run_folders import run_folder
 
@@ -73,20 +72,3 @@ def test_csv_has_the_same_rows(root, capsys):
         ("first", "finished", 3.0),
         ("wrong", "failed", 3.0),
     ]
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--sort", "x"],
-        ["--price", "free"],
-        ["--price", "-1"],
-        ["--price", "nan"],
-        ["epochs=3"],
-        ["state=done"],
-        ["/nowhere"],
-    ],
-)
-def test_mistakes_are_reported(words, root):
-    with pytest.raises(RecipeError):
-        verbs.run(["runs", *([] if words == ["/nowhere"] else [str(root)]), *words])

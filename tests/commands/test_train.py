@@ -137,11 +137,6 @@ def test_cfg_is_understood_as_hydra_spells_it(words, started, capsys):
     assert capsys.readouterr().out == ours
 
 
-def test_cfg_shows_nothing_of_hydras_own(started, capsys):
-    assert cli.train(["recipe=hot", "--cfg", "hydra"]) == 2
-    assert "Hydra itself cannot be configured from here" in capsys.readouterr().err
-
-
 def test_cfg_prints_a_recipe_that_can_be_read_again(started, capsys, tmp_path):
     assert cli.train(["recipe=hot", "--cfg", "lr=1.5"]) == 0
     path = tmp_path / "full.yaml"

@@ -129,19 +129,6 @@ def test_cp_may_keep_the_name_of_its_parent(capsys):
     assert "hot.yaml: ok" in said(capsys, "validate", "recipes/hot.yaml")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["cp", "hot", "mine.txt"],
-        ["cp", "hot", "My-own.yaml"],
-        ["cp", "hott", "a.yaml"],
-    ],
-)
-def test_cp_refuses_what_would_not_work(capsys, words):
-    assert cli.main(words) == 2
-    assert "error" in capsys.readouterr().err
-
-
 def test_cp_never_overwrites(capsys, folder):
     (folder / "a.yaml").write_text("mine")
     assert cli.main(["cp", "hot", "a.yaml"]) == 2
@@ -204,11 +191,6 @@ def test_an_optimizers_page_says_how_to_choose_it(capsys):
         assert part in out
 
 
-def test_an_unknown_method_is_answered(capsys):
-    assert cli.main(["methods", "mixupp"]) == 2
-    assert "did you mean mixup?" in capsys.readouterr().err
-
-
 @pytest.fixture
 def images(folder):
     """A folder with two classes of three small images each."""
@@ -235,13 +217,6 @@ def test_convert_can_only_forecast(capsys, images, folder):
     assert out == ""
     assert err.startswith("6 images to images.beton: about ")
     assert not (folder / "images.beton").exists()
-
-
-def test_convert_reports_all_wrong_options_at_once(capsys):
-    assert cli.main(["convert", "a", "b", "shufle=true", "workers=x"]) == 2
-    err = capsys.readouterr().err
-    assert "did you mean shuffle?" in err
-    assert "workers=x: must be a whole number" in err
 
 
 def test_convert_takes_paths_with_an_equals_sign(capsys, images, folder):

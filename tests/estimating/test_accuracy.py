@@ -11,9 +11,7 @@ from resnet_recipes.run_folder.facts import Published
 
 def curves() -> dict[str, list[Published]]:
     """Return what was published for each packaged recipe, as its file has it."""
-    return {
-        name: compose(name, needs_data=False).recipe.published for name in Library().names()
-    }
+    return {name: compose(name, needs_data=False).recipe.published for name in Library().names()}
 
 
 def test_the_error_is_the_largest_of_leaving_each_published_result_out():
