@@ -42,7 +42,7 @@ BRIEF = {"convert": ["--dry-run"], "watch": ["--once"]}
 
 #: Commands that need a minute of this machine, or a trained network: their flags are read, and
 #: recipes composed.
-LONG = {"estimate", "eval", "predict", "export"}
+LONG = {"estimate", "eval", "predict", "export", "teach"}
 
 #: Values of a sweep that are left out: every point takes as long as any other.
 FEWER = {"epochs=curve": "epochs=22.5,30", "seed=1,2,3": "seed=1", "seed=1,2": "seed=1"}
@@ -184,7 +184,10 @@ def trained(words: tuple[str, ...]) -> tuple[int, str]:
         words = words[:at] + words[at + 2 :]
     ask = (
         "--cfg"
-        if any(word.startswith(("finetune", "recipe=finetune", "model.weights=")) for word in words)
+        if any(
+            word.startswith(("finetune", "recipe=finetune", "model.weights=", "methods.distill."))
+            for word in words
+        )
         else "--dry-run"
     )
     return heard(cli.train, [*words] if ASKS & set(words) else [*words, ask])

@@ -28,6 +28,7 @@ VERBS = (
     "methods",
     "plan",
     "estimate",
+    "teach",
     "runs",
     "watch",
     "compare",

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from torch import Tensor
 
@@ -30,6 +30,8 @@ class DataConfig(Section):
     # folder for copies of what is at an address; empty: on a local disk with room
     cache: str = ""
     val_share: float = 0.0  # fraction of each class set aside for validation if there is no val/
+    # seed of crops and mirror images; auto: the run's, which stored outputs of a teacher fix
+    seed: int | str = "auto"
     # chooses the images set aside; separate from `seed`, so all runs use the same
     val_seed: int = 0
     # true: every folder of images is a class; false: only the folders in train/
@@ -88,6 +90,8 @@ class DataConfig(Section):
             yield Problem("val_share", self.val_share, rule, "data.val_share=0.1")
         sides = dict.fromkeys(("train_size", "eval_resize", "eval_size"), (8, 1024))
         yield from out_of_bounds(self, **sides, prefetch=(1, 64), repeats=(1, 64))
+        if self.seed != "auto" and not (isinstance(self.seed, int) and 0 <= self.seed < 2**32):
+            yield Problem("seed", self.seed, "must be auto or a number from 0 to 4294967295")
         if self.eval_resize < self.eval_size:
             rule = f"must be at least data.eval_size ({self.eval_size}): the crop is cut from it"
             yield Problem("eval_resize", self.eval_resize, rule)
@@ -162,6 +166,21 @@ def are_imagenets(classes: Sequence[str]) -> bool:
     return len(classes) == 1000 and all(re.fullmatch(r"n\d{8}", name) for name in classes)
 
 
+class Outputs(Protocol):
+    """What a teacher said of every image, stored."""
+
+    @property
+    def epochs(self) -> int:
+        """Epochs of crops that it saw; after these, the first follows again."""
+
+    @property
+    def classes(self) -> int:
+        """Probabilities for each image."""
+
+    def fill(self, rows: Any) -> None:
+        """Write the probabilities of some rows of a batch."""
+
+
 @dataclass(frozen=True)
 class Share:
     """One rank's share of every epoch."""
@@ -175,6 +194,7 @@ class Share:
     train_pixels: tuple[int, ...] = ()
 
     groups: int = 1  # micro-batches of one optimizer step, over all ranks: copies are kept apart
+    stored: "Outputs | None" = None  # what a teacher said of every image, to come with it
 
     @property
     def rank_size(self) -> int:
@@ -188,6 +208,7 @@ class RawBatch(NamedTuple):
     # uint8 [N, 3, H, W], RGB, channels_last; pinned for a GPU; synthetic ones are on it
     pixels: Tensor
     labels: Tensor  # int64 [N]
+    taught: Tensor | None = None  # float32 [N, K], a teacher's probabilities, if they are stored
 
 
 #: See methods.base.SampleAugment: (PIL image, generator) -> PIL image. Named here so that data need

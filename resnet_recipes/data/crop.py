@@ -82,7 +82,7 @@ class TrainCrop:
     def of(cls, config: DataConfig, share: Share) -> Self:
         """Return the training crops that a recipe asks for."""
         return cls(
-            share.seed,
+            share.seed if config.seed == "auto" else int(config.seed),
             config.crop_scale,
             config.crop_ratio,
             config.flip,

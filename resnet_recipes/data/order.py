@@ -62,11 +62,23 @@ def train_jobs(
         order = permute(share.seed, epoch, examples)
         before = occurrences(order)
         pixels = in_epoch(epoch, share.train_pixels or [config.train_size])
+        drawn = epoch % share.stored.epochs if share.stored else epoch
         for step in range(first, steps):
             places = _places(share, step, config.repeats)
             rows = places // config.repeats
-            yield Job(epoch, order[rows], before[rows] + places % config.repeats, pixels)
+            yield Job(drawn, order[rows], before[rows] + places % config.repeats, pixels)
         epoch, first = epoch + 1, 0
+
+
+def whole_epoch(
+    config: DataConfig, share: Share, examples: int, epoch: int, pixels: int
+) -> Iterator[Job]:
+    """Yield this rank's blocks of all images of an epoch, in the order of their indices."""
+    starts = range(share.rank * share.rank_size, examples, share.global_size)
+    for copy in range(config.repeats):
+        for start in starts:
+            block = np.arange(start, min(start + share.rank_size, examples))
+            yield Job(epoch, block, np.full_like(block, copy), pixels)
 
 
 def occurrences(order: np.ndarray) -> np.ndarray:

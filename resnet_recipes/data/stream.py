@@ -50,12 +50,16 @@ class Stream:
         if len(self._finished) == AHEAD:
             self._side.wait_event(self._finished[0])
         with torch.cuda.stream(self._side):
-            batch = RawBatch(*(tensor.to(self._device, non_blocking=True) for tensor in raw))
+            batch = RawBatch(*map(self._to_device, raw))
             self._copied = self._side.record_event()
         current.wait_event(self._copied)
         for tensor in batch:
-            tensor.record_stream(current)  # not to be reused before this step is done with it
+            if tensor is not None:
+                tensor.record_stream(current)  # not to be reused before this step is done with it
         return batch
+
+    def _to_device(self, part: torch.Tensor | None) -> torch.Tensor | None:
+        return None if part is None else part.to(self._device, non_blocking=True)
 
 
 @cache

@@ -12,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import NETWORKS, ModelConfig
 from resnet_recipes.base.errors import Problem
+from resnet_recipes.data.loading.stored import Stored
 from resnet_recipes.estimating.layers import Operations, backbone, features, operations
 from resnet_recipes.methods.stack import Stack
 
@@ -35,17 +36,19 @@ class Network(Protocol):
 
 
 class Teacher(NamedTuple):
-    """A trained network whose outputs a run computes every step, without a gradient."""
+    """A trained network whose outputs a run computes every step, or finds in a file."""
 
-    network: Network
+    network: Network | None  # None: it was run before
     text: str  # for the plan
     key: str  # of the setting that names it
-    digest: str  # of its weights and description
+    digest: str  # of its weights and description, or of its outputs
+    stored: Stored | None = None  # its outputs
 
 
 def teaching(teachers: Iterable[Teacher], side: int) -> int:
     """Return the operations of all teachers for one image of `side` pixels."""
-    return sum(teacher.network.operations(side).forward for teacher in teachers)
+    networks = (teacher.network for teacher in teachers)
+    return sum(network.operations(side).forward for network in networks if network)
 
 
 def network_of(model: ModelConfig, classes: int, methods: Stack) -> Network:

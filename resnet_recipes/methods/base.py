@@ -34,6 +34,9 @@ HOOKS = (
 #: Hooks that only one method of a recipe may provide.
 EXCLUSIVE_HOOKS = frozenset({"loss", "gradient", "eval_weights"})
 
+#: Images that a teacher sees at once, which bounds its memory.
+TAUGHT_AT_ONCE = 128
+
 #: Takes one decoded RGB image and its own random generator; returns an image of the same size. Runs
 #: in loader workers, so it must pickle.
 SampleAugment = Callable[[Image.Image, np.random.Generator], Image.Image]
@@ -46,12 +49,18 @@ class Batch(NamedTuple):
     targets: Tensor  # float32 [N, K], each row sums to one
     labels: Tensor  # int64 [N], the true classes, never changed by methods
     weights: Tensor | None = None  # float32 [N], by which losses are multiplied; None: all one
-    taught: Tensor | None = None  # float32 [N, K], a teacher's logits
+    taught: Tensor | None = None  # float32 [N, K], a teacher's probabilities
 
     @classmethod
-    def of(cls, images: Tensor, labels: Tensor, num_classes: int) -> "Batch":
+    def of(
+        cls, images: Tensor, labels: Tensor, num_classes: int, taught: Tensor | None = None
+    ) -> "Batch":
         """Return a batch of images and one-hot targets, before any method changes it."""
-        return cls(images, one_hot(labels, num_classes), labels)
+        return cls(images, one_hot(labels, num_classes), labels, taught=taught)
+
+    def taught_with(self, partner: Callable[[Tensor], Tensor], share: float) -> Tensor | None:
+        """Return what is taught of mixed images, `share` of which are their partners'."""
+        return None if self.taught is None else self.taught.lerp(partner(self.taught), share)
 
     def split(self, parts: int) -> Iterator["Batch"]:
         """Yield `parts` micro-batches of equal size, as views."""
@@ -116,6 +125,10 @@ class Method(Section):
     extra_weights: ClassVar[int] = 0  # copies of the weights that it keeps on the device
     # its setting that names a trained network: a run, a file, timm:NAME or hf:USER/NAME
     network_setting: ClassVar[str] = ""
+    # its setting that names a file of that network's outputs, instead of the network
+    stored_setting: ClassVar[str] = ""
+    # what transform_batch changes: images, by draws for each batch | sizes | labels | mixes
+    changes: ClassVar[str] = "images"
     cheaper_steps: ClassVar[str] = ""  # how it makes steps cheaper, in a few words; "": it does not
 
     def __init_subclass__(cls) -> None:

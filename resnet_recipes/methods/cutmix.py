@@ -37,6 +37,7 @@ class CutMix(Method):
     conflicts: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("mixup", "mixup_or_cutmix"), "both mix images"
     )
+    changes: ClassVar[str] = "mixes"
     alpha: float = 1.0  # concentration of the Beta distribution, above 0
 
     def problems(self) -> Iterator[Problem]:
@@ -49,7 +50,11 @@ class CutMix(Method):
         rows, cols, share = box(batch.images, self.alpha, now.rng)
         order = send(now.rng.permutation(len(batch.labels)), batch.labels.device)
         images = pasted(batch.images, batch.images[..., rows, cols][order], rows, cols)
-        return batch._replace(images=images, targets=blend_targets(batch, order, share))
+        return batch._replace(
+            images=images,
+            targets=blend_targets(batch, order, share),
+            taught=batch.taught_with(lambda rows: rows[order], share),
+        )
 
 
 def box(images: Tensor, alpha: float, rng: np.random.Generator) -> tuple[slice, slice, float]:

@@ -10,10 +10,7 @@ from torch import Tensor
 
 from resnet_recipes.base import names
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.methods.base import Batch, Method, Now
-
-#: Images that the teacher sees at once, which bounds its memory.
-_AT_ONCE = 128
+from resnet_recipes.methods.base import TAUGHT_AT_ONCE, Batch, Method, Now
 
 
 @dataclass
@@ -24,22 +21,29 @@ class Distill(Method):
     `temperature`. The teacher, in evaluation mode and never changed, sees the same images as the
     network, after crops and mixing (Beyer et al., 2022, arXiv:2106.05237), once a step: both
     gradients of a SAM step follow the same outputs. Beyer et al. use `share: 1`, and far longer
-    runs than without a teacher.
+    runs than without a teacher. `labels` are a teacher's outputs that `resnet-recipes teach` stored
+    (Shen and Xing, 2021, arXiv:2112.01528): they cost a step nothing, and are mixed as targets are.
     """
 
     name: ClassVar[str] = "distill"
-    cost: ClassVar[str] = "a forward pass of the teacher every step, and its weights on the device."
+    cost: ClassVar[str] = (
+        "a forward pass of the teacher every step, and its weights on the device; with stored "
+        "labels, once for all runs (docs/howto/distill.md)."
+    )
     gain: ClassVar[str] = (
         "82.8 % top-1 for ResNet-50 on ImageNet, in very long runs (Beyer et al., 2022). Measured "
         "here: none, from a teacher that was no better (docs/howto/folder.md)."
     )
     network_setting: ClassVar[str] = "teacher"
+    stored_setting: ClassVar[str] = "labels"
+    changes: ClassVar[str] = "labels"
     avoid_when: ClassVar[str] = (
         "The teacher is no better than the network will be, or was trained on other classes."
     )
     teacher: str = ""  # a run, a weights file or checkpoint, timm:NAME or hf:USER/NAME
     temperature: float = 1.0  # of both softmaxes; higher: small probabilities count more
     share: float = 0.5  # of the loss that follows the teacher, 0 to 1
+    labels: str = ""  # a file of resnet-recipes teach, instead of the teacher
 
     def __post_init__(self) -> None:
         self._logits: Callable[[Tensor], Tensor] | None = None
@@ -50,10 +54,19 @@ class Distill(Method):
         ):
             rule = "must be a run, a weights file, timm:NAME or hf:USER/NAME"
             yield Problem("teacher", self.teacher, rule)
+        if self.labels and not self.labels.endswith(".npy"):
+            rule = "must be a .npy file of resnet-recipes teach"
+            yield Problem("labels", self.labels, rule, "methods.distill.labels=labels.npy")
+        if self.teacher and self.labels:
+            rule = "is what a teacher said: give one of the two"
+            yield Problem("labels", self.labels, rule, "methods.distill.teacher=''")
         if not self.temperature > 0:
             yield Problem("temperature", self.temperature, "must be more than 0")
         if not 0 <= self.share <= 1:
             yield Problem("share", self.share, "must be between 0 and 1")
+
+    def provides(self, hook: str) -> bool:
+        return super().provides(hook) and not (hook == "transform_batch" and self.labels)
 
     def take_network(self, logits: Callable[[Tensor], Tensor]) -> None:
         self._logits = logits
@@ -61,13 +74,15 @@ class Distill(Method):
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         if self._logits is None:
             return batch
-        parts = [self._logits(images) for images in batch.images.split(_AT_ONCE)]
-        return batch._replace(taught=torch.cat(parts))
+        parts = [self._logits(images) for images in batch.images.split(TAUGHT_AT_ONCE)]
+        return batch._replace(taught=torch.softmax(torch.cat(parts) / self.temperature, 1))
 
     def change_loss(self, losses: Tensor, logits: Tensor, batch: Batch) -> Tensor:
         if batch.taught is None:
             return losses
-        taught = F.log_softmax(batch.taught / self.temperature, 1)
-        learned = F.log_softmax(logits.float() / self.temperature, 1)
-        apart = F.kl_div(learned, taught, reduction="none", log_target=True).sum(1)
-        return (1 - self.share) * losses + self.share * self.temperature**2 * apart
+        if self.temperature != 1:
+            logits = logits.float() / self.temperature
+        learned = F.log_softmax(logits, 1, dtype=torch.float32)
+        apart = F.kl_div(learned, batch.taught, reduction="none").sum(1)
+        weight = self.share * self.temperature**2
+        return torch.add((1 - self.share) * losses, apart, alpha=weight)

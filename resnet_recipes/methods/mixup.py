@@ -38,6 +38,7 @@ class MixUp(Method):
     conflicts: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("cutmix", "mixup_or_cutmix"), "both mix images"
     )
+    changes: ClassVar[str] = "mixes"
     alpha: float = 0.2  # concentration of the Beta distribution, above 0
 
     def problems(self) -> Iterator[Problem]:
@@ -59,7 +60,11 @@ class MixUp(Method):
         order = now.rng.permutation(len(batch.labels))
         order = send(order, batch.labels.device)
         images = batch.images.lerp(batch.images[order], share)
-        return batch._replace(images=images, targets=blend_targets(batch, order, share))
+        return batch._replace(
+            images=images,
+            targets=blend_targets(batch, order, share),
+            taught=batch.taught_with(lambda rows: rows[order], share),
+        )
 
 
 def blend_targets(batch: Batch, order: Tensor, share: float) -> Tensor:

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from torch import Tensor
+
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods.base import Batch, Method, Now
 from resnet_recipes.methods.cutmix import box, pasted
@@ -29,6 +31,7 @@ class MixUpOrCutMix(Method):
         "0.5 to 0.7 points against mixup."
     )
     conflicts: ClassVar[Mapping[str, str]] = dict.fromkeys(("mixup", "cutmix"), "both mix images")
+    changes: ClassVar[str] = "mixes"
     mixup_alpha: float = 0.2  # concentration of mixup's Beta distribution, above 0
     cutmix_alpha: float = 1.0  # concentration of cutmix's Beta distribution, above 0
     switch: float = 0.5  # probability of cutmix at each step
@@ -45,14 +48,18 @@ class MixUpOrCutMix(Method):
             yield Problem("partner", self.partner, "must be flipped or rolled")
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
-        images, targets = batch.images, batch.targets
-        others, other_targets = (
-            part.flip(0) if self.partner == "flipped" else part.roll(1, 0) for part in batch[:2]
-        )
+        images, targets, others = batch.images, batch.targets, self._partners(batch.images)
         if now.rng.random() < self.switch:
             rows, cols, share = box(images, self.cutmix_alpha, now.rng)
             mixed = pasted(images, others[..., rows, cols], rows, cols)
         else:
             share = float(now.rng.beta(self.mixup_alpha, self.mixup_alpha))
             mixed = images.lerp(others, share)
-        return batch._replace(images=mixed, targets=targets.lerp(other_targets, share))
+        return batch._replace(
+            images=mixed,
+            targets=targets.lerp(self._partners(targets), share),
+            taught=batch.taught_with(self._partners, share),
+        )
+
+    def _partners(self, rows: Tensor) -> Tensor:
+        return rows.flip(0) if self.partner == "flipped" else rows.roll(1, 0)

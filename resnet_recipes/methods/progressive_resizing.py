@@ -92,6 +92,11 @@ class ProgressiveResizing(Method):
                 f"delay and finetune ({self.finetune}) together must be less than 1dur",
             )
 
+    @property
+    def changes(self) -> str:  # type: ignore[override]
+        """A window is drawn for each batch; a size belongs to the epoch."""
+        return "images" if self.mode == "crop" else "sizes"
+
     def provides(self, hook: str) -> bool:
         return super().provides(hook) and not (hook == "transform_batch" and self.at == "loader")
 

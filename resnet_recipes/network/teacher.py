@@ -13,6 +13,7 @@ from resnet_recipes.methods.base import Batch, Method, Now
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.weights import digest
 from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.stored import stored
 
 if TYPE_CHECKING:  # it imports torchvision, which takes seconds
     from resnet_recipes.network.network import Network
@@ -20,7 +21,7 @@ if TYPE_CHECKING:  # it imports torchvision, which takes seconds
 
 def taught(plan: Plan) -> Plan:
     """Return the plan with its teachers counted. Raises RecipeError or NotReadyError."""
-    found = []
+    found = [stored(plan, method) for method in plan.methods() if _outputs(method)]
     for method, network in teachers(plan):
         about, place = network.about, getattr(method, method.network_setting)
         config = ModelConfig(about.architecture, weights=place, freeze="backbone")
@@ -43,7 +44,7 @@ def teachers(plan: Plan, methods: Stack | None = None) -> Iterator[tuple[Method,
     Raises RecipeError if there is none or it has other classes, NotReadyError if it cannot be read.
     """
     for method in methods or plan.methods():
-        if not method.network_setting:
+        if not method.network_setting or _outputs(method):
             continue
         key, place = _key(method), getattr(method, method.network_setting)
         if not place:
@@ -87,6 +88,11 @@ def _is_finite(method: Method, network: "Network", plan: Plan) -> bool:
     batch = method.transform_batch(batch, now)
     losses = method.change_loss(torch.zeros(2), torch.zeros(2, classes), batch)
     return bool(losses.isfinite().all())
+
+
+def _outputs(method: Method) -> str:
+    """Return the file of stored outputs that a method learns from, or ""."""
+    return getattr(method, method.stored_setting) if method.stored_setting else ""
 
 
 def _key(method: Method) -> str:

@@ -39,7 +39,7 @@ def gpu_memory(plan: Plan) -> float:
     optimizer = plan.recipe.optimizer
     copies = 2 + optimizer.state_copies + optimizer.scratch_copies
     copies += sum(method.extra_weights for method in plan.methods())
-    teachers = sum(4 * teacher.network.parameters for teacher in plan.teachers)
+    teachers = sum(4 * one.network.parameters for one in plan.teachers if one.network)
     return teachers + roofline.memory(
         work_of(plan), plan.rank_size, plan.network.parameters, copies
     )

@@ -35,10 +35,7 @@ IMAGENET = DataFacts(
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run will do.
-
-    `make_plan` creates it; everything else reads it, so nothing is derived twice.
-    """
+    """What a run will do: `make_plan` creates it, all else reads it, nothing is derived twice."""
 
     recipe: Recipe
     facts: DataFacts
@@ -83,23 +80,26 @@ class Plan:
 
     @property
     def batch_memory(self) -> int:
-        """Bytes of the batches that the loaders of all ranks keep.
-
-        0 for synthetic images, which are on the device.
-        """
+        """Bytes of the batches that all loaders keep; 0 for synthetic images, on the device."""
         if not self.facts.augments_samples:
             return 0
-        data, batch = self.recipe.data, self.recipe.batch
-        share = Share(
-            0,
+        data, share = self.recipe.data, self.share(0)
+        capacities = Capacity.for_training(data, share), Capacity.for_evaluation(data, share)
+        return self.world_size * sum(capacity.memory for capacity in capacities)
+
+    def share(self, rank: int) -> Share:
+        """Return a rank's share of every epoch."""
+        batch = self.recipe.batch
+        return Share(
+            rank,
             self.world_size,
             batch.global_size,
             batch.eval_size,
             self.recipe.seed,
             self.loader_pixels,
+            groups=self.world_size * self.microbatches,
+            stored=next((teacher.stored for teacher in self.teachers), None),
         )
-        capacities = Capacity.for_training(data, share), Capacity.for_evaluation(data, share)
-        return self.world_size * sum(capacity.memory for capacity in capacities)
 
     @cached_property
     def extra_gradient_every(self) -> int:

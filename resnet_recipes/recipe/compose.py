@@ -102,9 +102,9 @@ def _make_absolute(recipe: Recipe) -> None:
     if weights and not names.WEIGHTS.fullmatch(weights):
         recipe.model.weights = absolute("model.weights", weights)
     for name, method in enabled(recipe.methods).items():
-        key = method.network_setting
-        if key and not names.WEIGHTS.fullmatch(place := getattr(method, key)):
-            setattr(method, key, absolute(f"methods.{name}.{key}", place))
+        for key in filter(None, (method.network_setting, method.stored_setting)):
+            if not names.WEIGHTS.fullmatch(place := getattr(method, key)):
+                setattr(method, key, absolute(f"methods.{name}.{key}", place))
 
 
 def _options(changed: list[Override], library: Library) -> tuple[Links, list[Problem]]:

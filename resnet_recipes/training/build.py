@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from resnet_recipes import data, ops
 from resnet_recipes.backbones import is_resnet
-from resnet_recipes.data.base import Share
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_network
 from resnet_recipes.network.cast import cast_once, cast_together
@@ -130,20 +129,14 @@ def shared(operations: ops.Operations, rank: Rank) -> ops.Operations:
 
 def open_data(plan: Plan, rank: Rank, methods: Stack) -> tuple[data.TrainLoader, data.EvalLoader]:
     """Open both splits for this rank. Raises NotReadyError."""
-    recipe, batch = plan.recipe, plan.recipe.batch
-    share = Share(
-        rank.rank,
-        rank.world_size,
-        batch.global_size,
-        batch.eval_size,
-        recipe.seed,
-        plan.loader_pixels,
-        rank.world_size * plan.microbatches,
-    )
-    return (
-        data.open_train(recipe.data, plan.facts, share, methods.augment_sample()),
-        data.open_eval(recipe.data, plan.facts, share),
-    )
+    config, share = plan.recipe.data, plan.share(rank.rank)
+    return open_train(plan, rank, methods), data.open_eval(config, plan.facts, share)
+
+
+def open_train(plan: Plan, rank: Rank, methods: Stack) -> data.TrainLoader:
+    """Open the training images for this rank. Raises NotReadyError."""
+    share, augment = plan.share(rank.rank), methods.augment_sample()
+    return data.open_train(plan.recipe.data, plan.facts, share, augment)
 
 
 def close(run: Run) -> None:

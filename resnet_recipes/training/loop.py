@@ -46,7 +46,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
         # One batch a step: every method sees all of it, once, however many gradients are taken on
         # it.
         with torch.no_grad():
-            batch = Batch.of(normalize(raw.pixels), raw.labels, plan.num_classes)
+            batch = Batch.of(normalize(raw.pixels), raw.labels, plan.num_classes, raw.taught)
             batch = methods.transform_batch(batch, now)
 
         precision.before_step()

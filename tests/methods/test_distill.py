@@ -32,6 +32,7 @@ from resnet_recipes.training.state import capture, digest, restore
 #: Values that the settings must refuse.
 WRONG = {
     "teacher": ["torchvision", "timm:"],
+    "labels": ["runs/best"],
     "temperature": [0.0, -1.0],
     "share": [-0.1, 1.1],
 }
@@ -46,7 +47,8 @@ def softmax(row: list[float], temperature: float) -> list[float]:
 def test_the_loss_is_that_of_a_loop_by_hand(temperature, share):
     torch.manual_seed(0)
     logits, theirs, targets = torch.randn(5, 4), torch.randn(5, 4), torch.rand(5, 4).softmax(1)
-    batch = Batch(logits, targets, targets.argmax(1), taught=theirs)
+    taught = torch.softmax(theirs / temperature, 1)
+    batch = Batch(logits, targets, targets.argmax(1), taught=taught)
     method = Distill(temperature=temperature, share=share)
     found = Stack({"distill": method}).losses(logits, batch)
     for row, teacher, target, loss in zip(
@@ -62,7 +64,7 @@ def test_the_loss_is_that_of_a_loop_by_hand(temperature, share):
 
 def test_an_equal_network_has_nothing_to_learn():
     logits = torch.randn(5, 4, requires_grad=True)
-    batch = Batch(logits, torch.eye(4)[:4], torch.arange(4), taught=logits.detach())
+    batch = Batch(logits, torch.eye(4)[:4], torch.arange(4), taught=logits.detach().softmax(1))
     losses = Distill(share=1.0).change_loss(torch.ones(5), logits, batch)
     assert losses.tolist() == pytest.approx([0] * 5, abs=1e-6)
     losses.sum().backward()
@@ -74,7 +76,7 @@ def test_the_teacher_sees_the_images_of_the_network_in_parts(now_at, batch_of):
     method.take_network(lambda images: seen.append(images) or images.mean((2, 3)))
     changed = method.transform_batch(batch, now_at())
     assert [len(images) for images in seen] == [128, 128, 44]
-    assert torch.equal(changed.taught, batch.images.mean((2, 3)))
+    assert torch.equal(changed.taught, batch.images.mean((2, 3)).softmax(1))
     assert [len(part.taught) for part in changed.split(3)] == [100, 100, 100]
 
 

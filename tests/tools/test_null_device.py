@@ -217,6 +217,11 @@ write_weights(backbones.build("resnet50", 1000, {}), path, about.of(recipe, name
 print(json.dumps(step.measure("mild", [f"methods.distill.teacher={path}"])))
 """
 
+STORED = """
+import json, step
+print(json.dumps(step.measure("mild", ["methods.distill.labels=labels.npy"])))
+"""
+
 #: A run from the command line, on images of three sizes.
 SCRIPTS = {
     "refused": REFUSED,
@@ -227,6 +232,7 @@ SCRIPTS = {
     "joined": JOINED,
     "mild": "import json, step; print(json.dumps(step.measure('mild', [])))",
     "taught": TAUGHT,
+    "stored": STORED,
     # last: older versions of torch stay on the stream of a capture that failed
     "captured": CAPTURE,
 }
@@ -258,6 +264,7 @@ def start(environment):
 LIMITS = {
     "mild": ((434, None), (16, None)),
     "taught": ((461, None), (24, None)),  # with a teacher of the same size
+    "stored": ((450, None), (18, None)),  # with what it said
     "medium": ((441, 877), (23, 41)),
     "hot": ((460, 912), (28, 48)),
     "mild precision.dtype=fp16": ((452, None), (32, None)),
@@ -284,7 +291,7 @@ def test_steps_and_captures(start, tmp_path):
     )
     graphs_of_growing_images_use_the_memory_of_those_before(*printed["sizes"])
     nccl_is_asked_for_a_sum_of_each_bucket_after_a_replay(*printed["joined"])
-    for recipe in ("mild", "taught"):
+    for recipe in ("mild", "taught", "stored"):
         a_step_asks_for_little_and_waits_only_for_an_old_copy(recipe, *printed[recipe])
 
 

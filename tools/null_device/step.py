@@ -84,7 +84,10 @@ def a_run(name: str, changes: list[str]) -> Run:
     pixels = torch.empty(BATCH, side, side, 3, dtype=torch.uint8, pin_memory=True).permute(
         0, 3, 1, 2
     )
-    batch = RawBatch(pixels, torch.zeros(BATCH, dtype=torch.int64, pin_memory=True))
+    distill = recipe.methods.distill
+    has_outputs = distill is not None and distill.labels  # of a teacher, stored
+    taught = torch.empty(BATCH, 1000, pin_memory=True) if has_outputs else None
+    batch = RawBatch(pixels, torch.zeros(BATCH, dtype=torch.int64, pin_memory=True), taught)
     loader = SimpleNamespace(
         batches=lambda *_: iter(lambda: batch, None), skipped=(), close=lambda: None
     )

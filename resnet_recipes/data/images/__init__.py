@@ -6,6 +6,8 @@ from resnet_recipes.data.images.native import eval_images, train_images
 from resnet_recipes.data.images.python import Source
 from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
+from resnet_recipes.data.loading.storage import Storage
+from resnet_recipes.data.loading.stored import Taught
 from resnet_recipes.data.order import sampled
 
 
@@ -14,7 +16,9 @@ def train_pipeline(
 ) -> Pipeline:
     """Return random crops."""
     capacity, crop = Capacity.for_training(config, share), TrainCrop.of(config, share)
-    images = train_images(source, crop, augment, config.reduced_decode, capacity.workers)
+    images: Storage = train_images(source, crop, augment, config.reduced_decode, capacity.workers)
+    if share.stored:
+        images = Taught(images, share.stored)
     pipeline = Pipeline(images, capacity, config.on_bad_image == "skip")
     if config.class_share:
         pipeline.permute = sampled(source.labels, config.class_share)

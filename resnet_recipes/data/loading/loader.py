@@ -90,6 +90,17 @@ class TrainLoader(EvalLoader):
             )
         )
 
+    def whole(self, epoch: int, pixels: int) -> list[Job]:
+        """Return this rank's jobs for all images of an epoch, with the crops of training.
+
+        They are blocks in the order of the files, copy after copy.
+        """
+        return list(order.whole_epoch(self._config, self._share, self.examples, epoch, pixels))
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[RawBatch]:
+        """Yield one batch for each job, valid until the next one is requested."""
+        return self._source.run(jobs)
+
     @property
     def skipped(self) -> Sequence[str]:
         """Images that data.on_bad_image=skip has replaced on this rank so far."""

@@ -118,6 +118,5 @@ class Pipeline(BatchSource):
 
 def _batch(rows: Rows) -> RawBatch:
     """Return rows as a batch, a view of them."""
-    return RawBatch(
-        torch.from_numpy(rows.pixels).permute(0, 3, 1, 2), torch.from_numpy(rows.labels)
-    )
+    pixels, labels, taught = map(torch.from_numpy, (rows.pixels, rows.labels, rows.taught))
+    return RawBatch(pixels.permute(0, 3, 1, 2), labels, taught if taught.shape[1] else None)

@@ -19,12 +19,15 @@ class Capacity(NamedTuple):
     prefetch: int  # batches ahead of the one in use
     rows: int  # images of the largest batch
     pixels: int  # side of the largest image
+    taught: int = 0  # a teacher's probabilities for an image
 
     @classmethod
     def for_training(cls, config: DataConfig, share: Share) -> Self:
         """Return the capacity that a rank's training images need."""
         pixels = max(share.train_pixels, default=config.train_size)
-        return cls(workers(config, share.world_size), config.prefetch, share.rank_size, pixels)
+        taught = share.stored.classes if share.stored else 0
+        parallel = workers(config, share.world_size)
+        return cls(parallel, config.prefetch, share.rank_size, pixels, taught)
 
     @classmethod
     def for_evaluation(cls, config: DataConfig, share: Share) -> Self:
@@ -50,6 +53,7 @@ class Capacity(NamedTuple):
         return {
             "pixels": ("u1", (self.slots, self.rows * self.pixels**2 * 3)),
             "labels": ("i8", shape),
+            "taught": ("f4", (*shape, self.taught)),
             "reading": ("?", shape),
         }
 
@@ -75,6 +79,7 @@ class Slots:
             pixels.reshape(count, job.pixels, job.pixels, 3),
             memory["labels"][slot, rows],
             memory["reading"][slot, rows],
+            memory["taught"][slot, rows],
         )
 
     def pin(self) -> list[str]:

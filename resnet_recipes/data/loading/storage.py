@@ -23,6 +23,8 @@ class Rows(NamedTuple):
     labels: np.ndarray  # int64 [n], written
     # bool [n], true while a row is read: shows which image a worker is stuck at
     reading: np.ndarray
+    # float32 [n, K], written: a teacher's probabilities; K is 0 if none are stored
+    taught: np.ndarray = np.empty((0, 0), np.float32)
 
     def only(self, row: int) -> "Rows":
         """Return one row."""

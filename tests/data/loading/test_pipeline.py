@@ -60,7 +60,7 @@ def pipeline_of(
 
 def copies(batches: Iterator[RawBatch]) -> list[tuple[np.ndarray, ...]]:
     """Return copies of batches."""
-    return [tuple(part.numpy().copy() for part in batch) for batch in batches]
+    return [tuple(part.numpy().copy() for part in batch[:2]) for batch in batches]
 
 
 def run(
