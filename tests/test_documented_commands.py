@@ -107,6 +107,8 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def home(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return an empty folder, where the user is at home."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "demo").symlink_to(images)  # which `resnet-train demo` draws
     (tmp_path / "benchmarks").symlink_to(ROOT / "benchmarks")  # pages name files of the repository
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
