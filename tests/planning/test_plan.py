@@ -381,5 +381,5 @@ def test_an_offset_says_after_which_epoch_the_first_evaluation_is():
 
 
 def test_a_cool_down_begins_after_the_warm_up():
-    with pytest.raises(RecipeError, match=r"schedule.cooldown=0.95dur: and the warm-up take 105 of"):
+    with pytest.raises(RecipeError, match=r"cooldown=0\.95dur: and the warm-up take 105 of"):
         planned(small(schedule={"name": "wsd", "cooldown": "0.95dur"}))

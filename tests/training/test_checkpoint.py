@@ -48,7 +48,6 @@ def same(a: object, b: object) -> bool:
 
 @pytest.fixture
 def warnings() -> list[str]:
-    """The warnings of the checkpoints."""
     return []
 
 
@@ -63,7 +62,6 @@ def checkpoints(tmp_path: Path, warnings: list[str]) -> Checkpoints:
 
 
 def file_of(checkpoints: Checkpoints, step: int) -> Path:
-    """Return the file of a step."""
     return checkpoints.folder / f"step-{step:08d}.pt"
 
 
