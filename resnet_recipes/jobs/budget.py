@@ -80,12 +80,13 @@ def within(plan: Plan, found: Prediction) -> Plan:
 
     epochs = longest(lambda epochs: made(epochs).most, minutes, MAX_EPOCHS)
     if epochs < (least := shortest(plan)):
-        most = ceil(made(least).most)
+        most = made(least).most
+        enough = f"{ceil(most)}m" if most < 120 else f"{ceil(most / 60)}h"
         rule = (
             f"is too little: epochs={float(least):g}, the least that makes sense with a warm-up of "
-            f"{plan.recipe.schedule.warmup}, may take {clock_time(60 * made(least).most)}"
+            f"{plan.recipe.schedule.warmup}, may take {clock_time(60 * most)}"
         )
-        raise RecipeError.of("budget", launch.budget, rule, f"budget={most}m")
+        raise RecipeError.of("budget", launch.budget, rule, f"budget={enough}")
     return of_length(plan, epochs)
 
 

@@ -21,8 +21,7 @@ from resnet_recipes.planning.disk import Disk, disk_of
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.facts import Published
 
-#: ImageNet-1k, which the published results are for, and which a plan assumes until data.root is
-#: set.
+#: ImageNet-1k, which published results are for, and which a plan assumes without data.root.
 IMAGENET = DataFacts(
     "torchvision",
     Path("ImageNet-1k"),
@@ -148,24 +147,15 @@ class Plan:
         config = self.recipe.schedule
         rise = {"warmup": self.warmup, "start": self.recipe.schedule.start}
         falling = rise | {"total": self.total_steps, "final": config.final}
-        stretched = self.recipe.milestones(self.horizon)
+        cooling = {"cooldown": self.steps(config.cooldown), "shape": config.shape}
+        stretched = rise | {"milestones": self.recipe.milestones(self.horizon)}
         return {
             "cosine": partial(schedule.cosine, **falling, from_start=config.from_start),
             "linear": partial(schedule.linear, **falling),
             "polynomial": partial(schedule.polynomial, **falling, power=config.power),
-            "wsd": partial(
-                schedule.wsd,
-                **rise,
-                total=self.total_steps,
-                cooldown=self.steps(config.cooldown),
-                shape=config.shape,
-            ),
-            "multistep": partial(
-                schedule.multistep, **rise, milestones=stretched, gamma=config.gamma
-            ),
-            "piecewise": partial(
-                schedule.piecewise, **rise, milestones=stretched, values=config.values
-            ),
+            "wsd": partial(schedule.wsd, **rise, total=self.total_steps, **cooling),
+            "multistep": partial(schedule.multistep, **stretched, gamma=config.gamma),
+            "piecewise": partial(schedule.piecewise, **stretched, values=config.values),
             "constant": partial(schedule.constant, **rise),
         }[config.name]
 
