@@ -70,9 +70,9 @@ def batches() -> torch.Tensor:
     facts = rr.data.measure(config)
     share = rr.data.Share(rank=0, world_size=1, global_size=4, eval_size=4, seed=0)
     loader = rr.data.open_train(config, facts, share)
-    pixels, _ = next(loader.batches())
+    batch = next(loader.batches())
     loader.close()
-    return rr.data.normalize(pixels)
+    return rr.data.normalize(batch.pixels)
 
 
 try:
