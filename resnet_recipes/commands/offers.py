@@ -51,7 +51,7 @@ def _values(offer: "Offer", words: Sequence[str], price: float | None) -> dict[s
     """Return what is known of an offer, for programs."""
     recipe, made = offer.plan.recipe, offer.made
     price = recipe.launch.price if price is None else price
-    epochs = float(offer.plan.epochs)
+    epochs = float(recipe.max_duration.removesuffix("ep"))
     command = ["resnet-train", recipe.name, *words, f"epochs={epochs:g}"]
     return {
         "recipe": recipe.name,

@@ -8,18 +8,22 @@ from fractions import Fraction
 WHOLE = 20
 
 
-def longest(minutes: Callable[[Fraction], float], budget: float, limit: int) -> Fraction:
+def longest(
+    minutes: Callable[[Fraction], float], budget: float, least: Fraction, limit: int
+) -> Fraction | None:
     """Return the most epochs that take at most `budget` minutes: whole ones, or tenths of a few.
 
-    0 if a tenth takes longer. `minutes` says how long a run of some epochs takes, and hardly ever
-    falls; it is called some 20 times.
+    None if `least`, in tenths, take longer. `minutes` says how long a run of some epochs takes, and
+    hardly ever falls; it is called some 20 times.
     """
-    tenths = bisect(
-        range(1, 10 * limit + 1), budget, key=lambda count: minutes(Fraction(count, 10))
-    )
-    if tenths < 10 * WHOLE:
-        return Fraction(tenths, 10)
-    epochs = Fraction(tenths // 10)
+    tenths = range(int(10 * least), 10 * limit + 1)
+    fitting = bisect(tenths, budget, key=lambda count: minutes(Fraction(count, 10)))
+    if not fitting:
+        return None
+    epochs = Fraction(tenths[fitting - 1], 10)
+    if epochs < WHOLE:
+        return epochs
+    epochs = Fraction(int(epochs))
     while minutes(epochs) > budget:  # where images grow, a little less can take longer
         epochs -= 1
     return epochs

@@ -60,7 +60,7 @@ def within_budget(
     plan = within(plan, found)
     made = estimate(course_of(plan), found.speeds)
     say(
-        f"budget={launch.budget} is {float(plan.epochs):g} epochs: "
+        f"budget={launch.budget} is {plan.recipe.max_duration.removesuffix('ep')} epochs: "
         f"{clock_time(60 * made.total_minutes)}, at most {clock_time(60 * made.most)}, with "
         f"evaluations, checkpoints and start-up; {found.source}"
     )
@@ -78,8 +78,9 @@ def within(plan: Plan, found: Prediction) -> Plan:
     def made(epochs: Fraction) -> Estimate:
         return estimate(course_of(of_length(plan, epochs)), found.speeds)
 
-    epochs = longest(lambda epochs: made(epochs).most, minutes, MAX_EPOCHS)
-    if epochs < (least := shortest(plan)):
+    least = shortest(plan)
+    epochs = longest(lambda epochs: made(epochs).most, minutes, least, MAX_EPOCHS)
+    if epochs is None:
         most = made(least).most
         enough = f"{ceil(most)}m" if most < 120 else f"{ceil(most / 60)}h"
         rule = (
@@ -91,11 +92,11 @@ def within(plan: Plan, found: Prediction) -> Plan:
 
 
 def shortest(plan: Plan) -> Fraction:
-    """Return the fewest epochs that make sense: one, or twice those of the warm-up."""
+    """Return the fewest epochs that make sense, in tenths: one, or twice those of the warm-up."""
     warmup = Duration.parse(plan.recipe.schedule.warmup)
     if warmup.unit == "dur":
         return Fraction(1)
-    return max(Fraction(1), 2 * Fraction(plan.warmup, plan.steps_per_epoch))
+    return max(Fraction(1), Fraction(ceil(20 * plan.warmup / plan.steps_per_epoch), 10))
 
 
 def of_length(plan: Plan, epochs: Fraction) -> Plan:

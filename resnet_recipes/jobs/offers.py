@@ -10,6 +10,7 @@ from typing import NamedTuple
 from PIL import Image
 
 from resnet_recipes import data
+from resnet_recipes.base.duration import Duration
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.reading import read_json
@@ -71,7 +72,7 @@ def offered(
     which an accuracy is known, and the usual one. Raises RecipeError if no recipe fits.
     """
     found, left_out, why = list[Offer](), dict[str, str](), dict[str, RecipeError]()
-    facts, own = None, None
+    facts, own, plan = None, None, None
     for name in names:
         try:
             recipe = compose(name, words, folder).recipe
@@ -83,10 +84,11 @@ def offered(
             found += _lengths(plan, own, reach)
         except RecipeError as error:
             why[name] = error
-            left_out[name] = f"{error.problems[0].key} {error.problems[0].rule}"
+            first = error.problems[0]
+            left_out[name] = f"{first.key} {first.rule.partition(': ')[0]}"
+    best, rule = preferred(plan) if plan else ((), "")
     if len(why) == len(names):
-        raise next(iter(why.values()))
-    best, rule = preferred(found[0].plan) if found else ((), "")
+        raise next(why[name] for name in (*best, *names) if name in why)
     if reach is not None:
         found.sort(key=lambda offer: offer.made.most if offer.made else float("inf"))
     elif any("budget=" in word for word in words):
@@ -103,7 +105,8 @@ def _lengths(
     name, found, lengths = plan.recipe.name, predicted(plan), set[float | Fraction]()
     mine = {epochs: one for (recipe, epochs), one in own.items() if recipe == name}
     if plan.recipe.launch.budget:
-        lengths = {within(plan, found).epochs} if found else lengths
+        fitting = [within(plan, found).recipe.max_duration] if found else []
+        lengths = {Duration.parse(length).value for length in fitting}
     elif reach is not None:
         enough = [epochs for epochs, one in mine.items() if one.top1 >= reach]
         enough += filter(None, [accuracy.shortest(plan.published, reach)])

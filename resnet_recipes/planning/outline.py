@@ -126,7 +126,7 @@ def rest(plan: Plan) -> Iterator[Row]:
 def length(plan: Plan) -> str:
     """Return the length of the run in epochs."""
     epochs = float(plan.epochs)
-    return f"{epochs:{'g' if epochs >= 0.1 else '.2g'}} epoch{'' if epochs == 1 else 's'}"
+    return f"{epochs:{'g' if epochs >= 100 else '.3g'}} epoch{'' if epochs == 1 else 's'}"
 
 
 def size_ranges(sizes: tuple[int, ...]) -> str:

@@ -119,6 +119,13 @@ def test_a_budget_without_a_recipe_chooses_one_and_says_why(folder, capsys):
     assert "\n  recipe     small, packaged" in out
 
 
+def test_a_budget_that_is_too_little_for_all_says_what_the_likeliest_recipe_needs(folder, capsys):
+    assert cli.train([f"data={folder}", *CPU, "bs=8", "batch.bn_size=8", "budget=1s"]) == 2
+    said = capsys.readouterr().err
+    assert "budget=1s: is too little: epochs=1, the least" in said
+    assert "error: 1 problem" in said
+
+
 def test_a_budget_for_photographs_has_no_use_for_a_small_network(folder, capsys):
     words = [f"data={folder}", *CPU, "bs=8", "batch.bn_size=8", "budget=9h"]
     for image in folder.rglob("*.*"):

@@ -1,16 +1,26 @@
 """The longest run, against trying every length."""
 
+from fractions import Fraction
+
 import pytest
 
 from resnet_recipes.estimating.budget import longest
 
 
+@pytest.mark.parametrize("least", [Fraction(1, 10), Fraction(12)])
 @pytest.mark.parametrize("budget", [0.5, 9.0, 70.5, 205.0, 216.0, 1e9])
-def test_no_longer_run_fits(budget):
+def test_no_longer_run_fits(budget, least):
     def minutes(epochs):
         return 5.0 + 7.0 * float(epochs) + int(epochs)  # evaluations come in steps
 
     tenths = [count / 10 for count in range(1, 501)]
     lengths = [epochs for epochs in tenths if epochs < 20 or epochs == int(epochs)]
     fitting = [epochs for epochs in lengths if minutes(epochs) <= budget]
-    assert float(longest(minutes, budget, 50)) == max(fitting, default=0)
+    most = max((epochs for epochs in fitting if epochs >= least), default=None)
+    assert longest(minutes, budget, least, 50) == (most and Fraction(str(most)))
+
+
+def test_lengths_that_make_no_sense_are_not_asked_about():
+    asked = []
+    longest(lambda epochs: asked.append(epochs) or 1.0, 0.5, Fraction(3), 50)
+    assert min(asked) == 3
