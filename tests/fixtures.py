@@ -2,16 +2,17 @@
 
 import atexit
 import os
+import shlex
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 import torchvision
 
-from resnet_recipes import data
+from resnet_recipes import cli, data
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.plan import make_plan
@@ -126,6 +127,28 @@ def make_run(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> 
     yield make
     for run in runs:
         close(run)
+
+
+class Said(NamedTuple):
+    """What a command has printed."""
+
+    out: str
+    err: str
+
+
+@pytest.fixture
+def enter(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """Return a function that runs a command as it is typed; it must end with `code`."""
+
+    def run(line: str, code: int = 0) -> Said:
+        program, *words = shlex.split(line)
+        capsys.readouterr()
+        ended = {"resnet-train": cli.train, "resnet-recipes": cli.main}[program](words)
+        said = Said(*capsys.readouterr())
+        assert ended == code, said
+        return said
+
+    return run
 
 
 @pytest.fixture(scope="session")

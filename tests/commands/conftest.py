@@ -1,5 +1,6 @@
 """What the tests of commands share."""
 
+import csv
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +9,19 @@ import pytest
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.training.run import Run
 from tests.trained_runs import ended_run
+
+#: The settings of a run that takes a second: four steps on synthetic images.
+TINY = (
+    "data.backend=synthetic data.train_size=32 data.eval_resize=36 data.eval_size=32 bs=16 "
+    "batch.bn_size=16 lr=0.05 model.name=resnet18 schedule.warmup=1ba max_duration=4ba ssr=1 "
+    "launch.device=cpu gpus=1"
+)
+
+
+def csv_rows(name: str) -> list[dict[str, str]]:
+    """Return the rows of a table."""
+    with open(name) as file:
+        return [*csv.DictReader(file)]
 
 
 @pytest.fixture
@@ -25,6 +39,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 @pytest.fixture
-def run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
-    """A run with BlurPool and random weights, next to its images."""
-    return ended_run(make_run, tmp_path / "run", methods={"blurpool": {}})
+def run(make_run: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run with BlurPool and random weights, ./mine; its images are in ./images."""
+    monkeypatch.chdir(tmp_path)
+    return ended_run(make_run, tmp_path / "mine", methods={"blurpool": {}})

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from resnet_recipes.base.errors import ExitCode, RecipeError
-from resnet_recipes.commands import verbs
+from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.plan import USAGE
@@ -15,16 +14,10 @@ from resnet_recipes.estimating.estimate import Speeds
 from resnet_recipes.jobs import budget, launcher, measure, prediction
 from resnet_recipes.run_folder.ending import Ending
 
-WORDS = [
-    "recipe=mild",
-    "data.backend=synthetic",
-    "model.name=resnet18",
-    "bs=16",
-    "max_duration=60ep",
-    "ssr=1",
-    "schedule.warmup=1ba",
-    "launch.device=cpu",
-]
+WORDS = (
+    "recipe=mild data.backend=synthetic model.name=resnet18 bs=16 max_duration=60ep ssr=1 "
+    "schedule.warmup=1ba launch.device=cpu"
+)
 
 FIXED = "~methods.progressive_resizing"
 
@@ -64,21 +57,18 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
     return found
 
 
-def test_an_estimate_is_measured_once_and_recalled(measured, capsys):
-    for _ in range(2):
-        assert verbs.run(["estimate", *WORDS, "--price", "36/h"]) == 0
-    out = capsys.readouterr().out
+def test_an_estimate_is_measured_once_and_recalled(measured, enter):
+    said = [enter(f"resnet-recipes estimate {WORDS} --price 36/h").out for _ in range(2)]
     assert len(measured) == 1
-    assert "Measured on this machine" in out
-    assert "at 36 per hour" in out
-    verbs.run(["estimate", *WORDS, "--again"])
-    verbs.run(["estimate", *WORDS, "model.name=resnet34"])
+    assert "Measured on this machine" in said[0]
+    assert "at 36 per hour" in said[1]
+    enter(f"resnet-recipes estimate {WORDS} --again")
+    enter(f"resnet-recipes estimate {WORDS} model.name=resnet34")
     assert len(measured) == 3
 
 
-def test_phases_and_cost_are_there_for_programs(capsys):
-    verbs.run(["estimate", *WORDS, "--json", "--price", "36"])
-    values = json.loads(capsys.readouterr().out)
+def test_phases_and_cost_are_there_for_programs(enter):
+    values = json.loads(enter(f"resnet-recipes estimate {WORDS} --json --price 36").out)
     assert sum(phase["minutes"] for phase in values["phases"]) == pytest.approx(
         values["training_minutes"]
     )
@@ -89,42 +79,38 @@ def test_phases_and_cost_are_there_for_programs(capsys):
     assert values["speeds"]["loader"] == 50.0
 
 
-def test_a_price_that_is_none_is_refused_before_images_are_counted():
-    with pytest.raises(RecipeError, match="must be a price per hour"):
-        verbs.run(["estimate", "mild", "data=/nowhere", "--price", "abc"])
+def test_a_price_that_is_none_is_refused_before_images_are_counted(enter):
+    said = enter("resnet-recipes estimate mild data=/nowhere --price abc", 2).err
+    assert "must be a price per hour" in said
 
 
-def test_what_limits_the_run_is_named_with_what_to_change(capsys):
-    verbs.run(["estimate", *WORDS])
-    out = capsys.readouterr().out
+def test_what_limits_the_run_is_named_with_what_to_change(enter):
+    out = enter(f"resnet-recipes estimate {WORDS}").out
     assert "step alone    100 at 88 px, 25 at 176 px, in images/s" in out
     assert "At 88 px the loader is the bottleneck: steps wait 50 % of the time" in out
     assert "methods.progressive_resizing.at=loader" in out
 
 
-def test_an_exchange_that_takes_most_of_a_step_is_named(monkeypatch, capsys):
+def test_an_exchange_that_takes_most_of_a_step_is_named(monkeypatch, enter):
     """A step of 2 x 16 images at 88 px takes 320 ms."""
     speeds = Speeds({88: (0.01,) * 4}, 20.0, batch=16, devices=2, exchange=0.3)
     monkeypatch.setattr(measure, "speeds", lambda *_: (Ending(ExitCode.DONE), speeds))
-    verbs.run(["estimate", *WORDS, "gpus=2"])
-    out = capsys.readouterr().out
+    out = enter(f"resnet-recipes estimate {WORDS} gpus=2").out
     assert "300 ms alone, between 2 ranks; a step at 88 px takes 320 ms" in out
     assert "the exchange is the bottleneck" in out
     assert "precision.compress_gradients=true" in out
 
 
 def test_the_plan_has_time_and_cost_once_measured_and_the_run_learns_how_wrong_they_were(
-    tmp_path, capsys
+    tmp_path, enter
 ):
-    words = [*WORDS, "launch.price=36"]
-    verbs.run(["plan", *words])
-    assert "measured on" not in capsys.readouterr().out
-    _, made = budget.plan_here(composed(split(words, USAGE)), print)
+    words = f"{WORDS} launch.price=36"
+    assert "measured on" not in enter(f"resnet-recipes plan {words}").out
+    _, made = budget.plan_here(composed(split(words.split(), USAGE)), print)
     prediction.keep_estimate(made, tmp_path)
     assert not (tmp_path / "estimate.json").exists()  # a guess is none
-    verbs.run(["estimate", *words])
-    verbs.run(["plan", *words])
-    out = capsys.readouterr().out
+    enter(f"resnet-recipes estimate {words}")
+    out = enter(f"resnet-recipes plan {words}").out
     assert "measured on this machine" in out
     assert "at 36 per hour" in out
     prediction.keep_estimate(made, tmp_path)
@@ -136,37 +122,35 @@ def test_the_plan_has_time_and_cost_once_measured_and_the_run_learns_how_wrong_t
 @pytest.mark.parametrize(
     ("words", "epochs"),
     [
-        ([FIXED], [0, 1, 2, 3]),
-        ([], [0, 1, 25, 59]),  # 88, 88, 92 and 176 px
-        ([FIXED, "max_duration=20ba"], [0, 1]),  # 8 steps are an epoch: the third is never whole
+        (FIXED, [0, 1, 2, 3]),
+        ("", [0, 1, 25, 59]),  # 88, 88, 92 and 176 px
+        (f"{FIXED} max_duration=20ba", [0, 1]),  # 8 steps are an epoch: the third is never whole
     ],
 )
 def test_a_sample_trains_epochs_of_the_whole_schedule_and_keeps_nothing(
-    words, epochs, asked, capsys
+    words, epochs, asked, enter
 ):
-    assert verbs.run(["estimate", *WORDS, *words, "--sample", "4", "--json"]) == 0
-    values = json.loads(capsys.readouterr().out)
+    values = json.loads(enter(f"resnet-recipes estimate {WORDS} {words} --sample 4 --json").out)
     assert [row["epoch"] - 1 for row in values["trained"]] == epochs
     assert asked[0]["spans"] == [[epoch * 8, (epoch + 1) * 8] for epoch in epochs]
     assert values["training_minutes"] == pytest.approx(values["epochs"] / 6)
     assert values["evaluation_minutes"] == pytest.approx(2 * (-(-values["epochs"] // 1) + 1) / 60)
-    assert asked[0]["recipe"]["max_duration"] == ("20ba" if len(words) == 2 else "60ep")
+    assert asked[0]["recipe"]["max_duration"] == ("20ba" if "20ba" in words else "60ep")
     assert not Path(asked[0]["recipe"]["run"]["root"]).exists()
 
 
-def test_a_sample_says_what_it_is_from_and_what_it_leaves_out(asked, capsys):
-    verbs.run(["estimate", *WORDS, "--sample", "4"])
-    out = capsys.readouterr().out
+def test_a_sample_says_what_it_is_from_and_what_it_leaves_out(asked, enter):
+    out = enter(f"resnet-recipes estimate {WORDS} --sample 4").out
     assert "total          12:02   without start-up and checkpoints" in out
     assert "The papers' rule, from 4 of 60 epochs" in out
-    with pytest.raises(RecipeError, match="must be at least two epochs"):
-        verbs.run(["estimate", *WORDS, "max_duration=15ba", "--sample", "9"])
+    said = enter(f"resnet-recipes estimate {WORDS} max_duration=15ba --sample 9", 2).err
+    assert "must be at least two epochs" in said
 
 
 @pytest.mark.parametrize("count", ["1", "many", "1.5"])
-def test_a_sample_of_fewer_than_two_epochs_is_refused(count):
-    with pytest.raises(RecipeError, match="must be a number of epochs, at least 2"):
-        verbs.run(["estimate", *WORDS, f"--sample={count}"])
+def test_a_sample_of_fewer_than_two_epochs_is_refused(enter, count):
+    said = enter(f"resnet-recipes estimate {WORDS} --sample={count}", 2).err
+    assert "must be a number of epochs, at least 2" in said
 
 
 @pytest.mark.parametrize(
@@ -178,24 +162,15 @@ def test_a_sample_of_fewer_than_two_epochs_is_refused(count):
         ("profile mild data=x", "resnet-recipes estimate mild data=x"),
     ],
 )
-def test_verbs_of_before_and_of_others_are_answered(typed, meant):
-    with pytest.raises(RecipeError) as caught:
-        verbs.run(typed.split())
-    assert [problem.fix for problem in caught.value.problems] == [meant]
+def test_verbs_of_before_and_of_others_are_answered(enter, typed, meant):
+    assert f"    {meant}\n" in enter(f"resnet-recipes {typed}", 2).err
 
 
 @pytest.mark.slow
 def test_two_ranks_are_measured_with_their_exchange(nursery, tmp_path):
-    words = [
-        *WORDS,
-        "gpus=2",
-        "data.train_size=32",
-        "data.eval_resize=32",
-        "data.eval_size=32",
-        "batch.eval_size=16",
-        FIXED,
-    ]
-    code, out, err = nursery.run(tmp_path, "tests.commands.verb", "estimate", *words).wait()
+    sizes = "data.train_size=32 data.eval_resize=32 data.eval_size=32 batch.eval_size=16"
+    words = f"estimate {WORDS} gpus=2 {sizes} {FIXED}"
+    code, out, err = nursery.run(tmp_path, "tests.commands.verb", *words.split()).wait()
     assert code == 0, err
     assert "measuring this machine" in err
     assert "ms alone, between 2 ranks" in out

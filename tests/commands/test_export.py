@@ -13,7 +13,6 @@ from PIL import Image
 
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.base.extras import remedy
-from resnet_recipes.cli import main
 from resnet_recipes.commands.places import network_of
 from resnet_recipes.data.images.decode import Picture, read_file
 from resnet_recipes.network import export as formats
@@ -22,49 +21,43 @@ from resnet_recipes.network.weights import write_weights
 from resnet_recipes.training.export import _drawn, _pictures, export_checked
 
 
-def test_an_export_is_compared_on_the_runs_images_and_has_a_card(run, tmp_path, capsys):
-    out = tmp_path / "new" / "folder"
-    assert main(["export", str(run), "--to", "safetensors", "--out", str(out)]) == 0
-    assert "on 30 validation images" in capsys.readouterr().out
+def test_an_export_is_compared_on_the_runs_images_and_has_a_card(run, tmp_path, enter):
+    said = enter("resnet-recipes export mine --to safetensors --out new/folder").out
+    assert "on 30 validation images" in said
+    out = tmp_path / "new/folder"
     assert sorted(path.name for path in out.iterdir()) == ["README.md", "model.safetensors"]
     assert load(out / "model.safetensors").about == load(run).about
 
 
-def test_remote_images_are_not_fetched_to_compare_on(run, tmp_path, capsys, monkeypatch):
+def test_remote_images_are_not_fetched_to_compare_on(run, enter, monkeypatch):
     monkeypatch.setattr("resnet_recipes.data.kept", lambda config: None)
-    assert main(["export", str(run), "--to", "safetensors", "--out", str(tmp_path / "out")]) == 0
-    assert "on 64 drawn images" in capsys.readouterr().out
+    said = enter("resnet-recipes export mine --to safetensors --out out").out
+    assert "on 64 drawn images" in said
 
 
-def test_an_export_says_and_does_what_its_settings_say(run, tmp_path):
+def test_an_export_says_and_does_what_its_settings_say(enter, run):
     found = load(run)
     measured = replace(found.about, top1_percent=50.0, eval_examples=30)
     write_weights(found.model, run / "weights.safetensors", measured)
-    words = ["--to", "safetensors", "--out"]
-    assert main(["export", str(run), *words, str(tmp_path / "own")]) == 0
-    assert load(tmp_path / "own" / "model.safetensors").about == measured
-    settings = ["data.eval_size=24", "data.eval_interpolation=bicubic", "evaluation.flip=true"]
-    assert main(["export", str(run), *settings, *words, str(tmp_path / "other")]) == 0
-    about = load(tmp_path / "other" / "model.safetensors").about
+    enter("resnet-recipes export mine --to safetensors --out own")
+    assert load("own/model.safetensors").about == measured
+    settings = "data.eval_size=24 data.eval_interpolation=bicubic evaluation.flip=true"
+    enter(f"resnet-recipes export mine {settings} --to safetensors --out other")
+    about = load("other/model.safetensors").about
     assert (about.eval_size, about.eval_interpolation, about.flip) == (24, "bicubic", True)
     assert (about.top1_percent, about.eval_examples) == (None, 0)
-    assert (
-        "(bicubic, antialiased), centre crop of 24 px"
-        in (tmp_path / "other" / "README.md").read_text()
-    )
+    card = Path("other/README.md").read_text()
+    assert "(bicubic, antialiased), centre crop of 24 px" in card
 
 
 def test_a_damaged_image_is_named(run):
-    damaged = next((run.parent / "images" / "val").glob("*/0.jpg"))
-    damaged.write_text("no image")
-    with pytest.raises(TrainingError, match=str(damaged)):
-        _pictures(network_of([str(run)], "").on_device())
+    damaged = "images/val/pattern0/0.jpg"
+    Path(damaged).write_text("no image")
+    with pytest.raises(TrainingError, match=damaged):
+        _pictures(network_of(["mine"], "").on_device())
 
 
-def test_programs_of_the_card_and_the_page_read_sixteen_bit_grey_as_predict_does(
-    run, tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
+def test_programs_of_the_card_and_the_page_read_sixteen_bit_grey_as_predict_does(run):
     deep = (np.arange(40 * 50, dtype=np.uint16) * 32).reshape(40, 50)
     Image.fromarray(deep).save("cat.jpg", "PNG")
     network = load(run)
@@ -82,9 +75,9 @@ def test_programs_of_the_card_and_the_page_read_sixteen_bit_grey_as_predict_does
 
 
 def test_the_comparison_reads_files_as_those_programs_do(run):
-    for path in (run.parent / "images" / "val").glob("*/0.jpg"):
+    for path in Path().glob("images/val/*/0.jpg"):
         Image.fromarray(np.full((40, 50), 30_000, np.uint16)).save(path, "PNG")
-    trained = network_of([str(run)], "").on_device()
+    trained = network_of(["mine"], "").on_device()
     pictures, _ = _pictures(trained)
     deep = [picture for picture in pictures if picture.pixels.shape == (40, 50, 3)]
     assert deep
@@ -101,110 +94,92 @@ def test_drawn_images_are_smooth_like_photographs():
 
 def test_the_images_that_were_compared_are_counted(run, tmp_path):
     told = []
-
-    def progress(done, total):
-        told.append((done, total))
-
     export_checked(
-        network_of([str(run)], "").on_device(),
+        network_of(["mine"], "").on_device(),
         "safetensors",
         tmp_path / "out",
         False,
         False,
-        progress,
+        lambda *counts: told.append(counts),
     )
     assert told == [(0, 33), (16, 33), (30, 33), (33, 33)]  # three again, enlarged
 
 
-def test_without_images_drawn_ones_are_compared_and_folding_reports_its_difference(
-    run, tmp_path, capsys
-):
-    (run.parent / "images").rename(tmp_path / "moved")
-    words = [
-        "export",
-        str(run),
-        "--to",
-        "torchscript",
-        "--out",
-        str(tmp_path / "out"),
-        "--fold-batchnorm",
-    ]
-    assert main(words) == 0
-    said = capsys.readouterr().out
+def test_without_images_drawn_ones_are_compared_and_folding_reports_its_difference(run, enter):
+    Path("images").rename("moved")
+    said = enter("resnet-recipes export mine --to torchscript --out out --fold-batchnorm").out
     assert "on 64 drawn images" in said
     assert "by folding BatchNorm" in said
 
 
-def test_an_export_that_computes_something_else_is_not_kept(run, tmp_path, monkeypatch, capsys):
+def test_an_export_that_computes_something_else_is_not_kept(run, tmp_path, monkeypatch, enter):
     wrong = formats.TARGETS["torchscript"]._replace(
         read=lambda path, about: lambda x: torch.ones(len(x), 10)
     )
     monkeypatch.setitem(formats.TARGETS, "torchscript", wrong)
-    assert main(["export", str(run), "--to", "torchscript", "--out", str(tmp_path / "out")]) == 1
-    assert "nothing was written" in capsys.readouterr().err
+    said = enter("resnet-recipes export mine --to torchscript --out out", 1).err
+    assert "nothing was written" in said
     assert not (tmp_path / "out").exists()
     assert not list(tmp_path.glob(".out*"))
 
 
-def test_what_a_killed_export_has_left_is_deleted_by_the_next(run, tmp_path):
+def test_what_a_killed_export_has_left_is_deleted_by_the_next(enter, run, tmp_path):
     others = tmp_path / ".out.part", tmp_path / f".other.{'0' * 16}.part"
     for left in (tmp_path / f".out.{'0' * 16}.part", *others):
         left.mkdir()
         (left / "model.safetensors").write_text("half")
-    words = ["export", str(run), "--to", "safetensors", "--out", str(tmp_path / "out")]
-    assert main(words) == 0
+    enter("resnet-recipes export mine --to safetensors --out out")
     assert set(tmp_path.glob(".*")) == set(others)
 
 
 @pytest.mark.parametrize("to", ["torchscript", "exported_program"])
-def test_a_full_disk_is_met_by_python_for_torch_would_abort(run, tmp_path, monkeypatch, capsys, to):
+def test_a_full_disk_is_met_by_python_for_torch_would_abort(run, tmp_path, monkeypatch, enter, to):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     monkeypatch.setattr(Path, "write_bytes", Mock(side_effect=full))
-    assert main(["export", str(run), "--to", to, "--out", str(tmp_path / "out")]) == 3
-    assert "cannot be written: No space left on device" in capsys.readouterr().err
+    said = enter(f"resnet-recipes export mine --to {to} --out out", 3).err
+    assert "cannot be written: No space left on device" in said
     assert not list(tmp_path.glob(".*"))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # torch takes minutes to write a graph on a busy machine
-def test_a_network_with_its_preprocessing_answers_as_predict_does(run, tmp_path, capsys):
+def test_a_network_with_its_preprocessing_answers_as_predict_does(run, enter):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    words = ["export", str(run), "--to", "onnx", "--with-preprocessing", "--out"]
-    assert main([*words, str(tmp_path / "out")]) == 0
-    assert "probabilities" in capsys.readouterr().out
-    photos = sorted((run.parent / "images" / "val").glob("*/0.jpg"))
+    said = enter("resnet-recipes export mine --to onnx --with-preprocessing --out out").out
+    assert "probabilities" in said
+    photos = sorted(Path().glob("images/val/*/0.jpg"))
     for place, path in enumerate(photos):
         Image.open(path).resize((40 + 9 * place, 90 - 5 * place)).save(path)
-    assert main(["predict", str(run), *map(str, photos), "--json", "--top", "10"]) == 0
-    session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
+    places = " ".join(map(str, photos))
+    predicted = json.loads(enter(f"resnet-recipes predict mine {places} --json --top 10").out)
+    session = onnxruntime.InferenceSession("out/model.onnx")
     classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
-    for path, one in zip(photos, json.loads(capsys.readouterr().out), strict=True):
+    for path, one in zip(photos, predicted, strict=True):
         pixels = np.asarray(Image.open(path).convert("RGB"))
         found = session.run(["probabilities"], {"images": pixels[None]})[0][0]
         wanted = {row["class"]: row["probability"] for row in one["classes"]}
         assert dict(zip(classes, found.tolist(), strict=True)) == pytest.approx(wanted, abs=1e-3)
 
 
-def test_preprocessing_that_changes_an_answer_is_not_kept(run, tmp_path, monkeypatch, capsys):
-    words = ["export", str(run), "--to", "exported_program", "--with-preprocessing", "--out"]
+def test_preprocessing_that_changes_an_answer_is_not_kept(run, tmp_path, monkeypatch, enter):
     even = formats.TARGETS["exported_program"]._replace(
         write=lambda network, path: path.touch(),
         read=lambda path, about: lambda images: torch.full((1, 10), 0.3),
     )
     monkeypatch.setitem(formats.TARGETS, "exported_program", even)
-    assert main([*words, str(tmp_path / "out")]) == 1
-    assert "computes something else: largest difference of prob" in capsys.readouterr().err
+    line = "resnet-recipes export mine --to exported_program --with-preprocessing --out out"
+    said = enter(line, 1).err
+    assert "computes something else: largest difference of prob" in said
     assert not (tmp_path / "out").exists()
 
 
-def test_torchscript_is_said_to_be_deprecated(run, tmp_path, capsys):
-    out = str(tmp_path / "out")
-    assert main(["export", str(run), "--to", "torchscript", "--out", out]) == 0
-    assert "torch has deprecated TorchScript; --to exported_program" in capsys.readouterr().err
+def test_torchscript_is_said_to_be_deprecated(run, tmp_path, enter):
+    said = enter("resnet-recipes export mine --to torchscript --out out").err
+    assert "torch has deprecated TorchScript; --to exported_program" in said
 
 
-def test_a_missing_package_is_named_with_its_remedy(run, tmp_path, monkeypatch, capsys):
+def test_a_missing_package_is_named_with_its_remedy(run, tmp_path, monkeypatch, enter):
     monkeypatch.setattr("resnet_recipes.network.exportable.find_spec", lambda name: None)
-    assert main(["export", str(run), "--to", "onnx", "--out", str(tmp_path / "out")]) == 3
-    assert remedy("export") in capsys.readouterr().err
+    said = enter("resnet-recipes export mine --to onnx --out out", 3).err
+    assert remedy("export") in said
