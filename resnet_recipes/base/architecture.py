@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.limits import Bounds, OneOf
 from resnet_recipes.base.section import Section
 
 #: torchvision's ResNets, "v1.5": whether they have bottlenecks, and the number of blocks in each of
@@ -43,13 +44,6 @@ _PLAIN: Arguments = {"aux_logits": False, "init_weights": True}
 #: The libraries' networks that are ResNets.
 _RESNETS = re.compile(r"torchvision:(wide_)?resne(x?)t\w+")
 
-CHOICES = {
-    "stem": ("standard", "small"),
-    "init": ("kaiming_normal", "kaiming_convs", "library"),
-    "bn_init": ("uniform", "ones"),
-    "freeze": FREEZABLE,
-}
-
 
 def following(name: str) -> dict[str, Any]:
     """Return the settings that follow from a library's network, which no recipe has to name."""
@@ -70,18 +64,22 @@ class ModelConfig(Section):
     # numbers and switches for a network of a library, as in model.args.drop_path_rate=0.1
     args: Arguments = field(default_factory=dict)
     # standard: 7 x 7 of stride 2, then a max pool | small: 3 x 3 of stride 1, for 28 to 96 px
-    stem: str = "standard"
+    stem: Annotated[str, OneOf("standard", "small")] = "standard"
     width: float = 1.0  # factor on the channels of every layer, in eighths
-    in_channels: int = 3  # 3 | 1, for grey images: the mean of red, green and blue
-    num_classes: int | str = "auto"  # auto: the number of class folders in the data
+    # 3 | 1, for grey images: the mean of red, green and blue
+    in_channels: Annotated[int, OneOf(3, 1)] = 3
+    # auto: the number of class folders in the data
+    num_classes: Annotated[int | str, Bounds(least=2, most=2**20, word="auto")] = "auto"
     # kaiming_normal (fan_in) | kaiming_convs (no linear) | library (torchvision's ResNets: fan_out)
-    init: str = "kaiming_normal"
-    bn_init: str = "uniform"  # BatchNorm weights: uniform, U[0, 1) | ones
+    init: Annotated[str, OneOf("kaiming_normal", "kaiming_convs", "library")] = "kaiming_normal"
+    # BatchNorm weights: uniform, U[0, 1) | ones
+    bn_init: Annotated[str, OneOf("uniform", "ones")] = "uniform"
     # the last BatchNorm of each residual branch starts at 0: the branch is silent
     zero_init_last_bn: bool = False
     # initial weights: a .pt or .safetensors file, a run | torchvision | timm:NAME | hf:USER/NAME
     weights: str = ""
-    freeze: str = "none"  # not trained, from the input up to: stem | layer1 to layer3 | backbone
+    # not trained, from the input up to: stem | layer1 to layer3 | backbone
+    freeze: Annotated[str, OneOf(*FREEZABLE)] = "none"
 
     @property
     def arguments(self) -> Arguments:
@@ -100,6 +98,7 @@ class ModelConfig(Section):
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `model`."""
+        yield from super().problems()
         if self.name not in NETWORKS and not LIBRARY.fullmatch(self.name):
             rule = f"must be one of {', '.join(NETWORKS)}, or torchvision:NAME or timm:NAME"
             yield Problem("name", self.name, rule, self._meant())
@@ -109,20 +108,8 @@ class ModelConfig(Section):
             rule = f"are for networks of a library; {self.name} takes none"
             fix = f"model.name=torchvision:{self.name}"
             yield Problem("args", ", ".join(self.args), rule, fix)
-        if self.in_channels not in (1, 3):
-            rule = "must be 3, or 1 for grey images: images of more channels are not read"
-            yield Problem("in_channels", self.in_channels, rule)
         if not (0 < self.width <= 8 and self.width * 8 % 1 == 0):
             yield Problem("width", self.width, "must be a multiple of 0.125, and at most 8")
-        for key, known in CHOICES.items():
-            if getattr(self, key) not in known:
-                yield Problem(key, getattr(self, key), f"must be one of {', '.join(known)}")
-        if self.num_classes != "auto" and not (
-            isinstance(self.num_classes, int) and 2 <= self.num_classes <= 2**20
-        ):
-            yield Problem(
-                "num_classes", self.num_classes, f"must be auto or a number from 2 to {2**20}"
-            )
         if self.freeze != "none" and not self.weights:
             yield Problem(
                 "freeze", self.freeze, "would freeze random weights", "model.weights=torchvision"

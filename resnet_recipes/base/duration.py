@@ -1,12 +1,9 @@
 """Exact training lengths, in the units that recipes use."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-
-from resnet_recipes.base.errors import Problem
 
 _FORM = re.compile(r"(\d{1,12}(?:\.\d{1,12})?(?:e[+-]?\d{1,2})?)\s*(ep|ba|dur)")
 
@@ -64,21 +61,6 @@ class Duration:
         return f"{number}{self.unit}"
 
 
-def duration_problem(
-    key: str, text: str, units: tuple[str, ...] = ("ep", "ba", "dur"), positive: bool = True
-) -> Iterator[Problem]:
-    """Yield a problem if `text` is not a duration in one of `units`."""
-    try:
-        duration = Duration.parse(text)
-    except ValueError as error:
-        yield Problem(key, text, str(error))
-        return
-    if duration.unit not in units:
-        yield Problem(key, text, f"must be given in {' or '.join(units)}")
-    if positive and not duration.value:
-        yield Problem(key, text, "must be positive")
-
-
 def clock_seconds(text: str) -> float:
     """Return the seconds of a time such as 2h, 90m or 45s. Raises ValueError with the rule."""
     if not (match := _CLOCK.fullmatch(text)):
@@ -102,7 +84,10 @@ def budget_seconds(text: str, price: float | None) -> float:
 
 def is_duration(text: str) -> bool:
     """Return whether `text` is a duration in any unit."""
-    return not any(duration_problem("", text, positive=False))
+    try:
+        return bool(Duration.parse(text))
+    except ValueError:
+        return False
 
 
 def decimal(value: float | str) -> Fraction:

@@ -1,13 +1,15 @@
 """The base class of all sections of a recipe, whose settings keep their types."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from resnet_recipes.base.duration import is_duration
-from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.kinds import WrongTypeError, converted, kinds_of
+from resnet_recipes.base.limits import broken_limits
 
 
 class Section:
@@ -25,6 +27,10 @@ class Section:
             if not name.startswith("_"):
                 value = fitted(type(self), name, value, self._place)
             super().__setattr__(name, value)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong with the values; keys are relative to the section ("alpha")."""
+        return broken_limits(self)
 
 
 def fitted(cls: type, name: str, value: object, place: str) -> Any:

@@ -4,17 +4,21 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
 
 from torch import Tensor
 
 from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.limits import Bounds, OneOf, Span
 from resnet_recipes.base.section import Section
 from resnet_recipes.data.root import address_problems
 
 #: How far from the natural frequencies of classes to equal ones.
 SHARES = {"natural": 0.0, "sqrt": 0.5, "balanced": 1.0}
 BACKENDS = ("auto", "torchvision", "ffcv", "synthetic")
+
+#: Pixels of a side.
+Side = Annotated[int, Bounds(least=8, most=1024)]
 
 
 @dataclass
@@ -23,43 +27,50 @@ class DataConfig(Section):
 
     _place: ClassVar[str] = "data."
 
-    backend: str = "auto"  # auto: ffcv if root has .beton files, otherwise torchvision
+    # auto: ffcv if root has .beton files, otherwise torchvision
+    backend: Annotated[str, OneOf(*BACKENDS)] = "auto"
     # folder with train/ and val/, or with train.beton and val.beton; or a CSV; or an address of
     # the last two: s3://, gs://, https://
     root: str = ""
     # folder for copies of what is at an address; empty: on a local disk with room
     cache: str = ""
-    val_share: float = 0.0  # fraction of each class set aside for validation if there is no val/
+    # fraction of each class set aside for validation if there is no val/
+    val_share: Annotated[float, Bounds(least=0, below=1, fix="data.val_share=0.1")] = 0.0
     # seed of crops and mirror images; auto: the run's, which stored outputs of a teacher fix
-    seed: int | str = "auto"
+    seed: Annotated[int | str, Bounds(least=0, most=2**32 - 1, word="auto")] = "auto"
     # chooses the images set aside; separate from `seed`, so all runs use the same
     val_seed: int = 0
     # true: every folder of images is a class; false: only the folders in train/
     nested_classes: bool = False
-    train_size: int = 176  # pixels, side of the training crop
-    eval_resize: int = 232  # pixels, shorter side before the centre crop at evaluation
-    eval_size: int = 224  # pixels, side of the centre crop at evaluation
-    crop_scale: tuple[float, float] = (0.08, 1.0)  # area of a training crop, relative to the image
-    crop_ratio: tuple[float, float] = (0.75, 4 / 3)  # width / height of a training crop
+    train_size: Side = 176  # pixels, side of the training crop
+    eval_resize: Side = 232  # pixels, shorter side before the centre crop at evaluation
+    eval_size: Side = 224  # pixels, side of the centre crop at evaluation
+    # area of a training crop, relative to the image
+    crop_scale: Annotated[tuple[float, float], Span(most=1)] = (0.08, 1.0)
+    # width / height of a training crop
+    crop_ratio: Annotated[tuple[float, float], Span(most=100)] = (0.75, 4 / 3)
     # how crops are drawn: torchvision | tensorflow (distorted bounding box)
-    crop_rule: str = "torchvision"
+    crop_rule: Annotated[str, OneOf("torchvision", "tensorflow")] = "torchvision"
     # of training crops: bilinear | bicubic | random (either, for each image); in Python, bicubic
     # pixels depend on Pillow's version
-    interpolation: str = "bilinear"
-    eval_interpolation: str = "bilinear"  # of evaluation images: bilinear | bicubic
+    interpolation: Annotated[str, OneOf("bilinear", "bicubic", "random")] = "bilinear"
+    # of evaluation images: bilinear | bicubic
+    eval_interpolation: Annotated[str, OneOf("bilinear", "bicubic")] = "bilinear"
     flip: bool = True  # mirror half of the training images
     # decode training JPEGs at 1/2, 1/4 or 1/8 if the crop is larger than needed
     reduced_decode: bool = True
-    # loader processes or threads per rank; auto: cores / ranks, at most 16
-    workers: int | str = "auto"
-    prefetch: int = 2  # batches to prepare ahead
+    # loader processes or threads per rank; auto: cores / ranks, at most 16; 0: decode in the
+    # training process
+    workers: Annotated[int | str, Bounds(least=0, most=256, word="auto")] = "auto"
+    prefetch: Annotated[int, Bounds(least=1, most=64)] = 2  # batches to prepare ahead
     # error | skip (replaces bad training images; bad validation images are errors)
-    on_bad_image: str = "error"
+    on_bad_image: Annotated[str, OneOf("error", "skip")] = "error"
     # times each image is used in a row; epochs keep their length, with fewer images
-    repeats: int = 1
+    repeats: Annotated[int, Bounds(least=1, most=64)] = 1
     # how often classes are shown: natural | sqrt | balanced, or a share of the way, 0 to 1
     sampling: float | str = "natural"
-    order: str = "random"  # random | quasi_random (ffcv: reads the file in larger pieces)
+    # random | quasi_random (ffcv: reads the file in larger pieces)
+    order: Annotated[str, OneOf("random", "quasi_random")] = "random"
 
     def resize_for(self, size: int) -> int:
         """Return the shorter side for another crop size, keeping the ratio of the two."""
@@ -72,37 +83,14 @@ class DataConfig(Section):
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems with these values alone; keys are relative to `data`."""
-        yield from wrong_choices(
-            self,
-            backend=BACKENDS,
-            crop_rule=("torchvision", "tensorflow"),
-            interpolation=("bilinear", "bicubic", "random"),
-            eval_interpolation=("bilinear", "bicubic"),
-            on_bad_image=("error", "skip"),
-            order=("random", "quasi_random"),
-        )
+        yield from super().problems()
         if not self.root and self.backend != "synthetic":
             fix = "data=/path/to/imagenet (a folder with train/ and val/)"
             yield Problem("root", None, "is not set: say where the images are", fix)
         yield from address_problems(self.root)
-        if not 0 <= self.val_share < 1:
-            rule = "must be at least 0 and below 1"
-            yield Problem("val_share", self.val_share, rule, "data.val_share=0.1")
-        sides = dict.fromkeys(("train_size", "eval_resize", "eval_size"), (8, 1024))
-        yield from out_of_bounds(self, **sides, prefetch=(1, 64), repeats=(1, 64))
-        if self.seed != "auto" and not (isinstance(self.seed, int) and 0 <= self.seed < 2**32):
-            yield Problem("seed", self.seed, "must be auto or a number from 0 to 4294967295")
         if self.eval_resize < self.eval_size:
             rule = f"must be at least data.eval_size ({self.eval_size}): the crop is cut from it"
             yield Problem("eval_resize", self.eval_resize, rule)
-        for key, low, high in (("crop_scale", 0, 1), ("crop_ratio", 0, 100)):
-            pair = getattr(self, key)
-            if not low < pair[0] <= pair[1] <= high:
-                rule = f"must be [low, high] with {low} < low <= high <= {high}"
-                yield Problem(key, list(pair), rule)
-        if self.workers not in ("auto", *range(257)):
-            rule = "must be auto or a number from 0 (decode in the training process) to 256"
-            yield Problem("workers", self.workers, rule)
         yield from self._wrong_sampling()
 
     def _wrong_sampling(self) -> Iterator[Problem]:
@@ -119,20 +107,6 @@ class DataConfig(Section):
             if self.backend == "synthetic":
                 rule = "needs images with labels of their own"
                 yield Problem("sampling", self.sampling, rule, "data.sampling=natural")
-
-
-def wrong_choices(settings: object, **known: Sequence[object]) -> Iterator[Problem]:
-    """Yield a problem for each setting that is none of its known values."""
-    for key, values in known.items():
-        if (value := getattr(settings, key)) not in values:
-            yield Problem(key, value, f"must be one of {', '.join(map(str, values))}")
-
-
-def out_of_bounds(settings: object, **bounds: tuple[float, float]) -> Iterator[Problem]:
-    """Yield a problem for each setting that is not within its bounds."""
-    for key, (low, high) in bounds.items():
-        if not low <= (value := getattr(settings, key)) <= high:
-            yield Problem(key, value, f"must be between {low} and {high}")
 
 
 @dataclass(frozen=True)

@@ -135,13 +135,6 @@ class Method(Section):
         super().__init_subclass__()
         cls._place = f"methods.{getattr(cls, 'name', '')}."
 
-    def problems(self) -> Iterator[Problem]:
-        """Yield the problems with the hyperparameters.
-
-        Keys are relative to the method ("alpha").
-        """
-        return iter(())
-
     def augment_sample(self) -> SampleAugment:
         """Return the function that a loader worker applies to each image after crop and flip."""
         raise NotImplementedError

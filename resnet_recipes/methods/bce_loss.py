@@ -3,13 +3,14 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from resnet_recipes.backbones import classifier
 from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.limits import OneOf, Part
 from resnet_recipes.methods.base import Method
 
 
@@ -38,15 +39,9 @@ class BCELoss(Method):
         "`reduction: mean`, over N * K instead of N, the usual learning rates are far too small."
     )
 
-    reduction: str = "sum"  # over classes: sum | mean
-    threshold: float | None = None  # targets above it become 1, all others 0; null: unchanged
+    reduction: Annotated[str, OneOf("sum", "mean")] = "sum"  # over classes: sum | mean
+    threshold: Part | None = None  # targets above it become 1, all others 0; null: unchanged
     bias_init: bool = True  # start the classifier's bias at -ln K
-
-    def problems(self) -> Iterator[Problem]:
-        if self.reduction not in ("sum", "mean"):
-            yield Problem("reduction", self.reduction, "must be sum or mean")
-        if self.threshold is not None and not 0 <= self.threshold < 1:
-            yield Problem("threshold", self.threshold, "must be at least 0 and below 1, or null")
 
     def provides(self, hook: str) -> bool:
         return super().provides(hook) and (hook != "modify_model" or self.bias_init)

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.limits import Bounds
 from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.surgery import adopt
 from resnet_recipes.ops.blur import Blurring
@@ -68,11 +69,11 @@ class BlurPool(Method):
     replace_convs: bool = True  # blur strided convolutions
     replace_maxpools: bool = True  # blur max-pools
     blur_first: bool = True  # blur the input of a convolution, not its output
-    min_channels: int = 16  # convolutions with fewer input channels are left alone
+    # convolutions with fewer input channels are left alone
+    min_channels: Annotated[int, Bounds(least=1)] = 16
 
     def problems(self) -> Iterator[Problem]:
-        if self.min_channels < 1:
-            yield Problem("min_channels", self.min_channels, "must be at least 1")
+        yield from super().problems()
         if not self.replace_convs and not self.replace_maxpools:
             yield Problem(
                 "replace_convs",

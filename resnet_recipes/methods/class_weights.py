@@ -1,12 +1,12 @@
 """Weigh examples by how rare their class is."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.limits import OneOf, Part
 from resnet_recipes.methods.base import Batch, Method, Now, send
 
 
@@ -33,17 +33,12 @@ class ClassWeights(Method):
         "Classes have nearly the same number of images, or top-1 over images as they occur is what "
         "counts. `data.sampling=sqrt` does much the same by showing rare classes more often."
     )
-    rule: str = "effective"  # effective: by the effective number of images | inverse: 1 / n
-    beta: float = 0.999  # of the effective number; 0: equal weights, towards 1: inverse
+    # effective: by the effective number of images | inverse: 1 / n
+    rule: Annotated[str, OneOf("effective", "inverse")] = "effective"
+    beta: Part = 0.999  # of the effective number; 0: equal weights, towards 1: inverse
 
     def __post_init__(self) -> None:
         self._weights: np.ndarray | None = None
-
-    def problems(self) -> Iterator[Problem]:
-        if self.rule not in ("effective", "inverse"):
-            yield Problem("rule", self.rule, "must be effective or inverse")
-        if not 0 <= self.beta < 1:
-            yield Problem("beta", self.beta, "must be at least 0 and below 1")
 
     def counted(self, class_images: Sequence[int]) -> "ClassWeights":
         told = ClassWeights(self.rule, self.beta)

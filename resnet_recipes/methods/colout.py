@@ -1,13 +1,12 @@
 """Drop random rows and columns of pixels."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from resnet_recipes.base.duration import Horizon, decimal
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.limits import Part
 from resnet_recipes.methods.base import Batch, Method, Now, select
 
 
@@ -32,13 +31,8 @@ class ColOut(Method):
         "(Composer, method card). It adds little on top of progressive_resizing, which saves the "
         "same pixels."
     )
-    p_row: float = 0.15  # fraction of the rows to remove, at least 0 and below 1
-    p_col: float = 0.15  # fraction of the columns to remove, at least 0 and below 1
-
-    def problems(self) -> Iterator[Problem]:
-        for key in ("p_row", "p_col"):
-            if not 0 <= getattr(self, key) < 1:
-                yield Problem(key, getattr(self, key), "must be at least 0 and below 1")
+    p_row: Part = 0.15  # fraction of the rows to remove, at least 0 and below 1
+    p_col: Part = 0.15  # fraction of the columns to remove, at least 0 and below 1
 
     def size_after(self, side: int, epoch: int, horizon: Horizon) -> int:
         return _kept(side, self.p_col)

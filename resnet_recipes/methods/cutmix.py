@@ -1,14 +1,14 @@
 """Paste boxes from one example into another."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.limits import Bounds
 from resnet_recipes.methods.base import Batch, Method, Now, send
 from resnet_recipes.methods.mixup import blend_targets
 
@@ -38,13 +38,8 @@ class CutMix(Method):
         ("mixup", "mixup_or_cutmix"), "both mix images"
     )
     changes: ClassVar[str] = "mixes"
-    alpha: float = 1.0  # concentration of the Beta distribution, above 0
-
-    def problems(self) -> Iterator[Problem]:
-        if not self.alpha > 0:
-            yield Problem(
-                "alpha", self.alpha, "must be positive", "remove cutmix with '~methods.cutmix'"
-            )
+    # concentration of the Beta distribution, above 0
+    alpha: Annotated[float, Bounds(above=0, fix="remove cutmix with '~methods.cutmix'")] = 1.0
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         rows, cols, share = box(batch.images, self.alpha, now.rng)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from resnet_recipes.base import names
 from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.limits import Positive, Share
 from resnet_recipes.methods.base import TAUGHT_AT_ONCE, Batch, Method, Now
 
 
@@ -41,14 +42,15 @@ class Distill(Method):
         "The teacher is no better than the network will be, or was trained on other classes."
     )
     teacher: str = ""  # a run, a weights file or checkpoint, timm:NAME or hf:USER/NAME
-    temperature: float = 1.0  # of both softmaxes; higher: small probabilities count more
-    share: float = 0.5  # of the loss that follows the teacher, 0 to 1
+    temperature: Positive = 1.0  # of both softmaxes; higher: small probabilities count more
+    share: Share = 0.5  # of the loss that follows the teacher, 0 to 1
     labels: str = ""  # a file of resnet-recipes teach, instead of the teacher
 
     def __post_init__(self) -> None:
         self._logits: Callable[[Tensor], Tensor] | None = None
 
     def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
         if self.teacher.startswith(("torchvision", "timm:")) and not (
             self.teacher.startswith("timm:") and names.WEIGHTS.fullmatch(self.teacher)
         ):
@@ -60,10 +62,6 @@ class Distill(Method):
         if self.teacher and self.labels:
             rule = "is what a teacher said: give one of the two"
             yield Problem("labels", self.labels, rule, "methods.distill.teacher=''")
-        if not self.temperature > 0:
-            yield Problem("temperature", self.temperature, "must be more than 0")
-        if not 0 <= self.share <= 1:
-            yield Problem("share", self.share, "must be between 0 and 1")
 
     def provides(self, hook: str) -> bool:
         return super().provides(hook) and not (hook == "transform_batch" and self.labels)

@@ -9,8 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from resnet_recipes.base.duration import Duration, Horizon, duration_problem
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.duration import Duration, Horizon
+from resnet_recipes.base.limits import Length, LengthOrZero
 from resnet_recipes.methods.base import Method, Now
 
 
@@ -44,19 +44,16 @@ class EMA(Method):
         "half_life was not adjusted: it is in steps."
     )
     extra_weights: ClassVar[int] = 1
-    half_life: str = "100ba"  # time after which a weight's contribution has halved
-    update_interval: str = "20ba"  # time between updates
-    delay: str = "0ba"  # time before averaging begins; until then the average is a copy
+    half_life: Length = "100ba"  # time after which a weight's contribution has halved
+    update_interval: Length = "20ba"  # time between updates
+    # time before averaging begins; until then the average is a copy
+    delay: LengthOrZero = "0ba"
     # also update after each epoch's first step, and count update_interval from it
     each_epoch: bool = False
 
     def __post_init__(self) -> None:
         self._average: dict[str, Tensor] = {}
         self._on_device = True
-
-    def problems(self) -> Iterator[Problem]:
-        for key in ("half_life", "update_interval", "delay"):
-            yield from duration_problem(key, getattr(self, key), positive=key != "delay")
 
     @torch.no_grad()
     def after_step(self, model: nn.Module, now: Now) -> None:

@@ -1,13 +1,13 @@
 """RandAugment as in timm: stronger with the magnitude, and each operation skipped half the time."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.limits import Bounds, OneOf, Share
 from resnet_recipes.methods.base import Method, SampleAugment
 
 #: ImageNet's mean colour, which fills areas from outside the image.
@@ -44,26 +44,13 @@ class IncreasingRandAugment(Method):
     conflicts: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("randaugment", "trivial_augment"), "either draws the operations"
     )
-    depth: int = 2  # operations drawn for each image
-    p: float = 0.5  # probability that a drawn operation is applied
-    magnitude: float = 7.0  # mean strength, 0 to 10
-    deviation: float = 0.5  # standard deviation of the strength
+    depth: Annotated[int, Bounds(least=1, most=20)] = 2  # operations drawn for each image
+    p: Share = 0.5  # probability that a drawn operation is applied
+    magnitude: Annotated[float, Bounds(least=0, most=10)] = 7.0  # mean strength, 0 to 10
+    # standard deviation of the strength
+    deviation: Annotated[float, Bounds(least=0, most=10)] = 0.5
     # when moving pixels: bilinear | bicubic | random (either, for each image)
-    interpolation: str = "random"
-
-    def problems(self) -> Iterator[Problem]:
-        if not 1 <= self.depth <= 20:
-            yield Problem("depth", self.depth, "must be between 1 and 20")
-        if not 0 <= self.p <= 1:
-            yield Problem("p", self.p, "must be between 0 and 1")
-        if not 0 <= self.magnitude <= 10:
-            yield Problem("magnitude", self.magnitude, "must be between 0 and 10")
-        if not 0 <= self.deviation <= 10:
-            yield Problem("deviation", self.deviation, "must be between 0 and 10")
-        if self.interpolation not in _FILTERS:
-            yield Problem(
-                "interpolation", self.interpolation, f"must be one of {', '.join(_FILTERS)}"
-            )
+    interpolation: Annotated[str, OneOf(*_FILTERS)] = "random"
 
     def augment_sample(self) -> SampleAugment:
         return _OneImage(self)

@@ -1,12 +1,11 @@
 """Targets with some probability for every class."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.limits import Share
 from resnet_recipes.methods.base import Batch, Method, Now
 
 
@@ -29,11 +28,7 @@ class LabelSmoothing(Method):
         "MixUp is on and the run has fewer than about 60 epochs: at 30, both reach 75.91 % and "
         "label smoothing alone 76.33 % (deep dive). This is why Mild has no MixUp."
     )
-    smoothing: float = 0.1  # fraction of the target to spread, 0 to 1
-
-    def problems(self) -> Iterator[Problem]:
-        if not 0 <= self.smoothing <= 1:
-            yield Problem("smoothing", self.smoothing, "must be between 0 and 1")
+    smoothing: Share = 0.1  # fraction of the target to spread, 0 to 1
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         floor = torch.tensor(self.smoothing / batch.targets.shape[1])

@@ -2,12 +2,12 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from torch import Tensor
 
 from resnet_recipes.base.duration import Horizon
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.limits import Bounds
 from resnet_recipes.methods.base import Batch, Method, Now, one_hot, send
 
 
@@ -39,13 +39,8 @@ class MixUp(Method):
         ("cutmix", "mixup_or_cutmix"), "both mix images"
     )
     changes: ClassVar[str] = "mixes"
-    alpha: float = 0.2  # concentration of the Beta distribution, above 0
-
-    def problems(self) -> Iterator[Problem]:
-        if not self.alpha > 0:
-            yield Problem(
-                "alpha", self.alpha, "must be positive", "remove mixup with '~methods.mixup'"
-            )
+    # concentration of the Beta distribution, above 0
+    alpha: Annotated[float, Bounds(above=0, fix="remove mixup with '~methods.mixup'")] = 0.2
 
     def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
         if "label_smoothing" in others and horizon.epochs < 60:

@@ -1,12 +1,12 @@
 """MixUp on some steps and CutMix on the others."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from torch import Tensor
 
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.limits import OneOf, Positive, Share
 from resnet_recipes.methods.base import Batch, Method, Now
 from resnet_recipes.methods.cutmix import box, pasted
 
@@ -32,20 +32,11 @@ class MixUpOrCutMix(Method):
     )
     conflicts: ClassVar[Mapping[str, str]] = dict.fromkeys(("mixup", "cutmix"), "both mix images")
     changes: ClassVar[str] = "mixes"
-    mixup_alpha: float = 0.2  # concentration of mixup's Beta distribution, above 0
-    cutmix_alpha: float = 1.0  # concentration of cutmix's Beta distribution, above 0
-    switch: float = 0.5  # probability of cutmix at each step
+    mixup_alpha: Positive = 0.2  # concentration of mixup's Beta distribution, above 0
+    cutmix_alpha: Positive = 1.0  # concentration of cutmix's Beta distribution, above 0
+    switch: Share = 0.5  # probability of cutmix at each step
     # flipped: the batch in reverse, as in timm | rolled: by one, as in torchvision
-    partner: str = "flipped"
-
-    def problems(self) -> Iterator[Problem]:
-        for key in ("mixup_alpha", "cutmix_alpha"):
-            if not getattr(self, key) > 0:
-                yield Problem(key, getattr(self, key), "must be positive")
-        if not 0 <= self.switch <= 1:
-            yield Problem("switch", self.switch, "must be between 0 and 1")
-        if self.partner not in ("flipped", "rolled"):
-            yield Problem("partner", self.partner, "must be flipped or rolled")
+    partner: Annotated[str, OneOf("flipped", "rolled")] = "flipped"
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         images, targets, others = batch.images, batch.targets, self._partners(batch.images)

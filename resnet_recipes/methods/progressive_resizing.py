@@ -4,14 +4,17 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch.nn.functional as F
 
-from resnet_recipes.base.duration import Duration, Horizon, decimal, duration_problem, is_duration
+from resnet_recipes.base.duration import Duration, Horizon, decimal, is_duration
 from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.limits import Bounds, IsDuration, OneOf
 from resnet_recipes.methods.base import Batch, Method, Now, select
+
+_SCALE = Bounds(above=0, most=1)
 
 
 @dataclass
@@ -43,38 +46,30 @@ class ProgressiveResizing(Method):
         "few sizes. For small images of small objects (CIFAR-10), `mode: crop` is better."
     )
     cheaper_steps: ClassVar[str] = "smaller images at first"
-    mode: str = "resize"  # resize: shrink the whole image | crop: cut a window out of it
-    initial_scale: float = 0.5  # side at the start, relative to the full side
+    # resize: shrink the whole image | crop: cut a window out of it
+    mode: Annotated[str, OneOf("resize", "crop")] = "resize"
+    # side at the start, relative to the full side
+    initial_scale: Annotated[float, _SCALE] = 0.5
     delay: str = "0.5dur"  # time at initial_scale
     finetune: str = "0.2dur"  # time at full size, at the end
     # scale from each time on, instead of the three above; []: none
     stairs: list[tuple[str, float]] = field(default_factory=list)
-    size_increment: int = 4  # pixels; all sides but the full one are multiples of it
-    interpolation: str = "nearest"  # nearest | bilinear
-    at: str = "device"  # device: resample the batch | loader: decode at this size
-    size_from_epoch: str = "start"  # what decides the size of an epoch: its start | its end
+    # pixels; all sides but the full one are multiples of it
+    size_increment: Annotated[int, Bounds(least=1)] = 4
+    interpolation: Annotated[str, OneOf("nearest", "bilinear")] = "nearest"  # nearest | bilinear
+    # device: resample the batch | loader: decode at this size
+    at: Annotated[str, OneOf("device", "loader")] = "device"
+    # what decides the size of an epoch: its start | its end
+    size_from_epoch: Annotated[str, OneOf("start", "end")] = "start"
 
     def problems(self) -> Iterator[Problem]:
-        choices = {
-            "mode": ("resize", "crop"),
-            "interpolation": ("nearest", "bilinear"),
-            "at": ("device", "loader"),
-            "size_from_epoch": ("start", "end"),
-        }
-        for key, known in choices.items():
-            if getattr(self, key) not in known:
-                yield Problem(key, getattr(self, key), f"must be {' or '.join(known)}")
-        scales = {"initial_scale": self.initial_scale}
+        yield from super().problems()
         for place, (start, scale) in enumerate(self.stairs):
-            scales[f"stairs[{place}]"] = scale
-            yield from duration_problem(f"stairs[{place}]", start, positive=False)
+            for value, limit in ((start, IsDuration(may_be_zero=True)), (scale, _SCALE)):
+                if rule := limit.broken(value):
+                    yield Problem(f"stairs[{place}]", value, rule)
             if not place and is_duration(start) and Duration.parse(start).value:
                 yield Problem("stairs[0]", start, "must begin at 0ep")
-        for key, scale in scales.items():
-            if not 0 < scale <= 1:
-                yield Problem(key, scale, "must be above 0 and at most 1")
-        if self.size_increment < 1:
-            yield Problem("size_increment", self.size_increment, "must be at least 1 pixel")
         if self.at == "loader" and self.mode == "crop":
             yield Problem(
                 "at", self.at, "the loader can only resize", "use mode=resize or at=device"

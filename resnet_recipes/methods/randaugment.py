@@ -3,13 +3,13 @@
 import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from PIL import Image
 
 from resnet_recipes.base.duration import Horizon
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.limits import Bounds, OneOf
 from resnet_recipes.methods.base import Method, SampleAugment
 from resnet_recipes.methods.image_ops import ENHANCERS, IMAGE_OPS, step
 
@@ -41,20 +41,11 @@ class RandAugment(Method):
         "The run is short: at 90 epochs there is no gain on top of blurpool, mixup and "
         "label_smoothing (Composer, method card)."
     )
-    depth: int = 1  # operations applied to each image in turn
-    severity: float = 10.0  # largest strength, 0.1 to 10
-    augmentation_set: str = "all"  # all | safe | original
-
-    def problems(self) -> Iterator[Problem]:
-        if not 1 <= self.depth <= 20:
-            fix = "remove randaugment with '~methods.randaugment'" if self.depth < 1 else ""
-            yield Problem("depth", self.depth, "must be between 1 and 20", fix)
-        if not 0.1 <= self.severity <= 10:
-            yield Problem("severity", self.severity, "must be between 0.1 and 10")
-        if self.augmentation_set not in SETS:
-            yield Problem(
-                "augmentation_set", self.augmentation_set, f"must be one of {', '.join(SETS)}"
-            )
+    # operations applied to each image in turn
+    depth: Annotated[int, Bounds(least=1, most=20)] = 1
+    # largest strength, 0.1 to 10
+    severity: Annotated[float, Bounds(least=0.1, most=10)] = 10.0
+    augmentation_set: Annotated[str, OneOf(*SETS)] = "all"  # all | safe | original
 
     def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
         if "stochastic_depth" in others and horizon.epochs < 240:

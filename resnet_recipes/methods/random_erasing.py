@@ -1,14 +1,12 @@
 """Erase random boxes of images."""
 
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
 
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.limits import Share, Span
 from resnet_recipes.methods.base import Batch, Method, Now, send
 
 _ATTEMPTS = 10  # draws of a box that fits; if all fail the image stays whole, as in torchvision
@@ -31,20 +29,11 @@ class RandomErasing(Method):
         'primitives", 2021).'
     )
     avoid_when: ClassVar[str] = "The run is too short to need regularisation."
-    p: float = 0.1  # probability that an image loses a box
+    p: Share = 0.1  # probability that an image loses a box
     # smallest and largest area of the box, relative to the image
-    scale: tuple[float, float] = (0.02, 0.33)
-    ratio: tuple[float, float] = (0.3, 3.3)  # smallest and largest height / width of the box
-
-    def problems(self) -> Iterator[Problem]:
-        if not 0 <= self.p <= 1:
-            yield Problem("p", self.p, "must be between 0 and 1")
-        for key, highest in (("scale", 1.0), ("ratio", math.inf)):
-            low, high = getattr(self, key)
-            if not 0 < low <= high <= highest:
-                yield Problem(
-                    key, [low, high], f"must be [low, high] with 0 < low <= high <= {highest:g}"
-                )
+    scale: Annotated[tuple[float, float], Span(most=1)] = (0.02, 0.33)
+    # smallest and largest height / width of the box
+    ratio: Annotated[tuple[float, float], Span()] = (0.3, 3.3)
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         examples, _, height, width = batch.images.shape

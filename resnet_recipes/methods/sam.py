@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
 from resnet_recipes.base.duration import Horizon
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.limits import Bounds
 from resnet_recipes.methods.base import Compute, Method, Now
 
 _EPSILON = 1e-12  # avoids dividing by a zero norm
@@ -41,22 +41,13 @@ class SAM(Method):
         "Table 7)."
     )
     extra_weights: ClassVar[int] = 1
-    rho: float = 0.5  # distance to the nearby point, an L2 norm over all parameters
-    interval: int = 10  # steps from one SAM step to the next
+    # distance to the nearby point, an L2 norm over all parameters
+    rho: Annotated[float, Bounds(least=0)] = 0.5
+    # steps from one SAM step to the next
+    interval: Annotated[int, Bounds(least=1, fix="remove sam with '~methods.sam'")] = 10
 
     def __post_init__(self) -> None:
         self._copy: list[Tensor] = []
-
-    def problems(self) -> Iterator[Problem]:
-        if not self.rho >= 0:
-            yield Problem("rho", self.rho, "must be at least 0")
-        if self.interval < 1:
-            yield Problem(
-                "interval",
-                self.interval,
-                "must be at least 1 step",
-                "remove sam with '~methods.sam'",
-            )
 
     def note(self) -> str:
         last = 0 if self.interval % 100 in (11, 12, 13) else self.interval % 10

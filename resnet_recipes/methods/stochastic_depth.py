@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.limits import OneOf, Part
 from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.surgery import adopt, release
 
@@ -60,15 +61,9 @@ class StochasticDepth(Method):
         "kept ResNet-50's accuracy up to a rate of 0.2 (Composer, method card)."
     )
     draws_in_forward: ClassVar[bool] = True
-    drop_rate: float = 0.1  # probability of skipping the last block, at least 0 and below 1
+    drop_rate: Part = 0.1  # probability of skipping the last block, at least 0 and below 1
     # linear: rises to drop_rate | from_zero: the same, from 0 | uniform: constant
-    distribution: str = "linear"
-
-    def problems(self) -> Iterator[Problem]:
-        if not 0 <= self.drop_rate < 1:
-            yield Problem("drop_rate", self.drop_rate, "must be at least 0 and below 1")
-        if self.distribution not in ("linear", "from_zero", "uniform"):
-            yield Problem("distribution", self.distribution, "must be linear, from_zero or uniform")
+    distribution: Annotated[str, OneOf("linear", "from_zero", "uniform")] = "linear"
 
     def rates(self, blocks: int) -> list[float]:
         """Return the drop rate of each block, from the first to the last."""

@@ -1,14 +1,13 @@
 """Adam with decoupled weight decay."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import nn
 
-from resnet_recipes.base.errors import Problem
-from resnet_recipes.optim.base import OptimizerSettings, adam_problems
+from resnet_recipes.base.limits import Part, Positive
+from resnet_recipes.optim.base import OptimizerSettings
 
 
 @dataclass
@@ -33,12 +32,8 @@ class AdamW(OptimizerSettings):
     lr: float = 1.0e-3  # peak learning rate, for the global batch
     weight_decay: float = 0.01  # times the rate, the fraction of a weight lost in one step
     # decay rates of the averages of the gradient and its square
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1.0e-8  # added to the square root in the denominator
-
-    def problems(self) -> Iterator[Problem]:
-        yield from super().problems()
-        yield from adam_problems(self.betas, self.eps)
+    betas: tuple[Part, Part] = (0.9, 0.999)
+    eps: Positive = 1.0e-8  # added to the square root in the denominator
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.AdamW(

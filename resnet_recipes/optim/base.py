@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from resnet_recipes.backbones import classifier
 from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.limits import Bounds, OneOf, Part, Positive
 from resnet_recipes.base.section import Section
 
 _NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.LocalResponseNorm)
@@ -22,6 +23,8 @@ POLICIES: dict[str, Callable[[nn.Module, str, nn.Parameter], bool]] = {
     "one_dimensional": lambda module, name, parameter: parameter.ndim <= 1,
     "norm_layers": lambda module, name, parameter: isinstance(module, _NORMS),
 }
+
+_HEAD_ALONE = "model.freeze=backbone trains the classifier alone"
 
 
 @dataclass
@@ -44,28 +47,19 @@ class OptimizerSettings(Section):
     rate_power: ClassVar[float] = 1.0  # with which power of the batch its peak rate grows
 
     name: str = ""  # which optimizer
-    lr: float = 0.1  # peak learning rate, for the global batch
-    weight_decay: float = 0.0  # strength of the decay
-    no_decay: str = "none"  # exempt from decay: none | bn_in_name | one_dimensional | norm_layers
-    clip_norm: float | None = None  # largest L2 norm of the whole gradient; null: no clipping
+    # peak learning rate, for the global batch
+    lr: Annotated[float, Bounds(above=0, below=10_000, said="positive and below 10000")] = 0.1
+    weight_decay: Part = 0.0  # strength of the decay
+    # exempt from decay: none | bn_in_name | one_dimensional | norm_layers
+    no_decay: Annotated[str, OneOf(*POLICIES)] = "none"
+    clip_norm: Positive | None = None  # largest L2 norm of the whole gradient; null: no clipping
     # factor on the rate of all but the classifier, above 0 and at most 1
-    backbone_rate: float = 1.0
+    backbone_rate: Annotated[float, Bounds(above=0, most=1, fix=_HEAD_ALONE)] = 1.0
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the problems with the settings; keys are relative to `optimizer`."""
+        yield from super().problems()
         if self.name != type(self).name:
             yield Problem("name", self.name, f"must be {type(self).name} for these settings")
-        if not 0 < self.lr < 1e4:
-            yield Problem("lr", self.lr, "must be positive and below 10000")
-        if not 0 <= self.weight_decay < 1:
-            yield Problem("weight_decay", self.weight_decay, "must be at least 0 and below 1")
-        if self.no_decay not in POLICIES:
-            yield Problem("no_decay", self.no_decay, f"must be one of {', '.join(POLICIES)}")
-        if self.clip_norm is not None and not self.clip_norm > 0:
-            yield Problem("clip_norm", self.clip_norm, "must be positive, or null for no clipping")
-        if not 0 < self.backbone_rate <= 1:
-            fix = "model.freeze=backbone trains the classifier alone"
-            yield Problem("backbone_rate", self.backbone_rate, "must be above 0 and at most 1", fix)
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """Return a torch optimizer for `model`'s trainable parameters.
@@ -137,20 +131,6 @@ def shown_by_scaler(optimizer: torch.optim.Optimizer) -> tuple[Tensor | None, Te
     Both are None without a GradScaler; with one, they are attributes of torch's own protocol.
     """
     return getattr(optimizer, "grad_scale", None), getattr(optimizer, "found_inf", None)
-
-
-def momentum_problems(momentum: float) -> Iterator[Problem]:
-    """Yield a problem unless `momentum` is at least 0 and below 1."""
-    if not 0 <= momentum < 1:
-        yield Problem("momentum", momentum, "must be at least 0 and below 1")
-
-
-def adam_problems(betas: tuple[float, float], eps: float) -> Iterator[Problem]:
-    """Yield the problems with Adam's `betas` and `eps`."""
-    if not all(0 <= beta < 1 for beta in betas):
-        yield Problem("betas", list(betas), "must be two numbers, at least 0 and below 1")
-    if not eps > 0:
-        yield Problem("eps", eps, "must be positive")
 
 
 def trainable(group: dict[str, Any]) -> list[nn.Parameter]:

@@ -1,6 +1,6 @@
 """Adam with each layer's step scaled to the norm of its weights."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -9,11 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adam import adam
 
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.limits import Part, Positive
 from resnet_recipes.optim.base import (
     OptimizerSettings,
     UnderScaler,
-    adam_problems,
     shown_by_scaler,
     trainable,
 )
@@ -51,12 +50,8 @@ class LAMB(OptimizerSettings):
     no_decay: str = "one_dimensional"
     clip_norm: float | None = 1.0  # largest L2 norm of the whole gradient; null: no clipping
     # decay rates of the averages of the gradient and its square
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1.0e-6  # added to the square root in the denominator
-
-    def problems(self) -> Iterator[Problem]:
-        yield from super().problems()
-        yield from adam_problems(self.betas, self.eps)
+    betas: tuple[Part, Part] = (0.9, 0.999)
+    eps: Positive = 1.0e-6  # added to the square root in the denominator
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         return TorchLAMB(self.groups(model), self)

@@ -1,18 +1,17 @@
 """Gradient descent with each layer's rate scaled to the norm of its weights."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.optim.sgd import sgd
 
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.limits import Bounds, Part, Positive
 from resnet_recipes.optim.base import (
     OptimizerSettings,
     UnderScaler,
-    momentum_problems,
     shown_by_scaler,
     trainable,
 )
@@ -41,17 +40,9 @@ class LARS(OptimizerSettings):
     weight_decay: float = 5.0e-5  # L2 coefficient
     # exempt from decay: none | bn_in_name | one_dimensional | norm_layers
     no_decay: str = "one_dimensional"
-    momentum: float = 0.9  # fraction of the momentum kept from step to step
-    trust_coefficient: float = 0.001  # factor on |w| / |g|
-    eps: float = 0.0  # added to the denominator
-
-    def problems(self) -> Iterator[Problem]:
-        yield from super().problems()
-        yield from momentum_problems(self.momentum)
-        if not self.trust_coefficient > 0:
-            yield Problem("trust_coefficient", self.trust_coefficient, "must be positive")
-        if not self.eps >= 0:
-            yield Problem("eps", self.eps, "must be at least 0")
+    momentum: Part = 0.9  # fraction of the momentum kept from step to step
+    trust_coefficient: Positive = 0.001  # factor on |w| / |g|
+    eps: Annotated[float, Bounds(least=0)] = 0.0  # added to the denominator
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         return TorchLARS(self.groups(model), self)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, Any
 
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import ModelConfig
@@ -12,10 +12,10 @@ from resnet_recipes.base.duration import (
     Duration,
     Horizon,
     decimal,
-    duration_problem,
     steps_per_epoch,
 )
 from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.limits import Bounds, IsDuration
 from resnet_recipes.base.section import Section
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.methods import Methods
@@ -32,6 +32,8 @@ from resnet_recipes.recipe.sections import (
 )
 from resnet_recipes.run_folder.facts import Published
 
+_STRETCH = Bounds(above=0, most=1000, fix="ssr=1 trains for max_duration")
+
 
 @dataclass
 class Recipe(Section):
@@ -43,9 +45,11 @@ class Recipe(Section):
     name: str = ""  # lower-case letters, digits, '_'
     about: str = ""  # one line for `resnet-train --list`
     baseline: bool = False  # another project's training, for comparison
-    max_duration: str = "90ep"  # base length of training
-    scale_schedule_ratio: float = 1.0  # stretches max_duration and milestones, not the warm-up
-    seed: int = 42  # seed of all random choices
+    # base length of training
+    max_duration: Annotated[str, IsDuration(units=("ep", "ba"))] = "90ep"
+    # stretches max_duration and milestones, not the warm-up
+    scale_schedule_ratio: Annotated[float, _STRETCH] = 1.0
+    seed: Annotated[int, Bounds(least=0, most=2**32 - 1)] = 42  # seed of all random choices
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     batch: BatchConfig = field(default_factory=BatchConfig)
@@ -87,19 +91,10 @@ class Recipe(Section):
         """Yield everything that is wrong in any section, with full keys."""
         if not names.RECIPE.fullmatch(self.name):
             yield Problem("name", self.name, "must consist of lower-case letters, digits and '_'")
-        yield from duration_problem("max_duration", self.max_duration, units=("ep", "ba"))
+        yield from super().problems()
         if re.fullmatch(r"\d*\.\d*[1-9]\d*ba", self.max_duration):
             rule = "must be a whole number of batches"
             yield Problem("max_duration", self.max_duration, rule, "max_duration=100ba ssr=1")
-        if not 0 < self.scale_schedule_ratio <= 1000:
-            yield Problem(
-                "scale_schedule_ratio",
-                self.scale_schedule_ratio,
-                "must be above 0 and at most 1000",
-                "ssr=1 trains for max_duration",
-            )
-        if not 0 <= self.seed < 2**32:
-            yield Problem("seed", self.seed, "must be between 0 and 4294967295")
         for section in fields(self):
             value: Any = getattr(self, section.name)
             if section.name == "methods":

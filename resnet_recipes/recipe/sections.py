@@ -3,17 +3,20 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from resnet_recipes.base import names
-from resnet_recipes.base.duration import budget_seconds, clock_seconds, duration_problem
+from resnet_recipes.base.duration import budget_seconds, clock_seconds
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.extras import TRACKERS
+from resnet_recipes.base.limits import Bounds, Length, LengthOrZero, OneOf, Part, Positive, Share
 from resnet_recipes.base.section import Section
 from resnet_recipes.recipe.foreign import meaning_of
 
 #: `batch.bn_size` that is to be found by trying.
 AUTO = "auto"
+
+SCHEDULES = ("cosine", "linear", "multistep", "piecewise", "polynomial", "wsd", "constant")
 
 #: What is true of other devices that torch knows.
 _OTHER_DEVICES = {
@@ -29,20 +32,15 @@ class BatchConfig(Section):
 
     _place: ClassVar[str] = "batch."
 
-    global_size: int = 2048  # examples per optimizer step, over all devices
+    # examples per optimizer step, over all devices
+    global_size: Annotated[int, Bounds(least=1, most=2**20)] = 2048
     # examples that share BatchNorm statistics: the micro-batch of one device; auto: the most that
     # fit in the GPU's memory, found by trying when the run begins
-    bn_size: int | str = 256
-    eval_size: int = 256  # examples per evaluation batch on one device
+    bn_size: Annotated[int | str, Bounds(least=1, most=2**20, word=AUTO)] = 256
+    # examples per evaluation batch on one device
+    eval_size: Annotated[int, Bounds(least=1, most=2**20)] = 256
     # average BatchNorm's running statistics over devices at the end of every epoch
     bn_average: bool = False
-
-    def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong; keys are relative to `batch`."""
-        for key in ("global_size", "bn_size", "eval_size"):
-            value, or_auto = getattr(self, key), "auto, or " * (key == "bn_size")
-            if value != AUTO and not (isinstance(value, int) and 1 <= value <= 2**20):
-                yield Problem(key, value, f"must be {or_auto}between 1 and {2**20}")
 
     def micro_batch(self, rank_size: int) -> int:
         """Return how many of a rank's examples share BatchNorm statistics; all if auto."""
@@ -66,47 +64,29 @@ class ScheduleConfig(Section):
         "values": ("piecewise",),
     }
 
-    name: str = "cosine"  # cosine | linear | multistep | piecewise | polynomial | wsd | constant
-    warmup: str = "8ep"  # linear rise to the peak; never stretched by scale_schedule_ratio
-    start: float = 0.0  # share of the peak rate at the start of the warm-up
+    # cosine | linear | multistep | piecewise | polynomial | wsd | constant
+    name: Annotated[str, OneOf(*SCHEDULES)] = "cosine"
+    # linear rise to the peak; never stretched by scale_schedule_ratio
+    warmup: LengthOrZero = "8ep"
+    start: Part = 0.0  # share of the peak rate at the start of the warm-up
     # decay from the run's start, hidden by the warm-up at first
     from_start: bool = False
-    final: float = 0.0  # share of the peak rate at the end: cosine, linear, polynomial
-    power: float = 2.0  # polynomial only
-    cooldown: str = "0.2dur"  # wsd: the fall at the end; the rate is constant before it
-    shape: str = "linear"  # wsd, of that fall: linear | sqrt (1 - sqrt of the share of it)
+    final: Share = 0.0  # share of the peak rate at the end: cosine, linear, polynomial
+    power: Positive = 2.0  # polynomial only
+    # wsd: the fall at the end; the rate is constant before it
+    cooldown: Length = "0.2dur"
+    # wsd, of that fall: linear | sqrt (1 - sqrt of the share of it)
+    shape: Annotated[str, OneOf("linear", "sqrt")] = "linear"
     # when gamma applies, or when a value is reached
-    milestones: list[str] = field(default_factory=list)
-    gamma: float = 0.1  # multistep only
+    milestones: list[Length] = field(default_factory=list)
+    gamma: Annotated[float, Bounds(above=0, most=1)] = 0.1  # multistep only
     # piecewise: shares of the peak, at start and milestones
     values: list[float] = field(default_factory=list)
-    interval: str = "step"  # step: a new rate every step | epoch: constant within an epoch
+    # step: a new rate every step | epoch: constant within an epoch
+    interval: Annotated[str, OneOf("step", "epoch")] = "step"
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong; keys are relative to `schedule`."""
-        names = ("cosine", "linear", "multistep", "piecewise", "polynomial", "wsd", "constant")
-        if self.name not in names:
-            yield Problem("name", self.name, f"must be one of {', '.join(names)}")
-        yield from duration_problem("warmup", self.warmup, positive=False)
-        yield from duration_problem("cooldown", self.cooldown)
-        if self.shape not in ("linear", "sqrt"):
-            yield Problem("shape", self.shape, "must be linear or sqrt")
-        for text in self.milestones:
-            yield from duration_problem("milestones", text)
-        if not 0 <= self.final <= 1:
-            yield Problem(
-                "final", self.final, "must be between 0 and 1: it is a share of optimizer.lr"
-            )
-        if not 0 <= self.start < 1:
-            yield Problem(
-                "start", self.start, "must be at least 0 and below 1: it is a share of optimizer.lr"
-            )
-        if not self.power > 0:
-            yield Problem("power", self.power, "must be positive")
-        if not 0 < self.gamma <= 1:
-            yield Problem("gamma", self.gamma, "must be above 0 and at most 1")
-        if self.interval not in ("step", "epoch"):
-            yield Problem("interval", self.interval, "must be step or epoch")
+        yield from super().problems()
         if self.name in ("multistep", "piecewise") and not self.milestones:
             fix = "'schedule.milestones=[30ep,60ep,80ep]'"
             yield Problem("milestones", None, f"the {self.name} schedule needs milestones", fix)
@@ -123,21 +103,26 @@ class PrecisionConfig(Section):
     _place: ClassVar[str] = "precision."
 
     # auto: bf16 where the GPU has it, else fp16; fp32 on a CPU | bf16 | fp16 | fp32
-    dtype: str = "auto"
+    dtype: Annotated[str, OneOf("auto", "bf16", "fp16", "fp32")] = "auto"
     channels_last: bool = True  # NHWC memory: 1.2 to 1.5 times faster with tensor cores
-    kernels: str = "auto"  # auto: fused operations and CUDA graphs on a GPU | off: torch's own
+    # auto: fused operations and CUDA graphs on a GPU | off: torch's own
+    kernels: Annotated[str, OneOf("auto", "off")] = "auto"
     compile: bool = False  # torch.compile the model
     # send gradients as bf16: half the traffic, slightly different results
     compress_gradients: bool = False
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `precision`."""
-        if self.dtype not in ("auto", "bf16", "fp16", "fp32"):
-            yield Problem(
-                "dtype", self.dtype, "must be auto, bf16, fp16 or fp32", _words("dtype", self.dtype)
-            )
-        if self.kernels not in ("auto", "off"):
-            yield Problem("kernels", self.kernels, "must be auto or off")
+        for problem in super().problems():
+            yield problem._replace(fix=_words(problem.key, str(problem.value)))
+
+
+_PIXELS = Bounds(
+    least=8,
+    most=1024,
+    said="between 8 and 1024 pixels",
+    fix="'evaluation.sizes=[192,224,256,288]'",
+)
 
 
 @dataclass
@@ -148,28 +133,22 @@ class EvaluationConfig(Section):
 
     # percent: end the run at the first evaluation that reaches it
     stop_at_top1: float | None = None
-    interval: str = "1ep"  # time between evaluations; the last step is always evaluated
-    offset: str = "0ep"  # with 3ep, an interval of 4ep evaluates after epochs 3, 7, 11 ...
+    # time between evaluations; the last step is always evaluated
+    interval: Length = "1ep"
+    # with 3ep, an interval of 4ep evaluates after epochs 3, 7, 11 ...
+    offset: LengthOrZero = "0ep"
     flip: bool = False  # average the predictions of each image and its mirror image; twice the work
     # pixels: `resnet-recipes eval` prints a table of these sizes
-    sizes: list[int] = field(default_factory=list)
+    sizes: list[Annotated[int, _PIXELS]] = field(default_factory=list)
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `evaluation`."""
-        yield from duration_problem("interval", self.interval)
-        yield from duration_problem("offset", self.offset, positive=False)
+        yield from super().problems()
         target = self.stop_at_top1
         if target is not None and not 1 <= target <= 100:
             rule = "must be a percentage from 1 to 100, as in 75.9"
             fix = f"evaluation.stop_at_top1={100 * target:g}" if 0 < target < 1 else ""
             yield Problem("stop_at_top1", target, rule, fix)
-        if wrong := [size for size in self.sizes if not 8 <= size <= 1024]:
-            yield Problem(
-                "sizes",
-                wrong,
-                "must be between 8 and 1024 pixels",
-                "'evaluation.sizes=[192,224,256,288]'",
-            )
 
 
 @dataclass
@@ -178,15 +157,10 @@ class CheckpointConfig(Section):
 
     _place: ClassVar[str] = "checkpoint."
 
-    interval: str = "1ep"  # time between checkpoints; the last step is always saved
-    keep: int = 2  # how many of the newest checkpoints stay on disk
-
-    def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong; keys are relative to `checkpoint`."""
-        yield from duration_problem("interval", self.interval)
-        if not 2 <= self.keep <= 10_000:
-            rule = "must be between 2, so that one damaged file never loses the run, and 10000"
-            yield Problem("keep", self.keep, rule)
+    # time between checkpoints; the last step is always saved
+    interval: Length = "1ep"
+    # how many of the newest checkpoints stay on disk; with 2, one damaged file never loses the run
+    keep: Annotated[int, Bounds(least=2, most=10_000)] = 2
 
 
 @dataclass
@@ -195,18 +169,16 @@ class LogConfig(Section):
 
     _place: ClassVar[str] = "log."
 
-    interval: str = "20ba"  # time between logged steps; only those wait for the device
+    # time between logged steps; only those wait for the device
+    interval: Length = "20ba"
     # tensorboard | wandb | mlflow | csv, in addition to metrics.jsonl
-    to: list[str] = field(default_factory=list)
+    to: list[Annotated[str, OneOf(*TRACKERS, fix="'log.to=[tensorboard]'")]] = field(
+        default_factory=list
+    )
     mlperf: bool = False  # write result_0.txt at the end: the run in MLPerf's log format
 
-    def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong; keys are relative to `log`."""
-        yield from duration_problem("interval", self.interval)
-        for name in self.to:
-            if name not in TRACKERS:
-                rule = f"must be one of {', '.join(TRACKERS)}"
-                yield Problem("to", name, rule, "'log.to=[tensorboard]'")
+
+_PRICE = Bounds(least=0, below=1e6, said="a price per hour, as in 32.77")
 
 
 @dataclass
@@ -217,11 +189,11 @@ class LaunchConfig(Section):
 
     device: str = "auto"  # auto: cuda if there is one, else cpu | cuda | cpu
     # GPUs, one process each; auto: every visible one, or one CPU process
-    gpus: int | str = "auto"
+    gpus: Annotated[int | str, Bounds(least=1, most=64, word="auto")] = "auto"
     # how often all ranks may restart from the last checkpoint after a failure
-    max_restarts: int = 0
+    max_restarts: Annotated[int, Bounds(least=0, most=100)] = 0
     # of this machine per hour, in any currency; the plan then shows the run's cost
-    price: float | None = None
+    price: Annotated[float | None, _PRICE] = None
     # "2h", "90m" or "$20" at launch.price: train for as many epochs as fit, by what was measured on
     # this machine; "": the recipe's length
     budget: str = ""
@@ -233,13 +205,8 @@ class LaunchConfig(Section):
         if self.device not in ("auto", "cuda", "cpu"):
             rule = f"must be auto, cuda or cpu{_OTHER_DEVICES.get(self.device.lower(), '')}"
             yield Problem("device", self.device, rule, _words("device", self.device))
-        if self.gpus != "auto" and not (isinstance(self.gpus, int) and 1 <= self.gpus <= 64):
-            rule, fix = "must be auto or a number from 1 to 64", _words("gpus", str(self.gpus))
-            yield Problem("gpus", self.gpus, rule, fix)
-        if self.price is not None and not 0 <= self.price < 1e6:
-            yield Problem("price", self.price, "must be a price per hour, as in 32.77")
-        if not 0 <= self.max_restarts <= 100:
-            yield Problem("max_restarts", self.max_restarts, "must be between 0 and 100")
+        for problem in super().problems():
+            yield problem._replace(fix=_words(problem.key, str(problem.value)))
         for key, seconds in (
             ("max_wall", clock_seconds),
             ("budget", partial(budget_seconds, price=self.price)),

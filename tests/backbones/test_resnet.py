@@ -88,9 +88,9 @@ def test_results_are_not_those_of_another_stem():
     [
         ({"width": 0.3}, "a multiple of 0.125"),
         ({"width": 0.0}, "a multiple of 0.125"),
-        ({"in_channels": 4}, "images of more channels are not read"),
+        ({"in_channels": 4}, "must be 3 or 1"),
         ({"in_channels": 1, "name": "timm:resnet18"}, "model.in_channels=3"),
-        ({"stem": "tiny"}, "one of standard, small"),
+        ({"stem": "tiny"}, "must be standard or small"),
         ({"stem": "small", "name": "timm:resnet18"}, "model.stem=standard"),
         ({"width": 2.0, "name": "torchvision:resnet18"}, "model.width=1.0"),
     ],

@@ -1,16 +1,14 @@
 """Encode one image for a .beton file."""
 
 import io
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from PIL import Image
 
 from resnet_recipes.base.cores import cores
-from resnet_recipes.base.errors import Problem
-from resnet_recipes.data.base import out_of_bounds, wrong_choices
+from resnet_recipes.base.limits import Bounds, OneOf, Part, Share
 from resnet_recipes.data.beton.file import JPEG, RAW
 from resnet_recipes.data.crop import uniforms
 from resnet_recipes.data.images.decode import BadImageError, Picture
@@ -26,39 +24,25 @@ class ConvertOptions:
     """How images are written, by default as for the published recipes (mosaicml/examples, FFCV)."""
 
     # raw | jpg | proportion: JPEG with compress_probability, else raw
-    write_mode: str = "proportion"
+    write_mode: Annotated[str, OneOf(*WRITE_MODES)] = "proportion"
     # pixels, longer side; larger images are area-averaged down; None: no limit
-    max_resolution: int | None = 500
-    compress_probability: float = 0.5  # proportion only
-    jpeg_quality: int = 90
-    levels: int = 1  # 2: also write train.half.beton, for crops shrunk to less than half
+    max_resolution: Annotated[int, Bounds(least=16, most=8192)] | None = 500
+    compress_probability: Share = 0.5  # proportion only
+    jpeg_quality: Annotated[int, Bounds(least=1, most=100)] = 90
+    # 2: also write train.half.beton, for crops shrunk to less than half
+    levels: Annotated[int, OneOf(1, 2)] = 1
     shuffle: bool = True  # store in random order, so that neighbours in the file differ in class
     seed: int = 0  # for the order and the choice between JPEG and raw
-    on_bad_image: str = "error"  # error | skip
-    val_share: float = 0.0  # as data.val_share: set aside as val.beton
+    on_bad_image: Annotated[str, OneOf("error", "skip")] = "error"  # error | skip
+    val_share: Part = 0.0  # as data.val_share: set aside as val.beton
     val_seed: int = 0
     nested_classes: bool = False
-    workers: int = 0  # processes; 0: one per core
+    workers: Annotated[int, Bounds(least=0, most=256)] = 0  # processes; 0: one per core
 
     @property
     def processes(self) -> int:
         """How many processes encode."""
         return self.workers or cores()
-
-    def problems(self) -> Iterator[Problem]:
-        """Yield the problems with these values."""
-        yield from wrong_choices(
-            self, write_mode=WRITE_MODES, levels=(1, 2), on_bad_image=("error", "skip")
-        )
-        yield from out_of_bounds(
-            self,
-            compress_probability=(0, 1),
-            jpeg_quality=(1, 100),
-            workers=(0, 256),
-            **({} if self.max_resolution is None else {"max_resolution": (16, 8192)}),
-        )
-        if not 0 <= self.val_share < 1:
-            yield Problem("val_share", self.val_share, "must be at least 0 and below 1")
 
 
 class Encoded(NamedTuple):

@@ -1,0 +1,134 @@
+"""Limits of settings beside their types: they stand in the annotations of a dataclass's fields."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from inspect import get_annotations
+from math import inf
+from typing import Annotated, Any, ClassVar, Protocol, get_args
+
+from resnet_recipes.base.duration import Duration
+from resnet_recipes.base.errors import Problem
+
+
+class Limit(Protocol):
+    """What a value must be; None is always right, and of a list every item is judged by itself."""
+
+    fix: str  # what to type instead
+
+    def broken(self, value: Any) -> str:
+        """Return the rule that a value breaks, or ""."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """A number between limits, or one word."""
+
+    least: float = -inf
+    most: float = inf
+    above: float = -inf
+    below: float = inf
+    word: str = ""  # that may stand in place of a number
+    said: str = ""  # the limits in words of their own
+    fix: str = ""
+
+    def broken(self, value: Any) -> str:
+        is_number = isinstance(value, int | float)
+        if (self.word and value == self.word) or (
+            is_number and self.least <= value <= self.most and self.above < value < self.below
+        ):
+            return ""
+        return f"must be {f'{self.word} or ' if self.word else ''}{self.said or self._text()}"
+
+    def _text(self) -> str:
+        if self.least > -inf and self.most < inf:
+            return f"between {self.least} and {self.most}"
+        if self == Bounds(above=0, fix=self.fix):
+            return "positive"
+        named = {"at least": self.least, "above": self.above, "at most": self.most}
+        named["below"] = self.below
+        return " and ".join(f"{name} {end}" for name, end in named.items() if abs(end) < inf)
+
+
+class OneOf:
+    """One of some values."""
+
+    def __init__(self, *known: object, fix: str = ""):
+        self.known, self.fix = known, fix
+
+    def broken(self, value: Any) -> str:
+        if value in self.known:
+            return ""
+        names = list(map(str, self.known))
+        return "must be " + (" or ".join(names) if len(names) < 3 else f"one of {', '.join(names)}")
+
+
+@dataclass(frozen=True)
+class IsDuration:
+    """A duration, longer than nothing unless it may be zero."""
+
+    units: tuple[str, ...] = ("ep", "ba", "dur")
+    may_be_zero: bool = False
+    fix: ClassVar[str] = ""
+
+    def broken(self, value: Any) -> str:
+        try:
+            duration = Duration.parse(str(value))
+        except ValueError as error:
+            return str(error)
+        if duration.unit not in self.units:
+            return f"must be given in {' or '.join(self.units)}"
+        return "" if duration.value or self.may_be_zero else "must be positive"
+
+
+@dataclass(frozen=True)
+class Span:
+    """Two numbers above 0, the lower one first."""
+
+    most: float = inf
+    fix: ClassVar[str] = ""
+
+    def broken(self, value: Any) -> str:
+        low, high = value
+        if 0 < low <= high <= self.most:
+            return ""
+        return "must be [low, high] with 0 < low <= high" + f" <= {self.most}" * (self.most < inf)
+
+
+#: The limits of most numbers: of a probability, of a share that leaves something, of a strength.
+Share = Annotated[float, Bounds(least=0, most=1)]
+Part = Annotated[float, Bounds(least=0, below=1)]
+Positive = Annotated[float, Bounds(above=0)]
+
+#: A duration of some steps, and one that may be zero.
+Length = Annotated[str, IsDuration()]
+LengthOrZero = Annotated[str, IsDuration(may_be_zero=True)]
+
+
+@cache
+def limits_of(cls: type) -> dict[str, tuple[Limit, ...]]:
+    """Return the limits of each field that has some; a subclass inherits those of its bases."""
+    found = {}
+    for owner in reversed(cls.__mro__):
+        for name, kind in get_annotations(owner).items():
+            if limits := tuple(dict.fromkeys(_limits_in(kind))):
+                found[name] = limits
+    return found
+
+
+def _limits_in(kind: Any) -> Iterator[Limit]:
+    yield from getattr(kind, "__metadata__", ())
+    for part in get_args(kind):
+        yield from _limits_in(part)
+
+
+def broken_limits(settings: object) -> Iterator[Problem]:
+    """Yield what is wrong with each value of a dataclass by itself."""
+    cls: type = type(settings)
+    for name, limits in limits_of(cls).items():
+        value = getattr(settings, name)
+        for limit in limits:
+            is_list = isinstance(value, list | tuple) and not isinstance(limit, Span)
+            for item in value if is_list else [value]:
+                if item is not None and (rule := limit.broken(item)):
+                    yield Problem(name, item, rule, limit.fix)
