@@ -2,7 +2,6 @@
 
 from itertools import chain, pairwise
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torchvision.models import ResNet
 from torchvision.models.resnet import BasicBlock, Bottleneck
@@ -75,29 +74,21 @@ class FusedBatchNorm2d(nn.BatchNorm2d):
     def forward(
         self, x: Tensor, residual: Tensor | None = None, twice: bool = False
     ) -> Tensor | tuple[Tensor, Tensor]:
+        epilogue = Epilogue(residual, None, self.relu, twice)
         if self.training:
-            epilogue = Epilogue(residual, relu=self.relu, twice=twice)
             return self.operation(x, Norm.of(self), epilogue)
-        return _finish(super().forward(x), residual, self.relu, twice)
+        return batch_norm.followed(super().forward(x), epilogue)
 
 
 class FusedDropSamplesBatchNorm2d(DropSamplesBatchNorm2d):
     """The last BatchNorm of a branch with StochasticDepth, with the residual sum and its ReLU."""
 
     def forward(self, x: Tensor, residual: Tensor, twice: bool) -> Tensor | tuple[Tensor, Tensor]:
+        epilogue = Epilogue(residual, None, self.relu, twice)
         if self.training:
-            epilogue = Epilogue(residual, self.draw(x), self.relu, twice)
-            return self.operation(x, Norm.of(self), epilogue)
-        return _finish(super().forward(x), residual, self.relu, twice)
-
-
-def _finish(
-    y: Tensor, residual: Tensor | None, relu: bool, twice: bool
-) -> Tensor | tuple[Tensor, Tensor]:
-    """Do in evaluation what follows a BatchNorm."""
-    y = y if residual is None else y + residual
-    y = F.relu(y, inplace=True) if relu else y
-    return (y, y) if twice else y
+            drawn = epilogue._replace(keep=self.draw(x))
+            return self.operation(x, Norm.of(self), drawn)
+        return batch_norm.followed(super().forward(x), epilogue)
 
 
 class MeanPool2d(nn.AdaptiveAvgPool2d):
@@ -139,7 +130,7 @@ def _end(
     """Return a block's output, even if its StochasticDepth was folded into a plain BatchNorm."""
     if isinstance(norm, tuple(NORMS.values())):
         return norm(y, identity, block.twice)
-    return _finish(norm(y), identity, True, block.twice)
+    return batch_norm.followed(norm(y), Epilogue(identity, None, True, block.twice))
 
 
 BLOCKS = {BasicBlock: FusedBasicBlock, Bottleneck: FusedBottleneck}

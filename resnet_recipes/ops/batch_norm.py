@@ -18,8 +18,14 @@ def plain(x: Tensor, norm: Norm, epilogue: Epilogue) -> Tensor | tuple[Tensor, T
     """Normalise [N, C, H, W] by its own statistics and do what follows, in plain torch."""
     weight, bias, mean, var, tracked, momentum, eps = norm
     tracked.add_(1)
-    y = F.batch_norm(x, mean, var, weight, bias, True, momentum, eps)
-    y = _followed(y, epilogue)
+    return followed(F.batch_norm(x, mean, var, weight, bias, True, momentum, eps), epilogue)
+
+
+def followed(y: Tensor, epilogue: Epilogue) -> Tensor | tuple[Tensor, Tensor]:
+    """Do what follows a BatchNorm to its output, which may be overwritten."""
+    y = y if epilogue.keep is None else y * epilogue.keep.to(y.dtype).view(-1, 1, 1, 1)
+    y = y if epilogue.residual is None else y + epilogue.residual
+    y = F.relu(y, inplace=True) if epilogue.relu else y
     return (y, y) if epilogue.twice else y
 
 
@@ -100,18 +106,11 @@ def _gradients(**known: Tensor | None) -> tuple[Tensor | None, ...]:
     return tuple(known.get(name) for name in _INPUTS)
 
 
-def _followed(y: Tensor, epilogue: Epilogue) -> Tensor:
-    """Apply the factors, the sum and the ReLU."""
-    y = y if epilogue.keep is None else y * epilogue.keep.to(y.dtype).view(-1, 1, 1, 1)
-    y = y if epilogue.residual is None else y + epilogue.residual
-    return y.relu() if epilogue.relu else y
-
-
 def _forward(x: Tensor, *rest) -> tuple[Tensor, Tensor]:
     (weight, bias, mean, var, tracked, momentum, eps), epilogue = _parts(rest)
     tracked.add_(1)
     z, *moments = torch.native_batch_norm(nhwc(x), weight, bias, mean, var, True, momentum, eps)
-    return _followed(z, epilogue), torch.stack(moments)
+    return followed(z, epilogue), torch.stack(moments)
 
 
 def _backward(g: Tensor, other: Tensor | None, *rest) -> tuple[Tensor, Tensor, Tensor]:

@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from resnet_recipes.ops.kernels.launch import launch
+from resnet_recipes.ops.kernels import launch
 from resnet_recipes.ops.kernels.statistics import statistics
 from resnet_recipes.ops.kernels.sums import add_up, counters, fitting, shares_of, tile
 from resnet_recipes.ops.norm import Epilogue, Norm, Saved

@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from resnet_recipes.ops.kernels.launch import launch
+from resnet_recipes.ops.kernels import launch
 
 #: Rows, columns and channels of one program's output tile, at which 64 threads move 16 bytes at a
 #: time.

@@ -4,7 +4,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from resnet_recipes.ops.kernels.launch import launch
+from resnet_recipes.ops.kernels import launch
 from resnet_recipes.ops.kernels.sums import counters, fitting, is_last_program, shares_of, tile
 from resnet_recipes.ops.norm import Norm
 
