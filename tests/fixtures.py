@@ -18,7 +18,7 @@ from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import typed
-from resnet_recipes.training.build import build, close
+from resnet_recipes.training.build import build
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.run import Run
 from tests.jobs.nursery import Nursery, shallow_resnet18
@@ -126,7 +126,7 @@ def make_run(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> 
 
     yield make
     for run in runs:
-        close(run)
+        run.close()
 
 
 class Said(NamedTuple):

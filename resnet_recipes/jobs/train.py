@@ -33,7 +33,7 @@ from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.run_folder.facts import RunFacts
 from resnet_recipes.run_folder.names import CHECKPOINTS, CONFIG
 from resnet_recipes.training import distributed
-from resnet_recipes.training.build import build, close
+from resnet_recipes.training.build import build
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.loop import train
@@ -96,7 +96,8 @@ def work(process: RankProcess) -> int:
     distributed.meet()
     # not after an error: closing may wait for a rank that is stuck, before this rank's ending is
     # written
-    close(run)
+    run.close()
+    distributed.leave()
     return code
 
 

@@ -16,7 +16,7 @@ from resnet_recipes.network.pretrained import freeze
 from resnet_recipes.network.teacher import teachers
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.training.clock import Clock
-from resnet_recipes.training.distributed import Rank, first_ranks, join, leave
+from resnet_recipes.training.distributed import Rank, first_ranks, join
 from resnet_recipes.training.exchange import Exchange
 from resnet_recipes.training.gradient import rehearse
 from resnet_recipes.training.graphs import Graphs, Replayed
@@ -59,7 +59,7 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
 
     # 4. the data, which pins its memory if a GPU is in use, 5. the exchange between ranks, 6. the
     # optimizer
-    train_data, eval_data = open_data(plan, rank, methods)
+    train_data = open_train(plan, rank, methods)
     exchange = Exchange(model, recipe.precision.compress_gradients)
     optimizer = recipe.optimizer.build(model)
     notes: list[str] = list(operations.notes)
@@ -79,7 +79,7 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
         clock=Clock(rank.device),
         tuning=tuning or Tuning.of(plan),
         train_data=train_data,
-        eval_data=eval_data,
+        eval_data=data.open_eval(recipe.data, plan.facts, plan.share(rank.rank)),
         notes=notes,
     )
     if rank.device.type == "cuda":
@@ -127,25 +127,7 @@ def shared(operations: ops.Operations, rank: Rank) -> ops.Operations:
     return operations
 
 
-def open_data(plan: Plan, rank: Rank, methods: Stack) -> tuple[data.TrainLoader, data.EvalLoader]:
-    """Open both splits for this rank. Raises NotReadyError."""
-    config, share = plan.recipe.data, plan.share(rank.rank)
-    return open_train(plan, rank, methods), data.open_eval(config, plan.facts, share)
-
-
 def open_train(plan: Plan, rank: Rank, methods: Stack) -> data.TrainLoader:
     """Open the training images for this rank. Raises NotReadyError."""
     share, augment = plan.share(rank.rank), methods.augment_sample()
     return data.open_train(plan.recipe.data, plan.facts, share, augment)
-
-
-def close(run: Run) -> None:
-    """Stop the loaders, then leave the process group."""
-    close_data(run)
-    leave()
-
-
-def close_data(run: Run) -> None:
-    """Stop the loaders."""
-    run.train_data.close()
-    run.eval_data.close()

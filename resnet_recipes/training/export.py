@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 
 from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data import demo
@@ -37,19 +37,9 @@ _TOLERANCE = 1e-3
 #: the next of 256 levels.
 _SHARE_TOLERANCE = 0.01
 
-
-class Compared(NamedTuple):
-    """How an export compares with the network."""
-
-    is_same: bool
-    text: str
-
-
-class _Read(NamedTuple):
-    """An image as `predict` reads it, and as the programs in docs/howto/deploy.md do."""
-
-    transformed: Tensor  # float32 [3, S, S]
-    pixels: np.ndarray  # uint8 [H, W, 3]
+#: An image as `predict` reads it, float32 [3, S, S], and as the programs in docs/howto/deploy.md
+#: do, uint8 [H, W, 3].
+Picture = tuple[Tensor, np.ndarray]
 
 
 class Exported(NamedTuple):
@@ -99,48 +89,42 @@ def _written(
     if folds:
         written = fold_batchnorm(model)
         folding = largest_difference(model, written, images, progress)[0]
+    whole = Network(Preprocessed(written, about) if preprocesses else written, about)
+    read = export(whole, to, folder)
     if preprocesses:
         pictures, which = _pictures(trained)
-        whole = Network(Preprocessed(written, about), about)
-        read = export(whole, to, folder)
-        result = _same_shares(Network(model, about), read, pictures)
-    else:
-        whole = Network(written, about)
-        read = export(whole, to, folder)
-        result = _same_logits(model, read, images, progress)
-    if not result.is_same:
-        raise TrainingError(
-            f"{to} computes something else: {result.text} on {which}; nothing was written"
+        difference, allowed = (
+            _difference_of_shares(Network(model, about), read, pictures),
+            _SHARE_TOLERANCE,
         )
+        text = f"largest difference of probabilities {difference:.2g}, on {which}"
+    else:
+        difference, scale = largest_difference(model, read, images, progress)
+        allowed = _TOLERANCE * max(1.0, scale)
+        text = f"largest difference of logits {difference:.2g}, of {scale:.3g}, on {which}"
+    if not difference <= allowed:  # nan is not
+        raise TrainingError(f"{to} computes something else: {text}; nothing was written")
     size = sum(path.stat().st_size for path in folder.iterdir())
-    said = f"Read by its own runtime after the export: {result.text}, on {which}."
+    said = f"Read by its own runtime after the export: {text}."
     card = model_card(about, to, usage(whole, to), said)
     (folder / "README.md").write_text(card, encoding="utf-8")
-    return Exported(size, folding, f"{result.text}, on {which}")
-
-
-def _same_logits(model: nn.Module, read: Run, images: Tensor, progress: Progress) -> Compared:
-    difference, scale = largest_difference(model, read, images, progress)
-    text = f"largest difference of logits {difference:.2g}, of {scale:.3g}"
-    return Compared(difference <= _TOLERANCE * max(1.0, scale), text)
+    return Exported(size, folding, text)
 
 
 @torch.no_grad()
-def _same_shares(network: Network, read: Run, pictures: Sequence[_Read]) -> Compared:
-    """Compare probabilities with those of `predict`, from whole pictures."""
+def _difference_of_shares(network: Network, read: Run, pictures: Sequence[Picture]) -> float:
+    """Return the largest difference of probabilities to those of `predict`."""
     differences = []
-    for picture in pictures:
-        images = picture.transformed[None]
+    for transformed, pixels in pictures:
+        images = transformed[None]
         logits = network(images)
         if network.about.flip:
             logits = (logits + network(images.flip(3))) / 2
-        differences.append(logits.softmax(1) - read(torch.from_numpy(picture.pixels)[None]))
-    difference = float(torch.cat(differences).abs().max())
-    text = f"largest difference of probabilities {difference:.2g}"
-    return Compared(difference <= _SHARE_TOLERANCE, text)
+        differences.append(logits.softmax(1) - read(torch.from_numpy(pixels)[None]))
+    return float(torch.cat(differences).abs().max())
 
 
-def _pictures(trained: Trained) -> tuple[list[_Read], str]:
+def _pictures(trained: Trained) -> tuple[list[Picture], str]:
     """Return whole pictures to compare on, and which they are."""
     paths = []
     with suppress(NotReadyError), closing(trained.open_images(fetches=False)) as labelled:
@@ -148,12 +132,12 @@ def _pictures(trained: Trained) -> tuple[list[_Read], str]:
         paths = [path for path in map(labelled.path, chosen.tolist()) if Path(path).is_file()]
     network = Network(trained.model, trained.about)
     pictures = [_read(network, place) for place in paths or _drawn()]
-    sizes = len({picture.pixels.shape for picture in pictures})
+    sizes = len({pixels.shape for _, pixels in pictures})
     kind = "validation" if paths else "drawn"  # samples of a .beton file are no files
     return pictures, f"{len(pictures)} {kind} images of {sizes} size{'' if sizes == 1 else 's'}"
 
 
-def _read(network: Network, place: str | Image.Image) -> _Read:
+def _read(network: Network, place: str | Image.Image) -> Picture:
     """Read an image file in both ways. Raises TrainingError if it is damaged."""
     try:
         transformed = network.transform(place)
@@ -162,7 +146,7 @@ def _read(network: Network, place: str | Image.Image) -> _Read:
     image = Image.open(place) if isinstance(place, str) else place
     if image.mode[0] == "I":
         image = Image.fromarray((np.asarray(image) >> 8).astype("uint8"))
-    return _Read(transformed, np.array(image.convert("RGB")))
+    return transformed, np.array(image.convert("RGB"))
 
 
 def _drawn() -> list[Image.Image]:
@@ -176,17 +160,11 @@ def _drawn() -> list[Image.Image]:
 def _images(trained: Trained) -> tuple[Tensor, str]:
     """Return normalised images [64, 3, S, S] to compare on, and which they are."""
     try:
-        labelled, parts = trained.open_images(fetches=False), []
+        with closing(trained.open_images(fetches=False)) as labelled:
+            first = labelled.only(np.arange(min(IMAGES, labelled.examples)))
+            images = torch.cat([normalize(raw.pixels) for raw in first])
     except NotReadyError:
         network = Network(trained.model, trained.about)
         drawn = [network.transform(picture) for picture in _drawn()]
         return torch.stack(drawn), f"{IMAGES} drawn images"
-    try:
-        for raw in labelled.batches():
-            parts.append(normalize(raw.pixels))
-            if sum(map(len, parts)) >= IMAGES:
-                break
-    finally:
-        labelled.close()
-    images = torch.cat(parts)[:IMAGES]
     return images, f"{len(images)} validation images"

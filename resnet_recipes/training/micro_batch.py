@@ -8,7 +8,7 @@ import torch
 from resnet_recipes.backbones import first_line
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.training.build import build, close_data
+from resnet_recipes.training.build import build
 from resnet_recipes.training.distributed import Rank
 
 #: The share of the memory that may be used. The rest is for what is not tried: the state of the
@@ -35,7 +35,7 @@ def _misfit(plan: Plan, rank: Rank, size: int) -> str:
     """Return why a micro-batch does not fit, or ""."""
     batch = replace(plan.recipe.batch, bn_size=size)
     try:
-        close_data(build(replace(plan, recipe=replace(plan.recipe, batch=batch)), rank))
+        build(replace(plan, recipe=replace(plan.recipe, batch=batch)), rank).close()
     except TrainingError as error:
         if isinstance(error.__cause__, torch.OutOfMemoryError):
             return str(error)

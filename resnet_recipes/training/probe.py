@@ -5,6 +5,7 @@ A few real steps at some image sizes, the loader alone, evaluation.
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from resnet_recipes.estimating.estimate import Speeds
 from resnet_recipes.planning.plan import Plan, make_plan
-from resnet_recipes.training.build import build, close_data, open_data
+from resnet_recipes.training.build import build, open_train
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.distributed import Rank, join, mean_over_ranks, meet, total_over_ranks
 from resnet_recipes.training.evaluate import evaluate
@@ -138,11 +139,9 @@ def end_to_end_rate(plan: Plan, rank: Rank, size: int, seconds: float) -> float:
 
 def _timed(plan: Plan, rank: Rank, seconds: float, tuning: Tuning, first: int = 0) -> list[float]:
     """Return the seconds of steps of a run from step `first` on, warm-up included."""
-    run, stopwatch = build(plan, rank, tuning), Stopwatch(rank.device, seconds)
-    try:
+    with closing(build(plan, rank, tuning)) as run:
+        stopwatch = Stopwatch(rank.device, seconds)
         train(run, stopwatch, first)
-    finally:
-        close_data(run)
     return stopwatch.laps
 
 
@@ -229,23 +228,20 @@ def _synthetic(plan: Plan, rank: Rank, size: int, eval_examples: int = 1) -> Pla
 def _evaluation_rate(plan: Plan, rank: Rank) -> float:
     """Return images per second of evaluation, on synthetic images."""
     examples = 2 * plan.recipe.batch.eval_size * rank.world_size
-    run = build(_synthetic(plan, rank, 8, examples), rank, Tuning())
-    evaluated = run.model, run.eval_data, run.precision, run.plan.num_classes
-    try:
+    with closing(build(_synthetic(plan, rank, 8, examples), rank, Tuning())) as run:
+        evaluated = run.model, run.eval_data, run.precision, run.plan.num_classes
         evaluate(*evaluated)
         began = time.perf_counter()
         evaluate(*evaluated)
         return examples / (time.perf_counter() - began)
-    finally:
-        close_data(run)
 
 
 def _exchange_seconds(plan: Plan, rank: Rank) -> float:
     """Return the seconds that exchanging one step's gradients takes with nothing else running."""
     if rank.world_size == 1:
         return 0.0
-    run, laps = build(_synthetic(plan, rank, 8), rank, Tuning()), []
-    try:
+    laps = []
+    with closing(build(_synthetic(plan, rank, 8), rank, Tuning())) as run:
         for param in run.model.parameters():
             param.grad = torch.zeros_like(param)
         for _ in range(WARM_UP + 5):
@@ -256,32 +252,25 @@ def _exchange_seconds(plan: Plan, rank: Rank) -> float:
             if rank.device.type == "cuda":
                 torch.cuda.synchronize(rank.device)
             laps.append(time.perf_counter() - began)
-    finally:
-        close_data(run)
     return median(laps[WARM_UP:])
 
 
 def _save_seconds(plan: Plan, rank: Rank) -> float:
     """Return the seconds until a checkpoint is on disk."""
-    run = build(_synthetic(plan, rank, 8), rank, Tuning())
-    try:
+    with closing(build(_synthetic(plan, rank, 8), rank, Tuning())) as run:
         # the optimizer has no state before the first step
         train(run, Stopwatch(rank.device, 0.0), 0, 1)
         with TemporaryDirectory(prefix="resnet-recipes-") as folder:
             began = time.perf_counter()
             Checkpoints(Path(folder), 2, print).save(1, capture(run, 1), wait=True)
             return time.perf_counter() - began
-    finally:
-        close_data(run)
 
 
 def _loader_rate(plan: Plan, rank: Rank, seconds: float) -> float:
     """Return images per second of all ranks' loaders alone, at the size of the first crops."""
-    train_data, eval_data = open_data(plan, rank, plan.methods())
-    eval_data.close()
     images, laps = 0, []
-    try:
-        batches = iter(train_data.batches())
+    with closing(open_train(plan, rank, plan.methods())) as loader:
+        batches = loader.batches()
         next(batches)
         began = last = time.perf_counter()
         while last - began < seconds or len(laps) < 2:
@@ -290,6 +279,4 @@ def _loader_rate(plan: Plan, rank: Rank, seconds: float) -> float:
             laps.append(now - last)
             last = now
         rate = images * len(laps) / (last - began) if len(laps) < 4 else images / median(laps)
-    finally:
-        train_data.close()
     return total_over_ranks(torch.tensor(rate, device=rank.device)).item()

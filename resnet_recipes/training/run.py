@@ -40,6 +40,11 @@ class Run:
     )  # about how it was built, one sentence each, shown to the user
     top1: float = 0.0  # percent, of the weights that count at the last evaluation
 
+    def close(self) -> None:
+        """Stop the loaders; safe to call twice."""
+        self.train_data.close()
+        self.eval_data.close()
+
     @property
     def has_reached_target(self) -> bool:
         """Return whether evaluation.stop_at_top1 ends the run, the same on every rank."""

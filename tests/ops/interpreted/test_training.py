@@ -10,7 +10,7 @@ from resnet_recipes.ops import Operations
 from resnet_recipes.ops.kernels import batch_norm, statistics
 from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.recipe.typed import typed
-from resnet_recipes.training.build import build, close
+from resnet_recipes.training.build import build
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.loop import train
 from tests.fixtures import SMALL, merged
@@ -50,7 +50,7 @@ def trained(kernels):
     assert not problems
     run = build(make_plan(recipe, data.measure(recipe.data), 1), Rank(0, 0, 1, torch.device("cpu")))
     train(run, notes := Notes(run))
-    close(run)
+    run.close()
     return run, notes.losses[0]
 
 
