@@ -26,13 +26,12 @@ import numpy as np
 from PIL import Image
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.data.beton.file import JPEG, Beton, half_path, open_beton
+from resnet_recipes.data import native
+from resnet_recipes.data.beton import JPEG, Beton, half_path, open_beton
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.images.jpeg import frame_size
-from resnet_recipes.data.native import engine as engine_module
-from resnet_recipes.data.native.engine import Engine
-from resnet_recipes.data.native.library import PATH, library
+from resnet_recipes.data.native import PATH, Engine, library
 from resnet_recipes.data.native.rows import BOX, CENTRE, SMALL, Status, blank_rows
 
 SIDE = 33  # pixels: a line of them is no multiple of what vector instructions take
@@ -290,7 +289,7 @@ def main() -> None:
                 str(build(Path(folder))),
             ]
             raise SystemExit(subprocess.run(command, env=environment, check=False).returncode)
-        engine_module.library = lambda: library(args.library)
+        native.library = lambda: library(args.library)
         began, rng = time.monotonic(), np.random.default_rng(args.seed)
         with Engine(2) as engine:
             print(f"{args.jpegs} JPEGs: {counts(fuzz_jpegs(engine, args.jpegs, rng))}", flush=True)

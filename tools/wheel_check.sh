@@ -37,7 +37,7 @@ esac
 # What is inside from others: the plotting library, and libjpeg-turbo of the version that the library names.
 "$python" -c '
 import json, sys, zipfile
-from resnet_recipes.data.native.library import description
+from resnet_recipes.data.native import description
 wheel = zipfile.ZipFile(sys.argv[1])
 (listed,) = [name for name in wheel.namelist() if "/sboms/" in name]
 found = ["{name} {version} inside".format(**part) for part in json.loads(wheel.read(listed))["components"]]

@@ -9,7 +9,7 @@ from importlib import import_module
 import torch
 
 from resnet_recipes.base.cores import cores
-from resnet_recipes.data.native import library
+from resnet_recipes.data import native
 from resnet_recipes.ops import selftest
 
 PACKAGES = "hydra", "omegaconf", "safetensors", "rich", "torchvision", "timm"
@@ -32,7 +32,7 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
     for name, value in facts.items():
         yield {"case": name, "note": str(value)}
     lacks = {name: _fails(name) for name in PACKAGES}
-    lacks |= {"compiler": selftest.missing(), "decoder": library.why_not()}
+    lacks |= {"compiler": selftest.missing(), "decoder": native.why_not()}
     for name, missing in lacks.items():
         yield {"case": name} | ({"fault": missing} if missing else {"note": "there"})
 

@@ -89,7 +89,7 @@ def prepare(source: Path, root: Path, names: list[str]) -> Iterator[str]:
     Some images in "equal" are stored as raw pixels, so that it is as large as both files of
     "levels" together.
     """
-    from resnet_recipes.data.beton.file import open_beton
+    from resnet_recipes.data.beton import open_beton
     from resnet_recipes.data.convert import convert
     from resnet_recipes.data.convert.encode import ConvertOptions
 

@@ -2,37 +2,35 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.paths import is_fetched
-from resnet_recipes.data import remote
+from resnet_recipes.data import remote, synthetic
 from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share
-from resnet_recipes.data.loading.loader import EvalLoader, TrainLoader
+from resnet_recipes.data.beton import survey as beton_pair
+from resnet_recipes.data.beton.samples import Samples, open_samples, quasi_random
+from resnet_recipes.data.files import Files
+from resnet_recipes.data.files import survey as folder
+from resnet_recipes.data.images import eval_pipeline, train_pipeline
+from resnet_recipes.data.loading import EvalLoader, TrainLoader
 from resnet_recipes.data.machine import oversubscription
+from resnet_recipes.data.native import description, why_not
 from resnet_recipes.data.normalize import normalize
 from resnet_recipes.data.remote.copy import Progress, Stopped
 from resnet_recipes.data.root import SPLITS, root_problem
+from resnet_recipes.data.synthetic import Synthetic
 
 __all__ = [
     "DataConfig",
     "DataFacts",
     "Share",
-    "kept",
     "local",
     "measure",
     "normalize",
     "open_eval",
     "open_train",
 ]
-
-_MODULES = {
-    "torchvision": "torchvision_backend",
-    "ffcv": "ffcv_backend",
-    "synthetic": "synthetic",
-}
 
 
 def measure(config: DataConfig, tell: Callable[[str], None] = lambda line: None) -> DataFacts:
@@ -42,28 +40,32 @@ def measure(config: DataConfig, tell: Callable[[str], None] = lambda line: None)
 
     Decodes nothing. Raises NotReadyError with all problems found.
     """
-    if _is_remote(config):
-        outline = remote.outlined(config)
+    if config.backend == "synthetic":
+        return synthetic.facts(config)
+    if is_fetched(config.root):
+        root, note = remote.outlined(config)
         try:
-            facts = measure(replace(config, root=str(outline.root)), tell)
+            facts = measure(replace(config, root=str(root)), tell)
         except NotReadyError as error:
-            raise error.elsewhere(outline.root, config.root) from None
-        return replace(facts, notes=(outline.note, *facts.notes))
-    backend = config.backend
-    if backend == "synthetic":
-        return _module(backend).measure(config, tell)
+            raise error.elsewhere(root, config.root) from None
+        return replace(facts, notes=(note, *facts.notes))
     if problem := root_problem(config.root):
         raise NotReadyError([problem])
-    files = []
+    backend, details = config.backend, []
     if backend == "auto":
         has_betons = all((Path(config.root) / f"{split}.beton").exists() for split in SPLITS)
         backend = "ffcv" if has_betons else "torchvision"
-        files = ["images are decoded from their files: no train.beton and val.beton"] * (
-            not has_betons
-        )
-    facts = _module(backend).measure(config, tell)
-    notes = (*facts.notes, *oversubscription(config))
-    return replace(facts, notes=notes, details=(*files, *facts.details))
+        if not has_betons:
+            details.append("images are decoded from their files: no train.beton and val.beton")
+    facts = beton_pair.survey(config) if backend == "ffcv" else folder.survey(config, tell)
+    notes, details = [*facts.notes], [*details, *facts.details]
+    if why := why_not():
+        slow = f"JPEGs are decoded in Python, at about half the speed: the native decoder {why}"
+        notes.append(f"{slow}; resnet-recipes doctor native")
+    else:
+        details.append(f"JPEGs are decoded natively ({description()})")
+    notes += oversubscription(config)
+    return replace(facts, notes=tuple(notes), details=tuple(details))
 
 
 def local(
@@ -76,20 +78,9 @@ def local(
     One process of a machine fetches, others wait; `progress` is told of it in megabytes. None if
     it was told to stop: what has come is kept. Raises NotReadyError.
     """
-    if not _is_remote(config):
+    if config.backend == "synthetic" or not is_fetched(config.root):
         return config
     root = remote.staged(config, progress, stopped)
-    return None if root is None else replace(config, root=str(root))
-
-
-def kept(config: DataConfig) -> DataConfig | None:
-    """Return the settings with `root` on this machine, without fetching anything.
-
-    None if images are remote and there is no whole copy of them. Raises NotReadyError.
-    """
-    if not _is_remote(config):
-        return config
-    root = remote.kept(config)
     return None if root is None else replace(config, root=str(root))
 
 
@@ -100,22 +91,26 @@ def open_train(
 
     Backends that decode image by image apply `augment` after crop and flip.
     """
-    config = replace(config, root=str(facts.root))
-    return TrainLoader(
-        config, share, _module(facts.backend).open_train(config, facts, share, augment)
-    )
+    if facts.backend == "synthetic":
+        return TrainLoader(config, share, Synthetic(facts.train_examples, len(facts.classes)))
+    source = _source(config, facts, "train")
+    pipeline = train_pipeline(source, config, share, augment)
+    if config.order == "quasi_random" and isinstance(source, Samples):
+        pipeline.permute = quasi_random(source.beton)
+    return TrainLoader(config, share, pipeline)
 
 
 def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> EvalLoader:
     """Open this rank's evaluation images."""
-    config = replace(config, root=str(facts.root))
-    return EvalLoader(config, share, _module(facts.backend).open_eval(config, facts, share))
+    if facts.backend == "synthetic":
+        images = Synthetic(facts.eval_examples, len(facts.classes), epoch=-1)
+        return EvalLoader(config, share, images)
+    return EvalLoader(config, share, eval_pipeline(_source(config, facts, "val"), config, share))
 
 
-def _is_remote(config: DataConfig) -> bool:
-    return config.backend != "synthetic" and is_fetched(config.root)
-
-
-def _module(backend: str) -> ModuleType:
-    """Import a backend on demand: each needs its own heavy packages."""
-    return import_module(f"resnet_recipes.data.{_MODULES[backend]}")
+def _source(config: DataConfig, facts: DataFacts, split: str) -> Samples | Files:
+    """Return the images of a split, which must be those of the facts. Raises NotReadyError."""
+    digest = facts.train_digest if split == "train" else facts.eval_digest
+    if facts.backend == "ffcv":
+        return open_samples(facts.root / f"{split}.beton", digest)
+    return Files.of(replace(config, root=str(facts.root)), split, digest)

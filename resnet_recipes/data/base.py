@@ -1,15 +1,17 @@
 """The contract between the trainer and whatever reads the images."""
 
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, Self
 
 from torch import Tensor
 
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.limits import Bounds, OneOf, Span
+from resnet_recipes.base.reading import read_json, unreadable
 from resnet_recipes.base.section import Section
 from resnet_recipes.data.root import address_problems
 
@@ -109,9 +111,24 @@ class DataConfig(Section):
                 yield Problem("sampling", self.sampling, rule, "data.sampling=natural")
 
 
+#: What a run folder keeps of the facts, with its types.
+_KEPT = {
+    "backend": str,
+    "train_examples": int,
+    "eval_examples": int,
+    "classes": list,
+    "train_digest": str,
+    "eval_digest": str,
+    "class_images": list,
+}
+
+
 @dataclass(frozen=True)
 class DataFacts:
-    """What was found at `data.root` before the run starts."""
+    """What was found at `data.root` before the run starts.
+
+    Written to a file once by the launcher, and checked by ranks when they open images.
+    """
 
     backend: str  # the backend that will run; never "auto"
     root: Path
@@ -123,6 +140,31 @@ class DataFacts:
     eval_digest: str = ""
     class_images: tuple[int, ...] = ()  # training images of each class; empty if unknown
     details: tuple[str, ...] = ()  # how images are found and decoded, one sentence each
+
+    def to_json(self) -> str:
+        """Return the text of the file."""
+        return json.dumps({key: asdict(self)[key] for key in _KEPT}, indent=1) + "\n"
+
+    @classmethod
+    def read(cls, path: Path, root: str) -> Self:
+        """Read the file of a run whose images are in `root`.
+
+        Raises NotReadyError if it is not such a file.
+        """
+        found = read_json(path)
+        try:
+            if {key: type(value) for key, value in found.items()} != _KEPT:
+                raise ValueError("missing or unknown fields")
+            if found["backend"] not in BACKENDS[1:]:
+                raise ValueError("an unknown backend")
+            if {*map(type, found["classes"])} - {str} or {*map(type, found["class_images"])} - {
+                int
+            }:
+                raise ValueError("class names that are not text, or counts that are not whole")
+        except ValueError as error:
+            raise unreadable(path, error) from None
+        lists = {name: tuple(found[name]) for name in ("classes", "class_images")}
+        return cls(root=Path(root), **found | lists)
 
     @property
     def digest(self) -> str:

@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base.errors import NotReadyError, Problem
-from resnet_recipes.data import ffcv_backend
-from resnet_recipes.data.base import DataConfig, DataFacts, Share
-from resnet_recipes.data.beton.file import open_beton
-from resnet_recipes.data.files.images import Files
+from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.beton.samples import Samples, open_samples
+from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.layout import listing_of, parts
 from resnet_recipes.data.files.listing import Listing, image_names
 from resnet_recipes.data.files.survey import some
@@ -18,7 +17,7 @@ from resnet_recipes.data.images import eval_pipeline
 from resnet_recipes.data.images.decode import BadImageError
 from resnet_recipes.data.images.native import eval_images
 from resnet_recipes.data.images.python import EvalImages
-from resnet_recipes.data.loading.loader import EvalLoader
+from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
@@ -39,29 +38,31 @@ def open_labelled(
     root = root.parent if root.name == "val.beton" else root
     try:
         if (root / "val.beton").is_file():
-            return _open_beton(config, root, classes or num_classes, share)
-        listing = _listing(config, root)
+            source: Samples | Files = _samples(root / "val.beton", classes, num_classes)
+        else:
+            source = _files(config, root, classes, num_classes)
     except OSError as error:
         raise unusable(root, f"cannot be read: {error.strerror}") from None
+    return EvalLoader(config, share, eval_pipeline(source, config, share))
+
+
+def _samples(path: Path, classes: Sequence[str], num_classes: int) -> Samples:
+    samples = open_samples(path)
+    beton, most = samples.beton, samples.labels.max()
+    if beton.sidecar and classes and beton.classes != tuple(classes):
+        raise unusable(path, "has different classes from the network, or another order")
+    if most >= num_classes:
+        raise unusable(path, f"has labels up to {most}; the network has {num_classes} classes")
+    return samples
+
+
+def _files(config: DataConfig, root: Path, classes: Sequence[str], num_classes: int) -> Files:
+    listing = _listing(config, root)
     if not len(listing):
         raise unusable(root, "has no images in class folders")
     files = Files(listing, config.root)
     files.labels[:] = _places(root, listing.classes, classes, num_classes)[files.labels]
-    return EvalLoader(config, share, eval_pipeline(files, config, share))
-
-
-def _open_beton(
-    config: DataConfig, root: Path, classes: Sequence[str] | int, share: Share
-) -> EvalLoader:
-    beton = open_beton(root / "val.beton")
-    count, most = classes if isinstance(classes, int) else len(classes), beton.labels.max()
-    if beton.sidecar and not isinstance(classes, int) and beton.classes != tuple(classes):
-        raise unusable(beton.path, "has different classes from the network, or another order")
-    if most >= count:
-        rule = f"has labels up to {most}; the network has {count} classes"
-        raise unusable(beton.path, rule)
-    facts = DataFacts("ffcv", root, 0, len(beton), beton.classes)
-    return EvalLoader(config, share, ffcv_backend.open_eval(config, facts, share))
+    return files
 
 
 def _listing(config: DataConfig, root: Path) -> Listing:

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch, SampleAugment, Share
-from resnet_recipes.data.loading.loader import BatchSource
+from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch
+from resnet_recipes.data.loading import BatchSource
 from resnet_recipes.data.order import Job
 
 CLASSES = 10
@@ -70,7 +70,7 @@ class Synthetic(BatchSource):
         return f"synthetic image {index}"
 
 
-def measure(config: DataConfig, tell: object) -> DataFacts:
+def facts(config: DataConfig) -> DataFacts:
     """Return the facts about the generated images; there is nothing to check."""
     return DataFacts(
         "synthetic",
@@ -81,18 +81,6 @@ def measure(config: DataConfig, tell: object) -> DataFacts:
         ("images are synthetic: accuracies mean nothing",),
         class_images=tuple(len(range(one, TRAIN_EXAMPLES, CLASSES)) for one in range(CLASSES)),
     )
-
-
-def open_train(
-    config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None
-) -> Synthetic:
-    """Open the generated training images; `augment` is ignored."""
-    return Synthetic(facts.train_examples, len(facts.classes))
-
-
-def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Synthetic:
-    """Open the generated evaluation images."""
-    return Synthetic(facts.eval_examples, len(facts.classes), epoch=-1)
 
 
 def _on_device(array: np.ndarray) -> torch.Tensor:

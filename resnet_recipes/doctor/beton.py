@@ -8,7 +8,7 @@ import numpy as np
 
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.data.beton.file import Beton, pair_problems
+from resnet_recipes.data.beton import Beton, pair_problems
 from resnet_recipes.data.beton.samples import Samples, open_samples, stored_by_class
 from resnet_recipes.data.images.native import eval_images
 from resnet_recipes.data.loading.storage import Rows, UnreadableError

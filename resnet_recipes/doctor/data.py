@@ -12,7 +12,7 @@ from typing import NamedTuple
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig, are_imagenets
-from resnet_recipes.data.beton.file import open_beton
+from resnet_recipes.data.beton import open_beton
 from resnet_recipes.data.files.layout import listing_of, parts
 from resnet_recipes.data.files.survey import survey
 from resnet_recipes.data.root import SPLITS, root_problem

@@ -6,8 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from resnet_recipes.data.native.engine import Engine
-from resnet_recipes.data.native.library import description, why_not
+from resnet_recipes.data.native import Engine, description, why_not
 from resnet_recipes.doctor import Finding
 
 _COST = "images are decoded in Python instead, at about half the speed"

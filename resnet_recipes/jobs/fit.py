@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
-from resnet_recipes.data import frozen
+from resnet_recipes.data.base import DataFacts
 from resnet_recipes.jobs import gpus, launcher
 from resnet_recipes.jobs.group import Group
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.recipe.frozen import freeze, read
 from resnet_recipes.recipe.sections import AUTO
-from resnet_recipes.run_folder.names import CONFIG
+from resnet_recipes.run_folder.names import CONFIG, DATA
 
 if TYPE_CHECKING:  # ranks never import Hydra
     from resnet_recipes.recipe.compose import Composed
@@ -47,7 +47,7 @@ def _largest(plan: Plan, say: Callable[[str], None]) -> int:
         data=replace(plan.recipe.data, backend="synthetic"),
     )
     facts = replace(plan.facts, backend="synthetic")
-    files = {CONFIG: freeze(alone), frozen.NAME: frozen.dump(facts)}
+    files = {CONFIG: freeze(alone), DATA: facts.to_json()}
     with launcher.started("fit", files, Group(), say) as (folder, ending):
         if ending.code:
             raise TrainingError(f"the micro-batch that fits was not found: see {folder}")
@@ -63,7 +63,7 @@ def work(process: RankProcess) -> int:
 
     recipe = read(process.folder / CONFIG)
     rank = distributed.this_rank(recipe.launch.device)
-    facts = frozen.load(process.folder / frozen.NAME, recipe.data.root)
+    facts = DataFacts.read(process.folder / DATA, recipe.data.root)
     torch.cuda.set_per_process_memory_fraction(micro_batch.SHARE, rank.device)
     found = micro_batch.largest(make_plan(recipe, facts, 1), rank)
     atomic.write_text(process.folder / FOUND, str(found))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
-from resnet_recipes.data import frozen
+from resnet_recipes.data.base import DataFacts
 from resnet_recipes.estimating.estimate import Prediction, Speeds, estimate
 from resnet_recipes.estimating.memory import Remembered, remember
 from resnet_recipes.estimating.sample import sampled, speeds_of
@@ -25,7 +25,7 @@ from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.recipe.frozen import freeze, read
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.metrics import epoch_seconds, evaluation_seconds, read_metrics
-from resnet_recipes.run_folder.names import CONFIG, JOB, METRICS
+from resnet_recipes.run_folder.names import CONFIG, DATA, JOB, METRICS
 
 if TYPE_CHECKING:  # ranks never import Hydra
     from resnet_recipes.recipe.compose import Composed
@@ -63,7 +63,7 @@ def measured(plan: Plan, say: Callable[[str], None], again: bool = False) -> Pre
 
 def speeds(plan: Plan, group: Group, say: Callable[[str], None]) -> tuple[Ending, Speeds | None]:
     """Return how the ranks that measure ended, and what they found if they ended well."""
-    files = {CONFIG: freeze(plan.recipe), frozen.NAME: frozen.dump(plan.facts)}
+    files = {CONFIG: freeze(plan.recipe), DATA: plan.facts.to_json()}
     here = replace(group, max_restarts=0)
     with launcher.started("measure", files, here, say) as (folder, ending):
         if ending.code:
@@ -138,7 +138,7 @@ def work(process: RankProcess) -> int:
     rank = distributed.this_rank(recipe.launch.device)
     if (local := local_images(process, rank, recipe.data)) is None:
         return process.interruption.exit_code
-    facts = frozen.load(process.folder / frozen.NAME, local.root)
+    facts = DataFacts.read(process.folder / DATA, local.root)
     plan = make_plan(recipe, facts, rank.world_size)
     with shown(process, "measuring", "parts") as progress:
         started = time.monotonic() - process.started

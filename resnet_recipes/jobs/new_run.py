@@ -25,7 +25,6 @@ from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.paths import folder_problem
 from resnet_recipes.base.reading import read_bytes
-from resnet_recipes.data.frozen import dump
 from resnet_recipes.planning import outline
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.frozen import freeze
@@ -76,7 +75,7 @@ def create(composed: "Composed", plan: Plan, command: Sequence[str]) -> Path:
     run, frozen = composed.recipe.run, freeze(composed.recipe)
     files = {
         CONFIG: frozen,
-        DATA: dump(plan.facts),
+        DATA: plan.facts.to_json(),
         COMMAND: shlex.join(command) + "\n",
         OVERRIDES: "".join(f"{override}\n" for override in composed.overrides),
         PLAN: "\n".join(outline.lines(outline.rows(plan))) + "\n",

@@ -15,7 +15,7 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.data.files.images import Files
+from resnet_recipes.data.files import Files
 from resnet_recipes.estimating import accuracy
 from resnet_recipes.estimating.accuracy import Accuracy
 from resnet_recipes.estimating.estimate import Estimate, estimate

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from resnet_recipes.backbones import is_resnet
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.data.base import Share
-from resnet_recipes.data.loading.loader import EvalLoader
+from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.network.example import takes
 from resnet_recipes.network.load import load
 from resnet_recipes.network.network import Network

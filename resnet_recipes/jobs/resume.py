@@ -12,7 +12,6 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.data.frozen import load
 from resnet_recipes.data.root import root_problem
 from resnet_recipes.jobs import external
 from resnet_recipes.jobs.group import group_of
@@ -145,7 +144,7 @@ def _as_long(recipe: Recipe, began: Recipe) -> Recipe:
 
 def _same_images(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> DataFacts:
     """Return the facts about the run's images. Raises NotReadyError if it began with others."""
-    began = load(folder / DATA, recipe.data.root)
+    began = DataFacts.read(folder / DATA, recipe.data.root)
     found = data.measure(replace(recipe.data, backend=began.backend), tell=say)
     parts = "train_digest", "eval_digest", "classes"
     names = "training images", "validation images", "classes"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base.errors import ExitCode
-from resnet_recipes.data import frozen
+from resnet_recipes.data.base import DataFacts
 from resnet_recipes.data.loading.stored import Writer, row_type
 from resnet_recipes.jobs.group import group_of
 from resnet_recipes.jobs.launcher import started
@@ -14,7 +14,7 @@ from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.planning.stored import made_for, shape_of
 from resnet_recipes.recipe.frozen import freeze, read
 from resnet_recipes.run_folder.ending import Ending
-from resnet_recipes.run_folder.names import CONFIG
+from resnet_recipes.run_folder.names import CONFIG, DATA
 
 
 class Storing(NamedTuple):
@@ -40,7 +40,7 @@ class Storing(NamedTuple):
 
 def teach(plan: Plan, storing: Storing, say: Callable[[str], None]) -> Ending:
     """Let all devices of this machine write the file; return how they ended."""
-    files = {CONFIG: freeze(plan.recipe), frozen.NAME: frozen.dump(plan.facts)}
+    files = {CONFIG: freeze(plan.recipe), DATA: plan.facts.to_json()}
     group = group_of(plan.recipe.launch)
     with started("teach", files, group, say, storing=list(storing)) as (_, ending):
         return ending
@@ -60,7 +60,7 @@ def work(process: RankProcess) -> int:
     rank = distributed.this_rank(recipe.launch.device)
     if (local := local_images(process, rank, recipe.data)) is None:
         return process.interruption.exit_code
-    facts = frozen.load(process.folder / frozen.NAME, local.root)
+    facts = DataFacts.read(process.folder / DATA, local.root)
     plan = taught(make_plan(recipe, facts, rank.world_size))
     writer = storing.writer(plan)
     distributed.join(rank)

@@ -15,7 +15,6 @@ from torch.distributed import PrefixStore
 
 from resnet_recipes import __version__, data
 from resnet_recipes.base.errors import ExitCode, TrainingError
-from resnet_recipes.data import frozen
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.jobs.agreement import confirm_same
 from resnet_recipes.jobs.images import local_images
@@ -31,7 +30,7 @@ from resnet_recipes.report import trackers
 from resnet_recipes.report.console import open_console
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.run_folder.facts import RunFacts
-from resnet_recipes.run_folder.names import CHECKPOINTS, CONFIG
+from resnet_recipes.run_folder.names import CHECKPOINTS, CONFIG, DATA
 from resnet_recipes.training import distributed
 from resnet_recipes.training.build import build
 from resnet_recipes.training.checkpoint import Checkpoints
@@ -113,8 +112,8 @@ def hyperparameters(recipe: Recipe) -> dict[str, object]:
 
 def found(folder: Path, config: DataConfig) -> DataFacts:
     """Return the facts about the images that the launcher froze, or else measure them."""
-    frozen_facts = folder / frozen.NAME
-    return frozen.load(frozen_facts, config.root) if frozen_facts.exists() else data.measure(config)
+    file = folder / DATA
+    return DataFacts.read(file, config.root) if file.exists() else data.measure(config)
 
 
 def digest_of(names: Sequence[str]) -> str:

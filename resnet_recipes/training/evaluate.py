@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.base import RawBatch
-from resnet_recipes.data.loading.loader import EvalLoader
+from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.data.normalize import normalize
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.run_folder.facts import Metrics

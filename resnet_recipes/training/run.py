@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from resnet_recipes.data.loading.loader import EvalLoader, TrainLoader
+from resnet_recipes.data.loading import EvalLoader, TrainLoader
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.ops import Operations
 from resnet_recipes.planning.plan import Plan

@@ -12,19 +12,18 @@ from torch import nn
 
 from resnet_recipes import data, ops
 from resnet_recipes.base.errors import NotReadyError, TrainingError
-from resnet_recipes.data import frozen
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.inference import Unlabelled, open_labelled
-from resnet_recipes.data.loading.loader import EvalLoader
+from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.network.about import About
 from resnet_recipes.network.fuse import fuse
 from resnet_recipes.network.network import Network
-from resnet_recipes.recipe import frozen as recipes
+from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.sections import EvaluationConfig
 from resnet_recipes.run_folder.facts import Metrics
-from resnet_recipes.run_folder.names import CONFIG
+from resnet_recipes.run_folder.names import CONFIG, DATA
 from resnet_recipes.training.distributed import Rank, this_rank
 from resnet_recipes.training.evaluate import evaluate, logits_of
 from resnet_recipes.training.outcomes import Confusion, Outcomes
@@ -141,10 +140,12 @@ def labelled_images(
 
     Raises NotReadyError, also for remote images that are not here, unless it `fetches` them.
     """
-    config, about, facts = recipe.data, network.about, place / frozen.NAME
+    config, about, facts = recipe.data, network.about, place / DATA
     own = recipe_of(place, network).data
     if os.path.lexists(facts) and all(getattr(config, key) == getattr(own, key) for key in _WHICH):
-        return data.open_eval(config, frozen.load(facts, _local(config, fetches).root), share)
+        return data.open_eval(
+            config, data.DataFacts.read(facts, _local(config, fetches).root), share
+        )
     if not config.root:
         raise NotReadyError.of(
             "data.root", None, "is not set: say where the images are", "data=PATH"
@@ -153,7 +154,7 @@ def labelled_images(
 
 
 def _local(config: DataConfig, fetches: bool) -> DataConfig:
-    found = data.local(config) if fetches else data.kept(config)
+    found = data.local(config, stopped=lambda: not fetches)
     if found is None:
         raise NotReadyError.of("data.root", config.root, "has no whole copy on this machine")
     return found
@@ -165,7 +166,7 @@ def recipe_of(place: Path, network: Network) -> Recipe:
     Uses all visible GPUs.
     """
     if place.is_dir():
-        recipe = recipes.read(place / CONFIG)
+        recipe = frozen.read(place / CONFIG)
         return replace(recipe, launch=replace(recipe.launch, gpus="auto", max_restarts=0))
     about = network.about
     config = DataConfig(

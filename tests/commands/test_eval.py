@@ -64,7 +64,7 @@ def test_a_run_is_evaluated_on_its_own_images_as_in_training(run, evaluated):
 def test_remote_images_are_fetched_before_anything_else_and_it_shows(run, evaluated, monkeypatch):
     asked = []
 
-    def local(config: DataConfig, progress: Waiting | None = None) -> DataConfig:
+    def local(config: DataConfig, progress: Waiting | None = None, **_) -> DataConfig:
         asked.append(progress.what if progress else "opened")
         return config
 

@@ -1,4 +1,4 @@
-"""Every backend keeps the contract of resnet_recipes/data/loading/loader.py."""
+"""Every backend keeps the contract of resnet_recipes/data/loading/."""
 
 import itertools
 import time

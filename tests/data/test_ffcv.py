@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from resnet_recipes.data import measure, open_eval
-from resnet_recipes.data.beton.file import JPEG, RAW, open_beton
+from resnet_recipes.data.beton import JPEG, RAW, open_beton
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.order import shuffled

@@ -19,7 +19,7 @@ import torch
 from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data import measure
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.data.beton.file import JPEG, RAW, Beton, open_beton
+from resnet_recipes.data.beton import JPEG, RAW, Beton, open_beton
 from resnet_recipes.data.beton.sidecar import sidecar_path
 from tests.data.conftest import ALONE, built, opened, small, train_pixels
 

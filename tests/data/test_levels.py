@@ -14,7 +14,7 @@ import pytest
 from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data import measure, open_train
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.data.beton.file import JPEG, half_path, open_beton
+from resnet_recipes.data.beton import JPEG, half_path, open_beton
 from resnet_recipes.data.beton.samples import open_samples
 from resnet_recipes.data.beton.sidecar import read_sidecar, sidecar_path
 from resnet_recipes.data.convert import convert, forecast

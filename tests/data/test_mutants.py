@@ -13,13 +13,12 @@ import pytest
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data import convert as room
-from resnet_recipes.data.beton.file import open_beton
+from resnet_recipes.data.beton import open_beton
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.source import BetonSource, FileSource
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import BadImageError, Picture
-from resnet_recipes.data.native.engine import Engine
-from resnet_recipes.data.native.library import why_not
+from resnet_recipes.data.native import Engine, why_not
 from resnet_recipes.data.native.rows import CENTRE, Status
 from resnet_recipes.doctor.data import check_data
 from resnet_recipes.doctor.image import check_image

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.commands import verbs
-from resnet_recipes.data.beton.file import Beton, open_beton
+from resnet_recipes.data.beton import Beton, open_beton
 from resnet_recipes.data.beton.sidecar import sidecar_path
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.images import native
-from resnet_recipes.data.native.library import why_not
+from resnet_recipes.data.native import why_not
 from resnet_recipes.doctor import Finding, exit_code
 from resnet_recipes.doctor import beton as doctor_beton
 from resnet_recipes.doctor.data import Estimate, check_data, estimate

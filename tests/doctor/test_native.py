@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from resnet_recipes.data.native.library import why_not
+from resnet_recipes.data.native import why_not
 from resnet_recipes.doctor import exit_code, native
 
 

@@ -6,7 +6,6 @@ import torch
 import torch.nn.functional as F
 
 from resnet_recipes import data
-from resnet_recipes.data import frozen
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.methods.base import Batch, Now, one_hot
 from resnet_recipes.methods.bce_loss import BCELoss
@@ -84,8 +83,8 @@ def test_without_counts_nothing_is_weighed():
 def test_a_run_knows_the_counts_of_its_classes_also_when_it_resumes(recipe, tmp_path):
     made = recipe(methods={"class_weights": {"rule": "inverse"}})
     facts = data.measure(made.data)
-    (tmp_path / frozen.NAME).write_text(frozen.dump(facts))
-    again = frozen.load(tmp_path / frozen.NAME, str(facts.root))
+    (tmp_path / "data.json").write_text(facts.to_json())
+    again = DataFacts.read(tmp_path / "data.json", str(facts.root))
     assert sum(again.class_images) == again.train_examples
     (method,) = make_plan(made, again, 1).methods()
     batch = Batch(torch.zeros(1), one_hot(torch.tensor([0]), 10), torch.tensor([0]))

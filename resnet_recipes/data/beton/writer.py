@@ -14,7 +14,7 @@ import numpy as np
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.data.beton import file as layout
+from resnet_recipes.data import beton as layout
 from resnet_recipes.data.beton.sidecar import Sidecar, pack_checksums, sidecar_path
 
 #: One record of the journal: a sample that is safely on disk, or (size 0) an image that was

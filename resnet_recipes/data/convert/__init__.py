@@ -18,7 +18,7 @@ import numpy as np
 from resnet_recipes.base.errors import NotReadyError, Problem, TrainingError
 from resnet_recipes.base.paths import nearest_existing
 from resnet_recipes.base.processes import ProcessPool
-from resnet_recipes.data.beton.file import open_beton
+from resnet_recipes.data.beton import open_beton
 from resnet_recipes.data.beton.writer import BetonWriter, partial_path
 from resnet_recipes.data.convert.encode import ConvertOptions, Encoded
 from resnet_recipes.data.convert.source import BetonSource, Halved, Source

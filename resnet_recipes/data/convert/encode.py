@@ -9,7 +9,7 @@ from PIL import Image
 
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.limits import Bounds, OneOf, Part, Share
-from resnet_recipes.data.beton.file import JPEG, RAW
+from resnet_recipes.data.beton import JPEG, RAW
 from resnet_recipes.data.crop import uniforms
 from resnet_recipes.data.images.decode import BadImageError, Picture
 from resnet_recipes.data.images.jpeg import ends_early, frame_size, has_usual_chroma

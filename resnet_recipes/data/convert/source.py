@@ -5,7 +5,7 @@ import os
 import numpy as np
 from PIL import Image
 
-from resnet_recipes.data.beton.file import JPEG, Beton
+from resnet_recipes.data.beton import JPEG, Beton
 from resnet_recipes.data.beton.sidecar import halved
 from resnet_recipes.data.convert.encode import ConvertOptions, Encoded, area_mean, encode, shrunk
 from resnet_recipes.data.files.listing import Listing

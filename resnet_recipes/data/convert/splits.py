@@ -10,7 +10,7 @@ import numpy as np
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.limits import broken_limits
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.data.beton.file import half_path, open_beton
+from resnet_recipes.data.beton import half_path, open_beton
 from resnet_recipes.data.beton.writer import partial_path, read_journal
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.shards import shards_of

@@ -1,1 +1,108 @@
-"""Images as files: class folders, and how one file becomes pixels."""
+"""The image files of a split as a source, with their list in memory shared by all workers."""
+
+import os
+import shlex
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.data.base import DataConfig
+from resnet_recipes.data.files.layout import listing_of
+from resnet_recipes.data.files.listing import Listing, packed
+from resnet_recipes.data.images.decode import KINDS, ChangedError, Picture, read_file
+from resnet_recipes.data.shared import SharedArrays
+
+#: With a smaller fraction of JPEGs the interpreter is the bottleneck.
+_MOST = 0.9
+
+
+class Files:
+    """A Source: the images of one split with their labels, sorted by class and name.
+
+    Stays shared when pickled.
+    """
+
+    def __init__(self, listing: Listing, root: str = "", split: str = ""):
+        """Put a listing into shared memory; `root` and `split` are used in error messages."""
+        self._folder, self._root, self._split = listing.folder, root, split
+        self._start = np.frombuffer(os.fsencode(listing.folder) + b"\0", np.uint8)
+        count = len(listing)
+        self._arrays = SharedArrays(
+            text=("u1", listing.text.shape),
+            ends=("i8", (count + 1,)),
+            labels=("i8", (count,)),
+            sizes=("i8", (count,)),
+        )
+        self._arrays["text"][:], self._arrays["ends"][1:] = listing.text, listing.ends
+        self._arrays["sizes"][:], self._arrays["labels"][:] = listing.sizes, listing.labels
+
+    @classmethod
+    def of(cls, config: DataConfig, split: str, digest: str = "") -> Self:
+        """List "train" or "val".
+
+        Raises NotReadyError if a `digest` is given, and names or sizes differ.
+        """
+        listing = listing_of(config, split)
+        if digest and listing.digest != digest:
+            rule = f"has changed since the run began: files in {split} differ in name or size"
+            raise NotReadyError.of(
+                "data.root", config.root, rule, "put the files back, or start a new run"
+            )
+        return cls(listing, config.root, split)
+
+    @classmethod
+    def named(cls, paths: Sequence[str]) -> Self:
+        """Return files by their absolute paths, in this order, with label 0."""
+        names = [os.fsencode(path.removeprefix("/")) for path in paths]
+        return cls(
+            Listing("/", ("",), *packed(names), np.full(len(names), -1), np.array([len(names)]))
+        )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def labels(self) -> np.ndarray:
+        """Labels of all images, int64 [N]."""
+        return self._arrays["labels"]
+
+    def path(self, index: int) -> str:
+        """Return the path of image `index`."""
+        start, end = self._arrays["ends"][index : index + 2]
+        return os.path.join(self._folder, os.fsdecode(self._arrays["text"][start:end].tobytes()))
+
+    @property
+    def mostly_jpeg(self) -> bool:
+        """Whether most of the images are JPEGs, judging by their names."""
+        some = np.linspace(0, len(self) - 1, min(len(self), 200)).astype(int).tolist()
+        names = [self.path(index).lower() for index in some]
+        return sum(name.endswith(KINDS["JPEG"]) for name in names) >= _MOST * len(names)
+
+    def read(self, index: int) -> Picture:
+        """Read image `index`; see Source."""
+        data, listed = read_file(self.path(index)), self._arrays["sizes"][index]
+        if listed not in (-1, len(data)):
+            raise ChangedError(
+                f"has {len(data):,} bytes, but had {listed:,} when it was listed. If this is "
+                "intended, touch its folder and start again"
+            )
+        return Picture(data)
+
+    def advice(self) -> str:
+        """Return what to do about an image that cannot be read."""
+        replaces = "data.on_bad_image=skip  replaces bad training images;  "
+        skip = replaces if self._split == "train" else ""
+        return f"{skip}resnet-recipes doctor data {shlex.quote(self._root)}  lists them"
+
+    def locate(self, indices: np.ndarray, wanted: np.ndarray) -> None:
+        """Make the engine's rows [n] point to the files."""
+        starts = self._arrays["ends"][indices]
+        wanted["folder"] = self._start.ctypes.data
+        wanted["path"] = self._arrays["text"].ctypes.data + starts
+        wanted["length"] = self._arrays["ends"][indices + 1] - starts
+        wanted["file_bytes"] = np.maximum(self._arrays["sizes"][indices], 0)
+
+    def mark_verified(self, indices: np.ndarray) -> None:
+        """Do nothing: files have no checksums."""

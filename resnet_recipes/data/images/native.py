@@ -4,17 +4,15 @@ Python handles what it refuses.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from resnet_recipes.data.base import DataFacts, SampleAugment
+from resnet_recipes.data.base import SampleAugment
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.images.python import EvalImages, Source, TrainImages
 from resnet_recipes.data.loading.storage import Rows
-from resnet_recipes.data.native.engine import Engine
-from resnet_recipes.data.native.library import description, why_not
+from resnet_recipes.data.native import Engine, why_not
 from resnet_recipes.data.native.rows import CENTRE, CROP, DISTORTED, blank_rows, put_steps
 
 
@@ -32,17 +30,6 @@ def eval_images(source: Source, resize: int, bicubic: bool, threads: int) -> Eva
     if _usable(source):
         return NativeEvalImages(threads, source, resize, bicubic)
     return EvalImages(source, resize, bicubic)
-
-
-def with_decoder(facts: DataFacts) -> DataFacts:
-    """Add how JPEGs are decoded on this machine."""
-    if why := why_not():
-        note = (
-            f"JPEGs are decoded in Python, at about half the speed: the native decoder {why}; "
-            "resnet-recipes doctor native"
-        )
-        return replace(facts, notes=(*facts.notes, note))
-    return replace(facts, details=(*facts.details, f"JPEGs are decoded natively ({description()})"))
 
 
 class _Native:

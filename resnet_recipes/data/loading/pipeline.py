@@ -10,7 +10,7 @@ import torch
 
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.base import RawBatch
-from resnet_recipes.data.loading.loader import BatchSource
+from resnet_recipes.data.loading import BatchSource
 from resnet_recipes.data.loading.pool import WorkerContext, WorkerPool
 from resnet_recipes.data.loading.slots import Capacity, Slots
 from resnet_recipes.data.loading.storage import Rows, Storage

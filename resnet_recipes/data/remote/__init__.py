@@ -22,13 +22,6 @@ from resnet_recipes.data.root import TABLES, address_problems
 _SAMPLED = 3.0
 
 
-class Outline(NamedTuple):
-    """Files to count the images of a data set."""
-
-    root: Path  # the sizes of files are right, but not all content may be there
-    note: str
-
-
 class _There(NamedTuple):
     """What is at an address, and its copy on this machine."""
 
@@ -39,33 +32,41 @@ class _There(NamedTuple):
     version: str
     whole: Path | None  # the copy, if there is a whole one
 
+    def copy(self, cache: str) -> Copy:
+        """Return a copy to complete. Raises NotReadyError if no disk has room for it."""
+        contents = contents_of(self.store, self.heads, self.named)
+        home = disk.with_room(cache, self.name, f"{self.version}{PART}", contents.size)
+        return Copy(self.store, contents, home, self.version)
 
-def outlined(config: DataConfig) -> Outline:
-    """Return what a plan needs of the images at an address; fetches for a few seconds.
 
-    Raises NotReadyError, also if no disk has room for all of them.
+def outlined(config: DataConfig) -> tuple[Path, str]:
+    """Return files to count the images at an address, and a note; fetches for a few seconds.
+
+    The sizes of files are right, but not all content may be there. Raises NotReadyError, also if
+    no disk has room for all of them.
     """
-    found, named = _found(config)
-    if isinstance(found, Path):
-        note = f"read from a copy on this machine, {found}"
-        if not (found / "train.beton").exists():
+    there = _there(config)
+    if whole := there.whole:
+        note = f"read from a copy on this machine, {whole}"
+        if not (whole / "train.beton").exists():
             note += (
                 ", whose table is that at the address; whether its images still are was not "
                 "compared: delete the copy to fetch them again"
             )
-        return Outline(found / named, note)
-    began, before, total = time.monotonic(), found.fetched, found.contents.size
-    found.outline(lambda: time.monotonic() > began + _SAMPLED)
-    fetched, speed = found.fetched, ""
+        return whole / there.named, note
+    copy = there.copy(config.cache)
+    began, before, total = time.monotonic(), copy.fetched, copy.contents.size
+    copy.outline(lambda: time.monotonic() > began + _SAMPLED)
+    fetched, speed = copy.fetched, ""
     if before < fetched < total:
         rate = (fetched - before) / (time.monotonic() - began)
         minutes = max(1, (total - fetched) / rate / 60)
         speed = f", about {minutes:,.0f} min at {rate / 1e6:,.0f} MB/s"
     note = (
         f"{(total - fetched) / 1e9:,.2f} of {total / 1e9:,.2f} GB are still to be fetched before "
-        f"the first step{speed}, to {found.whole}; compared with {found.contents.checked}"
+        f"the first step{speed}, to {copy.whole}; compared with {copy.contents.checked}"
     )
-    return Outline(found.place / named, note)
+    return copy.place / there.named, note
 
 
 def staged(config: DataConfig, progress: Progress, stopped: Stopped) -> Path | None:
@@ -73,29 +74,13 @@ def staged(config: DataConfig, progress: Progress, stopped: Stopped) -> Path | N
 
     None if it was told to stop before. Raises NotReadyError.
     """
-    found, named = _found(config)
-    if isinstance(found, Path):
-        return found / named
-    return found.whole / named if found.complete(progress, stopped) else None
-
-
-def kept(config: DataConfig) -> Path | None:
-    """Return the folder, or table, with a whole copy that is on this machine already.
-
-    None if there is none. Raises NotReadyError.
-    """
-    there = _there(config)
-    return there.whole / there.named if there.whole else None
-
-
-def _found(config: DataConfig) -> tuple[Copy | Path, str]:
-    """Return the copy of what is at an address, or one to complete; and the table it names."""
     there = _there(config)
     if there.whole:
-        return there.whole, there.named
-    contents = contents_of(there.store, there.heads, there.named)
-    home = disk.with_room(config.cache, there.name, f"{there.version}{PART}", contents.size)
-    return Copy(there.store, contents, home, there.version), there.named
+        return there.whole / there.named
+    if stopped():
+        return None
+    copy = there.copy(config.cache)
+    return copy.whole / there.named if copy.complete(progress, stopped) else None
 
 
 def _there(config: DataConfig) -> _There:

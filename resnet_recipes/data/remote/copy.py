@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.data.beton.file import ALLOCATION, HEADER, METADATA_START, SAMPLE, VERSION
+from resnet_recipes.data.beton import ALLOCATION, HEADER, METADATA_START, SAMPLE, VERSION
 from resnet_recipes.data.remote import disk
 from resnet_recipes.data.remote.contents import THREADS, Contents
 from resnet_recipes.data.remote.store import RemoteFile, Store

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.data.beton.file import (
+from resnet_recipes.data.beton import (
     ALLOCATION,
     FIELD,
     HEADER,

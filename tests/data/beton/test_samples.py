@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from resnet_recipes.data.beton import samples
-from resnet_recipes.data.beton.file import open_beton
+from resnet_recipes.data.beton import open_beton, samples
 from resnet_recipes.data.beton.samples import (
     quasi_random,
     quasi_random_problem,

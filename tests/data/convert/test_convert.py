@@ -15,8 +15,8 @@ from PIL import Image
 
 from resnet_recipes.base.errors import NotReadyError, RecipeError, TrainingError
 from resnet_recipes.data import convert as room
+from resnet_recipes.data.beton import METADATA_START, open_beton
 from resnet_recipes.data.beton import writer as beton_writer
-from resnet_recipes.data.beton.file import METADATA_START, open_beton
 from resnet_recipes.data.beton.sidecar import sidecar_path
 from resnet_recipes.data.convert import convert, forecast
 from resnet_recipes.data.convert.encode import ConvertOptions

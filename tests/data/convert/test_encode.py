@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from resnet_recipes.base.limits import broken_limits
-from resnet_recipes.data.beton.file import JPEG, RAW
+from resnet_recipes.data.beton import JPEG, RAW
 from resnet_recipes.data.convert.encode import ConvertOptions, encode
 from resnet_recipes.data.images.decode import Picture
 from resnet_recipes.data.images.jpeg import ends_early

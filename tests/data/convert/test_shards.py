@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.data.beton.file import open_beton
+from resnet_recipes.data.beton import open_beton
 from resnet_recipes.data.convert import convert, forecast, shards
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.shards import shards_of

@@ -15,7 +15,7 @@ import pytest
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.data.beton.file import open_beton
+from resnet_recipes.data.beton import open_beton
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.files.layout import listing_of

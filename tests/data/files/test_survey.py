@@ -11,7 +11,7 @@ import pytest
 from resnet_recipes import data
 from resnet_recipes.commands import verbs
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.data.files.images import Files
+from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.listing import Listing
 from tests.data.conftest import CLASSES, found, refusal, small
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from resnet_recipes.data.crop import TrainCrop
-from resnet_recipes.data.files.images import Files
+from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import ChangedError
 from resnet_recipes.data.images.native import (
@@ -21,7 +21,7 @@ from resnet_recipes.data.images.native import (
 )
 from resnet_recipes.data.images.python import EvalImages, Images, TrainImages
 from resnet_recipes.data.loading.storage import Rows, UnreadableError, fill
-from resnet_recipes.data.native.library import why_not
+from resnet_recipes.data.native import why_not
 from resnet_recipes.methods.randaugment import RandAugment
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason="the native library was not built")

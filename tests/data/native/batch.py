@@ -5,7 +5,7 @@ import io
 import numpy as np
 from PIL import Image
 
-from resnet_recipes.data.native.engine import Engine
+from resnet_recipes.data.native import Engine
 from resnet_recipes.data.native.rows import blank_rows
 
 HEIGHT, WIDTH = 150, 211

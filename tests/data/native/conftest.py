@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from resnet_recipes.data.native.engine import Engine
-from resnet_recipes.data.native.library import why_not
+from resnet_recipes.data.native import Engine, why_not
 
 
 @pytest.fixture(scope="session")

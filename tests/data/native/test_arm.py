@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.data.native.library import PATH
+from resnet_recipes.data.native import PATH
 
 COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64-static"
 

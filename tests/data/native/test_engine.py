@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from resnet_recipes.data.native.engine import Engine
+from resnet_recipes.data.native import Engine
 from resnet_recipes.data.native.rows import BOX, Status, blank_rows
 from tests.data.native.batch import Batch, encoded, photo
 

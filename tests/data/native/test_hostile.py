@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from resnet_recipes.data.images.decode import BadImageError, Picture
-from resnet_recipes.data.native.engine import Engine
-from resnet_recipes.data.native.library import description
+from resnet_recipes.data.native import Engine, description
 from resnet_recipes.data.native.rows import Status
 from tests.data.native.batch import Batch, by_pillow, encoded, photo
 

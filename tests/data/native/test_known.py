@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from resnet_recipes.data.base import DataFacts
-from resnet_recipes.data.images.native import with_decoder
-from resnet_recipes.data.native import library as known
-from resnet_recipes.data.native.library import UnavailableError, library, why_not
+from resnet_recipes import data
+from resnet_recipes.data import native as known
+from resnet_recipes.data.native import UnavailableError, library, why_not
 from resnet_recipes.doctor.native import check_native
+from tests.data.conftest import small
 
 
 @pytest.mark.parametrize("name", known.PIXELS)
@@ -33,11 +33,11 @@ def reloaded(built):
 
 
 def test_a_library_with_other_pixels_is_left_out_and_the_plan_and_the_doctor_say_so(
-    reloaded, monkeypatch
+    reloaded, folder, monkeypatch
 ):
     monkeypatch.setitem(known.PIXELS, "grey", (0, *known.PIXELS["grey"][1:]))
     assert "gives wrong pixels (grey cropped; 1 of 30 trials)" in why_not()
-    (note,) = with_decoder(DataFacts("torchvision", Path(), 1, 1, ("ant",))).notes
+    (note,) = data.measure(small(folder)).notes
     assert "in Python, at about half the speed: the native decoder with " in note
     assert (
         "gives wrong pixels" in check_native()[-1].what or "gives wrong" in check_native()[0].what

@@ -13,8 +13,8 @@ import numpy as np
 import PIL
 import pytest
 
-from resnet_recipes.data.native import library as known
-from resnet_recipes.data.native.library import PATH
+from resnet_recipes.data import native as known
+from resnet_recipes.data.native import PATH
 
 SONAME = "libjpeg.so.62"
 FLAGS = ["-std=c++17", "-O0", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-pthread"]

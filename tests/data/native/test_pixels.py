@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from resnet_recipes.data.crop import TrainCrop
-from resnet_recipes.data.native.engine import Engine
+from resnet_recipes.data.native import Engine
 from resnet_recipes.data.native.rows import BICUBIC, BILINEAR, CROP
 from tests.data.native.batch import HEIGHT, JPEGS, WIDTH, Batch, by_pillow, encoded, photo
 

@@ -86,7 +86,7 @@ def write_sums(folder: Path) -> None:
 
 
 def test_a_copy_is_the_original_and_is_fetched_once(config, site, origin):
-    assert data.kept(config) is None
+    assert data.local(config, stopped=lambda: True) is None
     assert not gets(site)
     copied = fetched(config)
     assert {path.name: path.read_bytes() for path in copied.iterdir()} == {
@@ -95,7 +95,7 @@ def test_a_copy_is_the_original_and_is_fetched_once(config, site, origin):
     pieces = sum(-(-(origin / name).stat().st_size // PIECE) for name in FILES)
     assert len(gets(site)) == len({*gets(site)}) == pieces
     site.asked.clear()
-    assert fetched(config) == Path(data.kept(config).root) == copied
+    assert fetched(config) == Path(data.local(config, stopped=lambda: True).root) == copied
     assert not gets(site)
 
 

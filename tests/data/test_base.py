@@ -7,14 +7,13 @@ import pytest
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.data.frozen import dump, load
 
 FACTS = DataFacts("ffcv", Path("/data"), 37, 11, ("ant", "b\u00e9e"), ("a note",), "one", "two")
 
 
 def test_facts_are_read_as_they_were_written_but_for_their_notes(tmp_path):
-    (tmp_path / "data.json").write_text(dump(FACTS))
-    found = load(tmp_path / "data.json", "/elsewhere")
+    (tmp_path / "data.json").write_text(FACTS.to_json())
+    found = DataFacts.read(tmp_path / "data.json", "/elsewhere")
     assert found == DataFacts(
         "ffcv", Path("/elsewhere"), 37, 11, ("ant", "b\u00e9e"), (), "one", "two"
     )
@@ -31,13 +30,13 @@ def test_facts_are_read_as_they_were_written_but_for_their_notes(tmp_path):
     ],
 )
 def test_what_is_not_such_a_file_is_refused(tmp_path, change):
-    (tmp_path / "data.json").write_text(json.dumps(json.loads(dump(FACTS)) | change))
+    (tmp_path / "data.json").write_text(json.dumps(json.loads(FACTS.to_json()) | change))
     with pytest.raises(NotReadyError, match=r"data\.json: cannot be read"):
-        load(tmp_path / "data.json", "/data")
+        DataFacts.read(tmp_path / "data.json", "/data")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "[" * 10**5, "{}", "\udc80"])
 def test_text_that_is_not_such_json_is_refused(tmp_path, text):
     (tmp_path / "data.json").write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(NotReadyError):
-        load(tmp_path / "data.json", "/data")
+        DataFacts.read(tmp_path / "data.json", "/data")

@@ -1,4 +1,4 @@
-"""The `ffcv` backend: train.beton and val.beton, files in FFCV's format."""
+"""Check train.beton and val.beton before a run starts."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,23 +6,19 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base.errors import NotReadyError, Problem
-from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share
-from resnet_recipes.data.beton.file import Beton, pair_problems
+from resnet_recipes.data.base import DataConfig, DataFacts
+from resnet_recipes.data.beton import Beton, pair_problems
 from resnet_recipes.data.beton.samples import (
     Samples,
     fits_memory,
     open_samples,
-    quasi_random,
     quasi_random_problem,
 )
-from resnet_recipes.data.images import eval_pipeline, train_pipeline
-from resnet_recipes.data.images.native import with_decoder
-from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.machine import available_memory
 from resnet_recipes.data.order import imbalance
 
 
-def measure(config: DataConfig, tell: object) -> DataFacts:
+def survey(config: DataConfig) -> DataFacts:
     """Open both files and check that they match; takes seconds, decodes nothing.
 
     Raises NotReadyError with all problems found.
@@ -31,7 +27,7 @@ def measure(config: DataConfig, tell: object) -> DataFacts:
     train, val = open_samples(root / "train.beton"), open_samples(root / "val.beton")
     if problems := list(_problems(config, train.beton, val.beton)):
         raise NotReadyError(problems)
-    facts = DataFacts(
+    return DataFacts(
         "ffcv",
         root,
         len(train),
@@ -47,23 +43,6 @@ def measure(config: DataConfig, tell: object) -> DataFacts:
             else ()
         ),
     )
-    return with_decoder(facts)
-
-
-def open_train(
-    config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None
-) -> Pipeline:
-    """Open train.beton: random crops."""
-    samples = open_samples(facts.root / "train.beton", facts.train_digest)
-    pipeline = train_pipeline(samples, config, share, augment)
-    if config.order == "quasi_random":
-        pipeline.permute = quasi_random(samples.beton)
-    return pipeline
-
-
-def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Pipeline:
-    """Open val.beton; images are resized and cropped like image files."""
-    return eval_pipeline(open_samples(facts.root / "val.beton", facts.eval_digest), config, share)
 
 
 def _problems(config: DataConfig, train: Beton, val: Beton) -> Iterator[Problem]:
