@@ -13,9 +13,8 @@ import pytest
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data import convert as room
-from resnet_recipes.data.beton import open_beton
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.data.convert.source import BetonSource, FileSource
+from resnet_recipes.data.convert.source import Original
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import BadImageError, Picture
 from resnet_recipes.data.native import Engine, why_not
@@ -50,7 +49,7 @@ def test_a_damaged_image_is_read_or_refused_alike_by_training_doctor_and_convers
         (tmp_path / name).write_bytes(data)
         why = refusal(data)
         refused += bool(why)
-        source = FileSource(Listing.made(str(tmp_path), [("a", name, len(data))]))
+        source = Original.files(Listing.made(str(tmp_path), [("a", name, len(data))]))
         assert check_image(tmp_path / name).bad == why
         for mode in ("jpg", "raw"):
             assert isinstance(source.encoded(0, ConvertOptions(mode)), str) == bool(why)
@@ -97,11 +96,11 @@ def test_a_damaged_beton_file_or_sidecar_is_refused_by_doctor_and_conversion_ali
         found = [finding for finding in check_data(target) if finding.level == "fix"]
         refused += bool(found)
         try:
-            source = BetonSource(open_beton(target))
+            source = Original.beton(target)
         except NotReadyError:
             assert found
             continue
-        for index in range(len(source.labels)):
+        for index in range(len(source.images.labels)):
             said = source.encoded(index, ConvertOptions("raw", None))
-            assert bool(source.beton.complaint(index)) <= isinstance(said, str)
+            assert bool(source.images.beton.complaint(index)) <= isinstance(said, str)
     assert COUNT / 12 < refused < COUNT / 4

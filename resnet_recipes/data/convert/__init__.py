@@ -18,11 +18,12 @@ import numpy as np
 from resnet_recipes.base.errors import NotReadyError, Problem, TrainingError
 from resnet_recipes.base.paths import nearest_existing
 from resnet_recipes.base.processes import ProcessPool
-from resnet_recipes.data.beton import open_beton
+from resnet_recipes.data.beton.samples import open_samples
 from resnet_recipes.data.beton.writer import BetonWriter, partial_path
 from resnet_recipes.data.convert.encode import ConvertOptions, Encoded
-from resnet_recipes.data.convert.source import BetonSource, Halved, Source
+from resnet_recipes.data.convert.source import Halved, Original
 from resnet_recipes.data.convert.splits import Split, divided, splits_of
+from resnet_recipes.data.images.decode import BadImageError
 from resnet_recipes.data.root import SPLITS
 
 PAGE_SIZE = 8 << 20  # bytes, FFCV's own default
@@ -67,12 +68,12 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
         if isinstance(found, Encoded):
             size += len(found.data)
         else:
-            unreadable.append(f"{split.source.name(index)}: {found}")
+            unreadable.append(f"{split.source.images.path(index)}: {found}")
     seconds = (time.perf_counter() - began) / len(chosen)
     made, to_make = divided(splits)
     resumed = sum(map(len, made)) + sum(len(split.journal()) for split in to_make)
     return Forecast(
-        images=sum(len(split) for split in splits if not isinstance(split.source, Halved)),
+        images=sum(len(split) for split in splits if not isinstance(split.source.images, Halved)),
         bytes=int(size / len(chosen) * total * _PAGE_LOSS)
         + total * _METADATA
         + len(splits) * PAGE_SIZE,
@@ -138,7 +139,7 @@ def _left_out(split: Split) -> Iterator[Problem]:
         partial = shlex.quote(str(partial_path(split.target)))
         fix = f"on_bad_image=skip resumes without it; to start over:  rm {partial}"
         for index in split.order()[: len(done)][done["size"] == 0]:
-            yield Problem(split.source.name(index), None, rule, fix)
+            yield Problem(split.source.images.path(index), None, rule, fix)
 
 
 def _convert_split(split: Split, progress: Progress) -> None:
@@ -159,12 +160,12 @@ def _convert_split(split: Split, progress: Progress) -> None:
             progress(len(writer.records), total)
         left_out = order[writer.records["size"] == 0]
         if len(left_out) == total:
-            raise NotReadyError.at(split.source.origin, "has no readable image")
+            raise NotReadyError.at(split.source.place, "has no readable image")
         writer.finish(
             {
                 "classes": split.source.classes,
-                "source": split.source.origin,
-                "skipped": tuple(map(split.source.name, left_out)),
+                "source": split.source.place,
+                "skipped": tuple(map(split.source.images.path, left_out)),
                 "split": split.name if split.name in SPLITS else "",
                 "source_sha256": split.source.fingerprint,
                 "options": asdict(split.options),
@@ -185,7 +186,7 @@ def _convert_split(split: Split, progress: Progress) -> None:
         writer.close()
 
 
-def _encoded(source: Source, order: np.ndarray, options: ConvertOptions) -> Iterator[_Chunk]:
+def _encoded(source: Original, order: np.ndarray, options: ConvertOptions) -> Iterator[_Chunk]:
     """Yield the images in chunks, in the given order.
 
     The processes work at most a few chunks ahead.
@@ -215,7 +216,7 @@ def _encoded(source: Source, order: np.ndarray, options: ConvertOptions) -> Iter
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _keep(source: Source, options: ConvertOptions) -> None:
+def _keep(source: Original, options: ConvertOptions) -> None:
     """Store what all chunks share, so that file names are sent to a process only once."""
     global _kept
     _kept = source, options
@@ -227,19 +228,22 @@ def _encode_chunk(chunk: np.ndarray) -> _Chunk:
     for index in chunk.tolist():
         found = source.encoded(index, options)
         if isinstance(found, str):
-            unreadable.append((source.name(index), found))
+            unreadable.append((source.images.path(index), found))
             found = Encoded(0, 0, 0, b"")
         mode, height, width, data = found
-        record = (mode, width, height, 0, 0, zlib.crc32(data), source.labels[index])
+        record = (mode, width, height, 0, 0, zlib.crc32(data), source.images.labels[index])
         samples.append((record, data))
     return _Chunk(samples, unreadable)
 
 
 def _complaint(path: Path) -> str | None:
     """Read a finished file back: its description, and 500 of its images, decoded."""
-    beton, whole = open_beton(path), ConvertOptions(write_mode="raw", max_resolution=None)
-    for index in random.Random(0).sample(range(len(beton)), min(SAMPLED, len(beton))):
-        decoded = BetonSource(beton).encoded(index, whole)
-        if isinstance(decoded, str) or [*decoded[1:3]] != beton.sizes[index].tolist():
+    samples = open_samples(path)
+    for index in random.Random(0).sample(range(len(samples)), min(SAMPLED, len(samples))):
+        try:
+            height, width, _ = samples.read(index).whole().shape
+        except BadImageError:
+            height = width = 0
+        if [height, width] != samples.beton.sizes[index].tolist():
             return f"sample {index} reads back differently from what was written"
     return None

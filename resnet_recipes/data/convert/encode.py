@@ -11,7 +11,7 @@ from resnet_recipes.base.cores import cores
 from resnet_recipes.base.limits import Bounds, OneOf, Part, Share
 from resnet_recipes.data.beton import JPEG, RAW
 from resnet_recipes.data.crop import uniforms
-from resnet_recipes.data.images.decode import BadImageError, Picture
+from resnet_recipes.data.images.decode import BadImageError, Picture, Pixels
 from resnet_recipes.data.images.jpeg import ends_early, frame_size, has_usual_chroma
 
 WRITE_MODES = ("raw", "proportion", "jpg")
@@ -54,23 +54,17 @@ class Encoded(NamedTuple):
     data: bytes
 
 
-def encode(image: bytes | np.ndarray, index: int, options: ConvertOptions) -> Encoded:
-    """Encode one image, given as the bytes of a file or uint8 [H, W, 3].
-
-    Raises BadImageError if it cannot be read.
+def encode(image: Pixels, index: int, options: ConvertOptions) -> Encoded:
+    """Encode one image. Raises BadImageError if it cannot be read.
 
     In `jpg` mode a JPEG of usual chroma within the size limit is kept byte for byte. With two
     levels it is encoded again with restart markers every 64 pixels, so that the native decoder can
     skip the intervals outside a crop. The EXIF orientation is ignored, as in training.
     """
-    if isinstance(image, bytes):
-        picture = Picture(image)
-        pixels, longest = picture.whole(), options.max_resolution or _LONGEST
-        is_kept = options.write_mode == "jpg" and options.levels == 1
-        if is_kept and max(picture.height, picture.width) <= longest and _is_plain(image):
-            return Encoded(JPEG, picture.height, picture.width, image)
-    else:
-        pixels = image
+    pixels, longest = image.whole(), options.max_resolution or _LONGEST
+    is_kept = options.write_mode == "jpg" and options.levels == 1 and isinstance(image, Picture)
+    if is_kept and max(image.height, image.width) <= longest and _is_plain(image.data):
+        return Encoded(JPEG, image.height, image.width, image.data)
     made = shrunk(Image.fromarray(pixels), options.max_resolution)
     if max(made.size) > _LONGEST:
         raise BadImageError(

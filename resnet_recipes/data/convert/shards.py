@@ -15,7 +15,7 @@ import numpy as np
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.extras import remedy
 from resnet_recipes.base.reading import MAX_BYTES, open_regular, parse_json, read_bytes
-from resnet_recipes.data.convert.source import Source
+from resnet_recipes.data.convert.source import Original
 from resnet_recipes.data.files.table import LABEL
 from resnet_recipes.data.images import decode
 from resnet_recipes.data.root import SYNONYMS
@@ -39,80 +39,80 @@ class Sample(NamedTuple):
     size: int  # bytes; in a parquet file the number of its group of rows
 
 
-class _Shards(Source):
+class Shards:
     """The images of several files, in their order there."""
 
     def __init__(self, found: Mapping[Path, Sequence[Sample]], classes: Sequence[str]):
         numbers = {name: number for number, name in enumerate(classes)}
         samples = [*chain(*found.values())]
-        self.origin, self.classes = os.path.commonpath(found), tuple(classes)
         self.paths = [str(path) for path in found]
         self.shards = np.repeat(np.arange(len(found)), [len(shard) for shard in found.values()])
         self.places = np.array([(place, size) for _, place, size in samples], np.int64)
         self.labels = np.array([numbers.get(each.label, each.label) for each in samples], np.int64)
-        known = [(path.name, path.stat().st_size) for path in found]
-        self.fingerprint = hashlib.sha256(repr(known).encode() + self.places.tobytes()).hexdigest()
 
-    def _at(self, index: int) -> tuple[str, int, int]:
+    def at(self, index: int) -> tuple[str, int, int]:
         """Return the shard of an image, its place and its size."""
         return self.paths[self.shards[index]], *self.places[index].tolist()
 
 
-class TarSource(_Shards):
+class TarShards(Shards):
     """The images of WebDataset's tar files."""
 
-    def name(self, index: int) -> str:
-        path, place, _ = self._at(index)
+    def path(self, index: int) -> str:
+        """Return the name of an image."""
+        path, place, _ = self.at(index)
         header = _bytes(path, place - tarfile.BLOCKSIZE, tarfile.BLOCKSIZE)
         return f"{path}: {tarfile.TarInfo.frombuf(header, 'utf-8', 'surrogateescape').name}"
 
-    def read(self, index: int) -> bytes:
-        return _bytes(*self._at(index))
+    def read(self, index: int) -> decode.Picture:
+        """Read one image. Raises BadImageError."""
+        return decode.Picture(_bytes(*self.at(index)))
 
 
-class ParquetSource(_Shards):
+class ParquetShards(Shards):
     """The images of parquet files, whose groups of rows are read as a whole."""
 
-    def name(self, index: int) -> str:
-        path, row, _ = self._at(index)
+    def path(self, index: int) -> str:
+        """Return the name of an image."""
+        path, row, _ = self.at(index)
         return f"{path}: row {row}"
 
-    def read(self, index: int) -> bytes:
-        path, row, number = self._at(index)
+    def read(self, index: int) -> decode.Picture:
+        """Read one image. Raises ValueError, or OSError."""
+        path, row, number = self.at(index)
         images = row_group(path, number)
         if row not in images:
             raise ValueError("its row has no image")
-        return images[row]
-
-    def shuffled(self, rng: np.random.Generator) -> np.ndarray:
-        is_first = np.diff(self.shards) | np.diff(self.places[:, 1])
-        groups = np.split(np.arange(len(self.labels)), np.flatnonzero(is_first) + 1)
-        mixed = [rng.permutation(groups[number]) for number in rng.permutation(len(groups))]
-        return np.concatenate(mixed)
+        return decode.Picture(images[row])
 
 
-def shards_of(src: Path) -> dict[str, Source]:
+def shards_of(src: Path) -> dict[str, Original]:
     """Return the images of the shards in a folder, under "train" and "val", or all under "".
 
     Empty if it has none. Raises NotReadyError if they cannot be used, or OSError.
     """
-    kinds = {".tar": (TarSource, _in_tar), ".parquet": (ParquetSource, _in_parquet)}
     there = sorted(_files_in(src))
-    suffix = next((suffix for suffix in kinds if any(path.suffix == suffix for path in there)), "")
-    if not suffix:
+    tars = [path for path in there if path.suffix == ".tar"]
+    files = tars or [path for path in there if path.suffix == ".parquet"]
+    if not files:
         return {}
-    kind, samples = kinds[suffix]
-    files = [path for path in there if path.suffix == suffix]
+    kind, samples = (TarShards, _in_tar) if tars else (ParquetShards, _in_parquet)
     named = _by_split(src, files)
     found = {path: [*samples(path)] for path in sorted(chain(*named.values()))}
     if empty := [path for path, shard in found.items() if not shard]:
         raise NotReadyError.at(empty[0], "has no images", "remove it, or make it again")
     classes = _classes(src, found)
-    made: dict[str, Source] = {
-        split: kind({path: found[path] for path in paths}, classes)
-        for split, paths in named.items()
-    }
-    next(iter(made.values())).left_out = tuple(str(path) for path in files if path not in found)
+    left_out, made = tuple(str(path) for path in files if path not in found), {}
+    for split, paths in named.items():
+        images, groups = kind({path: found[path] for path in paths}, classes), None
+        if not tars:  # a group of rows is read as a whole
+            begins = np.diff(images.shards, prepend=0) | np.diff(images.places[:, 1], prepend=0)
+            groups = np.cumsum(begins != 0)
+        known = repr([(path.name, path.stat().st_size) for path in paths]).encode()
+        fingerprint = hashlib.sha256(known + images.places.tobytes()).hexdigest()
+        place = os.path.commonpath(paths)
+        made[split] = Original(images, place, tuple(classes), fingerprint, left_out, groups)
+        left_out = ()  # they are named once
     return made
 
 

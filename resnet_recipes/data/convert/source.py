@@ -1,97 +1,78 @@
-"""The images of a conversion: image files, or a .beton file."""
+"""The images of a conversion: image files, a .beton file, or shards of other programs."""
 
-import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 from PIL import Image
 
-from resnet_recipes.data.beton import JPEG, Beton
+from resnet_recipes.data.beton.samples import open_samples
 from resnet_recipes.data.beton.sidecar import halved
 from resnet_recipes.data.convert.encode import ConvertOptions, Encoded, area_mean, encode, shrunk
+from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.listing import Listing
-from resnet_recipes.data.images.decode import Picture, read_file
+from resnet_recipes.data.images.decode import ChangedError, Pixels
+from resnet_recipes.data.images.python import Readable
 
 
-class Source:
+@dataclass(frozen=True)
+class Original:
     """Labelled images in a fixed order; small enough to send to another process."""
 
-    origin: str  # where they are
+    images: Readable
+    place: str
     classes: tuple[str, ...]
-    labels: np.ndarray  # int64 [N]
     # changes when images are added, removed, renamed, or replaced by others in size
     fingerprint: str
     left_out: tuple[str, ...] = ()  # files beside them that belong to no split
+    groups: np.ndarray | None = None  # int64 [N], of images that are read together; None: none are
 
-    def name(self, index: int) -> str:
-        """Return the name of an image for messages."""
-        raise NotImplementedError
+    @classmethod
+    def files(cls, listing: Listing) -> Self:
+        """Return image files, sorted by class and name as ImageFolder numbers them."""
+        return cls(Files(listing), listing.folder, listing.classes, listing.digest)
 
-    def read(self, index: int) -> bytes | np.ndarray:
-        """Return the bytes of an image file, or pixels as uint8 [H, W, 3]."""
-        raise NotImplementedError
+    @classmethod
+    def beton(cls, path: Path) -> Self:
+        """Return the samples of a .beton file, in stored order. Raises NotReadyError."""
+        samples = open_samples(path)
+        return cls(samples, str(path), samples.beton.classes, samples.beton.structure)
+
+    def halved(self, longest: int | None) -> Self:
+        """Return the same images at half their size, for the small level of a .beton file.
+
+        `longest` is the longer side of its images in the full level, in pixels.
+        """
+        images, fingerprint = Halved(self.images, longest), halved(self.fingerprint)
+        return replace(self, images=images, fingerprint=fingerprint, left_out=())
 
     def encoded(self, index: int, options: ConvertOptions) -> Encoded | str:
         """Encode one image, or return why it cannot be read."""
         try:
-            return encode(self.read(index), index, options)
-        except (OSError, ValueError, MemoryError) as error:
+            return encode(self.images.read(index), index, options)
+        except (OSError, ValueError, MemoryError, ChangedError) as error:
             return str(error) or type(error).__name__
 
     def shuffled(self, rng: np.random.Generator) -> np.ndarray:
         """Return the images in a random order that can be read without delay, int64 [N]."""
-        return rng.permutation(len(self.labels))
+        count = len(self.images.labels)
+        if self.groups is None:
+            return rng.permutation(count)
+        groups = np.split(np.arange(count), np.flatnonzero(np.diff(self.groups)) + 1)
+        mixed = [rng.permutation(groups[number]) for number in rng.permutation(len(groups))]
+        return np.concatenate(mixed)
 
 
-class FileSource(Source):
-    """Image files, sorted by class and name as ImageFolder numbers them."""
+class Halved:
+    """Images at half their size, sides rounded up."""
 
-    def __init__(self, listing: Listing):
-        self.origin, self.classes, self.labels = listing.folder, listing.classes, listing.labels
-        self.files, self.fingerprint = listing.names, listing.digest
+    def __init__(self, images: Readable, longest: int | None):
+        self.labels, self.path = images.labels, images.path
+        self._images, self._longest = images, longest
 
-    def name(self, index: int) -> str:
-        return os.path.join(self.origin, self.files[index])
-
-    def read(self, index: int) -> bytes:
-        return read_file(self.name(index))
-
-
-class BetonSource(Source):
-    """The samples of a .beton file, in stored order."""
-
-    def __init__(self, beton: Beton):
-        self.origin, self.classes, self.labels = str(beton.path), beton.classes, beton.labels
-        self.beton, self.fingerprint = beton, beton.structure
-
-    def name(self, index: int) -> str:
-        return f"{self.origin}, sample {index}"
-
-    def read(self, index: int) -> bytes | np.ndarray:
-        data = self.beton.sample(index)
-        if complaint := self.beton.complaint(index, data):
-            raise ValueError(complaint)
-        if self.beton.modes[index] == JPEG:
-            return data.tobytes()
-        return data.reshape(*self.beton.sizes[index], 3)
-
-
-class Halved(Source):
-    """Another source at half its size, sides rounded up: the small level of a .beton file."""
-
-    def __init__(self, source: Source, longest: int | None):
-        """Take a source, and the longer side of its images in the full level, in pixels."""
-        self.origin, self.classes, self.labels = source.origin, source.classes, source.labels
-        self.fingerprint, self.source, self.longest = halved(source.fingerprint), source, longest
-
-    def name(self, index: int) -> str:
-        return self.source.name(index)
-
-    def read(self, index: int) -> np.ndarray:
-        image = self.source.read(index)
-        if isinstance(image, bytes):
-            image = Picture(image).whole()
-        picture = shrunk(Image.fromarray(image), self.longest)
-        return np.asarray(area_mean(picture, -(-picture.height // 2), -(-picture.width // 2)))
-
-    def shuffled(self, rng: np.random.Generator) -> np.ndarray:
-        return self.source.shuffled(rng)
+    def read(self, index: int) -> Pixels:
+        """Read one image. Raises BadImageError, or ChangedError."""
+        picture = shrunk(Image.fromarray(self._images.read(index).whole()), self._longest)
+        half = area_mean(picture, -(-picture.height // 2), -(-picture.width // 2))
+        return Pixels(np.asarray(half))

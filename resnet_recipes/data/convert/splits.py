@@ -14,7 +14,7 @@ from resnet_recipes.data.beton import half_path, open_beton
 from resnet_recipes.data.beton.writer import partial_path, read_journal
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.shards import shards_of
-from resnet_recipes.data.convert.source import BetonSource, FileSource, Halved, Source
+from resnet_recipes.data.convert.source import Original
 from resnet_recipes.data.files.layout import listing_of, parts
 from resnet_recipes.data.files.listing import SUFFIXES
 from resnet_recipes.data.files.survey import survey
@@ -28,12 +28,12 @@ class Split:
     """One .beton file to make."""
 
     name: str  # "train", "val", or the file's stem
-    source: Source
+    source: Original
     target: Path
     options: ConvertOptions
 
     def __len__(self) -> int:
-        return len(self.source.labels)
+        return len(self.source.images.labels)
 
     def order(self) -> np.ndarray:
         """Return the order of the images in the file: a permutation, int64 [images]."""
@@ -92,7 +92,7 @@ def splits_of(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
     ]
     if options.levels == 2:
         first = splits[0]
-        small = Halved(first.source, options.max_resolution)
+        small = first.source.halved(options.max_resolution)
         splits.insert(1, Split(f"{first.name}.half", small, half_path(first.target), options))
     return splits
 
@@ -106,10 +106,10 @@ def divided(splits: list[Split]) -> tuple[list[Split], list[Split]]:
     return splits[:made], splits[made:]
 
 
-def _sources(src: Path, options: ConvertOptions) -> dict[str, Source]:
+def _sources(src: Path, options: ConvertOptions) -> dict[str, Original]:
     """Return the images under "train" and "val", or all under "". Raises NotReadyError."""
     if src.suffix == ".beton":
-        return {"": BetonSource(open_beton(src))}
+        return {"": Original.beton(src)}
     config = DataConfig(
         root=str(src),
         val_share=options.val_share,
@@ -124,12 +124,12 @@ def _sources(src: Path, options: ConvertOptions) -> dict[str, Source]:
         there = parts(src)
         if "val" in there or options.val_share:
             survey(config, lambda line: None)
-            return {split: FileSource(listing_of(config, split)) for split in SPLITS}
+            return {split: Original.files(listing_of(config, split)) for split in SPLITS}
         if all((src / f"{split}.beton").is_file() for split in SPLITS):
-            return {split: BetonSource(open_beton(src / f"{split}.beton")) for split in SPLITS}
+            return {split: Original.beton(src / f"{split}.beton") for split in SPLITS}
         listing = (there.get("train") or there[""]).listing(config, lambda line: None)
     except OSError as error:
         raise NotReadyError.at(src, f"cannot be read: {error.strerror}") from None
     if not len(listing):
         raise NotReadyError.at(src, f"has no images ({', '.join(SUFFIXES)}) in class folders")
-    return {"": FileSource(listing)}
+    return {"": Original.files(listing)}

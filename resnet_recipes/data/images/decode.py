@@ -108,7 +108,7 @@ class Picture(Pixels):
 
     def __init__(self, data: bytes):
         """Read the header. Raises BadImageError if it is missing or announces too much work."""
-        self._data = data
+        self.data = data
         self._image = _opened(data)
         self.width, self.height = self._image.size
         pixels = self.height * self.width
@@ -142,9 +142,9 @@ class Picture(Pixels):
         (top, left, height, width), shrink = box, 1
         while reduce and shrink < 8 and min(height, width) >= 2 * shrink * side:
             shrink *= 2
-        if shrink == 1 or not has_usual_chroma(self._data):
+        if shrink == 1 or not has_usual_chroma(self.data):
             return super().resized_crop(box, side, reduce, bicubic)
-        image = _opened(self._data)  # Pillow reduces an image once
+        image = _opened(self.data)  # Pillow reduces an image once
         image.draft(None, (self.width // shrink, self.height // shrink))
         bottom, right, first, begin = top + height, left + width, top // shrink, left // shrink
         part = rgb(image, (begin, first, -(-right // shrink), -(-bottom // shrink)))

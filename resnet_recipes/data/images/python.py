@@ -17,12 +17,22 @@ from resnet_recipes.data.images.decode import BadImageError, Pixels, resized
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 
 
-class Source(Protocol):
-    """The images of one split. It pickles: workers may be processes."""
+class Readable(Protocol):
+    """Labelled images. They pickle: workers may be processes."""
 
     @property
     def labels(self) -> np.ndarray:
         """The label of each image, int64 [N]."""
+
+    def path(self, index: int) -> str:
+        """Return the name of image `index` for messages."""
+
+    def read(self, index: int) -> Pixels:
+        """Read image `index`. Raises BadImageError, or ChangedError."""
+
+
+class Source(Readable, Protocol):
+    """The images of one split, for the engine as well."""
 
     @property
     def mostly_jpeg(self) -> bool:
@@ -30,12 +40,6 @@ class Source(Protocol):
 
     def __len__(self) -> int:
         """Return the number of images."""
-
-    def path(self, index: int) -> str:
-        """Return the name of image `index` for messages."""
-
-    def read(self, index: int) -> Pixels:
-        """Read image `index`. Raises BadImageError, or ChangedError."""
 
     def advice(self) -> str:
         """Return advice for the user about an unreadable image."""

@@ -20,7 +20,7 @@ from resnet_recipes.data.beton import writer as beton_writer
 from resnet_recipes.data.beton.sidecar import sidecar_path
 from resnet_recipes.data.convert import convert, forecast
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.data.convert.source import BetonSource
+from resnet_recipes.data.convert.source import Original
 from tests.data.conftest import CLASSES, silent
 from tests.jobs.nursery import alive
 
@@ -292,9 +292,9 @@ def test_whatever_lies_in_a_class_folder_becomes_a_reason_and_stops_nothing(
 
 def test_a_source_cut_short_after_it_was_opened_is_named_and_kills_nothing(betons, tmp_path):
     shutil.copytree(betons, tmp_path, dirs_exist_ok=True)
-    source = BetonSource(open_beton(tmp_path / "val.beton"))
+    source = Original.beton(tmp_path / "val.beton")
     os.truncate(tmp_path / "val.beton", METADATA_START)
-    assert source.encoded(0, RAW) == "the file was cut short after it was opened"
+    assert source.encoded(0, RAW) == "is damaged: the file was cut short after it was opened"
 
 
 def test_a_file_that_does_not_read_back_is_not_accepted_when_repeated(

@@ -9,7 +9,7 @@ from PIL import Image
 from resnet_recipes.base.limits import broken_limits
 from resnet_recipes.data.beton import JPEG, RAW
 from resnet_recipes.data.convert.encode import ConvertOptions, encode
-from resnet_recipes.data.images.decode import Picture
+from resnet_recipes.data.images.decode import Picture, Pixels
 from resnet_recipes.data.images.jpeg import ends_early
 from tests.data.native.batch import encoded
 
@@ -29,12 +29,12 @@ def sampled_4_4_1() -> bytes:
 
 def test_a_sound_jpeg_that_fits_is_kept_byte_for_byte():
     original = encoded(PICTURE, quality=97)
-    assert encode(original, 0, ConvertOptions("jpg")) == (JPEG, 60, 90, original)
+    assert encode(Picture(original), 0, ConvertOptions("jpg")) == (JPEG, 60, 90, original)
 
 
 def test_of_a_jpeg_with_another_behind_it_only_the_first_is_stored():
     two = encoded(PICTURE) + encoded(Image.fromarray(255 - PIXELS))
-    stored = encode(two, 0, ConvertOptions("jpg"))
+    stored = encode(Picture(two), 0, ConvertOptions("jpg"))
     assert not ends_early(stored.data)
     assert np.abs(Picture(stored.data).whole().astype(int) - PIXELS).mean() < 10
 
@@ -52,7 +52,7 @@ def test_of_a_jpeg_with_another_behind_it_only_the_first_is_stored():
 )
 def test_a_file_has_the_same_pixels_in_a_beton_as_in_a_folder(original):
     pixels = Picture(original).whole().tobytes()
-    assert encode(original, 0, ConvertOptions("raw")) == (RAW, 60, 90, pixels)
+    assert encode(Picture(original), 0, ConvertOptions("raw")) == (RAW, 60, 90, pixels)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_file_has_the_same_pixels_in_a_beton_as_in_a_folder(original):
     ids=["CMYK", "PNG", "bytes behind the end", "larger", "4:4:1"],
 )
 def test_anything_else_is_encoded_again(original):
-    stored = encode(original, 0, ConvertOptions("jpg", jpeg_quality=90))
+    stored = encode(Picture(original), 0, ConvertOptions("jpg", jpeg_quality=90))
     assert stored.data != original
     with Image.open(io.BytesIO(stored.data)) as image:
         assert (image.format, image.mode) == ("JPEG", "RGB")
@@ -80,12 +80,12 @@ def test_anything_else_is_encoded_again(original):
     [((800, 600), (500, 375)), ((4288, 2848), (500, 332)), ((375, 500),) * 2, ((999, 1), (500, 1))],
 )
 def test_the_longer_side_is_limited_and_sides_are_rounded_down(old, new):
-    stored = encode(np.zeros((old[1], old[0], 3), np.uint8), 0, ConvertOptions("raw"))
+    stored = encode(Pixels(np.zeros((old[1], old[0], 3), np.uint8)), 0, ConvertOptions("raw"))
     assert (stored.width, stored.height) == new
 
 
 def test_shrinking_is_the_mean_over_the_covered_area():
-    stored = encode(PIXELS, 0, ConvertOptions("raw", max_resolution=70))
+    stored = encode(Pixels(PIXELS), 0, ConvertOptions("raw", max_resolution=70))
     image = np.frombuffer(stored.data, np.uint8).reshape(46, 70, 3)
     fine = np.repeat(np.repeat(PIXELS, 46, axis=0), 70, axis=1)  # a common multiple of both grids
     exact = fine.reshape(46, 60, 70, 90, 3).mean(axis=(1, 3))
@@ -95,7 +95,7 @@ def test_shrinking_is_the_mean_over_the_covered_area():
 def test_proportion_compresses_that_share_and_the_same_images_for_a_seed():
     def modes(seed: int, count: int) -> list[int]:
         options = ConvertOptions(compress_probability=0.3, seed=seed)
-        return [encode(PIXELS[:8, :8], index, options).mode for index in range(count)]
+        return [encode(Pixels(PIXELS[:8, :8]), index, options).mode for index in range(count)]
 
     assert abs(np.mean(np.array(modes(4, 2000)) == JPEG) - 0.3) < 0.05  # five standard deviations
     assert modes(4, 20) == modes(4, 20) != modes(5, 20)
@@ -107,7 +107,7 @@ def test_proportion_compresses_that_share_and_the_same_images_for_a_seed():
 @pytest.mark.parametrize("mode", ["raw", "jpg"])
 def test_what_cannot_be_decoded_is_an_error(data, mode):
     with pytest.raises((OSError, ValueError)):
-        encode(data, 0, ConvertOptions(mode))
+        encode(Picture(data), 0, ConvertOptions(mode))
 
 
 def test_every_wrong_option_is_named():

@@ -131,12 +131,12 @@ def test_groups_of_rows_stay_together_in_a_random_order(folder, tmp_path):
     write_parquet(folder, tmp_path, group=3)
     source = shards_of(tmp_path)["train"]
     order = source.shuffled(np.random.default_rng(0))
-    assert sorted(order) == [*range(len(source.labels))] != [*order]
+    assert sorted(order) == [*range(len(source.images.labels))] != [*order]
     groups = [index // 3 for index in order]
     assert sum(a != b for a, b in pairwise(groups)) == len({*groups}) - 1
     shards.row_group.cache_clear()
     for index in order:
-        source.read(index)
+        source.images.read(index)
     assert shards.row_group.cache_info().misses == len({*groups})
 
 
