@@ -23,18 +23,16 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_good_data_has_nothing_to_put_right(data, capsys):
-    assert cli.main(["doctor", "data", str(data)]) == 0
-    out = capsys.readouterr().out
+def test_good_data_has_nothing_to_put_right(data, enter):
+    out = enter(f"resnet-recipes doctor data {data}").out
     assert "FIX" not in out
     assert "4" in out
 
 
-def test_an_unreadable_image_is_named_and_the_exit_code_is_3(data, capsys):
+def test_an_unreadable_image_is_named_and_the_exit_code_is_3(data, enter):
     (data / "train" / "bee" / "1.jpg").write_bytes(b"\xff\xd8 no image")
-    assert cli.main(["doctor", "data", str(data)]) == 3
-    assert "bee/1.jpg" in capsys.readouterr().out
-    assert cli.main(["doctor", "data", str(data), "--no-images"]) == 0
+    assert "bee/1.jpg" in enter(f"resnet-recipes doctor data {data}", 3).out
+    enter(f"resnet-recipes doctor data {data} --no-images")
 
 
 def test_findings_are_wrapped_on_a_terminal_and_never_in_a_pipe(monkeypatch):
@@ -44,11 +42,10 @@ def test_findings_are_wrapped_on_a_terminal_and_never_in_a_pipe(monkeypatch):
     assert max(map(len, _listed(findings))) <= 40
 
 
-def test_json_says_the_same_to_programs(data, capsys):
-    (data / "val" / "bee" / "0.jpg").unlink()
-    code = cli.main(["doctor", "data", str(data), "--json"])
-    told = json.loads(capsys.readouterr().out)
-    assert told["exit_code"] == code == 3
+def test_json_says_the_same_to_programs(data, enter):
+    (data / "val/bee/0.jpg").unlink()
+    told = json.loads(enter(f"resnet-recipes doctor data {data} --json", 3).out)
+    assert told["exit_code"] == 3
     assert {finding["level"] for finding in told["findings"]} <= {"ok", "warn", "fix"}
 
 

@@ -9,23 +9,22 @@ from collections.abc import Callable
 import pytest
 import yaml
 
-from resnet_recipes import cli
 from resnet_recipes.jobs import gpus
 from tests.trained_runs import ended_run
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch, tmp_path, capsys) -> Callable[..., str]:
+def told(monkeypatch: pytest.MonkeyPatch, tmp_path, enter) -> Callable[..., str]:
     """Return a function that prints the plan of a recipe on eight GPUs of one kind."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(gpus, "count", lambda: 8)
 
-    def tell(name: str, gigabytes: float, *words: str) -> str:
+    def tell(name: str, gigabytes: float, words: str = "") -> str:
         monkeypatch.setattr(gpus, "first", lambda: (name, "bf16"))
         monkeypatch.setattr(gpus, "memory", lambda: int(gigabytes * 1e9))
-        assert cli.main(["plan", "mild", "launch.device=cuda", "gpus=8", *words]) == 0
-        return " ".join(capsys.readouterr().out.split())
+        line = f"resnet-recipes plan mild launch.device=cuda gpus=8 {words}"
+        return " ".join(enter(line).out.split())
 
     return tell
 
@@ -65,23 +64,20 @@ def test_a_plan_without_weights_to_start_from_does_not_wait_for_torchvision(told
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "channels", "said"),
     [
-        ([], "blurpool is kept, '~methods.blurpool' leaves it out"),
-        (["methods.blurpool.min_channels=8"], "blurpool is kept"),
-        (["~methods.blurpool"], "blurpool is left out"),
+        ("", 3, "blurpool is kept, '~methods.blurpool' leaves it out"),
+        ("methods.blurpool.min_channels=8", 8, "blurpool is kept"),
+        ("~methods.blurpool", None, "blurpool is left out"),
     ],
 )
 def test_weights_that_were_trained_with_blurpool_keep_it_unless_told_otherwise(
-    words, said, make_run, tmp_path, monkeypatch, capsys
+    words, channels, said, make_run, tmp_path, monkeypatch, enter
 ):
     monkeypatch.setenv("COLUMNS", "1000")
     run = ended_run(make_run, tmp_path / "run", methods={"blurpool": {"min_channels": 3}})
-    base = [f"data={run.parent / 'images'}", "bs=2", "batch.bn_size=2", "model.name=resnet18"]
-    line = ["finetune", *base, f"model.weights={run}", *words]
-    assert cli.main(["plan", *line]) == 0
-    assert said in " ".join(capsys.readouterr().out.split())
-    cli.train([*line, "--cfg"])
-    blurpool = yaml.safe_load(capsys.readouterr().out)["methods"].get("blurpool")
-    channels = {(): 3, ("methods.blurpool.min_channels=8",): 8}.get(tuple(words))
+    base = f"data={tmp_path}/images bs=2 batch.bn_size=2 model.name=resnet18"
+    line = f"finetune {base} model.weights={run} {words}"
+    assert said in " ".join(enter(f"resnet-recipes plan {line}").out.split())
+    blurpool = yaml.safe_load(enter(f"resnet-train {line} --cfg").out)["methods"].get("blurpool")
     assert (blurpool and blurpool["min_channels"]) == channels

@@ -1,12 +1,11 @@
 """`resnet-recipes runs` as a user sees it."""
 
-import csv
 import json
 from pathlib import Path
 
 import pytest
 
-from resnet_recipes.commands import verbs
+from tests.commands.conftest import csv_rows
 from tests.run_folders import run_folder
 
 
@@ -19,19 +18,17 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_table_fits_80_columns_and_says_how_to_resume(root, capsys):
-    assert verbs.run(["runs", str(root), "--price", "36/h"]) == 0
-    table = capsys.readouterr().out
+def test_the_table_fits_80_columns_and_says_how_to_resume(root, enter):
+    table = enter(f"resnet-recipes runs {root} --price 36/h").out
     assert all(len(line) <= 80 for line in table.splitlines() if "--resume" not in line)
     assert "75.90 %" in table
     assert "3.00" in table
     assert f"resume: resnet-train --resume {root / 'wrong'}" in table
 
 
-def test_long_names_have_their_own_lines(tmp_path, capsys):
+def test_long_names_have_their_own_lines(tmp_path, enter):
     run_folder(tmp_path, "medium32-epochs22.5-seed1-0a1b2c3d", recipe="medium32")
-    verbs.run(["runs", str(tmp_path), "--price", "36"])
-    lines = capsys.readouterr().out.splitlines()
+    lines = enter(f"resnet-recipes runs {tmp_path} --price 36").out.splitlines()
     assert all(len(line) <= 80 for line in lines)
     assert lines[2:4] == [
         "medium32-epochs22.5-seed1-0a1b2c3d",
@@ -39,10 +36,9 @@ def test_long_names_have_their_own_lines(tmp_path, capsys):
     ]
 
 
-def test_what_all_runs_share_is_said_once_above_the_table(root, capsys):
+def test_what_all_runs_share_is_said_once_above_the_table(root, enter):
     (root / "better" / "overrides.txt").write_text("seed=1\nrun.name=better\noptimizer.lr=3\n")
-    verbs.run(["runs", str(root)])
-    lines = capsys.readouterr().out.splitlines()
+    lines = enter(f"resnet-recipes runs {root}").out.splitlines()
     assert lines[:2] == ["all with seed=1", ""]
     assert [line for line in lines if "lr=3" in line] == ["    optimizer.lr=3"]
     assert sum("seed=1" in line for line in lines) == 1
@@ -51,22 +47,22 @@ def test_what_all_runs_share_is_said_once_above_the_table(root, capsys):
 @pytest.mark.parametrize(
     ("words", "names"),
     [
-        ([], ["better", "first", "wrong"]),
-        (["--sort", "top1"], ["better", "first", "wrong"]),
-        (["recipe=hot"], ["better"]),
-        (["state=failed"], ["wrong"]),
-        (["name=irs"], ["first"]),
-        (["state=running"], []),
+        ("", "better first wrong"),
+        ("--sort top1", "better first wrong"),
+        ("recipe=hot", "better"),
+        ("state=failed", "wrong"),
+        ("name=irs", "first"),
+        ("state=running", ""),
     ],
 )
-def test_runs_are_sorted_and_filtered(words, names, root, capsys):
-    verbs.run(["runs", str(root), "--json", *words])
-    assert [row["name"] for row in json.loads(capsys.readouterr().out)] == names
+def test_runs_are_sorted_and_filtered(words, names, root, enter):
+    rows = json.loads(enter(f"resnet-recipes runs {root} --json {words}").out)
+    assert [row["name"] for row in rows] == names.split()
 
 
-def test_csv_has_the_same_rows(root, capsys):
-    verbs.run(["runs", str(root), f"--csv={root / 'runs.csv'}", "--price=36"])
-    rows = list(csv.DictReader((root / "runs.csv").open()))
+def test_csv_has_the_same_rows(root, enter):
+    enter(f"resnet-recipes runs {root} --csv={root / 'runs.csv'} --price=36")
+    rows = csv_rows(f"{root}/runs.csv")
     assert [(row["name"], row["state"], float(row["cost"])) for row in rows] == [
         ("better", "finished", 3.0),
         ("first", "finished", 3.0),

@@ -7,12 +7,11 @@ import time
 
 import pytest
 
-from resnet_recipes import cli
 from resnet_recipes.commands.train import PLANNED
 from resnet_recipes.estimating.estimate import Speeds
 from resnet_recipes.estimating.memory import Remembered
 from resnet_recipes.jobs import prediction
-from tests.commands.test_train import SMALL
+from tests.commands.conftest import TINY
 from tests.run_folders import run_folder
 
 
@@ -31,33 +30,27 @@ def runs(tmp_path, monkeypatch):
     return notes
 
 
-def test_a_dry_run_prints_the_number_of_runs_and_starts_none(runs, capsys):
-    assert (
-        cli.train(["--multirun", "recipe=mild,medium", "epochs=23,30", "seed=1,2,3", "--dry-run"])
-        == 0
-    )
-    out = capsys.readouterr().out
+def test_a_dry_run_prints_the_number_of_runs_and_starts_none(runs, enter):
+    out = enter("resnet-train --multirun recipe=mild,medium epochs=23,30 seed=1,2,3 --dry-run").out
     assert out.count("\n  recipe ") == 1
     assert "\n12 runs, one after another, the first as above:\n" in out
     assert "\n    recipe=medium epochs=30 seed=3\n" in out
     assert runs == []
 
 
-def test_every_run_of_a_verbose_sweep_is_verbose(runs, capsys):
-    assert cli.train(["-m", "recipe=mild", *SMALL, "seed=1,2", "--verbose"]) == 0
+def test_every_run_of_a_verbose_sweep_is_verbose(runs, enter):
+    said = enter(f"resnet-train -m recipe=mild {TINY} seed=1,2 --verbose").err
     ((_, words),) = runs
     assert all("--verbose" in own for own in words.values())
-    assert "\n  hooks " in capsys.readouterr().err
+    assert "\n  hooks " in said
 
 
-def test_a_sweep_has_no_plan_as_json(runs, capsys):
-    assert cli.train(["-m", "recipe=mild", "seed=1,2", "--dry-run", "--json"]) == 2
-    assert "--json: prints the plan of one run" in capsys.readouterr().err
+def test_a_sweep_has_no_plan_as_json(runs, enter):
+    said = enter("resnet-train -m recipe=mild seed=1,2 --dry-run --json", 2).err
+    assert "--json: prints the plan of one run" in said
 
 
-def test_a_sweep_prints_one_plan_what_differs_and_in_the_end_the_runs(
-    tmp_path, monkeypatch, capsys
-):
+def test_a_sweep_prints_one_plan_what_differs_and_in_the_end_the_runs(tmp_path, monkeypatch, enter):
     monkeypatch.chdir(tmp_path)
 
     def train(sweep):
@@ -67,8 +60,7 @@ def test_a_sweep_prints_one_plan_what_differs_and_in_the_end_the_runs(
         return 0
 
     monkeypatch.setattr("resnet_recipes.jobs.sweep.Sweep.train", train)
-    assert cli.train(["-m", "recipe=mild", *SMALL, "lr=1,2"]) == 0
-    out, err = capsys.readouterr()
+    out, err = enter(f"resnet-train -m recipe=mild {TINY} lr=1,2")
     assert err.count("\n  recipe ") == 1
     assert "\n    lr=1\n" in err
     assert "\n    lr=2\n" in err
@@ -76,29 +68,22 @@ def test_a_sweep_prints_one_plan_what_differs_and_in_the_end_the_runs(
     assert len([line for line in out.splitlines() if line.startswith("mild-lr")]) == 2
 
 
-def test_a_run_of_a_sweep_does_not_print_its_plan_again(started, monkeypatch, capsys):
-    cli.train(["recipe=mild", *SMALL, "run=a"])
-    assert "recipe  " in capsys.readouterr().err
+def test_a_run_of_a_sweep_does_not_print_its_plan_again(started, monkeypatch, enter):
+    assert "recipe  " in enter(f"resnet-train recipe=mild {TINY} run=a", 75).err
     monkeypatch.setenv(PLANNED, "1")
-    cli.train(["recipe=mild", *SMALL, "run=b"])
-    assert "recipe  " not in capsys.readouterr().err
+    assert "recipe  " not in enter(f"resnet-train recipe=mild {TINY} run=b", 75).err
 
 
-def test_a_dry_run_adds_up_what_this_machine_was_measured_to_need(runs, monkeypatch, capsys):
+def test_a_dry_run_adds_up_what_this_machine_was_measured_to_need(runs, monkeypatch, enter):
     speeds = Speeds({32: (0.01,)}, loader=None, evaluation=1000.0, batch=16)
     monkeypatch.setattr(prediction, "measured_as", lambda made: made.recipe.name)
     known = {"mild": Remembered(speeds, 1.0)}
     monkeypatch.setattr(prediction, "recall", known.get)
-    words = [
-        *SMALL[:-1],
-        "ssr=1",
-        "max_duration=6000ba",
-        "launch.price=3.0",
-        "evaluation.interval=1dur",
-        "~methods.progressive_resizing",
-    ]
-    assert cli.train(["-m", "recipe=mild,hot", "seed=1,2", *words, "--dry-run"]) == 0
-    out = capsys.readouterr().out
+    words = (
+        f"{TINY} max_duration=6000ba launch.price=3.0 evaluation.interval=1dur "
+        "~methods.progressive_resizing"
+    )
+    out = enter(f"resnet-train -m recipe=mild,hot seed=1,2 {words} --dry-run").out
     # 2 x 6,000 steps x 16 images x 0.01 s
     assert re.search(r"^  mild-seed1-\w+  16:00\n", out, re.MULTILINE)
     assert re.search(r"^  hot-seed1-\w+  roughly \d+ \w+\n", out, re.MULTILINE)
@@ -108,42 +93,38 @@ def test_a_dry_run_adds_up_what_this_machine_was_measured_to_need(runs, monkeypa
     assert re.search(r"^[\d.]+ PFLOPs of training in total$", out, re.MULTILINE)
 
 
-def test_optimizers_and_schedules_are_swept_like_values(runs, capsys):
-    words = ["recipe=mild", "optimizer=sgd,lamb", "schedule=step,linear", *SMALL]
-    assert cli.train(["-m", *words]) == 0
+def test_optimizers_and_schedules_are_swept_like_values(runs, enter):
+    enter(f"resnet-train -m recipe=mild optimizer=sgd,lamb schedule=step,linear {TINY}")
     found = [point.split("-")[1] for _, points in runs for point in points]
     assert found == ["optimizersgd", "optimizersgd", "optimizerlamb", "optimizerlamb"]
 
 
 @pytest.mark.parametrize("parallel", ["0", "-1", "x", "", "1000000"])
-def test_more_runs_at_a_time_than_the_machine_has_room_for_are_refused(parallel, runs, capsys):
-    assert cli.train(["-m", "recipe=mild", *SMALL, "seed=1,2", f"--parallel={parallel}"]) == 2
-    assert "--parallel" in capsys.readouterr().err
+def test_more_runs_at_a_time_than_the_machine_has_room_for_are_refused(parallel, runs, enter):
+    line = f"resnet-train -m recipe=mild {TINY} seed=1,2 --parallel={parallel}"
+    assert "--parallel" in enter(line, 2).err
 
 
-def test_names_depend_on_what_makes_the_result_alone(runs):
-    words = ["-m", "recipe=mild", *SMALL]
-    for extra in (["seed=1,2"], ["launch.max_restarts=1", "seed=1,2"], ["seed=1,2", "lr=0.07"]):
-        assert cli.train([*words, *extra]) == 0
+def test_names_depend_on_what_makes_the_result_alone(enter, runs):
+    for extra in ("seed=1,2", "launch.max_restarts=1 seed=1,2", "seed=1,2 lr=0.07"):
+        enter(f"resnet-train -m recipe=mild {TINY} {extra}")
     first, again, other = (list(points) for _, points in runs)
     assert first == again
     assert all(name.startswith(f"mild-seed{seed}-") for name, seed in zip(first, "12", strict=True))
     assert not set(first) & set(other)
 
 
-def test_a_sweep_may_leave_out_one_method_at_a_time(runs, capsys):
-    words = ["-m", "recipe=mild", *SMALL, "seed=1,2", "~methods.ema,blurpool"]
-    assert cli.train(words) == 0
+def test_a_sweep_may_leave_out_one_method_at_a_time(runs, enter):
+    line = f"resnet-train -m recipe=mild {TINY} seed=1,2 '~methods.ema,"
+    enter(f"{line}blurpool'")
     ((_, points),) = runs
     said = [name.rpartition("-")[0] for name in points]
     assert said == [f"mild-seed{seed}-{key}" for seed in "12" for key in ("noema", "noblurpool")]
-    assert cli.train([*words[:-1], "~methods.ema,"]) == 2
-    assert "~methods." in capsys.readouterr().err
+    assert "~methods." in enter(f"{line}'", 2).err
 
 
-def test_all_points_are_checked_before_the_first_is_trained(runs, capsys):
-    assert cli.train(["-m", "recipe=mild,hott", *SMALL, "lr=1,-1", "seed=1,2"]) == 2
-    err = capsys.readouterr().err
+def test_all_points_are_checked_before_the_first_is_trained(runs, enter):
+    err = enter(f"resnet-train -m recipe=mild,hott {TINY} lr=1,-1 seed=1,2", 2).err
     assert "error: 2 problems" in err
     assert "did you mean hot?" in err
     assert "optimizer.lr=-1.0: must be positive" in err
@@ -154,17 +135,8 @@ def test_all_points_are_checked_before_the_first_is_trained(runs, capsys):
 def test_runs_killed_at_two_random_moments_end_with_the_results_of_a_sweep_left_alone(
     nursery, tmp_path
 ):
-    words = [
-        "resnet_recipes",
-        "-m",
-        "--parallel=2",
-        "recipe=mild",
-        *SMALL,
-        "max_duration=8ba",
-        "checkpoint.interval=2ba",
-        "evaluation.interval=1dur",
-        "seed=1,2,3",
-    ]
+    every = "max_duration=8ba checkpoint.interval=2ba evaluation.interval=1dur seed=1,2,3"
+    words = f"resnet_recipes -m --parallel=2 recipe=mild {TINY} {every}".split()
     rng, kills = random.Random(0), []
     alone, killed = tmp_path / "alone", tmp_path / "killed"
     alone.mkdir()

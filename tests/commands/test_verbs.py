@@ -1,14 +1,15 @@
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 from PIL import Image
 
-from resnet_recipes import cli
 from resnet_recipes.commands.show import folded
 from resnet_recipes.recipe.library import packaged_folder
+from tests.fixtures import Said
 
 
 @pytest.fixture(autouse=True)
@@ -18,18 +19,24 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def said(capsys, *words: str, code: int = 0) -> str:
-    """Return what a verb says on stdout."""
-    assert cli.main(words) == code
-    return capsys.readouterr().out
+@pytest.fixture
+def said(enter: Callable[..., Said]) -> Callable[..., str]:
+    """Return a function that returns what a verb prints."""
+    return lambda line: enter(f"resnet-recipes {line}").out
 
 
-def test_ls_lists_packaged_and_own_recipes(capsys, folder):
+@pytest.fixture
+def recipes(folder: Path) -> Path:
+    """An empty folder for own recipes."""
     (folder / "recipes").mkdir()
-    (folder / "recipes" / "mine.yaml").write_text("defaults: [hot]\nmax_duration: 10ep\n")
-    (folder / "recipes" / "mild.yaml").write_text("name: mild\n")
-    (folder / "recipes" / "broken.yaml").write_text("seed: yes\n")
-    out = said(capsys, "ls")
+    return folder / "recipes"
+
+
+def test_ls_lists_packaged_and_own_recipes(said, recipes):
+    (recipes / "mine.yaml").write_text("defaults: [hot]\nmax_duration: 10ep\n")
+    (recipes / "mild.yaml").write_text("name: mild\n")
+    (recipes / "broken.yaml").write_text("seed: yes\n")
+    out = said("ls")
     rows = {
         line.split()[0]: " ".join(line.split())
         for line in re.sub(r"\n +", " ", out).splitlines()
@@ -42,8 +49,8 @@ def test_ls_lists_packaged_and_own_recipes(capsys, folder):
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_ls_shows_the_published_result_nearest_to_the_recipes_own_length(capsys, folder):
-    out = said(capsys, "ls")
+def test_ls_shows_the_published_result_nearest_to_the_recipes_own_length(said):
+    out = said("ls")
     for length, result in (
         ("36", "76.6 %, 25.3 min, 32 epochs"),
         ("135", "78.4 %  "),
@@ -52,27 +59,26 @@ def test_ls_shows_the_published_result_nearest_to_the_recipes_own_length(capsys,
         assert f"{length}  {result}" in out
 
 
-def test_ls_survives_whatever_a_recipe_says_about_itself(capsys, folder):
-    (folder / "recipes").mkdir()
-    (folder / "recipes" / "odd.yaml").write_text(
+def test_ls_survives_whatever_a_recipe_says_about_itself(said, recipes):
+    (recipes / "odd.yaml").write_text(
         'about: "\\x1b[2J"\nmax_duration: [1]\npublished: [{top1: [1], minutes: x}]\n'
     )
-    (folder / "recipes" / "odder.yaml").write_text(
+    (recipes / "odder.yaml").write_text(
         "about: {a: 1}\nscale_schedule_ratio: many\nmax_duration: 3ep\npublished: 7\n"
     )
-    out = said(capsys, "ls")
+    out = said("ls")
     assert "\x1b" not in out
     assert {"odd", "odder"} <= {line.split()[0] for line in out.splitlines() if line}
 
 
-def test_ls_as_json_is_the_same_for_programs(capsys):
-    found = {item["name"]: item for item in json.loads(said(capsys, "ls", "--json"))}
+def test_ls_as_json_is_the_same_for_programs(said):
+    found = {item["name"]: item for item in json.loads(said("ls --json"))}
     assert found["mild"]["epochs"] == "36"
     assert found["hot"]["published"]["top1"] == 79.86
 
 
-def test_show_prints_the_file_with_its_sources(capsys):
-    out = said(capsys, "show", "mild")
+def test_show_prints_the_file_with_its_sources(said):
+    out = said("show mild")
     assert (Path(__file__).parents[2] / "recipes" / "mild.yaml").read_text().strip() in out
     assert "# sha256 " in out
 
@@ -86,88 +92,85 @@ def test_a_recipe_is_folded_to_a_terminal_and_says_the_same(name):
     assert sorted(set(text.split()) - set(shown.split())) == []
 
 
-def test_describe_is_show(capsys):
-    shown = said(capsys, "show", "hot")
-    assert cli.train(["--describe", "hot"]) == 0
-    assert capsys.readouterr().out == shown
+def test_describe_is_show(said, enter):
+    shown = said("show hot")
+    assert enter("resnet-train --describe hot").out == shown
 
 
-def test_cp_writes_a_child_that_composes(capsys, folder):
-    assert "resnet-train mine " in said(capsys, "cp", "hot", "recipes/mine.yaml")
-    assert "defaults: [hot]" in (folder / "recipes" / "mine.yaml").read_text()
-    assert "mine.yaml: ok" in said(capsys, "validate")
-    assert said(capsys, "diff", "hot", "mine") == "no setting differs\n"
+def test_cp_writes_a_child_that_composes(said, recipes):
+    assert "resnet-train mine " in said("cp hot recipes/mine.yaml")
+    assert "defaults: [hot]" in (recipes / "mine.yaml").read_text()
+    assert "mine.yaml: ok" in said("validate")
+    assert said("diff hot mine") == "no setting differs\n"
 
 
-def test_cp_of_a_path_inherits_from_the_name(capsys, folder):
-    said(capsys, "cp", "hot", "recipes/mine.yaml")
-    said(capsys, "cp", "recipes/mine.yaml", "recipes/other.yaml")
-    assert "defaults: [mine]" in (folder / "recipes" / "other.yaml").read_text()
-    assert "other.yaml: ok" in said(capsys, "validate", "recipes/other.yaml")
+def test_cp_of_a_path_inherits_from_the_name(said, recipes):
+    said("cp hot recipes/mine.yaml")
+    said("cp recipes/mine.yaml recipes/other.yaml")
+    assert "defaults: [mine]" in (recipes / "other.yaml").read_text()
+    assert "other.yaml: ok" in said("validate recipes/other.yaml")
 
 
-def test_cp_full_writes_a_self_contained_copy(capsys, folder):
-    said(capsys, "cp", "mild", "recipes/mine.yaml", "--full")
-    text = (folder / "recipes" / "mine.yaml").read_text()
+def test_cp_full_writes_a_self_contained_copy(said, recipes):
+    said("cp mild recipes/mine.yaml --full")
+    text = (recipes / "mine.yaml").read_text()
     assert "\nname: mine\n" in text
     assert "defaults:" not in text
-    assert said(capsys, "diff", "mild", "mine") == "no setting differs\n"
+    assert said("diff mild mine") == "no setting differs\n"
 
 
-def test_cp_full_copies_no_file_that_inherits(capsys, folder):
-    (folder / "recipes").mkdir()
+def test_cp_full_copies_no_file_that_inherits(said, enter, recipes):
     child = "name: child\ndefaults: [mild, optimizer: lamb]\n"
-    (folder / "recipes" / "child.yaml").write_text(child)
-    assert cli.main(["cp", "child", "recipes/mine.yaml", "--full"]) == 2
-    assert "itself inherits from mild, lamb" in capsys.readouterr().err
-    shown = said(capsys, "show", "child")
+    (recipes / "child.yaml").write_text(child)
+    refusal = enter("resnet-recipes cp child recipes/mine.yaml --full", 2).err
+    assert "itself inherits from mild, lamb" in refusal
+    shown = said("show child")
     assert shown.index("# mild: ") < shown.index("# lamb: ") < shown.index("# child: ")
 
 
-def test_cp_may_keep_the_name_of_its_parent(capsys):
-    said(capsys, "cp", "hot", "recipes/hot.yaml")
-    assert "hot.yaml: ok" in said(capsys, "validate", "recipes/hot.yaml")
+def test_cp_may_keep_the_name_of_its_parent(said):
+    said("cp hot recipes/hot.yaml")
+    assert "hot.yaml: ok" in said("validate recipes/hot.yaml")
 
 
-def test_cp_never_overwrites(capsys, folder):
+def test_cp_never_overwrites(enter, folder):
     (folder / "a.yaml").write_text("mine")
-    assert cli.main(["cp", "hot", "a.yaml"]) == 2
+    enter("resnet-recipes cp hot a.yaml", 2)
     assert (folder / "a.yaml").read_text() == "mine"
 
 
-def test_diff_shows_only_what_differs(capsys):
-    out = said(capsys, "diff", "mild", "medium")
+def test_diff_shows_only_what_differs(said):
+    out = said("diff mild medium")
     rows = {line.split()[0]: line.split()[1:] for line in out.splitlines()}
     assert rows["methods.label_smoothing.smoothing"] == ["0.08", "0.1"]
     assert rows["methods.sam.interval"] == ["-", "10"]
     assert "optimizer.lr" not in rows
 
 
-def test_validate_names_each_wrong_file_and_line(capsys, folder):
+def test_validate_names_each_wrong_file_and_line(enter, folder):
     (folder / "good.yaml").write_text("name: good\ndefaults: [mild]\n")
     (folder / "bad.yaml").write_text("name: bad\noptimizer:\n  lrr: 1\n")
-    assert cli.main(["validate", "good.yaml", "bad.yaml"]) == 2
-    out, err = capsys.readouterr()
+    out, err = enter("resnet-recipes validate good.yaml bad.yaml", 2)
     assert out == "good.yaml: ok\n"
     assert err.startswith("bad.yaml:3: optimizer.lrr")
 
 
-def test_validate_without_recipes_says_so(capsys):
-    assert "no recipe to check" in said(capsys, "validate")
+def test_validate_without_recipes_says_so(said):
+    assert "no recipe to check" in said("validate")
 
 
-def test_methods_lists_every_method_and_optimizer_and_its_paper(capsys):
+def test_methods_lists_every_method_and_optimizer_and_its_paper(said):
     from resnet_recipes.methods import ORDER
     from resnet_recipes.optim import OPTIMIZERS
 
-    out = said(capsys, "methods")
+    out = said("methods")
     names = [line.split()[0] for line in out.splitlines() if re.match(r"[a-z_]+ {2,}\S", line)]
     assert names == [item.name for item in (*ORDER, *OPTIMIZERS)]
     assert "arXiv:2010.01412" in out
 
 
-def test_a_methods_page_has_what_a_user_must_know(capsys):
-    out = said(capsys, "methods", "sam")
+def test_a_methods_page_has_what_a_user_must_know(said):
+    out = said("methods sam")
     for part in (
         "Foret et al., 2021",
         "gain",
@@ -180,8 +183,8 @@ def test_a_methods_page_has_what_a_user_must_know(capsys):
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_an_optimizers_page_says_how_to_choose_it(capsys):
-    out = said(capsys, "methods", "lamb")
+def test_an_optimizers_page_says_how_to_choose_it(said):
+    out = said("methods lamb")
     for part in (
         "arXiv:1904.00962",
         "optimizer.name=lamb",
@@ -203,26 +206,21 @@ def images(folder):
     return folder / "images"
 
 
-def test_convert_makes_a_beton_and_prints_its_name(capsys, images, folder):
-    assert (
-        said(capsys, "convert", "images", "images.beton", "workers=1", "write_mode=raw")
-        == "images.beton\n"
-    )
+def test_convert_makes_a_beton_and_prints_its_name(said, images, folder):
+    assert said("convert images images.beton workers=1 write_mode=raw") == "images.beton\n"
     assert (folder / "images.beton").stat().st_size > 6 * 24 * 16 * 3
 
 
-def test_convert_can_only_forecast(capsys, images, folder):
-    assert cli.main(["convert", "images", "images.beton", "--dry-run"]) == 0
-    out, err = capsys.readouterr()
+def test_convert_can_only_forecast(enter, images, folder):
+    out, err = enter("resnet-recipes convert images images.beton --dry-run")
     assert out == ""
     assert err.startswith("6 images to images.beton: about ")
     assert not (folder / "images.beton").exists()
 
 
-def test_convert_takes_paths_with_an_equals_sign(capsys, images, folder):
+def test_convert_takes_paths_with_an_equals_sign(said, enter, images, folder):
     images.rename(folder / "split=train")
-    words = ["convert", f"{folder}/split=train", "./run=1/a.beton", "workers=1"]
+    words = f"convert {folder}/split=train ./run=1/a.beton workers=1"
     (folder / "run=1").mkdir()
-    assert said(capsys, *words) == "run=1/a.beton\n"
-    assert cli.main([*words, "shufle=true"]) == 2
-    assert "did you mean shuffle?" in capsys.readouterr().err
+    assert said(words) == "run=1/a.beton\n"
+    assert "did you mean shuffle?" in enter(f"resnet-recipes {words} shufle=true", 2).err
