@@ -12,7 +12,11 @@ from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.limits import Bounds, OneOf, Part, Positive
 from resnet_recipes.base.section import Section
 
-_NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.LocalResponseNorm)
+_NORMS = (
+    *(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm),
+    *(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d),
+    *(nn.LayerNorm, nn.GroupNorm, nn.LocalResponseNorm),
+)
 
 #: For each value of `no_decay`, a test of whether a parameter is exempt, given its module, full
 #: name and value.
@@ -123,6 +127,25 @@ class UnderScaler(torch.optim.Optimizer):
     """
 
     _step_supports_amp_scaling = True
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Update the weights; `closure` is not supported."""
+        for group in self.param_groups:
+            if params := trainable(group):
+                self.update(params, group)
+
+    def update(self, params: list[nn.Parameter], group: dict[str, Any]) -> None:
+        """Update those weights of a group that have a gradient."""
+        raise NotImplementedError
+
+
+def begin_with_zeros(optimizer: torch.optim.Optimizer, *names: str) -> None:
+    """Give each parameter its tensors in the state of an optimizer."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            state = {name: torch.zeros_like(parameter) for name in names}
+            optimizer.state[parameter].update(state)
 
 
 def shown_by_scaler(optimizer: torch.optim.Optimizer) -> tuple[Tensor | None, Tensor | None]:

@@ -1,20 +1,19 @@
 """Adam with each layer's step scaled to the norm of its weights."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim.adam import adam
 
 from resnet_recipes.base.limits import Part, Positive
 from resnet_recipes.optim.base import (
     OptimizerSettings,
     UnderScaler,
+    begin_with_zeros,
     shown_by_scaler,
-    trainable,
 )
 
 
@@ -71,64 +70,45 @@ class TorchLAMB(UnderScaler):
                 "fused": True,
             },
         )
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                self.state[parameter] = {
-                    "step": torch.zeros((), device=parameter.device),
-                    "exp_avg": torch.zeros_like(parameter),
-                    "exp_avg_sq": torch.zeros_like(parameter),
-                }
+        begin_with_zeros(self, "exp_avg", "exp_avg_sq")
+        for parameter, state in self.state.items():
+            state["step"] = torch.zeros((), device=parameter.device)
         decaying = [
             p for group in self.param_groups if group["weight_decay"] for p in group["params"]
         ]
         self._copies = {p: torch.empty_like(p) for p in decaying}
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:
-        """Update the weights; `closure` is not supported."""
+    def update(self, params: list[nn.Parameter], group: dict[str, Any]) -> None:
         scale, overflow = shown_by_scaler(self)
-        for group in self.param_groups:
-            if not (params := trainable(group)):
-                continue
-            states = [self.state[p] for p in params]
-            steps = [state["step"] for state in states]
-            means = [state["exp_avg"] for state in states]
-            squares = [state["exp_avg_sq"] for state in states]
-            # If the gradient overflowed, Adam changes nothing.
-            step = partial(
-                adam,
-                grads=[p.grad for p in params],
-                exp_avgs=means,
-                exp_avg_sqs=squares,
-                max_exp_avg_sqs=[],
-                state_steps=steps,
-                fused=True,
-                grad_scale=scale,
-                found_inf=overflow,
-                amsgrad=False,
-                beta1=group["betas"][0],
-                beta2=group["betas"][1],
-                weight_decay=0.0,
-                eps=group["eps"],
-                maximize=False,
-            )
-            if group["weight_decay"]:
-                self._scaled(step, params, group)
-            else:
-                step(params, lr=group["lr"])
-
-    def _scaled(
-        self, adam_step: Callable[..., None], params: list[Tensor], group: dict[str, Any]
-    ) -> None:
-        """Take LAMB's step for parameters with decay."""
-        decay, updates = group["weight_decay"], [self._copies[p] for p in params]
+        states, decay = [self.state[p] for p in params], group["weight_decay"]
+        # If the gradient overflowed, Adam changes nothing.
+        step = partial(
+            adam,
+            grads=[p.grad for p in params],
+            exp_avgs=[state["exp_avg"] for state in states],
+            exp_avg_sqs=[state["exp_avg_sq"] for state in states],
+            max_exp_avg_sqs=[],
+            state_steps=[state["step"] for state in states],
+            fused=True,
+            grad_scale=scale,
+            found_inf=overflow,
+            amsgrad=False,
+            beta1=group["betas"][0],
+            beta2=group["betas"][1],
+            weight_decay=0.0,
+            eps=group["eps"],
+            maximize=False,
+        )
+        if not decay:
+            step(params, lr=group["lr"])
+            return
+        updates = [self._copies[p] for p in params]
         torch._foreach_copy_(updates, params)
-        adam_step(updates, lr=-1 / decay)  # w + adam / decay: the update / decay
+        step(updates, lr=-1 / decay)  # w + adam / decay: the update / decay
         weight, update = (
             torch.stack(torch._foreach_norm(tensors)) for tensors in (params, updates)
         )
         ratio = torch.where((weight > 0) & (update > 0), weight / update, decay)
-        _, overflow = shown_by_scaler(self)
         if overflow is not None:
             ratio *= overflow == 0
         torch._foreach_addcmul_(params, updates, ratio.unbind(), value=-group["lr"])

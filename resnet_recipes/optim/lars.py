@@ -1,6 +1,5 @@
 """Gradient descent with each layer's rate scaled to the norm of its weights."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -12,8 +11,8 @@ from resnet_recipes.base.limits import Bounds, Part, Positive
 from resnet_recipes.optim.base import (
     OptimizerSettings,
     UnderScaler,
+    begin_with_zeros,
     shown_by_scaler,
-    trainable,
 )
 
 
@@ -62,41 +61,32 @@ class TorchLARS(UnderScaler):
                 "trust_coefficient": settings.trust_coefficient,
             },
         )
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+        begin_with_zeros(self, "momentum_buffer")
 
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:
-        """Update the weights; `closure` is not supported."""
+    def update(self, params: list[nn.Parameter], group: dict[str, Any]) -> None:
         scale, overflow = shown_by_scaler(self)
-        for group in self.param_groups:
-            if not (params := trainable(group)):
-                continue
-            rate, decay = group["lr"], group["weight_decay"]
-            grads = [p.grad for p in params]
-            momenta = [self.state[p]["momentum_buffer"] for p in params]
-            if scale is not None:
-                torch._foreach_mul_(grads, 1 / scale)
-            if decay:
-                trust = _trust(params, grads, group)
-                torch._foreach_add_(grads, params, alpha=decay)
-                torch._foreach_mul_(grads, (rate * trust).unbind())
-            else:
-                torch._foreach_mul_(grads, rate)
-            sgd(
-                params,
-                grads,
-                momenta,
-                fused=True,
-                found_inf=overflow,
-                weight_decay=0.0,
-                momentum=group["momentum"],
-                lr=1.0,
-                dampening=0.0,
-                nesterov=False,
-                maximize=False,
-            )
+        rate, decay, grads = group["lr"], group["weight_decay"], [p.grad for p in params]
+        if scale is not None:
+            torch._foreach_mul_(grads, 1 / scale)
+        if decay:
+            trust = _trust(params, grads, group)
+            torch._foreach_add_(grads, params, alpha=decay)
+            torch._foreach_mul_(grads, (rate * trust).unbind())
+        else:
+            torch._foreach_mul_(grads, rate)
+        sgd(
+            params,
+            grads,
+            [self.state[p]["momentum_buffer"] for p in params],
+            fused=True,
+            found_inf=overflow,
+            weight_decay=0.0,
+            momentum=group["momentum"],
+            lr=1.0,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+        )
 
 
 def _trust(weights: list[Tensor], grads: list[Tensor], group: dict[str, Any]) -> Tensor:

@@ -9,7 +9,7 @@ from torch import nn
 
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.limits import Part
-from resnet_recipes.optim.base import OptimizerSettings
+from resnet_recipes.optim.base import OptimizerSettings, begin_with_zeros
 
 
 @dataclass
@@ -54,7 +54,5 @@ class TorchSGD(torch.optim.SGD):
             nesterov=settings.nesterov,
             fused=True,
         )
-        for group in self.param_groups:
-            for parameter in group["params"] if group["momentum"] else ():
-                # torch leaves it uninitialised if float16 overflows in step 0
-                self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+        if settings.momentum:  # torch leaves it uninitialised if float16 overflows in step 0
+            begin_with_zeros(self, "momentum_buffer")
