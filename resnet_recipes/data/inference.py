@@ -2,6 +2,7 @@
 
 import glob
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +15,8 @@ from resnet_recipes.data.files.layout import listing_of, parts
 from resnet_recipes.data.files.listing import Listing, image_names
 from resnet_recipes.data.files.survey import some
 from resnet_recipes.data.images import eval_pipeline
-from resnet_recipes.data.images.decode import BadImageError
-from resnet_recipes.data.images.native import eval_images
-from resnet_recipes.data.images.python import EvalImages
+from resnet_recipes.data.images.decode import BadImageError, Pixels
 from resnet_recipes.data.loading import EvalLoader
-from resnet_recipes.data.loading.pipeline import Pipeline
-from resnet_recipes.data.loading.slots import Capacity
-from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.data.root import unusable
 
 _FEW = 64  # decoding so few images takes less time than starting worker processes
@@ -149,42 +145,26 @@ class Unlabelled(EvalLoader):
     def __init__(self, paths: Sequence[str], config: DataConfig, batch: int):
         """Take absolute paths."""
         share, self.paths = Share(0, 1, batch, batch, 0), paths
-        capacity = Capacity.for_evaluation(config, share)
-        capacity = capacity._replace(workers=0 if len(paths) <= _FEW else capacity.workers)
-        self._files = Files.named(paths)
+        if len(paths) <= _FEW:
+            config = replace(config, workers=0)
+        self._files = _Blackened.named(paths)
         self._files.labels[:] = np.arange(len(paths))
-        images = eval_images(
-            self._files,
-            config.eval_resize,
-            config.eval_interpolation == "bicubic",
-            capacity.workers,
-        )
-        super().__init__(config, share, Pipeline(_Blackened(images), capacity))
+        super().__init__(config, share, eval_pipeline(self._files, config, share))
 
     def reading_error(self, index: int) -> str:
         """Return why a black image could not be read, or "" if it really is black."""
         try:
-            self._files.read(index).whole()
+            Files.read(self._files, index).whole()
         except BadImageError as error:
             return str(error)
         return ""
 
 
-class _Blackened:
-    """A storage whose unreadable images are black."""
+class _Blackened(Files):
+    """Files of which those that cannot be read are black."""
 
-    def __init__(self, images: EvalImages):
-        self.images = images
-        self.labels = images.labels
-        self.in_threads = images.in_threads
-        self.path = images.path
-
-    def fill(self, rows: Rows) -> None:
+    def read(self, index: int) -> Pixels:
         try:
-            self.images.fill(rows)
-        except UnreadableError:
-            if len(rows.indices) == 1:
-                rows.pixels[:] = 0
-            else:
-                for row in range(len(rows.indices)):
-                    self.fill(rows.only(row))
+            return Pixels(super().read(index).whole())
+        except BadImageError:
+            return Pixels(np.zeros((1, 1, 3), np.uint8))

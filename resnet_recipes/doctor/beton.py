@@ -10,7 +10,8 @@ from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.beton import Beton, pair_problems
 from resnet_recipes.data.beton.samples import Samples, open_samples, stored_by_class
-from resnet_recipes.data.images.native import eval_images
+from resnet_recipes.data.images.native import natively
+from resnet_recipes.data.images.python import EvalImages
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.doctor import Finding, Progress, few, finding_of
 
@@ -47,7 +48,7 @@ def verdict(beton: Beton) -> Callable[[int], str | None]:
 
     It is thread-safe.
     """
-    storage = eval_images(Samples(beton), _THUMBNAIL, False, cores())
+    storage = natively(EvalImages(Samples(beton), _THUMBNAIL), cores())
 
     def complaint(index: int) -> str | None:
         one, pixels = np.array([index]), np.empty((1, _THUMBNAIL, _THUMBNAIL, 3), np.uint8)

@@ -20,7 +20,7 @@ from resnet_recipes.data.beton.sidecar import read_sidecar, sidecar_path
 from resnet_recipes.data.convert import convert, forecast
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.crop import TrainCrop
-from resnet_recipes.data.images.native import train_images
+from resnet_recipes.data.images.native import natively
 from resnet_recipes.data.images.python import TrainImages
 from resnet_recipes.data.inference import open_labelled
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
@@ -110,7 +110,7 @@ def test_damage_in_the_small_level_is_named(copied):
 @built
 def test_what_was_read_from_the_small_level_is_still_checked_in_the_full_one(copied):
     source = open_samples(copied / "train.beton")
-    images = train_images(source, TrainCrop.of(DataConfig(), ALONE), None, reduce=True, threads=1)
+    images = natively(TrainImages(source, TrainCrop.of(DataConfig(), ALONE)), threads=1)
     fill(images, 8)
     data = source.beton.sample(0).tobytes()
     at = data.index(b"\xff\xdb") + 10  # a quantisation step: still a valid JPEG

@@ -11,7 +11,7 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.layout import listing_of
 from resnet_recipes.data.files.listing import Listing, packed
-from resnet_recipes.data.images.decode import KINDS, ChangedError, Picture, read_file
+from resnet_recipes.data.images.decode import KINDS, ChangedError, Picture, Pixels, read_file
 from resnet_recipes.data.shared import SharedArrays
 
 #: With a smaller fraction of JPEGs the interpreter is the bottleneck.
@@ -80,7 +80,7 @@ class Files:
         names = [self.path(index).lower() for index in some]
         return sum(name.endswith(KINDS["JPEG"]) for name in names) >= _MOST * len(names)
 
-    def read(self, index: int) -> Picture:
+    def read(self, index: int) -> Pixels:
         """Read image `index`; see Source."""
         data, listed = read_file(self.path(index)), self._arrays["sizes"][index]
         if listed not in (-1, len(data)):

@@ -2,11 +2,10 @@
 
 from resnet_recipes.data.base import DataConfig, SampleAugment, Share
 from resnet_recipes.data.crop import TrainCrop
-from resnet_recipes.data.images.native import eval_images, train_images
-from resnet_recipes.data.images.python import Source
+from resnet_recipes.data.images.native import natively
+from resnet_recipes.data.images.python import EvalImages, Source, TrainImages
 from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
-from resnet_recipes.data.loading.storage import Storage
 from resnet_recipes.data.loading.stored import Taught
 from resnet_recipes.data.order import sampled
 
@@ -16,7 +15,8 @@ def train_pipeline(
 ) -> Pipeline:
     """Return random crops."""
     capacity, crop = Capacity.for_training(config, share), TrainCrop.of(config, share)
-    images: Storage = train_images(source, crop, augment, config.reduced_decode, capacity.workers)
+    cropped = TrainImages(source, crop, augment, config.reduced_decode)
+    images = natively(cropped, capacity.workers)
     if share.stored:
         images = Taught(images, share.stored)
     pipeline = Pipeline(images, capacity, config.on_bad_image == "skip")
@@ -31,5 +31,5 @@ def eval_pipeline(source: Source, config: DataConfig, share: Share) -> Pipeline:
     An unreadable image is always an error, to keep accuracies comparable.
     """
     capacity = Capacity.for_evaluation(config, share)
-    is_bicubic = config.eval_interpolation == "bicubic"
-    return Pipeline(eval_images(source, config.eval_resize, is_bicubic, capacity.workers), capacity)
+    cropped = EvalImages(source, config.eval_resize, config.eval_interpolation == "bicubic")
+    return Pipeline(natively(cropped, capacity.workers), capacity)

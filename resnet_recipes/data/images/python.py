@@ -1,6 +1,6 @@
-"""Fill rows of a batch from encoded images in Python.
+"""Fill rows of a batch from encoded images: in Python, or as the engine is told to.
 
-In worker processes, one image after the other.
+In Python, worker processes take one image after the other.
 """
 
 from collections import deque
@@ -15,6 +15,7 @@ from resnet_recipes.data.base import SampleAugment
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.images.decode import BadImageError, Pixels, resized
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
+from resnet_recipes.data.native.rows import CENTRE, CROP, DISTORTED, blank_rows, put_steps
 
 
 class Readable(Protocol):
@@ -55,6 +56,7 @@ class Images:
     """What both splits have in common."""
 
     in_threads = False
+    suit_engine = True  # whether the engine can do everything that these need
 
     def __init__(self, source: Source):
         self.source, self.labels = source, source.labels
@@ -110,6 +112,26 @@ class TrainImages(Images):
                 pixels = np.asarray(self.augment(Image.fromarray(pixels), rng))
             rows.pixels[row] = pixels
 
+    @property
+    def suit_engine(self) -> bool:
+        """Whether the engine can augment them."""
+        return self.augment is None or hasattr(self.augment, "steps")
+
+    def for_engine(self, rows: Rows) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Return the engine's rows, which lack images and pixels; and memory that they point to."""
+        crop, wanted = self.crop, blank_rows(len(rows.indices))
+        draws, wanted["mirror"] = crop.attempts(rows.epoch, rows.indices, rows.copies)
+        wanted["draws"] = draws.ctypes.data + np.arange(len(wanted)) * draws.strides[0]
+        wanted["geometry"] = DISTORTED if crop.rule == "tensorflow" else CROP
+        wanted["whole"] = not self.reduce
+        wanted["filter"] = crop.bicubic(rows.epoch, rows.indices, rows.copies)
+        kept = [draws]
+        if self.augment:
+            side, keys = rows.pixels.shape[1], zip(rows.indices, rows.copies, strict=True)
+            rngs = [crop.generator(rows.epoch, int(index), int(copy)) for index, copy in keys]
+            kept.append(put_steps(wanted, [self.augment.steps(side, rng) for rng in rngs]))
+        return wanted, kept
+
 
 class EvalImages(Images):
     """The centre of the whole image, resized to a shorter side of `resize`.
@@ -128,6 +150,13 @@ class EvalImages(Images):
             picture = self._opened(rows, row)
             with self._reading(rows, row):
                 rows.pixels[row] = centred(picture, self.resize, side, self.bicubic)
+
+    def for_engine(self, rows: Rows) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Return the engine's rows, which lack images and pixels."""
+        wanted = blank_rows(len(rows.indices))
+        wanted["geometry"], wanted["resize"], wanted["whole"] = CENTRE, self.resize, True
+        wanted["filter"] = self.bicubic
+        return wanted, []
 
 
 def centred(picture: Pixels, resize: int, side: int, bicubic: bool = False) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 import shutil
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +12,9 @@ from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import ChangedError
-from resnet_recipes.data.images.native import (
-    NativeEvalImages,
-    NativeTrainImages,
-    eval_images,
-    train_images,
-)
+from resnet_recipes.data.images.native import NativeImages, natively
 from resnet_recipes.data.images.python import EvalImages, Images, TrainImages
-from resnet_recipes.data.loading.storage import Rows, UnreadableError, fill
+from resnet_recipes.data.loading.storage import Rows, Storage, UnreadableError, fill
 from resnet_recipes.data.native import why_not
 from resnet_recipes.methods.randaugment import RandAugment
 
@@ -42,7 +36,9 @@ def files(folder: Path, tmp_path: Path) -> Files:
     return Files(Listing.of(tmp_path / "train"))
 
 
-in_engine = partial(train_images, threads=2)
+def in_engine(*settings) -> Storage:
+    """Return training images of the engine, if it suits them."""
+    return natively(TrainImages(*settings), 2)
 
 
 def filled(storage: Images, files: Files, epoch: int = 2, side: int = 32) -> np.ndarray:
@@ -75,7 +71,7 @@ def rows_for(indices: np.ndarray, epoch: int = 0, side: int = 32) -> Rows:
 def test_training_crops_are_those_of_the_python_decoder(files, changes, reduce, side, most):
     crop = replace(CROP, **changes)
     ours, python = (make(files, crop, None, reduce) for make in (in_engine, TrainImages))
-    assert isinstance(ours, NativeTrainImages)
+    assert isinstance(ours, NativeImages)
     theirs = filled(python, files, side=side)
     difference = np.abs(filled(ours, files, side=side).astype(int) - theirs)
     assert difference.max() <= most
@@ -89,8 +85,8 @@ def test_training_crops_are_those_of_the_python_decoder(files, changes, reduce, 
 
 @pytest.mark.parametrize("bicubic", [False, True])
 def test_evaluation_crops_are_those_of_the_python_decoder(files, bicubic):
-    ours, theirs = eval_images(files, 40, bicubic, 2), EvalImages(files, 40, bicubic)
-    assert isinstance(ours, NativeEvalImages)
+    ours, theirs = natively(EvalImages(files, 40, bicubic), 2), EvalImages(files, 40, bicubic)
+    assert isinstance(ours, NativeImages)
     assert np.abs(filled(ours, files).astype(int) - filled(theirs, files)).max() <= 1
 
 
@@ -114,13 +110,13 @@ def test_a_folder_of_pngs_is_left_to_processes(tmp_path):
     (tmp_path / "a").mkdir()
     for number in range(5):
         Image.new("RGB", (40, 40)).save(tmp_path / "a" / f"{number}.png")
-    assert type(train_images(Files(Listing.of(tmp_path)), CROP, None, True, 2)) is TrainImages
+    assert type(in_engine(Files(Listing.of(tmp_path)), CROP)) is TrainImages
 
 
 @pytest.mark.usefixtures("without_engine")
 def test_without_the_library_everything_is_as_before(files):
     assert type(in_engine(files, CROP, None, True)) is TrainImages
-    assert type(eval_images(files, 40, False, 2)) is EvalImages
+    assert type(natively(EvalImages(files, 40), 2)) is EvalImages
 
 
 def test_a_damaged_file_is_named_as_in_python(files):

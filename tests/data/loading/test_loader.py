@@ -12,7 +12,7 @@ import pytest
 
 from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig, DataFacts, Share
-from resnet_recipes.data.images.native import NativeTrainImages
+from resnet_recipes.data.images.native import NativeImages
 from resnet_recipes.data.images.python import TrainImages
 from resnet_recipes.data.loading.storage import Rows
 from tests.data.conftest import built, small
@@ -67,7 +67,7 @@ def counting(fill: Callable, decoded: Counter) -> Callable:
 def case(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
     """Class folders and .beton files by the engine, and class folders by Python."""
     decoded, kind = Counter(), request.param
-    for storage in (NativeTrainImages, TrainImages):
+    for storage in (NativeImages, TrainImages):
         monkeypatch.setattr(storage, "fill", counting(storage.fill, decoded))
     if kind == "python":
         request.getfixturevalue("without_engine")
