@@ -94,7 +94,7 @@ def _read_timm(path: Path, _: About) -> Run:
 def _write_onnx(network: Network, path: Path) -> None:
     import onnx
 
-    with _any_size():
+    with _any_size_by_private_setting():
         torch.onnx.export(
             network.model,
             (example(network),),
@@ -127,7 +127,7 @@ def _write_torchscript(network: Network, path: Path) -> None:
 
 
 def _write_exported_program(network: Network, path: Path) -> None:
-    with _any_size():
+    with _any_size_by_private_setting():
         sizes = shapes(network)
         program = torch.export.export(network.model, (example(network),), dynamic_shapes=sizes)
     saved = BytesIO()
@@ -136,7 +136,7 @@ def _write_exported_program(network: Network, path: Path) -> None:
 
 
 @contextmanager
-def _any_size() -> Iterator[None]:
+def _any_size_by_private_setting() -> Iterator[None]:
     """Allow small images, whose last feature map is one pixel.
 
     torch.export would require more than one.

@@ -10,8 +10,7 @@ from resnet_recipes.backbones import is_resnet
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_network
 from resnet_recipes.network.cast import cast_once, cast_together
-from resnet_recipes.network.folding import fold_batchnorm
-from resnet_recipes.network.fuse import fuse
+from resnet_recipes.network.fuse import fold_batchnorm, fuse
 from resnet_recipes.network.pretrained import freeze
 from resnet_recipes.network.teacher import teachers
 from resnet_recipes.planning.plan import Plan

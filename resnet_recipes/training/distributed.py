@@ -152,10 +152,7 @@ def average_statistics(model: nn.Module) -> None:
 
 def mean_over_ranks(tensor: Tensor) -> Tensor:
     """Average a float tensor over ranks, in place, and return it."""
-    if dist.is_initialized():
-        dist.all_reduce(tensor)
-        tensor /= dist.get_world_size()
-    return tensor
+    return total_over_ranks(tensor).div_(dist.get_world_size() if dist.is_initialized() else 1)
 
 
 def total_over_ranks(tensor: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -85,18 +86,6 @@ class Means(NamedTuple):
     recall: float
     f1: float
 
-    @classmethod
-    def of(cls, classes: Sequence[ClassResult], weights: Sequence[int]) -> Self:
-        """Return the weighted means."""
-        total = sum(weights)
-        rows = [(row.precision_percent, row.top1_percent, row.f1_percent) for row in classes]
-        return cls(
-            *(
-                sum(weight * value for weight, value in zip(weights, values, strict=True)) / total
-                for values in zip(*rows, strict=True)
-            )
-        )
-
 
 class Cell(NamedTuple):
     """Images of one class that were taken for one class."""
@@ -123,9 +112,11 @@ class Confusion:
         As in scikit-learn, over all classes that have images or were named.
         """
         found = list(self._classes())
+        rows = [(row.precision_percent, row.top1_percent, row.f1_percent) for row in found]
+        weights = {"macro": None, "weighted": [row.images for row in found]}
         return {
-            "macro": Means.of(found, [1] * len(found)),
-            "weighted": Means.of(found, [result.images for result in found]),
+            kind: Means(*np.average(rows, axis=0, weights=given).tolist())
+            for kind, given in weights.items()
         }
 
     def _classes(self) -> Iterator[ClassResult]:

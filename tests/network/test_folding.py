@@ -4,7 +4,7 @@ import torchvision
 from torch import nn
 
 from resnet_recipes.methods.blurpool import BlurPool
-from resnet_recipes.network.folding import fold_batchnorm
+from resnet_recipes.network.fuse import fold_batchnorm
 from tests.jobs.nursery import narrow_resnet18
 
 
