@@ -36,7 +36,7 @@ from resnet_recipes.run_folder.lock import begun
 from resnet_recipes.run_folder.names import EXIT, SUMMARY
 
 if TYPE_CHECKING:  # these import torchvision, which takes seconds
-    from resnet_recipes.network.network import Network
+    from resnet_recipes.network.load import Network
     from resnet_recipes.training.trained import Evaluated, Prediction
 
 #: Called with each record of metrics.jsonl as it is written; a true return value saves the run and

@@ -20,7 +20,7 @@ from verdict import verdict
 from resnet_recipes.methods import ORDER
 from resnet_recipes.optim import OPTIMIZERS, DecoupledSGDW, OptimizerSettings
 from resnet_recipes.planning.plan import make_plan
-from resnet_recipes.training import graphs, micro_batch
+from resnet_recipes.training import build, graphs
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.exchange import Exchange
 from resnet_recipes.training.loop import train
@@ -110,9 +110,9 @@ def changed(chosen: dict, device: torch.device) -> list[Tensor]:
 def _largest(device: torch.device) -> dict:
     """Find the most of 4,096 images of 224 px that fit, and train with them."""
     recipe = recipe_of("mild", 224, 4096, False)
-    torch.cuda.set_per_process_memory_fraction(micro_batch.SHARE, device)
+    torch.cuda.set_per_process_memory_fraction(build.USABLE, device)
     plan = make_plan(recipe, facts_of(recipe), 1)
-    size = micro_batch.largest(plan, Rank(0, 0, 1, device))
+    size = build.largest_micro_batch(plan, Rank(0, 0, 1, device))
     torch.cuda.set_per_process_memory_fraction(1.0, device)
     run = run_of(replace(recipe, batch=replace(recipe.batch, bn_size=size)), device)
     train(run, Counting(3))

@@ -10,7 +10,7 @@ from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.beton import Beton, pair_problems
 from resnet_recipes.data.beton.samples import Samples, open_samples, stored_by_class
-from resnet_recipes.data.images.native import natively
+from resnet_recipes.data.images import natively
 from resnet_recipes.data.images.python import EvalImages
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.doctor import Finding, Progress, few, finding_of

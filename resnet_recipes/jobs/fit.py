@@ -59,13 +59,13 @@ def work(process: RankProcess) -> int:
     # imports torchvision, which takes seconds
     import torch
 
-    from resnet_recipes.training import distributed, micro_batch
+    from resnet_recipes.training import build, distributed
 
     recipe = read(process.folder / CONFIG)
     rank = distributed.this_rank(recipe.launch.device)
     facts = DataFacts.read(process.folder / DATA, recipe.data.root)
-    torch.cuda.set_per_process_memory_fraction(micro_batch.SHARE, rank.device)
-    found = micro_batch.largest(make_plan(recipe, facts, 1), rank)
+    torch.cuda.set_per_process_memory_fraction(build.USABLE, rank.device)
+    found = build.largest_micro_batch(make_plan(recipe, facts, 1), rank)
     atomic.write_text(process.folder / FOUND, str(found))
     distributed.leave()
     return ExitCode.DONE

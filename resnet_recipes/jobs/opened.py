@@ -13,9 +13,8 @@ from resnet_recipes.backbones import is_resnet
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.data.base import Share
 from resnet_recipes.data.loading import EvalLoader
-from resnet_recipes.network.example import takes
-from resnet_recipes.network.load import load
-from resnet_recipes.network.network import Network
+from resnet_recipes.network.inputs import takes
+from resnet_recipes.network.load import Network, load
 from resnet_recipes.recipe import frozen, hydra_compose, overrides
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.suggestions import did_you_mean

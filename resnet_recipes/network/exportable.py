@@ -8,7 +8,7 @@ from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.extras import remedy
 from resnet_recipes.network.export import TARGETS
-from resnet_recipes.network.network import Network
+from resnet_recipes.network.load import Network
 from resnet_recipes.recipe.foreign_verbs import FORMATS
 
 #: Packages that a target needs, and the extra that has them.

@@ -23,8 +23,8 @@ from resnet_recipes.methods.stochastic_depth import unfold
 from resnet_recipes.methods.surgery import adopt
 from resnet_recipes.network import published
 from resnet_recipes.network.about import About
+from resnet_recipes.network.load import Network
 from resnet_recipes.network.load import load as load_network
-from resnet_recipes.network.network import Network
 from resnet_recipes.recipe.foreign import meaning_of
 
 

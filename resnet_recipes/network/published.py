@@ -11,7 +11,7 @@ import torchvision
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.network.about import About
-from resnet_recipes.network.network import Network
+from resnet_recipes.network.load import Network
 
 
 def images_of(config: ModelConfig, network: Network) -> dict[str, Any]:

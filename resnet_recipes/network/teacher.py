@@ -16,7 +16,7 @@ from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.stored import stored
 
 if TYPE_CHECKING:  # it imports torchvision, which takes seconds
-    from resnet_recipes.network.network import Network
+    from resnet_recipes.network.load import Network
 
 
 def taught(plan: Plan) -> Plan:

@@ -1,12 +1,15 @@
 """From a plan to a run: model, optimizer and data, built in the only correct order."""
 
+import gc
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from resnet_recipes import data, ops
-from resnet_recipes.backbones import is_resnet
+from resnet_recipes.backbones import first_line, is_resnet
+from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_network
 from resnet_recipes.network.cast import cast_once, cast_together
@@ -130,3 +133,37 @@ def open_train(plan: Plan, rank: Rank, methods: Stack) -> data.TrainLoader:
     """Open the training images for this rank. Raises NotReadyError."""
     share, augment = plan.share(rank.rank), methods.augment_sample()
     return data.open_train(plan.recipe.data, plan.facts, share, augment)
+
+
+#: The share of the memory that may be used. The rest is for what is not tried: the state of the
+#: optimizer, the exchange between ranks, evaluations and CUDA graphs.
+USABLE = 0.85
+
+
+def largest_micro_batch(plan: Plan, rank: Rank) -> int:
+    """Return the largest divisor of a rank's examples that fits as one micro-batch.
+
+    Each is tried with the gradient of a step at the largest image size, until one fits. Raises
+    TrainingError if none does.
+    """
+    divisors = (size for size in range(plan.rank_size, 0, -1) if plan.rank_size % size == 0)
+    for size in divisors:
+        if not (reason := _misfit(plan, rank, size)):
+            return size
+        gc.collect()  # the run that did not fit
+        torch.cuda.empty_cache()
+    raise TrainingError(f"not even one image can be computed on this GPU: {reason}")
+
+
+def _misfit(plan: Plan, rank: Rank, size: int) -> str:
+    """Return why a micro-batch does not fit, or ""."""
+    batch = replace(plan.recipe.batch, bn_size=size)
+    try:
+        build(replace(plan, recipe=replace(plan.recipe, batch=batch)), rank).close()
+    except TrainingError as error:
+        if isinstance(error.__cause__, torch.OutOfMemoryError):
+            return str(error)
+        raise
+    except RuntimeError as error:  # such as "unable to find an engine", for 2^31 values in a tensor
+        return first_line(error)
+    return ""

@@ -20,9 +20,9 @@ from resnet_recipes.data.images.decode import BadImageError
 from resnet_recipes.data.normalize import normalize
 from resnet_recipes.network.export import Run, export, largest_difference, usage
 from resnet_recipes.network.fuse import fold_batchnorm
+from resnet_recipes.network.inputs import Preprocessed
+from resnet_recipes.network.load import Network
 from resnet_recipes.network.model_card import model_card
-from resnet_recipes.network.network import Network
-from resnet_recipes.network.preprocessing import Preprocessed
 from resnet_recipes.report.waiting import Progress
 from resnet_recipes.training.trained import Trained
 

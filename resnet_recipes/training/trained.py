@@ -18,7 +18,7 @@ from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.network.about import About
 from resnet_recipes.network.fuse import fuse
-from resnet_recipes.network.network import Network
+from resnet_recipes.network.load import Network
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.sections import EvaluationConfig

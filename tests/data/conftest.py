@@ -12,10 +12,10 @@ from PIL import Image
 
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.data import images
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.data.images import native
 from resnet_recipes.data.native import why_not
 
 sys.path.append(str(Path(__file__).parent))  # loader workers import augmentations.py by name
@@ -92,7 +92,7 @@ def betons(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def without_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Decode in Python, as if the native library was not built."""
-    for module in (data, native):
+    for module in (data, images):
         monkeypatch.setattr(module, "why_not", lambda: "was not built")
 
 

@@ -20,7 +20,7 @@ from resnet_recipes.data.beton.sidecar import read_sidecar, sidecar_path
 from resnet_recipes.data.convert import convert, forecast
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.crop import TrainCrop
-from resnet_recipes.data.images.native import natively
+from resnet_recipes.data.images import natively
 from resnet_recipes.data.images.python import TrainImages
 from resnet_recipes.data.inference import open_labelled
 from resnet_recipes.data.loading.storage import Rows, UnreadableError

@@ -164,8 +164,8 @@ TRAINER = """
 import multiprocessing.util, os, sys, time
 from concurrent.futures import process
 from resnet_recipes import data
-from resnet_recipes.data.images import native
-native.why_not = lambda: "left out"    # the engine has threads, the Python decoder processes
+from resnet_recipes.data import images
+images.why_not = lambda: "left out"    # the engine has threads, the Python decoder processes
 from resnet_recipes.data.base import DataConfig, Share
 end = "killed" if os.fork() else "finished"
 settings = DataConfig(backend="torchvision", root=sys.argv[1], train_size=32, eval_resize=40,

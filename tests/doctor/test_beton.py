@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.commands import verbs
+from resnet_recipes.data import images
 from resnet_recipes.data.beton import Beton, open_beton
 from resnet_recipes.data.beton.sidecar import sidecar_path
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.data.images import native
 from resnet_recipes.data.native import why_not
 from resnet_recipes.doctor import Finding, exit_code
 from resnet_recipes.doctor import beton as doctor_beton
@@ -33,7 +33,7 @@ def betons(root: Path, tmp_path: Path) -> Path:
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the native engine be there, or not."""
     if request.param == "python":
-        monkeypatch.setattr(native, "why_not", lambda: "was not built")
+        monkeypatch.setattr(images, "why_not", lambda: "was not built")
 
 
 def fixes(findings: list[Finding]) -> list[Finding]:

@@ -6,7 +6,7 @@ from torch import nn
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.jobs import opened
 from resnet_recipes.network.about import About
-from resnet_recipes.network.network import Network
+from resnet_recipes.network.load import Network
 
 
 @pytest.mark.parametrize("word", ["data.eval_size=24", "evaluation.sizes=[32,24]"])

@@ -17,9 +17,9 @@ from resnet_recipes.network.export import (
     usage,
 )
 from resnet_recipes.network.exportable import problems
+from resnet_recipes.network.inputs import Preprocessed
+from resnet_recipes.network.load import Network
 from resnet_recipes.network.model_card import model_card
-from resnet_recipes.network.network import Network
-from resnet_recipes.network.preprocessing import Preprocessed
 from tests.jobs.nursery import shallow_resnet18
 
 IMAGES = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))

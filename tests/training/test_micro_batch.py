@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.training import micro_batch
+from resnet_recipes.training import build as building
 
 
 @pytest.fixture
@@ -24,10 +24,10 @@ def tried(make_run, monkeypatch):
                 raise TrainingError("out of memory") from torch.OutOfMemoryError()
             return run
 
-        monkeypatch.setattr(micro_batch, "build", build)
+        monkeypatch.setattr(building, "build", build)
         monkeypatch.setattr(run, "close", lambda: found.append(run))
-        monkeypatch.setattr(micro_batch.gc, "collect", lambda: found.append("freed"))  # takes 50 ms
-        return micro_batch.largest(run.plan, run.rank)
+        monkeypatch.setattr(building.gc, "collect", lambda: found.append("freed"))  # takes 50 ms
+        return building.largest_micro_batch(run.plan, run.rank)
 
     return search, found, run
 
@@ -60,6 +60,6 @@ def test_another_failure_is_not_taken_for_a_lack_of_memory(tried, monkeypatch):
         raise TrainingError("no images")
 
     search(96)
-    monkeypatch.setattr(micro_batch, "build", fails)
+    monkeypatch.setattr(building, "build", fails)
     with pytest.raises(TrainingError, match="no images"):
-        micro_batch.largest(run.plan, run.rank)
+        building.largest_micro_batch(run.plan, run.rank)

@@ -11,8 +11,8 @@ from PIL import Image
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.listing import Listing
+from resnet_recipes.data.images import NativeImages, natively
 from resnet_recipes.data.images.decode import ChangedError
-from resnet_recipes.data.images.native import NativeImages, natively
 from resnet_recipes.data.images.python import EvalImages, Images, TrainImages
 from resnet_recipes.data.loading.storage import Rows, Storage, UnreadableError, fill
 from resnet_recipes.data.native import why_not

@@ -12,7 +12,7 @@ import pytest
 
 from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig, DataFacts, Share
-from resnet_recipes.data.images.native import NativeImages
+from resnet_recipes.data.images import NativeImages
 from resnet_recipes.data.images.python import TrainImages
 from resnet_recipes.data.loading.storage import Rows
 from tests.data.conftest import built, small
