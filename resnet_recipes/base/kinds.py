@@ -2,6 +2,8 @@
 
 import math
 import types
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from numbers import Integral, Real
@@ -44,37 +46,8 @@ def converted(value: Any, kind: Any) -> Any:
 
     Raises WrongTypeError.
     """
-    if is_union(kind):
-        for option in get_args(kind):
-            try:
-                return converted(value, option)
-            except WrongTypeError:
-                continue
-        raise WrongTypeError(words(kind))
-    if get_origin(kind) is list:
-        return [converted(item, get_args(kind)[0]) for item in _items(value, kind)]
-    if get_origin(kind) is tuple:
-        items = _items(value, kind)
-        if len(items) != len(get_args(kind)):
-            raise WrongTypeError(f"a list of {len(get_args(kind))} values")
-        return tuple(
-            converted(item, option) for item, option in zip(items, get_args(kind), strict=True)
-        )
-    if get_origin(kind) is dict:
-        if not isinstance(value, dict):
-            raise WrongTypeError(words(kind))
-        return {str(name): converted(item, get_args(kind)[1]) for name, item in value.items()}
-    if is_dataclass(kind):
-        return value if isinstance(value, kind) else _record(value, kind)
-    if kind is float and isinstance(value, Real) and not isinstance(value, bool):
-        return _finite(value)
-    if kind is int and isinstance(value, Integral) and not isinstance(value, bool):
-        return _bounded(int(value))
-    if type(value) is not kind:
-        raise WrongTypeError(words(kind))
-    if kind is str and not value.replace("\n", "").isprintable():
-        raise WrongTypeError("text without invisible characters")
-    return value
+    read = _record if is_dataclass(kind) else _READERS.get(get_origin(kind) or kind, _exact)
+    return read(value, kind)
 
 
 def words(kind: Any) -> str:
@@ -92,29 +65,53 @@ def words(kind: Any) -> str:
     return "a list, as in [a, b]"
 
 
-def _items(value: Any, kind: Any) -> Any:
-    if not isinstance(value, list | tuple):
+def _fitting(value: Any, wanted: Any, kind: Any) -> Any:
+    """Return a value of a type that can become `kind`; true and false are no numbers."""
+    if isinstance(value, bool) or not isinstance(value, wanted):
         raise WrongTypeError(words(kind))
     return value
 
 
+def _option(value: Any, kind: Any) -> Any:
+    for option in get_args(kind):
+        with suppress(WrongTypeError):
+            return converted(value, option)
+    raise WrongTypeError(words(kind))
+
+
+def _list(value: Any, kind: Any) -> list[Any]:
+    return [converted(item, get_args(kind)[0]) for item in _fitting(value, list | tuple, kind)]
+
+
+def _tuple(value: Any, kind: Any) -> tuple[Any, ...]:
+    items, options = _fitting(value, list | tuple, kind), get_args(kind)
+    if len(items) != len(options):
+        raise WrongTypeError(f"a list of {len(options)} values")
+    return tuple(map(converted, items, options))
+
+
+def _mapping(value: Any, kind: Any) -> dict[str, Any]:
+    items = _fitting(value, dict, kind).items()
+    return {str(name): converted(item, get_args(kind)[1]) for name, item in items}
+
+
 def _record(value: Any, cls: type) -> Any:
     """Build a dataclass from a mapping, which needs every field that has no default."""
-    if not isinstance(value, dict):
-        raise WrongTypeError(words(cls))
-    kinds = kinds_of(cls)
-    if strange := sorted(map(str, set(value) - set(kinds))):
+    if isinstance(value, cls):
+        return value
+    kinds, given = kinds_of(cls), _fitting(value, dict, cls)
+    if strange := sorted(map(str, set(given) - set(kinds))):
         raise WrongTypeError(f"{words(cls)} (not {', '.join(strange)})")
     if absent := [
-        item.name for item in fields(cls) if item.default is MISSING and item.name not in value
+        item.name for item in fields(cls) if item.default is MISSING and item.name not in given
     ]:
         raise WrongTypeError(f"{words(cls)} ({', '.join(absent)} is missing)")
-    return cls(**{name: converted(value[name], kinds[name]) for name in value})
+    return cls(**{name: converted(given[name], kinds[name]) for name in given})
 
 
-def _finite(value: Real) -> float:
+def _number(value: Any, kind: Any) -> float:
     try:
-        number = float(value)
+        number = float(_fitting(value, Real, kind))
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
@@ -122,7 +119,27 @@ def _finite(value: Real) -> float:
     return number
 
 
-def _bounded(value: int) -> int:
-    if not -(1 << 63) <= value < 1 << 63:
+def _whole_number(value: Any, kind: Any) -> int:
+    number = int(_fitting(value, Integral, kind))
+    if not -(1 << 63) <= number < 1 << 63:
         raise WrongTypeError("a whole number of at most 64 bits")
+    return number
+
+
+def _exact(value: Any, kind: Any) -> Any:
+    if type(value) is not kind:
+        raise WrongTypeError(words(kind))
+    if kind is str and not value.replace("\n", "").isprintable():
+        raise WrongTypeError("text without invisible characters")
     return value
+
+
+_READERS: dict[Any, Callable[[Any, Any], Any]] = {
+    Union: _option,
+    types.UnionType: _option,
+    list: _list,
+    tuple: _tuple,
+    dict: _mapping,
+    float: _number,
+    int: _whole_number,
+}
