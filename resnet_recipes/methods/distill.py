@@ -73,14 +73,18 @@ class Distill(Method):
         if self._logits is None:
             return batch
         parts = [self._logits(images) for images in batch.images.split(TAUGHT_AT_ONCE)]
-        return batch._replace(taught=torch.softmax(torch.cat(parts) / self.temperature, 1))
+        return batch._replace(taught=torch.softmax(self._softened(torch.cat(parts)), 1))
 
     def change_loss(self, losses: Tensor, logits: Tensor, batch: Batch) -> Tensor:
         if batch.taught is None:
             return losses
+        learned = F.log_softmax(self._softened(logits), 1, dtype=torch.float32)
+        constant = torch.xlogy(batch.taught, batch.taught)
+        apart = torch.addcmul(constant, batch.taught, learned, value=-1).sum(1)
         if self.temperature != 1:
-            logits = logits.float() / self.temperature
-        learned = F.log_softmax(logits, 1, dtype=torch.float32)
-        apart = F.kl_div(learned, batch.taught, reduction="none").sum(1)
-        weight = self.share * self.temperature**2
-        return torch.add((1 - self.share) * losses, apart, alpha=weight)
+            apart = self.temperature**2 * apart
+        return losses.lerp(apart, self.share)
+
+    def _softened(self, logits: Tensor) -> Tensor:
+        """Return logits at the temperature."""
+        return logits if self.temperature == 1 else logits.float() / self.temperature

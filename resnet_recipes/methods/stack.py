@@ -81,6 +81,7 @@ class Stack:
 
     def losses(self, logits: Tensor, batch: Batch) -> Tensor:
         """Return the losses of a micro-batch, float32 [N], before they are weighted."""
+        logits = logits.float()  # once, however many losses read them
         losses = self.loss(logits, batch.targets)
         for change in self._changes:
             losses = change(losses, logits, batch)
