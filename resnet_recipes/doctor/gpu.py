@@ -1,28 +1,22 @@
 """Check which GPUs this machine has, and whether torch computes correctly on them."""
 
-import os
 import re
-import shutil
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 
 from resnet_recipes import ops
 from resnet_recipes.doctor import Finding, rates
+from resnet_recipes.doctor.unused import DRIVER, PYTORCH, is_usable, untried, unused
 from resnet_recipes.estimating import datasheet
 
 _SMALLEST = 10  # GB; the recipes' micro-batch of 256 images at 176 px in bfloat16 takes about this
-_DRIVER = Path("/proc/driver/nvidia/version")
 _SLOW = 0.75  # share of its expected speed below which a GPU is called slow
 _HARDWARE = (
     "nvidia-smi -q -d ECC,ROW_REMAPPER  and  dmesg | grep -i xid  show whether the GPU "
     "itself is broken"
-)
-_PYTORCH = (
-    "reinstall torch and torchvision for your CUDA version: https://pytorch.org/get-started/locally"
 )
 
 
@@ -51,8 +45,10 @@ def _packages() -> Iterator[Finding]:
 
 
 def _devices() -> Iterator[Finding]:
-    if not torch.cuda.is_available():
-        yield _no_device()
+    yield from filter(None, [untried()])
+    if not is_usable():
+        none = "this machine has no GPU that torch can use: runs use the CPU, for trying things out"
+        yield unused() or Finding("warn", none)
         return
     yield Finding("ok", _versions())
     for index in range(torch.cuda.device_count()):
@@ -79,34 +75,8 @@ def _devices() -> Iterator[Finding]:
         yield _exchange([torch.device("cuda", index) for index in range(torch.cuda.device_count())])
 
 
-def _no_device() -> Finding:
-    """Return why torch sees no GPU, if the machine seems to have one."""
-    if not (_DRIVER.exists() or shutil.which("nvidia-smi")):
-        return Finding(
-            "warn",
-            "this machine has no GPU that torch can use: runs use the CPU, for trying things out",
-        )
-    if (hidden := os.environ.get("CUDA_VISIBLE_DEVICES")) in ("", "-1", "NoDevFiles"):
-        return Finding(
-            "fix", f"CUDA_VISIBLE_DEVICES={hidden!r} hides the GPUs", "unset CUDA_VISIBLE_DEVICES"
-        )
-    if torch.version.cuda is None:
-        return Finding(
-            "fix", "there is an NVIDIA driver, but this torch was built without CUDA", _PYTORCH
-        )
-    what = (
-        f"there is an NVIDIA driver, but torch (for CUDA {torch.version.cuda}) cannot use it: "
-        "it may be too old"
-    )
-    return Finding(
-        "fix",
-        what,
-        f"nvidia-smi  shows the driver's CUDA version; update the driver, or {_PYTORCH}",
-    )
-
-
 def _versions() -> str:
-    driver = re.search(r"\d+\.\d+(\.\d+)?", _DRIVER.read_text()) if _DRIVER.exists() else None
+    driver = re.search(r"\d+\.\d+(\.\d+)?", DRIVER.read_text()) if DRIVER.exists() else None
     nccl = torch.cuda.nccl.version() if torch.distributed.is_nccl_available() else ()
     found = {
         "driver": driver[0] if driver else "",
@@ -145,10 +115,10 @@ def _architecture(index: int, major: int, minor: int) -> Iterator[Finding]:
         yield Finding(
             "warn",
             f"{what}: the driver translates PTX, which is slow to start and to run",
-            _PYTORCH,
+            PYTORCH,
         )
     else:
-        yield Finding("fix", what, _PYTORCH)
+        yield Finding("fix", what, PYTORCH)
 
 
 def _convolution(device: torch.device, dtype: torch.dtype) -> Finding:

@@ -1,12 +1,11 @@
 """The GPUs of this machine, as CUDA shows them."""
 
 import ctypes
-import os
-import shutil
 import subprocess
 import sys
 from functools import cache
-from pathlib import Path
+
+from resnet_recipes.doctor.unused import is_usable
 
 #: Asks the driver in a separate process: initialising CUDA here would hold memory on every GPU
 #: until the run ends.
@@ -35,7 +34,7 @@ def count() -> int:
     import torch
 
     # NVML counts GPUs that an old driver keeps from this torch, too
-    physical = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    physical = torch.cuda.device_count() if is_usable() else 0
     answer = _answer()
     return int(answer[0]) if answer else physical
 
@@ -77,7 +76,7 @@ def _answer() -> list[str]:
     """
     import torch
 
-    if not torch.cuda.is_available() or not torch.version.cuda:  # ROCm has no libcuda
+    if not is_usable() or not torch.version.cuda:  # ROCm has no libcuda
         return []
     try:
         asked = subprocess.run(
@@ -90,66 +89,3 @@ def _answer() -> list[str]:
     except (OSError, subprocess.TimeoutExpired):
         return []
     return asked.stdout.splitlines()
-
-
-def unused() -> str:
-    """Return a warning if this machine seems to have a GPU and torch sees none.
-
-    Else an empty string.
-    """
-    import torch
-
-    if torch.cuda.is_available() or not (sign := _sign_of_a_gpu()):
-        return ""
-    visible, driver = os.environ.get("CUDA_VISIBLE_DEVICES"), _driver()
-    if torch.version.cuda is None:
-        built = "ROCm" if torch.version.hip else "CPUs"
-        why = (
-            f"torch {torch.__version__} is built for {built}: install a CUDA build "
-            "(pytorch.org/get-started)"
-        )
-    elif visible is not None and visible.strip() in ("", "-1"):
-        why = f"CUDA_VISIBLE_DEVICES={visible!r} hides it: unset CUDA_VISIBLE_DEVICES"
-    elif not driver:
-        why = (
-            "the driver's libcuda.so.1 is not found: a container has to be started with --gpus all"
-        )
-    elif driver[0] < int(torch.version.cuda.partition(".")[0]):
-        why = (
-            f"the driver is too old: it supports CUDA {driver[0]}.{driver[1]}, and this torch is "
-            f"built for {torch.version.cuda}; update the driver, or install a torch for an older "
-            "CUDA (pytorch.org/get-started)"
-        )
-    else:
-        why = "python -c 'import torch; torch.cuda.init()' prints the reason"
-    return f"NO GPU IS USED: this machine seems to have one ({sign}), but torch sees none; {why}"
-
-
-def untried() -> str:
-    """Return a warning if nobody has run this program on such a machine, else an empty string."""
-    import torch
-
-    if sys.platform == "darwin":
-        return "UNTRIED: nobody has run this program on macOS; a Mac's GPU (mps) cannot be used"
-    if torch.version.hip and torch.cuda.is_available():
-        return "UNTRIED: nobody has run this program on AMD's GPUs (ROCm); launch.device=cpu"
-    return ""
-
-
-def _driver() -> tuple[int, int] | None:
-    """Return the newest CUDA version that the driver supports; None without a driver."""
-    version = ctypes.c_int()
-    try:
-        ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
-    except (OSError, AttributeError):
-        return None
-    return version.value // 1000, version.value % 1000 // 10
-
-
-def _sign_of_a_gpu() -> str:
-    """Return what suggests that this machine has an NVIDIA GPU; empty if nothing does."""
-    if Path("/proc/driver/nvidia/version").exists():
-        return "the NVIDIA driver is loaded"
-    if any(Path("/dev").glob("nvidia[0-9]*")):
-        return "/dev/nvidia*"
-    return "nvidia-smi is installed" if shutil.which("nvidia-smi") else ""

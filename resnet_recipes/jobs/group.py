@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.doctor.unused import untried, unused
 from resnet_recipes.jobs import gpus
 from resnet_recipes.jobs.rank import LOCKED, STARTED
 from resnet_recipes.training import STORE
@@ -58,8 +59,7 @@ def group_of(config: "LaunchConfig") -> Group:
         raise NotReadyError(problems)
     found = 0 if config.device == "cpu" else gpus.count()
     if config.device == "cuda" and not found:
-        fix = gpus.unused() or "launch.device=cpu"
-        raise NotReadyError.of("launch.device", "cuda", "torch sees no GPU on this machine", fix)
+        raise NotReadyError([_no_gpu("launch.device", "cuda", "launch.device=cpu")])
     if config.gpus == "auto":
         wanted = max(1, found)
     else:
@@ -87,7 +87,9 @@ def temporary_folder_problems() -> Iterator[Problem]:
 def warnings(config: "LaunchConfig") -> Iterator[str]:
     """Yield what the user must not overlook: a GPU that is not used, a machine that is untried."""
     if config.device != "cpu":
-        yield from filter(None, [gpus.unused(), gpus.untried()])
+        for alarm, found in ("NO GPU IS USED", unused()), ("UNTRIED", untried()):
+            if found:
+                yield f"{alarm}: {'; '.join(filter(None, [found.what, found.fix]))}"
 
 
 def command(folder: Path) -> list[str]:
@@ -145,5 +147,11 @@ def _too_many(wanted: int, found: int) -> Problem:
         f"launch.device=cpu gpus={wanted} starts {wanted} "
         f"{'process' if wanted == 1 else 'processes'} on the CPU"
     )
-    fixes = filter(None, [gpus.unused(), fix])
-    return Problem("launch.gpus", wanted, "torch sees no GPU on this machine", "\n    ".join(fixes))
+    return _no_gpu("launch.gpus", wanted, fix)
+
+
+def _no_gpu(key: str, value: object, fix: str) -> Problem:
+    """Return the problem of a machine on which torch sees no GPU, and why, if it has one."""
+    found = unused()
+    rule = found.what if found else "torch sees no GPU on this machine"
+    return Problem(key, value, rule, f"{found.fix}\n    {fix}" if found else fix)

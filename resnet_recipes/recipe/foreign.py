@@ -26,10 +26,16 @@ _DTYPES = {
     **dict.fromkeys(("bf16-mixed", "bfloat16", "amp_bf16", "bf16-true"), "bf16"),
     **dict.fromkeys(("32", "32-true", "float32", "full"), "fp32"),
 }
-#: Other words for devices, and what to use instead of those that cannot be used.
+#: Other words for devices: ours, and what is true of them.
 _DEVICES = {
-    **dict.fromkeys(("gpu", "hip", "rocm"), "cuda"),
-    **dict.fromkeys(("hpu", "mps", "npu", "tpu", "xla", "xpu"), "cpu"),
+    "gpu": Meaning("cuda"),
+    "mps": Meaning("cpu", "a Mac's GPU cannot be used"),
+    **dict.fromkeys(
+        ("hip", "rocm"), Meaning("cuda", "torch calls AMD's GPUs cuda, too; they are untried")
+    ),
+    **dict.fromkeys(
+        ("hpu", "npu", "tpu", "xla", "xpu"), Meaning("cpu", "of accelerators, only GPUs with CUDA")
+    ),
 }
 
 
@@ -60,6 +66,8 @@ def meaning_of(name: str, value: str | None) -> Meaning | None:
         words = f"{words.rpartition('.')[0]}={{{{}}}}"
     elif "{}" in words.replace("{{}}", "") and not value:
         return Meaning(words.format("VALUE"), "needs a value")
+    if words == DEVICE and (device := _DEVICES.get(value.lower())):
+        value, rule = device
     value = _ours(words, value)
     if not value.replace(".", "", 1).isdecimal():
         words = re.sub(r"(?<=\{\})(ep|ba|dur|s)\b", "", words)  # it has a unit of its own
@@ -89,8 +97,6 @@ def _ours(words: str, value: str) -> str:
     """Return our spelling of the value that `words` takes."""
     if words == DTYPE:
         return _DTYPES.get(value.lower(), value)
-    if words == DEVICE:
-        return _DEVICES.get(value.lower(), value)
     if words == GPUS:
         return {"-1": "auto", "all": "auto"}.get(value.lower(), value)
     if words == WEIGHTS:

@@ -18,13 +18,6 @@ AUTO = "auto"
 
 SCHEDULES = ("cosine", "linear", "multistep", "piecewise", "polynomial", "wsd", "constant")
 
-#: What is true of other devices that torch knows.
-_OTHER_DEVICES = {
-    "mps": "; a Mac's GPU cannot be used",
-    **dict.fromkeys(("hip", "rocm"), "; torch calls AMD's GPUs cuda, too; they are untried"),
-    **dict.fromkeys(("hpu", "npu", "tpu", "xla", "xpu"), "; of accelerators, only GPUs with CUDA"),
-}
-
 
 @dataclass
 class BatchConfig(Section):
@@ -203,7 +196,9 @@ class LaunchConfig(Section):
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `launch`."""
         if self.device not in ("auto", "cuda", "cpu"):
-            rule = f"must be auto, cuda or cpu{_OTHER_DEVICES.get(self.device.lower(), '')}"
+            meaning = meaning_of("device", self.device)
+            why = f"; {meaning.rule}" if meaning and meaning.rule else ""
+            rule = f"must be auto, cuda or cpu{why}"
             yield Problem("device", self.device, rule, _words("device", self.device))
         for problem in super().problems():
             yield problem._replace(fix=_words(problem.key, str(problem.value)))

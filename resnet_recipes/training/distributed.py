@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from resnet_recipes.base.cores import cores
+from resnet_recipes.doctor.unused import is_usable
 from resnet_recipes.training import STORE
 
 #: How long a rank waits for the others: long enough to compile, read folders and evaluate.
@@ -49,7 +50,7 @@ def this_rank(device: str) -> Rank:
     """
     rank, local_rank = int(os.environ.get("RANK", 0)), int(os.environ.get("LOCAL_RANK", 0))
     world_size = int(os.environ.get("WORLD_SIZE", 1))
-    if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
+    if device == "cpu" or (device == "auto" and not is_usable()):
         return Rank(rank, local_rank, world_size, torch.device("cpu"))
     # srun --gpus-per-task=1 shows each rank one GPU
     own = 0 if torch.cuda.device_count() == 1 else local_rank

@@ -20,40 +20,32 @@ def test_a_torchvision_built_for_another_torch_must_be_replaced(monkeypatch):
     assert exit_code(list(gpu._packages())) == 3
 
 
-@pytest.fixture
-def no_device(monkeypatch, tmp_path):
-    """A machine where torch sees no GPU, and nothing else hints at one."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(gpu, "_DRIVER", tmp_path / "version")
-    monkeypatch.setattr(gpu.shutil, "which", lambda name: None)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    return tmp_path / "version"
+@pytest.mark.parametrize(
+    ("untried", "unused", "told"),
+    [
+        (None, None, ["this machine has no GPU that torch can use: runs use the CPU"]),
+        (None, Finding("fix", "it is hidden"), ["it is hidden"]),
+        (Finding("warn", "a Mac"), Finding("fix", "it is hidden"), ["a Mac", "it is hidden"]),
+    ],
+)
+def test_a_machine_without_a_usable_gpu_is_reported_plainly(untried, unused, told, monkeypatch):
+    monkeypatch.setattr(gpu, "is_usable", lambda: False)
+    monkeypatch.setattr(gpu, "untried", lambda: untried)
+    monkeypatch.setattr(gpu, "unused", lambda: unused)
+    found = list(gpu._devices())
+    assert len(found) == len(told)
+    assert all(finding.what.startswith(what) for finding, what in zip(found, told, strict=True))
 
 
-def test_a_machine_without_a_gpu_is_reported_plainly(no_device):
-    (finding,) = gpu._devices()
-    assert finding.level == "warn"
-    assert "has no GPU that torch can use: runs use the CPU" in finding.what
-
-
-def test_a_driver_that_torch_cannot_use_must_be_put_right(no_device, monkeypatch):
-    no_device.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19")
-    for version, word in ((None, "without CUDA"), ("13.0", "too old")):
-        monkeypatch.setattr(torch.version, "cuda", version)
-        (finding,) = gpu._devices()
-        assert finding.level == "fix"
-        assert word in finding.what
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert next(gpu._devices()).fix == "unset CUDA_VISIBLE_DEVICES"
-
-
-def test_devices_are_described_with_their_precision_and_versions(no_device, monkeypatch):
+def test_devices_are_described_with_their_precision_and_versions(tmp_path, monkeypatch):
     devices = [
         SimpleNamespace(name="New", total_memory=80e9, major=9, minor=0),
         SimpleNamespace(name="Old", total_memory=8e9, major=7, minor=5),
     ]
-    no_device.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    driver = tmp_path / "version"
+    driver.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19")
+    monkeypatch.setattr(gpu, "DRIVER", driver)
+    monkeypatch.setattr(gpu, "is_usable", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_device_properties", devices.__getitem__)
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_90"])

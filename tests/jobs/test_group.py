@@ -12,7 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.jobs import gpus
+from resnet_recipes.doctor import Finding
+from resnet_recipes.jobs import gpus, group
 from resnet_recipes.jobs.group import (
     LONGEST_TMPDIR,
     MEMORY,
@@ -56,6 +57,7 @@ def test_more_gpus_than_there_are_is_refused():
 
 def test_gpus_where_there_are_none_are_refused_unless_the_cpu_was_asked_for(monkeypatch):
     monkeypatch.setattr(gpus, "count", lambda: 0)
+    monkeypatch.setattr(group, "unused", lambda: None)
     with pytest.raises(NotReadyError, match=r"launch\.device=cuda: torch sees no GPU"):
         group_of(LaunchConfig(device="cuda"))
     with pytest.raises(
@@ -65,6 +67,14 @@ def test_gpus_where_there_are_none_are_refused_unless_the_cpu_was_asked_for(monk
         group_of(LaunchConfig(gpus=8))
     assert group_of(LaunchConfig()).ranks == 1
     assert group_of(LaunchConfig(device="cpu", gpus=8)).ranks == 8
+
+
+def test_gpus_that_torch_does_not_use_are_refused_with_the_reason(monkeypatch):
+    monkeypatch.setattr(gpus, "count", lambda: 0)
+    monkeypatch.setattr(group, "unused", lambda: Finding("fix", "it is hidden", "unset X"))
+    for config in (LaunchConfig(device="cuda"), LaunchConfig(gpus=2)):
+        with pytest.raises(NotReadyError, match=r"it is hidden\n.*unset X\n +launch\.device=cpu"):
+            group_of(config)
 
 
 def test_a_temporary_folder_with_too_long_a_name_for_sockets_is_refused(monkeypatch):
@@ -89,11 +99,13 @@ def test_a_rank_gets_its_folder_and_nothing_else():
 
 
 def test_the_user_is_warned_of_unused_gpus(monkeypatch):
-    monkeypatch.setattr(gpus, "unused", lambda: "")
+    monkeypatch.setattr(group, "unused", lambda: None)
+    monkeypatch.setattr(group, "untried", lambda: None)
     assert list(warnings(LaunchConfig())) == []
-    monkeypatch.setattr(gpus, "unused", lambda: "NO GPU IS USED")
-    monkeypatch.setattr(gpus, "untried", lambda: "UNTRIED")
-    assert list(warnings(LaunchConfig())) == ["NO GPU IS USED", "UNTRIED"]
+    monkeypatch.setattr(group, "unused", lambda: Finding("fix", "it is hidden", "unset X"))
+    monkeypatch.setattr(group, "untried", lambda: Finding("warn", "a Mac"))
+    told = ["NO GPU IS USED: it is hidden; unset X", "UNTRIED: a Mac"]
+    assert list(warnings(LaunchConfig())) == told
     assert list(warnings(LaunchConfig(device="cpu"))) == []
 
 

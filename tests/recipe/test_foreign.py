@@ -8,6 +8,7 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands import verbs
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.verbs import usage_of
+from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.foreign import meaning_of
 from resnet_recipes.recipe.foreign_verbs import VERBS
 from resnet_recipes.recipe.foreign_words import MEANINGS
@@ -96,3 +97,9 @@ def test_commands_without_settings_do_not_suggest_any():
     with pytest.raises(RecipeError) as refused:
         split(["--epochs", "3", "runs"], usage_of("report"))
     assert "epochs=3" not in str(refused.value)
+
+
+@pytest.mark.parametrize("word", ["device=mps", "launch.device=mps", "accelerator=mps"])
+def test_a_device_that_cannot_be_used_is_answered_by_what_is_true(word):
+    with pytest.raises(RecipeError, match=r"a Mac's GPU cannot be used\n +launch\.device=cpu"):
+        compose("mild", ["data=/dev/null", word], needs_data=False)

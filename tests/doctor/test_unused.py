@@ -1,0 +1,105 @@
+"""A GPU that torch does not use is not overlooked, and untried machines are told."""
+
+import shutil
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from resnet_recipes.doctor import unused
+
+
+@pytest.fixture
+def torch_sees(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that says whether torch sees a GPU, and what it was built for."""
+
+    def make(gpu: bool, cuda: str | None = "13.2", hip: str | None = None) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+        monkeypatch.setattr(torch.version, "cuda", cuda)
+        monkeypatch.setattr(torch.version, "hip", hip)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("build", "hip", "visible", "driver", "why", "fix"),
+    [
+        (None, None, None, 13020, "is built for CPUs", "reinstall torch"),
+        (None, "7.1", None, 13020, "is built for ROCm", "reinstall torch"),
+        ("13.2", None, "", 13020, "CUDA_VISIBLE_DEVICES='' hides it", "unset CUDA_"),
+        ("13.2", None, "NoDevFiles", 13020, "CUDA_VISIBLE_DEVICES='NoDevFiles' hides", "unset"),
+        ("13.2", None, None, None, "libcuda.so.1 is not found", "--gpus all"),
+        (
+            "13.2",
+            None,
+            None,
+            12080,
+            "too old: it supports CUDA 12.8, and torch ",
+            "update the driv",
+        ),
+        ("13.2", None, None, 13000, "torch cannot use it", "torch.cuda.init()'  prints"),
+    ],
+)
+def test_a_gpu_that_torch_does_not_use_is_told_with_the_reason(
+    build, hip, visible, driver, why, fix, torch_sees, monkeypatch
+):
+    def library(name: str) -> SimpleNamespace:
+        if driver is None:
+            raise OSError(f"{name}: cannot open shared object file")
+        return SimpleNamespace(
+            cuDriverGetVersion=lambda place: setattr(place._obj, "value", driver)
+        )
+
+    monkeypatch.setattr(unused.ctypes, "CDLL", library)
+    torch_sees(False, build, hip)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setattr(unused, "_sign_of_a_gpu", lambda: "")
+    assert unused.unused() is None
+    monkeypatch.setattr(unused, "_sign_of_a_gpu", lambda: "nvidia-smi is installed")
+    found = unused.unused()
+    assert found.level == "fix"
+    assert found.what.startswith("this machine seems to have a GPU (nvidia-smi is installed), but ")
+    assert why in found.what
+    assert fix in found.fix
+    torch_sees(True)
+    assert unused.unused() is None
+
+
+def test_the_reason_is_told_instead_of_torchs_warning(monkeypatch):
+    def warned() -> bool:
+        warnings.warn(
+            "CUDA initialization: The NVIDIA driver is too old", UserWarning, stacklevel=2
+        )
+        return False
+
+    monkeypatch.setattr(torch.cuda, "is_available", warned)
+    with warnings.catch_warnings(record=True) as shown:
+        assert not unused.is_usable()
+    assert shown == []
+
+
+def test_a_mac_and_amds_gpus_are_said_to_be_untried(torch_sees, monkeypatch):
+    monkeypatch.setattr(unused.sys, "platform", "linux")
+    assert unused.untried() is None
+    torch_sees(False, None, "7.1")
+    assert unused.untried() is None  # no GPU
+    torch_sees(True, None, "7.1")
+    assert "AMD's GPUs (ROCm)" in unused.untried().what
+    monkeypatch.setattr(unused.sys, "platform", "darwin")
+    assert "a Mac's GPU (mps) cannot be used" in unused.untried().what
+
+
+def test_driver_device_and_nvidia_smi_are_signs_of_a_gpu(monkeypatch, tmp_path):
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(unused, "DRIVER", tmp_path / "version")
+    monkeypatch.setattr(Path, "glob", lambda *_: iter(()))
+    assert unused._sign_of_a_gpu() == "nvidia-smi is installed"
+    monkeypatch.setattr(Path, "glob", lambda *_: iter([Path("/dev/nvidia0")]))
+    assert unused._sign_of_a_gpu() == "/dev/nvidia*"
+    unused.DRIVER.touch()
+    assert unused._sign_of_a_gpu() == "the NVIDIA driver is loaded"
