@@ -19,6 +19,7 @@ from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
 from resnet_recipes.base.text import printable, wrapped
 from resnet_recipes.commands import verbs
 from resnet_recipes.commands.printing import line_width
+from resnet_recipes.commands.remedies import tried
 from resnet_recipes.report.terminal import lost_output, protect_output
 
 
@@ -52,6 +53,9 @@ def guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
         return code
     except (RecipeError, TrainingError) as error:
         starts = run is verbs.train or list(argv[:1]) == ["train"]
+        if isinstance(error, RecipeError):
+            program = "resnet-train" if run is verbs.train else "resnet-recipes"
+            error = tried(error, [program, *argv], verbs.accept)
         print(boxed(error, starts), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:

@@ -85,15 +85,9 @@ def build(name: str, num_classes: int, arguments: Arguments) -> nn.Module:
         except (TypeError, ValueError, RuntimeError) as error:  # of a stranger's file
             rule = f"{name} cannot be built with these: {first_line(error)}"
             raise RecipeError.of("model.args", json.dumps(arguments), rule) from None
-    (library, short), rule = found.groups(), ""
-    if not find_spec(library):
-        rule, fix = f"needs {library}, which is not installed", remedy(library)
-        raise NotReadyError.of("model.name", name, rule, fix)
-    source = LIBRARIES[library]
-    if short not in (known := source.names()):
-        near = [f"model.name={library}:{like}" for like in get_close_matches(short, known, n=3)]
-        fix = f"did you mean {', or '.join(near)}?" if near else ""
-        raise RecipeError.of("model.name", name, f"{library} has no such network", fix)
+    library, short = found.groups()
+    source = library_of(name)
+    assert source
     if own := source.reserved & arguments.keys():
         rule = "cannot be set here: this program sets it from the recipe"
         raise RecipeError([Problem(f"model.args.{key}", None, rule) for key in sorted(own)])
@@ -102,6 +96,26 @@ def build(name: str, num_classes: int, arguments: Arguments) -> nn.Module:
     except Exception as error:  # whatever a library raises for arguments that it cannot use
         rule = f"{library} cannot build {short} with these: {first_line(error)}"
         raise RecipeError.of("model.args", json.dumps(arguments), rule) from None
+
+
+def library_of(name: str) -> Library | None:
+    """Return the library of a network; None if it is one of the recipes' own.
+
+    Raises RecipeError if the library has no such network, NotReadyError if it is not installed.
+    """
+    if not (found := LIBRARY.fullmatch(name)):
+        return None
+    library, short = found.groups()
+    if not find_spec(library):
+        rule, fix = f"needs {library}, which is not installed", remedy(library)
+        raise NotReadyError.of("model.name", name, rule, fix)
+    if short not in (known := LIBRARIES[library].names()):
+        like = [one for one in known if one.startswith(f"{short}_")]
+        like = like or get_close_matches(short, known, n=3)
+        near = [f"model.name={library}:{one}" for one in like[:3]]
+        rule = f"{library} has no such network"
+        raise RecipeError.of("model.name", name, rule, "\n    ".join(near))
+    return LIBRARIES[library]
 
 
 def structure(name: str, num_classes: int, arguments: Arguments) -> nn.Module:

@@ -136,6 +136,8 @@ class ModelConfig(Section):
             library, name, tag = parts.groups()
             weights = f" model.weights={library}:{name}{tag}" if tag else ""
             return self.named(f"{library}:{name}") + weights
+        if self.name.endswith((".pt", ".pth", ".safetensors")):
+            return f"model.weights={self.name}"
         same_depth = [name for name in NETWORKS if name[6:] == re.sub(r"\D", "", self.name)]
         near = get_close_matches(self.name.lower(), same_depth, n=1, cutoff=0.8)
         is_plain = re.fullmatch(r"[a-z][a-z0-9_]*", self.name)

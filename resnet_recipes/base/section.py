@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -66,6 +66,4 @@ def _fix(cls: type, name: str, value: object, key: str) -> str:
         if kinds_of(cls)[name] == list[str]:
             return f"lengths need a unit: '{key}=[{','.join(f'{item}ep' for item in value)}]'"
         return f"-m {key}={','.join(map(str, value))}"
-    if default in (MISSING, None, ""):
-        return ""
-    return f"the default is {str(default).lower() if isinstance(default, bool) else default}"
+    return ""

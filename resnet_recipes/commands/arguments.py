@@ -15,7 +15,7 @@ from resnet_recipes.base.text import wrapped
 from resnet_recipes.recipe.foreign import meaning_of
 from resnet_recipes.recipe.foreign_verbs import FLAGS, IMAGES, RUNS
 from resnet_recipes.recipe.short import SHORT
-from resnet_recipes.recipe.suggestions import closest, did_you_mean
+from resnet_recipes.recipe.suggestions import EVERY_SETTING, closest, did_you_mean
 
 WIDTH = 80  # columns of a help page in the documentation
 NARROW = 60  # columns below which texts are below their labels, not to the right
@@ -154,7 +154,7 @@ def split(
             _require_folder(flag, name)
     if not usage.words[0] <= len(found.words) <= usage.words[1]:
         verb, words = usage.line.split()[1], " ".join(found.words) or None
-        raise RecipeError.of(verb, words, f"needs {usage.takes}", usage.example)
+        raise RecipeError.of(verb, words, f"needs {usage.takes}", f"for example  {usage.example}")
     return found
 
 
@@ -190,7 +190,9 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
         rule, fix = "is typed without a flag", f"{command} {shlex.join([value or 'RUN', *others])}"
     elif "IMAGE" in usage.line and key in IMAGES:
         rule, fix = "is typed without a flag", f"{command} RUN {value}"
-    elif flag := next((flag for flag in FLAGS.get(key, "").split() if flag in known), ""):
+    elif re.fullmatch(r"-methods\.\w+", typed):
+        fix = f"'~{key}'"
+    elif flag := _flag(key, value, known, "-m" in map(HYDRAS.get, argv, argv)):
         fix = f"{flag} {value}".strip()
     elif known.get(f"--{value}") == "":  # --format json
         fix = f"--{value}"
@@ -212,6 +214,16 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
     return Problem(typed, None, rule, fix)
 
 
+def _flag(key: str, value: str, known: Mapping[str, str], sweeps: bool) -> str:
+    """Return our flag for another program's; of several, the one for files of that ending."""
+    ours = [flag for flag in FLAGS.get(key, "").split() if flag in known]
+    ours = [flag for flag in ours if sweeps or flag != "--parallel"]
+    fitting = [
+        flag for flag in ours if Path(value).suffix and known[flag].endswith(Path(value).suffix)
+    ]
+    return next(iter(fitting or ours), "")
+
+
 def _key(flag: str) -> str:
     """Return a flag in the spelling of a setting."""
     return flag.lstrip("-").replace("-", "_")
@@ -220,8 +232,11 @@ def _key(flag: str) -> str:
 def _setting(key: str, value: str) -> str:
     """Return the setting that a flag is most likely meant to be."""
     # imports torch, which takes seconds
-    from resnet_recipes.recipe.overrides import EVERY_SETTING, meant
+    from resnet_recipes.recipe.overrides import expanded, meant
+    from resnet_recipes.recipe.typed import kind_of
 
+    if not value and kind_of(expanded(f"{key}=true")[0].key) is str:
+        return f"{key}=VALUE"
     found = meant(f"{key}={value or 'true'}")
     return found if value or "{" in found or "true" in found else EVERY_SETTING
 

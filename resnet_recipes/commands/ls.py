@@ -15,6 +15,8 @@ USAGE = Usage(
     "list recipes, with their length and best-known result",
     "resnet-recipes ls",
     RECIPES | CSV | JSON,
+    words=(0, 0),
+    takes="no words",
 )
 
 _TEXT = 20  # the narrowest column of text

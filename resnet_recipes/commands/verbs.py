@@ -2,16 +2,20 @@
 
 import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from math import inf
 from types import ModuleType
 
 from resnet_recipes import __version__
+from resnet_recipes.base import names
 from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments, Usage, row, split
 from resnet_recipes.commands.composed import chosen, composed, is_named, problems_of, with_recipe
-from resnet_recipes.commands.places import with_weights
+from resnet_recipes.commands.places import LAST, is_setting, run_places, with_weights
 from resnet_recipes.commands.printing import page_width
+from resnet_recipes.commands.remedies import is_blank
 from resnet_recipes.jobs import external
 from resnet_recipes.recipe.foreign_verbs import VERBS as OTHERS
 from resnet_recipes.recipe.library import Library
@@ -115,6 +119,58 @@ def run(argv: Sequence[str]) -> int:
     return _module(name).run(arguments)
 
 
+def accept(command: Sequence[str], recipe: str = "mild") -> None:
+    """Raise RecipeError if a command that a message tells to type would be refused in its turn.
+
+    "..." stands for the words of the command that was refused, which named `recipe`.
+    """
+    program, *words = command
+    name, *words = words if program == "resnet-recipes" else ["train", *words]
+    if name not in (*VERBS, "train"):
+        raise RecipeError.of(name, None, "unknown command")
+    if "--help" in words:
+        return
+    is_part, usage = "..." in words, usage_of(name)
+    own = words[words.index("...") + 1 :] if is_part else words
+    found = split(own, usage if not is_part else replace(usage, words=(0, inf)))
+    takes_run = "RUN" in usage.line and name != "diff"
+    if runs := [word for word in found.words if takes_run and not is_setting(word)]:
+        run_places(word for word in runs if word != LAST and not is_blank(word))
+    elif name == "show":
+        Library(found.recipes).chain(found.words[0].removeprefix("recipe="))
+    settings = [word for word in found.words if word not in runs]
+    if "RUN|FILE" in usage.line and settings:
+        from resnet_recipes.jobs.opened import allowed
+
+        allowed(settings)
+    elif "--resume" not in found and (usage.composes or name == "job"):
+        if is_part and not any(word.startswith("recipe=") for word in settings):
+            settings.insert(0, f"recipe={recipe}")
+        _composed(Arguments(found.flags, settings), own if is_part else ())
+
+
+def _composed(arguments: Arguments, typed: Sequence[str]) -> None:
+    """Compose a recipe. Raises RecipeError for what is wrong with all words, or with `typed`."""
+    chosen(with_recipe(arguments))
+    if not any("=" in word or word[0] == "~" for word in typed or arguments.words):
+        return
+    from resnet_recipes.backbones import library_of
+    from resnet_recipes.recipe.overrides import expanded
+    from resnet_recipes.recipe.sweep import points
+
+    if "-m" in arguments:
+        arguments.words = points(arguments.words)[0]
+    try:
+        model = composed(arguments, needs_data=False).recipe.model
+        library_of(model.name)
+        if model.weights and not names.WEIGHTS.fullmatch(model.weights):
+            run_places([model.weights], "model.weights")
+    except RecipeError as error:
+        keys = {key for word in typed for key in (word, *(one.key for one in expanded(word)))}
+        if wrong := [one for one in error.problems if not typed or one.key in keys]:
+            raise RecipeError(wrong) from None
+
+
 def _parsed(name: str, argv: Sequence[str]) -> Arguments:
     """Return a command's arguments. Raises RecipeError, also for its recipe and settings."""
 
@@ -142,28 +198,35 @@ def _asked(arguments: Arguments) -> str:
 def _refuse_verb(argv: Sequence[str]) -> None:
     """Raise RecipeError if the first word is a command, ours or another program's."""
     name, *rest = argv
-    ours = OTHERS.get(name, name)
+    if name == "classify" and rest[:1] and rest[0] in (*VERBS, *OTHERS, "train"):  # a task
+        name, *rest = rest
+    candidates = OTHERS.get(name, name).split() or [name]
     if name == "measure":  # its epochs= was no length of a run
         given = [word for word in rest if word.startswith("epochs=")] or ["epochs=10"]
         rest = [*(word for word in rest if word not in given), *given[-1:]]
         rest[-1] = rest[-1].replace("epochs=", "--sample=")
     elif name == "resume":
-        ours, rest = "train", ["--resume", *(rest or ["last"])]
+        candidates, rest = ["train"], ["--resume", *(rest or ["last"])]
     elif name in ("config", "cfg", "settings"):
-        ours, rest = "train", [*(rest or ["mild"]), "--cfg"]
+        candidates, rest = ["train"], [*(rest or ["mild"]), "--cfg"]
     elif name in ("sweep", "multirun", "tune"):
-        ours, rest = "train", ["-m", *rest]
-    if ours not in (*VERBS, "train"):
+        candidates, rest = ["train"], ["-m", *rest]
+    if candidates[0] not in (*VERBS, "train"):
         return
-    command = ["resnet-train"] if ours == "train" else ["resnet-recipes", ours]
-    rule = f"is a command of {command[0]}" if name in VERBS else "is not a command here"
-    problem = Problem(name, None, rule, shlex.join([*command, *rest]))
-    try:
-        _parsed(ours, rest)
-    except RecipeError as error:
-        fix = " ".join([*command, "..."])
-        raise RecipeError([problem._replace(fix=fix), *error.problems]) from None
-    raise RecipeError([problem])
+    wrong: list[Problem] = []
+    for ours in candidates:
+        command = ["resnet-train"] if ours == "train" else ["resnet-recipes", ours]
+        rule = f"is a command of {command[0]}" if name in VERBS else "is not a command here"
+        problem = Problem(name, None, rule, shlex.join([*command, *rest]))
+        try:
+            _parsed(ours, rest)
+            accept([*command, *rest])
+        except RecipeError as error:
+            fix = " ".join([*command, "..."])
+            wrong = wrong or [problem._replace(fix=fix), *error.problems]
+        else:
+            raise RecipeError([problem])
+    raise RecipeError(wrong)
 
 
 def _module(name: str) -> ModuleType:

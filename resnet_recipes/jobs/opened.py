@@ -16,6 +16,7 @@ from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.network.inputs import takes
 from resnet_recipes.network.load import Network, load
 from resnet_recipes.recipe import frozen, hydra_compose, overrides
+from resnet_recipes.recipe.overrides import Override
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.suggestions import did_you_mean
 from resnet_recipes.recipe.typed import typed
@@ -40,6 +41,9 @@ _SETTINGS = (
     "precision.kernels",
     "launch.device",
 )
+
+#: Settings that some uses have besides.
+_OTHERS = ("evaluation.sizes", "launch.gpus")
 
 
 class Opened(NamedTuple):
@@ -86,10 +90,8 @@ def meant(fix: str, known: Sequence[str] = _SETTINGS) -> str:
     return next(filter(None, near), f"settings here: {', '.join(known)}")
 
 
-def _changed(recipe: Recipe, words: Sequence[str], known: Sequence[str]) -> Recipe:
-    """Return the recipe with settings changed. Raises RecipeError with every problem."""
-    if not words:
-        return recipe
+def allowed(words: Sequence[str], known: Sequence[str] = (*_SETTINGS, *_OTHERS)) -> list[Override]:
+    """Return what words change. Raises RecipeError unless all are settings of `known`."""
     changes, problems = overrides.parse(words)
     problems = [
         problem._replace(fix=meant(problem.fix, known))
@@ -104,6 +106,14 @@ def _changed(recipe: Recipe, words: Sequence[str], known: Sequence[str]) -> Reci
     ]
     if problems:
         raise RecipeError(problems)
+    return changes
+
+
+def _changed(recipe: Recipe, words: Sequence[str], known: Sequence[str]) -> Recipe:
+    """Return the recipe with settings changed. Raises RecipeError with every problem."""
+    if not words:
+        return recipe
+    changes = allowed(words, known)
     # other images are not split, unless requested
     if "data.root" in {change.key for change in changes}:
         recipe = replace(recipe, data=replace(recipe.data, val_share=0.0))

@@ -24,7 +24,12 @@ def problems(
     """
     if to not in TARGETS:
         meant = FORMATS.get(to.lower(), to.lower())
-        fix = f"--to {meant}" if meant in TARGETS else ""
+        fitting = [
+            name
+            for name in (meant, "safetensors")
+            if meant in TARGETS and not any(problems(network, name, folds, preprocesses))
+        ]
+        fix = f"--to {fitting[0]}" if fitting else ""
         yield Problem("--to", to, f"must be one of {', '.join(TARGETS)}", fix)
         return
     if preprocesses and not TARGETS[to].use_preprocessed:

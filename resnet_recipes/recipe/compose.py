@@ -12,6 +12,7 @@ from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.methods import ORDER
 from resnet_recipes.recipe import hydra_compose, overrides
 from resnet_recipes.recipe.library import Entry, Library, read
+from resnet_recipes.recipe.meant import answered
 from resnet_recipes.recipe.overrides import Override, absolute
 from resnet_recipes.recipe.schema import Recipe, enabled
 from resnet_recipes.recipe.sections import ScheduleConfig
@@ -72,7 +73,8 @@ def compose(
         if needs_data or problem.key != "data.root"
     ]
     if problems:
-        raise RecipeError(problems)
+        own, _ = typed(hydra_compose.composed(_config(entry), files, choices))
+        raise RecipeError(answered(problem, list(changes), own) for problem in problems)
     _make_absolute(recipe)
     digests = {str(link.path): hashlib.sha256(document.raw).hexdigest() for link, document in links}
     return Composed(recipe, entry, digests, tuple(changed))

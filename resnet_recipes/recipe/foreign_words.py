@@ -105,7 +105,7 @@ _WORDS: tuple[tuple[str | Meaning, str], ...] = (
         "data.sampling=balanced",
         "balanced balanced_sampling oversample sampler weighted_sampler weightedrandomsampler",
     ),
-    ("workers={}", "dataloader_num_workers j jobs num_workers workers"),
+    ("workers={}", "dataloader_num_workers j jobs n_jobs num_workers workers"),
     # batches
     (
         "bs={}",

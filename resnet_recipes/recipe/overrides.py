@@ -14,7 +14,7 @@ from resnet_recipes.recipe.foreign import meaning_of, setting_of
 from resnet_recipes.recipe.hydra_compose import value_of
 from resnet_recipes.recipe.library import GROUPS
 from resnet_recipes.recipe.short import DECIMAL, SHORT, targets
-from resnet_recipes.recipe.suggestions import closest, did_you_mean
+from resnet_recipes.recipe.suggestions import EVERY_SETTING, closest, did_you_mean
 from resnet_recipes.recipe.typed import fitting, kind_of, settings, typed
 
 #: Settings that are folders: `~` is expanded and the path made absolute.
@@ -25,7 +25,6 @@ LENGTH = ("max_duration", "scale_schedule_ratio")
 
 MAX_LENGTH = 4096  # characters of a word
 MAX_BRACKETS = 32  # opening brackets in a word: Hydra's parser recurses as deeply
-EVERY_SETTING = "resnet-train mild --cfg   prints every setting"
 SWEEP = "give one value, or sweep over several: resnet-train -m"
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*")
 _COMMA = r"-?\d+,\d+"
@@ -72,7 +71,7 @@ def parse(words: Iterable[str]) -> tuple[list[Override], list[Problem]]:
         if problem := _refused(word):
             problems.append(problem)
             continue
-        for override in _expanded(word):
+        for override in expanded(word):
             wrong = list(_wrong(override))
             problems += wrong
             overrides += [] if wrong else [override]
@@ -146,7 +145,6 @@ def _refused(word: str) -> Problem | None:
             word,
             None,
             "is not a setting: names are letters, digits and '_', joined by '.'",
-            "optimizer.lr=0.5",
         )
     if "${" in value:
         return Problem(
@@ -163,13 +161,15 @@ def _refused(word: str) -> Problem | None:
 
 
 def _with_value(word: str) -> str:
-    """Return a word that has no "=" as a setting."""
+    """Return a word that has no "=" as a setting; "" if it is like none."""
     key, _, value = word.partition(":")
     if word in settings() and word.startswith("methods."):
         return f"'{word}={{}}'"
     if value and (key in SHORT or key in settings()):
         return shlex.quote(f"{key}={value}")
-    return f"data={shlex.quote(word)}" if os.path.isdir(word) else "lr=0.5"
+    if re.fullmatch(r"[0-9.]+[hms]", word):
+        return f"budget={word}"
+    return f"data={shlex.quote(word)}" if os.path.isdir(word) else ""
 
 
 def meant(word: str) -> str:
@@ -177,7 +177,7 @@ def meant(word: str) -> str:
     return next((problem.fix for problem in parse([word])[1]), shlex.quote(word))
 
 
-def _expanded(word: str) -> list[Override]:
+def expanded(word: str) -> list[Override]:
     """Return the overrides that one word stands for."""
     if word.startswith("~"):
         return [Override(word, word[1:], None)]
@@ -218,14 +218,11 @@ def _unknown(override: Override) -> Problem:
     meaning = meaning_of(override.key, override.value)
     if meaning and (is_of or not (is_near and meant and meaning.words)):
         rule, fix = meaning.rule or "no such setting", meaning.words or "leave it out"
-        return Problem(override.typed, None, rule, _valid(fix))
-    wrong = next(_misfits(shlex.split(meant[13:-1])[0]), None) if meant else None
-    is_method = wrong and wrong.key.startswith("methods.")
-    fix = wrong.fix if wrong and is_method else "" if wrong else meant
-    return Problem(override.typed, None, "no such setting", fix or EVERY_SETTING)
+        return Problem(override.typed, None, rule, fix)
+    return Problem(override.typed, None, "no such setting", meant or EVERY_SETTING)
 
 
-def _misfits(word: str) -> Iterator[Problem]:
+def misfits(word: str) -> Iterator[Problem]:
     """Yield what is wrong with a setting by itself: its name, its form or its type."""
     changes, problems = parse([word])
     yield from problems
@@ -233,17 +230,6 @@ def _misfits(word: str) -> Iterator[Problem]:
         if change.value is not None and not change.is_choice:
             wrong = typed(_nested(change.key, change.read()))[1]
             yield from (problem for problem in wrong if problem.key == change.key)
-
-
-def _valid(fix: str) -> str:
-    """Return what to type, or if a value in it does not fit, what such a value must be."""
-    words = shlex.split(fix)
-    is_ours = all(_KEY.fullmatch(word.partition("=")[0]) and "=" in word for word in words)
-    if fix.startswith("recipe=") or not is_ours:
-        return fix  # no setting, but a recipe, a flag or a command
-    return next(
-        (f"{words[0].partition('=')[0]}=VALUE {wrong.rule}" for wrong in parse(words)[1]), fix
-    )
 
 
 def _respelled(key: str, value: str) -> str:

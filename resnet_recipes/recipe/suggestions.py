@@ -6,6 +6,9 @@ from difflib import SequenceMatcher, get_close_matches
 
 from resnet_recipes.recipe.foreign import setting_of
 
+EVERY_SETTING = "resnet-train mild --cfg   prints every setting"
+SHORT = 3  # letters of a name in which a wrong first one is no slip
+
 
 def did_you_mean(name: str, known: Collection[str], value: str = "") -> str:
     """Return "did you mean mild?" for the known name most like `name`, or "".
@@ -24,7 +27,8 @@ def closest(name: str, known: Collection[str]) -> str:
     leaves = {key.rsplit(".", 1)[-1] for key in known}
     if leaf not in leaves and (meant := setting_of(leaf)) in known:
         return meant
-    if whole := get_close_matches(name, known, n=1, cutoff=0.72):
+    near = [key for key in known if len(name) > SHORT or key[0] == name[:1]]
+    if whole := get_close_matches(name, near, n=1, cutoff=0.72):
         return whole[0]
     same_leaf = [key for key in known if key.rsplit(".", 1)[-1] == leaf]
     near_leaf = [

@@ -58,7 +58,7 @@ def test_what_is_suggested_is_accepted(name):
 @pytest.mark.parametrize("verb", VERBS)
 def test_verbs_of_others_name_ours(verb):
     assert verb not in verbs.VERBS
-    assert VERBS[verb] in (*verbs.VERBS, "train")
+    assert {*VERBS[verb].split()} <= {*verbs.VERBS, "train"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,134 @@
+"""What a message says to type is accepted when it is typed."""
+
+import shlex
+
+import pytest
+
+from resnet_recipes import cli
+from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.commands.remedies import tried
+from tests.run_folders import run_folder
+from tests.tables import rows
+from tests.trained_runs import random_images
+
+#: Words of `resnet-train demo ...`, and the whole line that is printed below what is wrong.
+SETTINGS = rows(
+    """
+lr=high | demo has 0.1
+bs=x | demo has 32
+data.train_size=x | demo has 48
+data.train_size=48px | data.train_size=48
+data.train_size=(48,48) | data.train_size=48
+data.train_size=48x48 | data.train_size=48
+data.val_share=10% | data.val_share=0.1
+data.val_share=10 | data.val_share=0.1
+data.crop_scale=0.1,1 | a list is written 'data.crop_scale=[0.1,1]'
+lr=10% | lr=0.1
+schedule.warmup=5 | schedule.warmup=5ep
+evaluation.interval=5 | evaluation.interval=5ep
+log.interval=5 | log.interval=5ba
+epochs=3epochs | epochs=3ep
+max_duration=3epochs | max_duration=3ep
+max_duration=100steps | max_duration=100ba
+bs=1e3 | bs=1000
+bs=1k | bs=1000
+seed=1e3 | seed=1000
+stop_at_top1=90% | stop_at_top1=90
+stop_at_top1=0.9 | evaluation.stop_at_top1=90
+launch.price=$3 | launch.price=3
+launch.max_wall=1:30:00 | launch.max_wall=90m
+budget=1:30:00 | budget=90m
+epochs=1h | budget=1h
+max_duration=1h | budget=1h
+1h | budget=1h
+-methods.ema | '~methods.ema'
+device=mps | launch.device=cpu
+model=resnet18.pt |
+model.name=weights.pt |
++recipe=hot | recipe=hot
+-m seed=1,2 -j 2 | --parallel 2
+-m seed=1,2 --n_jobs 2 | --parallel 2
+--cfg yaml |
+--cfg all |
+--run | run=VALUE
+"""
+)
+
+#: Whole commands, in a folder with images and a run, and the line.
+COMMANDS = rows(
+    """
+train recipe=all data=images | recipes: dawnbench, demo,
+train mild data=images model=vit_base | model.name=timm:vit_base_
+train mild data=images model.name=resnet20 | model.name=timm:resnet
+classify train data=images model=resnet18.pt | resnet-train ...
+classify first images | resnet-recipes predict first images
+eval last first lr=0.5 |
+eval first --cfg yaml | resnet-recipes eval --help   lists flags and settings
+job mild data=/d --for slurm -p optimizer | resnet-train mild --cfg   prints every setting
+info | resnet-recipes runs
+info first | resnet-recipes runs first
+info mild | resnet-recipes show mild
+list runs | resnet-recipes runs runs
+list | resnet-recipes ls
+eval first --out x.png | --png x.png
+eval first --out x.csv | --csv x.csv
+predict first images --gallery x.html | resnet-recipes predict --help   lists flags and settings
+"""
+)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Work in a folder with images and a run."""
+    monkeypatch.chdir(tmp_path)
+    random_images(tmp_path / "images")
+    return run_folder(tmp_path / "runs", "first")
+
+
+def answer(capsys: pytest.CaptureFixture[str]) -> str:
+    """Return what is below the first problem; "" if nothing is."""
+    lines = capsys.readouterr().err.splitlines()
+    return lines[3].strip() if lines[3].startswith(" " * 6) else ""
+
+
+@pytest.mark.parametrize(("typed", "line"), SETTINGS)
+def test_a_setting_is_answered_with_one_that_is_accepted(typed, line, capsys, folder):
+    assert cli.train(["demo", "data=images", *shlex.split(typed)]) == 2
+    assert answer(capsys) == line
+    if " has " not in line and "written" not in line and "VALUE" not in line:
+        words = shlex.split(line) if "recipe=" in line else ["demo", *shlex.split(line)]
+        if "--parallel" not in words:  # which needs GPUs
+            assert cli.train([*words, "data=images", "--cfg"]) == 0
+
+
+@pytest.mark.parametrize(("typed", "line"), COMMANDS)
+def test_a_command_is_answered_with_one_that_is_accepted(typed, line, capsys, folder):
+    assert cli.main(shlex.split(typed)) in (2, 3)
+    said = answer(capsys)
+    assert said.startswith(line)
+    assert line or not said or "finished run" in said
+    program, *rest = shlex.split(said.partition("   ")[0]) or [""]
+    if program == "resnet-recipes" and "predict" not in rest[:1]:
+        assert cli.main(rest) == 0
+    elif program.startswith("model.name="):
+        assert cli.train(["mild", program, "--cfg"]) == 0
+
+
+def test_a_suggestion_that_is_refused_is_not_printed():
+    def refuse(command, recipe):
+        raise RecipeError.of("lr", None, "is wrong")
+
+    error = RecipeError.of("rate", 1, "is no setting", "lr=1\n    leave it out")
+    (problem,) = tried(error, ["resnet-train", "hot", "rate=1"], refuse).problems
+    assert problem.fix == "leave it out"
+
+
+def test_of_a_refused_suggestion_its_own_remedy_is_printed():
+    def accept(command, recipe):
+        assert (command[:2], recipe) == (["resnet-train", "..."], "hot")
+        if command[-1] == "lr=1":
+            raise RecipeError.of("lr", 1, "is too large", "lr=0.5")
+
+    error = RecipeError.of("rate", 1, "is no setting", "did you mean lr=1?")
+    (problem,) = tried(error, ["resnet-train", "hot", "rate=1"], accept).problems
+    assert problem.fix == "lr=0.5"
