@@ -4,6 +4,22 @@ import json
 from pathlib import Path
 from typing import Any
 
+#: What the files of every run say alike.
+ALIKE = json.loads(
+    """{
+"env": {"python": "3.12.1", "packages": {"torch": "2.11.0"}, "machine": {"cores": 2}},
+"begin": {"kind": "begin", "step": 0, "epoch": 0.0, "devices": "8 x A100", "startup_seconds": 1.0,
+    "training_seconds": 0, "wall_seconds": 5.0},
+"step": {"kind": "step", "lr": 0.1, "images_per_second": 900.0, "data_wait_share": 0.1},
+"evaluation": {"kind": "evaluation", "step": 40, "epoch": 4.0, "raw_top1_percent": 1.0,
+    "examples": 50000, "seconds": 10.0, "wall_seconds": 300.0},
+"summary": {"raw_top1_percent": 1.0, "devices": "8 x A100", "training_pflops": 1250.0,
+    "training_seconds": 240.0, "training_seconds_papers_rule": 230.0, "mlperf_seconds": 270.0,
+    "wall_seconds": 300.0, "evaluation_seconds": 40.0, "checkpoint_seconds": 10.0,
+    "startup_seconds": 10.0, "data_wait_share": 0.25}
+}"""
+)
+
 
 def run_folder(
     root: Path,
@@ -23,16 +39,7 @@ def run_folder(
     (folder / "overrides.txt").write_text(f"seed={seed}\n")
     (folder / "command.txt").write_text(f"resnet-train recipe={recipe} seed={seed} run={name}\n")
     (folder / "provenance.json").write_text(json.dumps({"recipe": recipe}))
-    (folder / "env.json").write_text(
-        json.dumps(
-            {
-                "python": "3.12.1",
-                "packages": {"torch": "2.11.0"},
-                "machine": {"cores": 2},
-                "created": name,
-            }
-        )
-    )
+    (folder / "env.json").write_text(json.dumps(ALIKE["env"] | {"created": name}))
     settings = {
         "name": recipe,
         "seed": seed,
@@ -42,67 +49,18 @@ def run_folder(
         "methods": {"ema": {}},
     } | (config or {})
     (folder / "config.yaml").write_text(json.dumps(settings))  # JSON is YAML, and quicker to write
-    records = [
-        {
-            "kind": "begin",
-            "step": 0,
-            "epoch": 0.0,
-            "epochs": epochs,
-            "devices": "8 x A100",
-            "startup_seconds": 1.0,
-            "training_seconds": 0,
-            "wall_seconds": 5.0,
-        }
+    steps = [
+        ALIKE["step"]
+        | {"step": step, "epoch": step / 10, "loss": 3 / step, "pixels": 88 + step // 10}
+        | {"training_seconds": 6.0 * step, "wall_seconds": 7.0 * step}
+        for step in range(1, 41)
     ]
-    for step in range(1, 41):
-        records.append(
-            {
-                "kind": "step",
-                "step": step,
-                "epoch": step / 10,
-                "loss": 3 / step,
-                "lr": 0.1,
-                "pixels": 88 + step // 10,
-                "training_seconds": 6.0 * step,
-                "images_per_second": 900.0,
-                "data_wait_share": 0.1,
-                "wall_seconds": 7.0 * step,
-            }
-        )
-    records.append(
-        {
-            "kind": "evaluation",
-            "step": 40,
-            "epoch": 4.0,
-            "ema_top1_percent": top1,
-            "raw_top1_percent": 1.0,
-            "examples": 50_000,
-            "seconds": 10.0,
-            "wall_seconds": 300.0,
-        }
-    )
+    evaluation = ALIKE["evaluation"] | {"ema_top1_percent": top1}
+    records = [ALIKE["begin"] | {"epochs": epochs}, *steps, evaluation]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     if state == "finished":
-        (folder / "summary.json").write_text(
-            json.dumps(
-                {
-                    "recipe": recipe,
-                    "ema_top1_percent": top1,
-                    "raw_top1_percent": 1.0,
-                    "epochs": epochs,
-                    "devices": "8 x A100",
-                    "training_pflops": 1250.0,
-                    "training_seconds": 240.0,
-                    "training_seconds_papers_rule": 230.0,
-                    "mlperf_seconds": 270.0,
-                    "wall_seconds": 300.0,
-                    "evaluation_seconds": 40.0,
-                    "checkpoint_seconds": 10.0,
-                    "startup_seconds": 10.0,
-                    "data_wait_share": 0.25,
-                }
-            )
-        )
+        own = {"recipe": recipe, "ema_top1_percent": top1, "epochs": epochs}
+        (folder / "summary.json").write_text(json.dumps(ALIKE["summary"] | own))
     else:
         (folder / "checkpoints" / "step-00000040.json").write_text("{}")
     if state in ("stopped", "failed"):

@@ -4,7 +4,6 @@ Those that take long are planned, the others are run.
 """
 
 import glob
-import importlib
 import re
 import shlex
 import tomllib
@@ -14,18 +13,13 @@ from functools import cache
 from io import StringIO
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 import yaml
 
 from resnet_recipes import cli
-from resnet_recipes.base.card import card_of
-from resnet_recipes.base.duration import Horizon
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.verbs import usage_of
 from resnet_recipes.data import demo
-from resnet_recipes.methods.base import Batch, Now
 from tests.run_folders import run_folder
 
 ROOT = Path(__file__).parents[1]
@@ -272,22 +266,6 @@ def edited(block: str, home: Path) -> Path:
     path.parent.mkdir(exist_ok=True)
     path.write_text(block)
     return path
-
-
-def test_the_method_of_the_page_does_what_it_says(tmp_path):
-    (tmp_path / "gaussian_noise.py").write_text(next(fenced("docs/howto/method.md", "python"))[1])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(tmp_path)
-        method = importlib.import_module("gaussian_noise").GaussianNoise(strength=0.5)
-    batch = Batch(torch.zeros(4, 3, 16, 16), torch.eye(4), torch.arange(4))
-    first, again = (
-        method.transform_batch(batch, Now(0, Horizon(8, 4), np.random.default_rng(1)))
-        for _ in range(2)
-    )
-    assert first.images.std() == pytest.approx(0.5, abs=0.05)
-    assert torch.equal(first.images, again.images)
-    assert [problem.key for problem in type(method)(0.0).problems()] == ["strength"]
-    assert card_of(type(method)).settings[0].meaning.startswith("standard deviation")
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(fenced(page, "python"))])

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes import cli
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.places import records, run_places, with_weights
@@ -89,20 +88,19 @@ def test_records_are_those_of_runs_and_of_folders_of_runs(runs):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["watch", "last", "--once"], "alpha: finished"),
-        (["compare", "beta", "last"], "A  runs/beta\nB  runs/alpha"),
-        (["diff", "beta", "last"], "\nseed        2     1\n"),
-        (["diff", "mild", "last"], "\n  max_duration\n    mild: 90ep\n    last: 4ep\n"),
-        (["runs", "last"], "\nalpha"),
+        ("watch last --once", "alpha: finished"),
+        ("compare beta last", "A  runs/beta\nB  runs/alpha"),
+        ("diff beta last", "\nseed        2     1\n"),
+        ("diff mild last", "\n  max_duration\n    mild: 90ep\n    last: 4ep\n"),
+        ("runs last", "\nalpha"),
     ],
 )
-def test_verbs_take_names(runs, capsys, words, said):
+def test_verbs_take_names(runs, enter, words, said):
     for seed, name in enumerate(("alpha", "beta"), 1):
-        if words[0] == "diff":
+        if "diff" in words:
             recipe = f"name: mild\nmax_duration: 4ep\nseed: {seed}\ndata: {{root: /}}\n"
             config = runs / name / "config.yaml"
             times = os.stat(config)
             config.write_text(recipe)
             os.utime(config, (times.st_atime, times.st_mtime))
-    assert cli.main(words) == 0
-    assert said in f"\n{capsys.readouterr().out}"
+    assert said in f"\n{enter(f'resnet-recipes {words}').out}"

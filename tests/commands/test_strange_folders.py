@@ -58,59 +58,49 @@ def runs_with(root: Path, file: str, fault: str) -> str:
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("file", FILES)
-def test_a_bad_folder_is_one_line_of_the_list_and_of_the_report(file, fault, tmp_path, capsys):
-    runs_with(tmp_path / "runs", file, fault)
-    assert cli.main(["runs", str(tmp_path / "runs")]) == 0
-    out = capsys.readouterr().out
+def test_a_bad_folder_is_a_line_of_the_list_and_the_report_and_a_message_of_other_commands(
+    file, fault, tmp_path, enter, capsys
+):
+    bad, good = runs_with(tmp_path / "runs", file, fault), tmp_path / "runs" / "good"
+    out = enter(f"resnet-recipes runs {tmp_path}/runs").out
     table = [line for line in out.splitlines() if line and not line.startswith((" ", "all with"))]
-    names = [line.split()[0] for line in table]
-    assert names == ["NAME", "bad", "good"]
+    assert [line.split()[0] for line in table] == ["NAME", "bad", "good"]
     assert "76.54 %" in out
-    page = tmp_path / "page.html"
-    assert cli.main(["report", str(tmp_path / "runs"), "--out", str(page)]) == 0
-    assert "bad" in page.read_text()
-    assert "76.54" in page.read_text()
-
-
-@pytest.mark.parametrize("file", ["exit.json", "provenance.json", "metrics.jsonl"])
-def test_a_bad_file_of_a_run_that_failed_is_one_line_of_the_list(file, tmp_path, capsys):
-    path = run_folder(tmp_path, "bad", state="failed") / file
-    path.unlink()
-    special(path, "fifo")
-    assert cli.main(["runs", str(tmp_path)]) == 0
-    assert f"{file} cannot be read: Not a regular file" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("file", FILES)
-def test_commands_about_a_bad_folder_end_with_a_message(file, fault, tmp_path, capsys):
-    bad = runs_with(tmp_path / "runs", file, fault)
-    good = str(tmp_path / "runs" / "good")
-    for words in (["watch", bad, "--once"], ["compare", bad, good], ["diff", bad, "mild"]):
-        assert cli.main(words) in (0, 2, 3)
+    enter(f"resnet-recipes report {tmp_path}/runs --out {tmp_path}/page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "bad" in page
+    assert "76.54" in page
+    for line in (f"watch {bad} --once", f"compare {bad} {good}", f"diff {bad} mild"):
+        assert cli.main(line.split()) in (0, 2, 3)
         said = capsys.readouterr()
         assert said.out or "bad" in said.err
     assert cli.train(["--resume", bad]) in (0, 2, 3)
     assert capsys.readouterr().err
 
 
-def test_the_state_of_a_bad_folder_says_why(tmp_path, capsys):
+@pytest.mark.parametrize("file", ["exit.json", "provenance.json", "metrics.jsonl"])
+def test_a_bad_file_of_a_run_that_failed_is_one_line_of_the_list(file, tmp_path, enter):
+    path = run_folder(tmp_path, "bad", state="failed") / file
+    path.unlink()
+    special(path, "fifo")
+    said = enter(f"resnet-recipes runs {tmp_path}").out
+    assert f"{file} cannot be read: Not a regular file" in said
+
+
+def test_the_state_of_a_bad_folder_says_why(tmp_path, enter):
     runs_with(tmp_path, "summary.json", "fifo")
-    cli.main(["runs", str(tmp_path), "state=unreadable"])
-    out = capsys.readouterr().out
+    out = enter(f"resnet-recipes runs {tmp_path} state=unreadable").out
     assert "unreadable" in out
     assert "summary.json cannot be read: Not a regular file" in out
 
 
-def test_a_run_without_its_recipe_is_unreadable(tmp_path, capsys):
+def test_a_run_without_its_recipe_is_unreadable(tmp_path, enter):
     (run_folder(tmp_path, "bad") / "config.yaml").unlink()
-    cli.main(["runs", str(tmp_path)])
-    assert "it has no config.yaml" in capsys.readouterr().out
+    assert "it has no config.yaml" in enter(f"resnet-recipes runs {tmp_path}").out
 
 
-def test_a_lock_that_is_a_fifo_is_not_waited_for(tmp_path, capsys):
+def test_a_lock_that_is_a_fifo_is_not_waited_for(tmp_path, enter):
     os.mkfifo(run_folder(tmp_path, "a", state="killed") / "lock")
     began = time.monotonic()
-    assert cli.main(["runs", str(tmp_path)]) == 0
-    assert "killed" in capsys.readouterr().out
+    assert "killed" in enter(f"resnet-recipes runs {tmp_path}").out
     assert time.monotonic() - began < 20

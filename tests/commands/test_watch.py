@@ -7,23 +7,21 @@ import re
 import pytest
 from rich.console import Console
 
-from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.commands import verbs, watch
+from resnet_recipes.commands import watch
 from tests.run_folders import run_folder
 
 
-def test_progress_is_shown_with_the_time_left(tmp_path, capsys):
+def test_progress_is_shown_with_the_time_left(tmp_path, enter):
     folder = run_folder(tmp_path, "mine", state="killed", epochs=9.0)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        verbs.run(["watch", str(folder), "--once"])
-    out = capsys.readouterr().out
+        out = enter(f"resnet-recipes watch {folder} --once").out
     assert "mine: running, epoch 4.00 of 9" in out
     assert "top-1 70.00 %" in out
     assert "about 5:00 of training left" in out  # 60 seconds an epoch, five epochs
 
 
-def test_through_a_pipe_there_is_a_line_an_evaluation_and_the_end(tmp_path, monkeypatch, capsys):
+def test_through_a_pipe_there_is_a_line_an_evaluation_and_the_end(tmp_path, monkeypatch, enter):
     folder = run_folder(tmp_path, "mine", state="killed")
     states = iter(["running", "running", "finished"])
     real = watch.read_run
@@ -34,25 +32,13 @@ def test_through_a_pipe_there_is_a_line_an_evaluation_and_the_end(tmp_path, monk
     )
 
     def sleep(_: float) -> None:
-        with (folder / "metrics.jsonl").open("a") as file:
-            file.write(
-                json.dumps(
-                    {
-                        "kind": "evaluation",
-                        "step": 50,
-                        "epoch": 5.0,
-                        "raw_top1_percent": 72.5,
-                        "examples": 50_000,
-                        "seconds": 10.0,
-                        "wall_seconds": 310.0,
-                    }
-                )
-                + "\n"
-            )
+        text = (folder / "metrics.jsonl").read_text()
+        last = json.loads(text.splitlines()[-1]) | {"epoch": 5.0, "ema_top1_percent": 72.5}
+        (folder / "metrics.jsonl").write_text(text + json.dumps(last) + "\n")
 
     monkeypatch.setattr(watch.time, "sleep", sleep)
-    verbs.run(["watch", str(folder)])
-    assert capsys.readouterr().out.splitlines()[:2] == ["epoch=4 top1=70.00", "epoch=5 top1=72.50"]
+    out = enter(f"resnet-recipes watch {folder}").out
+    assert out.splitlines()[:2] == ["epoch=4 top1=70.00", "epoch=5 top1=72.50"]
 
 
 def test_the_loss_is_plotted_as_text(tmp_path):
@@ -72,7 +58,6 @@ def test_no_name_acts_on_the_screen(tmp_path):
     assert "\x1b[2J" not in shown.get()
 
 
-def test_only_a_run_can_be_watched(tmp_path):
-    for words in ([], [str(tmp_path)], ["a", "b"]):
-        with pytest.raises(RecipeError):
-            verbs.run(["watch", *words])
+def test_only_a_run_can_be_watched(tmp_path, enter):
+    for words, code in (("", 2), (tmp_path, 3), ("a b", 2)):
+        enter(f"resnet-recipes watch {words}", code)

@@ -262,8 +262,9 @@ def test_the_streams_of_rank_0_reach_the_user(tmp_path):
     assert process.returncode == 75
 
 
-def test_a_killed_launcher_takes_its_rank_with_it(tmp_path):
-    process = launched(tmp_path)
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_killed_launcher_takes_its_ranks_with_it(tmp_path, ranks):
+    process = launched(tmp_path, ranks)
     process.kill()
     process.communicate(timeout=60)
     deadline = time.monotonic() + 30
@@ -318,17 +319,6 @@ def test_a_group_that_fails_too_often_is_not_restarted_and_nothing_to_repair_is_
     again = Started(tmp_path, "not-ready@0", restarts=3)
     assert again.ending.code == 3
     assert len(again.said) == 1
-
-
-@pytest.mark.slow
-def test_a_killed_launcher_takes_all_ranks_with_it(tmp_path):
-    process = launched(tmp_path, ranks=2)
-    process.kill()
-    process.communicate(timeout=60)
-    deadline = time.monotonic() + 30
-    while running(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not running(tmp_path)
 
 
 def test_a_rank_that_does_not_end_after_a_failure_is_killed(tmp_path, monkeypatch):

@@ -1,14 +1,12 @@
-"""SAM against worked numbers, plain steps, and two ranks."""
+"""SAM against worked numbers and plain steps; its ranks: tests/training/test_distributed.py."""
 
 import math
-import threading
 from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from resnet_recipes.methods.base import Now
 from resnet_recipes.methods.sam import SAM
 
 #: Values that the settings must refuse.
@@ -127,44 +125,3 @@ def test_a_gradient_of_zero_moves_nothing(now_at):
     SAM(interval=1).gradient(closure([w], lambda: (w * 0).sum()), [w], now_at())
     assert torch.equal(w.grad, torch.zeros(1))
     assert torch.equal(w, torch.ones(1))
-
-
-def test_two_ranks_hold_the_same_bits_after_200_sam_steps():
-    shared, meet, results = [[], []], threading.Barrier(2), {}
-
-    def rank(index: int) -> None:
-        generator = torch.Generator().manual_seed(0)
-        params = [
-            nn.Parameter(torch.randn(*shape, generator=generator)) for shape in ((16, 8), (4, 16))
-        ]
-        x = torch.randn(6, 8, generator=generator.manual_seed(index))
-        sam = SAM(interval=1)
-        local = []
-        optimizer = torch.optim.SGD(params, lr=0.1, momentum=0.9)
-
-        def compute(sync: bool = True) -> Tensor:
-            (torch.tanh(x @ params[0].T) @ params[1].T).square().mean().backward()
-            if sync:
-                local.append(params[0].sum().item())
-                shared[index] = [param.grad for param in params]
-                meet.wait()
-                means = [(first + second) / 2 for first, second in zip(*shared, strict=True)]
-                meet.wait()
-                for param, mean in zip(params, means, strict=True):
-                    param.grad = mean
-            return torch.zeros(())
-
-        for step in range(200):
-            sam.gradient(compute, params, Now(step, None, None))
-            optimizer.step()
-            optimizer.zero_grad()
-        results[index] = [param.detach() for param in params], local
-
-    threads = [threading.Thread(target=rank, args=(index,)) for index in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=60)
-    (first, moved), (second, moved_there) = results[0], results[1]
-    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
-    assert moved != moved_there  # each rank went to a nearby point of its own

@@ -5,11 +5,14 @@ import pytest
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.planning.plan import IMAGENET, make_plan
 from resnet_recipes.recipe.compose import compose
+from tests.tables import rows
 
 
-def notes(name: str, *changes: str, ranks: int = 8) -> str:
-    """Return the notes of a packaged recipe with changes, on ImageNet."""
+def notes(line: str) -> str:
+    """Return the notes of a packaged recipe with changes, on ImageNet and usually eight GPUs."""
+    name, *changes = line.split()
     found = compose(name, changes, needs_data=False)
+    ranks = 8 if found.recipe.launch.gpus == "auto" else found.recipe.launch.gpus
     return "\n".join(make_plan(found.recipe, IMAGENET, ranks, found.typed).notes)
 
 
@@ -19,94 +22,47 @@ def test_the_recipes_as_published_need_no_advice(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "ranks", "said"),
-    [
-        ("mild", ["epochs=15"], 8, "The warm-up takes 53 % of the run (8ep, never stretched)"),
-        ("medium", ["epochs=59"], 8, "mixup together with label_smoothing costs accuracy"),
-        ("hot", ["epochs=180"], 8, "pays off only from 240 epochs"),
-        (
-            "hot",
-            ["epochs=180"],
-            8,
-            "methods.sam.interval=5: at 180 epochs of Hot, 10 gave the same accuracy",
-        ),
-        (
-            "mild",
-            ["max_duration=900ba", "ssr=1", "schedule.warmup=1ba"],
-            8,
-            "methods.ema (half-life 100ba, updated every 20ba) is slow for 900 steps",
-        ),
-        (
-            "mild",
-            ["epochs=16", "methods.ema.update_interval=2000ba"],
-            8,
-            "methods.ema (half-life 100ba, updated every 2000ba) is slow",
-        ),
-        ("mild", ["methods.ema.update_interval=500ba"], 8, "little more than the latest weights"),
-        (
-            "mild",
-            ["epochs=3", "schedule.warmup=0.1dur"],
-            8,
-            "never reaches full size (148 of 176 pixels in the last epoch): epochs=5",
-        ),
-        (
-            "mild",
-            [
-                "methods.progressive_resizing.finetune=0dur",
-                "methods.progressive_resizing.delay=0.8dur",
-            ],
-            8,
-            "methods.progressive_resizing.finetune=0.2dur, or '~methods.progressive_resizing'",
-        ),
-        (
-            "mild",
-            ["bs=204800"],
-            1,
-            "An epoch has only 6 steps; a smaller batch gives more: bs=19200 lr=0.192.",
-        ),
-        ("mild", [], 16, "batch.bn_size=256, but each rank has 128 examples"),
-        (
-            "mild",
-            ["evaluation.sizes=[192,256]"],
-            8,
-            "during training, the test size is data.eval_size=224",
-        ),
-        (
-            "mild",
-            ["bs=256"],
-            1,
-            "lr=2.048 is 8 times what is usual with decoupled_sgdw for a batch of 256: 0.256.",
-        ),
-        (
-            "mild",
-            ["optimizer=lamb", "lr=1.7"],
-            8,
-            "lr=1.7 is 340 times what is usual with lamb for a batch of 2048: 0.005.",
-        ),
-        ("mild", ["optimizer=adamw", "lr=1.7"], 8, "with adamw for a batch of 2048: 0.001."),
-        ("mild", ["optimizer=lars", "lr=0.5"], 8, "with lars for a batch of 2048: 8.3."),
-    ],
+    ("line", "said"),
+    rows(
+        """
+mild epochs=15 | The warm-up takes 53 % of the run (8ep, never stretched)
+medium epochs=59 | mixup together with label_smoothing costs accuracy
+hot epochs=180 | pays off only from 240 epochs
+hot epochs=180 | methods.sam.interval=5: at 180 epochs of Hot, 10 gave the same accuracy
+mild max_duration=900ba ssr=1 schedule.warmup=1ba | updated every 20ba) is slow for 900 steps
+mild epochs=16 methods.ema.update_interval=2000ba | half-life 100ba, updated every 2000ba) is slow
+mild methods.ema.update_interval=500ba | little more than the latest weights
+mild epochs=3 schedule.warmup=0.1dur | (148 of 176 pixels in the last epoch): epochs=5
+mild bs=204800 gpus=1 | has only 6 steps; a smaller batch gives more: bs=19200 lr=0.192.
+mild gpus=16 | batch.bn_size=256, but each rank has 128 examples
+mild evaluation.sizes=[192,256] | during training, the test size is data.eval_size=224
+mild bs=256 gpus=1 | 8 times what is usual with decoupled_sgdw for a batch of 256: 0.256.
+mild optimizer=lamb lr=1.7 | 340 times what is usual with lamb for a batch of 2048: 0.005.
+mild optimizer=adamw lr=1.7 | with adamw for a batch of 2048: 0.001.
+mild optimizer=lars lr=0.5 | with lars for a batch of 2048: 8.3.
+"""
+    ),
 )
-def test_what_a_user_may_not_want_is_noted(name, changes, ranks, said):
-    assert said in notes(name, *changes, ranks=ranks)
+def test_what_a_user_may_not_want_is_noted(line, said):
+    assert said in notes(line)
+
+
+def test_images_that_never_grow_to_full_size_are_noted():
+    resizing = "methods.progressive_resizing"
+    said = notes(f"mild {resizing}.finetune=0dur {resizing}.delay=0.8dur")
+    assert f"{resizing}.finetune=0.2dur, or '~{resizing}'" in said
 
 
 @pytest.mark.parametrize(
-    ("name", "changes"),
-    [
-        ("medium", ["epochs=60"]),
-        ("hot", ["epochs=240"]),
-        ("mild", ["epochs=16"]),
-        ("mild", ["optimizer=lamb"]),
-    ],
+    "line", ["medium epochs=60", "hot epochs=240", "mild epochs=16", "mild optimizer=lamb"]
 )
-def test_advice_stops_where_its_reason_does(name, changes):
-    assert notes(name, *changes) == ""
+def test_advice_stops_where_its_reason_does(line):
+    assert notes(line) == ""
 
 
 def test_a_learning_rate_that_was_typed_is_never_scaled():
-    typed = ["bs=204800", "optimizer.lr=204.8"]
-    assert "a smaller batch gives more: bs=19200." in notes("mild", *typed, ranks=1)
+    said = notes("mild bs=204800 optimizer.lr=204.8 gpus=1")
+    assert "a smaller batch gives more: bs=19200." in said
     few = replace(IMAGENET, train_examples=100)
     for words, fix in (
         (["lr=0.1"], "bs=8"),

@@ -13,6 +13,7 @@ from resnet_recipes.recipe.foreign import meaning_of
 from resnet_recipes.recipe.foreign_verbs import VERBS
 from resnet_recipes.recipe.foreign_words import MEANINGS
 from resnet_recipes.recipe.overrides import parse
+from tests.tables import rows
 
 #: A value for the words that do not take a number.
 VALUES = {
@@ -63,24 +64,26 @@ def test_verbs_of_others_name_ours(verb):
 
 @pytest.mark.parametrize(
     ("typed", "answer"),
-    [
-        (["--batch-size", "256"], "bs=256"),
-        (["--batch-size=256"], "bs=256"),
-        (["--data-path", "/my images"], "'data=/my images'"),
-        (["--gpus", "0,1"], "CUDA_VISIBLE_DEVICES=0,1 resnet-train ... gpus=2"),
-        (["--wandb"], "'log.to=[wandb]'"),
-        (["--no-ema"], "'~methods.ema'"),
-        (["-c", "mild"], "recipe=mild"),
-        (["--config-dir", "conf"], "--recipes conf"),
-        (["--opt", "lamb"], "optimizer=lamb"),
-        (["--ckpt", "a b.pt"], "--resume 'a b.pt'"),
-        (["--epochs"], "epochs=VALUE"),
-        (["--num-classes", "10"], "leave it out"),
-    ],
+    rows(
+        """
+--batch-size 256 | bs=256
+--batch-size=256 | bs=256
+--data-path '/my images' | 'data=/my images'
+--gpus 0,1 | CUDA_VISIBLE_DEVICES=0,1 resnet-train ... gpus=2
+--wandb | 'log.to=[wandb]'
+--no-ema | '~methods.ema'
+-c mild | recipe=mild
+--config-dir conf | --recipes conf
+--opt lamb | optimizer=lamb
+--ckpt 'a b.pt' | --resume 'a b.pt'
+--epochs | epochs=VALUE
+--num-classes 10 | leave it out
+"""
+    ),
 )
 def test_a_foreign_flag_is_answered_with_the_whole_word(typed, answer):
     with pytest.raises(RecipeError) as refused:
-        split(typed, usage_of("train"))
+        split(shlex.split(typed), usage_of("train"))
     assert [problem.fix for problem in refused.value.problems] == [answer]
 
 

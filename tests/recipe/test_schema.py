@@ -1,9 +1,11 @@
 from dataclasses import fields, is_dataclass
 
 import pytest
+import yaml
 
 from resnet_recipes.methods import ORDER
 from resnet_recipes.recipe.schema import Recipe, enabled
+from tests.tables import rows
 
 
 def problems(**sections) -> dict[str, str]:
@@ -24,52 +26,59 @@ def test_the_defaults_are_a_recipe_as_soon_as_they_have_a_name_and_data():
 
 
 @pytest.mark.parametrize(
-    ("section", "key", "values"),
-    [
-        ("model", "name", ["resnet20", "vit", ""]),
-        ("model", "num_classes", [1, 0, -1, "many"]),
-        ("model", "init", ["xavier"]),
-        ("model", "bn_init", ["zeros"]),
-        ("data", "backend", ["dali"]),
-        ("data", "root", [""]),
-        ("data", "train_size", [0, -176, 7, 2000]),
-        ("data", "eval_resize", [200, 4000]),
-        ("data", "crop_scale", [(0.0, 1.0), (0.5, 0.1), (0.5, 1.5)]),
-        ("data", "crop_ratio", [(0.0, 1.0), (2.0, 1.0)]),
-        ("data", "workers", [-1, "many", 10_000]),
-        ("data", "prefetch", [0, 100]),
-        ("data", "on_bad_image", ["ignore"]),
-        ("batch", "global_size", [0, -1]),
-        ("batch", "bn_size", [0]),
-        ("batch", "eval_size", [0]),
-        ("optimizer", "name", ["adam"]),
-        ("optimizer", "lr", [0, -1.0, 1e5]),
-        ("optimizer", "momentum", [-0.1, 1.0]),
-        ("optimizer", "weight_decay", [-1e-4, 1.0]),
-        ("optimizer", "clip_norm", [0, -1]),
-        ("schedule", "name", ["step"]),
-        ("schedule", "warmup", ["8", "-1ep", "8 epochs"]),
-        ("schedule", "final", [-0.1, 1.1]),
-        ("schedule", "power", [0]),
-        ("schedule", "interval", ["batch"]),
-        ("precision", "dtype", ["fp8"]),
-        ("precision", "kernels", ["on"]),
-        ("evaluation", "interval", ["0ep", "1"]),
-        ("evaluation", "stop_at_top1", [0.0, 0.75, 101.0]),
-        ("evaluation", "sizes", [[7], [224, 1025], [0]]),
-        ("checkpoint", "interval", ["never"]),
-        ("checkpoint", "keep", [0, 1]),
-        ("log", "interval", ["0ba"]),
-        ("launch", "device", ["tpu"]),
-        ("launch", "gpus", [0, -1, 100, "all"]),
-        ("launch", "max_restarts", [-1]),
-        ("launch", "max_wall", ["3 hours", "h"]),
-        ("run", "name", ["../x", "a/b", "", ".hidden", "x" * 200]),
-    ],
+    ("key", "values"),
+    rows(
+        """
+model.name | resnet20, vit, ''
+model.num_classes | 1, 0, -1, many
+model.init | xavier
+model.bn_init | zeros
+data.backend | dali
+data.root | ''
+data.train_size | 0, -176, 7, 2000
+data.eval_resize | 200, 4000
+data.crop_scale | [0.0, 1.0], [0.5, 0.1], [0.5, 1.5]
+data.crop_ratio | [0.0, 1.0], [2.0, 1.0]
+data.workers | -1, many, 10000
+data.prefetch | 0, 100
+data.on_bad_image | ignore
+batch.global_size | 0, -1
+batch.bn_size | 0
+batch.eval_size | 0
+optimizer.name | adam
+optimizer.lr | 0, -1.0, 100000.0
+optimizer.momentum | -0.1, 1.0
+optimizer.weight_decay | -0.0001, 1.0
+optimizer.clip_norm | 0, -1
+schedule.name | step
+schedule.warmup | '8', -1ep, 8 epochs
+schedule.final | -0.1, 1.1
+schedule.power | 0
+schedule.interval | batch
+precision.dtype | fp8
+precision.kernels | 'on'
+evaluation.interval | 0ep, '1'
+evaluation.stop_at_top1 | 0.0, 0.75, 101.0
+evaluation.sizes | [7], [224, 1025], [0]
+checkpoint.interval | never
+checkpoint.keep | 0, 1
+log.interval | 0ba
+launch.device | tpu
+launch.gpus | 0, -1, 100, all
+launch.max_restarts | -1
+launch.max_wall | 3 hours, h
+run.name | ../x, a/b, '', .hidden
+"""
+    ),
 )
-def test_each_setting_has_its_rule(section, key, values):
-    for value in values:
-        assert f"{section}.{key}" in problems(**{section: {key: value}}), value
+def test_each_setting_has_its_rule(key, values):
+    section, _, name = key.partition(".")
+    for value in yaml.safe_load(f"[{values}]"):
+        assert key in problems(**{section: {name: value}}), value
+
+
+def test_the_name_of_a_run_is_no_longer_than_that_of_a_file():
+    assert "run.name" in problems(run={"name": "x" * 200})
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.strict_yaml import parse
+from tests.tables import rows
 
 PATH = Path("recipes/mine.yaml")
 
@@ -51,22 +52,24 @@ def test_every_key_knows_its_line():
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    [
-        ("yes", "true or false"),
-        ("No", "true or false"),
-        ("on", "true or false"),
-        ("OFF", "true or false"),
-        ("y", "true or false"),
-        ("010", "decimal number"),
-        ("0777", "decimal number"),
-        ("0x1F", "decimal number"),
-        ("0o17", "decimal number"),
-        ("0b11", "decimal number"),
-        ("1_000", "decimal number"),
-        ("1:30", "decimal number"),
-        ("12:30:45", "decimal number"),
-        ("", "has no value"),
-    ],
+    rows(
+        """
+yes | true or false
+No | true or false
+on | true or false
+OFF | true or false
+y | true or false
+010 | decimal number
+0777 | decimal number
+0x1F | decimal number
+0o17 | decimal number
+0b11 | decimal number
+1_000 | decimal number
+1:30 | decimal number
+12:30:45 | decimal number
+ | has no value
+"""
+    ),
 )
 def test_values_that_readers_disagree_about_are_refused(value, said):
     message = refusal(f"name: mine\nseed: {value}\n")

@@ -4,32 +4,35 @@ from resnet_recipes.recipe.foreign import setting_of
 from resnet_recipes.recipe.foreign_words import MEANINGS
 from resnet_recipes.recipe.suggestions import closest
 from resnet_recipes.recipe.typed import settings
+from tests.tables import rows
 
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [
-        ("optimiser.lr", "optimizer.lr"),
-        ("optimizer.lrr", "optimizer.lr"),
-        ("learning_rate", "optimizer.lr"),
-        ("lr", "optimizer.lr"),
-        ("methods.labelsmoothing.smoothing", "methods.label_smoothing.smoothing"),
-        ("methods.mixup.alfa", "methods.mixup.alpha"),
-        ("data.num_worker", "data.workers"),
-        ("num_workers", "data.workers"),
-        ("batch_size", "batch.global_size"),
-        ("max_duraton", "max_duration"),
-        ("smoothing", "methods.label_smoothing.smoothing"),
-        ("ema.half_life", "methods.ema.half_life"),
-        ("weight_decay", "optimizer.weight_decay"),
-        ("crop", "data.train_size"),
-        ("epochs", "max_duration"),
-        ("optimizer.wd", "optimizer.weight_decay"),
-        ("methods.emma", "methods.ema"),
-        ("rnu.root", "run.root"),
-        ("trainer.max_epochs", "max_duration"),
-        ("imgsz", "data.train_size"),
-    ],
+    rows(
+        """
+optimiser.lr | optimizer.lr
+optimizer.lrr | optimizer.lr
+learning_rate | optimizer.lr
+lr | optimizer.lr
+methods.labelsmoothing.smoothing | methods.label_smoothing.smoothing
+methods.mixup.alfa | methods.mixup.alpha
+data.num_worker | data.workers
+num_workers | data.workers
+batch_size | batch.global_size
+max_duraton | max_duration
+smoothing | methods.label_smoothing.smoothing
+ema.half_life | methods.ema.half_life
+weight_decay | optimizer.weight_decay
+crop | data.train_size
+epochs | max_duration
+optimizer.wd | optimizer.weight_decay
+methods.emma | methods.ema
+rnu.root | run.root
+trainer.max_epochs | max_duration
+imgsz | data.train_size
+"""
+    ),
 )
 def test_what_people_type_leads_to_the_setting_they_mean(typed, meant):
     assert closest(typed, settings()) == meant

@@ -1,8 +1,10 @@
 import pytest
+import yaml
 
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import settings, typed, whole
+from tests.tables import rows
 
 MINE = {"name": "mine", "data": {"root": "/data"}}
 
@@ -37,45 +39,47 @@ def test_an_empty_mapping_switches_a_method_on():
 
 @pytest.mark.parametrize(
     ("tree", "key", "rule"),
-    [
-        ({"seed": "x"}, "seed=x", "a whole number"),
-        ({"seed": 1.5}, "seed=1.5", "a whole number"),
-        ({"seed": 10**30}, "seed=1000", "at most 64 bits"),
-        ({"methods": {"sam": {"interval": 1 << 63}}}, "methods.sam.interval=9", "at most 64 bits"),
-        ({"data": {"root": "a\0b"}}, "data.root=a", "text without invisible characters"),
-        ({"run": {"name": "a\u202eb"}}, "run.name=a", "text without invisible characters"),
-        ({"seed": True}, "seed=true", "a whole number"),
-        ({"optimizer": {"lr": "1"}}, "optimizer.lr=1", "a number"),
-        ({"optimizer": {"lr": True}}, "optimizer.lr=true", "a number"),
-        ({"optimizer": {"lr": float("nan")}}, "optimizer.lr=nan", "a finite number"),
-        ({"optimizer": {"lr": float("-inf")}}, "optimizer.lr=-inf", "a finite number"),
-        ({"optimizer": {"lr": 10**400}}, "optimizer.lr=1000", "a finite number"),
-        ({"optimizer": {"lr": None}}, "optimizer.lr", "a number"),
-        ({"optimizer": {"lr": [1]}}, "optimizer.lr=[1]", "a number"),
-        ({"optimizer": {"nesterov": 1}}, "optimizer.nesterov=1", "true or false"),
-        ({"optimizer": 5}, "optimizer=5", "a mapping of name, lr"),
-        ({"max_duration": 90}, "max_duration=90", "90ep or max_duration=90ba"),
-        ({"data": {"crop_scale": [1, 2, 3]}}, "data.crop_scale", "a list of 2 values"),
-        ({"data": {"crop_scale": 1}}, "data.crop_scale=1", "a list"),
-        ({"data": {"workers": 1.5}}, "data.workers=1.5", "a whole number or text"),
-        ({"methods": {"bce_loss": True}}, "methods.bce_loss=true", "a mapping of reduction"),
-        (
-            {"methods": {"label_smoothing": 0.1}},
-            "methods.label_smoothing=0.1",
-            "a mapping of smoothing",
-        ),
-        ({"methods": []}, "methods=[]", "a mapping"),
-        ({"schedule": {"milestones": ["3ep", 5]}}, "schedule.milestones", "text"),
-        ({"published": [{"top": 1.0}]}, "published", "(not top)"),
-        ({"published": [{"epochs": 3}]}, "published", "(top1 is missing)"),
-        ({"published": {"top1": 1.0}}, "published", "a list"),
-    ],
+    rows(
+        r"""
+seed: x | seed=x | a whole number
+seed: 1.5 | seed=1.5 | a whole number
+seed: true | seed=true | a whole number
+optimizer: {lr: '1'} | optimizer.lr=1 | a number
+optimizer: {lr: true} | optimizer.lr=true | a number
+optimizer: {lr: null} | optimizer.lr | a number
+optimizer: {lr: [1]} | optimizer.lr=[1] | a number
+optimizer: {nesterov: 1} | optimizer.nesterov=1 | true or false
+optimizer: 5 | optimizer=5 | a mapping of name, lr
+max_duration: 90 | max_duration=90 | 90ep or max_duration=90ba
+data: {crop_scale: [1, 2, 3]} | data.crop_scale | a list of 2 values
+data: {crop_scale: 1} | data.crop_scale=1 | a list
+data: {workers: 1.5} | data.workers=1.5 | a whole number or text
+methods: {bce_loss: true} | methods.bce_loss=true | a mapping of reduction
+methods: {label_smoothing: 0.1} | methods.label_smoothing=0.1 | a mapping of smoothing
+methods: [] | methods=[] | a mapping
+schedule: {milestones: [3ep, 5]} | schedule.milestones | text
+published: [{top: 1.0}] | published | (not top)
+published: [{epochs: 3}] | published | (top1 is missing)
+published: {top1: 1.0} | published | a list
+optimizer: {lr: .nan} | optimizer.lr=nan | a finite number
+optimizer: {lr: -.inf} | optimizer.lr=-inf | a finite number
+seed: 1000000000000000000000000000000 | seed=1000 | at most 64 bits
+methods: {sam: {interval: 9223372036854775808}} | methods.sam.interval=9 | at most 64 bits
+data: {root: "a\0b"} | data.root=a | text without invisible characters
+run: {name: "a\u202eb"} | run.name=a | text without invisible characters
+"""
+    ),
 )
 def test_a_value_of_the_wrong_type_is_reported_with_its_key(tree, key, rule):
-    problems = said(tree)
-    assert len(problems) == 1
-    assert problems[0].startswith(key)
-    assert rule in problems[0]
+    (problem,) = said(yaml.safe_load(f"{{{tree}}}"))
+    assert problem.startswith(key)
+    assert rule in problem
+
+
+def test_a_number_beyond_floating_point_is_not_finite():
+    (problem,) = said({"optimizer": {"lr": 10**400}})
+    assert problem.startswith("optimizer.lr=1000")
+    assert "a finite number" in problem
 
 
 def test_all_unknown_names_are_reported_but_not_what_is_inside_them():

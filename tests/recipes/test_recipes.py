@@ -4,6 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import yaml
 
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.planning.plan import IMAGENET, make_plan
@@ -12,69 +13,75 @@ from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.frozen import tree_of
 from resnet_recipes.recipe.library import packaged_folder
 from resnet_recipes.recipe.schema import enabled
+from tests.tables import rows
 
 NAMES = ("mild", "medium", "hot")
 ALL = sorted(path.stem for path in packaged_folder().glob("*.yaml"))
 
-YAMLS = "mosaicml/benchmarks, blogs/resnet/recipes/resnet50_{mild,medium,hot}.yaml"
-COMPOSER = "mosaicml/composer 0.7.1, default"
-EXAMPLES = "mosaicml/examples, resnet_imagenet"
-BLOG = "MosaicML, Mosaic ResNet deep dive"
+#: YAMLS: mosaicml/benchmarks, blogs/resnet/recipes/resnet50_{mild,medium,hot}.yaml. COMPOSER:
+#: mosaicml/composer 0.7.1, default. EXAMPLES: mosaicml/examples, resnet_imagenet. BLOG: MosaicML,
+#: Mosaic ResNet deep dive.
 
-#: setting -> mild, medium, hot, source. "-" means that the method is off.
+
+def value_of(cell: str) -> object:
+    """Return a value of the table; "-" is none."""
+    return cell if cell == "-" else yaml.safe_load(cell)
+
+
+#: setting -> mild, medium, hot (or one value for all), source. "-" means that the method is off.
 TABLE = {
-    "max_duration": ("90ep", "90ep", "90ep", YAMLS),
-    "scale_schedule_ratio": (0.4, 1.5, 3.0, EXAMPLES + " (36, 135 and 270 epochs)"),
-    "seed": (42, 42, 42, YAMLS),
-    "model.name": ("resnet50", "resnet50", "resnet50", YAMLS),
-    "model.init": ("kaiming_normal", "kaiming_normal", "kaiming_normal", YAMLS),
-    "model.bn_init": ("uniform", "uniform", "uniform", YAMLS),
-    "data.train_size": (176, 176, 176, YAMLS),
-    "data.eval_resize": (232, 232, 232, YAMLS),
-    "data.eval_size": (224, 224, 224, YAMLS),
-    "data.crop_scale": ([0.08, 1.0], [0.08, 1.0], [0.08, 1.0], COMPOSER),
-    "data.crop_ratio": ([3 / 4, 4 / 3], [3 / 4, 4 / 3], [3 / 4, 4 / 3], COMPOSER),
-    "batch.global_size": (2048, 2048, 2048, YAMLS),
-    "batch.bn_size": (256, 256, 256, YAMLS + " (2048 on 8 GPUs)"),
-    "optimizer.name": ("decoupled_sgdw", "decoupled_sgdw", "decoupled_sgdw", YAMLS),
-    "optimizer.lr": (2.048, 2.048, 2.048, YAMLS),
-    "optimizer.momentum": (0.875, 0.875, 0.875, YAMLS),
-    "optimizer.weight_decay": (5e-4, 5e-4, 3e-4, YAMLS),
-    "schedule.name": ("cosine", "cosine", "cosine", YAMLS),
-    "schedule.warmup": ("8ep", "8ep", "8ep", YAMLS),
-    "schedule.final": (0.0, 0.0, 0.0, YAMLS),
-    "schedule.interval": ("step", "step", "step", "MosaicML, best practices post"),
-    "precision.channels_last": (True, True, True, YAMLS),
-    "evaluation.interval": ("1ep", "1ep", "1ep", YAMLS),
-    "methods.bce_loss": ({}, {}, {}, BLOG),
-    "methods.blurpool.min_channels": (16, 16, 16, YAMLS),
-    "methods.blurpool.blur_first": (True, True, True, YAMLS),
-    "methods.blurpool.replace_convs": (True, True, True, YAMLS),
-    "methods.blurpool.replace_maxpools": (True, True, True, YAMLS),
-    "methods.progressive_resizing.mode": ("resize", "resize", "resize", YAMLS),
-    "methods.progressive_resizing.initial_scale": (0.5, 0.5, 0.6, YAMLS),
-    "methods.progressive_resizing.delay": ("0.4dur", "0.4dur", "0.2dur", YAMLS),
-    "methods.progressive_resizing.finetune": ("0.2dur", "0.2dur", "0.2dur", YAMLS),
-    "methods.progressive_resizing.size_increment": (4, 4, 4, YAMLS),
-    "methods.progressive_resizing.interpolation": (
-        "nearest",
-        "nearest",
-        "nearest",
-        "mosaicml/composer 0.7.1, source",
-    ),
-    "methods.label_smoothing.smoothing": (0.08, 0.1, 0.13, YAMLS),
-    "methods.ema.half_life": ("100ba", "100ba", "100ba", YAMLS),
-    "methods.ema.update_interval": ("20ba", "20ba", "20ba", YAMLS),
-    "methods.mixup.alpha": ("-", 0.2, 0.25, YAMLS),
-    "methods.sam.rho": ("-", 0.5, 0.5, YAMLS),
-    "methods.sam.interval": ("-", 10, 5, YAMLS),
-    "methods.colout.p_row": ("-", "-", 0.05, YAMLS),
-    "methods.colout.p_col": ("-", "-", 0.05, YAMLS),
-    "methods.randaugment.depth": ("-", "-", 1, YAMLS),
-    "methods.randaugment.severity": ("-", "-", 10, YAMLS + "; 9 in " + EXAMPLES),
-    "methods.randaugment.augmentation_set": ("-", "-", "all", YAMLS),
-    "methods.stochastic_depth.drop_rate": ("-", "-", 0.1, YAMLS),
-    "methods.stochastic_depth.distribution": ("-", "-", "linear", YAMLS),
+    key: [*map(value_of, values * (3 // len(values))), source]
+    for key, *values, source in rows(
+        """
+max_duration | 90ep | YAMLS
+scale_schedule_ratio | 0.4 | 1.5 | 3.0 | EXAMPLES (36, 135 and 270 epochs)
+seed | 42 | YAMLS
+model.name | resnet50 | YAMLS
+model.init | kaiming_normal | YAMLS
+model.bn_init | uniform | YAMLS
+data.train_size | 176 | YAMLS
+data.eval_resize | 232 | YAMLS
+data.eval_size | 224 | YAMLS
+data.crop_scale | [0.08, 1.0] | COMPOSER
+data.crop_ratio | [0.75, 1.3333333333333333] | COMPOSER
+batch.global_size | 2048 | YAMLS
+batch.bn_size | 256 | YAMLS (2048 on 8 GPUs)
+optimizer.name | decoupled_sgdw | YAMLS
+optimizer.lr | 2.048 | YAMLS
+optimizer.momentum | 0.875 | YAMLS
+optimizer.weight_decay | 0.0005 | 0.0005 | 0.0003 | YAMLS
+schedule.name | cosine | YAMLS
+schedule.warmup | 8ep | YAMLS
+schedule.final | 0.0 | YAMLS
+schedule.interval | step | MosaicML, best practices post
+precision.channels_last | true | YAMLS
+evaluation.interval | 1ep | YAMLS
+methods.bce_loss | {} | BLOG
+methods.blurpool.min_channels | 16 | YAMLS
+methods.blurpool.blur_first | true | YAMLS
+methods.blurpool.replace_convs | true | YAMLS
+methods.blurpool.replace_maxpools | true | YAMLS
+methods.progressive_resizing.mode | resize | YAMLS
+methods.progressive_resizing.initial_scale | 0.5 | 0.5 | 0.6 | YAMLS
+methods.progressive_resizing.delay | 0.4dur | 0.4dur | 0.2dur | YAMLS
+methods.progressive_resizing.finetune | 0.2dur | YAMLS
+methods.progressive_resizing.size_increment | 4 | YAMLS
+methods.progressive_resizing.interpolation | nearest | mosaicml/composer 0.7.1, source
+methods.label_smoothing.smoothing | 0.08 | 0.1 | 0.13 | YAMLS
+methods.ema.half_life | 100ba | YAMLS
+methods.ema.update_interval | 20ba | YAMLS
+methods.mixup.alpha | - | 0.2 | 0.25 | YAMLS
+methods.sam.rho | - | 0.5 | 0.5 | YAMLS
+methods.sam.interval | - | 10 | 5 | YAMLS
+methods.colout.p_row | - | - | 0.05 | YAMLS
+methods.colout.p_col | - | - | 0.05 | YAMLS
+methods.randaugment.depth | - | - | 1 | YAMLS
+methods.randaugment.severity | - | - | 10 | YAMLS; 9 in EXAMPLES
+methods.randaugment.augmentation_set | - | - | all | YAMLS
+methods.stochastic_depth.drop_rate | - | - | 0.1 | YAMLS
+methods.stochastic_depth.distribution | - | - | linear | YAMLS
+"""
+    )
 }
 
 #: Settings that are this program's own, or that describe a recipe: nothing that could have been
