@@ -1,16 +1,21 @@
 """What happened during runs: curves over the epochs, and where the time went."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from resnet_recipes.base.reading import read_json
-from resnet_recipes.report.page import charts, curves
-from resnet_recipes.report.page.html import Figure, Legend, Section
-from resnet_recipes.run_folder.names import SUMMARY
+from resnet_recipes.report.page import charts
+from resnet_recipes.report.page.html import Figure, Section
+from resnet_recipes.run_folder.metrics import Record, read_metrics
+from resnet_recipes.run_folder.names import METRICS, SUMMARY
 from resnet_recipes.run_folder.runs import RunRecord
 
 #: Runs whose curves are drawn: more lines than this cannot be told apart.
 MOST = 10
+
+#: Points per line: more of them than a screen can show would only make the page larger.
+POINTS = 200
 
 QUANTITIES = {
     "top1_percent": "top-1 accuracy (%)",
@@ -27,7 +32,7 @@ def course(runs: Mapping[str, RunRecord], mark: str) -> Section:
     best = sorted(runs, key=lambda name: -(runs[name].top1_percent or 0.0))
     shown = {name: runs[name] for name in best[:MOST]}
     points = [
-        point | {"name": name} for name, run in shown.items() for point in curves.points(run.folder)
+        point | {"name": name} for name, run in shown.items() for point in _points(run.folder)
     ]
     figures = [
         Figure(
@@ -44,8 +49,32 @@ def course(runs: Mapping[str, RunRecord], mark: str) -> Section:
         figures.append(Figure(f"{mark}phases", caption, charts.phases(bars), has_own_legend=True))
     text = [f"This shows the {MOST} most accurate of {len(runs)} runs."] * (len(runs) > MOST)
     names = sorted({point["name"] for point in points})
-    legend = Legend(names) if names else None
-    return Section("During the runs", text, legend=legend, figures=figures)
+    return Section("During the runs", text, legend=names, figures=figures)
+
+
+def _points(folder: Path) -> list[dict[str, Any]]:
+    """Return what a run logged, downsampled: the epoch, and values of QUANTITIES."""
+    records = read_metrics(folder / METRICS)
+    steps = [record for record in records if record["kind"] == "step"]
+    accuracies = [
+        {"epoch": record["epoch"], "top1_percent": top1}
+        for record in records
+        if record["kind"] == "evaluation"
+        and (top1 := record.get("ema_top1_percent", record.get("raw_top1_percent"))) is not None
+    ]
+    return [*_downsampled(steps), *accuracies]
+
+
+def _downsampled(steps: Sequence[Record]) -> Iterator[dict[str, Any]]:
+    """Yield at most POINTS rows: the mean of each quantity over equally many logged steps."""
+    size = -(-len(steps) // POINTS) or 1
+    for start in range(0, len(steps), size):
+        part = steps[start : start + size]
+        row: dict[str, Any] = {"epoch": part[-1]["epoch"]}
+        for key in QUANTITIES:
+            values = [value for record in part if (value := record.get(key)) is not None]
+            row[key] = sum(values) / len(values) if values else None
+        yield row
 
 
 def _phases(run: RunRecord) -> Iterator[dict[str, Any]]:

@@ -67,9 +67,7 @@ def _best(front: Sequence[dict[str, Any]], price: float | None) -> Iterator[str]
 
 def _front(front: Sequence[dict[str, Any]], price: float | None) -> Table:
     """Return the table of the runs that no other run beats in both time and accuracy."""
-    keys = ["name", "epochs", "top1_percent", "minutes"]
-    headings = ["settings", "epochs", "top-1 (%)", "training (min)"]
-    if price is not None:
-        keys, headings = [*keys, "cost"], [*headings, "cost ($)"]
-    rows = [[row[key] for key in keys] for row in front[-MOST:]]
-    return Table("The front: nothing else is more accurate in less time.", headings, rows)
+    columns = {"name": "settings", "epochs": "epochs", "top1_percent": "top-1 (%)"}
+    columns |= {"minutes": "training (min)"} | ({} if price is None else {"cost": "cost ($)"})
+    caption = "The front: nothing else is more accurate in less time."
+    return Table(caption, columns, front[-MOST:])

@@ -129,12 +129,7 @@ class Recorder:
         }
         for name, metrics in (("raw", raw), ("ema", averaged)):
             if metrics is not None:
-                values |= {
-                    f"{name}_top1_percent": metrics.top1,
-                    f"{name}_top5_percent": metrics.top5,
-                    f"{name}_loss": metrics.loss,
-                    f"{name}_balanced_percent": metrics.balanced,
-                }
+                values |= metrics.keyed(name)
         self._add("evaluation", done, **values)
         self._pace.evaluated(seconds)
         self._console.evaluation(done, averaged, raw, seconds)

@@ -173,32 +173,26 @@ def _group_row(group: Group, price: float) -> dict[str, Any]:
 
 
 def _run_table(runs: Mapping[str, RunRecord], price: float | None) -> Table:
-    headings = [
-        "settings",
-        "state",
-        "epochs",
-        "top-1 (%)",
-        "PFLOPs",
-        "training (min)",
-        "in all (min)",
-        *(["cost ($)"] if price is not None else []),
-        "run",
-    ]
+    columns = {
+        "settings": "settings",
+        "state": "state",
+        "epochs_done": "epochs",
+        "top1_percent": "top-1 (%)",
+        "pflops": "PFLOPs",
+        "minutes": "training (min)",
+        "wall_minutes": "in all (min)",
+    }
+    columns |= {} if price is None else {"cost": "cost ($)"}
     rows = [
-        [
-            name,
-            ": ".join(filter(None, (run.state, run.reason.partition("\n")[0]))),
-            run.epochs_done,
-            run.top1_percent,
-            run.pflops,
-            run.minutes,
-            run.wall_minutes,
-            *([run.cost(price)] if price is not None else []),
-            run.name,
-        ]
+        run.as_dict()
+        | {
+            "settings": name,
+            "state": ": ".join(filter(None, (run.state, run.reason.partition("\n")[0]))),
+            "cost": run.cost(price or 0.0),
+        }
         for name, run in runs.items()
     ]
-    return Table("All runs; a heading sorts.", headings, rows)
+    return Table("All runs; a heading sorts.", columns | {"name": "run"}, rows)
 
 
 def _published_table(known: Sequence[dict[str, Any]]) -> Table:
@@ -216,6 +210,6 @@ def _published_table(known: Sequence[dict[str, Any]]) -> Table:
     return Table(
         "All published results; a heading sorts. The clock says what the time includes: papers "
         "(no evaluation, no checkpoint), mlperf (evaluations too), wall (everything).",
-        [{"top1_percent": "top-1 (%)", "minutes": "time (min)"}.get(key, key) for key in keys],
-        [[row[key] for key in keys] for row in known],
+        {key: key for key in keys} | {"top1_percent": "top-1 (%)", "minutes": "time (min)"},
+        known,
     )

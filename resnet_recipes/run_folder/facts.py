@@ -42,6 +42,15 @@ class Metrics(NamedTuple):
     # percent, the mean over classes of their top-1
     balanced: float | None = None
 
+    def keyed(self, weights: str) -> dict[str, float | None]:
+        """Return its figures under the keys of records; `weights` are "ema" or "raw"."""
+        return {
+            f"{weights}_top1_percent": self.top1,
+            f"{weights}_top5_percent": self.top5,
+            f"{weights}_loss": self.loss,
+            f"{weights}_balanced_percent": self.balanced,
+        }
+
     @property
     def named(self) -> dict[str, float]:
         """Its figures under the names that a person sees, with balanced accuracy if it differs."""

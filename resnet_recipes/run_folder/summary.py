@@ -49,14 +49,7 @@ class Summary:
         for name in ("ema", "raw"):
             metrics = values.pop(name)
             if metrics is not None:
-                top1, top5, loss, examples, balanced = metrics
-                accuracy |= {
-                    f"{name}_top1_percent": top1,
-                    f"{name}_top5_percent": top5,
-                    f"{name}_loss": loss,
-                    f"{name}_balanced_percent": balanced,
-                    "eval_examples": examples,
-                }
+                accuracy |= metrics.keyed(name) | {"eval_examples": metrics.examples}
         if published := values.pop("published"):
             published = {"top1_percent": published.pop("top1"), **published}
         return {"recipe": values.pop("recipe"), **accuracy, **values, "published": published}

@@ -19,9 +19,9 @@ from resnet_recipes.base.text import (
     rate,
     roughly,
 )
+from resnet_recipes.report.page.charts import to_json
 from resnet_recipes.report.page.gallery import Tile, gallery
-from resnet_recipes.report.page.html import Figure, Legend, Section, Table, page
-from resnet_recipes.report.page.vega import to_json
+from resnet_recipes.report.page.html import Figure, Section, Table, page
 
 
 @pytest.mark.parametrize(
@@ -137,9 +137,9 @@ def test_no_text_of_a_page_is_markup():
     section = Section(
         evil,
         text=[evil],
-        legend=Legend([evil]),
+        legend=[evil],
         figures=[Figure(evil, evil, {})],
-        tables=[Table(evil, ["recipe", evil], [[evil, 1.0]])],
+        tables=[Table(evil, {"recipe": "recipe", "x": evil}, [{"recipe": evil, "x": 1.0}])],
         notes=[evil],
     )
     tile = Tile(np.zeros((8, 8, 3), np.uint8), evil, evil, evil, 0.5)

@@ -44,7 +44,7 @@ def took(folder: Path, minutes: float) -> None:
 
 def drawn(page: str, figure: str, kind: str) -> list[list[dict]]:
     """Return the values of each layer of a figure with a kind of mark, but of empty ones."""
-    layers = specs(page)[figure]["layer"]
+    layers = [one for layer in specs(page)[figure]["layer"] for one in layer.get("layer", [layer])]
     marks = [(layer["mark"], layer["data"]["values"]) for layer in layers]
     return [
         values

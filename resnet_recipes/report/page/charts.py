@@ -1,35 +1,24 @@
-"""The plots of the report as Vega-Lite specifications, drawn by the browser or into PNG files."""
+"""The plots of the report, by Vega-Lite, which draws them in the browser or into PNG files."""
 
-from collections.abc import Collection, Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
-from resnet_recipes.report.page.names import TEXT, placed
-from resnet_recipes.report.page.vega import (
-    COLOURS,
-    FAINT,
-    INK,
-    LINES,
-    VISIBLE,
-    WHOLE,
-    ZOOM,
-    Spec,
-    dashes,
-    nominal,
-    plot,
-    quantity,
-    tooltip,
-)
+from resnet_recipes.base.text import printable
+from resnet_recipes.report.page.names import placed
 
 Row = dict[str, Any]
+Spec = dict[str, Any]
 
-#: The line of the points that no other beats, and the bar over seeds.
-FRONT: Spec = {
-    "type": "line",
-    "interpolate": "step-after",
-    "color": INK,
-    "strokeWidth": 1,
-    "strokeDash": [5, 3],
-}
+#: The specifications, with "$name" where a value is to be.
+_PLOTS: Spec = json.loads(Path(__file__).with_name("plots.json").read_text(encoding="utf-8"))
+
+#: Okabe and Ito's palette, whose colours also differ in lightness, with grey for its black: all can
+#: be seen on white and on near-black. Dashes tell lines apart in black and white.
+COLOURS: Sequence[str] = _PLOTS["frame"]["config"]["range"]["category"]
+DASHES: Sequence[Sequence[int]] = _PLOTS["curve"]["encoding"]["strokeDash"]["scale"]["range"]
+
 #: What hovering over a point shows of it.
 SHOWN = (
     "name",
@@ -47,7 +36,6 @@ SHOWN = (
     "note",
     "command",
 )
-BAR: Spec = {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}}
 
 
 def accuracy(rows: Sequence[Row], x: str, title: str, published: Sequence[Row] = ()) -> Spec:
@@ -60,39 +48,33 @@ def accuracy(rows: Sequence[Row], x: str, title: str, published: Sequence[Row] =
     lines = list(_by_series(own).values())
     fronts = [list(pareto(line, x)) for line in _by_series(behind).values()]
     main = lines or fronts
-    encoding = {
-        "x": quantity(x, title, type="log", nice=False, padding=24)
-        | {"axis": {"format": ".3~r", "tickCount": 8}},
-        "y": quantity("top1_percent", "top-1 accuracy (%)", zero=False, nice=True)
-        | {"axis": {"format": ".4~r"}},
-    }
     front = list(pareto((row for line in main for row in line), x))
-    series = [line[0]["series"] for line in main]
-    colour = {"color": nominal("series", series, COLOURS) | {"legend": None}}
-    grey = {"color": {"value": INK}, "opacity": {"value": 0.5}}
     names = placed([*lines, *fronts], x, front)
-    layers = [_layer(front, FRONT, encoding) | {"params": [ZOOM]}]
-    for part, called in ((fronts, names[len(lines) :]), (lines, names[: len(lines)])):
-        layers += _drawn(
-            [row for line in part for row in line],
-            called,
-            encoding | (colour if part is main else grey),
-            {"type": "point", "size": 55, "filled": part is lines, "opacity": 1},
-        )
-    room = {"left": 5, "right": 50, "top": 5, "bottom": 5}  # for names of the points at the right
-    return plot(f"Top-1 accuracy against {title}", {"layer": layers, "padding": room})
+    coloured = _filled("coloured", series=[line[0]["series"] for line in main])
+    return _framed(
+        "accuracy",
+        description=f"Top-1 accuracy against {title}",
+        x=x,
+        title=title,
+        front=front,
+        behind=_lines(fronts, names[len(lines) :], _PLOTS["grey"] if lines else coloured, False),
+        own=_lines(lines, names[: len(lines)], coloured, True),
+    )
 
 
-def _drawn(rows: Sequence[Row], names: Sequence[Row], look: Spec, point: Spec) -> list[Spec]:
-    """Return lines, bars over seeds, points and names."""
+def _lines(lines: Sequence[Sequence[Row]], names: Sequence[Row], look: Spec, filled: bool) -> Spec:
+    """Return lines with bars over seeds, points and names."""
+    rows = [row for line in lines for row in line]
     known = [key for key in SHOWN if any(row.get(key) not in (None, "", 0) for row in rows)]
-    series = {"field": "series"}
-    return [
-        _layer(rows, {"type": "line", "opacity": FAINT}, look | {"detail": series}),
-        _layer([row for row in rows if "low" in row], "rule", look | BAR),
-        _layer(rows, point, look | {"tooltip": tooltip(known)}),
-        _layer(names, TEXT, look | {"text": series}),
-    ]
+    return _filled(
+        "lines",
+        rows=rows,
+        bars=[row for row in rows if "low" in row],
+        names=names,
+        look=look,
+        filled=filled,
+        tooltip=_tooltip(known),
+    )
 
 
 def _by_series(rows: Iterable[Row]) -> dict[str, list[Row]]:
@@ -102,70 +84,36 @@ def _by_series(rows: Iterable[Row]) -> dict[str, list[Row]]:
     return found
 
 
-def _layer(rows: Sequence[Row], mark: Spec | str, encoding: Spec) -> Spec:
-    return {"data": {"values": list(rows)}, "mark": mark, "encoding": encoding}
-
-
 def curve(points: Sequence[Row], y: str, title: str) -> Spec:
     """Return one measured quantity over the epochs of several runs, one line per run.
 
     Rows have name, epoch and `y`.
     """
-    names = sorted({row["name"] for row in points})
     values = [
         {key: row[key] for key in ("name", "epoch", y)} for row in points if row.get(y) is not None
     ]
-    encoding = {
-        "x": quantity("epoch", "epoch") | WHOLE,
-        # one value alone gets no ticks of its own, and is not rounded to a whole number
-        "y": quantity(y, title, zero=y in ("lr", "data_wait_share"), padding=8)
-        | {"axis": {"format": ".4~r"}},
-        "color": nominal("name", names, COLOURS) | {"legend": LINES},
-        "strokeDash": dashes("name", names),
-        "tooltip": tooltip(("name", "epoch", y)),
-    }
-    body = {
-        "data": {"values": values},
-        "transform": [VISIBLE],
-        "params": [ZOOM],
-        "mark": {"type": "line", "point": len(values) < 200},
-        "encoding": encoding,
-    }
-    return plot(f"{title[0].upper()}{title[1:]} over the epochs", body, height=200)
+    return _framed(
+        "curve",
+        description=f"{title[0].upper()}{title[1:]} over the epochs",
+        values=values,
+        has_points=len(values) < 200,
+        names=sorted({row["name"] for row in points}),
+        y=y,
+        title=title,
+        from_zero=y in ("lr", "data_wait_share"),
+        tooltip=_tooltip(("name", "epoch", y)),
+    )
 
 
 def phases(rows: Sequence[Row]) -> Spec:
     """Return where the minutes of each run went; rows have name, phase, rank, minutes."""
-    order = list(dict.fromkeys(row["phase"] for row in rows))
-    encoding = {
-        "y": {
-            "field": "name",
-            "type": "nominal",
-            "title": None,
-            "sort": None,
-            "axis": {"labelLimit": {"expr": "width < 300 ? 120 : 260"}},
-        },
-        "x": {"field": "minutes", "type": "quantitative", "title": "minutes", "stack": "zero"},
-        "color": nominal("phase", order, COLOURS) | {"legend": {"columns": 1}},
-        "order": {"field": "rank", "type": "quantitative"},
-        "tooltip": tooltip(("name", "phase", "minutes")),
-    }
-    bars = len({row["name"] for row in rows})
-    body = {"data": {"values": list(rows)}, "transform": [VISIBLE], "mark": "bar"}
-    return plot("Where the time went", body | {"encoding": encoding}, height=max(60, 26 * bars))
-
-
-def pareto(rows: Iterable[Row], x: str) -> Iterable[Row]:
-    """Yield the rows that no other row beats in both, by ascending `x`."""
-    best = float("-inf")
-    for row in sorted(rows, key=lambda row: (row[x], -row["top1_percent"])):
-        if row["top1_percent"] > best:
-            best = row["top1_percent"]
-            yield row
-
-
-#: Pixels of a row of the matrix.
-_ROW = 18
+    return _framed(
+        "phases",
+        rows=rows,
+        phases=list(dict.fromkeys(row["phase"] for row in rows)),
+        height=max(60, 26 * len({row["name"] for row in rows})),
+        tooltip=_tooltip(("name", "phase", "minutes")),
+    )
 
 
 def by_class(accuracy: Sequence[dict], cells: Iterable[dict]) -> Spec:
@@ -180,38 +128,54 @@ def by_class(accuracy: Sequence[dict], cells: Iterable[dict]) -> Spec:
         for cell in cells
         if {cell["class"], cell["taken_for"]} <= images.keys()
     ]
-    y = _classes("class", images, "class")
-    share = {"field": "percent", "type": "quantitative", "title": "% of row"}
-    matrix = {
-        "data": {"values": shown},
-        "mark": "rect",
-        "encoding": {
-            "y": y,
-            "x": _classes("taken_for", images, "taken for"),
-            "color": share | {"scale": {"domain": [0, 100], "scheme": "blues"}},
-        },
-        "width": {"step": _ROW},
-        "height": {"step": _ROW},
-    }
-    top1 = {"field": "top1_percent", "type": "quantitative", "title": "top-1 (%)"}
-    bars = {
-        "data": {"values": accuracy},
-        "mark": "bar",
-        "encoding": {
-            "y": y | {"axis": None},
-            "x": top1 | {"scale": {"domain": [0, 100]}},
-        },
-        "width": 200,
-        "height": {"step": _ROW},
-    }
-    return {"hconcat": [matrix, bars]}
+    return _filled("by_class", accuracy=accuracy, cells=shown, classes=list(images))
 
 
-def _classes(field: str, names: Collection[str], title: str) -> Spec:
-    return {
-        "field": field,
-        "type": "nominal",
-        "sort": None,
-        "title": title,
-        "scale": {"domain": list(names)},
-    }
+def pareto(rows: Iterable[Row], x: str) -> Iterable[Row]:
+    """Yield the rows that no other row beats in both, by ascending `x`."""
+    best = float("-inf")
+    for row in sorted(rows, key=lambda row: (row[x], -row["top1_percent"])):
+        if row["top1_percent"] > best:
+            best = row["top1_percent"]
+            yield row
+
+
+def to_json(spec: Spec) -> str:
+    """Return a plot as JSON.
+
+    It shows no invisible characters and cannot end a script element around it.
+    """
+    text = json.dumps(_mapped(spec, printable))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _tooltip(fields: Iterable[str]) -> list[Spec]:
+    """Return what hovering over a point shows."""
+    return [
+        {"field": name, "title": name.removesuffix("_percent").replace("_", " ")}
+        | ({"format": _PLOTS["formats"][name]} if name in _PLOTS["formats"] else {})
+        for name in fields
+    ]
+
+
+def _framed(name: str, **values: object) -> Spec:
+    """Return a whole plot, as wide as its place on the page."""
+    return _PLOTS["frame"] | _filled(name, **values)
+
+
+def _filled(name: str, **values: object) -> Spec:
+    """Return a specification with its values."""
+
+    def value(text: str) -> object:
+        return values[text[1:]] if text.startswith("$") else text
+
+    return _mapped(_PLOTS[name], value)
+
+
+def _mapped(value: Any, change: Callable[[str], object]) -> Any:
+    """Return a value with `change` applied to every text in it, but for names of fields."""
+    if isinstance(value, dict):
+        return {key: _mapped(item, change) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mapped(item, change) for item in value]
+    return change(value) if isinstance(value, str) else value

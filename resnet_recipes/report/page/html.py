@@ -1,11 +1,12 @@
 """The page around the plots: one HTML file with everything in it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from resnet_recipes.base.text import in_html
-from resnet_recipes.report.page.vega import COLOURS, DASHES, Spec, to_json
+from resnet_recipes.report.page.charts import COLOURS, DASHES, Spec, to_json
 
 _HERE = Path(__file__).parent
 
@@ -28,15 +29,8 @@ class Table:
     """Rows under headings; numbers are right-aligned and sort by value."""
 
     caption: str
-    headings: Sequence[str]
-    rows: Sequence[Sequence[str | float | None]]
-
-
-@dataclass
-class Legend:
-    """The colours of runs, each with a box that hides it in the plots of the section."""
-
-    names: Sequence[str]  # in the order of their colours
+    columns: Mapping[str, str]  # headings by the keys of their cells
+    rows: Sequence[Mapping[str, Any]]  # text, numbers or None
 
 
 @dataclass
@@ -45,7 +39,8 @@ class Section:
 
     title: str
     text: Sequence[str] = ()
-    legend: Legend | None = None
+    # of the runs in its plots, in the order of their colours, each with a box that hides it
+    legend: Sequence[str] = ()
     figures: Sequence[Figure] = ()
     tables: Sequence[Table] = ()
     notes: Sequence[str] = ()
@@ -91,11 +86,11 @@ def _section(section: Section) -> str:
     )
 
 
-def _legend(legend: Legend) -> str:
+def _legend(names: Sequence[str]) -> str:
     boxes = "\n".join(
         f'<label><input type="checkbox" checked value="{in_html(name)}">'
         f"{_swatch(place)}{in_html(name)}</label>"
-        for place, name in enumerate(legend.names)
+        for place, name in enumerate(names)
     )
     return f'<fieldset class="legend"><legend>Runs</legend>{boxes}</fieldset>'
 
@@ -117,16 +112,18 @@ def _figure(figure: Figure) -> str:
 
 
 def _table(table: Table) -> str:
-    numeric = [
-        any(isinstance(row[i], float | int) for row in table.rows)
-        for i in range(len(table.headings))
-    ]
-    kinds = [' class="number"' if is_number else "" for is_number in numeric]
+    numeric = {
+        key for row in table.rows for key, value in row.items() if isinstance(value, float | int)
+    }
+    kinds = {key: ' class="number"' if key in numeric else "" for key in table.columns}
     head = "".join(
-        f'<th{kind} aria-sort="none"><button type="button">{in_html(text)}</button></th>'
-        for text, kind in zip(table.headings, kinds, strict=True)
+        f'<th{kinds[key]} aria-sort="none"><button type="button">{in_html(text)}</button></th>'
+        for key, text in table.columns.items()
     )
-    rows = "\n".join(f"<tr>{''.join(map(_cell, row, kinds))}</tr>" for row in table.rows)
+    rows = "\n".join(
+        f"<tr>{''.join(_cell(row[key], kind) for key, kind in kinds.items())}</tr>"
+        for row in table.rows
+    )
     name = in_html(table.caption)
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{name}">'

@@ -5,8 +5,6 @@ from itertools import pairwise, product
 from math import log
 from typing import Any
 
-from resnet_recipes.report.page.vega import Spec
-
 Row = dict[str, Any]
 Place = tuple[float, float]  # pixels from the left, and from the top
 
@@ -15,16 +13,7 @@ WIDTH, HEIGHT = 340, 300
 #: Lines that are named: more names than this cannot be read.
 MOST = 16
 
-_FONT = 11
-
-#: The mark of a name; its place is in its row.
-TEXT: Spec = {
-    "type": "text",
-    "fontSize": _FONT,
-    "baseline": "middle",
-    "clip": False,
-    **{key: {"expr": f"datum.{key}"} for key in ("align", "dx", "dy")},
-}
+_FONT = 11  # as in plots.json
 
 #: Where a name may stand: of the places that are equally free, the first is taken.
 _SIDES = list(product((("left", 8), ("right", -8)), (0, -11, 11, -18, 18)))

@@ -8,8 +8,8 @@ from types import ModuleType
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.extras import remedy
+from resnet_recipes.report.page.charts import Spec, to_json
 from resnet_recipes.report.page.html import Figure
-from resnet_recipes.report.page.vega import Spec, to_json
 
 
 def plotting(key: str) -> ModuleType:
