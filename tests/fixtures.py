@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 import torchvision
+import yaml
 
 from resnet_recipes import cli, data
 from resnet_recipes.base.errors import RecipeError
@@ -48,6 +49,18 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         both = isinstance(value, dict) and isinstance(result.get(key), dict)
         result[key] = merged(result[key], value) if both else value
     return result
+
+
+def settings(words: str) -> dict[str, Any]:
+    """Return settings as they are typed, `data.train_size=32 methods.ema={}`, as sections."""
+    tree: dict[str, Any] = {}
+    for word in words.split():
+        key, _, text = word.partition("=")
+        value = yaml.safe_load(text)
+        for name in reversed(key.split(".")):
+            value = {name: value}
+        tree = merged(tree, value)
+    return tree
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -94,10 +107,13 @@ def photographs() -> list[Path]:
 
 @pytest.fixture
 def recipe() -> Callable[..., Recipe]:
-    """Return a function that makes a small recipe with changes: `recipe(methods={"ema": {}})`."""
+    """Return a function that makes a small recipe with changes.
 
-    def make(**changes: Any) -> Recipe:
-        made, problems = typed(merged(SMALL, changes))
+    They are typed, `recipe("methods.ema={} seed=1")`, or sections, `recipe(methods=HOT)`.
+    """
+
+    def make(words: str = "", **changes: Any) -> Recipe:
+        made, problems = typed(merged(merged(SMALL, settings(words)), changes))
         if problems:
             raise RecipeError(problems)
         return made
@@ -114,8 +130,8 @@ def make_run(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
     runs: list[Run] = []
 
-    def make(**changes: Any) -> Run:
-        made = recipe(**changes)
+    def make(words: str = "", **changes: Any) -> Run:
+        made = recipe(words, **changes)
         runs.append(
             build(
                 taught(make_plan(made, data.measure(made.data), 1)),

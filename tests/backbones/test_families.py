@@ -73,12 +73,10 @@ def test_every_small_network_takes_two_steps(name: str, make_run: Callable[..., 
     if facts.parameters > LARGEST or side > WIDEST or [*facts.problems()]:
         pytest.skip("too large for two steps here, or refused")
     run = make_run(
+        "max_duration=2ba batch.global_size=4 batch.bn_size=4 batch.eval_size=4 "
+        "schedule.name=constant schedule.warmup=0ba optimizer.name=sgd optimizer.lr=0.001",
         model=asdict(model),
-        max_duration="2ba",
         data={"train_size": side, "eval_size": side, "eval_resize": side},
-        batch={"global_size": 4, "bn_size": 4, "eval_size": 4},
-        schedule={"name": "constant", "warmup": "0ba"},
-        optimizer={"name": "sgd", "lr": 1e-3},
     )
     before = [weight.detach().clone() for weight in run.model.parameters()]
     train(run, notes := Notes(run))

@@ -31,10 +31,8 @@ def test_ranks_fetch_once_and_train_as_from_a_folder(
         images = {"backend": "auto", "root": root, "cache": str(tmp_path / "cache"), "workers": 0}
         sizes = {"train_size": 32, "eval_resize": 32, "eval_size": 32}
         made = recipe(
-            max_duration="2ba",
-            schedule={"warmup": "0ba"},
+            "max_duration=2ba schedule.warmup=0ba batch.global_size=4 batch.bn_size=2",
             data=images | sizes,
-            batch={"global_size": 4, "bn_size": 2},
         )
         (folder / "config.yaml").write_text(freeze(made))
         nursery.start(folder, 2)

@@ -44,17 +44,14 @@ SIZES = [1, 2, 3, 7, 24, 50, 53, 97]
 def new_run(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Path]:
     """Return a function that makes the folder of a run of six steps, saved after three."""
 
-    def make(**changes: Any) -> Path:
-        small = {
-            "max_duration": "6ba",
-            "checkpoint": {"interval": "3ba"},
-            "evaluation": {"interval": "1dur"},
-            "schedule": {"warmup": "0ba"},
-            "data": {"train_size": 32, "eval_resize": 32, "eval_size": 32},
-            "batch": {"global_size": 12, "bn_size": 4},
-        }
+    def make(words: str = "", **changes: Any) -> Path:
+        small = (
+            "max_duration=6ba checkpoint.interval=3ba evaluation.interval=1dur schedule.warmup=0ba "
+            "data.train_size=32 data.eval_resize=32 data.eval_size=32 batch.global_size=12 "
+            "batch.bn_size=4"
+        )
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
-        (folder / "config.yaml").write_text(freeze(recipe(**small | changes)))
+        (folder / "config.yaml").write_text(freeze(recipe(f"{small} {words}", **changes)))
         return folder
 
     return make
@@ -174,7 +171,7 @@ def test_three_ranks_with_a_teacher_resume_bit_for_bit(nursery, new_run, make_ru
 
     Three do while the layout of the buckets stays.
     """
-    taught_by = make_run(seed=5)
+    taught_by = make_run("seed=5")
     teacher = tmp_path / "teacher.safetensors"
     facts = taught_by.plan.facts
     write_weights(taught_by.model, teacher, about.of(taught_by.plan.recipe, facts.classes, 10))
@@ -189,13 +186,12 @@ def test_two_ranks_with_fused_operations_learn_the_same_resume_bit_for_bit_and_l
     nursery, new_run, make_run
 ):
     """Every save compares the ranks' weights and would fail."""
-    changes = {
-        "data": {"train_size": 64, "eval_resize": 64, "eval_size": 64},
-        "optimizer": {"lr": 0.01},
-        "batch": {"global_size": 16, "bn_size": 8},
-        "methods": {"blurpool": {}, "bce_loss": {}, "label_smoothing": {}, "mixup": {}},
-    }
-    plain, whole = new_run(**changes), new_run(**changes)
+    changes = (
+        "data.train_size=64 data.eval_resize=64 data.eval_size=64 optimizer.lr=0.01 "
+        "batch.global_size=16 batch.bn_size=8 methods.blurpool={} methods.bce_loss={} "
+        "methods.label_smoothing={} methods.mixup={}"
+    )
+    plain, whole = new_run(changes), new_run(changes)
     nursery.call(plain, 2, trained)
     assert all(calls >= 6 * 6 for calls in nursery.call(whole, 2, fused))
     resumed = killed_after(3, whole)
@@ -209,7 +205,7 @@ def test_two_ranks_with_fused_operations_learn_the_same_resume_bit_for_bit_and_l
         torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-4)
     images, logits = torch.randn(4, 3, 64, 64), []
     for run in (plain, whole):
-        model = make_run(**changes).model.eval()
+        model = make_run(changes).model.eval()
         model.load_state_dict(archive.read(run / "weights.pt"))
         logits.append(model(images))
     torch.testing.assert_close(*logits, rtol=1e-2, atol=1e-3)
@@ -217,10 +213,8 @@ def test_two_ranks_with_fused_operations_learn_the_same_resume_bit_for_bit_and_l
 
 def test_float16_resumes_bit_for_bit_only_because_its_scale_is_kept(nursery, new_run):
     whole = new_run(
-        precision={"dtype": "fp16"},
-        batch={"global_size": 8, "bn_size": 4},
-        data={"train_size": 16, "eval_resize": 16, "eval_size": 16},
-        model={"name": "resnet34"},
+        "precision.dtype=fp16 batch.global_size=8 batch.bn_size=4 data.train_size=16 "
+        "data.eval_resize=16 data.eval_size=16 model.name=resnet34"
     )
     nursery.call(whole, 2, trained)
     resumed, forgetful = killed_after(3, whole), killed_after(3, whole)
@@ -248,7 +242,7 @@ def restarted(process: RankProcess) -> int:
 
 def test_nodes_meet_however_often_each_was_started_again(nursery, new_run):
     assert nursery.call(
-        new_run(max_duration="1ba", batch={"global_size": 8, "bn_size": 4}), 2, restarted
+        new_run("max_duration=1ba batch.global_size=8 batch.bn_size=4"), 2, restarted
     ) == [0, 0]
 
 
@@ -281,7 +275,7 @@ def taught_otherwise(process: RankProcess) -> str:
 
 
 def test_ranks_with_other_teachers_do_not_train_together(nursery, new_run):
-    run = new_run(batch={"global_size": 8, "bn_size": 4})
+    run = new_run("batch.global_size=8 batch.bn_size=4")
     said = nursery.call(run, 2, taught_otherwise)
     assert all("methods.distill.teacher: is 0 on rank 0, but 1 on" in text for text in said), said
 
@@ -302,7 +296,7 @@ def test_a_rank_that_sees_no_gpu_does_not_train_with_one_that_does(nursery, new_
 
 
 def test_a_run_that_crashed_after_it_had_reached_its_target_ends_there(nursery, new_run):
-    whole = new_run(evaluation={"interval": "3ba", "stop_at_top1": 1.0})
+    whole = new_run("evaluation.interval=3ba evaluation.stop_at_top1=1.0")
     nursery.call(whole, 3, trained)
     crashed = killed_after(3, whole)
     shutil.copy(whole / "metrics.jsonl", crashed)
@@ -317,7 +311,7 @@ def test_a_run_that_crashed_after_it_had_reached_its_target_ends_there(nursery, 
 
 
 def test_mlperfs_log_says_what_was_trained_and_whether_the_target_was_reached(nursery, new_run):
-    folder = new_run(log={"mlperf": True}, evaluation={"interval": "3ba", "stop_at_top1": 1.0})
+    folder = new_run("log.mlperf=true evaluation.interval=3ba evaluation.stop_at_top1=1.0")
     nursery.call(folder, 1, trained)
     lines = (folder / "result_0.txt").read_text().splitlines()
     events = {
@@ -344,10 +338,7 @@ def steps_of(process: RankProcess) -> list[int]:
 
 
 def test_ranks_that_train_parts_of_a_run_leave_no_results(nursery, new_run):
-    folder = new_run(
-        max_duration="5ep",
-        batch={"global_size": 64, "bn_size": 32},
-    )
+    folder = new_run("max_duration=5ep batch.global_size=64 batch.bn_size=32")
     (folder / "job.json").write_text('{"job": "train", "spans": [[0, 2], [2, 4], [6, 8]]}')
     steps = nursery.call(folder, 2, steps_of)
     assert [list(dict.fromkeys(found)) for found in steps] == [[1, 2, 3, 4, 7, 8]] * 2

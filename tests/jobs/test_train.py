@@ -87,7 +87,7 @@ def test_the_error_that_ends_a_run_stays_the_one_that_is_shown(monkeypatch, tmp_
 
 
 def test_weights_say_how_long_they_were_trained_not_how_long_was_planned(make_run, tmp_path):
-    run = make_run(max_duration="8ba", batch={"global_size": 32, "bn_size": 32})
+    run = make_run("max_duration=8ba batch.global_size=32 batch.bn_size=32")
     train.write_results(run, tmp_path, Mock(measured=(None, None)), 6)
     assert run.plan.steps_per_epoch == 4
     assert load(tmp_path).about.epochs == 1.5

@@ -81,7 +81,7 @@ def test_without_counts_nothing_is_weighed():
 
 
 def test_a_run_knows_the_counts_of_its_classes_also_when_it_resumes(recipe, tmp_path):
-    made = recipe(methods={"class_weights": {"rule": "inverse"}})
+    made = recipe("methods.class_weights.rule=inverse")
     facts = data.measure(made.data)
     (tmp_path / "data.json").write_text(facts.to_json())
     again = DataFacts.read(tmp_path / "data.json", str(facts.root))

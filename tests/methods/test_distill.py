@@ -83,7 +83,7 @@ def test_the_teacher_sees_the_images_of_the_network_in_parts(now_at, batch_of):
 @pytest.fixture
 def teacher(make_run: Callable[..., Run], tmp_path: Path) -> Path:
     """The weights of a network with other random weights."""
-    run = make_run(seed=5)
+    run = make_run("seed=5")
     path = tmp_path / "teacher.safetensors"
     write_weights(run.model, path, about.of(run.plan.recipe, run.plan.facts.classes, 10))
     return path
@@ -101,19 +101,19 @@ def trained(run: Run, first: int = 0, stop_at: int | None = None) -> torch.Tenso
 
 
 def test_the_teacher_is_frozen_and_the_network_approaches_it(teacher, make_run):
-    run = make_run(max_duration="4ba", methods=methods(teacher))
+    run = make_run("max_duration=4ba", methods=methods(teacher))
     (method,) = run.methods
     model = inspect.getclosurevars(inspect.unwrap(method._logits)).nonlocals["model"]
     before = digest(model)
     trained(run)
     assert not model.training
     assert torch.equal(digest(model), before)
-    plain = make_run(max_duration="4ba")
+    plain = make_run("max_duration=4ba")
     assert not torch.equal(trained(plain), digest(run.model))
 
 
 def test_the_teacher_is_folded_and_cast_once(teacher, make_run):
-    run = make_run(precision={"dtype": "bf16"}, methods=methods(teacher))
+    run = make_run("precision.dtype=bf16", methods=methods(teacher))
     logits = next(iter(run.methods))._logits
     model = inspect.getclosurevars(inspect.unwrap(logits)).nonlocals["model"]
     assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
@@ -134,7 +134,7 @@ def test_a_resumed_run_is_the_same_bit_by_bit(teacher, make_run):
 
 
 def test_a_run_does_not_resume_with_another_teacher(teacher, make_run):
-    run, other = make_run(methods=methods(teacher)), make_run(seed=6)
+    run, other = make_run(methods=methods(teacher)), make_run("seed=6")
     write_weights(other.model, teacher, about.of(run.plan.recipe, run.plan.facts.classes, 10))
     with pytest.raises(RecipeError) as caught:
         restore(make_run(methods=methods(teacher)), capture(run, 2))
@@ -214,7 +214,7 @@ def test_the_rehearsal_of_a_run_finds_a_teacher_that_does_not_fit(teacher, make_
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     resizing = {"progressive_resizing": {"delay": "0.25dur", "finetune": "0.5dur"}}
-    run = make_run(max_duration="4ep", methods=methods(teacher, **resizing))
+    run = make_run("max_duration=4ep", methods=methods(teacher, **resizing))
     run.methods.methods["distill"].take_network(too_large)
     with pytest.raises(TrainingError, match="of 32 px does not fit on this GPU"):
         rehearse(run)

@@ -156,11 +156,9 @@ def test_a_step_that_float16_skips_counts_for_the_average_and_the_rate(
     make_run, train_with_overflow
 ):
     run = make_run(
-        max_duration="5ba",
-        precision={"dtype": "fp16"},
-        batch={"global_size": 4, "bn_size": 4},
-        data={"train_size": 16, "eval_resize": 16, "eval_size": 16},
-        methods={"ema": {"half_life": "2ba", "update_interval": "2ba"}},
+        "max_duration=5ba precision.dtype=fp16 batch.global_size=4 batch.bn_size=4 "
+        "data.train_size=16 data.eval_resize=16 data.eval_size=16 methods.ema.half_life=2ba "
+        "methods.ema.update_interval=2ba"
     )
     states = train_with_overflow(run, bad=4)
     before, skipped = states[2:4]

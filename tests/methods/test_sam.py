@@ -99,11 +99,8 @@ def test_a_float16_overflow_in_either_pass_skips_the_step_and_halves_the_scale(
     bad_pass, make_run, train_with_overflow
 ):
     run = make_run(
-        max_duration="3ba",
-        precision={"dtype": "fp16"},
-        batch={"global_size": 4, "bn_size": 4},
-        data={"train_size": 16, "eval_resize": 16, "eval_size": 16},
-        methods={"sam": {"interval": 1}},
+        "max_duration=3ba precision.dtype=fp16 batch.global_size=4 batch.bn_size=4 "
+        "data.train_size=16 data.eval_resize=16 data.eval_size=16 methods.sam.interval=1"
     )
     first, skipped, last = train_with_overflow(run, bad=2 + bad_pass)  # of the second step
     assert skipped.model.keys() == first.model.keys()

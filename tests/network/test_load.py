@@ -86,7 +86,7 @@ def test_files_with_torchvisions_and_timms_names_are_loaded_and_assumptions_are_
 
 
 def test_a_checkpoint_gives_the_averaged_network_with_its_surgery_and_classes(make_run, tmp_path):
-    run = make_run(methods={"blurpool": {}, "stochastic_depth": {"drop_rate": 0.5}, "ema": {}})
+    run = make_run("methods.blurpool={} methods.stochastic_depth.drop_rate=0.5 methods.ema={}")
     average = {f"ema.{name}": tensor.clone() for name, tensor in run.model.state_dict().items()}
     run.methods.load_state_dict(average)
     run.model.eval()

@@ -23,7 +23,7 @@ def described(run: Run) -> About:
 
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
 def test_torchvision_loads_the_weights_and_gives_the_same_output(make_run, tmp_path, suffix):
-    run = make_run(methods={"stochastic_depth": {"drop_rate": 0.3}})
+    run = make_run("methods.stochastic_depth.drop_rate=0.3")
     before = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
     path = write_weights(run.model, tmp_path / f"weights.{suffix}", described(run))
     plain = torchvision.models.resnet18(num_classes=run.plan.num_classes).eval()
@@ -38,7 +38,7 @@ def test_torchvision_loads_the_weights_and_gives_the_same_output(make_run, tmp_p
 
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
 def test_a_network_is_restored_from_its_file_with_surgery_and_classes(make_run, tmp_path, suffix):
-    run = make_run(methods={"blurpool": {"blur_first": False}, "bce_loss": {}})
+    run = make_run("methods.blurpool.blur_first=false methods.bce_loss={}")
     path = write_weights(run.model, tmp_path / f"weights.{suffix}", described(run))
     loaded = load(path)
     run.model.eval()
@@ -74,7 +74,7 @@ def test_a_full_disk_is_named_and_leaves_no_part(make_run, tmp_path, suffix):
 
 
 def test_the_averaged_weights_are_written(make_run, tmp_path):
-    run = make_run(methods={"ema": {}})
+    run = make_run("methods.ema={}")
     zeros = {
         f"ema.{name}": torch.zeros_like(tensor) for name, tensor in run.model.state_dict().items()
     }

@@ -59,7 +59,7 @@ def test_features_have_the_memory_format_of_the_recipe(wanted, make_run):
 
 
 def test_convolutions_and_images_are_channels_last_with_every_method_on(make_run):
-    run = make_run(max_duration="1ba", schedule={"warmup": "0ba"}, methods=ALL)
+    run = make_run("max_duration=1ba schedule.warmup=0ba", methods=ALL)
     wide = [
         module.weight
         for module in run.model.modules()
@@ -111,7 +111,7 @@ def test_a_compiled_run_is_one_graph_over_all_sizes_and_trains_as_the_plain_one(
     }
     plain = losses_of(make_run(**changes))
     with counted_graphs(monkeypatch) as graphs:
-        run = make_run(precision={"compile": True}, **changes)
+        run = make_run("precision.compile=true", **changes)
         assert run.plan.sizes == sizes
         compiled = losses_of(run)
         trained = len(graphs)

@@ -33,9 +33,9 @@ def finished(
     Its weights and its summary.
     """
 
-    def run(ranks: int, **changes: Any) -> tuple[dict[str, torch.Tensor], dict]:
+    def run(ranks: int, words: str, **changes: Any) -> tuple[dict[str, torch.Tensor], dict]:
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
-        (folder / "config.yaml").write_text(freeze(recipe(**changes)))
+        (folder / "config.yaml").write_text(freeze(recipe(words, **changes)))
         nursery.start(folder, ranks)
         assert nursery.wait() == [0] * ranks, (folder / "logs" / "rank0.log").read_text()[-2000:]
         return archive.read(folder / "weights.pt"), json.loads(
@@ -50,20 +50,15 @@ def test_two_and_three_ranks_learn_and_measure_what_one_process_does(finished):
 
     Only the order of float additions differs.
     """
-    changes = {
-        "max_duration": "6ba",  # the last one in the second epoch
-        "data": {"train_size": 48, "eval_resize": 48, "eval_size": 48},
-        "optimizer": {"lr": 0.01},
-        "batch": {"global_size": 24, "bn_size": 4, "eval_size": 16},
-        "methods": {
-            "bce_loss": {},
-            "label_smoothing": {},
-            "ema": {"half_life": "2ba", "update_interval": "1ba"},
-        },
-    }
-    weights, summary = finished(1, **changes)
+    changes = (
+        "max_duration=6ba data.train_size=48 data.eval_resize=48 data.eval_size=48 "
+        "optimizer.lr=0.01 batch.global_size=24 batch.bn_size=4 batch.eval_size=16 "
+        "methods.bce_loss={} methods.label_smoothing={} methods.ema.half_life=2ba "
+        "methods.ema.update_interval=1ba"
+    )
+    weights, summary = finished(1, changes)
     for ranks in (2, 3):
-        others, also = finished(ranks, **changes)
+        others, also = finished(ranks, changes)
         parameters = [
             name
             for name in weights
@@ -76,15 +71,13 @@ def test_two_and_three_ranks_learn_and_measure_what_one_process_does(finished):
 
 
 def test_the_accuracy_of_three_ranks_is_that_of_the_weights_they_leave(finished, make_run):
-    changes = {
-        "max_duration": "3ba",
-        "data": {"train_size": 32, "eval_resize": 32, "eval_size": 32},
-        "optimizer": {"lr": 0.01},
-        "batch": {"global_size": 24, "bn_size": 4, "eval_size": 16},
-        "methods": {"ema": {"half_life": "2ba", "update_interval": "1ba"}},
-    }
-    weights, summary = finished(3, **changes)
-    run = make_run(**changes)
+    changes = (
+        "max_duration=3ba data.train_size=32 data.eval_resize=32 data.eval_size=32 "
+        "optimizer.lr=0.01 batch.global_size=24 batch.bn_size=4 batch.eval_size=16 "
+        "methods.ema.half_life=2ba methods.ema.update_interval=1ba"
+    )
+    weights, summary = finished(3, changes)
+    run = make_run(changes)
     run.model.load_state_dict(weights)
     metrics = evaluate(run.model, run.eval_data, run.precision, run.plan.num_classes)
     assert [metrics.top1, metrics.top5] == [
@@ -95,12 +88,10 @@ def test_the_accuracy_of_three_ranks_is_that_of_the_weights_they_leave(finished,
 
 
 def test_compressed_gradients_are_right_to_three_digits(finished, make_run):
-    changes = {
-        "max_duration": "1ba",
-        "schedule": {"warmup": "0ba"},
-        "batch": {"global_size": 16, "bn_size": 4},
-        "optimizer": {"lr": 0.01},
-    }
+    changes = (
+        "max_duration=1ba schedule.warmup=0ba batch.global_size=16 batch.bn_size=4 "
+        "optimizer.lr=0.01"
+    )
 
     def joined(weights: dict[str, torch.Tensor]) -> torch.Tensor:
         return torch.cat(
@@ -111,9 +102,9 @@ def test_compressed_gradients_are_right_to_three_digits(finished, make_run):
             ]
         )
 
-    start = joined(make_run(**changes).model.state_dict())
+    start = joined(make_run(changes).model.state_dict())
     plain, compressed = (
-        joined(finished(2, precision={"compress_gradients": compress}, **changes)[0])
+        joined(finished(2, changes, precision={"compress_gradients": compress})[0])
         for compress in (False, True)
     )
     error = (compressed - plain).norm() / (plain - start).norm()
@@ -124,12 +115,9 @@ def test_ten_sam_steps_leave_two_ranks_bitwise_equal(finished):
     """Every save compares the ranks' weights and would fail."""
     finished(
         2,
-        max_duration="10ba",
-        data={"train_size": 16, "eval_resize": 16, "eval_size": 16},
-        checkpoint={"interval": "5ba"},
-        evaluation={"interval": "1dur"},
-        batch={"global_size": 4, "bn_size": 2},
-        methods={"sam": {"rho": 0.5, "interval": 1}},
+        "max_duration=10ba data.train_size=16 data.eval_resize=16 data.eval_size=16 "
+        "checkpoint.interval=5ba evaluation.interval=1dur batch.global_size=4 batch.bn_size=2 "
+        "methods.sam.rho=0.5 methods.sam.interval=1",
     )
 
 

@@ -30,7 +30,7 @@ def grown(run: Run, limit: int) -> Run:
 
 
 def test_a_rehearsal_leaves_nothing_behind(make_run):
-    ours, theirs = (make_run(max_duration="4ba", methods=HOT) for _ in range(2))
+    ours, theirs = (make_run("max_duration=4ba", methods=HOT) for _ in range(2))
     rehearse(ours)
     assert all(param.grad is None for param in ours.model.parameters())
     for run in (ours, theirs):
@@ -42,7 +42,7 @@ def test_too_little_memory_for_the_largest_images_is_known_before_the_first_step
     resizing = {
         "progressive_resizing": {"initial_scale": 0.5, "delay": "0.2dur", "finetune": "0.2dur"}
     }
-    run = make_run(max_duration="3ep", methods=resizing, batch={"bn_size": 4})
+    run = make_run("max_duration=3ep batch.bn_size=4", methods=resizing)
     side = max(run.plan.sizes)
     grown(run, limit=side - 1)
     assert run.plan.pixels_at(0) < side
@@ -55,7 +55,7 @@ def test_too_little_memory_for_the_largest_images_is_known_before_the_first_step
 
 
 def test_a_group_that_cannot_be_smaller_is_not_advised(make_run):
-    run = grown(make_run(batch={"bn_size": 1}), limit=0)
+    run = grown(make_run("batch.bn_size=1"), limit=0)
     with pytest.raises(
         TrainingError, match=r"of 1 images of 32 px does not fit on this GPU; make them smaller"
     ):
@@ -63,7 +63,7 @@ def test_a_group_that_cannot_be_smaller_is_not_advised(make_run):
 
 
 def test_a_cpu_that_compiles_nothing_is_not_watched(make_run):
-    run = make_run(max_duration="4ba")
+    run = make_run("max_duration=4ba")
     train(run, Notes(run))
     assert run.compiling.seconds() == 0
     assert "watched" not in str(gradient_of(run))

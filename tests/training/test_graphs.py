@@ -99,8 +99,8 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
 def replayed(device: Device, make_run: Callable[..., Run]) -> Callable[..., tuple[Run, list[str]]]:
     """Return a function that makes a run which may replay its gradients, and what it tells."""
 
-    def make(**changes: Any) -> tuple[Run, list[str]]:
-        run, told = make_run(**changes), []
+    def make(words: str = "", **changes: Any) -> tuple[Run, list[str]]:
+        run, told = make_run(words, **changes), []
         if run.precision.dtype != torch.float32:
             cast_together(run.model, run.precision.dtype)
         run.graphs = Graphs(run.model, run.exchange, told.append)
@@ -155,10 +155,9 @@ def test_float16_is_replayed_with_the_scale_of_the_step(replayed, make_run, devi
 
 def test_every_image_size_has_a_graph_after_one_gradient_without(replayed, device):
     run, told = replayed(
-        max_duration="3ep",
-        methods={
-            "progressive_resizing": {"initial_scale": 0.5, "delay": "0.2dur", "finetune": "0.2dur"}
-        },
+        "max_duration=3ep methods.progressive_resizing.initial_scale=0.5 "
+        "methods.progressive_resizing.delay=0.2dur "
+        "methods.progressive_resizing.finetune=0.2dur"
     )
     train(run, Notes(run))
     sizes, steps = len(set(run.plan.sizes)), run.plan.steps_per_epoch
@@ -176,7 +175,7 @@ def test_every_image_size_has_a_graph_after_one_gradient_without(replayed, devic
 
 
 def test_nothing_is_replayed_while_the_gpu_is_the_limit(replayed, device):
-    run, told = replayed(max_duration="8ba")
+    run, told = replayed("max_duration=8ba")
     device.waits = False
     train(run, Notes(run))
     assert device.graphs == []
@@ -184,7 +183,7 @@ def test_nothing_is_replayed_while_the_gpu_is_the_limit(replayed, device):
 
 
 def test_what_a_graph_cannot_hold_is_computed_and_reported(replayed, make_run, device):
-    ours, theirs = replayed(max_duration="9ba")[0], make_run(max_duration="9ba")
+    ours, theirs = replayed("max_duration=9ba")[0], make_run("max_duration=9ba")
     told: list[str] = []
     ours.graphs.tell = told.append
     device.refuses = "operation not permitted when stream is capturing\nand more"
@@ -205,7 +204,7 @@ def test_a_gradient_that_is_added_to_another_is_computed(replayed, make_run, dev
         compute(sync=False)
         return compute()
 
-    runs = replayed(max_duration="9ba")[0], make_run(max_duration="9ba")
+    runs = replayed("max_duration=9ba")[0], make_run("max_duration=9ba")
     for run in runs:
         run.methods.gradient = twice
         train(run, Notes(run))

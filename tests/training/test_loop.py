@@ -77,10 +77,7 @@ def differing(ours: Run, theirs: Run) -> list[str]:
 
 def test_the_loss_falls(make_run):
     run = make_run(
-        max_duration="24ba",
-        evaluation={"interval": "1dur"},
-        optimizer={"lr": 0.1},
-        methods={"bce_loss": {}},
+        "max_duration=24ba evaluation.interval=1dur optimizer.lr=0.1 methods.bce_loss={}"
     )
     notes = Notes(run)
     assert train(run, notes) == run.plan.total_steps
@@ -90,10 +87,7 @@ def test_the_loss_falls(make_run):
 
 def test_the_plan_says_when_to_log_evaluate_and_save(make_run):
     run = make_run(
-        max_duration="5ba",
-        log={"interval": "2ba"},
-        evaluation={"interval": "3ba"},
-        checkpoint={"interval": "4ba"},
+        "max_duration=5ba log.interval=2ba evaluation.interval=3ba checkpoint.interval=4ba"
     )
     notes = Notes(run)
     train(run, notes)
@@ -101,9 +95,7 @@ def test_the_plan_says_when_to_log_evaluate_and_save(make_run):
 
 
 def test_a_run_that_is_asked_to_stop_logs_and_saves(make_run):
-    run = make_run(
-        max_duration="8ba", checkpoint={"interval": "1dur"}, evaluation={"interval": "1dur"}
-    )
+    run = make_run("max_duration=8ba checkpoint.interval=1dur evaluation.interval=1dur")
     notes = Notes(run, stop_at=3)
     assert train(run, notes) == 3
     assert (notes.logged, notes.evaluated, notes.saved) == ([2, 3], [], [3])
@@ -113,7 +105,7 @@ def test_a_run_that_is_asked_to_stop_logs_and_saves(make_run):
 def test_statistics_are_averaged_at_the_end_of_every_epoch_if_the_recipe_says_so(
     wanted, steps, make_run, monkeypatch
 ):
-    run = make_run(max_duration="9ba", batch={"bn_average": wanted})
+    run = make_run("max_duration=9ba", batch={"bn_average": wanted})
     notes, averaged = Notes(run), []
     monkeypatch.setattr(
         loop, "average_statistics", lambda _: averaged.append(len(notes.losses) + 1)
@@ -124,7 +116,7 @@ def test_statistics_are_averaged_at_the_end_of_every_epoch_if_the_recipe_says_so
 
 def test_a_run_that_reaches_its_target_saves_and_ends(make_run):
     often = {"interval": "2ba", "offset": "1ba", "stop_at_top1": 50.0}
-    run = make_run(max_duration="8ba", checkpoint={"interval": "1dur"}, evaluation=often)
+    run = make_run("max_duration=8ba checkpoint.interval=1dur", evaluation=often)
     notes = Notes(run)
     notes.evaluate = lambda done: setattr(run, "top1", 20.0 * done)
     assert train(run, notes) == 3
@@ -149,11 +141,10 @@ def test_a_resumed_run_equals_the_uninterrupted_run_with_every_method_of_hot(
 def test_microbatches_do_not_change_the_gradient(make_run):
     ways = [
         make_run(
-            max_duration="1ba",
-            optimizer={"momentum": 0.0, "weight_decay": 0.0},
-            schedule={"warmup": "0ep"},
+            "max_duration=1ba optimizer.momentum=0.0 optimizer.weight_decay=0.0 "
+            "schedule.warmup=0ep methods.bce_loss={} methods.label_smoothing={} "
+            "methods.mixup.alpha=0.4",
             batch={"bn_size": size},
-            methods={"bce_loss": {}, "label_smoothing": {}, "mixup": {"alpha": 0.4}},
         )
         for size in (16, 4)
     ]
@@ -170,7 +161,7 @@ def test_microbatches_do_not_change_the_gradient(make_run):
 
 
 def test_no_step_waits_for_the_device(make_run):
-    run = make_run(max_duration="4ba", log={"interval": "1dur"}, methods=HOT)
+    run = make_run("max_duration=4ba log.interval=1dur", methods=HOT)
     with profile(activities=[ProfilerActivity.CPU]) as trace:
         train(run, Notes(run))
     reads = [

@@ -12,7 +12,7 @@ from resnet_recipes.training import build as building
 @pytest.fixture
 def tried(make_run, monkeypatch):
     """Return a search as on a GPU that fits `most` images, the numbers it tried, and the run."""
-    run, found = make_run(batch={"global_size": 96, "bn_size": "auto"}, max_duration="8ba"), []
+    run, found = make_run("batch.global_size=96 batch.bn_size=auto max_duration=8ba"), []
 
     def search(most: int, engine: int = 96) -> int:
         def build(plan, rank):

@@ -37,7 +37,7 @@ def made(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> Plan
         "ema": {},
         "sam": {"interval": 2},
     }
-    small = recipe(methods=methods, max_duration="4ep")
+    small = recipe("max_duration=4ep", methods=methods)
     return make_plan(small, data.measure(small.data), 1)
 
 

@@ -67,7 +67,7 @@ def test_a_model_that_is_not_finite_is_never_saved(place, value, reporter):
 
 
 def test_an_interval_without_a_finite_loss_has_none(make_run, tmp_path):
-    run = make_run(precision={"dtype": "fp16"})
+    run = make_run("precision.dtype=fp16")
     run.precision.check = lambda *_: None
     recorder = Mock()
     reporter = RunReporter(run, (recorder, Mock()), Interruption(), Silent())

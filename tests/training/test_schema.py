@@ -35,7 +35,7 @@ def after_a_step(run: Run) -> dict[str, Any]:
 @pytest.fixture
 def run(make_run: Callable[..., Run]) -> Run:
     """A small run with an average."""
-    return make_run(methods={"ema": {}})
+    return make_run("methods.ema={}")
 
 
 def test_the_state_of_a_run_fits_it(run):

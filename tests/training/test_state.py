@@ -59,7 +59,7 @@ def test_another_machine_is_a_warning(changes, said, make_run, state):
 
 
 def test_a_changed_bn_size_is_a_warning(make_run, state):
-    run = make_run(batch={"bn_size": 8})
+    run = make_run("batch.bn_size=8")
     assert resume_warnings(run, state) == [
         "not bit-identical to an uninterrupted run: batch.bn_size 16 -> 8"
     ]
@@ -96,12 +96,12 @@ def test_other_data_are_refused(changes, key, make_run, state):
 
 def test_all_changed_settings_are_refused_together(make_run, state):
     with pytest.raises(RecipeError) as caught:
-        restore(make_run(seed=4, optimizer={"lr": 0.1}), state)
+        restore(make_run("seed=4 optimizer.lr=0.1"), state)
     assert [problem.key for problem in caught.value.problems] == ["optimizer.lr", "seed"]
 
 
 def test_a_run_that_began_before_a_setting_existed_resumes_with_its_default(make_run):
-    run = make_run(methods={"ema": {}})
+    run = make_run("methods.ema={}")
     state = capture(run, 3)
     for section, key in (
         ("data", "order"),
@@ -147,7 +147,7 @@ def test_a_setting_that_does_not_exist_is_refused(recipe):
 
 
 def test_a_method_without_settings_is_a_change_too(recipe):
-    off, on = recipe(), recipe(methods={"trivial_augment": {}})
+    off, on = recipe(), recipe("methods.trivial_augment={}")
     assert [problem.key for problem in changed_settings(asdict(off), on)] == [
         "methods.trivial_augment"
     ]
@@ -170,7 +170,7 @@ FREE += ("batch.eval_size", "batch.bn_size")
 
 
 def test_no_other_setting_of_what_is_learned_may_change(recipe):
-    new = recipe(methods={"ema": {}})
+    new = recipe("methods.ema={}")
     learned = ("model", "data", "batch", "optimizer", "schedule", "precision", "methods")
     keys = [key for key in flat(asdict(new)) if key.startswith(learned) and key not in FREE]
     assert len(keys) > 50
