@@ -2,7 +2,7 @@
 
 import math
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
@@ -48,6 +48,16 @@ def converted(value: Any, kind: Any) -> Any:
     """
     read = _record if is_dataclass(kind) else _READERS.get(get_origin(kind) or kind, _exact)
     return read(value, kind)
+
+
+def of_texts(cls: type, texts: Mapping[str, str]) -> Any:
+    """Return a dataclass from the texts of its fields; a number that may be None is so for ""."""
+
+    def value(text: str, kind: Any) -> Any:
+        number = (get_args(kind) or (kind,))[0]
+        return None if number is not str and not text else number(text)
+
+    return cls(**{name: value(texts[name], kind) for name, kind in kinds_of(cls).items()})
 
 
 def words(kind: Any) -> str:

@@ -1,10 +1,15 @@
 """What GPUs can do by their datasheets, and the share of it that training a ResNet reaches."""
 
+import csv
 import re
-from typing import NamedTuple
+from dataclasses import dataclass
+from pathlib import Path
+
+from resnet_recipes.base.kinds import of_texts
 
 
-class Gpu(NamedTuple):
+@dataclass(frozen=True)
+class Gpu:
     """A GPU: rates from its datasheet, and shares of them fitted to published training speeds."""
 
     name: str
@@ -31,20 +36,8 @@ class Gpu(NamedTuple):
 #: Rates: NVIDIA's datasheets of V100, T4, A100, L4, L40S, H100 and H200, of HGX B200, and the GA102
 #: and AD102 white papers. Shares: A100, V100 and 3090 from PyTorch and timm; convolutions of A100,
 #: H100, H200 and L40S from MLPerf's logs (docs/performance.md); the others are guesses.
-GPUS = (
-    Gpu("V100", r"V100-(SXM2|SXM3|PCIE)-\d+GB.*", 125, 0.900, 16, 15.7, 0.85, 0.80, 0.80),
-    Gpu("T4", r"T4", 65, 0.320, 16, 8.1, 0.50, 0.80, 0.80),
-    Gpu("A100 40GB", r"A100-(SXM4|PCIE)-40GB", 312, 1.555, 40, 19.5, 0.85, 0.72, 0.75),
-    Gpu("A100 80GB", r"A100-SXM4-80GB|A100 80GB PCIe", 312, 2.039, 80, 19.5, 0.85, 0.72, 0.75),
-    Gpu("H100 PCIe", r"H100 PCIe", 756, 2.000, 80, 25.6, 0.65, 0.68, 0.70),
-    Gpu("H100", r"H100 80GB HBM3", 989, 3.350, 80, 31.6, 0.72, 0.65, 0.65),
-    Gpu("H200", r"H200", 989, 4.800, 141, 31.6, 0.80, 0.50, 0.63),
-    Gpu("B200", r"B200", 2250, 8.000, 180, 35.0, 0.75, 0.40, 0.60),
-    Gpu("L40S", r"L40S", 362, 0.864, 48, 45.8, 0.75, 0.66, 0.80),
-    Gpu("L4", r"L4", 121, 0.300, 24, 15.1, 0.60, 0.85, 0.85),
-    Gpu("RTX 3090", r"GeForce RTX 3090", 71, 0.936, 24, 17.8, 0.95, 0.95, 0.90),
-    Gpu("RTX 4090", r"GeForce RTX 4090", 165, 1.008, 24, 41.3, 0.90, 0.85, 0.90),
-)
+with Path(__file__).with_name("datasheet.csv").open(encoding="utf-8", newline="") as _file:
+    GPUS: tuple[Gpu, ...] = tuple(of_texts(Gpu, row) for row in csv.DictReader(_file))
 
 
 def known(name: str) -> Gpu | None:

@@ -1,12 +1,21 @@
-"""What the authors of recipes and baselines published, with a source for each number."""
+"""What the authors of recipes and baselines published, and the accuracy between their lengths."""
 
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
+
+from resnet_recipes.base.kinds import of_texts
+from resnet_recipes.run_folder.facts import Published
 
 #: Training images of ImageNet-1k, which all results are for.
 IMAGENET_IMAGES = 1_281_167
+
+#: The most, in points, by which any published result between two others of its recipe differs from
+#: what is interpolated without it.
+ERROR = 0.16
 
 #: Where the sources contradict each other, and what was decided.
 CONTRADICTIONS = (
@@ -43,23 +52,38 @@ class PublishedResult:
 def published() -> tuple[PublishedResult, ...]:
     """Return all published results, by recipe and length."""
     with Path(__file__).with_name("published.csv").open(encoding="utf-8", newline="") as file:
-        return tuple(map(_result, csv.DictReader(file)))
+        return tuple(of_texts(PublishedResult, row) for row in csv.DictReader(file))
 
 
-def _result(row: dict[str, str]) -> PublishedResult:
-    def number(key: str) -> float | None:
-        return float(row[key]) if row[key] else None
+class Accuracy(NamedTuple):
+    """An accuracy, and how it is known."""
 
-    epochs = number("epochs")
-    return PublishedResult(
-        row["recipe"],
-        row["label"],
-        None if epochs is None else int(epochs),
-        number("top1_percent"),
-        number("minutes"),
-        row["clock"],
-        number("images_per_second"),
-        row["hardware"],
-        row["source"],
-        row["note"],
-    )
+    top1: float  # percent
+    source: str  # in words
+
+
+def accuracy_after(results: Sequence[Published], epochs: float) -> Accuracy | None:
+    """Return what was published for a length, or else lies on the line between its neighbours.
+
+    The line is straight over 1 / epochs, which fits the published curves better than epochs or
+    their logarithm. None outside of them: nobody knows.
+    """
+    known = {result.epochs: result.top1 for result in reversed(results) if result.epochs}
+    if epochs in known:
+        return Accuracy(known[int(epochs)], "published")
+    below = max((length for length in known if length < epochs), default=0)
+    above = min((length for length in known if length > epochs), default=0)
+    if not (below and above):
+        return None
+    share = (1 / below - 1 / epochs) / (1 / below - 1 / above)
+    top1 = known[below] + share * (known[above] - known[below])
+    return Accuracy(top1, f"interpolated, within {ERROR}")
+
+
+def shortest(results: Sequence[Published], top1: float) -> int | None:
+    """Return the fewest whole epochs with at least this accuracy; None if it is not known."""
+    lengths = [result.epochs for result in results if result.epochs]
+    for epochs in range(min(lengths, default=0), max(lengths, default=-1) + 1):
+        if (found := accuracy_after(results, epochs)) and found.top1 >= top1:
+            return epochs
+    return None

@@ -14,8 +14,7 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.estimating.estimate import Prediction, Speeds, estimate
-from resnet_recipes.estimating.memory import Remembered, remember
-from resnet_recipes.estimating.sample import sampled, speeds_of
+from resnet_recipes.estimating.measured import Remembered, remember, sampled, speeds_of
 from resnet_recipes.jobs import launcher, new_run
 from resnet_recipes.jobs.group import Group, group_of
 from resnet_recipes.jobs.prediction import from_measured, measured_as, predicted

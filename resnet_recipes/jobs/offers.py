@@ -16,10 +16,8 @@ from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.data.files import Files
-from resnet_recipes.estimating import accuracy
-from resnet_recipes.estimating.accuracy import Accuracy
 from resnet_recipes.estimating.estimate import Estimate, estimate
-from resnet_recipes.estimating.published import IMAGENET_IMAGES
+from resnet_recipes.estimating.published import IMAGENET_IMAGES, Accuracy, accuracy_after, shortest
 from resnet_recipes.jobs.budget import of_length, within
 from resnet_recipes.jobs.group import group_of
 from resnet_recipes.jobs.prediction import predicted
@@ -109,7 +107,7 @@ def _lengths(
         lengths = {Duration.parse(length).value for length in fitting}
     elif reach is not None:
         enough = [epochs for epochs, one in mine.items() if one.top1 >= reach]
-        enough += filter(None, [accuracy.shortest(plan.published, reach)])
+        enough += filter(None, [shortest(plan.published, reach)])
         lengths = {min(enough)} if enough else lengths
     else:
         lengths = {plan.epochs, *mine, *(one.epochs for one in plan.published if one.epochs)}
@@ -119,7 +117,7 @@ def _lengths(
             made,
             estimate(course_of(made), found.speeds) if found else None,
             bool(found and found.when),
-            mine.get(float(epochs)) or accuracy.of_length(plan.published, float(epochs)),
+            mine.get(float(epochs)) or accuracy_after(plan.published, float(epochs)),
         )
 
 

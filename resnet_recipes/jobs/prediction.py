@@ -11,7 +11,7 @@ from resnet_recipes.base.cores import cores
 from resnet_recipes.estimating.arithmetic import on_cpu, on_gpus
 from resnet_recipes.estimating.datasheet import Gpu, known
 from resnet_recipes.estimating.estimate import Prediction, estimate
-from resnet_recipes.estimating.memory import Remembered, key_of, recall
+from resnet_recipes.estimating.measured import Remembered, key_of, recall
 from resnet_recipes.jobs import gpus
 from resnet_recipes.planning.course import course_of, gpu_memory
 from resnet_recipes.planning.plan import Plan

@@ -72,7 +72,8 @@ def _downsampled(steps: Sequence[Record]) -> Iterator[dict[str, Any]]:
         part = steps[start : start + size]
         row: dict[str, Any] = {"epoch": part[-1]["epoch"]}
         for key in QUANTITIES:
-            values = [value for record in part if (value := record.get(key)) is not None]
+            found = (record.get(key) for record in part)
+            values = [value for value in found if isinstance(value, int | float)]
             row[key] = sum(values) / len(values) if values else None
         yield row
 

@@ -9,7 +9,7 @@ import pytest
 
 from resnet_recipes.commands.train import PLANNED
 from resnet_recipes.estimating.estimate import Speeds
-from resnet_recipes.estimating.memory import Remembered
+from resnet_recipes.estimating.measured import Remembered
 from resnet_recipes.jobs import prediction
 from tests.commands.conftest import TINY
 from tests.run_folders import run_folder

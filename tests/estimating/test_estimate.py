@@ -5,10 +5,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from resnet_recipes.estimating import memory
+from resnet_recipes.estimating import measured
 from resnet_recipes.estimating.estimate import Course, Estimate, Speeds, estimate
+from resnet_recipes.estimating.measured import sampled, speeds_of
 from resnet_recipes.estimating.roofline import Work
-from resnet_recipes.estimating.sample import sampled, speeds_of
 
 SPEEDS = Speeds({88: (0.001,) * 5, 176: (0.004,) * 5}, evaluation=500.0, batch=64)
 
@@ -67,16 +67,16 @@ def test_bounds_are_the_quartiles_of_the_measured_steps():
 
 def test_speeds_are_recalled_for_the_same_facts_alone(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    key = memory.key_of({"model": "resnet50"})
-    assert memory.recall(key) is None
-    memory.remember(key, SPEEDS)
-    assert memory.recall(key).speeds == SPEEDS
-    assert memory.recall(memory.key_of({"model": "resnet18"})) is None
+    key = measured.key_of({"model": "resnet50"})
+    assert measured.recall(key) is None
+    measured.remember(key, SPEEDS)
+    assert measured.recall(key).speeds == SPEEDS
+    assert measured.recall(measured.key_of({"model": "resnet18"})) is None
     with monkeypatch.context() as other:
-        other.setattr(memory, "cores", lambda: 1000)
-        assert memory.recall(memory.key_of({"model": "resnet50"})) is None
+        other.setattr(measured, "cores", lambda: 1000)
+        assert measured.recall(measured.key_of({"model": "resnet50"})) is None
     next((tmp_path / "resnet-recipes" / "speeds").iterdir()).write_text("{}")
-    assert memory.recall(key) is None
+    assert measured.recall(key) is None
 
 
 @pytest.mark.parametrize(

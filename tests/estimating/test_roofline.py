@@ -1,6 +1,7 @@
 """Predictions of a GPU's speed come from sums over layers, which published numbers confirm."""
 
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -160,7 +161,7 @@ def test_what_limits_a_step_is_named():
     gpus = {gpu.name: gpu for gpu in GPUS}
     assert speed(gpus["A100 80GB"], Work("resnet50", 224, 256)).limit == "memory traffic"
     assert speed(gpus["H200"], Work("resnet18", 64, 8)).limit == "kernel launches"
-    slow = gpus["A100 80GB"]._replace(teraflops=20)
+    slow = replace(gpus["A100 80GB"], teraflops=20)
     assert speed(slow, Work("resnet50", 224, 256)).limit == "arithmetic"
 
 
