@@ -1,4 +1,4 @@
-"""Orders: permutations of every epoch, and refusals."""
+"""Orders: permutations of every epoch, or its classes as often as asked for; and refusals."""
 
 import itertools
 
@@ -8,6 +8,7 @@ import pytest
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data import order
 from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.order import imbalance, occurrences, sampled, train_jobs
 
 
 def test_every_epoch_is_another_permutation():
@@ -85,3 +86,114 @@ def test_a_resumed_epoch_deals_out_the_same_images():
     assert np.array_equal(
         np.column_stack([job.indices, job.copies]), repeated(share, 3, 500, 10)[9]
     )
+
+
+COUNTS = 400, 90, 9, 1
+LABELS = np.repeat(np.arange(4), COUNTS)
+
+
+def shown(share: float, epoch: int = 0, labels: np.ndarray = LABELS) -> np.ndarray:
+    """Return how often an epoch shows each image."""
+    order = sampled(labels, share)(7, epoch, len(labels))
+    assert len(order) == len(labels)
+    return np.bincount(order, minlength=len(labels))
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [
+        (0.0, COUNTS),
+        (1.0, (125, 125, 125, 125)),
+        # 20, 9.4868, 3, 1 of 33.4868, times 500
+        (0.5, (298.6, 141.6, 44.8, 14.9)),
+    ],
+)
+def test_classes_come_as_often_as_their_share_says(share, expected):
+    found = np.bincount(LABELS, weights=shown(share), minlength=4)
+    assert np.all(np.abs(found - expected) <= 1)
+
+
+def test_which_class_gets_the_odd_image_is_drawn_anew():
+    found = [np.bincount(LABELS, weights=shown(0.5, epoch)).tolist() for epoch in range(40)]
+    assert len(set(map(tuple, found))) > 1
+    assert np.mean(found, 0) == pytest.approx([298.6, 141.6, 44.8, 14.9], abs=0.4)
+
+
+def test_images_of_a_class_come_equally_often_but_for_one():
+    assert {*shown(0.0)} == {1}
+    times = np.split(shown(1.0), np.cumsum(COUNTS)[:-1])
+    assert all(np.ptp(of_class) <= 1 for of_class in times)
+
+
+def test_over_many_epochs_every_image_of_a_large_class_is_shown():
+    assert sum(shown(1.0, epoch) for epoch in range(30))[LABELS == 0].min() > 0
+
+
+def test_classes_without_images_are_left_out():
+    labels = np.repeat([0, 2], [30, 10])
+    assert np.bincount(labels, weights=shown(1.0, labels=labels)).tolist() == [20, 0, 20]
+
+
+def test_the_order_is_a_function_of_seed_and_epoch():
+    order = sampled(LABELS, 1.0)
+    assert np.array_equal(order(7, 3, 500), order(7, 3, 500))
+    assert not np.array_equal(order(7, 3, 500), order(7, 4, 500))
+    assert not np.array_equal(order(7, 3, 500), order(8, 3, 500))
+
+
+def test_occurrences_count_what_came_before():
+    order = np.array([4, 1, 4, 4, 1, 0])
+    before = [order[:i].tolist().count(index) for i, index in enumerate(order.tolist())]
+    assert occurrences(order).tolist() == before == [0, 0, 1, 2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"sampling": "equal"}, "must be natural, sqrt, balanced or a share"),
+        ({"sampling": 1.5}, "a share from 0 (natural) to 1 (equal classes)"),
+        ({"sampling": "sqrt", "repeats": 2}, "cannot be used with data.repeats=2"),
+        ({"sampling": 0.3, "order": "quasi_random"}, "cannot be used with data.order=quasi_random"),
+        ({"sampling": "sqrt", "backend": "synthetic"}, "needs images with labels"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(settings, said):
+    problems = list(DataConfig(**{"root": "images"} | settings).problems())
+    assert [said in problem.rule for problem in problems] == [True]
+
+
+def test_shares_have_names_and_numbers():
+    for sampling in ("natural", "sqrt", "balanced", 0.0, 0.25, 1):
+        assert not [*DataConfig(root="images", sampling=sampling).problems()]
+
+
+def test_unequal_classes_are_noted_with_what_to_type():
+    (note,) = imbalance(np.array(COUNTS), DataConfig())
+    assert note.startswith("classes have from 1 to 400 training images; 2 of them fewer than 20")
+    assert "data.sampling=sqrt" in note
+    assert not list(imbalance(np.array([100, 150]), DataConfig()))
+
+
+def rows_of(ranks: int, first: int, steps: int) -> list[tuple[int, int, int]]:
+    """Return (epoch, index, copy) of every row of some global batches, rank after rank."""
+    config, order = DataConfig(root="images"), sampled(LABELS, 1.0)
+    shares = [Share(rank, ranks, 40, 1, seed=3) for rank in range(ranks)]
+    jobs = [train_jobs(config, share, len(LABELS), first, order) for share in shares]
+    return [
+        (job.epoch, *key)
+        for _ in range(steps)
+        for job in map(next, jobs)
+        for key in zip(job.indices.tolist(), job.copies.tolist(), strict=True)
+    ]
+
+
+def test_batches_are_the_same_on_any_number_of_ranks_and_after_a_resume():
+    whole = rows_of(1, 0, 30)
+    assert rows_of(4, 0, 30) == whole
+    assert rows_of(2, 17, 13) == whole[17 * 40 :]
+
+
+def test_an_image_that_comes_again_in_an_epoch_is_cropped_anew():
+    rows = rows_of(1, 0, 24)
+    assert len(set(rows)) == len(rows)
+    assert max(copy for *_, copy in rows) > 50

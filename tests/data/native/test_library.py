@@ -1,25 +1,65 @@
-"""The library with another libjpeg-turbo than that of its build.
+"""The library is tried on known JPEGs when it is loaded, with whichever libjpeg-turbo there is.
 
-The same pixels, or it is left out.
+Wrong pixels, and it is left out.
 """
 
 import os
 import subprocess
 import sys
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import PIL
 import pytest
+from PIL import Image
 
+from resnet_recipes import data
 from resnet_recipes.data import native as known
-from resnet_recipes.data.native import PATH
+from resnet_recipes.data.native import PATH, UnavailableError, library, why_not
+from resnet_recipes.doctor.native import check_native
+from tests.data.conftest import small
+
+
+@pytest.mark.parametrize("name", known.PIXELS)
+def test_the_known_pixels_are_pillows(name):
+    for (left, top, size, side), crc in zip(known.WAYS.values(), known.PIXELS[name], strict=True):
+        with Image.open(known.FOLDER / f"{name}.jpg") as image:
+            shrink = size // side
+            image.draft(None, (image.width // shrink, image.height // shrink))
+            pixels = np.asarray(image.convert("RGB"))[top // shrink :, left // shrink :]
+        assert zlib.crc32(np.ascontiguousarray(pixels[:side, :side])) == crc
+
+
+@pytest.fixture
+def reloaded(built):
+    """Load the library again, during the test and after it."""
+    library.cache_clear()
+    yield
+    library.cache_clear()
+
+
+def test_a_library_with_other_pixels_is_left_out_and_the_plan_and_the_doctor_say_so(
+    reloaded, folder, monkeypatch
+):
+    monkeypatch.setitem(known.PIXELS, "grey", (0, *known.PIXELS["grey"][1:]))
+    assert "gives wrong pixels (grey cropped; 1 of 30 trials)" in why_not()
+    (note,) = data.measure(small(folder)).notes
+    assert "in Python, at about half the speed: the native decoder with " in note
+    assert (
+        "gives wrong pixels" in check_native()[-1].what or "gives wrong" in check_native()[0].what
+    )
+
+
+def test_a_library_that_lacks_a_function_was_built_from_other_sources():
+    another = next(Path(np.__file__).parent.rglob("*.so"))
+    with pytest.raises(UnavailableError, match="built from other sources; install"):
+        library(another)
+
 
 SONAME = "libjpeg.so.62"
 FLAGS = ["-std=c++17", "-O0", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-pthread"]
-
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +125,13 @@ def named(folder: Path, name: str, library: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_built_library_has_the_same_pixels_with_another_libjpeg(built, wheels, job, tmp_path):
     _, right = decoded(PATH, job, named(tmp_path, SONAME, wheels))
     assert right
 
 
+@pytest.mark.slow
 def test_the_public_interface_has_the_same_pixels_with_each_libjpeg(wheels, job, build, tmp_path):
     for_system, for_wheel = build("for_system", "-ljpeg"), build("for_wheel", str(wheels))
     (tmp_path / "wheel").mkdir()
