@@ -6,17 +6,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from resnet_recipes import cli
 from resnet_recipes.jobs import launcher
 from resnet_recipes.run_folder.ending import Ending
-from tests.commands.test_train import SMALL
+from tests.commands.conftest import TINY
 
 
 def test_the_last_steps_are_trained_evaluated_and_deleted(nursery, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
-    words = ["resnet_recipes", "mild", *SMALL, "max_duration=6ba", "seed=1", "--check"]
-    code, out, err = nursery.run(tmp_path, *words).wait(100)
+    words = f"resnet_recipes mild {TINY} max_duration=6ba seed=1 --check"
+    code, out, err = nursery.run(tmp_path, *words.split()).wait(100)
     assert code == 0, err
     assert "step=4/6" in err
     assert "step=6/6" in err
@@ -26,7 +25,7 @@ def test_the_last_steps_are_trained_evaluated_and_deleted(nursery, tmp_path, mon
 
 
 @pytest.mark.parametrize("code", [0, 1, 130])
-def test_the_run_that_is_tried_is_the_one_that_was_typed(code, tmp_path, monkeypatch):
+def test_the_run_that_is_tried_is_the_one_that_was_typed(code, tmp_path, monkeypatch, enter):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     tried: list[tuple[Path, dict, dict]] = []
@@ -37,7 +36,7 @@ def test_the_run_that_is_tried_is_the_one_that_was_typed(code, tmp_path, monkeyp
         return Ending(code)
 
     monkeypatch.setattr(launcher, "start", train)
-    assert cli.train(["mild", *SMALL, "run=mine", "log.to=[csv]", "--check"]) == code
+    enter(f"resnet-train mild {TINY} run=mine log.to=[csv] --check", code)
     ((folder, recipe, sample),) = tried
     assert sample == {"job": "train", "spans": [[2, 4]]}
     assert (recipe["max_duration"], recipe["optimizer"]["lr"]) == ("4ba", 0.05)
@@ -46,7 +45,7 @@ def test_the_run_that_is_tried_is_the_one_that_was_typed(code, tmp_path, monkeyp
     assert folder.exists() == (code == 1)  # its logs say why
 
 
-@pytest.mark.parametrize("words", [["-m", "seed=1,2"], ["--resume", "auto"]])
-def test_only_one_new_run_is_checked(words, capsys):
-    assert cli.train(["mild", *SMALL, *words, "--check"]) == 2
-    assert f"leave out {words[0]}" in capsys.readouterr().err
+@pytest.mark.parametrize("words", ["-m seed=1,2", "--resume auto"])
+def test_only_one_new_run_is_checked(words, enter):
+    said = enter(f"resnet-train mild {TINY} {words} --check", 2).err
+    assert f"leave out {words.split()[0]}" in said

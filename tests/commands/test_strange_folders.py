@@ -47,35 +47,36 @@ FAULTS: dict[str, Callable[[Path], object]] = {
 }
 
 
-def runs_with(root: Path, file: str, fault: str) -> str:
-    """Make a good run and one with a hostile file; return the hostile one's folder."""
-    run_folder(root, "good", top1=76.54)
-    folder = run_folder(root, "bad", top1=80.0)  # the best run is read most
+def run_with(root: Path, name: str, file: str, fault: str) -> Path:
+    """Make a run with a hostile file; it would be the best, which is read most."""
+    folder = run_folder(root, name, top1=80.0)
     (folder / file).unlink(missing_ok=True)
     FAULTS[fault](folder / file)
-    return str(folder)
+    return folder
 
 
-@pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("file", FILES)
-def test_a_bad_folder_is_a_line_of_the_list_and_the_report_and_a_message_of_other_commands(
-    file, fault, tmp_path, enter, capsys
+def test_bad_folders_are_lines_of_the_list_and_the_report_and_messages_of_other_commands(
+    file, tmp_path, enter, capsys
 ):
-    bad, good = runs_with(tmp_path / "runs", file, fault), tmp_path / "runs" / "good"
-    out = enter(f"resnet-recipes runs {tmp_path}/runs").out
+    runs = tmp_path / "runs"
+    good = run_folder(runs, "good", top1=76.54)
+    bad = [run_with(runs, f"bad-{fault}", file, fault) for fault in FAULTS]
+    out = enter(f"resnet-recipes runs {runs}").out
     table = [line for line in out.splitlines() if line and not line.startswith((" ", "all with"))]
-    assert [line.split()[0] for line in table] == ["NAME", "bad", "good"]
+    names = sorted(path.name for path in (*bad, good))
+    assert sorted(line.split()[0] for line in table[1:]) == names
     assert "76.54 %" in out
-    enter(f"resnet-recipes report {tmp_path}/runs --out {tmp_path}/page.html")
+    enter(f"resnet-recipes report {runs} --out {tmp_path}/page.html")
     page = (tmp_path / "page.html").read_text()
-    assert "bad" in page
-    assert "76.54" in page
-    for line in (f"watch {bad} --once", f"compare {bad} {good}", f"diff {bad} mild"):
-        assert cli.main(line.split()) in (0, 2, 3)
-        said = capsys.readouterr()
-        assert said.out or "bad" in said.err
-    assert cli.train(["--resume", bad]) in (0, 2, 3)
-    assert capsys.readouterr().err
+    assert all(name in page for name in (*names, "76.54"))
+    for one in bad:
+        for line in (f"watch {one} --once", f"compare {one} {good}", f"diff {one} mild"):
+            assert cli.main(line.split()) in (0, 2, 3)
+            said = capsys.readouterr()
+            assert said.out or one.name in said.err
+        assert cli.train(["--resume", str(one)]) in (0, 2, 3)
+        assert capsys.readouterr().err
 
 
 @pytest.mark.parametrize("file", ["exit.json", "provenance.json", "metrics.jsonl"])
@@ -88,7 +89,7 @@ def test_a_bad_file_of_a_run_that_failed_is_one_line_of_the_list(file, tmp_path,
 
 
 def test_the_state_of_a_bad_folder_says_why(tmp_path, enter):
-    runs_with(tmp_path, "summary.json", "fifo")
+    run_with(tmp_path, "bad", "summary.json", "fifo")
     out = enter(f"resnet-recipes runs {tmp_path} state=unreadable").out
     assert "unreadable" in out
     assert "summary.json cannot be read: Not a regular file" in out

@@ -15,6 +15,8 @@ from resnet_recipes.methods.trivial_augment import TrivialAugment
 from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.recipe.typed import typed
+from tests.fixtures import settings
 
 
 def facts(
@@ -26,16 +28,11 @@ def facts(
     )
 
 
-def small(epochs: str = "10ep", **sections) -> Recipe:
+def small(words: str = "") -> Recipe:
     """Return a recipe for 1000 images: 10 steps of 100 an epoch."""
-    recipe = Recipe(name="small", max_duration=epochs)
-    recipe.batch.global_size = 100
-    recipe.batch.bn_size = 100
-    recipe.schedule.warmup = "1ep"
-    recipe.optimizer.lr = 0.1
-    for section, values in sections.items():
-        for key, value in values.items():
-            setattr(getattr(recipe, section), key, value)
+    base = "name=small max_duration=10ep schedule.warmup=1ep optimizer.lr=0.1 data.root=/data"
+    recipe, problems = typed(settings(f"{base} batch.global_size=100 batch.bn_size=100 {words}"))
+    assert not problems
     return recipe
 
 
@@ -178,7 +175,7 @@ def test_the_batch_is_the_same_on_any_number_of_devices(imagenet, ranks, parts):
 
 
 def test_a_run_may_be_given_in_batches():
-    made = planned(small("25ba"))
+    made = planned(small("max_duration=25ba"))
     assert (made.total_steps, float(made.epochs), len(made.sizes)) == (25, 2.5, 3)
     assert made.pixels_at(24) == made.sizes[2]
 
@@ -190,10 +187,7 @@ def test_what_does_not_fill_a_batch_is_left_out():
 def test_log_eval_and_save_are_due_at_intervals_and_the_end_and_log_at_every_epochs_end():
     made = planned(
         small(
-            "25ba",
-            log={"interval": "4ba"},
-            evaluation={"interval": "1ep"},
-            checkpoint={"interval": "0.5dur"},
+            "max_duration=25ba log.interval=4ba evaluation.interval=1ep checkpoint.interval=0.5dur"
         )
     )
     steps = range(1, 26)
@@ -203,30 +197,29 @@ def test_log_eval_and_save_are_due_at_intervals_and_the_end_and_log_at_every_epo
 
 
 @pytest.mark.parametrize(
-    ("values", "steps", "rates"),
+    ("schedule", "steps", "rates"),
     [
-        ({"name": "constant", "warmup": "0ep"}, (0, 99), (0.1, 0.1)),
-        ({"name": "linear"}, (10, 55), (0.1, 0.05)),
-        ({"name": "polynomial", "power": 2.0}, (10, 55), (0.1, 0.025)),
-        ({"name": "wsd", "cooldown": "0.4dur"}, (10, 55, 80), (0.1, 0.1, 0.05)),
-        ({"name": "multistep", "milestones": ["3ep", "60ba"]}, (29, 30, 60), (0.1, 0.01, 0.001)),
+        ("name=constant schedule.warmup=0ep", (0, 99), (0.1, 0.1)),
+        ("name=linear", (10, 55), (0.1, 0.05)),
+        ("name=polynomial schedule.power=2.0", (10, 55), (0.1, 0.025)),
+        ("name=wsd schedule.cooldown=0.4dur", (10, 55, 80), (0.1, 0.1, 0.05)),
+        ("name=multistep schedule.milestones=[3ep,60ba]", (29, 30, 60), (0.1, 0.01, 0.001)),
         (
-            {"name": "piecewise", "milestones": ["5ep", "1dur"], "values": [1.0, 0.5, 0.0]},
+            "name=piecewise schedule.milestones=[5ep,1dur] schedule.values=[1.0,0.5,0.0]",
             (10, 30, 50, 75),
             (0.1, 0.075, 0.05, 0.025),
         ),
-        ({"name": "cosine", "interval": "epoch"}, (0, 9, 10, 19), (0.1, 0.1, 0.1, 0.1)),
+        ("name=cosine schedule.interval=epoch", (0, 9, 10, 19), (0.1, 0.1, 0.1, 0.1)),
     ],
 )
-def test_every_schedule_can_be_planned(values, steps, rates):
-    made = planned(small(schedule=values))
+def test_every_schedule_can_be_planned(schedule, steps, rates):
+    made = planned(small(f"schedule.{schedule}"))
     assert [made.lr_at(step) for step in steps] == pytest.approx(list(rates))
 
 
 def test_milestones_are_stretched_with_the_run():
-    recipe = small("4ep", schedule={"name": "multistep", "milestones": ["2ep", "0.75dur"]})
-    recipe.scale_schedule_ratio = 2.5
-    made = planned(recipe)
+    steps = "schedule.name=multistep schedule.milestones=[2ep,0.75dur]"
+    made = planned(small(f"max_duration=4ep scale_schedule_ratio=2.5 {steps}"))
     assert [made.lr_at(step) for step in (49, 50, 74, 75)] == pytest.approx(
         [0.1, 0.01, 0.01, 0.001]
     )
@@ -238,12 +231,12 @@ def test_parameters_are_those_of_torchvision():
             model = torchvision.models.get_model(name, num_classes=10)
         assert (
             sum(map(torch.numel, model.parameters()))
-            == planned(small(model={"name": name})).network.parameters
+            == planned(small(f"model.name={name}")).network.parameters
         )
 
 
 def test_what_cannot_work_together_is_reported_all_at_once():
-    recipe = small(model={"num_classes": 7}, batch={"bn_size": 30}, schedule={"warmup": "20ep"})
+    recipe = small("model.num_classes=7 batch.bn_size=30 schedule.warmup=20ep")
     said = refused(recipe, ranks=2)
     assert said.keys() == {"model.num_classes", "batch.bn_size", "schedule.warmup"}
     assert "does not match the 10 classes" in said["model.num_classes"]
@@ -256,18 +249,18 @@ def test_what_cannot_work_together_is_reported_all_at_once():
     [
         (small(), 3, {}, "batch.global_size", "divisible by the 3 ranks\n    bs=99"),
         (small(), 1, {"examples": 99}, "batch.global_size", "more than the 99 training images"),
-        (small("0.04ep"), 1, {}, "max_duration", "is less than one step"),
-        (small("1ep"), 1, {}, "schedule.warmup", "never reaches the peak rate"),
+        (small("max_duration=0.04ep"), 1, {}, "max_duration", "is less than one step"),
+        (small("max_duration=1ep"), 1, {}, "schedule.warmup", "never reaches the peak rate"),
         (small(), 1, {"classes": 1}, "data.root", "has 1 class"),
         (
-            small(schedule={"name": "multistep", "milestones": ["5ep", "3ep"]}),
+            small("schedule.name=multistep schedule.milestones=[5ep,3ep]"),
             1,
             {},
             "schedule.milestones",
             "must increase",
         ),
         (
-            small(schedule={"name": "piecewise", "milestones": ["1ep"], "values": [1.0, 0.0]}),
+            small("schedule.name=piecewise schedule.milestones=[1ep] schedule.values=[1.0,0.0]"),
             1,
             {},
             "schedule.milestones",
@@ -375,11 +368,11 @@ def test_the_arithmetic_counts_all_sizes_and_the_second_pass_of_sam(imagenet):
 
 
 def test_an_offset_says_after_which_epoch_the_first_evaluation_is():
-    plan = make_plan(small(evaluation={"interval": "4ep", "offset": "3ep"}), facts(1000), 1)
+    plan = make_plan(small("evaluation.interval=4ep evaluation.offset=3ep"), facts(1000), 1)
     evaluated = [done for done in range(1, 101) if plan.evaluates_at(done)]
     assert evaluated == [30, 70, 100]
 
 
 def test_a_cool_down_begins_after_the_warm_up():
     with pytest.raises(RecipeError, match=r"cooldown=0\.95dur: and the warm-up take 105 of"):
-        planned(small(schedule={"name": "wsd", "cooldown": "0.95dur"}))
+        planned(small("schedule.name=wsd schedule.cooldown=0.95dur"))
