@@ -95,6 +95,8 @@ def _list(value: Any, kind: Any) -> list[Any]:
 
 def _tuple(value: Any, kind: Any) -> tuple[Any, ...]:
     items, options = _fitting(value, list | tuple, kind), get_args(kind)
+    if options[-1] is ...:
+        options = options[:1] * len(items)
     if len(items) != len(options):
         raise WrongTypeError(f"a list of {len(options)} values")
     return tuple(map(converted, items, options))

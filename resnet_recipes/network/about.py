@@ -1,12 +1,13 @@
 """The description of a network, stored in its weights file."""
 
 import json
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Annotated, Any
 
 from resnet_recipes.base.architecture import LIBRARY, NETWORKS, Arguments
+from resnet_recipes.base.kinds import WrongTypeError, converted, kinds_of
+from resnet_recipes.base.limits import Bounds, OneOf, broken_limits
 from resnet_recipes.base.reading import parse_json
 from resnet_recipes.data.normalize import MEAN, STD
 from resnet_recipes.methods import ORDER
@@ -29,19 +30,25 @@ _LARGEST = 1 << 24  # characters
 _LARGEST_ARGUMENT = 4096  # of a network: its images' side, or its width
 
 
+#: Settings of a method, by name.
+Settings = dict[str, int | float | bool | str]
+
+Side = Annotated[int, Bounds(8, 4096)]  # pixels
+
+
 @dataclass(frozen=True)
 class About:
     """A network: how to rebuild it, its outputs' meaning, its input, and its accuracy."""
 
     architecture: str  # a torchvision ResNet's name, or library:name
-    num_classes: int
+    num_classes: Annotated[int, Bounds(1, 1 << 20)]
     classes: tuple[str, ...] = ()  # in label order; empty if unknown
     # settings of the methods in the network
-    surgery: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    train_size: int = 224  # pixels, side of the training crop
-    eval_resize: int = 256  # pixels, shorter side before the centre crop
-    eval_size: int = 224  # pixels, side of the centre crop
-    eval_interpolation: str = "bilinear"  # bilinear | bicubic
+    surgery: dict[str, Settings] = field(default_factory=dict)
+    train_size: Side = 224  # pixels, side of the training crop
+    eval_resize: Side = 256  # pixels, shorter side before the centre crop
+    eval_size: Side = 224  # pixels, side of the centre crop
+    eval_interpolation: Annotated[str, OneOf("bilinear", "bicubic")] = "bilinear"
     mean: tuple[float, ...] = MEAN  # of red, green and blue, 0..255
     std: tuple[float, ...] = STD
     flip: bool = False  # accuracy was measured on each image and its mirror image
@@ -50,7 +57,8 @@ class About:
     top1_percent: float | None = None
     top5_percent: float | None = None
     loss: float | None = None
-    eval_examples: int = 0  # number of images used to measure the accuracy
+    # number of images used to measure the accuracy
+    eval_examples: Annotated[int, Bounds(least=0)] = 0
     licence: str = LICENCE
     arguments: Arguments = field(default_factory=dict)  # see backbones.build
 
@@ -124,9 +132,17 @@ def from_json(text: str) -> About:
         )
     if found.keys() != {item.name for item in fields(About)}:
         raise ValueError("its description of the network has missing or unknown fields")
-    if wrong := [name for name, value in found.items() if not _IS_RIGHT[name](value)]:
+    values, wrong = {}, []
+    for name, kind in kinds_of(About).items():
+        try:
+            values[name] = _read(found[name], kind)
+        except WrongTypeError:
+            wrong.append(name)
+    if not wrong:
+        about = About(**values)
+        wrong = list(_beyond_limits(about))
+    if wrong:
         raise ValueError(f"its description of the network has invalid values of {', '.join(wrong)}")
-    about = About(**found | {name: tuple(found[name]) for name in ("classes", "mean", "std")})
     if about.classes and len(about.classes) != about.num_classes:
         raise ValueError(
             f"it names {len(about.classes)} classes, but the network has {about.num_classes}"
@@ -136,58 +152,28 @@ def from_json(text: str) -> About:
     return about
 
 
-def _is_small(value: Any) -> bool:
-    """Return whether a value is a switch, or a number that makes no network huge."""
-    return type(value) is bool or (type(value) in (int, float) and abs(value) <= _LARGEST_ARGUMENT)
+def _read(value: Any, kind: Any) -> Any:
+    """Return a field's value. Raises WrongTypeError; names of classes may have odd characters."""
+    if kind == tuple[str, ...] and type(value) is list:
+        return tuple(_read(item, str) for item in value)
+    return value if kind is str and type(value) is str else converted(value, kind)
 
 
-def _is_method(name: str, settings: Any) -> bool:
-    """Return whether `name` is a method of networks and `settings` are valid for it."""
-    if name not in _SURGERY or type(settings) is not dict:
+def _beyond_limits(about: About) -> Iterator[str]:
+    """Yield the fields whose values no network has, or one too large for this machine."""
+    yield from (problem.key for problem in broken_limits(about))
+    if not (about.architecture in NETWORKS or LIBRARY.fullmatch(about.architecture)):
+        yield "architecture"
+    if not all(_is_method(*item) for item in about.surgery.items()):
+        yield "surgery"
+    if any(abs(value) > _LARGEST_ARGUMENT for value in about.arguments.values()):
+        yield "arguments"
+
+
+def _is_method(name: str, settings: Settings) -> bool:
+    """Return whether `name` is a method of networks and `settings` are all of its own."""
+    try:
+        method = converted(settings, _SURGERY[name])
+    except (KeyError, WrongTypeError):
         return False
-    known = vars(_SURGERY[name]())
-    return (
-        settings.keys() == known.keys()
-        and all(type(settings[key]) is type(known[key]) for key in known)
-        and not any(_SURGERY[name](**settings).problems())
-    )
-
-
-def _is_list(kind: type) -> Callable[[Any], bool]:
-    return lambda value: type(value) is list and all(type(item) is kind for item in value)
-
-
-def _is_whole(low: int, high: float) -> Callable[[Any], bool]:
-    return lambda value: type(value) is int and low <= value <= high
-
-
-def _is_text(value: Any) -> bool:
-    return type(value) is str
-
-
-def _is_finite(value: Any) -> bool:
-    return type(value) is float and math.isfinite(value)
-
-
-#: Whether the value of a field has the right type and is within its limits.
-_IS_RIGHT: dict[str, Callable[[Any], bool]] = {
-    "architecture": lambda value: (
-        _is_text(value) and (value in NETWORKS or LIBRARY.fullmatch(value) is not None)
-    ),
-    "num_classes": _is_whole(1, 1 << 20),
-    "classes": _is_list(str),
-    "surgery": lambda value: (
-        type(value) is dict and all(_is_method(*item) for item in value.items())
-    ),
-    **dict.fromkeys(("train_size", "eval_resize", "eval_size"), _is_whole(8, 4096)),
-    "eval_interpolation": lambda value: value in ("bilinear", "bicubic"),
-    **dict.fromkeys(("mean", "std"), _is_list(float)),
-    "flip": lambda value: type(value) is bool,
-    **dict.fromkeys(("recipe", "licence"), _is_text),
-    "epochs": _is_finite,
-    **dict.fromkeys(
-        ("top1_percent", "top5_percent", "loss"), lambda value: value is None or _is_finite(value)
-    ),
-    "eval_examples": _is_whole(0, math.inf),
-    "arguments": lambda value: type(value) is dict and all(map(_is_small, value.values())),
-}
+    return asdict(method) == settings and not any(method.problems())
