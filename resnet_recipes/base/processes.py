@@ -4,15 +4,19 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing import connection, parent_process
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from resnet_recipes.base.errors import NotReadyError
+
+T = TypeVar("T")
+
+_context: object  # of this process, if it is one of a pool
 
 #: Held while the main program is hidden: several threads start processes.
 _hiding = threading.Lock()
@@ -40,24 +44,32 @@ class _Launcher(ForkServerContext):
 
 
 class ProcessPool(ProcessPoolExecutor):
-    """A pool of processes that call `start(*context)` first.
+    """A pool of processes, each with a context: what all of their work needs, sent to them once.
 
-    They are forked from a small server that has imported the modules of `preload`, never from this
-    process, whose threads make forking unsafe. Raises NotReadyError.
+    They call `start` first. They are forked from a small server that has imported the modules of
+    `preload`, never from this process, whose threads make forking unsafe. Raises NotReadyError.
     """
 
     def __init__(
-        self, count: int, preload: Sequence[str], start: Callable[..., None], *context: object
+        self,
+        count: int,
+        preload: Sequence[str],
+        context: object,
+        start: Callable[[], None] | None = None,
     ):
         self._launcher = _Launcher()
         self._launcher.set_forkserver_preload(list(preload))
         try:
-            super().__init__(count, self._launcher, partial(_start, start, *context))
+            super().__init__(count, self._launcher, partial(_start, context, start))
         except OSError as error:  # semaphores are files there
             rule = f"cannot be written, and worker processes need it: {error.strerror}"
             mount = "mkdir -p /dev/shm && mount -t tmpfs tmpfs /dev/shm"
             fix = f"{mount};  without processes: data.workers=0, convert workers=1"
             raise NotReadyError.of("/dev/shm", None, rule, fix) from None
+
+    def submit(self, function: Callable[..., T], /, *arguments: Any) -> Future[T]:  # type: ignore[override]
+        """Call a function with the context and these arguments, in one of the processes."""
+        return super().submit(_with_context, function, *arguments)
 
     @property
     def processes(self) -> list[ForkServerProcess]:
@@ -81,9 +93,16 @@ def main_program_hidden_from_multiprocessing() -> Iterator[None]:
             sys.modules["__main__"] = program
 
 
-def _start(start: Callable[..., None], *context: object) -> None:
+def _start(context: object, start: Callable[[], None] | None) -> None:
+    global _context
+    _context = context
     threading.Thread(target=_leave_with_parent, daemon=True).start()
-    start(*context)
+    if start:
+        start()
+
+
+def _with_context(function: Callable[..., T], *arguments: object) -> T:
+    return function(_context, *arguments)
 
 
 def _leave_with_parent() -> None:

@@ -106,7 +106,7 @@ class TrainCrop:
         are [N, 404]: draws, scale and ratio.
         """
         draws, mirrored = self._draws(epoch, indices, copies)
-        limits = *self.scale, *self.ratio
+        limits: tuple[float, ...] = *self.scale, *self.ratio
         if self.rule == "torchvision":
             limits = self.ratio
             draws = attempts(draws, self.scale, self.ratio).reshape(len(draws), -1)

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import torch
 
 
 @contextmanager
-def capture(pool: tuple[int, int] | None = None) -> Iterator[torch.cuda.CUDAGraph]:
-    """Capture what this thread asks of the current GPU, in a graph with its own or a given memory.
+def capture(pool: Any = None) -> Iterator[torch.cuda.CUDAGraph]:
+    """Capture what this thread asks of the current GPU, in a graph with its own or a given pool.
 
     Other threads may pin memory meanwhile. A capture that fails leaves nothing but its error.
     """

@@ -21,7 +21,7 @@ from resnet_recipes.base.processes import ProcessPool
 from resnet_recipes.data.beton.samples import open_samples
 from resnet_recipes.data.beton.writer import BetonWriter, partial_path
 from resnet_recipes.data.convert.encode import ConvertOptions, Encoded
-from resnet_recipes.data.convert.source import Halved, Original
+from resnet_recipes.data.convert.source import Halved
 from resnet_recipes.data.convert.splits import Split, divided, splits_of
 from resnet_recipes.data.images.decode import BadImageError
 from resnet_recipes.data.root import SPLITS
@@ -149,7 +149,7 @@ def _convert_split(split: Split, progress: Progress) -> None:
     writer = BetonWriter(split.target, total, page_size, split.key())
     first = len(writer.records)
     try:
-        for samples, unreadable in _encoded(split.source, order[first:], split.options):
+        for samples, unreadable in _encoded(split, order[first:]):
             if unreadable and split.options.on_bad_image == "error":
                 fix = (
                     "on_bad_image=skip skips and records such images; resnet-recipes doctor data "
@@ -186,18 +186,17 @@ def _convert_split(split: Split, progress: Progress) -> None:
         writer.close()
 
 
-def _encoded(source: Original, order: np.ndarray, options: ConvertOptions) -> Iterator[_Chunk]:
+def _encoded(split: Split, order: np.ndarray) -> Iterator[_Chunk]:
     """Yield the images in chunks, in the given order.
 
     The processes work at most a few chunks ahead.
     """
     chunks = [order[at : at + _CHUNK] for at in range(0, len(order), _CHUNK)]
-    workers = min(options.processes, len(chunks))
-    _keep(source, options)
+    workers = min(split.options.processes, len(chunks))
     if workers <= 1:
-        yield from map(_encode_chunk, chunks)
+        yield from (_encode_chunk(split, chunk) for chunk in chunks)
         return
-    with ProcessPool(workers, [__name__], _keep, source, options) as pool:
+    with ProcessPool(workers, [__name__], split) as pool:
         ahead: deque[Future] = deque()
         try:
             for chunk in chunks:
@@ -216,17 +215,10 @@ def _encoded(source: Original, order: np.ndarray, options: ConvertOptions) -> It
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _keep(source: Original, options: ConvertOptions) -> None:
-    """Store what all chunks share, so that file names are sent to a process only once."""
-    global _kept
-    _kept = source, options
-
-
-def _encode_chunk(chunk: np.ndarray) -> _Chunk:
-    source, options = _kept
-    samples, unreadable = [], []
+def _encode_chunk(split: Split, chunk: np.ndarray) -> _Chunk:
+    source, samples, unreadable = split.source, [], []
     for index in chunk.tolist():
-        found = source.encoded(index, options)
+        found = source.encoded(index, split.options)
         if isinstance(found, str):
             unreadable.append((source.images.path(index), found))
             found = Encoded(0, 0, 0, b"")

@@ -43,7 +43,7 @@ class Shards:
     """The images of several files, in their order there."""
 
     def __init__(self, found: Mapping[Path, Sequence[Sample]], classes: Sequence[str]):
-        numbers = {name: number for number, name in enumerate(classes)}
+        numbers: dict[int | str, int | str] = dict(zip(classes, range(len(classes)), strict=True))
         samples = [*chain(*found.values())]
         self.paths = [str(path) for path in found]
         self.shards = np.repeat(np.arange(len(found)), [len(shard) for shard in found.values()])

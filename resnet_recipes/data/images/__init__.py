@@ -68,8 +68,7 @@ class NativeImages:
         wanted["side"] = rows.pixels.shape[1]
         wanted["pixels"] = rows.pixels.ctypes.data + np.arange(len(wanted)) * rows.pixels.strides[0]
         refused = self._engine.fill(wanted, rows.reading)
-        source.mark_verified(
-            rows.indices[~wanted["checked"]]
-        )  # others were read from a small level
+        # others were read from a small level
+        source.mark_verified(rows.indices[~wanted["checked"]])
         for row in refused.tolist():
             self._images.fill(rows.only(row))

@@ -19,8 +19,6 @@ from resnet_recipes.data.order import Job
 #: Signals that stop a whole job and also reach its workers.
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
-_context: "WorkerContext"
-
 
 class WorkerContext(NamedTuple):
     """The state shared by all workers of a loader."""
@@ -71,8 +69,8 @@ class WorkerPool:
             self._executor = ThreadPoolExecutor(workers, "loader")
         else:
             preload = "resnet_recipes.data.loading.server", type(context.storage).__module__
-            self._executor = ProcessPool(workers, preload, start, context)
-            self._fill = fill_here
+            self._executor = ProcessPool(workers, preload, context, start)
+            self._fill = WorkerContext.fill
 
     @property
     def processes(self) -> list[ForkServerProcess]:
@@ -118,20 +116,13 @@ class _Caller(Executor):
         return future
 
 
-def start(context: WorkerContext) -> None:
+def start() -> None:
     """Prepare a worker process.
 
     It ignores STOPS: when a whole job is stopped, the trainer still needs batches until it has
     saved a checkpoint.
     """
-    global _context
     for stop in STOPS:
         signal.signal(stop, signal.SIG_IGN)
     torch.set_num_threads(1)  # the workers are the parallelism
     warnings.simplefilter("ignore")
-    _context = context
-
-
-def fill_here(slot: int, job: Job) -> list[int]:
-    """Fill a job's rows, in a worker process."""
-    return _context.fill(slot, job)

@@ -68,7 +68,7 @@ def mismatch(library: ctypes.CDLL) -> str:
     library.engine_try(rows.ctypes.data, len(rows))
     names = [f"{name} {way}" for name in PIXELS for way in WAYS]
     expected = [crc for file in PIXELS.values() for crc in file]
-    found = [zlib.crc32(array) for array in pixels]
+    found = [zlib.crc32(array.data) for array in pixels]
     wrong = [name for name, *crcs in zip(names, found, expected, strict=True) if len(set(crcs)) > 1]
     return f"gives wrong pixels ({wrong[0]}; {len(wrong)} of {len(names)} trials)" if wrong else ""
 
