@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 
 from resnet_recipes.base.duration import steps_per_epoch
-from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.schedule import in_epoch
 from resnet_recipes.data.base import DataConfig, Share
 
@@ -56,7 +55,7 @@ def train_jobs(
     config: DataConfig, share: Share, examples: int, first_step: int, permute: Permute = shuffled
 ) -> Iterator[Job]:
     """Yield this rank's batches from `first_step` on, without end."""
-    steps = whole_batches(share, examples)
+    steps = steps_per_epoch(examples, share.global_size)
     epoch, first = divmod(first_step, steps)
     while True:
         order = permute(share.seed, epoch, examples)
@@ -112,18 +111,6 @@ def eval_jobs(config: DataConfig, share: Share, indices: np.ndarray) -> Iterator
     starts = range(0, len(indices), share.eval_size)
     parts = (indices[start : start + share.eval_size] for start in starts)
     return (Job(0, part, np.zeros_like(part), config.eval_size) for part in parts)
-
-
-def whole_batches(share: Share, examples: int) -> int:
-    """Return the number of global batches in an epoch. Raises NotReadyError if there is none."""
-    if share.global_size > examples:
-        raise NotReadyError.of(
-            "batch.global_size",
-            share.global_size,
-            f"is more than the {examples:,} training images",
-            f"bs={max(1, examples // 8)}",
-        )
-    return steps_per_epoch(examples, share.global_size)
 
 
 #: Separates this generator from all others seeded with the run's seed and an epoch.

@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from resnet_recipes import data
-from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch
 from tests.data.conftest import ALONE, small
 
@@ -77,15 +76,14 @@ def test_batches_are_uint8_in_channels_last_memory_with_int64_labels(case):
             assert (batch.labels.dtype, batch.labels.shape) == (torch.int64, (count,))
 
 
-def test_an_epoch_drops_the_incomplete_batch(case):
+def test_a_loader_has_the_images_that_were_counted(case):
     with case.train() as loader:
         assert loader.examples == case.facts.train_examples
-        assert loader.steps_per_epoch == case.facts.train_examples // 12
 
 
 def test_batches_from_a_step_on_are_the_tail_of_all_batches_across_epochs_that_differ(case):
     with case.train() as loader:
-        epoch = loader.steps_per_epoch
+        epoch = loader.examples // 12
         steps = 2 * epoch + 2
         whole = taken(loader.batches(), steps)
         for first in (1, epoch, epoch + 1):
@@ -151,9 +149,9 @@ def test_evaluation_can_be_repeated_after_being_left_half_way(case):
         assert same(taken(loader.batches(), 99), taken(loader.batches(), 99))
 
 
-def test_the_crop_changes_its_size_with_the_epoch(case):
+def test_the_crop_changes_its_size_with_the_epoch_which_drops_the_incomplete_batch(case):
     with case.train(train_pixels=(16, 24)) as loader:
-        steps = loader.steps_per_epoch
+        steps = loader.examples // 12
         batches = taken(loader.batches(), 2 * steps + 1)
     sizes = [pixels.shape[-1] for pixels, _ in batches]
     assert sizes == [16] * steps + [24] * (steps + 1)
@@ -175,8 +173,3 @@ def test_closing_twice_leaves_no_process(case):
     train.close()
     evaluation.close()
     assert set(active_children()) <= before
-
-
-def test_more_examples_in_a_batch_than_there_are_is_refused(case):
-    with pytest.raises(NotReadyError, match=r"batch\.global_size"), case.train(global_size=10_000):
-        pass

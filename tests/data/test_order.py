@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 
-from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data import order
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.order import imbalance, occurrences, sampled, train_jobs
@@ -33,13 +32,6 @@ def test_sizes_follow_the_epoch_and_the_last_one_holds_on():
     assert (
         next(order.train_jobs(DataConfig(train_size=160), Share(0, 1, 1, 1, 0), 1, 5)).pixels == 160
     )
-
-
-def test_an_epoch_without_a_whole_batch_is_refused():
-    with pytest.raises(
-        NotReadyError, match=r"batch\.global_size=64: is more than the 50 training images"
-    ):
-        order.whole_batches(Share(0, 1, 64, 4, 0), 50)
 
 
 def repeated(share: Share, repeats: int, examples: int, steps: int) -> np.ndarray:

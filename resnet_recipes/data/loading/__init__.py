@@ -72,10 +72,6 @@ class TrainLoader(EvalLoader):
     part. Incomplete last batches are dropped. Crops and flips depend only on (seed, epoch, index).
     """
 
-    def __init__(self, config: DataConfig, share: Share, source: BatchSource):
-        super().__init__(config, share, source)
-        self.steps_per_epoch = order.whole_batches(share, self.examples)
-
     def batches(self, first_step: int = 0) -> Iterator[RawBatch]:
         """Yield an endless stream of batches, one a step from `first_step` on.
 
