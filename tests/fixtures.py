@@ -135,7 +135,7 @@ def make_run(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> 
         runs.append(
             build(
                 taught(make_plan(made, data.measure(made.data), 1)),
-                Rank(0, 0, 1, torch.device("cpu")),
+                Rank(0, 1, torch.device("cpu")),
             )
         )
         return runs[-1]

@@ -112,7 +112,7 @@ def _largest(device: torch.device) -> dict:
     recipe = recipe_of("mild", 224, 4096, False)
     torch.cuda.set_per_process_memory_fraction(build.USABLE, device)
     plan = make_plan(recipe, facts_of(recipe), 1)
-    size = build.largest_micro_batch(plan, Rank(0, 0, 1, device))
+    size = build.largest_micro_batch(plan, Rank(0, 1, device))
     torch.cuda.set_per_process_memory_fraction(1.0, device)
     run = run_of(replace(recipe, batch=replace(recipe.batch, bn_size=size)), device)
     train(run, Counting(3))

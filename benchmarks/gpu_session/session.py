@@ -119,7 +119,7 @@ def run_from(
 ) -> Run:
     """Return a run of a recipe on one device, on the data that `facts` describe."""
     tuning = Tuning([recipe.data.train_size] if is_searched else [])
-    return build(make_plan(recipe, facts, 1), Rank(0, 0, 1, device), tuning)
+    return build(make_plan(recipe, facts, 1), Rank(0, 1, device), tuning)
 
 
 def ours(recipe: Recipe, device: torch.device, is_searched: bool = True) -> Steps:

@@ -1,7 +1,7 @@
 """Random crops and other draws of a batch as a pure function of (seed, epoch, index, copy)."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 
@@ -59,14 +59,6 @@ _STEP = np.uint64(0x9E3779B97F4A7C15)
 _COPY = np.uint64(0xD1B54A32D192ED03)
 
 
-class Cuts(NamedTuple):
-    """The crop of each image, whether it is mirrored, and how it is resized."""
-
-    boxes: np.ndarray  # int64 [N, 4]: top, left, height, width
-    mirrored: np.ndarray  # bool [N]
-    bicubic: np.ndarray | bool = False  # bool [N], or one value for all
-
-
 @dataclass(frozen=True)
 class TrainCrop:
     """Training crops, identical in every backend."""
@@ -90,17 +82,21 @@ class TrainCrop:
             config.crop_rule,
         )
 
-    def cuts(self, epoch: int, indices: np.ndarray, copies: np.ndarray, sizes: np.ndarray) -> Cuts:
-        """Return the crops of images of `sizes` [N, 2] (height, width)."""
+    def boxes(
+        self, epoch: int, indices: np.ndarray, copies: np.ndarray, sizes: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return crops of images of `sizes` [N, 2] (height, width), and mirrored, bool [N].
+
+        The crops are int64 [N, 4]: top, left, height, width.
+        """
         draws, mirrored = self._draws(epoch, indices, copies)
         crops = distorted_crops if self.rule == "tensorflow" else random_crops
-        boxes = crops(draws, sizes, self.scale, self.ratio)
-        return Cuts(boxes, mirrored, self.bicubic(epoch, indices, copies))
+        return crops(draws, sizes, self.scale, self.ratio), mirrored
 
     def attempts(
         self, epoch: int, indices: np.ndarray, copies: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the numbers that `cuts` needs once sizes are known, and mirrored, bool [N].
+        """Return the numbers that `boxes` needs once sizes are known, and mirrored, bool [N].
 
         The numbers are float64 [N, 42]: ten `attempts` and the ratio. With TensorFlow's rule they
         are [N, 404]: draws, scale and ratio.

@@ -25,7 +25,6 @@ class Rank:
     """One process of the run, and its device."""
 
     rank: int
-    local_rank: int
     world_size: int
     device: torch.device
 
@@ -48,13 +47,12 @@ def this_rank(device: str) -> Rank:
 
     Auto, cuda or cpu.
     """
-    rank, local_rank = int(os.environ.get("RANK", 0)), int(os.environ.get("LOCAL_RANK", 0))
-    world_size = int(os.environ.get("WORLD_SIZE", 1))
+    rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if device == "cpu" or (device == "auto" and not is_usable()):
-        return Rank(rank, local_rank, world_size, torch.device("cpu"))
+        return Rank(rank, world_size, torch.device("cpu"))
     # srun --gpus-per-task=1 shows each rank one GPU
-    own = 0 if torch.cuda.device_count() == 1 else local_rank
-    return Rank(rank, local_rank, world_size, torch.device("cuda", own))
+    own = 0 if torch.cuda.device_count() == 1 else int(os.environ.get("LOCAL_RANK", 0))
+    return Rank(rank, world_size, torch.device("cuda", own))
 
 
 def join(rank: Rank) -> None:

@@ -97,7 +97,8 @@ def test_training_crops_are_resized_as_torchvision_does(settings, folder):
     crop, images = TrainCrop.of(settings, ALONE), opened(folder, "train")
     order = shuffled(ALONE.seed, 0, COUNT)
     sizes = np.array([(images[index].height, images[index].width) for index in order])
-    boxes, mirrored, bicubic = crop.cuts(0, order, np.zeros(COUNT, np.int64), sizes)
+    drawn = 0, order, np.zeros(COUNT, np.int64)
+    (boxes, mirrored), bicubic = crop.boxes(*drawn, sizes), crop.bicubic(*drawn)
 
     def theirs() -> Iterator[Image.Image]:
         for index, box, is_mirrored, is_bicubic in zip(

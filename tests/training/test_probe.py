@@ -23,7 +23,7 @@ from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY
 from resnet_recipes.training.tuning import Tuning
 from tests.jobs.nursery import shallow_resnet18
 
-ALONE = Rank(0, 0, 1, torch.device("cpu"))
+ALONE = Rank(0, 1, torch.device("cpu"))
 
 
 @pytest.fixture

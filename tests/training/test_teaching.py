@@ -68,8 +68,7 @@ def write(plan: Plan, path: Path, kept: int, ranks: int = 1, **how: object) -> P
     writer.begin()
     cpu = torch.device("cpu")
     teachers = [
-        Teaching(plan, Rank(number, number, ranks, cpu), bool(how.get("cycle")))
-        for number in range(ranks)
+        Teaching(plan, Rank(number, ranks, cpu), bool(how.get("cycle"))) for number in range(ranks)
     ]
     for epoch in range(writer.epochs):
         for teacher in teachers:
@@ -224,7 +223,7 @@ def test_a_file_that_was_begun_goes_on_where_it_was(settings, recipe, tmp_path):
     storing = Storing(str(tmp_path / "part.npy"), 2)
     writer, teacher = (
         storing.writer(plan),
-        Teaching(plan, Rank(0, 0, 1, torch.device("cpu")), False),
+        Teaching(plan, Rank(0, 1, torch.device("cpu")), False),
     )
     for epoch in range(plan.epochs):
         writer = storing.writer(plan)  # as a later command

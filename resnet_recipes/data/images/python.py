@@ -100,7 +100,9 @@ class TrainImages(Images):
         """Write the pixels; see Storage."""
         pictures = deque(self._opened(rows, row) for row in range(len(rows.indices)))
         sizes = np.array([(picture.height, picture.width) for picture in pictures])
-        boxes, mirrored, bicubic = self.crop.cuts(rows.epoch, rows.indices, rows.copies, sizes)
+        drawn = rows.epoch, rows.indices, rows.copies
+        boxes, mirrored = self.crop.boxes(*drawn, sizes)
+        bicubic = self.crop.bicubic(*drawn)
         for row in range(len(pictures)):
             with self._reading(rows, row):
                 how = rows.pixels.shape[1], self.reduce, bool(bicubic[row])
@@ -120,11 +122,12 @@ class TrainImages(Images):
     def for_engine(self, rows: Rows) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return the engine's rows, which lack images and pixels; and memory that they point to."""
         crop, wanted = self.crop, blank_rows(len(rows.indices))
-        draws, wanted["mirror"] = crop.attempts(rows.epoch, rows.indices, rows.copies)
+        drawn = rows.epoch, rows.indices, rows.copies
+        draws, wanted["mirror"] = crop.attempts(*drawn)
         wanted["draws"] = draws.ctypes.data + np.arange(len(wanted)) * draws.strides[0]
         wanted["geometry"] = DISTORTED if crop.rule == "tensorflow" else CROP
         wanted["whole"] = not self.reduce
-        wanted["filter"] = crop.bicubic(rows.epoch, rows.indices, rows.copies)
+        wanted["filter"] = crop.bicubic(*drawn)
         kept = [draws]
         if self.augment:
             side, keys = rows.pixels.shape[1], zip(rows.indices, rows.copies, strict=True)

@@ -48,7 +48,7 @@ def trained(kernels):
     """Return a run after its only step, with the step's loss."""
     recipe, problems = typed(merged(RECIPE, {"precision": {"kernels": kernels}}))
     assert not problems
-    run = build(make_plan(recipe, data.measure(recipe.data), 1), Rank(0, 0, 1, torch.device("cpu")))
+    run = build(make_plan(recipe, data.measure(recipe.data), 1), Rank(0, 1, torch.device("cpu")))
     train(run, notes := Notes(run))
     run.close()
     return run, notes.losses[0]
