@@ -70,6 +70,7 @@ def test_every_item_is_judged_and_a_subclass_keeps_the_limits_of_its_base():
             "[low, high] with 0 < low",
         ),
     ],
+    ids=lambda value: type(value).__name__,  # no address, which differs between processes
 )
 def test_a_limit_says_its_rule_of_what_breaks_it_and_of_nothing_else(limit, right, wrong, rule):
     assert not [value for value in right if limit.broken(value)]
