@@ -15,7 +15,7 @@ from resnet_recipes.jobs.group import Group, group_of
 from resnet_recipes.jobs.launcher import started
 from resnet_recipes.jobs.rank import RankProcess, job_of, shown
 from resnet_recipes.network.load import load
-from resnet_recipes.recipe.frozen import freeze, read
+from resnet_recipes.recipe.frozen import read_sealed, sealed
 from resnet_recipes.report.waiting import Waiting
 from resnet_recipes.run_folder.facts import Metrics
 from resnet_recipes.run_folder.names import CONFIG
@@ -48,7 +48,7 @@ def _by_ranks(
     opened: "Opened", sizes: Sequence[int], group: Group, say: Callable[[str], None]
 ) -> tuple[int, list[Evaluated]]:
     job = {"place": str(opened.place.absolute()), "sizes": list(sizes)}
-    files = {CONFIG: freeze(opened.recipe)}
+    files = {CONFIG: sealed(opened.recipe)}
     with started("evaluate", files, group, say, **job) as (folder, ending):
         numbers = () if ending.code else range(len(sizes))
         return ending.code, [
@@ -75,7 +75,7 @@ def result_path(folder: Path, number: int, rank: int) -> Path:
 
 def work(process: RankProcess) -> int:
     """Evaluate a rank's part of the images at each size, and write what was found to files."""
-    job, recipe = job_of(process.folder), read(process.folder / CONFIG)
+    job, recipe = job_of(process.folder), read_sealed(process.folder / CONFIG)
     # first: kernels are tried on the current GPU
     distributed.join(distributed.this_rank(recipe.launch.device))
     place = Path(job["place"])

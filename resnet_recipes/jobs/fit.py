@@ -11,7 +11,7 @@ from resnet_recipes.jobs import gpus, launcher
 from resnet_recipes.jobs.group import Group
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.planning.plan import Plan, make_plan
-from resnet_recipes.recipe.frozen import freeze, read
+from resnet_recipes.recipe.frozen import read_sealed, sealed
 from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.run_folder.names import CONFIG, DATA
 
@@ -47,7 +47,7 @@ def _largest(plan: Plan, say: Callable[[str], None]) -> int:
         data=replace(plan.recipe.data, backend="synthetic"),
     )
     facts = replace(plan.facts, backend="synthetic")
-    files = {CONFIG: freeze(alone), DATA: facts.to_json()}
+    files = {CONFIG: sealed(alone), DATA: facts.to_json()}
     with launcher.started("fit", files, Group(), say) as (folder, ending):
         if ending.code:
             raise TrainingError(f"the micro-batch that fits was not found: see {folder}")
@@ -61,7 +61,7 @@ def work(process: RankProcess) -> int:
 
     from resnet_recipes.training import build, distributed
 
-    recipe = read(process.folder / CONFIG)
+    recipe = read_sealed(process.folder / CONFIG)
     rank = distributed.this_rank(recipe.launch.device)
     facts = DataFacts.read(process.folder / DATA, recipe.data.root)
     torch.cuda.set_per_process_memory_fraction(build.USABLE, rank.device)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
-from resnet_recipes.data.base import DataFacts
 from resnet_recipes.estimating.estimate import Prediction, Speeds, estimate
 from resnet_recipes.estimating.measured import Remembered, remember, sampled, speeds_of
 from resnet_recipes.jobs import launcher, new_run
@@ -20,8 +19,8 @@ from resnet_recipes.jobs.group import Group, group_of
 from resnet_recipes.jobs.prediction import from_measured, measured_as, predicted
 from resnet_recipes.jobs.rank import RankProcess, Spans, shown
 from resnet_recipes.planning.course import course_of
-from resnet_recipes.planning.plan import Plan, make_plan
-from resnet_recipes.recipe.frozen import freeze, read
+from resnet_recipes.planning.plan import Plan
+from resnet_recipes.recipe.frozen import sealed
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.metrics import epoch_seconds, evaluation_seconds, read_metrics
 from resnet_recipes.run_folder.names import CONFIG, DATA, JOB, METRICS
@@ -62,7 +61,7 @@ def measured(plan: Plan, say: Callable[[str], None], again: bool = False) -> Pre
 
 def speeds(plan: Plan, group: Group, say: Callable[[str], None]) -> tuple[Ending, Speeds | None]:
     """Return how the ranks that measure ended, and what they found if they ended well."""
-    files = {CONFIG: freeze(plan.recipe), DATA: plan.facts.to_json()}
+    files = {CONFIG: sealed(plan.recipe), DATA: plan.facts.to_json()}
     here = replace(group, max_restarts=0)
     with launcher.started("measure", files, here, say) as (folder, ending):
         if ending.code:
@@ -130,15 +129,12 @@ def _sample(
 def work(process: RankProcess) -> int:
     """Measure together with the other ranks, as the job of a rank."""
     # these import torchvision, which takes seconds
-    from resnet_recipes.jobs.images import local_images
+    from resnet_recipes.jobs.prepared import prepared
     from resnet_recipes.training import distributed, probe
 
-    recipe = read(process.folder / CONFIG)
-    rank = distributed.this_rank(recipe.launch.device)
-    if (local := local_images(process, rank, recipe.data)) is None:
+    if (made := prepared(process)) is None:
         return process.interruption.exit_code
-    facts = DataFacts.read(process.folder / DATA, local.root)
-    plan = make_plan(recipe, facts, rank.world_size)
+    rank, plan = made
     with shown(process, "measuring", "parts") as progress:
         started = time.monotonic() - process.started
         found = probe.speeds(plan, rank, started=started, progress=progress)

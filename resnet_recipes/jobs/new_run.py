@@ -27,7 +27,7 @@ from resnet_recipes.base.paths import folder_problem
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.planning import outline
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.recipe.frozen import freeze
+from resnet_recipes.recipe.frozen import sealed
 from resnet_recipes.report import trackers
 from resnet_recipes.run_folder.lock import locked, refuse_links
 from resnet_recipes.run_folder.names import (
@@ -72,7 +72,7 @@ def create(composed: "Composed", plan: Plan, command: Sequence[str]) -> Path:
     It is built under a temporary name, so that a kill or a full disk leaves nothing that blocks the
     name.
     """
-    run, frozen = composed.recipe.run, freeze(composed.recipe)
+    run, frozen = composed.recipe.run, sealed(composed.recipe)
     files = {
         CONFIG: frozen,
         DATA: plan.facts.to_json(),

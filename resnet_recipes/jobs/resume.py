@@ -68,7 +68,7 @@ def continued(
     config = folder / CONFIG
     if plan.recipe != frozen.read(config):
         with locked(folder):
-            atomic.write_text(config, frozen.freeze(plan.recipe))
+            atomic.write_text(config, frozen.sealed(plan.recipe))
     say(f"resuming {folder}")
     return folder
 

@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base.errors import ExitCode
-from resnet_recipes.data.base import DataFacts
 from resnet_recipes.data.loading.stored import Writer, row_type
 from resnet_recipes.jobs.group import group_of
 from resnet_recipes.jobs.launcher import started
 from resnet_recipes.jobs.rank import RankProcess, job_of, shown
-from resnet_recipes.planning.plan import Plan, make_plan
+from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.stored import made_for, shape_of
-from resnet_recipes.recipe.frozen import freeze, read
+from resnet_recipes.recipe.frozen import sealed
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.names import CONFIG, DATA
 
@@ -40,7 +39,7 @@ class Storing(NamedTuple):
 
 def teach(plan: Plan, storing: Storing, say: Callable[[str], None]) -> Ending:
     """Let all devices of this machine write the file; return how they ended."""
-    files = {CONFIG: freeze(plan.recipe), DATA: plan.facts.to_json()}
+    files = {CONFIG: sealed(plan.recipe), DATA: plan.facts.to_json()}
     group = group_of(plan.recipe.launch)
     with started("teach", files, group, say, storing=list(storing)) as (_, ending):
         return ending
@@ -51,17 +50,15 @@ def work(process: RankProcess) -> int:
     # these import torchvision, which takes seconds
     import torch
 
-    from resnet_recipes.jobs.images import local_images
+    from resnet_recipes.jobs.prepared import prepared
     from resnet_recipes.network.teacher import taught
     from resnet_recipes.training import distributed
     from resnet_recipes.training.teaching import Teaching
 
-    recipe, storing = read(process.folder / CONFIG), Storing(*job_of(process.folder)["storing"])
-    rank = distributed.this_rank(recipe.launch.device)
-    if (local := local_images(process, rank, recipe.data)) is None:
+    if (made := prepared(process)) is None:
         return process.interruption.exit_code
-    facts = DataFacts.read(process.folder / DATA, local.root)
-    plan = taught(make_plan(recipe, facts, rank.world_size))
+    rank, plan = made.rank, taught(made.plan)
+    storing = Storing(*job_of(process.folder)["storing"])
     writer = storing.writer(plan)
     distributed.join(rank)
     if rank.is_main:

@@ -17,14 +17,14 @@ from resnet_recipes import __version__, data
 from resnet_recipes.base.errors import ExitCode, TrainingError
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.jobs.agreement import confirm_same
-from resnet_recipes.jobs.images import local_images
+from resnet_recipes.jobs.prepared import local_images
 from resnet_recipes.jobs.rank import VERBOSE, RankProcess, Spans, job_of
 from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.load import WEIGHTS
 from resnet_recipes.network.teacher import taught
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.plan import Plan, make_plan
-from resnet_recipes.recipe.frozen import read, tree_of
+from resnet_recipes.recipe.frozen import read_sealed, tree_of
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report import trackers
 from resnet_recipes.report.console import open_console
@@ -52,7 +52,7 @@ def work(process: RankProcess) -> int:
 
     Return DONE, or the exit code of an interruption after which a checkpoint was saved.
     """
-    recipe = read(process.folder / CONFIG)
+    recipe = read_sealed(process.folder / CONFIG)
     process.interruption.limit(recipe.launch.max_wall, process.started)
     rank = distributed.this_rank(recipe.launch.device)
     confirm("recipe", rank, flat(asdict(recipe)) | SOFTWARE | {"device": rank.device.type})

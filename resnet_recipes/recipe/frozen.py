@@ -1,5 +1,6 @@
 """A recipe as a file: everything that a run was started with, readable without Hydra."""
 
+import hashlib
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import yaml
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.recipe import scalars, strict_yaml
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.recipe.typed import plain, typed
+from resnet_recipes.recipe.typed import build, plain, typed
 
 
 class _Dumper(yaml.SafeDumper):
@@ -25,13 +26,30 @@ _Dumper.add_representer(str, _text)
 
 
 def freeze(recipe: Recipe) -> str:
-    """Return the recipe as YAML with every setting written out.
-
-    `read` gives back an equal recipe.
-    """
+    """Return the recipe as YAML with every setting written out; `read` gives back an equal one."""
     return yaml.dump(
         tree_of(recipe), Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True
     )
+
+
+def sealed(recipe: Recipe) -> str:
+    """Return what `freeze` does, below its digest: ranks need not judge the recipe again."""
+    text = freeze(recipe)
+    return f"{_seal(text.encode())}\n{text}"
+
+
+def _seal(text: bytes) -> str:
+    return f"# judged: {hashlib.sha256(text).hexdigest()}"
+
+
+def read_sealed(path: Path) -> Recipe:
+    """Read in a rank what its launcher has judged and sealed; judge it if it was edited since."""
+    document, problems = strict_yaml.load(path), list[Problem]()
+    seal, _, text = document.raw.partition(b"\n")
+    if seal.decode() != _seal(text):
+        return read(path)
+    recipe: Recipe = build(Recipe, document.tree, "", problems)
+    return read(path) if problems else recipe
 
 
 def read(path: Path) -> Recipe:

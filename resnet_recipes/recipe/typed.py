@@ -8,7 +8,6 @@ from typing import Any, get_args, get_origin
 
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.kinds import dataclasses_in, kinds_of, words
-from resnet_recipes.base.section import fitted
 from resnet_recipes.recipe.foreign import meaning_of
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.suggestions import closest, did_you_mean
@@ -107,8 +106,8 @@ def kind_of(key: str) -> Any:
 
 
 def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem]) -> Any:
-    """Build one dataclass; a value that does not fit is a problem, and the default replaces it."""
-    values = {}
+    """Build one section; a value that does not fit is a problem, and the default stays."""
+    made = cls()
     for name, kind in kinds_of(cls).items():
         if name not in tree:
             continue
@@ -117,10 +116,10 @@ def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem])
             section, inside = _chosen(sections, value, key, problems)
             value = build(section, inside, f"{key}.", problems)
         try:
-            values[name] = fitted(cls, name, value, prefix)
+            setattr(made, name, value)
         except RecipeError as error:
             problems += error.problems
-    return cls(**values)
+    return made
 
 
 def _chosen(
