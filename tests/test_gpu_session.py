@@ -116,6 +116,8 @@ def failing_once(function):
         ("kernels", (), "seconds", "blur, stride 2, 256 channels, 8 px: convolution"),
         ("convolutions", ("searched",), "seconds", "256->512 at 2, input's gradient"),
         ("steps", ("bare loop",), "contender", "40 px, 4: bare loop"),
+        ("whole", (), "run_from", "32 px: training from files"),
+        ("ceilings", (), "gpu_of", "matrix product 256"),
     ],
 )
 def test_what_fails_within_a_part_leaves_the_rows_of_all_others(

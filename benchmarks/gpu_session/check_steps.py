@@ -153,8 +153,10 @@ def _moves(dtype: str, settings: type[OptimizerSettings], device: torch.device) 
 def _deterministic() -> Iterator[None]:
     """Let cuDNN choose only algorithms that give the same bits every time."""
     torch.backends.cudnn.deterministic = True
-    yield
-    torch.backends.cudnn.deterministic = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.deterministic = False
 
 
 def _replayed(name: str, dtype: str, device: torch.device) -> dict:
@@ -181,11 +183,13 @@ def _exchanged(device: torch.device) -> dict:
         torch.distributed.init_process_group(
             "nccl", store=store, rank=0, world_size=1, device_id=device
         )
-        grouped.exchange = Exchange(grouped.model)
-        for run in (alone, grouped):
-            run.graphs = None  # which would keep the exchange of a single process
-            train(run, Counting(12))
-        torch.distributed.destroy_process_group()
+        try:
+            grouped.exchange = Exchange(grouped.model)
+            for run in (alone, grouped):
+                run.graphs = None  # which would keep the exchange of a single process
+                train(run, Counting(12))
+        finally:
+            torch.distributed.destroy_process_group()
     return _same_bits(alone, grouped)
 
 

@@ -5,12 +5,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import torch
 from PIL import Image
 from session import Counting, recipe_of, run_from
+from verdict import tried
 
 from resnet_recipes import data
 from resnet_recipes.base.cores import cores
@@ -26,25 +28,30 @@ SIZE, NAMES = (500, 375), 20  # pixels of a photograph of ImageNet; file names o
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:
     """Yield images per second on JPEGs of the size of photographs, in memory once read."""
-    batch, steps = (4, 2) if quick else (256, STEPS)
     with tempfile.TemporaryDirectory() as folder:
         root = demo.write(Path(folder) / "demo", train_images=2 if quick else 50, val_images=1)
         photograph(root / "train", NAMES)
         for side in (32,) if quick else (176, 88):
-            recipe = recipe_of("mild", side, batch, quick)
-            recipe = replace(recipe, data=replace(recipe.data, backend="auto", root=str(root)))
-            facts = data.measure(recipe.data)
             for case, measure in (("loader alone", loaded), ("training from files", trained)):
-                run = run_from(recipe, facts, device)
-                rate = batch / measure(run, steps)
-                note = f"{cores()} cores; {' '.join(facts.notes)}"
-                yield {
-                    "case": f"{side} px: {case}",
-                    "value": rate,
-                    "unit": "images/s",
-                    "note": note,
-                }
-                run.train_data.close()
+                rate = partial(_measured, measure, root, side, device, quick)
+                yield from tried(f"{side} px: {case}", rate)
+
+
+def _measured(
+    measure: Callable[[Run, int], float], root: Path, side: int, device: torch.device, quick: bool
+) -> Iterator[dict]:
+    """Yield the row of one measurement at one size."""
+    batch, steps = (4, 2) if quick else (256, STEPS)
+    recipe = recipe_of("mild", side, batch, quick)
+    recipe = replace(recipe, data=replace(recipe.data, backend="auto", root=str(root)))
+    facts = data.measure(recipe.data)
+    run = run_from(recipe, facts, device)
+    try:
+        rate = batch / measure(run, steps)
+    finally:
+        run.train_data.close()
+    note = f"{cores()} cores; {' '.join(facts.notes)}"
+    yield {"value": rate, "unit": "images/s", "note": note}
 
 
 def photograph(folder: Path, names: int) -> None:

@@ -1,6 +1,7 @@
 """Fused operations, a module each: in plain torch, and as a GPU kernel that replaces it."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -28,8 +29,9 @@ class Operations(NamedTuple):
         return self._replace(**{name: FUSED[name].plain}, notes=(*self.notes, note))
 
 
+@cache
 def choose(device: torch.device, dtype: torch.dtype) -> Operations:
-    """Return the fused operations on a GPU, and the plain torch ones elsewhere.
+    """Return the fused operations on a GPU, and the plain torch ones elsewhere; once a process.
 
     Each kernel has been compared with plain torch on a machine like this one; the first run on a
     machine does so, which takes seconds to compile the kernels. Where one has failed or given

@@ -1,5 +1,7 @@
 """The choice between fused operations and plain torch."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 
@@ -7,16 +9,30 @@ from resnet_recipes import ops
 from resnet_recipes.ops import batch_norm, blur
 
 
+@pytest.fixture(autouse=True)
+def forgetful() -> Iterator[None]:
+    """Choose anew in each test, and after it."""
+    ops.choose.cache_clear()
+    yield
+    ops.choose.cache_clear()
+
+
 def test_a_cpu_gets_plain_torch():
     assert ops.choose(torch.device("cpu"), torch.float32) == ops.Operations()
 
 
 def test_an_operation_that_differs_is_replaced_and_reported(monkeypatch):
-    def verdicts(names, *_):
+    asked = []
+
+    def verdicts(names, *given):
+        asked.append(given)
         return {name: "no compiler" if name == "blur" else "" for name in names}
 
     monkeypatch.setattr(ops.trial, "recall", verdicts)
-    operations = ops.choose(torch.device("cuda"), torch.bfloat16)
+    places = torch.device("cuda"), torch.bfloat16
+    operations = ops.choose(*places)
+    assert ops.choose(*places) is operations
+    assert asked == [places]  # once a process: what has failed takes seconds to try again
     assert (operations.blur, operations.batch_norm) == (blur.plain, batch_norm.fused)
     assert [("blur" in note, "no compiler" in note) for note in operations.notes] == [(True, True)]
 
