@@ -92,7 +92,8 @@ class Span:
         low, high = value
         if 0 < low <= high <= self.most:
             return ""
-        return "must be [low, high] with 0 < low <= high" + f" <= {self.most}" * (self.most < inf)
+        end = f" <= {self.most}" if self.most < inf else ""
+        return f"must be [low, high] with 0 < low <= high{end}"
 
 
 #: The limits of most numbers: of a probability, of a share that leaves something, of a strength.

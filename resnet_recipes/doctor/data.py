@@ -130,7 +130,8 @@ def _check_images(config: DataConfig, progress: Progress) -> Iterator[Finding]:
                 block, pool.map(check_image, [path for _, path in block]), strict=True
             ):
                 digests[split][checked.digest] = path
-                bad[split] += [f"{path} {checked.bad}"] * bool(checked.bad)
+                if checked.bad:
+                    bad[split].append(f"{path} {checked.bad}")
                 for name in checked.oddities:
                     odd[name].append(path)
             progress(at + len(block), len(files))

@@ -150,9 +150,9 @@ def _is_free(folder: Path) -> bool:
 
 def _taken(folder: Path) -> RecipeError:
     is_run = (folder / CONFIG).is_file()
-    fix = "choose another name" + f", or resume it: resnet-train --resume {folder}" * is_run
+    resume = f", or resume it: resnet-train --resume {folder}" if is_run else ""
     rule = f"is taken: {folder} already exists"
-    return RecipeError.of("run.name", folder.name, rule, fix)
+    return RecipeError.of("run.name", folder.name, rule, f"choose another name{resume}")
 
 
 def _renamed(draft: Path, folder: Path) -> bool:

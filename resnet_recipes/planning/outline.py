@@ -78,8 +78,9 @@ def details(plan: Plan) -> Iterator[Row]:
     )
     yield "lr", f"learning rate {_rate(plan)}"
     yield "optimizer", recipe.optimizer.text()
-    forms = plan.network.text + ", compiled" * recipe.precision.compile
-    forms += ", without fused kernels and CUDA graphs" * (recipe.precision.kernels == "off")
+    forms = plan.network.text + (", compiled" if recipe.precision.compile else "")
+    if recipe.precision.kernels == "off":
+        forms += ", without fused kernels and CUDA graphs"
     yield "model", f"{recipe.model.title}, {plan.network.parameters:,} parameters{forms}"
     sizes = " to ".join(map(str, dict.fromkeys((plan.sizes[0], plan.sizes[-1]))))
     yield (

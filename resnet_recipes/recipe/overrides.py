@@ -127,37 +127,40 @@ def _refused(word: str) -> Problem | None:
             word, None, "settings need no '+'", meant(word.lstrip("+").replace("/", ".", 1))
         )
     if word.startswith("~"):
-        if re.fullmatch(r"~(methods|optimizer)\.[a-z][a-z0-9_]*", word):
-            return None
-        method = f"methods.{key[1:].removeprefix('methods.')}"
-        return Problem(
-            word,
-            None,
-            "only a method or a setting of the optimizer can be removed",
-            f"'~{method if method in settings() else 'methods.ema'}'",
-        )
+        return _not_removed(word)
     if not equals:
         return Problem(word, None, "settings are written key=value", _with_value(word))
     if not _KEY.fullmatch(key):
         if meaning := meaning_of(key, value):
             return Problem(word, None, meaning.rule or "no such setting", meaning.words)
-        return Problem(
-            word,
-            None,
-            "is not a setting: names are letters, digits and '_', joined by '.'",
-        )
-    if "${" in value:
-        return Problem(
-            key, value, "references are only read from recipe files", "write the value out"
-        )
-    if "???" in value:
-        return Problem(key, value, "??? means a missing value", "write the value out")
-    if key == "epochs" and value == "curve":
-        return Problem(key, value, "stands for several lengths: a sweep", SWEEP)
+        rule = "is not a setting: names are letters, digits and '_', joined by '.'"
+        return Problem(word, None, rule)
+    return _no_value(key, value)
+
+
+def _not_removed(word: str) -> Problem | None:
+    """Return why a word that begins with ~ removes nothing; None if it removes something."""
+    if re.fullmatch(r"~(methods|optimizer)\.[a-z][a-z0-9_]*", word):
+        return None
+    method = f"methods.{word.partition('=')[0][1:].removeprefix('methods.')}"
+    rule = "only a method or a setting of the optimizer can be removed"
+    return Problem(word, None, rule, f"'~{method if method in settings() else 'methods.ema'}'")
+
+
+def _no_value(key: str, value: str) -> Problem | None:
+    """Return why a text is no value, whatever its setting takes; None if it is one."""
     is_number = DECIMAL.fullmatch(value) and float(value)
-    if key == "epochs" and not is_number and not is_duration(value):
-        return Problem(key, value, "must be a positive number", "epochs=18")
-    return None
+    if "${" in value:
+        rule, fix = "references are only read from recipe files", "write the value out"
+    elif "???" in value:
+        rule, fix = "??? means a missing value", "write the value out"
+    elif key == "epochs" and value == "curve":
+        rule, fix = "stands for several lengths: a sweep", SWEEP
+    elif key == "epochs" and not is_number and not is_duration(value):
+        rule, fix = "must be a positive number", "epochs=18"
+    else:
+        return None
+    return Problem(key, value, rule, fix)
 
 
 def _with_value(word: str) -> str:

@@ -151,10 +151,8 @@ class _Reader:
                     )
             elif isinstance(event, yaml.NodeEvent):
                 tree = self._node(event, events, "", 0)
-        if not isinstance(tree, dict) or not tree:
-            self.problems or self.refuse(
-                1, None, "a recipe is a mapping of settings, as in 'name: mine'"
-            )
+        if not self.problems and (not isinstance(tree, dict) or not tree):
+            self.stop(1, "a recipe is a mapping of settings, as in 'name: mine'")
         return tree
 
     def _node(self, event: Any, events: Iterator[Any], key: str, depth: int) -> Any:

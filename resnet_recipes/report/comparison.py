@@ -116,9 +116,11 @@ def labels(groups: Sequence[Group]) -> list[str]:
     for group in groups:
         recipe = group.runs[0].recipe
         parts = list(dict.fromkeys(_differing(group.settings, of_recipe[recipe])))
-        more = [f"{len(parts) - _MOST} more"] * (len(parts) > _MOST)
-        head = [recipe] * (len(of_recipe) > 1 or not parts)
-        found.append(", ".join([*head, *parts[:_MOST], *more]))
+        if len(parts) > _MOST:
+            parts[_MOST:] = [f"{len(parts) - _MOST} more"]
+        if len(of_recipe) > 1 or not parts:
+            parts.insert(0, recipe)
+        found.append(", ".join(parts))
     return found
 
 
@@ -127,7 +129,8 @@ def run_labels(groups: Iterable[Group], names: Iterable[str]) -> dict[str, RunRe
     found: dict[str, RunRecord] = {}
     for group, name in zip(groups, names, strict=True):
         for run in group.runs:
-            seed = f", seed {settings(run.folder).get('seed')}" * (len(group.runs) > 1)
+            several = len(group.runs) > 1
+            seed = f", seed {settings(run.folder).get('seed')}" if several else ""
             label = f"{name}{seed}"
             found[f"{label}, {run.name}" if label in found else label] = run
     return found

@@ -47,7 +47,8 @@ def course(runs: Mapping[str, RunRecord], mark: str) -> Section:
     if bars:
         caption = "Where the time went, in all."
         figures.append(Figure(f"{mark}phases", caption, charts.phases(bars), has_own_legend=True))
-    text = [f"This shows the {MOST} most accurate of {len(runs)} runs."] * (len(runs) > MOST)
+    told = f"This shows the {MOST} most accurate of {len(runs)} runs."
+    text = [told] if len(runs) > MOST else []
     names = sorted({point["name"] for point in points})
     return Section("During the runs", text, legend=names, figures=figures)
 

@@ -58,7 +58,7 @@ def _best(front: Sequence[dict[str, Any]], price: float | None) -> Iterator[str]
         return
     best = front[-1]
     cost = "" if price is None else f", ${best['cost']:,.2f}"
-    seeds = f" (mean of {best['seeds']} runs)" * (best["seeds"] > 1)
+    seeds = f" (mean of {best['seeds']} runs)" if best["seeds"] > 1 else ""
     yield (
         f"Best: {best['name']}, {best['top1_percent']:.2f} % top-1{seeds} in "
         f"{clock_time(60 * best['minutes'])} of training{cost}."

@@ -41,9 +41,9 @@ def sections_of(runs: Sequence[RunRecord], price: float | None) -> Iterator[Sect
     known = [] if sets else list(map(asdict, published()))
     for place, part in enumerate(sets.values(), 1):
         behind = list(map(asdict, published())) if _is_on_imagenet(part[0]) else []
-        head, *others = _of_data(part, behind, price, f"data{place}-" * (len(sets) > 1))
-        for section in others:
-            section.title += f" on {head.title}" * (len(sets) > 1)
+        head, *others = _of_data(part, behind, price, f"data{place}-" if len(sets) > 1 else "")
+        for section in others if len(sets) > 1 else ():
+            section.title += f" on {head.title}"
         yield from (head, *others)
         known = known or behind
     if damaged := [f"{run.name}: {run.reason}" for run in runs if run.state == "unreadable"]:
@@ -81,7 +81,7 @@ def _of_data(
     head = headline(runs, rows, price)
     yield replace(head, text=[*head.text, *trailing])
     if len(rows) > 1 or (rows and known):
-        note = "Published results are for ImageNet, and left out." * (not known)
+        note = "" if known else "Published results are for ImageNet, and left out."
         yield Section("Accuracy", [note], figures=list(_figures(rows, known, price or 0.0, mark)))
     if len(runs) > 1:
         yield Section("All runs", tables=[_run_table(labelled, price)])
@@ -117,20 +117,23 @@ def _figures(
         and USUAL in row["hardware"]
         and not row["note"].startswith("prototype")
     ]
-    own = (
-        "Filled: runs, by training time without evaluations and checkpoints, means over seeds with "
-        "bars of one standard deviation. "
-    ) * bool(rows)
-    beside = (
-        f"Open: results published for {USUAL}, on the papers' clock, where the first epoch counts "
-        "as long as the second. "
-    ) * bool(known)
+    own = beside = theirs = ""
+    if rows:
+        own = (
+            "Filled: runs, by training time without evaluations and checkpoints, means over seeds "
+            "with bars of one standard deviation. "
+        )
+    if known:
+        beside = (
+            f"Open: results published for {USUAL}, on the papers' clock, where the first epoch "
+            "counts as long as the second. "
+        )
+        theirs = f"; published results by training time, at {A100_PRICE}"
     usage = "Hover for more; zoom with Ctrl and the wheel, drag to move, double-click to reset."
     front = (
         "A line joins the lengths of a recipe; the dashed one is the front, which nothing beats. "
     )
     prices = f"{price:g} dollars per hour for all the time that runs took"
-    theirs = f"; published results by training time, at {A100_PRICE}" * bool(known)
     axes = {
         "minutes": ("time", "training time (min)", f"{own}{beside}{front}{usage}", behind),
         "cost": ("cost", "cost ($)", f"The same against cost: {prices}{theirs}.", behind),

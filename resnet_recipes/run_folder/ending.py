@@ -149,7 +149,8 @@ class Ending:
             )
         lines = [f"{self.who} {after} after start{where}"]
         lines += [f"  {line}" for line in self.message.splitlines()]
-        lines += [f"  what to do:  {self.hint}"] * bool(self.hint)
+        if self.hint:
+            lines.append(f"  what to do:  {self.hint}")
         return [*lines, f"  log: {log_path(folder, self.rank)}     {resume}".rstrip()]
 
 

@@ -45,7 +45,8 @@ class Job(NamedTuple):
         """What starts or resumes the run: our launcher on one node, else a rank of torchrun."""
         nodes, ranks, _ = self.allocation
         words = ["resnet-train", "--resume", "auto", *self.words, f"run.name={self.run}"]
-        words += [f"run.root={STORAGE}/runs"] * bool(self.storage)
+        if self.storage:
+            words.append(f"run.root={STORAGE}/runs")
         return words if nodes > 1 else [*words, f"gpus={ranks}"]
 
 

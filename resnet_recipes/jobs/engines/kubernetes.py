@@ -65,8 +65,8 @@ def script(job: Job) -> str:
     ]
     return _TRAINJOB.format(
         name=job.name,
-        needs=build * bool(extras) + held * bool(secrets),
-        secrets=f"    env: {flow(secrets)}\n" * bool(secrets),
+        needs=(build if extras else "") + (held if secrets else ""),
+        secrets=f"    env: {flow(secrets)}\n" if secrets else "",
         cores=CORES * ranks,
         memory=MEMORY * ranks,
         version=__version__,

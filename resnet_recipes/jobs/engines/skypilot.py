@@ -71,7 +71,7 @@ def script(job: Job) -> str:
     return _TASK.format(
         name=job.name,
         given="".join(f"--secret {name} " for name in job.secrets),
-        secrets=f"secrets: {flow(dict.fromkeys(job.secrets))}\n" * bool(job.secrets),
+        secrets=f"secrets: {flow(dict.fromkeys(job.secrets))}\n" if job.secrets else "",
         package=shlex.quote(f".[{','.join(job.extras)}]") if job.extras else ".",
         cores=CORES * ranks,
         memory=MEMORY * ranks,

@@ -41,7 +41,7 @@ def script(job: Job) -> str:
     words = [word for word in job.command[1:] if not word.startswith("gpus=")]
     return _COMPONENT.format(
         name=job.name,
-        needs=f"The machines need resnet-recipes[{','.join(job.extras)}].\n" * bool(job.extras),
+        needs=f"The machines need resnet-recipes[{','.join(job.extras)}].\n" if job.extras else "",
         words="\n".join(f"    {word!a}," for word in words),
         nodes=nodes,
         ranks=ranks,
