@@ -1,20 +1,20 @@
 """`budget=` as a user sees it; what machines do is made up: each image takes ten milliseconds."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 
-from resnet_recipes import api, cli
+from resnet_recipes import api
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.estimating.estimate import Speeds
 from resnet_recipes.jobs import measure
 from resnet_recipes.recipe.frozen import read
 from resnet_recipes.run_folder.ending import Ending
-from tests.commands.test_train import SMALL
+from tests.commands.conftest import TINY
 
-WORDS = ["recipe=mild", "~methods.progressive_resizing"]
-WORDS += [word for word in SMALL if not word.startswith(("max_duration=", "ssr="))]
+WORDS = "mild '~methods.progressive_resizing' " + TINY.replace("max_duration=4ba ssr=1 ", "")
 
 #: An epoch has 128 images, and every evaluation 50, also the second at the end of a run.
 EPOCH, START, SAVE = 1.28 + 0.5, 6.0, 1.0
@@ -37,100 +37,91 @@ def length(run):
     return read(Path(f"runs/{run}/config.yaml")).max_duration
 
 
-def test_a_run_is_as_long_as_fits_and_knows_epochs_only(started, measured, capsys):
+def test_a_run_is_as_long_as_fits_and_knows_epochs_only(started, measured, enter):
     for name, budget, price in (("a", "2m", "1"), ("b", "$20", "600")):  # both are two minutes
-        words = [f"run={name}", f"budget={budget}", f"launch.price={price}"]
-        assert cli.train([*WORDS, *words]) == 75
+        words = f"run={name} budget='{budget}' launch.price={price}"
+        said = enter(f"resnet-train {WORDS} {words}", 75).err
         fits = int((120 - START - LAST) / (EPOCH + SAVE))
         assert length(name) == f"{fits}ep"
         assert read(Path(f"runs/{name}/config.yaml")).launch.budget == ""
-        assert f"budget={budget} is {fits} epochs: " in capsys.readouterr().err
+        assert f"budget={budget} is {fits} epochs: " in said
     assert len(measured) == 1
     assert "launch.budget=2m" in Path("runs/a/overrides.txt").read_text()
 
 
-def test_what_evaluations_and_checkpoints_take_is_left_for_them(started):
-    cli.train(
-        [*WORDS, "run=a", "budget=2m", "evaluation.interval=1dur", "checkpoint.interval=1dur"]
-    )
+def test_what_evaluations_and_checkpoints_take_is_left_for_them(enter, started):
+    every = "evaluation.interval=1dur checkpoint.interval=1dur"
+    enter(f"resnet-train {WORDS} run=a budget=2m {every}", 75)
     assert length("a") == f"{int((120 - START - 2 * LAST + 1e-9) / 1.28)}ep"
 
 
-def test_too_little_for_a_warm_up_is_refused_with_the_least(started, capsys):
-    assert cli.train([*WORDS, "budget=50s", "schedule.warmup=8ep"]) == 2
-    assert "epochs=16, the least that makes sense with a warm-up of 8ep, may take 0:52" in (
-        said := capsys.readouterr().err
-    )
+def test_too_little_for_a_warm_up_is_refused_with_the_least(started, enter):
+    said = enter(f"resnet-train {WORDS} budget=50s schedule.warmup=8ep", 2).err
+    assert "epochs=16, the least that makes sense with a warm-up of 8ep, may take 0:52" in said
     assert "budget=1m" in said
     assert not started
-    assert cli.train([*WORDS, "run=a", "budget=2m", "schedule.warmup=8ep"]) == 75
+    enter(f"resnet-train {WORDS} run=a budget=2m schedule.warmup=8ep", 75)
 
 
 @pytest.mark.parametrize("word", ["epochs=3", "ssr=2", "max_duration=3ep"])
-def test_one_word_sets_the_length(word, started, capsys):
-    assert cli.train([*WORDS, "budget=2m", word]) == 2
-    assert f"budget: sets the length, and so does {word}" in capsys.readouterr().err
+def test_one_word_sets_the_length(word, started, enter):
+    said = enter(f"resnet-train {WORDS} budget=2m {word}", 2).err
+    assert f"budget: sets the length, and so does {word}" in said
 
 
 @pytest.mark.parametrize(
     ("budget", "said"),
     [("2", "must be a time, as in 2h"), ("$9", "set launch.price")],
 )
-def test_a_budget_that_is_none_is_refused(budget, said, started, capsys):
-    assert cli.train([*WORDS, f"budget={budget}"]) == 2
-    assert said in capsys.readouterr().err
+def test_a_budget_that_is_none_is_refused(budget, said, started, enter):
+    assert said in enter(f"resnet-train {WORDS} budget='{budget}'", 2).err
 
 
-def test_a_resumed_run_keeps_its_length(started, measured, capsys):
-    words = [*WORDS, "run=a", "budget=2m", "--resume", "auto"]
-    assert cli.train(words) == 75
+def test_a_resumed_run_keeps_its_length(started, measured, enter):
+    line = f"resnet-train {WORDS} run=a budget=2m --resume auto"
+    enter(line, 75)
     before = Path("runs/a/config.yaml").read_text()
-    assert cli.train([*words, "launch.price=3"]) == 75  # a requeued job, on a slower machine
+    enter(f"{line} launch.price=3", 75)  # a requeued job, on a slower machine
     assert len(started) == 2
     assert len(measured) == 1
     assert length("a") in before
-    assert cli.train(["--resume", "runs/a", "budget=3m"]) == 2
-    assert "is for a new run: this one keeps its length" in capsys.readouterr().err
+    said = enter("resnet-train --resume runs/a budget=3m", 2).err
+    assert "is for a new run: this one keeps its length" in said
 
 
-def test_a_dry_run_measures_nothing_and_shows_the_length(started, measured, capsys):
-    assert cli.train([*WORDS, "budget=2h", "--dry-run", "--json"]) == 0
-    guessed = json.loads(capsys.readouterr().out)["epochs"]
+def test_a_dry_run_measures_nothing_and_shows_the_length(started, measured, enter):
+    guessed = json.loads(enter(f"resnet-train {WORDS} budget=2h --dry-run --json").out)["epochs"]
     assert not measured
-    cli.train([*WORDS, "run=a", "budget=2m"])
-    assert cli.train([*WORDS, "budget=2m", "--dry-run", "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)["epochs"]
+    enter(f"resnet-train {WORDS} run=a budget=2m", 75)
+    shown = json.loads(enter(f"resnet-train {WORDS} budget=2m --dry-run --json").out)["epochs"]
     assert f"{shown:g}ep" == length("a")
     assert guessed != shown
 
 
-def test_the_runs_of_a_sweep_over_budgets_keep_their_names(measured, capsys):
+def test_the_runs_of_a_sweep_over_budgets_keep_their_names(measured, enter):
     def names():
-        assert cli.train(["-m", *WORDS, "budget=2m,4m", "--dry-run"]) == 0
-        lines = capsys.readouterr().out.splitlines()
+        lines = enter(f"resnet-train -m recipe={WORDS} budget=2m,4m --dry-run").out.splitlines()
         return [line.split()[0] for line in lines if line.startswith("  mild-budget")]
 
     before = names()
-    assert cli.main(["estimate", *WORDS]) == 0
-    capsys.readouterr()
+    enter(f"resnet-recipes estimate {WORDS}")
     assert before == names()
     assert len(set(before)) == 2
 
 
-def test_the_job_of_a_budget_has_time_for_it(capsys):
-    assert cli.main(["slurm", *WORDS, "budget=90m"]) == 0
-    out = capsys.readouterr().out
+def test_the_job_of_a_budget_has_time_for_it(enter):
+    out = enter(f"resnet-recipes slurm {WORDS} budget=90m").out
     assert "#SBATCH --time=1:45:00\n" in out
     assert "budget=90m" in out
-    assert cli.main(["slurm", "-m", *WORDS, "budget=1h,2h"]) == 0
-    assert "#SBATCH --time=2:15:00\n" in capsys.readouterr().out
+    assert "#SBATCH --time=2:15:00\n" in enter(f"resnet-recipes slurm -m {WORDS} budget=1h,2h").out
 
 
-def test_a_program_can_give_a_budget_and_ask_what_a_run_takes(measured, tmp_path, capsys):
-    recipe = api.compose("mild", *WORDS[1:], budget="2m", run="mine", **{"run.root": tmp_path})
+def test_a_program_can_give_a_budget_and_ask_what_a_run_takes(measured, tmp_path):
+    words = shlex.split(WORDS)[1:]
+    recipe = api.compose("mild", *words, budget="2m", run="mine", **{"run.root": tmp_path})
     folder = api.prepare(recipe)
     fits = int((120 - START - LAST) / (EPOCH + SAVE))
     assert read(folder / "config.yaml").max_duration == f"{fits}ep"
-    whole = api.estimate(api.compose("mild", *WORDS[1:], epochs=fits))
+    whole = api.estimate(api.compose("mild", *words, epochs=fits))
     assert 60 * whole.most == pytest.approx(START + LAST + fits * (EPOCH + SAVE), abs=0.1)
     assert len(measured) == 1

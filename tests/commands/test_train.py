@@ -12,8 +12,6 @@ from resnet_recipes.jobs.watchdog import Beat
 from resnet_recipes.recipe.frozen import read
 from tests.commands.conftest import TINY
 
-SMALL = TINY.split()
-
 
 @pytest.fixture
 def torchrun(started: list[Path], monkeypatch: pytest.MonkeyPatch) -> list[Path]:

@@ -12,10 +12,10 @@ from resnet_recipes.jobs.fit import FOUND
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.run_folder.names import CONFIG
-from tests.commands.test_train import SMALL
+from tests.commands.conftest import TINY
 
 AUTO = [
-    *(word for word in SMALL if not word.startswith(("batch.bn_size", "launch.device"))),
+    *(word for word in TINY.split() if not word.startswith(("batch.bn_size", "launch.device"))),
     "batch.bn_size=auto",
 ]
 
@@ -72,7 +72,7 @@ def test_a_run_without_a_gpu_is_refused_before_it_has_a_folder(tmp_path, monkeyp
 
 
 def test_a_number_is_left_as_it_is():
-    wanted = compose("mild", SMALL)
+    wanted = compose("mild", TINY.split())
     plan = api.plan(wanted)
     assert fit.fitted(wanted, plan, pytest.fail) == (wanted, plan)
 

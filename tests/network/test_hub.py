@@ -14,7 +14,6 @@ import pytest
 import resnet_recipes
 from resnet_recipes.base import names
 from resnet_recipes.base.errors import NotReadyError, RecipeError
-from resnet_recipes.cli import main
 from resnet_recipes.network.hub import push, repository
 from resnet_recipes.training.run import Run
 from tests.trained_runs import ended_run
@@ -25,8 +24,10 @@ constants = pytest.importorskip("huggingface_hub.constants")
 Api, COMMIT = huggingface_hub.HfApi, "c" * 40
 
 #: A run that starts from the network of a repository.
-WORDS = ["mild", "data.backend=synthetic", "bs=16", "lr=0.1", "batch.bn_size=8"]
-WORDS += ["model.name=resnet18", "model.weights=hf:me/net"]
+WORDS = (
+    "mild data.backend=synthetic bs=16 lr=0.1 batch.bn_size=8 model.name=resnet18 "
+    "model.weights=hf:me/net"
+)
 
 
 class Hub(BaseHTTPRequestHandler):
@@ -119,30 +120,25 @@ def run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
     return ended_run(make_run, tmp_path / "run", methods={"blurpool": {}})
 
 
-def export(run: Path, place: str = "hf:me/net") -> int:
-    """Export a run and push it."""
-    words = ["--to", "safetensors", "--out", str(run.parent / "out"), "--push", place]
-    return main(["export", str(run), *words])
+EXPORT = "resnet-recipes export {0} --to safetensors --out {0}/../out --push"
 
 
-def test_what_is_pushed_is_loaded_again_and_is_then_weights_of_a_run(run, hub, tmp_path, capsys):
-    assert export(run) == 0
-    assert "/me/net" in capsys.readouterr().out
+def test_what_is_pushed_is_loaded_again_and_is_then_weights_of_a_run(run, hub, enter):
+    assert "/me/net" in enter(f"{EXPORT.format(run)} hf:me/net").out
     card = huggingface_hub.ModelCard(hub.files["README.md"].decode())
     assert card.data.license_name
     assert (run.parent / "out" / "model.safetensors").read_bytes() == hub.files["model.safetensors"]
     assert resnet_recipes.load("hf:me/net").about == resnet_recipes.load(run).about
-    assert main(["plan", *WORDS]) == 0
-    assert "hub/models--me--net" in capsys.readouterr().out
+    assert "hub/models--me--net" in enter(f"resnet-recipes plan {WORDS}").out
     words = ["model.name=resnet18", "model.weights=hf:me/net"]
     assert resnet_recipes.compose("finetune", *words).methods.blurpool is not None
     assert resnet_recipes.compose("finetune", *words, "~methods.blurpool").methods.blurpool is None
 
 
-def test_a_run_does_not_download(hub, capsys):
+def test_a_run_does_not_download(hub, enter):
     hub.files["model.safetensors"] = b"anything"
-    assert main(["plan", *WORDS]) == 3
-    assert "hf download me/net model.safetensors" in capsys.readouterr().err
+    said = enter(f"resnet-recipes plan {WORDS}", 3).err
+    assert "hf download me/net model.safetensors" in said
 
 
 def test_a_push_that_fails_says_how_to_repeat_it(hub, tmp_path, monkeypatch):
@@ -156,9 +152,8 @@ def test_a_push_that_fails_says_how_to_repeat_it(hub, tmp_path, monkeypatch):
         push(tmp_path, "hf:me/net")
 
 
-def test_a_wrong_name_is_refused_before_anything_is_written(run, hub, capsys):
-    assert export(run, "me/net") == 2
-    assert "hf:USER/NAME" in capsys.readouterr().err
+def test_a_wrong_name_is_refused_before_anything_is_written(run, hub, enter):
+    assert "hf:USER/NAME" in enter(f"{EXPORT.format(run)} me/net", 2).err
     assert not (run.parent / "out").exists()
 
 
