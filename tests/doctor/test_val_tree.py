@@ -48,9 +48,10 @@ def test_numbers_are_translated_by_the_list_of_names_and_never_guessed(flat, tmp
     numbers = written(tmp_path / "truth.txt", "3\n1\n2\n")
     with pytest.raises(NotReadyError, match="numbers"):
         build_val_tree(flat, numbers)
-    tree = build_val_tree(
-        flat, numbers, written(tmp_path / "names.txt", "bee, insect\ncat\nant\n".replace(",", " "))
-    )
+    names = written(tmp_path / "names.txt", "bee  insect\ncat\nant\n")
+    with pytest.raises(NotReadyError, match="gives class 0"):
+        build_val_tree(flat, written(tmp_path / "from0.txt", "2\n0\n1\n"), names)
+    tree = build_val_tree(flat, numbers, names)
     assert {path.parent.name: path.name for path in (tree / "val").glob("*/*")} == {
         "ant": "ant2.jpg",
         "bee": "bee2.jpg",
