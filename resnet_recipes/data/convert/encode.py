@@ -9,6 +9,7 @@ from PIL import Image
 
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.limits import Bounds, OneOf, Part, Share
+from resnet_recipes.base.section import Section
 from resnet_recipes.data.beton import JPEG, RAW
 from resnet_recipes.data.crop import uniforms
 from resnet_recipes.data.images.decode import BadImageError, Picture, Pixels
@@ -19,8 +20,8 @@ _RESTART = 4  # units of 16 pixels between two restart markers
 _LONGEST = 65_500  # pixels: what JPEG encoders accept, and 16 bits in a .beton file hold
 
 
-@dataclass(frozen=True)
-class ConvertOptions:
+@dataclass
+class ConvertOptions(Section):
     """How images are written, by default as for the published recipes (mosaicml/examples, FFCV)."""
 
     # raw | jpg | proportion: JPEG with compress_probability, else raw

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base.errors import NotReadyError, RecipeError
-from resnet_recipes.base.limits import broken_limits
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import half_path, open_beton
 from resnet_recipes.data.beton.writer import partial_path, read_journal
@@ -74,7 +73,7 @@ def splits_of(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
     Raises NotReadyError if SRC cannot be read, or RecipeError if DST does not fit it or options are
     wrong.
     """
-    if problems := list(broken_limits(options)):
+    if problems := list(options.problems()):
         raise RecipeError(problems)
     src, dst = Path(src), Path(dst)
     sources = _sources(src, options)

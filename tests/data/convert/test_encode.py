@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from resnet_recipes.base.limits import broken_limits
 from resnet_recipes.data.beton import JPEG, RAW
 from resnet_recipes.data.convert.encode import ConvertOptions, encode
 from resnet_recipes.data.images.decode import Picture, Pixels
@@ -121,6 +120,6 @@ def test_every_wrong_option_is_named():
         "max_resolution": 3,
         "val_share": 1,
     }
-    keys = {problem.key for problem in broken_limits(ConvertOptions(**wrong))}
+    keys = {problem.key for problem in ConvertOptions(**wrong).problems()}
     assert keys == wrong.keys()
-    assert not [*broken_limits(ConvertOptions(max_resolution=None))]
+    assert not [*ConvertOptions(max_resolution=None).problems()]
