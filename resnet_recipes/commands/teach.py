@@ -1,5 +1,6 @@
 """`resnet-recipes teach NAME data=PATH methods.distill.teacher=T`: store a teacher's outputs."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,7 +52,7 @@ def run(arguments: Arguments) -> int:
     writer = storing.writer(plan)
     need = f"the teacher's outputs need {writer.bytes / 1e9:,.2f} GB"
     say(_forecast(plan, storing, writer.bytes))
-    if path.exists():
+    if os.path.lexists(path):
         rule = "already exists: delete it, or give another name"
         raise NotReadyError.of("--out", str(path), rule, f"--out {path.with_stem(path.stem + '2')}")
     if problem := folder_problem("--out", path.parent, writer.bytes - writer.written, need):

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 from torch import Tensor
 
@@ -182,19 +182,15 @@ def are_imagenets(classes: Sequence[str]) -> bool:
     return len(classes) == 1000 and all(re.fullmatch(r"n\d{8}", name) for name in classes)
 
 
-class Outputs(Protocol):
-    """What a teacher said of every image, stored."""
+class Stored(NamedTuple):
+    """A file of a teacher's outputs, and the temperature of the softmax that is asked of it."""
 
-    @property
-    def epochs(self) -> int:
-        """Epochs of crops that it saw; after these, the first follows again."""
-
-    @property
-    def classes(self) -> int:
-        """Probabilities for each image."""
-
-    def fill(self, rows: Any) -> None:
-        """Write the probabilities of some rows of a batch."""
+    path: Path
+    shape: tuple[int, int, int]  # epochs, after which the first follows again; copies; images
+    classes: int  # K
+    kept: int  # outputs of each image, the largest
+    is_exact: bool  # float32, not float16
+    temperature: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -210,7 +206,7 @@ class Share:
     train_pixels: tuple[int, ...] = ()
 
     groups: int = 1  # micro-batches of one optimizer step, over all ranks: copies are kept apart
-    stored: "Outputs | None" = None  # what a teacher said of every image, to come with it
+    stored: Stored | None = None  # what a teacher said of every image, to come with it
 
     @property
     def rank_size(self) -> int:

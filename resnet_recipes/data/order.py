@@ -61,7 +61,7 @@ def train_jobs(
         order = permute(share.seed, epoch, examples)
         before = occurrences(order)
         pixels = in_epoch(epoch, share.train_pixels or [config.train_size])
-        drawn = epoch % share.stored.epochs if share.stored else epoch
+        drawn = epoch % share.stored.shape[0] if share.stored else epoch
         for step in range(first, steps):
             places = _places(share, step, config.repeats)
             rows = places // config.repeats

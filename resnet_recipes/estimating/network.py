@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import NETWORKS, ModelConfig
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.data.loading.stored import Stored
+from resnet_recipes.data.base import Stored
 from resnet_recipes.estimating.layers import Operations, backbone, features, operations
 from resnet_recipes.methods.stack import Stack
 

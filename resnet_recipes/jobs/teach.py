@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base.errors import ExitCode
-from resnet_recipes.data.loading.stored import Writer, row_type
+from resnet_recipes.data.loading.stored import Writer
 from resnet_recipes.jobs.group import group_of
 from resnet_recipes.jobs.launcher import started
 from resnet_recipes.jobs.rank import RankProcess, job_of, shown
@@ -31,10 +31,11 @@ class Storing(NamedTuple):
             "teacher": plan.teachers[0].text,
             "classes": plan.num_classes,
             "kept": kept,
+            "exact": self.exact,
             "shape": shape_of(plan, made),
             "made": made,
         }
-        return Writer(Path(self.out), about, row_type(kept, plan.num_classes, self.exact))
+        return Writer(Path(self.out), about)
 
 
 def teach(plan: Plan, storing: Storing, say: Callable[[str], None]) -> Ending:
@@ -77,6 +78,8 @@ def work(process: RankProcess) -> int:
                 return process.interruption.exit_code
             if rank.is_main:
                 writer.finish(epoch)
+    if rank.is_main:
+        writer.publish()
     teaching.close()
     distributed.meet()
     distributed.leave()

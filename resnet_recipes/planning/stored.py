@@ -2,13 +2,15 @@
 
 import hashlib
 import json
+import os
+import shlex
 from collections.abc import Iterator, Mapping
 from math import ceil
 from pathlib import Path
 from typing import Any
 
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
-from resnet_recipes.data.loading.stored import Stored, checked, described
+from resnet_recipes.data.loading.stored import checked, described, located
 from resnet_recipes.estimating.network import Teacher
 from resnet_recipes.methods.base import Method
 from resnet_recipes.planning.plan import Plan
@@ -68,21 +70,23 @@ def stored(plan: Plan, method: Method) -> Teacher:
     """
     key = f"methods.{method.name}.{method.stored_setting}"
     path = Path(getattr(method, method.stored_setting))
-    if not path.exists():
+    if not os.path.exists(path):  # unlike Path's, no error if its folder cannot be read
         fix = "resnet-recipes teach RECIPE ... writes one"
         raise NotReadyError.of(key, str(path), "does not exist", fix)
     about = described(path)
     ours = made_for(plan, about["made"].get("cycle", 0))
-    if found := [*unstorable(plan), *_differences(about["made"], ours, path)]:
+    if found := [*unstorable(plan), *_differences(about["made"], plan, ours, path)]:
         raise RecipeError(found)
-    checked(path)
     if about["shape"] != shape_of(plan, ours) or about["classes"] != plan.num_classes:
         raise NotReadyError.of(key, str(path), "has rows for other images")
-    text = f"outputs of {about['teacher']}, stored in {path}: {about['kept']} of each image"
+    found = located(path, about, getattr(method, "temperature", 1.0))
+    checked(found, about["sha256"])
+    text = f"outputs of {about['teacher']}, stored in {path}: {found.kept} of each image, "
+    text += f"{path.stat().st_size / 1e9:,.2f} GB"
+    if ours["cycle"]:
+        text += f"; crops repeat every {found.shape[0]} epochs, seen at full size"
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
-    temperature = getattr(method, "temperature", 1.0)
-    of = Stored(path, ours["epochs"], plan.num_classes, temperature)
-    return Teacher(None, text, key, digest, of)
+    return Teacher(None, text, key, digest, found)
 
 
 def shape_of(plan: Plan, made: Mapping[str, Any]) -> list[int]:
@@ -91,14 +95,18 @@ def shape_of(plan: Plan, made: Mapping[str, Any]) -> list[int]:
 
 
 def _differences(
-    theirs: Mapping[str, Any], ours: Mapping[str, Any], path: Path
+    theirs: Mapping[str, Any], plan: Plan, ours: Mapping[str, Any], path: Path
 ) -> Iterator[Problem]:
     """Yield a problem for each setting of the run that is not the file's."""
     for key in sorted({*theirs, *ours}):
         wanted, given = theirs.get(key), ours.get(key)
+        if key not in ours and key.removeprefix("methods.") not in vars(plan.recipe.methods):
+            fix = "write another: resnet-recipes teach ..."
+            yield Problem("labels", str(path), "has settings of another version", fix)
+            continue
         if wanted == given or (key == "sizes" and theirs.get("epochs") != ours["epochs"]):
             continue
-        rule, fix = f"is {wanted or 'off'} in {path}", f"{key}={_typed(wanted)}"
+        rule, fix = f"is {'off' if wanted is None else wanted} in {path}", f"{key}={_typed(wanted)}"
         if key in ("images", "classes", "sizes", "cycle"):
             rule, fix = f"differ from those of {path}", "write another: resnet-recipes teach ..."
             given = None
@@ -109,5 +117,4 @@ def _differences(
 
 
 def _typed(value: Any) -> str:
-    text = json.dumps(value).replace('"', "").replace(" ", "")
-    return f"'{text}'" if text[:1] in "[{" else text
+    return shlex.quote(json.dumps(value).replace('"', "").replace(" ", ""))

@@ -1,5 +1,6 @@
 """Training with a teacher's stored outputs against training with the teacher."""
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from PIL import Image
 
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError, RecipeError
-from resnet_recipes.data.loading.stored import outputs
+from resnet_recipes.data.loading.stored import Writer, described, outputs
 from resnet_recipes.jobs.teach import Storing
 from resnet_recipes.network import about
 from resnet_recipes.network.teacher import taught
@@ -75,6 +76,7 @@ def write(plan: Plan, path: Path, kept: int, ranks: int = 1, **how: object) -> P
             for job, rows in teacher.rows(epoch, writer.kind):
                 writer.write(epoch, int(job.copies[0]), int(job.indices[0]), rows)
         writer.finish(epoch)
+    writer.publish()
     return path
 
 
@@ -180,8 +182,8 @@ def test_a_run_of_other_crops_is_refused_with_both_values(settings, recipe, tmp_
     ("damage", "said"),
     [
         (lambda path: path.write_bytes(path.read_bytes()[:-8]), "cannot be read"),
-        (lambda path: path.write_bytes(b"\x80\x04K\x01."), "not a NumPy file"),
-        (lambda path: np.save(path, np.zeros((2, 1, 27))), "other rows than its .json"),
+        (lambda path: path.write_bytes(b"\x80\x04K\x01."), "other rows than its .json"),
+        (lambda path: np.save(path, np.zeros((2, 1, 999))), "other rows than its .json"),
         (lambda path: flip(path, -3), "was changed after it was written"),
         (lambda path: flip(path.with_name("two.npy.json"), 2), "cannot be read"),
         (lambda path: path.unlink(), "does not exist"),
@@ -192,6 +194,76 @@ def test_a_damaged_file_ends_before_the_first_step(settings, recipe, tmp_path, d
     path = write(planned(recipe, **settings()), tmp_path / "two.npy", 2)
     damage(path)
     assert said in refusal(recipe, NotReadyError, **settings(path))
+
+
+def test_numpys_header_is_not_read(settings, recipe, tmp_path):
+    path = write(planned(recipe, **settings()), tmp_path / "two.npy", 2)
+    content = bytearray(path.read_bytes())
+    content[10:60] = b"-" * 50  # a syntax tree too deep for Python, an error of its tokenizer, ...
+    path.write_bytes(content)
+    assert planned(recipe, **settings(path)).teachers
+
+
+def described_anew(path: Path, **changes: object) -> None:
+    about = path.with_name(f"{path.name}.json")
+    about.write_text(json.dumps(json.loads(about.read_text()) | changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"kept": 4}, {"kept": 1 << 40}, {"kept": -1}, {"classes": 1 << 40}, {"shape": [1 << 60] * 3}],
+    ids=str,
+)
+def test_an_impossible_description_is_refused(tmp_path, changes):
+    path = tmp_path / "two.npy"
+    Writer(path, ABOUT).begin()
+    part = path.with_name("two.npy.part")
+    described_anew(part, **changes)
+    with pytest.raises(NotReadyError, match="not written by"):
+        described(part)
+
+
+def test_a_file_from_elsewhere_puts_no_words_into_the_users_shell(settings, recipe, tmp_path):
+    path = write(planned(recipe, **settings()), tmp_path / "two.npy", 2)
+    made = json.loads(path.with_name("two.npy.json").read_text())["made"]
+    described_anew(path, made=made | {"$(reboot)": 1, "data.seed": "$(reboot)", "data.flip": 0})
+    with pytest.raises(RecipeError) as caught:
+        planned(recipe, **settings(path))
+    fixes = {problem.key: problem.fix for problem in caught.value.problems}
+    assert not any(fix.replace("'$(reboot)'", "").count("$") for fix in fixes.values())
+    assert " is 0 in" in " ".join(f" {problem.rule}" for problem in caught.value.problems)
+
+
+def test_the_plan_says_how_large_stored_outputs_are_and_that_they_repeat(
+    settings, recipe, tmp_path
+):
+    path = write(planned(recipe, **settings()), tmp_path / "one.npy", 2, cycle=1)
+    (teacher,) = planned(recipe, **settings(path)).teachers
+    assert "2 of each image, 0.00 GB; crops repeat every 1 epochs" in teacher.text
+
+
+ABOUT = {"teacher": "a", "classes": 3, "kept": 2, "exact": False, "shape": [2, 1, 99], "made": {}}
+
+
+def test_a_writer_that_is_killed_anywhere_can_go_on(tmp_path):
+    path = tmp_path / "new" / "two.npy"
+    writer = Writer(path, ABOUT)
+    assert writer.begin() == 0
+    path.with_name("two.npy.part.json").unlink()  # killed while it began
+    assert Writer(path, ABOUT).begin() == 0
+    for epoch in range(2):
+        writer.begin()
+        writer.finish(epoch)
+    again = Writer(path, ABOUT)  # killed before the file got its name
+    assert again.begin() == 2
+    again.publish()
+    assert sorted(file.name for file in path.parent.iterdir()) == ["two.npy", "two.npy.json"]
+
+
+def test_a_file_that_was_only_begun_still_needs_its_room(tmp_path):
+    writer = Writer(tmp_path / "two.npy", ABOUT | {"shape": [2, 1, 1 << 20]})
+    writer.begin()
+    assert writer.written < writer.bytes / 100
 
 
 def flip(path: Path, at: int) -> None:
@@ -231,6 +303,7 @@ def test_a_file_that_was_begun_goes_on_where_it_was(settings, recipe, tmp_path):
         for job, rows in teacher.rows(epoch, writer.kind):
             writer.write(epoch, 0, int(job.indices[0]), rows)
         writer.finish(epoch)
+    storing.writer(plan).publish()
     assert (tmp_path / "part.npy").read_bytes() == whole.read_bytes()
     assert not list(tmp_path.glob("*.part*"))
     other = Storing(str(tmp_path / "part.npy"), 1)

@@ -8,8 +8,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,42 +20,37 @@ from torch import Tensor
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import open_regular, read_json, unreadable
-from resnet_recipes.data.base import Outputs
+from resnet_recipes.data.base import Stored
 from resnet_recipes.data.loading.storage import Rows, Storage
 
 #: The least probability that is left for outputs that are not kept: rounding could leave none.
 _LEAST = 1e-6
 
-_TYPES = {"classes": int, "kept": int, "shape": list, "made": dict, "sha256": list, "teacher": str}
+_TYPES = {"classes": int, "kept": int, "shape": list, "made": dict, "sha256": list}
+_TYPES |= {"teacher": str, "exact": bool}
 
 
-@dataclass(frozen=True)
-class Stored:
-    """A file of a teacher's outputs, and the temperature of the softmax that is asked of it."""
+#: Most bytes before the rows: a header for NumPy's users, which is not read here.
+_HEADER = 4096
 
-    path: Path
-    epochs: int  # after these, the first follows again
-    classes: int  # K
-    temperature: float = 1.0
-
-    def fill(self, rows: Rows) -> None:
-        """Write `rows.taught`, float32 [n, K]: the teacher's probabilities."""
-        found = _rows(self.path)[rows.epoch, rows.copies, rows.indices]
-        logits = outputs(found["classes"], found["values"], self.classes)
-        rows.taught[:] = torch.softmax(logits / self.temperature, 1).numpy()
+#: Rows that are checked at once, which bounds the memory that this takes.
+_AT_ONCE = 4096
 
 
 class Taught:
-    """A storage whose rows come with what the teacher said of them."""
+    """A storage whose rows come with what a teacher said of them."""
 
-    def __init__(self, storage: Storage, stored: Outputs):
+    def __init__(self, storage: Storage, stored: Stored):
         self.labels, self.in_threads, self.path = storage.labels, storage.in_threads, storage.path
-        self._parts = storage, stored
+        self._storage, self._stored = storage, stored
 
     def fill(self, rows: Rows) -> None:
-        """Write pixels and outputs. Raises UnreadableError."""
-        for part in self._parts:
-            part.fill(rows)
+        """Write pixels and the teacher's probabilities. Raises UnreadableError."""
+        self._storage.fill(rows)
+        stored = self._stored
+        found = _rows(stored)[rows.epoch, rows.copies, rows.indices]
+        logits = outputs(found["classes"], found["values"], stored.classes)
+        rows.taught[:] = torch.softmax(logits / stored.temperature, 1).numpy()
 
 
 def outputs(classes: np.ndarray, values: np.ndarray, count: int) -> Tensor:
@@ -74,10 +68,13 @@ def outputs(classes: np.ndarray, values: np.ndarray, count: int) -> Tensor:
     return torch.from_numpy(found)
 
 
-def row_type(kept: int, classes: int, exact: bool) -> np.dtype:
-    """Return the type of a row: `kept` classes and their values, float32 if `exact`."""
-    index = "<u2" if classes <= 1 << 16 else "<u4"
-    return np.dtype([("classes", index, (kept,)), ("values", "<f4" if exact else "<f2", (kept,))])
+def row_type(stored: Stored) -> np.dtype:
+    """Return the type of a row: the classes that are kept, and their values."""
+    index, value = (
+        "<u2" if stored.classes <= 1 << 16 else "<u4",
+        "<f4" if stored.is_exact else "<f2",
+    )
+    return np.dtype([("classes", index, (stored.kept,)), ("values", value, (stored.kept,))])
 
 
 def kept_rows(logits: Tensor, kind: np.dtype) -> np.ndarray:
@@ -96,11 +93,11 @@ class Writer:
     It has its name with `.part` until it is whole. Raises OSError.
     """
 
-    def __init__(self, path: Path, about: Mapping[str, Any], kind: np.dtype):
-        self.kind = kind
+    def __init__(self, path: Path, about: Mapping[str, Any]):
         self._path, self._about = path, dict(about)
         self._part = path.with_name(f"{path.name}.part")
-        self._shape: tuple[int, int, int] = tuple(about["shape"])
+        self._stored = located(self._part, about)
+        self._shape, self.kind = self._stored.shape, row_type(self._stored)
 
     @property
     def epochs(self) -> int:
@@ -114,8 +111,8 @@ class Writer:
 
     @property
     def written(self) -> int:
-        """Bytes that were written before: the room that is taken already."""
-        return self._part.stat().st_size if self._part.exists() else 0
+        """Bytes of the disk that it has taken already; its size says nothing, as it has gaps."""
+        return 512 * self._part.stat().st_blocks if self._part.exists() else 0
 
     def images(self, epoch: int, copy: int, done: int) -> tuple[int, int]:
         """Return how many images are done, and how many there are, in all epochs."""
@@ -126,7 +123,7 @@ class Writer:
 
         Raises NotReadyError if it was begun with other settings.
         """
-        if self._part.exists():
+        if self._part.exists() and _sidecar(self._part).exists():
             found = described(self._part)
             self._about["sha256"] = found["sha256"]
             if found != self._about:
@@ -134,6 +131,7 @@ class Writer:
                 raise NotReadyError.of("--out", str(self._part), rule, f"rm {self._part}*")
         else:
             self._about["sha256"] = []
+            self._part.parent.mkdir(parents=True, exist_ok=True)
             np.lib.format.open_memmap(self._part, "w+", self.kind, self._shape).flush()
             self._describe(self._part)
         return len(self._about["sha256"])
@@ -146,15 +144,17 @@ class Writer:
             os.pwrite(file.fileno(), rows.tobytes(), start + int(before))
 
     def finish(self, epoch: int) -> None:
-        """Record that an epoch is whole; the last one gives the file its name."""
+        """Record that an epoch is whole."""
         with self._part.open("r+b") as file:
             os.fsync(file.fileno())
-        self._about["sha256"].append(_digest(_mapped(self._part)[epoch]))
+        self._about["sha256"].append(_digest(_mapped(self._stored)[epoch]))
         self._describe(self._part)
-        if epoch + 1 == self._shape[0]:
-            self._describe(self._path)
-            self._part.rename(self._path)
-            _sidecar(self._part).unlink()
+
+    def publish(self) -> None:
+        """Give the file its name, once all epochs are whole."""
+        self._describe(self._path)
+        self._part.rename(self._path)
+        _sidecar(self._part).unlink()
 
     def _describe(self, path: Path) -> None:
         atomic.write_text(_sidecar(path), json.dumps(self._about, indent=1) + "\n")
@@ -164,66 +164,70 @@ def described(path: Path) -> dict[str, Any]:
     """Return what is known of a file of outputs. Raises NotReadyError if it is none."""
     found = read_json(_sidecar(path))
     kinds = {key: type(value) for key, value in found.items()}
-    shape = found.get("shape", ())
-    if kinds != _TYPES or len(shape) != 3 or not all(_is_count(size) for size in shape):
+    if kinds != _TYPES or len(found["shape"]) != 3 or not _is_possible(found):
         raise unreadable(_sidecar(path), ValueError("not written by `resnet-recipes teach`"))
     return found
 
 
-def checked(path: Path) -> None:
-    """Read the whole file, and compare it with its digests; 1 s for each GB.
+def located(path: Path, about: Mapping[str, Any], temperature: float = 1.0) -> Stored:
+    """Return the outputs in a file of this description."""
+    epochs, copies, images = about["shape"]
+    shape = epochs, copies, images
+    return Stored(path, shape, about["classes"], about["kept"], about["exact"], temperature)
 
-    Raises NotReadyError if it was cut short, changed, or has no finite numbers.
+
+def checked(stored: Stored, digests: Sequence[Any]) -> None:
+    """Read all outputs, and compare each epoch with its digest; 1 s for each GB.
+
+    Raises NotReadyError if the file was cut short, changed, or has no finite numbers.
     """
-    about = described(path)
     try:
-        with open_regular(path):
-            rows = _mapped(path)
-        _refuse(rows, about, path.stat().st_size)
-    except (OSError, ValueError, EOFError) as error:
-        raise unreadable(path, error if isinstance(error, OSError) else _plain(error)) from None
+        rows = _mapped(stored)
+        if len(digests) != len(rows):
+            raise ValueError("is not whole: repeat the command that writes it")
+        for epoch, digest in zip(rows, digests, strict=True):
+            if _digest(epoch) != digest:
+                raise ValueError("was changed after it was written")
+            for block in _blocks(epoch):
+                if not np.isfinite(block["values"]).all() or (
+                    block["classes"].max() >= stored.classes
+                ):
+                    raise ValueError("has outputs that are not finite numbers, or of no class")
+    except (OSError, ValueError) as error:
+        raise unreadable(stored.path, error) from None
 
 
-def _refuse(rows: np.ndarray, about: Mapping[str, Any], size: int) -> None:
-    """Raise ValueError, with a phrase for the user, for rows that are not as they were written."""
-    kinds = [row_type(about["kept"], about["classes"], exact) for exact in (False, True)]
-    if rows.dtype not in kinds or list(rows.shape) != about["shape"]:
-        raise ValueError("has other rows than its .json file says")
-    if not 0 < about["kept"] <= about["classes"] or size < rows.nbytes:
-        raise ValueError("is cut short")
-    if len(about["sha256"]) != len(rows):
-        raise ValueError("is not whole: repeat the command that writes it")
-    for epoch, digest in zip(rows, about["sha256"], strict=True):
-        if _digest(epoch) != digest:
-            raise ValueError("was changed after it was written")
-        if not np.isfinite(epoch["values"]).all() or epoch["classes"].max() >= about["classes"]:
-            raise ValueError("has outputs that are not finite numbers, or of no class")
-
-
-def _is_count(size: object) -> bool:
-    return type(size) is int and 0 < size < 1 << 40
-
-
-def _plain(error: Exception) -> ValueError:
-    """Return an error with one line for the user; NumPy's have several, on its file format."""
-    text = str(error)
-    return ValueError(text if text.startswith(("has", "is", "was")) else "not a NumPy file")
+def _is_possible(about: Mapping[str, Any]) -> bool:
+    """Return whether a file of this description can exist."""
+    counts = all(type(size) is int and 0 < size < 1 << 40 for size in about["shape"])
+    return counts and 0 < about["kept"] <= about["classes"] < 1 << 24
 
 
 def _digest(rows: np.ndarray) -> str:
-    return hashlib.sha256(np.ascontiguousarray(rows).data).hexdigest()
+    found = hashlib.sha256()
+    for block in _blocks(rows):
+        found.update(block.tobytes())
+    return found.hexdigest()
+
+
+def _blocks(rows: np.ndarray) -> Iterator[np.ndarray]:
+    flat = rows.reshape(-1)
+    return (flat[first : first + _AT_ONCE] for first in range(0, len(flat), _AT_ONCE))
 
 
 def _sidecar(path: Path) -> Path:
     return path.with_name(f"{path.name}.json")
 
 
-def _mapped(path: Path) -> np.ndarray:
-    """Map a file of rows. Raises ValueError if it is none, or too short."""
-    rows = np.load(path, mmap_mode="r", allow_pickle=False)
-    if not isinstance(rows, np.memmap):
-        raise ValueError("not a NumPy file")
-    return rows
+def _mapped(stored: Stored) -> np.ndarray:
+    """Map the rows at the end of a file. Raises OSError or ValueError."""
+    kind = row_type(stored)
+    with open_regular(stored.path) as file:
+        size = os.fstat(file.fileno()).st_size
+        before = size - math.prod(stored.shape) * kind.itemsize
+        if not 0 <= before <= _HEADER:
+            raise ValueError("has other rows than its .json file says")
+        return np.memmap(file, kind, "r", before, stored.shape)
 
 
 _rows = cache(_mapped)
