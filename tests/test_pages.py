@@ -82,7 +82,7 @@ def test_the_terminal_of_the_readme_shows_what_the_command_prints_now(
 BARE = re.compile(r"(?<![\w.'`/{])(?:~(?:methods|optimizer)\.|[a-z][\w.]*=\[(?=[\w\]])(?!\w-))")
 
 #: These quote what they hold when they print it, or hold no shell words.
-OTHERS = {"foreign_words.py", "completion.py"}
+OTHERS = {"completion.py"}
 
 
 def messages() -> Iterator[str]:

@@ -12,8 +12,8 @@ from pathlib import Path
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.text import wrapped
+from resnet_recipes.recipe.answers import FLAGS, IMAGES, RUNS
 from resnet_recipes.recipe.foreign import meaning_of
-from resnet_recipes.recipe.foreign_verbs import FLAGS, IMAGES, RUNS
 from resnet_recipes.recipe.short import SHORT
 from resnet_recipes.recipe.suggestions import EVERY_SETTING, closest, did_you_mean
 
@@ -216,7 +216,7 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
 
 def _flag(key: str, value: str, known: Mapping[str, str], sweeps: bool) -> str:
     """Return our flag for another program's; of several, the one for files of that ending."""
-    ours = [flag for flag in FLAGS.get(key, "").split() if flag in known]
+    ours = [flag for flag in FLAGS.get(key, ("",))[0].split() if flag in known]
     ours = [flag for flag in ours if sweeps or flag != "--parallel"]
     fitting = [
         flag for flag in ours if Path(value).suffix and known[flag].endswith(Path(value).suffix)

@@ -17,7 +17,7 @@ from resnet_recipes.commands.places import LAST, is_setting, run_places, with_we
 from resnet_recipes.commands.printing import page_width
 from resnet_recipes.commands.remedies import is_blank
 from resnet_recipes.jobs import external
-from resnet_recipes.recipe.foreign_verbs import VERBS as OTHERS
+from resnet_recipes.recipe.answers import VERBS as OTHERS
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.recipe.suggestions import did_you_mean
 
@@ -200,7 +200,7 @@ def _refuse_verb(argv: Sequence[str]) -> None:
     name, *rest = argv
     if name == "classify" and rest[:1] and rest[0] in (*VERBS, *OTHERS, "train"):  # a task
         name, *rest = rest
-    candidates = OTHERS.get(name, name).split() or [name]
+    candidates = OTHERS.get(name, (name,))[0].split() or [name]
     if name == "measure":  # its epochs= was no length of a run
         given = [word for word in rest if word.startswith("epochs=")] or ["epochs=10"]
         rest = [*(word for word in rest if word not in given), *given[-1:]]

@@ -4,39 +4,13 @@ import re
 import shlex
 from difflib import get_close_matches
 
-from resnet_recipes.recipe.foreign_words import (
-    AMP,
-    DEVICE,
-    DTYPE,
-    GPUS,
-    MEANINGS,
-    SIDE,
-    WEIGHTS,
-    Meaning,
-)
+from resnet_recipes.recipe.answers import MEANINGS, VALUES, Meaning
 from resnet_recipes.recipe.short import targets
 
 _ON = ("true", "yes", "on", "1")
 _OFF = ("false", "no", "off", "none", "null")
-_PUBLISHED = ("default", "imagenet", "imagenet1k_v1", "imagenet1k_v2", "pretrained", *_ON)
 _GPU_IDS = r"(cuda:)?\d+(,\d+)*,?"
-#: Other spellings of data types, by Lightning, Composer and torch.
-_DTYPES = {
-    **dict.fromkeys(("16", "16-mixed", "float16", "half", "amp_fp16", "fp16-mixed"), "fp16"),
-    **dict.fromkeys(("bf16-mixed", "bfloat16", "amp_bf16", "bf16-true"), "bf16"),
-    **dict.fromkeys(("32", "32-true", "float32", "full"), "fp32"),
-}
-#: Other words for devices: ours, and what is true of them.
-_DEVICES = {
-    "gpu": Meaning("cuda"),
-    "mps": Meaning("cpu", "a Mac's GPU cannot be used"),
-    **dict.fromkeys(
-        ("hip", "rocm"), Meaning("cuda", "torch calls AMD's GPUs cuda, too; they are untried")
-    ),
-    **dict.fromkeys(
-        ("hpu", "npu", "tpu", "xla", "xpu"), Meaning("cpu", "of accelerators, only GPUs with CUDA")
-    ),
-}
+_DEVICE, _GPUS, _WEIGHTS = "launch.device={}", "gpus={}", "model.weights={}"
 
 
 def meaning_of(name: str, value: str | None) -> Meaning | None:
@@ -47,18 +21,16 @@ def meaning_of(name: str, value: str | None) -> Meaning | None:
     known = known or get_close_matches(leaf, MEANINGS, n=1, cutoff=0.9)
     if not known:
         return None
-    found = MEANINGS[known[0]]
-    words, rule = found if isinstance(found, Meaning) else (found, "")
-    value = value or ""
+    (words, rule), value = MEANINGS[known[0]], value or ""
     if not words:
         return Meaning("", rule)
     if value.lower() in _OFF or (words.startswith("methods.") and value in ("0", "0.0")):
         return _turned_off(words, rule)
     # a number is how many GPUs there are, but for these it names one
-    names_one = words == DEVICE or leaf in ("gpu", "gpu_ids") or "," in value
-    if words == GPUS and value == "0" and not names_one:
+    names_one = words == _DEVICE or leaf in ("gpu", "gpu_ids") or "," in value
+    if words == _GPUS and value == "0" and not names_one:
         return Meaning("launch.device=cpu", "a run without GPUs uses the CPU")
-    if words in (DEVICE, GPUS) and names_one and re.fullmatch(_GPU_IDS, value):
+    if words in (_DEVICE, _GPUS) and names_one and re.fullmatch(_GPU_IDS, value):
         ids = value.removeprefix("cuda:").rstrip(",")
         words = f"CUDA_VISIBLE_DEVICES={ids} resnet-train ... gpus={ids.count(',') + 1}"
         return Meaning(words, "an environment variable says which GPUs, gpus= how many")
@@ -66,9 +38,8 @@ def meaning_of(name: str, value: str | None) -> Meaning | None:
         words = f"{words.rpartition('.')[0]}={{{{}}}}"
     elif "{}" in words.replace("{{}}", "") and not value:
         return Meaning(words.format("VALUE"), "needs a value")
-    if words == DEVICE and (device := _DEVICES.get(value.lower())):
-        value, rule = device
-    value = _ours(words, value)
+    ours = VALUES.get(words, {}).get(value.lower())
+    value, rule = (ours.words, ours.rule or rule) if ours else (_ours(words, value), rule)
     if not value.replace(".", "", 1).isdecimal():
         words = re.sub(r"(?<=\{\})(ep|ba|dur|s)\b", "", words)  # it has a unit of its own
     return Meaning(" ".join(shlex.quote(word.format(value)) for word in words.split(" ")), rule)
@@ -76,17 +47,16 @@ def meaning_of(name: str, value: str | None) -> Meaning | None:
 
 def setting_of(word: str) -> str:
     """Return the setting that a foreign or a short word is for; "" if it is for none."""
-    found = MEANINGS.get(word, f"{word}={{}}")
-    words = found.words if isinstance(found, Meaning) else found
+    words = MEANINGS[word].words if word in MEANINGS else f"{word}={{}}"
     key, equals, _ = words.partition("=")
     return targets(key, "1")[0].partition("=")[0] if equals and " " not in words else ""
 
 
 def _turned_off(words: str, rule: str) -> Meaning:
     """Return how to turn off what `words` turns on."""
-    if words == AMP.words:
+    if words == "precision.dtype=auto":
         return Meaning("precision.dtype=fp32")
-    if words == WEIGHTS:
+    if words == _WEIGHTS:
         return Meaning("model.weights=")
     if method := re.match(r"methods\.\w+", words):
         return Meaning(f"'~{method[0]}'", "a method is turned off by its name")
@@ -95,15 +65,10 @@ def _turned_off(words: str, rule: str) -> Meaning:
 
 def _ours(words: str, value: str) -> str:
     """Return our spelling of the value that `words` takes."""
-    if words == DTYPE:
-        return _DTYPES.get(value.lower(), value)
-    if words == GPUS:
-        return {"-1": "auto", "all": "auto"}.get(value.lower(), value)
-    if words == WEIGHTS:
-        value = re.sub("^timm/", "timm:", value)
-        return "torchvision" if value.lower() in _PUBLISHED else value
+    if words == _WEIGHTS:
+        return re.sub("^timm/", "timm:", value)
     if words == "--resume {}" and value.lower() in _ON:
         return "last"
-    if words == SIDE and (number := re.search(r"\d+", value)):
+    if words == "data.train_size={}" and (number := re.search(r"\d+", value)):
         return number[0]
     return value

@@ -8,10 +8,9 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands import verbs
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.verbs import usage_of
+from resnet_recipes.recipe.answers import MEANINGS, VERBS
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.foreign import meaning_of
-from resnet_recipes.recipe.foreign_verbs import VERBS
-from resnet_recipes.recipe.foreign_words import MEANINGS
 from resnet_recipes.recipe.overrides import parse
 from tests.tables import rows
 
@@ -36,8 +35,7 @@ NUMBERS = {"data.train_size": "128", "data.eval_size": "224", "data.eval_resize"
 
 def value_for(name: str) -> str:
     """Return a value that a person would give for a foreign word."""
-    found = MEANINGS[name]
-    template = found if isinstance(found, str) else found.words
+    template = MEANINGS[name].words
     ours = template.split("=")[0].split(" ")[0]
     number = "0.1" if ours.startswith("methods.") or ours in ("lr", "wd") else "4"
     return (VALUES | NUMBERS).get(ours, number) if "{}" in template.replace("{{}}", "") else ""
@@ -59,7 +57,7 @@ def test_what_is_suggested_is_accepted(name):
 @pytest.mark.parametrize("verb", VERBS)
 def test_verbs_of_others_name_ours(verb):
     assert verb not in verbs.VERBS
-    assert {*VERBS[verb].split()} <= {*verbs.VERBS, "train"}
+    assert {*VERBS[verb].words.split()} <= {*verbs.VERBS, "train"}
 
 
 @pytest.mark.parametrize(
