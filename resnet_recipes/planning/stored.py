@@ -75,8 +75,8 @@ def stored(plan: Plan, method: Method) -> Teacher:
         raise NotReadyError.of(key, str(path), "does not exist", fix)
     about = described(path)
     ours = made_for(plan, about["made"].get("cycle", 0))
-    if found := [*unstorable(plan), *_differences(about["made"], plan, ours, path)]:
-        raise RecipeError(found)
+    if wrong := [*unstorable(plan), *_differences(about["made"], plan, ours, path)]:
+        raise RecipeError(wrong)
     if about["shape"] != shape_of(plan, ours) or about["classes"] != plan.num_classes:
         raise NotReadyError.of(key, str(path), "has rows for other images")
     found = located(path, about, getattr(method, "temperature", 1.0))
