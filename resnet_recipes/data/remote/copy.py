@@ -213,7 +213,7 @@ class Copy:
                 rule = f"has {kind.upper()} {found} instead of {expected}"
                 fix = "repeat the command: only this file is fetched again"
                 raise self._store.refused(remote.name, rule, fix)
-        for remote in self.contents.heads:
+        for remote in self.contents.files:
             if remote.size > PIECE and self._store.look(remote.name) != remote:
                 raise self._store.changed(remote)
         return True
