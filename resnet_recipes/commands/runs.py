@@ -110,6 +110,9 @@ def listed(runs: Sequence[RunRecord], price: float | None = None) -> Iterator[st
         yield from wrapped("  ".join(own), width(), "    ", "    ")
         if run.better_raw:
             yield f"    EMA trails: the raw weights have {run.better_raw:.2f} %"
+        if run.best_top1_percent is not None:
+            best = f"{run.best_top1_percent:.2f} % at epoch {run.best_epoch or 0:.4g}"
+            yield f"    best evaluation: {best}, flattered; weights-best.safetensors"
         if run.reason:
             yield from wrapped(run.reason.splitlines()[0], width(), "    ", "    ")
         if run.resumable:

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from resnet_recipes.jobs.agreement import confirm_same
 from resnet_recipes.jobs.prepared import local_images
 from resnet_recipes.jobs.rank import VERBOSE, RankProcess, Spans, job_of
 from resnet_recipes.network import about, pretrained
-from resnet_recipes.network.load import WEIGHTS
+from resnet_recipes.network.load import BEST, WEIGHTS
 from resnet_recipes.network.teacher import taught
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.plan import Plan, make_plan
@@ -213,7 +213,8 @@ def lead(
         return ExitCode.DONE
     try:
         path, raw = write_results(run, process.folder, recorder, done)
-        recorder.finish(done, seconds=seconds, weights=path, raw_weights=raw)
+        best = write_best(run, process.folder)
+        recorder.finish(done, seconds=seconds, weights=path, raw_weights=raw, best_weights=best)
     except OSError as error:
         why = f"could not be written to {process.folder} ({error.strerror})"
         raise TrainingError(f"training is done, but its results {why}") from None
@@ -238,6 +239,18 @@ def write_results(
     if "eval_weights" not in plan.hooks:
         return path, None
     return path, write_weights(run.model, folder / "weights-raw.pt", described(raw))
+
+
+def write_best(run: Run, folder: Path) -> Path | None:
+    """Write the weights of the best evaluation, if they were kept; `run` has them from now on."""
+    plan, best = run.plan, run.best
+    if best.metrics is None:
+        return None
+    best.put_into(run.model)
+    epochs = best.step / plan.steps_per_epoch
+    described = about.of(plan.recipe, plan.facts.classes, plan.num_classes, epochs, best.metrics)
+    described = replace(described, best_of=best.evaluations)
+    return write_weights(run.model, folder / BEST, described)
 
 
 def run_facts(run: Run, folder: Path) -> RunFacts:

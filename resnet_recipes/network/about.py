@@ -59,6 +59,8 @@ class About:
     loss: float | None = None
     # number of images used to measure the accuracy
     eval_examples: Annotated[int, Bounds(least=0)] = 0
+    # evaluations that these weights were the best of, which flatters them; 0: not chosen
+    best_of: Annotated[int, Bounds(least=0)] = 0
     licence: str = LICENCE
     arguments: Arguments = field(default_factory=dict)  # see backbones.build
 
@@ -130,6 +132,7 @@ def from_json(text: str) -> About:
         raise ValueError(
             "its description of the network is from another version of this program: update it"
         )
+    found = {"best_of": 0} | found  # which older files do not have
     if found.keys() != {item.name for item in fields(About)}:
         raise ValueError("its description of the network has missing or unknown fields")
     values, wrong = {}, []

@@ -67,6 +67,7 @@ class Network(nn.Module):
 
 
 WEIGHTS = "weights.safetensors"
+BEST = "weights-best.safetensors"  # of the best evaluation
 
 
 def load(path: Path | str, assumed: ModelConfig | None = None) -> Network:

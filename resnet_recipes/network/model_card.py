@@ -86,6 +86,12 @@ def _rows(about: About) -> list[tuple[str, str]]:
         ("classes", names + (f" and {more:,} more" if more > 0 else "")),
         ("top-1, top-5", accuracy),
         (
+            "chosen",
+            f"the best evaluation of {about.best_of} on these images, which flatters it"
+            if about.best_of
+            else "",
+        ),
+        (
             "images",
             f"RGB; shorter side to {about.eval_resize} px ({about.eval_interpolation}, "
             f"antialiased), centre crop of {about.eval_size} px",

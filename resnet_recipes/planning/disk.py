@@ -35,9 +35,10 @@ def disk_of(recipe: Recipe, methods: Stack, parameters: int, saves: int) -> Disk
     # BatchNorm's statistics add at most 1 %
     weights = int(4 * 1.01 * parameters)
     averaged = sum(method.extra_weights for method in methods if method.provides("eval_weights"))
-    copies = 1 + recipe.optimizer.state_copies + averaged
+    best = int(recipe.checkpoint.best != "off")  # a copy in every checkpoint, and a file
+    copies = 1 + recipe.optimizer.state_copies + averaged + best
     kept = min(recipe.checkpoint.keep + 1, saves)
-    return Disk(copies * weights, kept, (2 + averaged) * weights)
+    return Disk(copies * weights, kept, (2 + averaged + best) * weights)
 
 
 def lack_of_room(folder: Path, needed: int) -> Problem | None:

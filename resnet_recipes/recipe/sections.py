@@ -154,6 +154,8 @@ class CheckpointConfig(Section):
     interval: Length = "1ep"
     # how many of the newest checkpoints stay on disk; with 2, one damaged file never loses the run
     keep: Annotated[int, Bounds(least=2, most=10_000)] = 2
+    # also keep the weights of the best evaluation: off | top1 | balanced_accuracy | loss
+    best: Annotated[str, OneOf("off", "top1", "balanced_accuracy", "loss")] = "off"
 
 
 @dataclass

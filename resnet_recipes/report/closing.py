@@ -42,6 +42,10 @@ def _accuracy(summary: Summary, full: bool) -> Iterator[tuple[str, str]]:
     if reached is not None:
         averaged = " (EMA)" if ema else ""
         yield "accuracy", f"{_said(reached)}   on {reached.examples:,} images{averaged}"
+    if summary.best and summary.best_weights:
+        name = Path(summary.best_weights).name
+        yield "", f"{_said(summary.best)}   {name}, of epoch {summary.best_epoch:.4g}:"
+        yield "", f"the best evaluation of {summary.evaluations}, which flatters it"
     if ema is None or raw is None:
         return
     is_far_behind = raw.top1 - ema.top1 > FAR_BEHIND

@@ -117,16 +117,20 @@ class Recorder:
         raw: Metrics | None,
         seconds: float,
         raw_seconds: float = 0.0,
+        is_best: bool = False,
     ) -> None:
         """Log an evaluation of the averaged weights, the raw ones, or both, which took `seconds`.
 
         `raw_seconds` of them were spent on the raw weights, after the averaged ones, which count.
+        Of the best one so far the weights are kept.
         """
         values: dict[str, object] = {
             "examples": (averaged or raw).examples,
             "seconds": seconds,
             "raw_seconds": raw_seconds,
         }
+        if is_best:
+            values["is_best"] = True
         for name, metrics in (("raw", raw), ("ema", averaged)):
             if metrics is not None:
                 values |= metrics.keyed(name)
@@ -159,19 +163,30 @@ class Recorder:
         self._console.stopped(done, reason, fix)
 
     def finish(
-        self, done: int, *, seconds: float, weights: Path, raw_weights: Path | None = None
+        self,
+        done: int,
+        *,
+        seconds: float,
+        weights: Path,
+        raw_weights: Path | None = None,
+        best_weights: Path | None = None,
     ) -> Summary:
         """Close the record, write and show the summary.
 
         `seconds` are the training seconds of the whole run.
 
         `weights` is the file of the averaged ones if the recipe has them, and then `raw_weights`
-        that of the raw ones. Raises OSError.
+        that of the raw ones; `best_weights` those of the best evaluation. Raises OSError.
         """
         self._is_finished = True
         self._add("finish", done, training_seconds=seconds)
         summary = summarize(
-            self._records, self._facts, seconds=seconds, weights=weights, raw_weights=raw_weights
+            self._records,
+            self._facts,
+            seconds=seconds,
+            weights=weights,
+            raw_weights=raw_weights,
+            best_weights=best_weights,
         )
         text = json.dumps(finite(summary.as_json()), indent=2) + "\n"
         self._console.finished(summary)

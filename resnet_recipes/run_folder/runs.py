@@ -46,6 +46,8 @@ class RunRecord:
     epochs_done: float = 0.0
     top1_percent: float | None = None  # of the final weights: EMA's, if there are any
     raw_top1_percent: float | None = None  # of the optimizer's own weights
+    best_top1_percent: float | None = None  # of the best evaluation, with checkpoint.best
+    best_epoch: float | None = None
     pflops: float | None = None  # of training, forward and backward
     minutes: float | None = None  # training minutes: no evaluation, no checkpoint
     minutes_papers: float | None = None  # the same, the first epoch timed as the second
@@ -139,6 +141,8 @@ def _finished(summary: dict[str, Any]) -> dict[str, Any]:
         "epochs": epochs,
         "epochs_done": epochs or 0.0,
         **_top1(summary),
+        "best_top1_percent": _number(summary, "best_top1_percent"),
+        "best_epoch": _number(summary, "best_epoch"),
         "pflops": _number(summary, "training_pflops"),
         "minutes": _minutes(summary, "training_seconds"),
         "minutes_papers": _minutes(summary, "training_seconds_papers_rule"),

@@ -24,6 +24,10 @@ class Summary:
     sessions: int  # times the run was started or resumed
     weights: str  # file with the trained weights: EMA's, if the recipe has them
     raw_weights: str | None  # file with the optimizer's own weights, if there are EMA's
+    best_weights: str | None  # file with the weights of the best evaluation, with checkpoint.best
+    best: Metrics | None  # that evaluation, flattered: it is the best of many
+    best_epoch: float | None
+    evaluations: int
     ema: Metrics | None  # last evaluation with EMA weights, if the recipe has them
     raw: Metrics | None  # last evaluation with the weights as the optimizer left them
     training_pflops: float  # 10^15 operations of convolutions and the classifier, over all devices
@@ -50,6 +54,8 @@ class Summary:
             metrics = values.pop(name)
             if metrics is not None:
                 accuracy |= metrics.keyed(name) | {"eval_examples": metrics.examples}
+        if best := values.pop("best"):
+            accuracy |= best.keyed("best")
         if published := values.pop("published"):
             published = {"top1_percent": published.pop("top1"), **published}
         return {"recipe": values.pop("recipe"), **accuracy, **values, "published": published}
@@ -103,6 +109,7 @@ def summarize(
     seconds: float,
     weights: Path,
     raw_weights: Path | None = None,
+    best_weights: Path | None = None,
 ) -> Summary:
     """Summarize a finished run.
 
@@ -113,6 +120,8 @@ def summarize(
         for kind in ("begin", "epoch", "evaluation", "saved", "compiled")
     }
     last = of_kind["evaluation"][-1] if of_kind["evaluation"] else {}
+    best = next((r for r in reversed(of_kind["evaluation"]) if r.get("is_best")), {})
+    best = best if best_weights else {}
     done = records[-1]["step"]  # fewer than were planned if the run ended at its target
     return Summary(
         recipe=facts.recipe,
@@ -123,6 +132,10 @@ def summarize(
         sessions=len(of_kind["begin"]),
         weights=str(weights),
         raw_weights=raw_weights and str(raw_weights),
+        best_weights=best_weights and str(best_weights),
+        best=metrics_of(best, "ema") or metrics_of(best, "raw"),
+        best_epoch=best.get("epoch"),
+        evaluations=len(of_kind["evaluation"]),
         ema=metrics_of(last, "ema"),
         raw=metrics_of(last, "raw"),
         training_pflops=facts.pflops(done),

@@ -112,12 +112,14 @@ class RunReporter:
         torch.backends.cudnn.benchmark = False
         with run.clock.paused():
             began, averaged, raw = time.perf_counter(), None, None
+            with run.methods.eval_weights(run.model):
+                counted = measured()
+                is_best = run.best.see(done, counted, run.model)
             if "eval_weights" in run.methods.table():
-                with run.methods.eval_weights(run.model):
-                    averaged = measured()
+                averaged = counted
             else:
-                raw = measured()
-            run.top1, known = (averaged or raw).top1, time.perf_counter()
+                raw = counted
+            run.top1, known = counted.top1, time.perf_counter()
             if raw is None and run.is_over(done):
                 raw = measured()
             if self.recorder is not None:
@@ -128,6 +130,7 @@ class RunReporter:
                     raw=raw,
                     seconds=now - began,
                     raw_seconds=now - known,
+                    is_best=is_best,
                 )
 
     def save(self, done: int) -> None:

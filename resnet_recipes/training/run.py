@@ -9,6 +9,7 @@ from resnet_recipes.data.loading import EvalLoader, TrainLoader
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.ops import Operations
 from resnet_recipes.planning.plan import Plan
+from resnet_recipes.training.best import Best
 from resnet_recipes.training.clock import Clock, Compiling
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.exchange import Exchange
@@ -38,7 +39,11 @@ class Run:
     notes: list[str] = field(
         default_factory=list
     )  # about how it was built, one sentence each, shown to the user
+    best: Best = field(init=False)  # weights of the best evaluation, with checkpoint.best
     top1: float = 0.0  # percent, of the weights that count at the last evaluation
+
+    def __post_init__(self) -> None:
+        self.best = Best(self.plan.recipe.checkpoint.best)
 
     def close(self) -> None:
         """Stop the loaders; safe to call twice."""

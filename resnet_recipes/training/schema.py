@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from resnet_recipes.network.archive import is_plain
+from resnet_recipes.run_folder.facts import Metrics
 from resnet_recipes.training.run import Run
 
 #: Every field of a state, with its type.
@@ -19,6 +20,7 @@ _FIELDS: dict[str, type] = {
     "optimizer": dict,
     "methods": dict,
     "precision": dict,
+    "best": dict,
     "computed_by": dict,
     "teachers": dict,
     "recipe": dict,
@@ -57,6 +59,8 @@ def malformed(state: dict[str, Any], total_steps: int) -> Iterator[str]:
         or min(state["world_size"], state["threads"], state["train_examples"]) < 1
     ):
         yield "seconds, world_size, threads or train_examples: out of range"
+    if state["best"] and not _is_best(state["best"], total_steps):
+        yield "best: not an evaluation with its weights"
     if not 0 <= state["top1"] <= 100:
         yield "top1: not a percentage"
     if not all(type(text) is str for text in (*state["classes"], state["versions"].get("torch"))):
@@ -78,6 +82,9 @@ def misfits(run: Run, state: dict[str, Any]) -> Iterator[str]:
     model = run.model.state_dict()
     for name in [*model, *(name for name in state["model"] if name not in model)]:
         yield from _unlike(f"model {name}", model.get(name), state["model"].get(name))
+    best = state["best"].get("weights", model)
+    for name in model | best:
+        yield from _unlike(f"best {name}", model.get(name), best.get(name))
     for name, value in state["methods"].items():
         method, _, key = str(name).partition(".")
         if method not in run.methods.methods or not isinstance(value, Tensor):
@@ -105,6 +112,17 @@ def misfits(run: Run, state: dict[str, Any]) -> Iterator[str]:
                 value is None or (isinstance(value, int | float | Tensor) and math.isfinite(value))
             ):
                 yield f"optimizer {name} of parameter {index}: not a finite number"
+
+
+def _is_best(best: dict[str, Any], total_steps: int) -> bool:
+    """Return whether `best` may be what training.best has saved; its tensors are not looked at."""
+    kinds = {"by": str, "step": int, "evaluations": int, "metrics": list, "weights": dict}
+    return (
+        all(type(best.get(key)) is kind for key, kind in kinds.items())
+        and 0 < best["step"] <= total_steps
+        and len(best["metrics"]) == len(Metrics._fields)
+        and all(type(value) in (int, float) for value in best["metrics"])
+    )
 
 
 def _unlike(place: str, wanted: Tensor | None, found: object) -> Iterator[str]:

@@ -54,6 +54,7 @@ def capture(run: Run, done: int) -> dict[str, Any]:
         "optimizer": run.optimizer.state_dict(),
         "methods": run.methods.state_dict(),
         "precision": run.precision.state_dict(),
+        "best": run.best.state_dict(),
         "recipe": asdict(run.plan.recipe),
         "classes": list(run.plan.facts.classes),
         "train_examples": run.plan.facts.train_examples,
@@ -84,6 +85,7 @@ def restore(run: Run, state: dict[str, Any]) -> int:
     Raises RecipeError if the run's settings or data differ, and TrainingError if the state does not
     fit the run.
     """
+    state = {"best": {}} | state  # which older checkpoints do not have
     if wrong := list(malformed(state, run.plan.total_steps)):
         raise TrainingError(f"the checkpoint cannot be used: {'; '.join(wrong)}")
     if problems := list(conflicts(run, state)):
@@ -99,6 +101,7 @@ def restore(run: Run, state: dict[str, Any]) -> int:
     )
     run.methods.load_state_dict(state["methods"])
     run.precision.load_state_dict(state["precision"])
+    run.best.load_state_dict(state["best"])
     run.clock.restart(state["seconds"])
     run.top1 = state["top1"]
     return state["step"]

@@ -68,3 +68,12 @@ def test_csv_has_the_same_rows(root, enter):
         ("first", "finished", 3.0),
         ("wrong", "failed", 3.0),
     ]
+
+
+def test_the_best_evaluation_of_a_run_is_named_as_flattered(root, enter):
+    path = root / "first" / "summary.json"
+    best = {"best_top1_percent": 71.5, "best_epoch": 3.0}
+    path.write_text(json.dumps(json.loads(path.read_text()) | best))
+    shown = enter(f"resnet-recipes runs {root}").out
+    assert shown.count("best evaluation") == 1
+    assert "    best evaluation: 71.50 % at epoch 3, flattered; weights-best.safetensors" in shown

@@ -53,6 +53,8 @@ def summary() -> str:
         "sessions": 2,
         "weights": "runs/first/weights.safetensors",
         "raw_weights": "runs/first/weights-raw.safetensors",
+        "best": None,
+        "best_weights": None,
         "ema": Metrics(76.5, 93.2, 1.0, 50_000),
         "raw": Metrics(78.1, 94.0, 1.0, 50_000),
         "images_per_second_by_pixels": {128: 20_000.0},

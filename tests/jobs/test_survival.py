@@ -35,7 +35,8 @@ SMALL = [
     "ssr=1",
     "schedule.warmup=1ba",
     "checkpoint.interval=3ba",
-    "evaluation.interval=100ba",
+    "evaluation.interval=4ba",
+    "checkpoint.best=loss",
     "log.interval=3ba",
     "launch.device=cpu",
     "optimizer.lr=0.01",
@@ -108,7 +109,8 @@ def untouched(
 
 def assert_same(a: dict, b: dict) -> None:
     """Check that two runs have learned the same, bit for bit."""
-    for part in ("model", "optimizer", "methods", "precision"):
+    assert set(a["best"]) >= {"step", "weights"}
+    for part in ("model", "optimizer", "methods", "precision", "best"):
         left, right = dict(tensors(a[part])), dict(tensors(b[part]))
         assert left.keys() == right.keys()
         assert [name for name in left if not torch.equal(left[name], right[name])] == []

@@ -17,13 +17,15 @@ def disk(*words: str):
         ([], 3),  # weights, momentum and EMA
         (["~methods.ema"], 2),
         (["~methods.ema", "optimizer=lamb"], 3),
+        (["checkpoint.best=top1"], 4),
         (["optimizer=adamw", "methods.sam={}"], 4),  # SAM's copy is not saved
     ],
 )
 def test_a_checkpoint_holds_the_weights_and_all_that_is_kept_for_each(words, copies):
     weights = 4 * 25_557_032  # torchvision's count of ResNet-50's parameters
     assert disk(*words).checkpoint == pytest.approx(copies * weights, rel=0.02)
-    files = 2 if "~methods.ema" in words else 3  # .pt and .safetensors, and the raw weights
+    # .pt and .safetensors, and the raw weights and the best
+    files = 2 + ("~methods.ema" not in words) + ("checkpoint.best=top1" in words)
     assert disk(*words).weights == pytest.approx(files * weights, rel=0.02)
 
 

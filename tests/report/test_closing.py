@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.report.closing import rows, title
-from resnet_recipes.run_folder.facts import Published
+from resnet_recipes.run_folder.facts import Metrics, Published
 
 
 @pytest.fixture
@@ -41,6 +41,23 @@ def test_one_weights_file_is_named_and_in_full_the_raw_one_too(summary):
     assert "weights-raw" not in page(both)
     assert "|top-1 88.00 %   top-5 90.00 %   weights-raw.pt" in page(both, full=True)
     assert "raw weights|runs/one/weights-raw.pt" in page(both, full=True)
+
+
+def test_the_best_weights_are_named_beside_the_last_ones_as_flattered(recorder, driver):
+    recorder.begin()
+    driver.run(0, 40)
+    recorder.evaluation(
+        30, averaged=None, raw=Metrics(91.0, 95.0, 1.0, 500), seconds=1, is_best=True
+    )
+    recorder.evaluation(40, averaged=None, raw=Metrics(90.0, 95.0, 1.0, 500), seconds=1)
+    summary = recorder.finish(
+        40, seconds=9, weights=Path("weights.safetensors"), best_weights=Path("weights-best.x")
+    )
+    text = page(summary)
+    assert "accuracy|top-1 90.00 %" in text
+    assert "|top-1 91.00 %   top-5 95.00 %   weights-best.x, of epoch 3:" in text
+    assert f"|the best evaluation of {summary.evaluations}, which flatters it" in text
+    assert summary.as_json()["best_top1_percent"] == 91
 
 
 def test_the_last_line_makes_the_report(summary):
