@@ -38,12 +38,14 @@ BRIEF = {"convert": ["--dry-run"], "watch": ["--once"]}
 #: recipes composed.
 LONG = {"estimate", "eval", "predict", "export", "teach"}
 
-#: Values of a sweep that are left out: every point takes as long as any other.
+#: Words that stand for others: of a sweep one value is enough, and some name what is not there.
 FEWER = {
     "epochs=curve": "epochs=22.5,30",
     "seed=1,2,3": "seed=1",
     "seed=1,2": "seed=1",
     "budget=30m,1h,2h": "budget=9h",  # which is not too little on any CPU
+    "CHOSEN": "tiny_mild",  # by the command before
+    "recipe=tiny_mild,tiny_taught": "recipe=tiny_mild",  # tiny_taught needs a teacher's file
 }
 
 

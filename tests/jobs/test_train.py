@@ -66,6 +66,7 @@ def test_training_time_ends_before_the_last_checkpoint_and_the_weights_are_writt
         "train_data.notes": (),
         "train_data.skipped": (),
         "clock.seconds": lambda: times[-1],
+        "best.metrics": None,
     }
     run, checkpoints, recorder = Mock(notes=(), graphs=None, **settings), Mock(notes=()), Mock()
     checkpoints.wait.side_effect = lambda is_last: times.append(20.0)
