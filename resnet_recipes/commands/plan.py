@@ -31,6 +31,7 @@ USAGE = Usage(
     RECIPES
     | {"--verbose": "also rates and sizes by epoch, hooks, memory, all published results"}
     | JSON,
+    "resnet-train NAME ... --dry-run prints the same; the data may be missing for neither.",
     words=(1, inf),
     takes="a recipe",
     composes=True,

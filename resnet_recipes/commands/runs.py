@@ -1,23 +1,28 @@
 """`resnet-recipes runs [RUN|FOLDER]`: list runs with state, progress, accuracy, time and cost."""
 
 import shlex
+import shutil
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import starmap
 
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
 from resnet_recipes.base.text import pflops, printable, wrapped
 from resnet_recipes.commands.arguments import CSV, JSON, Arguments, Usage
-from resnet_recipes.commands.places import ROOT, records
+from resnet_recipes.commands.places import ROOT, records, run_places
 from resnet_recipes.commands.printing import minutes, or_dash, show, table, width
-from resnet_recipes.run_folder.runs import STATES, RunRecord, shared_changes
+from resnet_recipes.run_folder.lock import locked
+from resnet_recipes.run_folder.runs import STATES, RunRecord, read_run, shared_changes
 
 USAGE = Usage(
-    "resnet-recipes runs [RUN|FOLDER] [recipe=NAME] [state=STATE] [name=TEXT]",
-    "list runs with their state, progress, accuracy, time and cost",
+    "resnet-recipes runs [RUN|FOLDER] [recipe=NAME] [state=STATE] [name=TEXT] | rm RUN ...",
+    "list runs with their state, progress, accuracy, time and cost, or delete some",
     "resnet-recipes runs --sort top1 recipe=mild",
     {
         "--sort KEY": "name, top1, minutes, epochs, recipe or state",
         "--price PER_HOUR": "show what each run cost, by its wall time",
+        "--yes": "with rm: do not ask",
     }
     | JSON
     | CSV,
@@ -37,12 +42,16 @@ KEYS: dict[str, Callable[[RunRecord], object]] = {
     "state": lambda run: (run.state, run.name),
 }
 
+_YES = ("y", "yes")
+
 #: Columns that a narrow terminal does without, the first to go first.
 _DROPPED = ("PFLOPS", "COST", "RECIPE", "TIME", "EPOCHS")
 
 
 def run(arguments: Arguments) -> int:
     """Print the runs below a folder (default: runs), filtered by words like state=failed."""
+    if arguments.words[:1] == ["rm"]:
+        return _remove(arguments.words[1:], "--yes" in arguments)
     filters = [word.partition("=")[::2] for word in arguments.words if "=" in word]
     places = [word for word in arguments.words if "=" not in word] or [str(ROOT)]
     order, price = arguments.flags.get("--sort", "name"), price_of(arguments.flags.get("--price"))
@@ -65,6 +74,27 @@ def run(arguments: Arguments) -> int:
     none = "no runs match" if filters else f"no runs in {', '.join(places)}"
     lines = listed(found, price) if found else [none]
     show(arguments, rows, lines, [row | {"changes": " ".join(row["changes"])} for row in rows])
+    return 0
+
+
+def _remove(words: Sequence[str], sure: bool) -> int:
+    """Delete runs that have ended, after a question. Raises RecipeError before any is deleted."""
+    if not words:
+        raise RecipeError.of("rm", None, "needs the runs to delete", "resnet-recipes runs")
+    places = run_places(words)
+    if others := [place for place in places if place.is_symlink() or not read_run(place)]:
+        raise RecipeError(Problem(str(place), None, "is not a run's folder") for place in others)
+    if not sure and not sys.stdin.isatty():
+        raise RecipeError.of("rm", None, "asks on a terminal, and this is none", "add --yes")
+    names = ", ".join(place.name for place in places)
+    if not sure and input(f"Delete {names} with all checkpoints? [y/N] ").lower() not in _YES:
+        return ExitCode.CANCELLED
+    with ExitStack() as held:
+        for place in places:
+            held.enter_context(locked(place))
+        for place in places:
+            shutil.rmtree(place)
+    print(f"deleted {names}")
     return 0
 
 

@@ -34,7 +34,7 @@ USAGE = Usage(
         "--resume RUN": "continue a run: its folder, its name in ./runs, last, or auto for the "
         "unfinished run with these settings, or else a new one",
         "-m": "run every combination of several values: recipe=mild,medium seed=1,2,3 epochs=curve "
-        "(22.5, 30, 54, 60, 72 and 90)",
+        "(22.5, 30, 54, 60, 72 and 90: the lengths of MosaicML's curves)",
         "--parallel N": "with -m: N runs at a time, one GPU each",
     }
     | RECIPES

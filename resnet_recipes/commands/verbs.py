@@ -35,6 +35,7 @@ VERBS = (
     "teach",
     "runs",
     "watch",
+    "stop",
     "compare",
     "report",
     "eval",
@@ -55,6 +56,8 @@ _INSTEAD = {
     "--dry-run": "plan",
 }
 
+_VERSION = ("--version", "-v", "-V", "version")
+
 _MODULES = {name: name for name in (*VERBS, *_INSTEAD.values(), "train")}
 
 
@@ -66,8 +69,11 @@ def usage_of(name: str) -> Usage:
 def train(argv: Sequence[str]) -> int:
     """Run `resnet-train` and return its exit code."""
     if not argv or {"--help", "-h"} & set(argv) or argv[0] == "help":
-        print(usage_of("train").page(page_width()), end="")
+        about = "plan" if "--dry-run" in argv else "train"
+        print(usage_of(about).page(page_width()), end="")
         return ExitCode.DONE if argv else ExitCode.RECIPE
+    if argv[0] in _VERSION:
+        return _version()
     if argv[0] not in Library().names():
         _refuse_verb(argv)
     arguments = with_weights(with_recipe(_parsed("train", argv)))
@@ -94,14 +100,14 @@ def run(argv: Sequence[str]) -> int:
     if name in ("--help", "-h"):
         print(_overview(), end="")
         return ExitCode.DONE
-    if name == "--version":
+    if name in _VERSION:
         return _version()
     if name == "train":
         return train(rest)
     if name == "slurm":
         name, rest = "job", ["--for", "slurm", *rest]
-    if name in ("help", "version"):
-        return run([*(rest or [])[:1], f"--{name}"] if name == "help" else ["--version"])
+    if name == "help":
+        return run([*rest[:1], "--help"])
     if name not in VERBS:
         if name in Library().names():
             rule = "is a recipe, and this command does not train"
@@ -135,7 +141,7 @@ def accept(command: Sequence[str], recipe: str = "mild") -> None:
     found = split(own, usage if not is_part else replace(usage, words=(0, inf)))
     takes_run = "RUN" in usage.line and name != "diff"
     if runs := [word for word in found.words if takes_run and not is_setting(word)]:
-        run_places(word for word in runs if word != LAST and not is_blank(word))
+        run_places(word for word in runs if word not in (LAST, "rm") and not is_blank(word))
     elif name == "show":
         Library(found.recipes).chain(found.words[0].removeprefix("recipe="))
     settings = [word for word in found.words if word not in runs]
@@ -209,6 +215,8 @@ def _refuse_verb(argv: Sequence[str]) -> None:
         candidates, rest = ["train"], ["--resume", *(rest or ["last"])]
     elif name in ("config", "cfg", "settings"):
         candidates, rest = ["train"], [*(rest or ["mild"]), "--cfg"]
+    elif name in ("rm", "delete", "remove"):
+        candidates, rest = ["runs"], ["rm", *rest]
     elif name in ("sweep", "multirun", "tune"):
         candidates, rest = ["train"], ["-m", *rest]
     if candidates[0] not in (*VERBS, "train"):

@@ -150,9 +150,10 @@ def _is_free(folder: Path) -> bool:
 
 def _taken(folder: Path) -> RecipeError:
     is_run = (folder / CONFIG).is_file()
-    resume = f", or resume it: resnet-train --resume {folder}" if is_run else ""
+    others = f"\n    resnet-train --resume {folder}\n    resnet-recipes runs rm {folder}"
     rule = f"is taken: {folder} already exists"
-    return RecipeError.of("run.name", folder.name, rule, f"choose another name{resume}")
+    fix = f"choose another name{others if is_run else ''}"
+    return RecipeError.of("run.name", folder.name, rule, fix)
 
 
 def _renamed(draft: Path, folder: Path) -> bool:

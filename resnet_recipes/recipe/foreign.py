@@ -58,6 +58,8 @@ def _turned_off(words: str, rule: str) -> Meaning:
         return Meaning("precision.dtype=fp32")
     if words == _WEIGHTS:
         return Meaning("model.weights=")
+    if words.startswith("precision."):
+        return Meaning(f"{words.partition('=')[0]}=false")
     if method := re.match(r"methods\.\w+", words):
         return Meaning(f"'~{method[0]}'", "a method is turned off by its name")
     return Meaning("", rule or "is off unless it is asked for")

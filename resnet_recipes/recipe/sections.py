@@ -234,6 +234,8 @@ class RunConfig(Section):
                 "letter or digit"
             )
             yield Problem("name", self.name, rule)
+        if self.name == "last":
+            yield Problem("name", self.name, "stands for the run that was started last")
 
 
 def _words(name: str, value: str) -> str:

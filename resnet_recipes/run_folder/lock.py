@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from resnet_recipes.base.errors import NotReadyError, TrainingError
+from resnet_recipes.base.reading import read_json
 from resnet_recipes.run_folder.names import EXIT, LOCK
 
 #: Seconds after which a lock is taken for another run's: who lists runs holds it for an instant.
@@ -56,6 +57,24 @@ def _taken(file: TextIO) -> bool:
             if time.monotonic() > deadline:
                 return False
         time.sleep(0.02)
+
+
+def holder(folder: Path) -> int:
+    """Return the number of the process that a run is. Raises NotReadyError if none is known.
+
+    What a file says is believed only if that process has the lock open: it may be a stranger's.
+    """
+    facts = read_json(folder / LOCK, may_be_absent=True)
+    open_files = Path(f"/proc/{facts.get('pid')}/fd")
+    try:
+        is_it = any(os.path.samefile(file, folder / LOCK) for file in open_files.iterdir())
+    except OSError:
+        is_it = False
+    if not is_it:
+        host = facts.get("host", socket.gethostname())
+        rule = "is not running" if host == socket.gethostname() else f"was started on {host}"
+        raise NotReadyError.at(folder, f"{rule}, so nothing here can stop it")
+    return int(facts["pid"])
 
 
 def _described(holder: str) -> str:

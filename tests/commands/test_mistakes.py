@@ -69,7 +69,7 @@ schedule.warmup_epochs=5 | schedule.warmup=5ep
 --val-batch-size 64 | batch.eval_size=64
 --min-lr 1e-6 | schedule.final=0.01
 --crop-pct 0.9 | data.eval_resize=256 data.eval_size=224
---channels-last | leave it out
+--channels-last | precision.channels_last=true
 --color-jitter 0.4 | leave it out
 --torchcompile | precision.compile=true
 --checkpoint-hist 3 | checkpoint.keep=3

@@ -74,6 +74,13 @@ runs runs --price -1 | 2 | --price: needs a value
 runs runs --price nan | 2 | --price=nan: must be a price per hour
 runs runs epochs=3 | 2 | epochs=3: unknown filter
 runs runs state=done | 2 | state=done: must be one of finished, running
+runs rm | 2 | needs the runs to delete
+runs rm . --yes | 2 | is not a run's folder
+stop RUN | 3 | is not running
+train demo run=last | 2 | stands for the run that was started last
+train demo dropout=0.1 | 2 | stochastic depth is another
+train demo --overwrite | 2 | resnet-recipes runs rm
+train demo channels_last=false | 2 | precision.channels_last=false
 runs /nowhere | 3 | no such run, file or folder
 report nowhere | 3 | no such run, file or folder
 report --published --out no/r.html | 3 | --out=no/r.html: cannot be written

@@ -200,7 +200,7 @@ def test_a_plan_refuses_the_names_that_a_start_refuses(plan, made):
     for act in (lambda: check(plan("run=mine")), lambda: made("run=mine")):
         with pytest.raises(RecipeError, match=r"is taken: .*mine already exists") as caught:
             act()
-        assert "or resume it" in str(caught.value)
+        assert "--resume" in str(caught.value)
     Path("runs/file").touch()
     with pytest.raises(RecipeError, match="is taken"):
         check(plan("run=file"))

@@ -1,0 +1,32 @@
+"""`resnet-recipes stop RUN`: let a run save a checkpoint and end, as its scheduler would."""
+
+import os
+import signal
+import time
+
+from resnet_recipes.commands.arguments import RUN, Arguments, Usage
+from resnet_recipes.commands.places import run_places
+from resnet_recipes.commands.printing import say
+from resnet_recipes.run_folder.lock import holder
+from resnet_recipes.run_folder.runs import is_running
+
+USAGE = Usage(
+    "resnet-recipes stop RUN",
+    "let a run save a checkpoint and end, to be resumed later",
+    "resnet-recipes stop last",
+    more=RUN,
+    words=(1, 1),
+    takes="one run",
+)
+
+
+def run(arguments: Arguments) -> int:
+    """Send SIGTERM to the run's process, and wait until it has ended."""
+    (folder,) = run_places(arguments.words)
+    process = holder(folder)
+    os.kill(process, signal.SIGTERM)
+    say(f"process {process} saves a checkpoint and ends ...")
+    while is_running(folder):
+        time.sleep(0.1)
+    print(f"stopped. Continue with:  resnet-train --resume {folder}")
+    return 0

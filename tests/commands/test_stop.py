@@ -1,0 +1,80 @@
+"""`resnet-recipes stop` and `runs rm`: the run that was named, and no other process or folder."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from resnet_recipes import cli
+from resnet_recipes.run_folder.names import LOCK
+from resnet_recipes.run_folder.runs import is_running
+from tests.run_folders import run_folder
+
+#: A run that ends when it is asked to.
+RUN = """
+import pathlib, signal, sys
+from resnet_recipes.run_folder.lock import begun
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
+with begun(pathlib.Path(sys.argv[1])):
+    signal.pause()
+"""
+
+
+@pytest.fixture
+def running(tmp_path, monkeypatch):
+    """A run that goes on, ./runs/first, and its process."""
+    monkeypatch.chdir(tmp_path)
+    folder = run_folder(tmp_path / "runs", "first")
+    process = subprocess.Popen([sys.executable, "-c", RUN, str(folder)])
+    while not is_running(folder):
+        time.sleep(0.01)
+    yield folder, process
+    process.kill()
+    process.wait()
+
+
+def test_a_run_is_asked_to_end_as_its_scheduler_would(running, capsys):
+    _, process = running
+    assert cli.main(["stop", "first"]) == 0
+    assert process.wait(10) == 75
+    assert "resnet-train --resume runs/first" in capsys.readouterr().out
+
+
+def test_a_run_that_goes_on_is_not_deleted_nor_are_those_named_with_it(running, capsys):
+    folder, _ = running
+    other = run_folder(folder.parent, "other")
+    assert cli.main(["runs", "rm", "other", "first", "--yes"]) == 3
+    assert folder.exists()
+    assert other.exists()
+
+
+def test_a_process_that_does_not_hold_the_lock_gets_no_signal(running, monkeypatch, capsys):
+    folder, process = running
+    stranger = shutil.copytree(folder, folder.with_name("stranger"))
+    (stranger / LOCK).write_text(json.dumps({"pid": process.pid}))
+    assert cli.main(["stop", "stranger"]) == 3
+    assert "is not running" in capsys.readouterr().err
+    assert process.poll() is None
+
+
+@pytest.mark.parametrize(("answer", "is_kept"), [("y", False), ("", True), ("n", True)])
+def test_deleting_asks_first(answer, is_kept, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    folder = run_folder(tmp_path / "runs", "first")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda question: answer)
+    assert cli.main(["runs", "rm", "first"]) == (130 if is_kept else 0)
+    assert folder.exists() == is_kept
+
+
+def test_a_command_is_answered_where_it_is(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run_folder(tmp_path / "runs", "first")
+    assert cli.main(["rm", "first"]) == 2
+    assert "resnet-recipes runs rm first" in capsys.readouterr().err
+    assert cli.main(["runs", "rm", "first"]) == 2
+    assert "add --yes" in capsys.readouterr().err
+    assert cli.main(["runs", "rm", "first", "--yes"]) == 0
