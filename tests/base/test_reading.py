@@ -2,6 +2,7 @@
 
 import os
 import socket
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,15 @@ def special(path: Path, kind: str) -> Path:
 def test_only_regular_files_within_the_limit_are_read(kind, reason, tmp_path):
     with pytest.raises(NotReadyError, match=rf"cannot be read: {reason}"):
         read_bytes(special(tmp_path / "file", kind), 100)
+
+
+def test_a_small_file_takes_little_memory_whatever_its_limit(tmp_path):
+    (tmp_path / "small").write_bytes(b"four")
+    tracemalloc.start()
+    assert read_bytes(tmp_path / "small", 1 << 30) == b"four"
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 20
 
 
 @pytest.mark.parametrize("name", ["a" * 5000, "a\0b"])
