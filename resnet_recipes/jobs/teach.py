@@ -42,7 +42,8 @@ def teach(plan: Plan, storing: Storing, say: Callable[[str], None]) -> Ending:
     """Let all devices of this machine write the file; return how they ended."""
     files = {CONFIG: sealed(plan.recipe), DATA: plan.facts.to_json()}
     group = group_of(plan.recipe.launch)
-    with started("teach", files, group, say, storing=list(storing)) as (_, ending):
+    teaching = started("teach", files, group, say, storing=list(storing))
+    with storing.writer(plan).alone(), teaching as (_, ending):
         return ending
 
 

@@ -42,7 +42,8 @@ def made_for(plan: Plan, cycle: int = 0) -> dict[str, Any]:
     found["cycle"], found["epochs"] = cycle, cycle or ceil(plan.epochs)
     found["sizes"] = [data.train_size] if cycle else list(plan.sizes)
     for name, method in enabled(recipe.methods).items():
-        if method.provides("augment_sample"):
+        resizes = method.changes == "sizes" and not cycle
+        if method.provides("augment_sample") or resizes:
             found[f"methods.{name}"] = {
                 key: value for key, value in vars(method).items() if key[0] != "_"
             }

@@ -174,8 +174,17 @@ def test_a_run_of_other_crops_is_refused_with_both_values(settings, recipe, tmp_
         "'~methods.randaugment'",
         "methods.colout None draws anew for each batch",
         "'~methods.colout'",
+        "methods.progressive_resizing None is {",
     ):
         assert text in said, said
+
+
+def test_images_of_the_same_size_that_are_made_otherwise_are_others(settings, recipe, tmp_path):
+    path = write(planned(recipe, **settings(**RESIZED)), tmp_path / "two.npy", 2)
+    other = RESIZED | {"progressive_resizing": SIZES | {"at": "loader"}}
+    said = refusal(recipe, RecipeError, **settings(path, **other))
+    assert "'at': 'loader'" in said
+    assert "'at': 'device'" in said
 
 
 @pytest.mark.parametrize(
@@ -246,7 +255,7 @@ ABOUT = {"teacher": "a", "classes": 3, "kept": 2, "exact": False, "shape": [2, 1
 
 
 def test_a_writer_that_is_killed_anywhere_can_go_on(tmp_path):
-    path = tmp_path / "new" / "two.npy"
+    path = tmp_path / "two.npy"
     writer = Writer(path, ABOUT)
     assert writer.begin() == 0
     path.with_name("two.npy.part.json").unlink()  # killed while it began
@@ -258,6 +267,17 @@ def test_a_writer_that_is_killed_anywhere_can_go_on(tmp_path):
     assert again.begin() == 2
     again.publish()
     assert sorted(file.name for file in path.parent.iterdir()) == ["two.npy", "two.npy.json"]
+
+
+def test_two_commands_do_not_write_the_same_file(tmp_path):
+    first, second = (Writer(tmp_path / "new" / "two.npy", ABOUT) for _ in range(2))
+    with first.alone():
+        assert not first.begin()
+        with pytest.raises(NotReadyError, match="is being written by another command"):
+            second.alone().__enter__()
+        first.finish(0)
+    with second.alone():
+        assert second.begin() == 1
 
 
 def test_a_file_that_was_only_begun_still_needs_its_room(tmp_path):

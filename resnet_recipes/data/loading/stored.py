@@ -4,11 +4,13 @@ A row for each epoch, copy and index, so that it belongs to one crop of one imag
 largest of K outputs are kept; the rest of the probability is spread evenly.
 """
 
+import fcntl
 import hashlib
 import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -118,6 +120,18 @@ class Writer:
         """Return how many images are done, and how many there are, in all epochs."""
         return (epoch * self._shape[1] + copy) * self._shape[2] + done, math.prod(self._shape)
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other commands from writing the file. Raises NotReadyError if one does."""
+        self._part.parent.mkdir(parents=True, exist_ok=True)
+        with self._part.open("ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                rule, fix = "is being written by another command", "wait until that ends"
+                raise NotReadyError.of("--out", str(self._part), rule, fix) from None
+            yield
+
     def begin(self) -> int:
         """Create the file, or find what was written before; return how many epochs are whole.
 
@@ -131,7 +145,6 @@ class Writer:
                 raise NotReadyError.of("--out", str(self._part), rule, f"rm {self._part}*")
         else:
             self._about["sha256"] = []
-            self._part.parent.mkdir(parents=True, exist_ok=True)
             np.lib.format.open_memmap(self._part, "w+", self.kind, self._shape).flush()
             self._describe(self._part)
         return len(self._about["sha256"])
