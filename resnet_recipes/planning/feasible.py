@@ -23,6 +23,9 @@ def problems(
     """Yield everything that prevents planning a recipe, which must be valid in itself."""
     yield from _batch_problems(recipe, facts, world_size, typed)
     yield from _class_problems(recipe, facts)
+    if recipe.data.order != "random" and recipe.data.root and facts.backend != "ffcv":
+        rule = "is an order of .beton files, and these are images in their own files"
+        yield Problem("data.order", recipe.data.order, rule, "data.order=random")
     yield from (problem.under("methods") for problem in stack.problems())
     if recipe.batch.global_size <= facts.train_examples:
         yield from _length_problems(recipe, recipe.horizon(facts.train_examples))

@@ -59,6 +59,12 @@ def imagenet():
     return make
 
 
+def test_an_order_of_beton_files_is_refused_for_images_in_their_own_files():
+    recipe = small("data.order=quasi_random")
+    assert "is an order of .beton files" in refused(recipe)["data.order"]
+    make_plan(recipe, facts(1000, 10, "ffcv"), 1)
+
+
 def test_synthetic_images_need_no_memory_for_batches():
     assert [
         make_plan(small(), facts(1000, 10, backend), 1).batch_memory > 0
