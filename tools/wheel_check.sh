@@ -25,7 +25,7 @@ wheel=$(ls "$work"/*.whl)
 missing=$(comm -13 "$work/inside" "$work/wanted")
 [ -z "$missing" ] || fail "the wheel lacks $missing"
 other=$(grep -v '\.dist-info/' "$work/inside" |
-    grep -vE '^(resnet_recipes|hydra_plugins/resnet_recipes)/.*(\.(py|yaml|csv|css|js|jpg)|native/libengine\.so|py\.typed|__init__\.pyi)$' || true)
+    grep -vE '^(resnet_recipes|hydra_plugins/resnet_recipes)/.*(\.(py|yaml|csv|css|js|json|jpg)|native/libengine\.so|py\.typed|__init__\.pyi)$' || true)
 [ -z "$other" ] || fail "the wheel also has $other"
 grep -q 'licenses/libjpeg-turbo.txt$' "$work/inside" || fail "the licence of libjpeg-turbo is missing"
 case $wheel in
