@@ -4,6 +4,7 @@
 nothing heavy.
 """
 
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -26,10 +27,15 @@ __all__ = [
 #: The module of each public name, imported when the name is first used.
 _HOMES = dict.fromkeys(__all__, "api") | {name: name for name in ("data", "methods", "optim")}
 
+#: What is wrong with Windows, before a module that only Unix has is missing.
+_NEEDS_LINUX = "this program needs Linux; Windows runs it in WSL:  wsl --install"
+
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if sys.platform == "win32":
+        raise ImportError(_NEEDS_LINUX)
     home = import_module(f"resnet_recipes.{_HOMES[name]}")
     return home if _HOMES[name] == name else getattr(home, name)
 

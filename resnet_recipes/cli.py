@@ -5,10 +5,10 @@ import os
 import signal
 import sys
 
+from resnet_recipes import _NEEDS_LINUX
+
 if sys.platform == "win32":  # before modules that only Unix has
-    print(
-        "error: this program needs Linux; Windows runs it in WSL:  wsl --install", file=sys.stderr
-    )
+    print(f"error: {_NEEDS_LINUX}", file=sys.stderr)
     sys.exit(3)
 
 from collections.abc import Callable, Sequence

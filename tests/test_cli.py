@@ -105,6 +105,10 @@ def test_windows_is_told_what_to_do_before_anything_fails(tmp_path):
     assert done.stderr == (
         "error: this program needs Linux; Windows runs it in WSL:  wsl --install\n"
     )
+    done = shell(f'{sys.executable} -c "{without}; import resnet_recipes as rr; rr.load"', tmp_path)
+    assert done.stderr.endswith(
+        "ImportError: this program needs Linux; Windows runs it in WSL:  wsl --install\n"
+    )
 
 
 def test_a_mistake_of_our_own_keeps_its_traceback():
