@@ -148,7 +148,7 @@ def _not_removed(word: str) -> Problem | None:
 
 
 def _no_value(key: str, value: str) -> Problem | None:
-    """Return why a text is no value, whatever its setting takes; None if it is one."""
+    """Return why no setting could take a text as its value; None if one could."""
     is_number = DECIMAL.fullmatch(value) and float(value)
     if "${" in value:
         rule, fix = "references are only read from recipe files", "write the value out"

@@ -77,7 +77,7 @@ class Beton:
 
     @cached_property
     def classes(self) -> tuple[str, ...]:
-        """Class names in label order, or numbers if there is no sidecar."""
+        """Class names in label order; without a sidecar, numbers."""
         if self.sidecar:
             return self.sidecar.classes
         return tuple(map(str, range(int(self.labels.max()) + 1)))
