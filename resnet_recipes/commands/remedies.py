@@ -1,7 +1,7 @@
 """What a message says to type, which is tried before it is printed.
 
-No text of a message is right because of who wrote it: settings are composed with the recipe that
-was named, flags and words are read by the command that they are for, names are looked up.
+Settings are composed with the recipe that was named, flags and words are read by the command that
+they are for, and names are looked up.
 """
 
 import re
@@ -18,7 +18,7 @@ Accept = Callable[[Sequence[str], str], None]
 _PROGRAMS = ("resnet-train", "resnet-recipes")
 _WORD = re.compile(r"[A-Za-z][\w.]*=.*|~[\w.]+|--?[a-z][\w-]*(=.*)?")
 _SAID = re.compile(r" {3}.*")  # about what is typed
-#: A word that stands for what the reader fills in.
+#: A placeholder, which the reader fills in.
 _BLANK = re.compile(r"(.*=)?([A-Z]{2,}|/path/to/\w+)\b.*")
 
 
@@ -50,7 +50,7 @@ def _remedy(text: str, argv: Sequence[str], accept: Accept, depth: int = 3) -> s
 
 
 def _command(text: str, argv: Sequence[str]) -> list[str]:
-    """Return the command that a line of a fix tells to type; nothing if it tells none.
+    """Return the command that a line of a fix says to type; empty if there is none.
 
     Settings and flags are words of the command `argv`, whose recipe they belong to.
     """
@@ -71,5 +71,5 @@ def _command(text: str, argv: Sequence[str]) -> list[str]:
 
 
 def is_blank(word: str) -> bool:
-    """Return whether a word stands for what the reader fills in, such as RUN or data=PATH."""
+    """Return whether a word is a placeholder, such as RUN or data=PATH."""
     return _BLANK.fullmatch(word) is not None

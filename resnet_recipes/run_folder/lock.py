@@ -30,7 +30,7 @@ def locked(folder: Path) -> Iterator[None]:
         if not _taken(file):
             file.seek(0)
             rule = f"is in use by another run ({_described(file.read())})"
-            fix = "wait until that run ends; a new run takes another name: run.name=another"
+            fix = f"wait until it ends, or end it: resnet-recipes stop {folder}"
             raise NotReadyError.at(folder, rule, fix)
         file.truncate(0)
         json.dump({"host": socket.gethostname(), "pid": os.getpid()}, file)
