@@ -8,7 +8,7 @@
 DATA has train/ and val/ by class. The runs are one sweep of `resnet-train -m`, seed by seed: if it
 is stopped, the same command continues it. Every recipe is compared at each length with the one
 before it in `--recipes`, and the pairs of `--against` with each other, all over the same seeds; the
-intervals of one call hold together. `--table` only reads runs, of a folder or of a file that
+intervals of one call hold together. `--table` only reads runs, of folders and of files that
 `--csv` has written, and has all lengths unless `--lengths` names some. `--minutes` names a
 file of minutes that were measured apart, and `--png` draws accuracy against these as well.
 `--quick` trains on 32 images of each of four classes, to test the command; its numbers mean
@@ -53,7 +53,7 @@ def main() -> int:
     options, words = arguments()
     if options.data:
         trained(options, words)
-    cells = cells_of(options.table or options.root)
+    cells = cells_of(options.table or [options.root])
     found = differences(pairs(cells, options))
     console = Console(width=None if sys.stdout.isatty() else 100)
     console.print(accuracies(cells))
@@ -82,7 +82,7 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--root", type=Path, default=Path("runs/proof"))
     parser.add_argument("--device", choices=("auto", "cpu"), default="auto")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--table", type=Path, metavar="PLACE", help="folder or CSV of runs")
+    parser.add_argument("--table", type=Path, nargs="+", metavar="PLACE", help="folders and CSVs of runs")
     parser.add_argument("--against", nargs="+", default=[], metavar="A@EPOCHS:B@EPOCHS")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--minutes", type=Path, help="CSV of recipe, epochs and minutes")

@@ -48,12 +48,15 @@ class Difference(NamedTuple):
     verdict: str  # more accurate | less accurate | not settled
 
 
-def cells_of(place: Path) -> list[Cell]:
-    """Return the finished runs of a folder, or of a CSV file, as cells, by length and name."""
-    if place.is_file():
-        return _sorted(_recorded(place))
-    finished = [run for run in runs_in(place) if run.state == "finished"]
-    return _sorted(_cell(group.runs) for group in grouped(finished))
+def cells_of(places: Iterable[Path]) -> list[Cell]:
+    """Return the finished runs of folders and CSV files as cells, by length and name.
+
+    If two places have the same recipe at the same length, the later one counts.
+    """
+    cells: dict[tuple[str, float], Cell] = {}
+    for place in places:
+        cells |= {(cell.name, cell.epochs): cell for cell in _found(place)}
+    return sorted(cells.values(), key=lambda cell: (cell.epochs, cell.name))
 
 
 def measured(cells: Sequence[Cell], path: Path) -> list[Cell]:
@@ -80,6 +83,14 @@ def write(path: Path, cells: Sequence[Cell]) -> None:
                 table.writerow(row)
 
 
+def _found(place: Path) -> Iterator[Cell]:
+    if place.is_file():
+        yield from _recorded(place)
+    else:
+        finished = [run for run in runs_in(place) if run.state == "finished"]
+        yield from (_cell(group.runs) for group in grouped(finished))
+
+
 def _recorded(path: Path) -> Iterator[Cell]:
     """Yield the cells of a CSV file that `write` has written."""
     groups = defaultdict(list)
@@ -90,10 +101,6 @@ def _recorded(path: Path) -> Iterator[Cell]:
         top1 = {int(row["seed"]): float(row["top1_percent"]) for row in rows}
         cost = float(rows[0]["pflops"]) if rows[0]["pflops"] else None
         yield Cell(name, epochs, top1, cost, float(rows[0]["mean_minutes"]))
-
-
-def _sorted(cells: Iterable[Cell]) -> list[Cell]:
-    return sorted(cells, key=lambda cell: (cell.epochs, cell.name))
 
 
 def _cell(runs: Sequence[RunRecord]) -> Cell:
