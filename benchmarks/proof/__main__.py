@@ -82,7 +82,7 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--root", type=Path, default=Path("runs/proof"))
     parser.add_argument("--device", choices=("auto", "cpu"), default="auto")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--table", type=Path, nargs="+", metavar="PLACE", help="folders and CSVs of runs")
+    parser.add_argument("--table", type=Path, nargs="+", metavar="PLACE", help="folders, CSVs")
     parser.add_argument("--against", nargs="+", default=[], metavar="A@EPOCHS:B@EPOCHS")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--minutes", type=Path, help="CSV of recipe, epochs and minutes")
