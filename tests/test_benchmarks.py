@@ -108,3 +108,37 @@ def test_the_commands_of_the_proof_print_the_intervals_of_its_page(tmp_path, mon
             found.add(tuple(f"{value:+.1f}".replace("+0.0", "0.0") for value in values))
     assert len(found) == 21
     assert found <= printed
+
+
+def test_a_factor_has_the_difference_of_its_means_and_a_p_of_what_seeds_leave(
+    tmp_path, monkeypatch
+):
+    monkeypatch.syspath_prepend(str(BENCHMARKS / "proof"))
+    effects = runpy.run_path(str(BENCHMARKS / "proof" / "factors.py"))["effects"]
+    gains = {"crops": {"small": 0.0, "large": 4.0}, "at": {"host": 0.0, "device": -1.0}}
+    noise = iter((0.5, -0.5, -0.5, 0.5, -0.25, 0.25, 0.25, -0.25))
+    rows = [
+        {"crops": crops, "at": at, "seed": seed, "pflops": "1"}
+        | {
+            "top1_percent": str(
+                60 + int(seed) + gains["crops"][crops] + gains["at"][at] + next(noise)
+            )
+        }
+        for seed in "12"
+        for crops in gains["crops"]
+        for at in gains["at"]
+    ]
+    crops, at = effects(rows)
+    assert (crops.name, at.name) == (
+        "crops: large instead of small",
+        "at: device instead of host",
+    )
+    assert (crops.points, at.points) == (pytest.approx(4.0), pytest.approx(-1.0))
+    # 8 runs less 2 seeds and 2 factors leave 4 degrees of freedom; a mean of 4 against one of 4
+    error = ((4 * 0.5**2 + 4 * 0.25**2) / 4 * (1 / 4 + 1 / 4)) ** 0.5
+    assert crops.error == at.error == pytest.approx(error)
+    # P(T <= t) with 4 degrees of freedom, in closed form
+    t = 4.0 / error
+    share = t / (4 + t * t) ** 0.5
+    assert crops.p == pytest.approx(1 - (0.5 + 0.5 * share * (1 + (1 - share**2) / 2)))
+    assert at.p > 0.95

@@ -155,11 +155,11 @@ def quantile(probability: float, freedom: int) -> float:
     low, high = 0.0, 1e4
     while high - low > 1e-9 * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if _below(middle, freedom) < probability else (low, middle)
+        low, high = (middle, high) if below(middle, freedom) < probability else (low, middle)
     return high
 
 
-def _below(t: float, freedom: int) -> float:
+def below(t: float, freedom: int) -> float:
     """Return the share of Student's distribution below t.
 
     Source: Abramowitz and Stegun, 26.7.3 and 26.7.4.
