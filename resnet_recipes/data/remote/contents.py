@@ -5,6 +5,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from resnet_recipes.data.root import SPLITS, TABLES
 SUMS = "SHA256SUMS"
 
 THREADS = 16  # requests at a time
+_WAITING = 1000  # ... and those that wait for a thread
 
 _FILES = tuple(f"{split}.beton" for split in SPLITS)
 _BETONS = tuple(f"{name}{end}" for name in (*_FILES, "train.half.beton") for end in ("", ".json"))
@@ -120,8 +122,11 @@ def _present(store: Store, named: str) -> list[RemoteFile]:
 def _each(
     look: Callable[[str], RemoteFile | None], names: Iterable[str]
 ) -> Iterator[RemoteFile | None]:
+    """Yield what is at each name, asked for in parallel; a million requests never wait at once."""
+    left = iter(names)
     with ThreadPoolExecutor(THREADS) as pool:
-        yield from pool.map(look, names)
+        while some := list(islice(left, _WAITING)):
+            yield from pool.map(look, some)
 
 
 def _sums(store: Store, head: RemoteFile) -> dict[str, str]:

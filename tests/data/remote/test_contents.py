@@ -1,0 +1,51 @@
+"""A table at an address can name any number of images."""
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from resnet_recipes.data.remote import contents
+from resnet_recipes.data.remote.store import RemoteFile, Store
+
+
+class Shelf(Store):
+    """A place with one table, which names 3,000 images of a byte each."""
+
+    table = "path,label,split\n" + "".join(
+        f"{number}.png,x,{'val' if number % 9 == 0 else 'train'}\n" for number in range(3000)
+    )
+
+    def look(self, name: str) -> RemoteFile:
+        """Return what a file is."""
+        return RemoteFile(name, 1, "1")
+
+    def read(self, remote: RemoteFile, start: int, end: int) -> bytes:
+        """Return the table."""
+        return self.table.encode()
+
+
+class Watched(ThreadPoolExecutor):
+    """Counts what was asked for and has no answer yet."""
+
+    waiting = most = 0
+    counting = threading.Lock()
+
+    def submit(self, *task: object) -> Future:
+        """Start a task."""
+        future = super().submit(*task)
+        with self.counting:
+            Watched.waiting += 1
+            Watched.most = max(Watched.most, Watched.waiting)
+        future.add_done_callback(self._end)
+        return future
+
+    def _end(self, _: Future) -> None:
+        with self.counting:
+            Watched.waiting -= 1
+
+
+def test_of_many_images_a_thousand_are_asked_for_at_once(monkeypatch):
+    monkeypatch.setattr(contents, "ThreadPoolExecutor", Watched)
+    head = RemoteFile("labels.csv", len(Shelf.table), "1")
+    found = contents.contents_of(Shelf("http://shelf"), (head,), "labels.csv")
+    assert [image.name for image in found.images] == [f"{number}.png" for number in range(3000)]
+    assert Watched.most <= 1000
