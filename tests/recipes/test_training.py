@@ -26,7 +26,7 @@ RATES = {
     "nvidia_hparams_mlperf": 0.05,
     "nvidia_mlperf_pt": 5.0,
     "pytorch_v1": 0.05,
-    "pytorch_v2": 0.1,
+    "pytorch_v2": 0.05,
     "ffcv_rn50": 0.05,
     "timm_a1": 0.01,
     "timm_a2": 0.01,
@@ -67,12 +67,12 @@ def begun(folder: Path, name: str, images: Path, ranks: int) -> Path:
         "checkpoint.interval=6ba",
         "evaluation.interval=1dur",
         "evaluation.offset=0ep",
-        "log.interval=2ba",
+        "log.interval=1ba",
     ]
     words += {
         "ffcv_rn50": ["~methods.progressive_resizing", "~methods.blurpool"],
-        # its first epoch would have a hundredth
-        "pytorch_v2": ["schedule.warmup=0ep"],
+        # its first epoch would have a hundredth; the labels are brightness
+        "pytorch_v2": ["schedule.warmup=0ep", "~methods.trivial_augment"],
     }.get(name, [])
     folder.mkdir()
     (folder / "config.yaml").write_text(freeze(compose(name, words).recipe))
@@ -121,4 +121,4 @@ def test_a_baseline_learns_and_resumes_bit_for_bit(name, ranks, images, nursery,
         for record in map(json.loads, (whole / "metrics.jsonl").read_text().splitlines())
         if record["kind"] == "step"
     ]
-    assert np.mean(losses[-3:]) < np.mean(losses[:3])
+    assert np.mean(losses[-4:]) < np.mean(losses[:4])
