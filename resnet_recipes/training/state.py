@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from resnet_recipes import __version__
 from resnet_recipes.base.errors import Problem, RecipeError, TrainingError
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.recipe.typed import build
+from resnet_recipes.recipe.typed import build, plain
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.schema import malformed, misfits
 
@@ -215,7 +215,7 @@ def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         if isinstance(value, dict) and (value or not prefix):  # a section may be empty: methods: {}
             leaves |= flat(value, f"{prefix}{key}.")
         else:
-            leaves[prefix + key] = list(value) if isinstance(value, tuple) else value
+            leaves[prefix + key] = plain(value)
     return leaves
 
 

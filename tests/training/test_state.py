@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import (
     capture,
@@ -35,6 +36,13 @@ def test_the_same_run_resumes_without_a_warning(make_run, state):
     assert resume_warnings(run, state) == []
     assert restore(run, state | {"seconds": 60.0}) == 3
     assert run.clock.seconds() >= 60
+
+
+def test_lists_of_a_method_are_the_same_in_a_checkpoint(make_run, tmp_path):
+    words = "methods.progressive_resizing.stairs=[[0ep,0.5],[1ep,1.0]]"
+    checkpoints = Checkpoints(tmp_path, 2, print)
+    checkpoints.save(3, capture(make_run(words), 3), wait=True)
+    assert restore(make_run(words), checkpoints.newest()[1]) == 3
 
 
 @pytest.mark.parametrize(
