@@ -23,6 +23,7 @@ from resnet_recipes.jobs.measure import measured
 from resnet_recipes.jobs.prediction import keep_estimate
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.jobs.signals import Interruption, handling
+from resnet_recipes.jobs.trunk import trunk_of
 from resnet_recipes.jobs.watchdog import Watchdog
 from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
@@ -82,7 +83,7 @@ def with_network_methods(wanted: Composed) -> Composed:
     """
     recipe, weights = wanted.recipe, wanted.recipe.model.weights
     is_on_hub = weights.startswith("hf:")
-    if not weights or not (is_on_hub or Path(weights).exists()):
+    if not weights or recipe.run.extends or not (is_on_hub or Path(weights).exists()):
         return wanted
     from resnet_recipes.network import pretrained
 
@@ -121,6 +122,8 @@ def plan(
     found = taught(make_plan(recipe, facts, ranks, typed))
     if has_images:
         new_run.check(found)
+        if trunk := trunk_of(found):
+            return replace(found, start=f"the trunk of {trunk}")
     if not recipe.model.weights:
         return found
     from resnet_recipes.network import pretrained

@@ -180,7 +180,8 @@ def trained(words: tuple[str, ...]) -> tuple[int, str]:
 
     Nothing is started.
     """
-    if "--resume" in words and not any(word.startswith("recipe=") for word in words):
+    is_new = "--extend" not in words and any(word.startswith("recipe=") for word in words)
+    if {"--resume", "--extend"} & set(words) and not is_new:
         return 0, "\n".join(split(words, usage_of("train")).words)
     if "--resume" in words:
         at = words.index("--resume")

@@ -29,7 +29,7 @@ class ExitCode(IntEnum):
     FAILED = 1  # training failed, or was stopped by a second signal
     RECIPE = 2  # wrong command or recipe
     NOT_READY = 3  # the data or the machine must be fixed first
-    PREEMPTED = 75  # stopped from outside; a checkpoint was saved
+    PREEMPTED = 75  # stopped from outside, and saved; or not ready yet: type it again
     CANCELLED = 130  # Ctrl-C; a checkpoint was saved
 
 
@@ -93,6 +93,12 @@ class NotReadyError(RecipeError):
     def at(cls, place: object, rule: str, fix: str = "") -> Self:
         """Return the error of a file or folder."""
         return cls.of(str(place), None, rule, fix)
+
+
+class NotYetError(NotReadyError):
+    """What a run waits for is not there yet: the same command, typed later, may work."""
+
+    exit_code = ExitCode.PREEMPTED
 
 
 class TrainingError(Exception):

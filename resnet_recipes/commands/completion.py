@@ -49,6 +49,7 @@ _BASH = """\
         --describe) offered=("${names[@]}") ;;
         --to) offered=(@targets) ;;
         --resume) offered=(auto "${runs[@]}") ;;
+        --extend) offered=("${runs[@]}") ;;
         --out|--csv|--png|--recipes) offered=() prefix="" ;;
     esac
     case "$word" in
@@ -107,6 +108,7 @@ for command in resnet-train resnet-recipes
             -a "(__resnet_recipes_files $key)"
     end
     complete -c $command -l resume -x -a "auto last (__resnet_recipes_runs)"
+    complete -c $command -l extend -x -a "last (__resnet_recipes_runs)"
     for flag in out csv png recipes
         complete -c $command -l $flag -r -F
     end

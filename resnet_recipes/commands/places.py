@@ -12,6 +12,7 @@ from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.printing import say
 from resnet_recipes.recipe.suggestions import closest
+from resnet_recipes.run_folder.names import CONFIG
 from resnet_recipes.run_folder.runs import RunRecord, newest, read_run, runs_in
 
 if TYPE_CHECKING:
@@ -126,12 +127,38 @@ def _value(words: Sequence[str], *keys: str) -> str:
     return next((value for key, _, value in pairs if key in keys), "")
 
 
+def has_run(arguments: Arguments) -> bool:
+    """Return whether a flag names the run that a recipe is taken from."""
+    return "--resume" in arguments or "--extend" in arguments
+
+
+def extended(arguments: Arguments) -> Arguments:
+    """Replace --extend RUN by what it stands for: that run's recipe, and its trunk as the start.
+
+    Raises RecipeError if it is no run, or is `last` in a command that continues what it has
+    started.
+    """
+    if (name := arguments.flags.pop("--extend", None)) is None:
+        return arguments
+    if name == LAST and _repeats(arguments):
+        raise _another("--extend", "--extend NAME")
+    if (resumed := arguments.flags.get("--resume", "auto")) != "auto":
+        rule = "continues a run, and --extend begins one"
+        raise RecipeError.of("--resume", resumed, rule, "leave one of them out")
+    (folder,) = run_places([name], "--extend")
+    if not (folder / CONFIG).is_file():
+        rule = f"is not a run folder: it has no {CONFIG}"
+        raise RecipeError.of("--extend", name, rule, _LIST)
+    arguments.words[:0] = [f"recipe={folder / CONFIG}", f"run.extends={folder.absolute()}"]
+    return arguments
+
+
 def with_weights(arguments: Arguments) -> Arguments:
     """Replace each run that model.weights names by its path, which no later run changes.
 
     Raises RecipeError for `last` in a command that continues what it has started.
     """
-    repeats = "-m" in arguments or arguments.flags.get("--resume") == "auto"
+    repeats = _repeats(arguments)
     for index, word in enumerate(arguments.words):
         key, _, value = word.partition("=")
         if key == _WEIGHTS:
@@ -145,14 +172,23 @@ def _weights(name: str, repeats: bool) -> str:
     if os.path.lexists(name) or names.WEIGHTS.fullmatch(name) or not names.RUN.fullmatch(name):
         return name
     if name == LAST and repeats:
-        rule = "would be another run when the same command continues"
-        raise RecipeError.of(_WEIGHTS, name, rule, f"{_WEIGHTS}=runs/NAME")
+        raise _another(_WEIGHTS, f"{_WEIGHTS}=runs/NAME")
     if place := found(_WEIGHTS, name):
         return str(place)
     missing = _missing(_WEIGHTS, name)
     if name == LAST or missing.fix != _LIST:  # a run like it exists
         raise NotReadyError([missing])
     return name
+
+
+def _repeats(arguments: Arguments) -> bool:
+    """Return whether the same command, typed again, continues what it has started."""
+    return "-m" in arguments or arguments.flags.get("--resume") == "auto"
+
+
+def _another(key: str, fix: str) -> RecipeError:
+    rule = "would be another run when the same command continues"
+    return RecipeError.of(key, LAST, rule, fix)
 
 
 def _missing(key: str, word: str) -> Problem:

@@ -137,7 +137,10 @@ def listed(runs: Sequence[RunRecord], price: float | None = None) -> Iterator[st
     for run, line in zip(runs, lines, strict=True):
         yield line
         own = [change for change in run.shown_changes if change not in shared]
-        yield from wrapped("  ".join(own), width(), "    ", "    ")
+        yield from wrapped("  ".join(own), width(), "    ", "    ") if own else ()
+        if run.extends:
+            text = f"extends: {printable(run.extends)}"
+            yield from wrapped(text, width(), "    ", "    ")
         if run.better_raw:
             yield f"    EMA trails: the raw weights have {run.better_raw:.2f} %"
         if run.best_top1_percent is not None:

@@ -33,6 +33,8 @@ USAGE = Usage(
         "--cfg": "print the complete recipe as YAML",
         "--resume RUN": "continue a run: its folder, its name in ./runs, last, or auto for the "
         "unfinished run with these settings, or else a new one",
+        "--extend RUN": "train another length from the trunk of a run of schedule=wsd: "
+        "--extend RUN epochs=60",
         "-m": "run every combination of several values: recipe=mild,medium seed=1,2,3 epochs=curve "
         "(22.5, 30, 54, 60, 72 and 90: the lengths of MosaicML's curves)",
         "--parallel N": "with -m: N runs at a time, one GPU each",
@@ -60,7 +62,8 @@ Under another launcher:
   srun --ntasks-per-node=8 resnet-train NAME data=PATH
 
 Exit codes: 0 done; 1 training failed; 2 wrong command or recipe; 3 data or
-machine not ready; 75 stopped from outside and saved; 130 Ctrl-C and saved.
+machine not ready; 75 stopped from outside and saved, or to be
+typed again later; 130 Ctrl-C and saved.
 
 Other commands (cp, compare, convert, doctor ...): resnet-recipes --help""",
     composes=True,

@@ -13,7 +13,14 @@ from resnet_recipes.base import names
 from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments, Usage, row, split
 from resnet_recipes.commands.composed import chosen, composed, is_named, problems_of, with_recipe
-from resnet_recipes.commands.places import LAST, is_setting, run_places, with_weights
+from resnet_recipes.commands.places import (
+    LAST,
+    extended,
+    has_run,
+    is_setting,
+    run_places,
+    with_weights,
+)
 from resnet_recipes.commands.printing import page_width
 from resnet_recipes.commands.remedies import is_blank
 from resnet_recipes.jobs import external
@@ -76,7 +83,7 @@ def train(argv: Sequence[str]) -> int:
         return _version()
     if argv[0] not in Library().names():
         _refuse_verb(argv)
-    arguments = with_weights(with_recipe(_parsed("train", argv)))
+    arguments = with_weights(with_recipe(extended(_parsed("train", argv))))
     if "--version" in arguments:
         return _version()
     if "--parallel" in arguments and "-m" not in arguments:
@@ -149,7 +156,7 @@ def accept(command: Sequence[str], recipe: str = "mild") -> None:
         from resnet_recipes.jobs.opened import allowed
 
         allowed(settings)
-    elif "--resume" not in found and (usage.composes or name == "job"):
+    elif not has_run(found) and (usage.composes or name == "job"):
         if is_part and not any(word.startswith("recipe=") for word in settings):
             settings.insert(0, f"recipe={recipe}")
         _composed(Arguments(found.flags, settings), own if is_part else ())
@@ -183,7 +190,7 @@ def _parsed(name: str, argv: Sequence[str]) -> Arguments:
     def also(found: Arguments) -> Iterable[Problem]:
         asked = _asked(found) if name == "train" else name
         composes = asked == "train" or (asked in VERBS and usage_of(asked).composes)
-        if "--resume" in found or not (composes or asked in ("sweep", "job")):
+        if not (composes or asked in ("sweep", "job")) or has_run(found):
             return ()
         taken = [word for word in argv if word in Library().names()]  # as an unknown flag's value
         if taken and not any(word.startswith("recipe=") for word in with_recipe(found).words):

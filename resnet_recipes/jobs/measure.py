@@ -117,8 +117,9 @@ def _sample(
 ) -> Iterator[tuple[Path, Ending]]:
     """Train parts of a run in a folder that is deleted at the end, unless the ranks failed."""
     root = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
-    run = replace(composed.recipe.run, root=str(root), name="sample")
+    run = replace(composed.recipe.run, root=str(root), name="sample", extends="")
     recipe = replace(composed.recipe, run=run, log=replace(composed.recipe.log, to=[]))
+    plan = replace(plan, recipe=recipe)
     folder = new_run.create(replace(composed, recipe=recipe), plan, command)
     atomic.write_text(folder / JOB, json.dumps({"job": "train", "spans": spans}))
     ending = launcher.start(folder, group_of(recipe.launch), say)

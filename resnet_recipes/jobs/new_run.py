@@ -25,6 +25,7 @@ from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.paths import folder_problem
 from resnet_recipes.base.reading import read_bytes
+from resnet_recipes.jobs.trunk import trunk_of
 from resnet_recipes.planning import outline
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.frozen import sealed
@@ -72,14 +73,19 @@ def create(composed: "Composed", plan: Plan, command: Sequence[str]) -> Path:
     It is built under a temporary name, so that a kill or a full disk leaves nothing that blocks the
     name.
     """
-    run, frozen = composed.recipe.run, sealed(composed.recipe)
+    run, frozen, trunk = composed.recipe.run, sealed(composed.recipe), trunk_of(plan)
+    typed = {override.key: str(override) for override in composed.overrides}
+    origin = provenance(composed, frozen)
+    if trunk:
+        typed = trunk.overrides() | typed
+        origin["extends"] = str(trunk)
     files = {
         CONFIG: frozen,
         DATA: plan.facts.to_json(),
         COMMAND: shlex.join(command) + "\n",
-        OVERRIDES: "".join(f"{override}\n" for override in composed.overrides),
+        OVERRIDES: "".join(f"{setting}\n" for setting in typed.values()),
         PLAN: "\n".join(outline.lines(outline.rows(plan))) + "\n",
-        PROVENANCE: json.dumps(provenance(composed, frozen), indent=2) + "\n",
+        PROVENANCE: json.dumps(origin, indent=2) + "\n",
         ENVIRONMENT: json.dumps(environment(), indent=2) + "\n",
     }
     draft = Path(run.root) / f".{secrets.token_hex(8)}.tmp"
@@ -87,6 +93,8 @@ def create(composed: "Composed", plan: Plan, command: Sequence[str]) -> Path:
         draft.mkdir(parents=True)
         for name, content in files.items():
             atomic.write_text(draft / name, content)
+        if trunk:
+            trunk.put_into(draft, composed.recipe)
         return _placed(draft, composed, plan)
     except OSError as error:
         rule = f"cannot be written to: {error.strerror}"

@@ -115,9 +115,10 @@ def _checked(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
     if isinstance(changes, Sequence):
         recipe = _changed(began, changes) if changes else began
     else:
-        recipe = replace(_as_long(changes, began), run=began.run)
+        recipe = _as_long(changes, began)
         if changes.batch.bn_size == AUTO:  # the number was found when the run began
             recipe = replace(recipe, batch=replace(changes.batch, bn_size=began.batch.bn_size))
+    recipe = replace(recipe, run=began.run)
     problems = list(changed_settings(asdict(began), recipe))
     if recipe.launch.budget:
         rule = "is for a new run: this one keeps its length"

@@ -77,7 +77,8 @@ def work(process: RankProcess) -> int:
     plan = taught(make_plan(recipe, facts, rank.world_size))
     confirm("teachers", rank, {teacher.key: teacher.digest for teacher in plan.teachers})
     run = build(plan, rank)
-    checkpoints = Checkpoints(process.folder / CHECKPOINTS, recipe.checkpoint.keep, warn=print)
+    keep, trunk = recipe.checkpoint.keep, plan.trunk
+    checkpoints = Checkpoints(process.folder / CHECKPOINTS, keep, warn=print, trunk=trunk)
     first = resume(run, checkpoints)
     spans = job_of(process.folder).get("spans", [(first, plan.total_steps)])
     if rank.is_main:

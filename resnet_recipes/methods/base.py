@@ -241,6 +241,10 @@ class Method(Section):
         """Return the stride at which a convolution of `inputs` channels is computed."""
         return stride
 
+    def late(self, share: Fraction) -> str:
+        """Return settings with which images change their size only in that last share of a run."""
+        return f"'~methods.{self.name}'"
+
     def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
         """Yield what a user may not want, a sentence each.
 

@@ -101,6 +101,12 @@ class ProgressiveResizing(Method):
     def size_after(self, side: int, epoch: int, horizon: Horizon) -> int:
         return self.size_in(side, epoch, horizon) if self.at == "device" else side
 
+    def late(self, share: Fraction) -> str:
+        key, begun = f"methods.{self.name}", f"{float(1 - share):g}dur"
+        if self.stairs:
+            return f"'{key}.stairs=[[0ep,{self.initial_scale:g}],[{begun},1.0]]'"
+        return f"{key}.delay={begun} {key}.finetune={float(share / 2):g}dur"
+
     def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
         last = self.size_in(full, ceil(horizon.epochs) - 1, horizon)
         if last == full:

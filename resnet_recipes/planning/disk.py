@@ -37,7 +37,8 @@ def disk_of(recipe: Recipe, methods: Stack, parameters: int, saves: int) -> Disk
     averaged = sum(method.extra_weights for method in methods if method.provides("eval_weights"))
     best = int(recipe.checkpoint.best != "off")  # a copy in every checkpoint, and a file
     copies = 1 + recipe.optimizer.state_copies + averaged + best
-    kept = min(recipe.checkpoint.keep + 1, saves)
+    trunk = int(recipe.schedule.name == "wsd")  # whose last checkpoint is kept
+    kept = min(recipe.checkpoint.keep + 1, saves) + trunk
     return Disk(copies * weights, kept, (2 + averaged + best) * weights)
 
 

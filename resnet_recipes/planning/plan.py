@@ -114,8 +114,7 @@ class Plan:
             first, last = epoch * size, min((epoch + 1) * size, self.total_steps)
             passes = last - first + last // interval - first // interval
             own, teachers = self.network.operations(side).training, teaching(self.teachers, side)
-            images = self.recipe.batch.global_size
-            found.append(images * (passes * own + (last - first) * teachers))
+            found.append(self.recipe.batch.global_size * (passes * own + (last - first) * teachers))
         return tuple(found)
 
     @property
@@ -129,17 +128,21 @@ class Plan:
         """Steps of the warm-up."""
         return self.steps(self.recipe.schedule.warmup)
 
+    @property
+    def trunk(self) -> int:
+        """Steps before the cool-down of wsd, alike for every length; 0 with another schedule."""
+        config = self.recipe.schedule
+        return self.total_steps - self.steps(config.cooldown) if config.name == "wsd" else 0
+
     def steps(self, duration: str) -> int:
         """Convert a duration of the recipe to steps."""
         return self.horizon.steps(Duration.parse(duration))
 
     def lr_at(self, step: int) -> float:
         """Return the learning rate of a step, counted from 0."""
+        size, start = self.steps_per_epoch, self.recipe.schedule.start
         if self.recipe.schedule.interval == "epoch":
-            start = self.recipe.schedule.start
-            step = schedule.epochwise(
-                step, steps_per_epoch=self.steps_per_epoch, warmup=self.warmup, start=start
-            )
+            step = schedule.epochwise(step, steps_per_epoch=size, warmup=self.warmup, start=start)
         return self.recipe.optimizer.lr * self._curve(step)
 
     @cached_property
@@ -206,8 +209,8 @@ class Plan:
         return self._due(done, self._intervals[1], self.steps(self.recipe.evaluation.offset))
 
     def saves_at(self, done: int) -> bool:
-        """Return whether a checkpoint is written after `done` steps; always at the end."""
-        return self._due(done, self._intervals[2])
+        """Return whether a checkpoint is written after `done` steps; always at the trunk's end."""
+        return done == self.trunk or self._due(done, self._intervals[2])
 
     @cached_property
     def _intervals(self) -> tuple[int, int, int]:
@@ -229,8 +232,8 @@ class Plan:
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """Advice on this recipe, one sentence each; never a reason to stop."""
-        stack = self.methods()
-        return tuple(notes_on(self.recipe, stack, self.horizon, self.rank_size, self.typed))
+        stack, size = self.methods(), self.rank_size
+        return tuple(notes_on(self.recipe, stack, self.horizon, size, self.typed))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, for JSON and for comparing two plans."""
@@ -277,9 +280,8 @@ def make_plan(
     """
     stack = _stack(recipe, facts)
     problems = list(feasible.problems(recipe, facts, world_size, stack, typed))
-    num_classes = (
-        len(facts.classes) if recipe.model.num_classes == "auto" else int(recipe.model.num_classes)
-    )
+    wanted = recipe.model.num_classes
+    num_classes = len(facts.classes) if wanted == "auto" else int(wanted)
     try:
         network = network_of(recipe.model, max(2, num_classes), stack)
     except RecipeError as error:

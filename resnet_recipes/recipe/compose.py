@@ -18,6 +18,7 @@ from resnet_recipes.recipe.schema import Recipe, enabled
 from resnet_recipes.recipe.sections import ScheduleConfig
 from resnet_recipes.recipe.strict_yaml import Document
 from resnet_recipes.recipe.typed import fitting, typed, whole
+from resnet_recipes.run_folder.names import CONFIG
 
 Links = list[tuple[Entry, Document]]  # a recipe's files, the most basic one first
 
@@ -100,6 +101,8 @@ def _make_absolute(recipe: Recipe) -> None:
     recipe.data.root = absolute("data.root", recipe.data.root)
     recipe.data.cache = absolute("data.cache", recipe.data.cache)
     recipe.run.root = absolute("run.root", recipe.run.root)
+    if "/" in recipe.run.extends:
+        recipe.run.extends = absolute("run.extends", recipe.run.extends)
     weights = recipe.model.weights
     if weights and not names.WEIGHTS.fullmatch(weights):
         recipe.model.weights = absolute("model.weights", weights)
@@ -147,13 +150,16 @@ def _config(entry: Entry) -> str:
 
 
 def _claim(tree: dict[str, Any], links: Links, changed: list[Override]) -> None:
-    """Give a recipe that inherits its own name.
+    """Give a recipe that inherits its own name, and a run of another run's recipe its own.
 
     Its parents' description and published results are dropped.
     """
     entry, document = links[-1]
-    if not any(override.key == "name" for override in changed):
+    typed = {override.key for override in changed}
+    if "name" not in typed:
         tree["name"] = document.tree.get("name", entry.path.stem)
+    for key in {"run.name", "run.extends"} - typed if entry.path.name == CONFIG else ():
+        tree.get("run", {}).pop(key.removeprefix("run."), None)
     for key in ("about", "published"):
         if key not in document.tree:
             tree.pop(key, None)

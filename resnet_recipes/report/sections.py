@@ -78,8 +78,13 @@ def _of_data(
         for name, run in labelled.items()
         if run.better_raw
     ]
+    extended = [
+        f"{name} goes on from the trunk of {run.extends}."
+        for name, run in labelled.items()
+        if run.extends
+    ]
     head = headline(runs, rows, price)
-    yield replace(head, text=[*head.text, *trailing])
+    yield replace(head, text=[*head.text, *trailing, *extended])
     if len(rows) > 1 or (rows and known):
         note = "" if known else "Published results are for ImageNet, and left out."
         yield Section("Accuracy", [note], figures=list(_figures(rows, known, price or 0.0, mark)))

@@ -42,6 +42,7 @@ class RunRecord:
     recipe: str = ""
     state: str  # one of STATES
     changes: tuple[str, ...] = ()  # settings that were typed, as key=value
+    extends: str = ""  # the run from whose trunk this one goes on, and the step
     epochs: float | None = None  # of the whole run
     epochs_done: float = 0.0
     top1_percent: float | None = None  # of the final weights: EMA's, if there are any
@@ -123,8 +124,10 @@ def read_run(folder: Path) -> RunRecord | None:
         if not (folder / CONFIG).is_file():
             raise ValueError("it has no config.yaml")
         summary = read_json(folder / SUMMARY, may_be_absent=True)
-        values = _finished(summary) if summary else _unfinished(folder)
-        return RunRecord(folder=folder, changes=changes, **values)
+        origin = read_json(folder / PROVENANCE, may_be_absent=True)
+        values = _finished(summary) if summary else _unfinished(folder, _text(origin, "recipe"))
+        extends = _text(origin, "extends")
+        return RunRecord(folder=folder, changes=changes, extends=extends, **values)
     except NotReadyError as error:
         path, rule = error.problems[0].key, error.problems[0].rule
         return RunRecord(folder=folder, state="unreadable", reason=f"{Path(path).name} {rule}")
@@ -152,11 +155,9 @@ def _finished(summary: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _unfinished(folder: Path) -> dict[str, Any]:
+def _unfinished(folder: Path, recipe: str) -> dict[str, Any]:
     """Return the values of a run from its last records. Raises NotReadyError or ValueError."""
-    ending, provenance = (
-        read_json(folder / name, may_be_absent=True) for name in (EXIT, PROVENANCE)
-    )
+    ending = read_json(folder / EXIT, may_be_absent=True)
     records = last_records(folder / METRICS)
     state = _state(folder, ending, "begin" in records)
     begin, step, evaluation, last = (
@@ -164,7 +165,7 @@ def _unfinished(folder: Path) -> dict[str, Any]:
     )
     return {
         "state": state,
-        "recipe": _text(provenance, "recipe"),
+        "recipe": recipe,
         "epochs": _number(begin, "epochs"),
         "epochs_done": _number(last, "epoch") or 0.0,
         **_top1(evaluation),

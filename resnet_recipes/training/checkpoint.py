@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from io import FileIO
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,11 @@ class Checkpoints:
     format). The manifest is written last: a checkpoint without one is incomplete, and ignored.
     """
 
-    def __init__(self, folder: Path, keep: int, warn: Callable[[str], None]):
+    def __init__(self, folder: Path, keep: int, warn: Callable[[str], None], trunk: int = 0):
+        """Keep the newest `keep` checkpoints, and that of the step `trunk`."""
         self.folder = folder
         self.keep = keep
+        self.trunk = trunk
         self.notes: list[str] = []  # what newest() had to skip, one sentence each
         self.warn = warn
         self._good: set[int] = set()  # steps that this process has written or verified
@@ -106,8 +109,8 @@ class Checkpoints:
                 f"{self._newest_good()}"
             )
 
-    def newest(self) -> tuple[int, State] | None:
-        """Return step and state of the newest intact checkpoint, or None.
+    def newest(self, most: float = inf) -> tuple[int, State] | None:
+        """Return step and state of the newest intact checkpoint of at most `most` steps, or None.
 
         `notes` lists those that were skipped.
 
@@ -116,7 +119,7 @@ class Checkpoints:
         """
         self._finish()
         self.notes.clear()
-        steps = sorted(self._steps(), reverse=True)
+        steps = sorted((step for step in self._steps() if step <= most), reverse=True)
         for step in steps:
             try:
                 state = self._verified(step)
@@ -247,7 +250,7 @@ class Checkpoints:
             )
 
     def _delete_old(self, newest: int) -> None:
-        """Delete all but the newest `keep` checkpoints, and the damaged ones.
+        """Delete all but the trunk's and the newest `keep` checkpoints, and the damaged ones.
 
         A good one is safe on disk by now.
         """
@@ -255,7 +258,7 @@ class Checkpoints:
             (step for step in self._steps() if step <= newest and step not in self._bad),
             reverse=True,
         )
-        for step in {*older[self.keep :], *self._bad}:
+        for step in {*older[self.keep :]} - {self.trunk} | self._bad:
             self._path(step).with_suffix(".json").unlink(missing_ok=True)
             self._path(step).unlink(missing_ok=True)
             self._good.discard(step)

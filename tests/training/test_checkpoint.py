@@ -103,14 +103,12 @@ def test_host_memory_is_reused_from_one_save_to_the_next(checkpoints):
     assert {key: tensor.data_ptr() for key, tensor in checkpoints._staging.items()} == before
 
 
-def test_only_the_newest_are_kept(checkpoints):
-    checkpoints.save(30, state_at(30), wait=True)
-    assert sorted(path.name for path in checkpoints.folder.iterdir()) == [
-        "step-00000020.json",
-        "step-00000020.pt",
-        "step-00000030.json",
-        "step-00000030.pt",
-    ]
+def test_only_the_newest_and_the_trunk_are_kept(checkpoints):
+    checkpoints.trunk = 20
+    for step in (30, 40, 50):
+        checkpoints.save(step, state_at(step), wait=True)
+    found = sorted(path.name for path in checkpoints.folder.glob("*.pt"))
+    assert found == [f"step-000000{step}.pt" for step in (20, 40, 50)]
 
 
 DAMAGES: dict[str, Callable[[Path], object]] = {

@@ -1,0 +1,103 @@
+"""`run.extends`: the trunk of another run, from which a new one goes on."""
+
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import NotReadyError, NotYetError, Problem, RecipeError
+from resnet_recipes.base.reading import read_bytes
+from resnet_recipes.data.base import DataFacts
+from resnet_recipes.planning.plan import Plan, make_plan
+from resnet_recipes.planning.trunk import as_long, departures, durations
+from resnet_recipes.recipe import frozen
+from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.run_folder.lock import refuse_links
+from resnet_recipes.run_folder.metrics import line, read_metrics
+from resnet_recipes.run_folder.names import CHECKPOINTS, CONFIG, DATA, METRICS, OVERRIDES
+from resnet_recipes.run_folder.runs import is_running
+from resnet_recipes.training.checkpoint import Checkpoints
+from resnet_recipes.training.hashing_file import State
+from resnet_recipes.training.state import changed_settings
+
+_KEY = "run.extends"
+
+
+class Trunk(NamedTuple):
+    """The last state that a run has of its trunk."""
+
+    folder: Path  # of that run
+    step: int
+    state: State
+
+    def __str__(self) -> str:
+        return f"{self.folder} at step {self.step:,}"
+
+    def overrides(self) -> dict[str, str]:
+        """Return the settings that were typed for that run, by key."""
+        lines = read_bytes(self.folder / OVERRIDES).decode(errors="replace").splitlines()
+        return {line.lstrip("~").partition("=")[0]: line for line in lines}
+
+    def put_into(self, folder: Path, recipe: Recipe) -> None:
+        """Write what a run of `recipe` would have at this step: its checkpoint, and its records."""
+        checkpoints = Checkpoints(folder / CHECKPOINTS, recipe.checkpoint.keep, warn=print)
+        checkpoints.open_for_writing()
+        checkpoints.save(self.step, self.state | {"recipe": asdict(recipe)}, wait=True)
+        records: list[dict[str, Any]] = read_metrics(self.folder / METRICS)
+        text = "".join(line(record) for record in records if record["step"] <= self.step)
+        atomic.write_text(folder / METRICS, text)
+
+
+def trunk_of(plan: Plan) -> Trunk | None:
+    """Return what a new run goes on from; None if it begins by itself.
+
+    Raises RecipeError if the other run does not begin like this one, NotYetError if its trunk may
+    still come, and NotReadyError if it does not.
+    """
+    run = plan.recipe.run
+    if not run.extends:
+        return None
+    folder = Path(run.root, run.extends)
+    if not (folder / CONFIG).is_file():
+        raise NotYetError.of(_KEY, run.extends, f"there is no run {folder} yet")
+    refuse_links(folder)
+    recipe = frozen.read(folder / CONFIG)
+    began = make_plan(recipe, DataFacts.read(folder / DATA, recipe.data.root), plan.world_size)
+    if problems := _differences(folder, began, plan):
+        raise RecipeError(problems)
+    checkpoints = Checkpoints(folder / CHECKPOINTS, recipe.checkpoint.keep, warn=print)
+    found = checkpoints.newest(min(began.trunk, plan.trunk))
+    if is_running(folder) and (found is None or found[0] < min(began.trunk, plan.trunk)):
+        rule = f"is in its trunk, which ends at step {began.trunk:,}"
+        fix = f"resnet-recipes stop {shlex.quote(str(folder))}   or wait"
+        raise NotYetError.of(_KEY, run.extends, rule, fix)
+    if found is None:
+        rule = f"has no checkpoint of the first {plan.trunk:,} steps, where this run cools down"
+        raise NotReadyError.of(_KEY, run.extends, rule, f"epochs={float(began.epochs):g}")
+    return Trunk(folder, *found)
+
+
+def _differences(folder: Path, began: Plan, plan: Plan) -> list[Problem]:
+    """Return why a run cannot go on from another one's trunk."""
+    recipe = plan.recipe
+    if not began.trunk:
+        place, length = shlex.quote(str(folder)), recipe.max_duration
+        rule = f"has no trunk: its schedule is {began.recipe.schedule.name}, not wsd"
+        fix = (
+            f"resnet-train recipe={place}/{CONFIG} model.weights={place} max_duration={length}   "
+            "a new run that starts from its weights"
+        )
+        return [Problem(_KEY, recipe.run.extends, rule, fix)]
+    if recipe.launch.budget:
+        rule = "is the time of a run that begins by itself"
+        return [Problem("budget", recipe.launch.budget, rule, "epochs=60")]
+    timed = durations(recipe)
+    changed = changed_settings(asdict(as_long(began.recipe, recipe)), recipe)
+    if problems := [problem for problem in changed if problem.key not in timed]:
+        return problems
+    parts = "train_digest", "backend", "classes"
+    if any(getattr(began.facts, part) != getattr(plan.facts, part) for part in parts):
+        rule = f"has other images or classes than {folder} has trained on"
+        return [Problem("data.root", recipe.data.root, rule)]
+    return list(departures(began, plan))

@@ -1,0 +1,154 @@
+"""A run that goes on from the trunk of another has the bits of one that was trained alone."""
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from resnet_recipes import api, data
+from resnet_recipes.base.errors import NotReadyError, NotYetError, RecipeError
+from resnet_recipes.jobs import watchdog
+from resnet_recipes.jobs.trunk import trunk_of
+from resnet_recipes.network import archive
+from resnet_recipes.planning.plan import make_plan
+from resnet_recipes.recipe.frozen import read
+from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.run_folder.lock import locked
+from resnet_recipes.run_folder.metrics import read_metrics
+from resnet_recipes.run_folder.runs import read_run
+
+#: The trunk of 16 steps ends at step 12, and that of 24 at 18; an epoch has 4.
+WORDS = (
+    "schedule.name=wsd schedule.cooldown=0.25dur batch.global_size=32 batch.bn_size=32 "
+    "checkpoint.interval=8ba checkpoint.keep=9 "
+    "methods.ema.half_life=3ba methods.ema.update_interval=1ba checkpoint.best=loss "
+    "methods.progressive_resizing.stairs=[[0ep,0.5],[1ep,0.75],[0.75dur,1.0]]"
+)
+
+
+@pytest.fixture
+def prepared(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that makes the folder of a run of some steps."""
+
+    def make(name: str, steps: int, ranks: int = 1, extends: str = "") -> Path:
+        bn = f"batch.bn_size={32 // ranks}"
+        run = f"run.root={tmp_path} run.name={name} run.extends='{extends}'"
+        made = recipe(f"{WORDS} {bn} max_duration={steps}ba {run}")
+        return api.prepare(made, api.plan(made, ranks))
+
+    return make
+
+
+def trained(nursery, folder: Path, ranks: int = 1) -> Path:
+    """Train a run to its end, and return its folder."""
+    nursery.start(folder, ranks)
+    assert nursery.wait() == [0] * ranks, (folder / "logs" / "rank0.log").read_text()
+    return folder
+
+
+def tensors(value: object, key: str = ""):
+    """Yield every tensor and number of a state, with its place."""
+    if isinstance(value, torch.Tensor | int | float):
+        yield key, torch.as_tensor(value)
+    elif isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, item in items:
+            yield from tensors(item, f"{key}/{name}")
+
+
+def reached(folder: Path, step: int) -> dict[str, torch.Tensor]:
+    """Return all that a run has learned at its end."""
+    state = archive.read(folder / "checkpoints" / f"step-{step:08d}.pt")
+    parts = ("model", "optimizer", "methods", "precision", "best")
+    return dict(tensors({part: state[part] for part in parts}))
+
+
+def measured(folder: Path) -> list[tuple]:
+    """Return what a run has recorded of its steps and evaluations, without clocks."""
+    keys = ("kind", "step", "loss", "lr", "pixels", "ema_loss", "is_best")
+    return [
+        tuple(map(record.get, keys))
+        for record in read_metrics(folder / "metrics.jsonl")
+        if record["kind"] in ("step", "evaluation")
+    ]
+
+
+def assert_same(folder: Path, other: Path, step: int) -> None:
+    """Check that two runs have learned and recorded the same, bit for bit."""
+    found, alone = reached(folder, step), reached(other, step)
+    assert found.keys() == alone.keys()
+    assert [key for key in found if not torch.equal(found[key], alone[key])] == []
+    assert measured(folder) == measured(other)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_longer_run_has_the_bits_of_one_trained_alone(ranks, prepared, nursery):
+    trained(nursery, prepared("short", 16, ranks), ranks)
+    longer = trained(nursery, prepared("longer", 24, ranks, extends="short"), ranks)
+    alone = trained(nursery, prepared("alone", 24, ranks), ranks)
+    assert {pixels for _, _, _, _, pixels, *_ in measured(alone)} == {16, 24, 32}
+    assert_same(longer, alone, 24)
+    assert read_run(longer).extends.endswith("short at step 12")
+    assert read_run(longer).pflops == read_run(alone).pflops
+
+
+@pytest.mark.slow
+def test_a_killed_run_that_goes_on_from_a_trunk_is_resumed_like_any_other(prepared, nursery):
+    trained(nursery, prepared("short", 16))
+    longer, alone = prepared("longer", 24, extends="short"), trained(nursery, prepared("alone", 24))
+    (pid,) = nursery.start(longer, 1)
+    while not any(beat.pid == pid and beat.step >= 14 for beat in watchdog.beats(longer)):
+        time.sleep(0.002)
+    os.kill(pid, signal.SIGKILL)
+    nursery.wait()
+    shutil.rmtree(longer.parent / "short")
+    assert_same(trained(nursery, longer), alone, 24)
+
+
+@pytest.mark.slow
+def test_the_newest_part_of_a_trunk_serves_unless_more_may_come(prepared, nursery, tmp_path):
+    short = trained(nursery, prepared("short", 16))
+    recipe = read(short / "config.yaml")
+
+    def trunk(steps: int):
+        run = replace(recipe.run, extends="short", name="auto")
+        made = replace(recipe, run=run, max_duration=f"{steps}ba")
+        return trunk_of(make_plan(made, data.measure(made.data), 1))
+
+    assert [trunk(steps).step for steps in (12, 14, 16, 99)] == [8, 8, 12, 12]
+    with pytest.raises(NotReadyError, match=r"has no checkpoint of the first 6 steps(.|\n)*=4$"):
+        trunk(8)
+    for path in (short / "checkpoints").glob("step-00000012.*"):
+        path.unlink()
+    assert trunk(99).step == 8  # it was stopped there
+    with locked(short), pytest.raises(NotYetError, match="is in its trunk, which ends at step 12"):
+        trunk(99)
+    shutil.rmtree(short)
+    with pytest.raises(NotYetError, match="there is no run"):
+        trunk(99)
+
+
+def test_a_run_without_a_trunk_or_of_other_settings_is_refused_with_what_to_type(
+    prepared, recipe, tmp_path
+):
+    prepared("short", 16)
+    cosine = recipe(f"run.root={tmp_path} run.name=cosine")
+    api.prepare(cosine)
+    for words, said in (
+        ("run.extends=cosine", "its schedule is cosine, not wsd\n    resnet-train recipe="),
+        ("run.extends=short optimizer.lr=0.07", "optimizer.lr=0.07: was 0.05 when the run began"),
+        ("run.extends=short launch.budget=2h", "budget=2h: is the time of a run that begins"),
+        ("run.extends=short methods.ema.half_life=0.5dur", "=0.5dur: is 12 steps of this run"),
+    ):
+        wrong = recipe(f"{WORDS} max_duration=24ba run.root={tmp_path} {words}")
+        with pytest.raises(RecipeError) as caught:
+            api.plan(wrong)
+        assert said in str(caught.value)
+        assert len(caught.value.problems) == 1

@@ -1,0 +1,54 @@
+"""The trunk ends where the cool-down begins, and is shared by runs of all lengths."""
+
+import pytest
+
+from resnet_recipes.planning.trunk import departures
+from tests.planning.test_plan import planned, small
+from tests.tables import rows
+
+WSD = "schedule.name=wsd schedule.warmup=2ep"
+RESIZING = "methods.progressive_resizing"
+
+
+def of_length(epochs: int, words: str):
+    """Return the plan of a run of 10 steps an epoch."""
+    return planned(small(f"{WSD} max_duration={epochs}ep {words}"))
+
+
+def test_a_trunk_ends_with_a_checkpoint_that_a_disk_must_have_room_for():
+    plan = of_length(10, "schedule.cooldown=0.33dur checkpoint.interval=50ba")
+    assert (plan.trunk, plan.total_steps) == (67, 100)
+    assert [step for step in range(1, 101) if plan.saves_at(step)] == [50, 67, 100]
+    cosine = planned(small("checkpoint.interval=50ba"))
+    assert (cosine.trunk, cosine.disk.checkpoints) == (0, 2)
+    assert plan.disk.checkpoints == 3
+
+
+SHARED = """
+methods.ema.half_life=40ba methods.ema.update_interval=1ep
+methods.sam.interval=5 methods.mixup.alpha=0.3 methods.stochastic_depth={}
+methods.progressive_resizing.delay=0.8dur methods.progressive_resizing.finetune=0.1dur
+methods.progressive_resizing.stairs=[[0ep,0.5],[2ep,0.75],[0.9dur,1.0]]
+schedule.cooldown=20ba
+"""
+
+
+@pytest.mark.parametrize("words", SHARED.strip().splitlines())
+def test_lengths_share_what_does_not_depend_on_the_length(words):
+    assert list(departures(of_length(10, words), of_length(20, words))) == []
+
+
+OWN = """
+schedule.warmup=0.1dur                       | schedule.warmup=10ba
+methods.ema.half_life=0.05dur                | methods.ema.half_life=5ba
+P.delay=0.5dur                               | P.delay=0.8dur P.finetune=0.1dur   LATE
+P.stairs=[[0ep,0.5],[0.3dur,1.0]]            | 'P.stairs=[[0ep,0.5],[0.8dur,1.0]]'   LATE
+""".replace("P.", f"{RESIZING}.").replace("LATE", "for both, from the start")
+
+
+@pytest.mark.parametrize(("words", "fix"), rows(OWN))
+def test_a_share_of_the_run_before_the_cool_down_is_answered_with_what_to_type(words, fix):
+    (problem,) = departures(of_length(10, words), of_length(20, words))
+    assert problem.fix == fix
+    mended = fix.partition("   ")[0].replace("'", "")
+    assert list(departures(of_length(10, mended), of_length(20, mended))) == []
