@@ -21,6 +21,7 @@ __all__ = [
     "plan",
     "predict",
     "prepare",
+    "teach",
     "train",
 ]
 

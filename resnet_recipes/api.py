@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resnet_recipes import data
-from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.base.errors import NotReadyError, RecipeError, TrainingError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.estimating.estimate import Estimate
@@ -206,6 +206,27 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
     if interruption.signal:
         signal.raise_signal(interruption.signal)
     return RunResult(folder, ended.message if ended.code else "")
+
+
+def teach(
+    recipe: Recipe, out: str | Path = "labels.safetensors", top: int | str = 10, cycle: int = 0
+) -> Path:
+    """Store what a recipe's teacher says of its images; return the file.
+
+    As `resnet-recipes teach` does, on all devices of this machine. Progress goes to the error
+    stream. Raises RecipeError and NotReadyError as `plan` does, TrainingError if it was stopped or
+    failed; a second call goes on with the file.
+    """
+    from resnet_recipes.jobs import teach as storing
+
+    say = partial(print, file=sys.stderr)
+    wanted = storing.wanted(str(out), str(top), str(cycle or ""))
+    _, planned = plan_here(_composed(recipe), say)
+    say(storing.check(planned, wanted))
+    ending = storing.teach(planned, wanted, say)
+    if ending.code:
+        raise TrainingError(ending.message or "the teacher's outputs are not whole: it was stopped")
+    return Path(wanted.out)
 
 
 def load(place: str | Path) -> "Network":

@@ -14,11 +14,14 @@ from PIL import Image
 from torch import nn
 
 import resnet_recipes
+from resnet_recipes.backbones import build
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.commands.methods import in_your_loop
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import HOOKS
+from resnet_recipes.network import about
+from resnet_recipes.network.weights import write_weights
 from resnet_recipes.run_folder.ending import read
 from tests.jobs.nursery import shallow_resnet18
 
@@ -160,6 +163,25 @@ def test_a_run_that_was_stopped_has_a_reason_and_no_summary(tmp_path, monkeypatc
     assert finished.stopped == ""
     with pytest.raises(resnet_recipes.RecipeError, match="No such file"):  # the disk was full
         print(finished.summary)
+
+
+def test_a_teacher_is_run_once(images, monkeypatch):
+    monkeypatch.chdir(images)
+    words = [word.strip('"') for word in SMALL.split(", ")]
+    words += ["model.name=resnet18", "schedule.warmup=1ba", "data=images", "data.train_size=32"]
+    recipe = resnet_recipes.compose("demo", *words, epochs=1)
+    described = about.of(recipe, ("dark", "light"), 2)
+    teacher = write_weights(build("resnet18", 2, {}), images / "teacher.safetensors", described)
+    recipe.methods.distill = resnet_recipes.methods.Distill(teacher=str(teacher))
+    for mistake in ({"top": 0}, {"top": "ten"}, {"cycle": -1}):
+        with pytest.raises(resnet_recipes.RecipeError, match="from 1 to 9999"):
+            resnet_recipes.teach(recipe, **mistake)
+    path = resnet_recipes.teach(recipe, "said")
+    assert path == images / "said.safetensors"
+    recipe.methods.distill = resnet_recipes.methods.Distill(labels=str(path))
+    assert f"stored in {path}: 2 of each image" in resnet_recipes.plan(recipe).teachers[0].text
+    with pytest.raises(resnet_recipes.RecipeError, match="outputs would be stored"):
+        resnet_recipes.teach(recipe)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

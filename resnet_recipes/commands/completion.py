@@ -6,10 +6,12 @@ starts no program.
 
 import re
 import shlex
+from collections.abc import Iterator
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.verbs import VERBS, usage_of
+from resnet_recipes.methods import ORDER
 from resnet_recipes.network.export import TARGETS
 from resnet_recipes.recipe.library import GROUPS, Library, packaged_folder
 from resnet_recipes.recipe.short import SHORT
@@ -53,7 +55,7 @@ _BASH = """\
         --out|--csv|--png|--recipes) offered=() prefix="" ;;
     esac
     case "$word" in
-        data=*|data.cache=*) offered=() prefix="${word%%=*}=" ;;
+        @places) offered=() prefix="${word%%=*}=" ;;
         model.weights=*)
             prefix=model.weights=
             offered=(model.weights=torchvision model.weights=last)
@@ -103,7 +105,7 @@ for command in resnet-train resnet-recipes
     complete -c $command -f -a "(__resnet_recipes_named recipe=)"
     complete -c $command -f -a "last (__resnet_recipes_runs)"
     complete -c $command -f -a "model.weights=torchvision model.weights=last"
-    for key in data= data.cache= model.weights=
+    for key in model.weights= @keys
         complete -c $command -n "string match -q '$key*' -- (commandline -ct)" -f \\
             -a "(__resnet_recipes_files $key)"
     end
@@ -135,7 +137,10 @@ def script(shell: str) -> str:
         raise RecipeError.of("--completion", shell, f"must be one of {', '.join(PLACES)}")
     head = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
     verbs = [verb for verb in VERBS if re.search(" (NAME|RECIPE)", usage_of(verb).line)]
+    keys = [*_named_files()]
     parts = {
+        "keys": " ".join(keys),
+        "places": "|".join(f"{key}*" for key in keys),
         "shell": shell,
         "place": PLACES[shell],
         "head": head,
@@ -151,6 +156,14 @@ def script(shell: str) -> str:
     for name, value in parts.items():
         text = text.replace(f"@{name}", value)
     return text
+
+
+def _named_files() -> Iterator[str]:
+    """Yield the settings that name files alone, up to their values."""
+    yield from ("data=", "data.cache=")
+    for method in ORDER:
+        for name in filter(None, (method.network_setting, method.stored_setting)):
+            yield f"methods.{method.name}.{name}="
 
 
 def _settings() -> list[str]:

@@ -66,6 +66,8 @@ resnet-train epo | epochs=
 resnet-recipes ch |
 resnet-recipes conv | convert
 resnet-train data=rec | recipes/
+resnet-train small methods.distill.labels=rec | recipes/
+resnet-train small methods.distill.teacher=runs/f | runs/first/
 resnet-train finetune model.weights=la | last
 resnet-train finetune model.weights=runs/f | runs/first/
 resnet-train evaluation.fl | evaluation.flip=

@@ -220,7 +220,7 @@ print(json.dumps(step.measure("mild", [f"methods.distill.teacher={path}"])))
 
 STORED = """
 import json, step
-print(json.dumps(step.measure("mild", ["methods.distill.labels=labels.npy"])))
+print(json.dumps(step.measure("mild", ["methods.distill.labels=labels.safetensors"])))
 """
 
 #: A run from the command line, on images of three sizes.

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
@@ -10,10 +11,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
 
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError, RecipeError
-from resnet_recipes.data.loading.stored import Writer, described, outputs
+from resnet_recipes.data.loading.stored import Writer, described, located, outputs, row_type
 from resnet_recipes.jobs.teach import Storing
 from resnet_recipes.network import about
 from resnet_recipes.network.teacher import taught
@@ -98,7 +100,7 @@ def test_a_run_with_all_outputs_is_the_run_with_the_teacher_bit_by_bit(
 ):
     plan = planned(recipe, ranks, **settings(**RESIZED))
     assert plan.sizes == (16, 32)
-    path = write(plan, tmp_path / "all.npy", CLASSES, ranks, exact=True)
+    path = write(plan, tmp_path / "all.safetensors", 0, ranks)
     learned = trained(make_run(**settings(path, **RESIZED)))
     assert torch.equal(learned, trained(make_run(**settings(**RESIZED))))
     half, rest = (make_run(**settings(path, **RESIZED)) for _ in range(2))
@@ -108,14 +110,14 @@ def test_a_run_with_all_outputs_is_the_run_with_the_teacher_bit_by_bit(
 
 
 def test_one_file_serves_runs_of_other_seeds_and_batches(settings, make_run, recipe, tmp_path):
-    path = write(planned(recipe, **settings()), tmp_path / "all.npy", CLASSES, exact=True)
+    path = write(planned(recipe, **settings()), tmp_path / "all.safetensors", 0)
     other = settings(path, seed=7) | {"batch": {"global_size": 4, "bn_size": 4}}
     same = settings(seed=7) | {"batch": {"global_size": 4, "bn_size": 4}}
     assert torch.equal(trained(make_run(**other)), trained(make_run(**same)))
 
 
 def test_mixed_images_have_mixed_outputs(settings, make_run, recipe, tmp_path):
-    path = write(planned(recipe, **settings()), tmp_path / "all.npy", CLASSES, exact=True)
+    path = write(planned(recipe, **settings()), tmp_path / "all.safetensors", 0)
     for mix in ("mixup", "cutmix", "mixup_or_cutmix"):
         plain, mixed = (make_run(**settings(path, **method)) for method in ({}, {mix: {}}))
         assert not torch.equal(trained(plain), trained(mixed))
@@ -128,9 +130,9 @@ def test_what_is_not_kept_is_spread_evenly():
 
 
 def test_two_outputs_of_three_change_the_loss_little(settings, make_run, recipe, tmp_path):
-    path = write(planned(recipe, **settings()), tmp_path / "two.npy", 2)
+    path = write(planned(recipe, **settings()), tmp_path / "two.safetensors", 2)
     raw = next(iter(make_run(**settings(path)).train_data.batches()))
-    whole = write(planned(recipe, **settings()), tmp_path / "all.npy", CLASSES, exact=True)
+    whole = write(planned(recipe, **settings()), tmp_path / "all.safetensors", 0)
     exact = next(iter(make_run(**settings(whole)).train_data.batches()))
     assert torch.equal(raw.pixels, exact.pixels)
     assert raw.taught.sum(1).tolist() == pytest.approx([1] * 8, abs=1e-5)
@@ -140,7 +142,7 @@ def test_two_outputs_of_three_change_the_loss_little(settings, make_run, recipe,
 
 
 def test_epochs_that_are_repeated_give_the_crops_again(settings, make_run, recipe, tmp_path):
-    path = write(planned(recipe, **settings(**RESIZED)), tmp_path / "one.npy", 2, cycle=1)
+    path = write(planned(recipe, **settings(**RESIZED)), tmp_path / "one.safetensors", 2, cycle=1)
     run = make_run(**settings(path, **RESIZED))
     batches, seen = run.train_data.batches(), []
     for _ in range(STEPS):
@@ -161,7 +163,7 @@ def refusal(recipe: Callable, error: type[Exception], **settings: object) -> str
 
 
 def test_a_run_of_other_crops_is_refused_with_both_values(settings, recipe, tmp_path):
-    path = write(planned(recipe, **settings(**RESIZED)), tmp_path / "two.npy", 2)
+    path = write(planned(recipe, **settings(**RESIZED)), tmp_path / "two.safetensors", 2)
     other = settings(path, randaugment={}, colout={})
     other["data"] |= {"crop_scale": [0.5, 1.0], "seed": 4}
     said = refusal(recipe, RecipeError, max_duration="3ep", **other)
@@ -180,7 +182,7 @@ def test_a_run_of_other_crops_is_refused_with_both_values(settings, recipe, tmp_
 
 
 def test_images_of_the_same_size_that_are_made_otherwise_are_others(settings, recipe, tmp_path):
-    path = write(planned(recipe, **settings(**RESIZED)), tmp_path / "two.npy", 2)
+    path = write(planned(recipe, **settings(**RESIZED)), tmp_path / "two.safetensors", 2)
     other = RESIZED | {"progressive_resizing": SIZES | {"at": "loader"}}
     said = refusal(recipe, RecipeError, **settings(path, **other))
     assert "'at': 'loader'" in said
@@ -190,51 +192,67 @@ def test_images_of_the_same_size_that_are_made_otherwise_are_others(settings, re
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda path: path.write_bytes(path.read_bytes()[:-8]), "cannot be read"),
-        (lambda path: path.write_bytes(b"\x80\x04K\x01."), "other rows than its .json"),
-        (lambda path: np.save(path, np.zeros((2, 1, 999))), "other rows than its .json"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-8]), "was cut short"),
+        (lambda path: path.write_bytes(path.read_bytes() + b"more"), "was cut short, or has more"),
+        (lambda path: path.write_bytes(b"\x80\x04K\x01."), "not written by"),
+        (lambda path: path.write_bytes(b"\xff" * 9), "not written by"),
+        (lambda path: save_file({"rows": torch.zeros(2, 1, 9)}, path), "not written by"),
         (lambda path: flip(path, -3), "was changed after it was written"),
-        (lambda path: flip(path.with_name("two.npy.json"), 2), "cannot be read"),
+        (lambda path: flip(path, 9), "not written by"),
+        (lambda path: path.unlink() or os.mkfifo(path), "Not a regular file"),
         (lambda path: path.unlink(), "does not exist"),
     ],
-    ids=["short", "pickle", "rows", "bit", "json", "absent"],
+    ids=["short", "long", "pickle", "limit", "other", "bit", "header", "fifo", "absent"],
 )
 def test_a_damaged_file_ends_before_the_first_step(settings, recipe, tmp_path, damage, said):
-    path = write(planned(recipe, **settings()), tmp_path / "two.npy", 2)
+    path = write(planned(recipe, **settings()), tmp_path / "two.safetensors", 2)
     damage(path)
     assert said in refusal(recipe, NotReadyError, **settings(path))
 
 
-def test_numpys_header_is_not_read(settings, recipe, tmp_path):
-    path = write(planned(recipe, **settings()), tmp_path / "two.npy", 2)
-    content = bytearray(path.read_bytes())
-    content[10:60] = b"-" * 50  # a syntax tree too deep for Python, an error of its tokenizer, ...
-    path.write_bytes(content)
-    assert planned(recipe, **settings(path)).teachers
+def test_other_programs_can_read_the_file(settings, recipe, tmp_path):
+    path = write(planned(recipe, **settings()), tmp_path / "two.safetensors", 2)
+    found = load_file(path)["rows"].numpy().view(row_type(located(path, described(path))))[..., 0]
+    assert found.shape == (2, 1, 27)
+    assert found["classes"].max() == CLASSES - 1
 
 
 def described_anew(path: Path, **changes: object) -> None:
-    about = path.with_name(f"{path.name}.json")
-    about.write_text(json.dumps(json.loads(about.read_text()) | changes))
+    """Change the description of a file, and nothing else."""
+    content, about = path.read_bytes(), described(path)
+    rows = content[8 + int.from_bytes(content[:8], "little") :]
+    header = json.loads(content[8 : -len(rows)])
+    header["__metadata__"]["resnet_recipes"] = json.dumps(about | changes)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + rows)
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"kept": 4}, {"kept": 1 << 40}, {"kept": -1}, {"classes": 1 << 40}, {"shape": [1 << 60] * 3}],
+    [
+        *({"kept": kept} for kept in (4, 1 << 40, -1, 0, True)),
+        {"classes": 1 << 40},
+        *({"shape": shape} for shape in ([1 << 60] * 3, [2.0, 1, 99], [2, 1], [], [2, 1, 98])),
+        {"sha256": []},
+        {"more": 1},
+    ],
     ids=str,
 )
 def test_an_impossible_description_is_refused(tmp_path, changes):
-    path = tmp_path / "two.npy"
+    path = tmp_path / "two.safetensors"
     Writer(path, ABOUT).begin()
-    part = path.with_name("two.npy.part")
+    part = path.with_name("two.safetensors.part")
+    described_anew(part)
+    assert described(part)
     described_anew(part, **changes)
     with pytest.raises(NotReadyError, match="not written by"):
         described(part)
 
 
 def test_a_file_from_elsewhere_puts_no_words_into_the_users_shell(settings, recipe, tmp_path):
-    path = write(planned(recipe, **settings()), tmp_path / "two.npy", 2)
-    made = json.loads(path.with_name("two.npy.json").read_text())["made"]
+    path = write(planned(recipe, **settings()), tmp_path / "two.safetensors", 2)
+    made = described(path)["made"]
     described_anew(path, made=made | {"$(reboot)": 1, "data.seed": "$(reboot)", "data.flip": 0})
     with pytest.raises(RecipeError) as caught:
         planned(recipe, **settings(path))
@@ -246,7 +264,7 @@ def test_a_file_from_elsewhere_puts_no_words_into_the_users_shell(settings, reci
 def test_the_plan_says_how_large_stored_outputs_are_and_that_they_repeat(
     settings, recipe, tmp_path
 ):
-    path = write(planned(recipe, **settings()), tmp_path / "one.npy", 2, cycle=1)
+    path = write(planned(recipe, **settings()), tmp_path / "one.safetensors", 2, cycle=1)
     (teacher,) = planned(recipe, **settings(path)).teachers
     assert "2 of each image, 0.00 GB; crops repeat every 1 epochs" in teacher.text
 
@@ -255,10 +273,11 @@ ABOUT = {"teacher": "a", "classes": 3, "kept": 2, "exact": False, "shape": [2, 1
 
 
 def test_a_writer_that_is_killed_anywhere_can_go_on(tmp_path):
-    path = tmp_path / "two.npy"
+    path = tmp_path / "two.safetensors"
     writer = Writer(path, ABOUT)
     assert writer.begin() == 0
-    path.with_name("two.npy.part.json").unlink()  # killed while it began
+    part = path.with_name("two.safetensors.part")
+    os.truncate(part, part.stat().st_size - writer.bytes)  # killed while it began
     assert Writer(path, ABOUT).begin() == 0
     for epoch in range(2):
         writer.begin()
@@ -266,11 +285,11 @@ def test_a_writer_that_is_killed_anywhere_can_go_on(tmp_path):
     again = Writer(path, ABOUT)  # killed before the file got its name
     assert again.begin() == 2
     again.publish()
-    assert sorted(file.name for file in path.parent.iterdir()) == ["two.npy", "two.npy.json"]
+    assert [file.name for file in path.parent.iterdir()] == ["two.safetensors"]
 
 
 def test_two_commands_do_not_write_the_same_file(tmp_path):
-    first, second = (Writer(tmp_path / "new" / "two.npy", ABOUT) for _ in range(2))
+    first, second = (Writer(tmp_path / "new" / "two.safetensors", ABOUT) for _ in range(2))
     with first.alone():
         assert not first.begin()
         with pytest.raises(NotReadyError, match="is being written by another command"):
@@ -281,7 +300,7 @@ def test_two_commands_do_not_write_the_same_file(tmp_path):
 
 
 def test_a_file_that_was_only_begun_still_needs_its_room(tmp_path):
-    writer = Writer(tmp_path / "two.npy", ABOUT | {"shape": [2, 1, 1 << 20]})
+    writer = Writer(tmp_path / "two.safetensors", ABOUT | {"shape": [2, 1, 1 << 20]})
     writer.begin()
     assert writer.written < writer.bytes / 100
 
@@ -303,7 +322,7 @@ def test_outputs_of_no_class_or_no_number_are_refused(settings, recipe, tmp_path
             return rows
 
         monkeypatch.setattr(kept, wrong)
-        path = write(plan, tmp_path / f"{name}.npy", 2)
+        path = write(plan, tmp_path / f"{name}.safetensors", 2)
         assert "not finite numbers, or of no class" in refusal(
             recipe, NotReadyError, **settings(path)
         )
@@ -311,8 +330,8 @@ def test_outputs_of_no_class_or_no_number_are_refused(settings, recipe, tmp_path
 
 def test_a_file_that_was_begun_goes_on_where_it_was(settings, recipe, tmp_path):
     plan = planned(recipe, **settings())
-    whole = write(plan, tmp_path / "whole.npy", 2)
-    storing = Storing(str(tmp_path / "part.npy"), 2)
+    whole = write(plan, tmp_path / "whole.safetensors", 2)
+    storing = Storing(str(tmp_path / "part.safetensors"), 2)
     writer, teacher = (
         storing.writer(plan),
         Teaching(plan, Rank(0, 1, torch.device("cpu")), False),
@@ -324,9 +343,9 @@ def test_a_file_that_was_begun_goes_on_where_it_was(settings, recipe, tmp_path):
             writer.write(epoch, 0, int(job.indices[0]), rows)
         writer.finish(epoch)
     storing.writer(plan).publish()
-    assert (tmp_path / "part.npy").read_bytes() == whole.read_bytes()
+    assert (tmp_path / "part.safetensors").read_bytes() == whole.read_bytes()
     assert not list(tmp_path.glob("*.part*"))
-    other = Storing(str(tmp_path / "part.npy"), 1)
+    other = Storing(str(tmp_path / "part.safetensors"), 1)
     storing.writer(plan).begin()
     with pytest.raises(NotReadyError, match="was begun by another command"):
         other.writer(plan).begin()

@@ -1,7 +1,7 @@
 """What a teacher said of every training image: a file that stands in for the teacher.
 
-A row for each epoch, copy and index, so that it belongs to one crop of one image. Of each row the k
-largest of K outputs are kept; the rest of the probability is spread evenly.
+A .safetensors file with a row for each epoch, copy and index, so that it belongs to one crop of
+one image. A row has the k largest of K outputs; the rest of the probability is spread evenly.
 """
 
 import fcntl
@@ -19,9 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.base.reading import open_regular, read_json, unreadable
+from resnet_recipes.base.reading import open_regular, parse_json, unreadable
 from resnet_recipes.data.base import Stored
 from resnet_recipes.data.loading.storage import Rows, Storage
 
@@ -32,8 +31,11 @@ _TYPES = {"classes": int, "kept": int, "shape": list, "made": dict, "sha256": li
 _TYPES |= {"teacher": str, "exact": bool}
 
 
-#: Most bytes before the rows: a header for NumPy's users, which is not read here.
-_HEADER = 4096
+#: Key of the description in the header, and bytes of the longest header, of 200,000 epochs.
+_KEY, _MOST = "resnet_recipes", 16 << 20
+
+#: Stands for the digest of an epoch that is not whole, so that the header keeps its length.
+_PENDING = "0" * 64
 
 #: Rows that are checked at once, which bounds the memory that this takes.
 _AT_ONCE = 4096
@@ -96,10 +98,11 @@ class Writer:
     """
 
     def __init__(self, path: Path, about: Mapping[str, Any]):
-        self._path, self._about = path, dict(about)
-        self._part = path.with_name(f"{path.name}.part")
+        self._path, self._part = path, path.with_name(f"{path.name}.part")
+        self._about = {**about, "sha256": [_PENDING] * about["shape"][0]}
         self._stored = located(self._part, about)
-        self._shape, self.kind = self._stored.shape, row_type(self._stored)
+        self.kept, self._shape = self._stored.kept, self._stored.shape
+        self.kind = row_type(self._stored)
 
     @property
     def epochs(self) -> int:
@@ -137,49 +140,53 @@ class Writer:
 
         Raises NotReadyError if it was begun with other settings.
         """
-        if self._part.exists() and _sidecar(self._part).exists():
+        self._part.touch()
+        if self._part.stat().st_size:
             found = described(self._part)
-            self._about["sha256"] = found["sha256"]
-            if found != self._about:
+            if found | {"sha256": []} != self._about | {"sha256": []}:
                 rule = "was begun by another command"
-                raise NotReadyError.of("--out", str(self._part), rule, f"rm {self._part}*")
+                raise NotReadyError.of("--out", str(self._part), rule, f"rm {self._part}")
+            self._about = found
         else:
-            self._about["sha256"] = []
-            np.lib.format.open_memmap(self._part, "w+", self.kind, self._shape).flush()
-            self._describe(self._part)
-        return len(self._about["sha256"])
+            self._part.write_bytes(_header(self._about))
+        os.truncate(self._part, len(_header(self._about)) + self.bytes)
+        return sum(digest != _PENDING for digest in self._about["sha256"])
 
     def write(self, epoch: int, copy: int, first: int, rows: np.ndarray) -> None:
         """Write the rows of images from `first` on."""
         before = np.ravel_multi_index((epoch, copy, first), self._shape) * self.kind.itemsize
         with self._part.open("r+b") as file:
-            start = os.fstat(file.fileno()).st_size - self.bytes  # after NumPy's header
-            os.pwrite(file.fileno(), rows.tobytes(), start + int(before))
+            file.seek(len(_header(self._about)) + int(before))
+            file.write(rows.tobytes())
 
     def finish(self, epoch: int) -> None:
         """Record that an epoch is whole."""
         with self._part.open("r+b") as file:
             os.fsync(file.fileno())
-        self._about["sha256"].append(_digest(_mapped(self._stored)[epoch]))
-        self._describe(self._part)
+            self._about["sha256"][epoch] = _digest(_mapped(self._stored)[epoch])
+            file.write(_header(self._about))
+            file.flush()
+            os.fsync(file.fileno())
 
     def publish(self) -> None:
         """Give the file its name, once all epochs are whole."""
-        self._describe(self._path)
         self._part.rename(self._path)
-        _sidecar(self._part).unlink()
-
-    def _describe(self, path: Path) -> None:
-        atomic.write_text(_sidecar(path), json.dumps(self._about, indent=1) + "\n")
 
 
 def described(path: Path) -> dict[str, Any]:
     """Return what is known of a file of outputs. Raises NotReadyError if it is none."""
-    found = read_json(_sidecar(path))
-    kinds = {key: type(value) for key, value in found.items()}
-    if kinds != _TYPES or len(found["shape"]) != 3 or not _is_possible(found):
-        raise unreadable(_sidecar(path), ValueError("not written by `resnet-recipes teach`"))
-    return found
+    try:
+        with open_regular(path) as file:
+            text = file.read(min(int.from_bytes(file.read(8), "little"), _MOST))
+        found = parse_json(parse_json(text.decode())["__metadata__"][_KEY])
+        kinds = {key: type(value) for key, value in found.items()}
+        if kinds == _TYPES and _is_possible(found) and _header(found)[8:] == text:
+            return found
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except (ValueError, LookupError, TypeError, AttributeError):
+        pass  # as below
+    raise unreadable(path, ValueError("not written by `resnet-recipes teach`"))
 
 
 def located(path: Path, about: Mapping[str, Any], temperature: float = 1.0) -> Stored:
@@ -196,8 +203,6 @@ def checked(stored: Stored, digests: Sequence[Any]) -> None:
     """
     try:
         rows = _mapped(stored)
-        if len(digests) != len(rows):
-            raise ValueError("is not whole: repeat the command that writes it")
         for epoch, digest in zip(rows, digests, strict=True):
             if _digest(epoch) != digest:
                 raise ValueError("was changed after it was written")
@@ -212,8 +217,19 @@ def checked(stored: Stored, digests: Sequence[Any]) -> None:
 
 def _is_possible(about: Mapping[str, Any]) -> bool:
     """Return whether a file of this description can exist."""
-    counts = all(type(size) is int and 0 < size < 1 << 40 for size in about["shape"])
+    shape, epochs = about["shape"], len(about["sha256"])
+    counts = {*map(type, shape)} == {int} and shape[0] == epochs
     return counts and 0 < about["kept"] <= about["classes"] < 1 << 24
+
+
+def _header(about: Mapping[str, Any]) -> bytes:
+    """Return the first bytes of a .safetensors file: the description, and where its rows are."""
+    stored = located(Path(), about)
+    shape = [*stored.shape, row_type(stored).itemsize]
+    rows = {"dtype": "U8", "shape": shape, "data_offsets": [0, math.prod(shape)]}
+    text = json.dumps({"__metadata__": {_KEY: json.dumps(about)}, "rows": rows})
+    text += " " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text.encode()
 
 
 def _digest(rows: np.ndarray) -> str:
@@ -228,19 +244,14 @@ def _blocks(rows: np.ndarray) -> Iterator[np.ndarray]:
     return (flat[first : first + _AT_ONCE] for first in range(0, len(flat), _AT_ONCE))
 
 
-def _sidecar(path: Path) -> Path:
-    return path.with_name(f"{path.name}.json")
-
-
 def _mapped(stored: Stored) -> np.ndarray:
-    """Map the rows at the end of a file. Raises OSError or ValueError."""
+    """Map the rows of a file. Raises OSError or ValueError."""
     kind = row_type(stored)
     with open_regular(stored.path) as file:
-        size = os.fstat(file.fileno()).st_size
-        before = size - math.prod(stored.shape) * kind.itemsize
-        if not 0 <= before <= _HEADER:
-            raise ValueError("has other rows than its .json file says")
-        return np.memmap(file, kind, "r", before, stored.shape)
+        start = 8 + int.from_bytes(file.read(8), "little")
+        if start + math.prod(stored.shape) * kind.itemsize != os.fstat(file.fileno()).st_size:
+            raise ValueError("was cut short, or has more than its rows")
+        return np.memmap(file, kind, "r", start, stored.shape)
 
 
 _rows = cache(_mapped)
