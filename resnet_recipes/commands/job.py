@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from resnet_recipes.base.duration import budget_seconds
 from resnet_recipes.base.errors import Problem, RecipeError
@@ -14,6 +15,9 @@ from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs.engines import kubernetes, skypilot, slurm, torchx
 from resnet_recipes.jobs.engines.job import Allocation, Job
 from resnet_recipes.recipe.suggestions import did_you_mean
+
+if TYPE_CHECKING:
+    from resnet_recipes.commands.sweep import Runs
 
 USAGE = Usage(
     "resnet-recipes job --for ENGINE NAME [key=value ...]",
@@ -93,8 +97,7 @@ def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> 
     allocation = Allocation(nodes, gpus, launch.device == "cpu")
     if engine == "slurm" and "-m" in arguments:
         most = int(arguments.flags.get("--parallel", "0"))
-        kept = {name: _kept(words) for name, (_, words) in runs.items()}
-        return slurm.array(kept, allocation, time, most or None)
+        return slurm.array(_on_trunks(runs, nodes * gpus), allocation, time, most or None)
     if engine == "slurm":
         return slurm.script(recipe, _kept(changes), allocation, time)
     if engine in _STORAGE and point.entry.origin != "packaged":
@@ -108,6 +111,27 @@ def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> 
     if absent := [name for name in secrets if name not in os.environ]:
         say(f"the job logs in with {', '.join(absent)}: not set here")
     return _ENGINES[engine](Job(name, _kept(words), allocation, storage, list(extras), secrets))
+
+
+def _on_trunks(runs: "Runs", ranks: int) -> dict[str, list[str]]:
+    """Return the words of each run; one may go on from the trunk of another, whatever the data."""
+    from resnet_recipes.planning.plan import IMAGENET, make_plan
+    from resnet_recipes.planning.trunk import chains
+
+    recipes = {
+        name: replace(
+            point.recipe,
+            data=replace(point.recipe.data, root=""),
+            model=replace(point.recipe.model, num_classes="auto"),
+        )
+        for name, (point, _) in runs.items()
+        if point.recipe.schedule.name == "wsd" and not point.recipe.launch.budget
+    }
+    before = chains({name: make_plan(one, IMAGENET, ranks) for name, one in recipes.items()})
+    return {
+        name: [*_kept(words), *(f"run.extends={other}" for other in [before.get(name)] if other)]
+        for name, (_, words) in runs.items()
+    }
 
 
 def _kept(words: Sequence[str]) -> list[str]:

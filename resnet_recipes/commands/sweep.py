@@ -24,11 +24,15 @@ from resnet_recipes.jobs.prediction import UNKNOWN, predicted
 from resnet_recipes.jobs.sweep import Sweep, slots
 from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
+from resnet_recipes.planning.trunk import chains
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.frozen import freeze
 from resnet_recipes.recipe.sections import LaunchConfig, RunConfig
 from resnet_recipes.recipe.sweep import points
+from resnet_recipes.run_folder.facts import petaoperations
 from resnet_recipes.run_folder.runs import read_run
+
+Runs = dict[str, tuple[Composed, list[str]]]  # by name: the recipe, and the words that ask for it
 
 
 def run(arguments: Arguments) -> int:
@@ -43,31 +47,35 @@ def run(arguments: Arguments) -> int:
     shared = ["gpus=1"] if parallel > 1 and found else []
     runs = named(points([*arguments.words, *shared]), arguments)
     tell = print if "--dry-run" in arguments else say
-    for line in _outline(runs, parallel, found, "--verbose" in arguments):
+    first, _ = next(iter(runs.values()))
+    facts = {str(first.recipe.data): api.plan(first, ranks(first.recipe)).facts}
+    plans = {name: _plan(point, facts) for name, (point, _) in runs.items()}
+    lasting = {name for name, (point, _) in runs.items() if not point.recipe.launch.budget}
+    before = chains({name: plan for name, plan in plans.items() if name in lasting})
+    for line in _outline(runs, plans, before, parallel, "--verbose" in arguments):
         tell(line)
     if "--dry-run" in arguments:
         return 0
-    root = Path(next(iter(runs.values()))[0].recipe.run.root)
+    root = Path(first.recipe.run.root)
     flags = ["--recipes", arguments.flags["--recipes"]] if "--recipes" in arguments else []
     flags += ["--verbose"] if "--verbose" in arguments else []
     words = {name: [*words, *flags] for name, (_, words) in runs.items()}
+    trunks = {name: (other, plans[other].trunk) for name, other in before.items()}
     shares = [share | {PLANNED: "1"} for share in slots(parallel, found, cores())]
-    code = Sweep(root, words, say, shares).train()
+    code = Sweep(root, words, say, shares, trunks).train()
     if trained := [one for name in runs if (one := read_run(root / name))]:
         print("\n".join(listed(trained)))
     return code
 
 
-def named(
-    found: list[list[str]], arguments: Arguments, own: Sequence[str] = ()
-) -> dict[str, tuple[Composed, list[str]]]:
+def named(found: list[list[str]], arguments: Arguments, own: Sequence[str] = ()) -> Runs:
     """Return each point's recipe and words by its run's name.
 
     `own` are further words for every run.
 
     Raises RecipeError with the problems of all points.
     """
-    runs: dict[str, tuple[Composed, list[str]]] = {}
+    runs: Runs = {}
     problems: dict[str, Problem] = {}
     swept = {
         word for words in found for word in words if not all(word in others for others in found)
@@ -118,33 +126,37 @@ def _share_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[Prob
 
 
 def _outline(
-    runs: Mapping[str, tuple[Composed, list[str]]], parallel: int, gpus: int, full: bool
+    runs: Runs, plans: Mapping[str, Plan], before: Mapping[str, str], parallel: int, full: bool
 ) -> Iterator[str]:
     """Yield the plan of the first run, what differs for each, and what all of them need."""
-    first, _ = next(iter(runs.values()))
-    facts = {str(first.recipe.data): api.plan(first, ranks(first.recipe)).facts}
-    yield from lines(first, _plan(first, facts), full=full)
+    name, (first, _) = next(iter(runs.items()))
+    yield from lines(first, plans[name], full=full)
     yield ""
     order = "one after another" if parallel == 1 else f"{parallel} at a time"
     first_of = ", the first as above" if len(runs) > 1 else ""
     yield f"{len(runs)} run{'' if len(runs) == 1 else 's'}, {order}{first_of}:"
     shared = set.intersection(*(set(words) for _, words in runs.values()))
-    minutes, cost, operations = 0.0, 0.0, 0
+    minutes, cost, operations, saved = 0.0, 0.0, 0.0, 0.0
     sources: Counter[str] = Counter()
     for name, (point, words) in runs.items():
-        plan, said = _plan(point, facts), ""
-        operations += sum(plan.flops)
+        plan, other, said = plans[name], before.get(name), ""
+        whole = sum(plan.flops) / 1e15
+        done = plans[other].trunk if other else 0
+        trunk = petaoperations(plan.flops, plan.steps_per_epoch, done)
+        operations, saved = operations + whole - trunk, saved + trunk
         if found := predicted(plan):
-            minutes += found.estimate.total_minutes
-            cost += found.estimate.cost(point.recipe.launch.price or 0.0)
-            said = f"  {found.told(60 * found.estimate.total_minutes)}"
+            needed = found.estimate.total_minutes * (1 - trunk / whole)
+            minutes += needed
+            cost += found.estimate.cost(point.recipe.launch.price or 0.0) * (1 - trunk / whole)
+            said = f"  {found.told(60 * needed)}"
         sources[found.source if found else UNKNOWN] += 1
         yield f"  {name}{said}"
         if own := [word for word in words if word not in shared]:
-            yield f"    {' '.join(own)}"
-    yield f"{pflops(operations / 1e15)} PFLOPs of training in total"
+            yield f"    {' '.join(own)}{f', from the trunk of {other}' if other else ''}"
+    trunks = f"; trunks that several lengths share save {pflops(saved)}" if saved else ""
+    yield f"{pflops(operations)} PFLOPs of training in total{trunks}"
     if minutes:
-        share = parallel if gpus else 1  # on a CPU, parallel runs share the cores
+        share = parallel if gpus.count() else 1  # on a CPU, parallel runs share the cores
         money = f", {cost / share:,.2f} at launch.price" if cost else ""
         yield f"about {clock_time(60 * minutes / share)} in total{money}"
     yield from (f"{count} of {len(runs)}: {source}" for source, count in sources.items())

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.jobs.rank import die_with_parent
 from resnet_recipes.jobs.signals import handling
-from resnet_recipes.run_folder.names import SUMMARY
+from resnet_recipes.run_folder.names import CHECKPOINT, CHECKPOINTS, SUMMARY
 from resnet_recipes.run_folder.runs import is_running
 
 #: Exit codes after which the sweep stops too: the user or the scheduler wants the machine.
@@ -34,7 +34,8 @@ class Sweep:
     """The runs of `root` by name.
 
     Each is `resnet-train WORDS run=NAME --resume auto`, as many at a time as slots. Several sweeps
-    may share a root: a run is trained by the one that comes first, and the others wait for it.
+    may share a root: a run is trained by the one that comes first, and the others wait for it. A
+    run that goes on from the trunk of another begins when that is saved.
     """
 
     def __init__(
@@ -43,8 +44,10 @@ class Sweep:
         runs: Mapping[str, Sequence[str]],
         say: Callable[[str], None],
         slots: Sequence[Slot],
+        trunks: Mapping[str, tuple[str, int]] | None = None,
     ):
-        self.root, self.runs, self.say = root, runs, say
+        """Train each run of `trunks` when another one has saved this step, or has ended."""
+        self.root, self.runs, self.say, self._trunks = root, runs, say, trunks or {}
         self._free = deque(slots)
         # the output of several runs at a time would mix on one terminal
         self._has_logs = len(slots) > 1
@@ -63,8 +66,8 @@ class Sweep:
         """
         with handling(self._received.append):
             while self._active or ((self._waiting or self._elsewhere) and not self._stop):
-                while self._waiting and self._free and not self._stop:
-                    self._start(self._waiting.popleft())
+                while self._free and not self._stop and (name := self._next()):
+                    self._start(name)
                 time.sleep(0.1)
                 self._pass_on()
                 self._reap()
@@ -80,8 +83,29 @@ class Sweep:
             self.say(f"  failed with exit code {code}: {name}")
         return ExitCode.FAILED if self._failed else ExitCode.DONE
 
+    def _next(self) -> str:
+        """Take the first run that waits for no trunk; "" if there is none."""
+        coming = {*self._waiting, *self._elsewhere, *(child.name for child in self._active)}
+        for name in self._waiting:
+            other, _ = self._trunks.get(name, ("", None))
+            if other not in coming or self._has_trunk(name):
+                self._waiting.remove(name)
+                return name
+        return ""
+
+    def _has_trunk(self, name: str) -> bool:
+        """Return whether the checkpoint that a run goes on from is whole."""
+        other, step = self._trunks[name]
+        file = self.root / other / CHECKPOINTS / CHECKPOINT.format(step)
+        return file.with_suffix(".json").exists()
+
     def _start(self, name: str) -> None:
         words, head = self.runs[name], self._head(name)
+        other, _ = self._trunks.get(name, ("", None))
+        if other in self._failed and not self._has_trunk(name):
+            self._failed[name] = self._failed[other]
+            self.say(f"{head}: cannot be trained without the trunk of {other}")
+            return
         if (self.root / name / SUMMARY).exists():
             self.say(f"{head}: already finished")
             return
@@ -95,6 +119,7 @@ class Sweep:
             "-m",
             "resnet_recipes",
             *words,
+            *([f"run.extends={other}"] if other else []),
             f"run={name}",
             "--resume",
             "auto",

@@ -15,7 +15,15 @@ from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.lock import refuse_links
 from resnet_recipes.run_folder.metrics import line, read_metrics
-from resnet_recipes.run_folder.names import CHECKPOINTS, CONFIG, DATA, METRICS, OVERRIDES
+from resnet_recipes.run_folder.names import (
+    CHECKPOINTS,
+    CONFIG,
+    DATA,
+    EXIT,
+    METRICS,
+    OVERRIDES,
+    SUMMARY,
+)
 from resnet_recipes.run_folder.runs import is_running
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.hashing_file import State
@@ -67,14 +75,18 @@ def trunk_of(plan: Plan) -> Trunk | None:
     if problems := _differences(folder, began, plan):
         raise RecipeError(problems)
     checkpoints = Checkpoints(folder / CHECKPOINTS, recipe.checkpoint.keep, warn=print)
-    found = checkpoints.newest(min(began.trunk, plan.trunk))
-    if is_running(folder) and (found is None or found[0] < min(began.trunk, plan.trunk)):
-        rule = f"is in its trunk, which ends at step {began.trunk:,}"
-        fix = f"resnet-recipes stop {shlex.quote(str(folder))}   or wait"
-        raise NotYetError.of(_KEY, run.extends, rule, fix)
+    end = min(began.trunk, plan.trunk)
+    found = checkpoints.newest(end)
+    has_ended = (folder / EXIT).exists() and not is_running(folder)
+    if not has_ended and (found is None or (found[0] < end and is_running(folder))):
+        rule = f"has not saved its trunk yet, which ends at step {began.trunk:,}"
+        raise NotYetError.of(_KEY, run.extends, rule, "wait, and type it again")
     if found is None:
         rule = f"has no checkpoint of the first {plan.trunk:,} steps, where this run cools down"
-        raise NotReadyError.of(_KEY, run.extends, rule, f"epochs={float(began.epochs):g}")
+        fix = f"resnet-train --resume {shlex.quote(str(folder))}"
+        if (folder / SUMMARY).exists():
+            fix = f"epochs={float(began.epochs):g}"
+        raise NotReadyError.of(_KEY, run.extends, rule, fix)
     return Trunk(folder, *found)
 
 

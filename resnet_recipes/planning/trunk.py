@@ -1,6 +1,6 @@
 """The trunk: what runs of different lengths do alike, before the cool-down of schedule=wsd."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -37,6 +37,27 @@ def durations(recipe: Recipe) -> dict[str, str]:
         for name, limits in limits_of(section.__class__).items()
         if any(isinstance(limit, IsDuration) for limit in limits) and name not in _LATER
     }
+
+
+def chains(plans: Mapping[str, Plan]) -> dict[str, str]:
+    """Return for each run, by name, the one from whose trunk it goes on, the next shorter one.
+
+    Runs that share none are left out: they train alone, as does the first of each trunk.
+    """
+    before: dict[str, str] = {}
+    ends: list[str] = []  # of the trunks so far
+    for name, plan in sorted(plans.items(), key=lambda item: item[1].trunk):
+        if not plan.trunk or plan.recipe.run.extends:
+            continue
+        if other := next((end for end in ends if _share_trunk(plans[end], plan)), None):
+            before[name] = other
+            ends.remove(other)
+        ends.append(name)
+    return before
+
+
+def _share_trunk(began: Plan, plan: Plan) -> bool:
+    return as_long(began.recipe, plan.recipe) == plan.recipe and not any(departures(began, plan))
 
 
 def departures(began: Plan, plan: Plan) -> Iterator[Problem]:

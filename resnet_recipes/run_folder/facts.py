@@ -32,6 +32,13 @@ def nearest(results: Sequence[Published], epochs: float) -> Published | None:
     )
 
 
+def petaoperations(flops: Sequence[int], steps_per_epoch: int, done: int) -> float:
+    """Return the 10^15 operations of `done` steps, given those of each epoch."""
+    whole, rest = divmod(done, steps_per_epoch)
+    partial = flops[whole] * rest / steps_per_epoch if rest else 0
+    return (sum(flops[:whole]) + partial) / 1e15
+
+
 class Metrics(NamedTuple):
     """One evaluation with one set of weights."""
 
@@ -100,9 +107,7 @@ class RunFacts:
 
     def pflops(self, done: int) -> float:
         """Return the 10^15 floating-point operations of `done` steps."""
-        whole, rest = divmod(done, self.steps_per_epoch)
-        partial = self.flops[whole] * rest / self.steps_per_epoch if rest else 0
-        return (sum(self.flops[:whole]) + partial) / 1e15
+        return petaoperations(self.flops, self.steps_per_epoch, done)
 
     def pixels_at(self, step: int) -> int:
         """Return the side of the training images at a step."""

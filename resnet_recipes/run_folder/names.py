@@ -16,3 +16,4 @@ LOCK = "lock"
 LOGS = "logs"  # a file for each rank, and the launcher's
 ENDINGS = "endings"  # how each rank ended
 CHECKPOINTS = "checkpoints"
+CHECKPOINT = "step-{:08d}.pt"  # in there, by its step; the .json beside it says that it is whole

@@ -24,6 +24,7 @@ from resnet_recipes.base.reading import open_regular, parse_json
 from resnet_recipes.network import archive
 from resnet_recipes.network.archive import ArchiveError
 from resnet_recipes.planning.disk import lack_of_room
+from resnet_recipes.run_folder.names import CHECKPOINT
 from resnet_recipes.training.hashing_file import HashingFile, State
 
 #: Version of a checkpoint's contents; a run refuses newer ones.
@@ -147,7 +148,7 @@ class Checkpoints:
                     yield int(match[1])
 
     def _path(self, step: int) -> Path:
-        return self.folder / f"step-{step:08d}.pt"
+        return self.folder / CHECKPOINT.format(step)
 
     def _verified(self, step: int) -> State:
         """Return the state of one checkpoint.

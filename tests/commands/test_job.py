@@ -26,6 +26,13 @@ def test_the_array_of_a_sweep_has_the_runs_that_resnet_train_would_make(enter):
     assert 'resnet-train --resume auto "${words[@]}" gpus=1 &' in text
 
 
+def test_an_array_over_lengths_trains_their_trunk_once(enter):
+    own = "schedule=wsd '~methods.progressive_resizing' epochs=60,30,90"
+    text = enter(f"resnet-recipes slurm -m mild data=/elsewhere {own}").out
+    found = re.findall(r"(?:run.extends=mild-epochs(\d+)-\w+ )?run.name=mild-epochs(\d+)-", text)
+    assert found == [("30", "60"), ("", "30"), ("60", "90")]
+
+
 @pytest.mark.parametrize("engine", ["skypilot", "kubernetes", "torchx"])
 def test_the_run_has_the_same_name_whenever_its_job_starts(engine, enter):
     storage = "" if engine == "torchx" else "--storage mine"

@@ -11,6 +11,7 @@ from resnet_recipes.commands.train import PLANNED
 from resnet_recipes.estimating.estimate import Speeds
 from resnet_recipes.estimating.measured import Remembered
 from resnet_recipes.jobs import prediction
+from resnet_recipes.run_folder.runs import runs_in
 from tests.commands.conftest import TINY
 from tests.run_folders import run_folder
 
@@ -131,11 +132,26 @@ def test_all_points_are_checked_before_the_first_is_trained(runs, enter):
     assert runs == []
 
 
+WSD = "schedule=wsd schedule.warmup=1ba ~methods.progressive_resizing"
+
+
+def test_a_plan_says_which_runs_share_a_trunk_and_what_that_saves(runs, enter):
+    line = f"resnet-train -m recipe=mild {TINY} {WSD} max_duration=20ba,10ba --dry-run"
+    out = enter(line).out
+    assert "    max_duration=20ba, from the trunk of mild-maxduration10ba-" in out
+    total, saved = re.search(r"^(.+) PFLOPs .*; trunks .* save (.+)$", out, re.MULTILINE).groups()
+    assert float(saved) / float(total) == pytest.approx(8 / 22, rel=0.01)
+    assert "trunk" not in enter(line.replace("schedule=wsd", "schedule=cosine")).out
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "swept", ["max_duration=8ba seed=1,2,3", f"max_duration=16ba,8ba,12ba {WSD}"]
+)
 def test_runs_killed_at_two_random_moments_end_with_the_results_of_a_sweep_left_alone(
-    nursery, tmp_path
+    swept, nursery, tmp_path
 ):
-    every = "max_duration=8ba checkpoint.interval=2ba evaluation.interval=1dur seed=1,2,3"
+    every = f"checkpoint.interval=2ba evaluation.interval=1dur {swept}"
     words = f"resnet_recipes -m --parallel=2 recipe=mild {TINY} {every}".split()
     rng, kills = random.Random(0), []
     alone, killed = tmp_path / "alone", tmp_path / "killed"
@@ -155,6 +171,8 @@ def test_runs_killed_at_two_random_moments_end_with_the_results_of_a_sweep_left_
     assert "already finished" in said
     assert f"3 of 3 runs are finished in {killed / 'runs'}" in said
     assert len(results(alone)) == 3
+    extended = [run.extends for run in runs_in(killed / "runs") if run.extends]
+    assert len(extended) == 2 * (WSD in swept)
     assert results(killed) == results(alone)
 
 

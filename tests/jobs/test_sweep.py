@@ -48,9 +48,9 @@ def stand_in(monkeypatch):
     return StandIn
 
 
-def train(root, parallel=1):
+def train(root, parallel=1, trunks=None):
     said = []
-    return Sweep(root, RUNS, said.append, [{}] * parallel).train(), said
+    return Sweep(root, RUNS, said.append, [{}] * parallel, trunks).train(), said
 
 
 def test_every_run_is_an_ordinary_command_that_can_be_given_again(stand_in, tmp_path):
@@ -114,6 +114,29 @@ def test_a_run_that_another_sweep_trains_is_waited_for_and_resumed_if_it_was_lef
     assert (code, said[-1]) == (0, f"3 of 3 runs are finished in {tmp_path}")
     ours = [command[5] for command in stand_in.commands].count("run=b")
     assert ours == (not is_first) + (not is_finished)
+
+
+TRUNKS = {"a": ("b", 5), "b": ("c", 3)}
+
+
+@pytest.mark.parametrize("is_saved", [True, False])
+def test_a_run_begins_when_the_trunk_that_it_goes_on_from_is_saved(is_saved, stand_in, tmp_path):
+    if is_saved:
+        (tmp_path / "b" / "checkpoints").mkdir(parents=True)
+        (tmp_path / "b" / "checkpoints" / "step-00000005.json").touch()
+    assert train(tmp_path, 3, TRUNKS)[0] == 0
+    ends = [command[5:7] for command in stand_in.commands]
+    a, b, c = ["run.extends=b", "run=a"], ["run.extends=c", "run=b"], ["run=c", "--resume"]
+    assert ends == ([a, c, b] if is_saved else [c, b, a])
+    assert stand_in.most == 1 + is_saved
+
+
+def test_runs_that_go_on_from_a_failed_one_fail_with_it(stand_in, tmp_path):
+    stand_in.codes = {"b": 3}
+    code, said = train(tmp_path, 3, TRUNKS)
+    assert (code, len(stand_in.commands)) == (1, 2)
+    assert "[1 of 3] a: cannot be trained without the trunk of b" in said
+    assert said[-1] == "  failed with exit code 3: a"
 
 
 @pytest.mark.parametrize("code", [75, 130])

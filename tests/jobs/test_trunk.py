@@ -123,12 +123,15 @@ def test_the_newest_part_of_a_trunk_serves_unless_more_may_come(prepared, nurser
         return trunk_of(make_plan(made, data.measure(made.data), 1))
 
     assert [trunk(steps).step for steps in (12, 14, 16, 99)] == [8, 8, 12, 12]
+    with pytest.raises(NotYetError, match="has not saved its trunk yet, which ends at step 12"):
+        trunk(8)
+    (short / "exit.json").write_text("{}")
     with pytest.raises(NotReadyError, match=r"has no checkpoint of the first 6 steps(.|\n)*=4$"):
         trunk(8)
     for path in (short / "checkpoints").glob("step-00000012.*"):
         path.unlink()
     assert trunk(99).step == 8  # it was stopped there
-    with locked(short), pytest.raises(NotYetError, match="is in its trunk, which ends at step 12"):
+    with locked(short), pytest.raises(NotYetError, match="has not saved its trunk yet"):
         trunk(99)
     shutil.rmtree(short)
     with pytest.raises(NotYetError, match="there is no run"):

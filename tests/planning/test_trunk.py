@@ -2,7 +2,7 @@
 
 import pytest
 
-from resnet_recipes.planning.trunk import departures
+from resnet_recipes.planning.trunk import chains, departures
 from tests.planning.test_plan import planned, small
 from tests.tables import rows
 
@@ -52,3 +52,27 @@ def test_a_share_of_the_run_before_the_cool_down_is_answered_with_what_to_type(w
     assert problem.fix == fix
     mended = fix.partition("   ")[0].replace("'", "")
     assert list(departures(of_length(10, mended), of_length(20, mended))) == []
+
+
+def test_every_length_goes_on_from_the_next_shorter_one_of_its_own_trunk():
+    plans = {
+        f"{epochs}/{words}": of_length(epochs, f"{words} {more}")
+        for words in ("seed=1", "seed=2")
+        for epochs, more in ((40, ""), (10, ""), (20, "schedule.cooldown=0.5dur"))
+    }
+    plans |= {
+        "dur": of_length(30, "seed=1 methods.ema.half_life=0.1dur"),
+        "cosine": planned(small("max_duration=10ep")),
+        "lr": of_length(20, "seed=1 optimizer.lr=0.2"),
+    }
+    pairs = {("20", "10"), ("40", "20")}
+    assert chains(plans) == {
+        f"{longer}/{words}": f"{shorter}/{words}"
+        for words in ("seed=1", "seed=2")
+        for longer, shorter in pairs
+    }
+
+
+def test_cool_downs_from_one_step_share_its_trunk():
+    plans = {shape: of_length(10, f"schedule.shape={shape}") for shape in ("linear", "sqrt")}
+    assert chains(plans) == {"sqrt": "linear"}
