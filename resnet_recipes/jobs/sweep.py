@@ -53,7 +53,7 @@ class Sweep:
         self._has_logs = len(slots) > 1
         self._waiting = deque(runs)
         self._active: list[_Child] = []
-        self._elsewhere: list[str] = []  # names of runs that another command trains
+        self._elsewhere: set[str] = set()  # names of runs that another command was seen to train
         self._failed: dict[str, int] = {}  # names of runs with their exit codes
         self._received: deque[int] = deque()  # signals that were not passed on to the runs yet
         self._stop: int = ExitCode.DONE  # the exit code of the sweep, once it was stopped
@@ -65,13 +65,12 @@ class Sweep:
         sweep: the same command continues it, since each run resumes where it was.
         """
         with handling(self._received.append):
-            while self._active or ((self._waiting or self._elsewhere) and not self._stop):
+            while self._active or (self._waiting and not self._stop):
                 while self._free and not self._stop and (name := self._next()):
                     self._start(name)
                 time.sleep(0.1)
                 self._pass_on()
                 self._reap()
-                self._take_back()
         if self._stop:
             self.say("the sweep was stopped; the same command continues it")
             return self._stop
@@ -84,14 +83,22 @@ class Sweep:
         return ExitCode.FAILED if self._failed else ExitCode.DONE
 
     def _next(self) -> str:
-        """Take the first run that waits for no trunk; "" if there is none."""
-        coming = {*self._waiting, *self._elsewhere, *(child.name for child in self._active)}
+        """Take the first run that no other command trains and that waits for no trunk, or ""."""
         for name in self._waiting:
-            other, _ = self._trunks.get(name, ("", None))
-            if other not in coming or self._has_trunk(name):
+            if is_running(self.root / name):
+                if name not in self._elsewhere:
+                    self._elsewhere.add(name)
+                    self.say(f"{self._head(name)}: another command is training it")
+            elif not self._awaits_trunk(name):
                 self._waiting.remove(name)
                 return name
         return ""
+
+    def _awaits_trunk(self, name: str) -> bool:
+        """Return whether the checkpoint that a run goes on from is still to come."""
+        other, _ = self._trunks.get(name, ("", 0))
+        is_coming = other in (*self._waiting, *(child.name for child in self._active))
+        return is_coming and not self._has_trunk(name)
 
     def _has_trunk(self, name: str) -> bool:
         """Return whether the checkpoint that a run goes on from is whole."""
@@ -101,16 +108,13 @@ class Sweep:
 
     def _start(self, name: str) -> None:
         words, head = self.runs[name], self._head(name)
-        other, _ = self._trunks.get(name, ("", None))
+        other, _ = self._trunks.get(name, ("", 0))
         if other in self._failed and not self._has_trunk(name):
             self._failed[name] = self._failed[other]
             self.say(f"{head}: cannot be trained without the trunk of {other}")
             return
         if (self.root / name / SUMMARY).exists():
             self.say(f"{head}: already finished")
-            return
-        if is_running(self.root / name):
-            self._leave(name)
             return
         slot, log = self._free.popleft(), self.root / f"{name}.log"
         self.say(head + (f" > {log}" if self._has_logs else ""))
@@ -152,21 +156,10 @@ class Sweep:
                 self._stop = self._stop or code
                 self.say(f"{self._head(child.name)}: stopped")
             elif code and is_running(self.root / child.name):  # another sweep was first
-                self._leave(child.name)
+                self._waiting.append(child.name)
             elif code and not self._stop:
                 self._failed[child.name] = code
                 self.say(f"{self._head(child.name)}: failed with exit code {code}")
-
-    def _leave(self, name: str) -> None:
-        """Leave a run to the command that trains it."""
-        self._elsewhere.append(name)
-        self.say(f"{self._head(name)}: another command is training it")
-
-    def _take_back(self) -> None:
-        """Look again at the runs that no other command trains any more: finished, or to resume."""
-        for name in [name for name in self._elsewhere if not is_running(self.root / name)]:
-            self._elsewhere.remove(name)
-            self._waiting.append(name)
 
     def _head(self, name: str) -> str:
         return f"[{list(self.runs).index(name) + 1} of {len(self.runs)}] {name}"
