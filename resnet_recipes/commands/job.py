@@ -114,24 +114,19 @@ def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> 
 
 
 def _on_trunks(runs: "Runs", ranks: int) -> dict[str, list[str]]:
-    """Return the words of each run; one may go on from the trunk of another, whatever the data."""
+    """Return the words of each run; it may go on from the trunk of another, whatever the data."""
     from resnet_recipes.planning.plan import IMAGENET, make_plan
     from resnet_recipes.planning.trunk import chains
 
-    recipes = {
-        name: replace(
-            point.recipe,
-            data=replace(point.recipe.data, root=""),
-            model=replace(point.recipe.model, num_classes="auto"),
-        )
-        for name, (point, _) in runs.items()
-        if point.recipe.schedule.name == "wsd" and not point.recipe.launch.budget
-    }
-    before = chains({name: make_plan(one, IMAGENET, ranks) for name, one in recipes.items()})
-    return {
-        name: [*_kept(words), *(f"run.extends={other}" for other in [before.get(name)] if other)]
-        for name, (_, words) in runs.items()
-    }
+    plans, words = {}, {name: _kept(words) for name, (_, words) in runs.items()}
+    for name, (point, _) in runs.items():
+        recipe = point.recipe
+        if recipe.schedule.name == "wsd" and not recipe.launch.budget:
+            data, model = replace(recipe.data, root=""), replace(recipe.model, num_classes="auto")
+            plans[name] = make_plan(replace(recipe, data=data, model=model), IMAGENET, ranks)
+    for name, other in chains(plans).items():
+        words[name].append(f"run.extends={other}")
+    return words
 
 
 def _kept(words: Sequence[str]) -> list[str]:

@@ -135,13 +135,10 @@ def has_run(arguments: Arguments) -> bool:
 def extended(arguments: Arguments) -> Arguments:
     """Replace --extend RUN by what it stands for: that run's recipe, and its trunk as the start.
 
-    Raises RecipeError if it is no run, or is `last` in a command that continues what it has
-    started.
+    Raises RecipeError if it is no run, or one is to be resumed.
     """
     if (name := arguments.flags.pop("--extend", None)) is None:
         return arguments
-    if name == LAST and _repeats(arguments):
-        raise _another("--extend", "--extend NAME")
     if (resumed := arguments.flags.get("--resume", "auto")) != "auto":
         rule = "continues a run, and --extend begins one"
         raise RecipeError.of("--resume", resumed, rule, "leave one of them out")
@@ -158,7 +155,7 @@ def with_weights(arguments: Arguments) -> Arguments:
 
     Raises RecipeError for `last` in a command that continues what it has started.
     """
-    repeats = _repeats(arguments)
+    repeats = "-m" in arguments or arguments.flags.get("--resume") == "auto"
     for index, word in enumerate(arguments.words):
         key, _, value = word.partition("=")
         if key == _WEIGHTS:
@@ -172,23 +169,14 @@ def _weights(name: str, repeats: bool) -> str:
     if os.path.lexists(name) or names.WEIGHTS.fullmatch(name) or not names.RUN.fullmatch(name):
         return name
     if name == LAST and repeats:
-        raise _another(_WEIGHTS, f"{_WEIGHTS}=runs/NAME")
+        rule = "would be another run when the same command continues"
+        raise RecipeError.of(_WEIGHTS, name, rule, f"{_WEIGHTS}=runs/NAME")
     if place := found(_WEIGHTS, name):
         return str(place)
     missing = _missing(_WEIGHTS, name)
     if name == LAST or missing.fix != _LIST:  # a run like it exists
         raise NotReadyError([missing])
     return name
-
-
-def _repeats(arguments: Arguments) -> bool:
-    """Return whether the same command, typed again, continues what it has started."""
-    return "-m" in arguments or arguments.flags.get("--resume") == "auto"
-
-
-def _another(key: str, fix: str) -> RecipeError:
-    rule = "would be another run when the same command continues"
-    return RecipeError.of(key, LAST, rule, fix)
 
 
 def _missing(key: str, word: str) -> Problem:

@@ -50,8 +50,7 @@ def run(arguments: Arguments) -> int:
     first, _ = next(iter(runs.values()))
     facts = {str(first.recipe.data): api.plan(first, ranks(first.recipe)).facts}
     plans = {name: _plan(point, facts) for name, (point, _) in runs.items()}
-    lasting = {name for name, (point, _) in runs.items() if not point.recipe.launch.budget}
-    before = chains({name: plan for name, plan in plans.items() if name in lasting})
+    before = chains({n: plan for n, plan in plans.items() if not runs[n][0].recipe.launch.budget})
     for line in _outline(runs, plans, before, parallel, "--verbose" in arguments):
         tell(line)
     if "--dry-run" in arguments:
@@ -145,10 +144,10 @@ def _outline(
         trunk = petaoperations(plan.flops, plan.steps_per_epoch, done)
         operations, saved = operations + whole - trunk, saved + trunk
         if found := predicted(plan):
-            needed = found.estimate.total_minutes * (1 - trunk / whole)
-            minutes += needed
-            cost += found.estimate.cost(point.recipe.launch.price or 0.0) * (1 - trunk / whole)
-            said = f"  {found.told(60 * needed)}"
+            share = 1 - trunk / whole
+            minutes += share * found.estimate.total_minutes
+            cost += share * found.estimate.cost(point.recipe.launch.price or 0.0)
+            said = f"  {found.told(60 * share * found.estimate.total_minutes)}"
         sources[found.source if found else UNKNOWN] += 1
         yield f"  {name}{said}"
         if own := [word for word in words if word not in shared]:

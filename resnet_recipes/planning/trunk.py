@@ -69,8 +69,8 @@ def departures(began: Plan, plan: Plan) -> Iterator[Problem]:
             rule = f"is {here:,} steps of this run, and {before[key]} are {there:,} of the other"
             yield Problem(key, text, rule, f"{key}={there}ba")
     cooldown = Duration.parse(began.recipe.schedule.cooldown)
-    share = Fraction(began.total_steps - began.trunk, began.total_steps)
-    share = cooldown.value if cooldown.unit == "dur" else share
+    rest = Fraction(began.total_steps - began.trunk, began.total_steps)
+    share = cooldown.value if cooldown.unit == "dur" else rest
     others = began.methods().methods
     end = min(began.trunk, plan.trunk)
     for name, method in plan.methods().methods.items():

@@ -1,0 +1,69 @@
+"""`--extend RUN` begins a run of another length from its trunk, and every page says so."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.recipe.frozen import read
+from tests.commands.conftest import TINY
+from tests.fixtures import Said
+from tests.jobs.nursery import Nursery
+from tests.run_folders import run_folder
+
+START = f"{TINY} schedule=wsd schedule.warmup=1ba ~methods.progressive_resizing"
+
+
+@pytest.fixture
+def mine(started: list[Path], nursery: Nursery) -> list[Path]:
+    """Train `runs/mine`, whose trunk ends at step 8; return the folders of all that start later."""
+    line = f"resnet_recipes mild {START} max_duration=10ba run=mine"
+    assert nursery.run(Path.cwd(), *line.split()).wait()[0] == 0
+    return started
+
+
+@pytest.mark.slow
+def test_an_extended_run_says_where_it_comes_from(mine: list[Path], enter: Callable[..., Said]):
+    place = Path("runs/mine").absolute()
+    line = "resnet-train --extend mine max_duration=20ba"
+    said = enter(f"{line} --dry-run").out.split()
+    assert f"start the trunk of {place} at step 8 device" in " ".join(said)
+    enter(line, 75)
+    (longer,) = mine
+    recipe = read(longer / "config.yaml")
+    assert (recipe.run.extends, recipe.run.name, recipe.max_duration) == (
+        str(place),
+        "auto",
+        "20ba",
+    )
+    typed = (longer / "overrides.txt").read_text().splitlines()
+    assert {"optimizer.lr=0.05", "max_duration=20ba", f"run.extends={place}"} < {*typed}
+    assert "max_duration=10ba" not in typed
+    said = enter("resnet-recipes runs").out.split()
+    assert f"extends: {place} at step 8" in " ".join(said)
+    assert "run.extends" in enter(f"resnet-recipes compare mine {longer.name}").out
+    enter("resnet-recipes report")
+    assert f"goes on from the trunk of {place} at step 8." in Path("report.html").read_text()
+    enter("resnet-train --resume last", 75)
+    assert mine == [longer, longer]
+    enter(f"{line} --resume auto", 75)  # the unfinished run with these settings
+    assert mine == [longer] * 3
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("--extend a --resume b", 2, "--resume=b: continues a run, and --extend begins one"),
+        ("--extend b", 3, "--extend=b: no such run"),
+        ("--extend .", 2, "--extend=.: is not a run folder: it has no config.yaml"),
+        ("--extend a mild", 2, "a run has one recipe"),
+        ("--extend", 2, "--extend: needs a value: --extend RUN"),
+        (f"mild {START} run.extends=b", 75, "run.extends=b: there is no run"),
+    ],
+)
+def test_a_run_that_cannot_be_extended_is_refused_before_anything_starts(
+    words, code, said, started, enter
+):
+    run_folder(Path("runs"), "a")
+    assert said in enter(f"resnet-train {words}", code).err
+    assert started == []
