@@ -55,13 +55,16 @@ SHELL = ("", "sh", "bash", "console")
 def fenced(page: str, *languages: str) -> Iterator[tuple[str, str]]:
     """Yield the code blocks of a page in one of these languages, "" where none is named.
 
-    Language and block.
+    Language and block. A command in a table counts as a block.
     """
     for language, block in re.findall(
         r"^```(\w*)[^\n]*\n(.*?)^```", PAGES[page], re.DOTALL | re.MULTILINE
     ):
         if language in languages:
             yield language, block
+    if "" in languages:  # what fills a cell of a table, and is no placeholder
+        for command in re.findall(r"(?<=\| )`(resnet-[^`]*[/=][^`]*)`(?= \|)", PAGES[page]):
+            yield "", command
 
 
 def lines(page: str) -> Iterator[list[str]]:
