@@ -44,6 +44,9 @@ shorter side of the images grows with them.""",
 #: images in the gallery.
 _SHOWN, _DRAWN, _IN_GALLERY = 10, 40, 100
 
+#: What the centre is cut from, by data.fit.
+_CUT = {"crop": "shorter side", "pad": "padded square", "squash": "squashed square"}
+
 Row = dict[str, Any]
 
 
@@ -197,7 +200,7 @@ def _facts(opened: "Opened", result: Row) -> list[str]:
     facts = {
         "network": f"{about.title}, {about.num_classes:,} classes{recipe}",
         "images": f"{result['eval_examples']:,} of {result['data']}",
-        "size": f"{result['eval_size']} px, cut from a shorter side of "
+        "size": f"{result['eval_size']} px, cut from a {_CUT[opened.recipe.data.fit]} of "
         f"{result['eval_resize']}{flip}",
         "top-1": f"{result['top1_percent']:.2f} %",
         "top-5": f"{result['top5_percent']:.2f} %",

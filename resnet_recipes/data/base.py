@@ -58,6 +58,9 @@ class DataConfig(Section):
     interpolation: Annotated[str, OneOf("bilinear", "bicubic", "random")] = "bilinear"
     # of evaluation images: bilinear | bicubic
     eval_interpolation: Annotated[str, OneOf("bilinear", "bicubic")] = "bilinear"
+    # of evaluation images that are not square: crop (loses the ends) | pad (the longer side becomes
+    # eval_resize, the rest grey) | squash (both sides do); training crops are drawn as ever
+    fit: Annotated[str, OneOf("crop", "pad", "squash")] = "crop"
     flip: bool = True  # mirror half of the training images
     # decode training JPEGs at 1/2, 1/4 or 1/8 if the crop is larger than needed
     reduced_decode: bool = True

@@ -30,6 +30,7 @@ _SETTINGS = (
     "data.eval_resize",
     "data.eval_size",
     "data.eval_interpolation",
+    "data.fit",
     "data.val_share",
     "data.val_seed",
     "data.nested_classes",

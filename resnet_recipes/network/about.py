@@ -49,6 +49,7 @@ class About:
     eval_resize: Side = 256  # pixels, shorter side before the centre crop
     eval_size: Side = 224  # pixels, side of the centre crop
     eval_interpolation: Annotated[str, OneOf("bilinear", "bicubic")] = "bilinear"
+    fit: Annotated[str, OneOf("crop", "pad", "squash")] = "crop"  # see DataConfig
     mean: tuple[float, ...] = MEAN  # of red, green and blue, 0..255
     std: tuple[float, ...] = STD
     flip: bool = False  # accuracy was measured on each image and its mirror image
@@ -109,6 +110,7 @@ def of(
         data.eval_resize,
         data.eval_size,
         data.eval_interpolation,
+        data.fit,
         flip=recipe.evaluation.flip,
         recipe=recipe.name,
         epochs=float(epochs),
@@ -132,7 +134,7 @@ def from_json(text: str) -> About:
         raise ValueError(
             "its description of the network is from another version of this program: update it"
         )
-    found = {"best_of": 0} | found  # which older files do not have
+    found = {"best_of": 0, "fit": "crop"} | found  # which older files do not have
     if found.keys() != {item.name for item in fields(About)}:
         raise ValueError("its description of the network has missing or unknown fields")
     values, wrong = {}, []

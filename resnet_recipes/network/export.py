@@ -59,7 +59,7 @@ def _write_timm(network: Network, path: Path) -> None:
         "input_size": [3, about.eval_size, about.eval_size],
         "pool_size": None,
         "crop_pct": crop_share(about.eval_size, about.eval_resize),
-        "crop_mode": "center",
+        "crop_mode": {"crop": "center", "pad": "border"}.get(about.fit, about.fit),
         "interpolation": about.eval_interpolation,
         "mean": [value / 255 for value in about.mean],
         "std": [value / 255 for value in about.std],

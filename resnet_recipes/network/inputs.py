@@ -21,6 +21,7 @@ class Preprocessed(nn.Module):
     """
 
     levels: Tensor  # -mean / std and 1 / std, [2, 3]
+    mean: Tensor  # the colour beside an image that is padded, [3, 1, 1]
 
     def __init__(self, model: nn.Module, about: About):
         super().__init__()
@@ -29,7 +30,8 @@ class Preprocessed(nn.Module):
         self.register_buffer(
             "levels", shift_and_scale(torch.device("cpu")).clone(), persistent=False
         )
-        self.bicubic = about.eval_interpolation == "bicubic"
+        self.bicubic, self.fit = about.eval_interpolation == "bicubic", about.fit
+        self.register_buffer("mean", torch.tensor(about.mean).round().view(3, 1, 1), False)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the probabilities that `predict` gives."""
@@ -46,21 +48,30 @@ class Preprocessed(nn.Module):
         height, width = rows[-1] + 1, columns[-1] + 1
         pixels = images.permute(0, 3, 1, 2).float()
         # each pass is rounded to 8 bits, as Pillow and torch do
-        pixels = _rounded(pixels @ self._weights(columns, width, height).T)
-        return _rounded(self._weights(rows, height, width) @ pixels)
+        across, wide = self._weights(columns, width, height)
+        down, tall = self._weights(rows, height, width)
+        pixels = _rounded(down @ _rounded(pixels @ across.T))
+        return torch.where(tall[:, None] & wide, pixels, self.mean) if self.fit == "pad" else pixels
 
-    def _weights(self, places: Tensor, length: Tensor, other: Tensor) -> Tensor:
-        """Return what each pixel of a line adds to each of the centre: float32 [size, length].
+    def _weights(self, places: Tensor, length: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what each pixel of a line adds to each of the centre, and which are of the image.
 
-        `places` [length] counts the line's pixels, `other` is the image's other side.
+        Float32 [size, length] and bool [size]. `places` [length] counts the line's pixels, `other`
+        is the image's other side.
         """
-        whole = (self.resize * length // other).clamp(min=self.resize)
+        square = torch.full_like(length, self.resize)
+        whole = square
+        if self.fit == "crop":
+            whole = square = (self.resize * length // other).clamp(min=self.resize)
+        elif self.fit == "pad":
+            whole = (self.resize * length // torch.maximum(length, other)).clamp(min=1)
         scale = length.float() / whole.float()
-        first = ((whole - self.size).float() / 2).round()
-        centres = (torch.arange(self.size, device=places.device) + first + 0.5) * scale
+        first = ((square - self.size).float() / 2).round() - (square - whole) // 2
+        outputs = torch.arange(self.size, device=places.device) + first
+        centres = (outputs.clamp(min=0).minimum(whole - 1) + 0.5) * scale
         distances = (places + 0.5 - centres[:, None]).abs() / scale.clamp(min=1)
         weights = _cubic(distances) if self.bicubic else F.relu(1 - distances)
-        return weights / weights.sum(1, keepdim=True)
+        return weights / weights.sum(1, keepdim=True), (outputs >= 0) & (outputs < whole)
 
 
 def _rounded(pixels: Tensor) -> Tensor:

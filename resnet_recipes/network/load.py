@@ -61,7 +61,11 @@ class Network(nn.Module):
         else:
             picture = Picture(image if isinstance(image, bytes) else read_file(image))
         pixels = centred(
-            picture, about.eval_resize, about.eval_size, about.eval_interpolation == "bicubic"
+            picture,
+            about.eval_resize,
+            about.eval_size,
+            about.eval_interpolation == "bicubic",
+            about.fit,
         )
         return normalize(torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None])[0]
 

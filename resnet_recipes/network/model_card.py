@@ -12,6 +12,13 @@ _SHOWN = 20  # class names shown
 #: The `library_name` under which hubs list a network, by export format.
 _LIBRARIES = {"timm": "timm", "onnx": "onnx"}
 
+#: What is resized, by `fit`.
+_SIDES = {
+    "crop": "shorter side",
+    "pad": "longer side, padded with the mean colour to a square,",
+    "squash": "both sides",
+}
+
 
 def model_card(about: About, to: str, use: str, checked: str) -> str:
     """Return the README.md of an exported network.
@@ -93,7 +100,7 @@ def _rows(about: About) -> list[tuple[str, str]]:
         ),
         (
             "images",
-            f"RGB; shorter side to {about.eval_resize} px ({about.eval_interpolation}, "
+            f"RGB; {_SIDES[about.fit]} to {about.eval_resize} px ({about.eval_interpolation}, "
             f"antialiased), centre crop of {about.eval_size} px",
         ),
         ("trained at", f"{about.train_size} px" if about.recipe else ""),

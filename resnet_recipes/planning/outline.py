@@ -86,7 +86,7 @@ def details(plan: Plan) -> Iterator[Row]:
     yield (
         "pixels",
         f"{sizes} to train, {recipe.data.eval_size} to evaluate: the centre of images resized to "
-        f"{recipe.data.eval_resize}",
+        f"{recipe.data.eval_resize}" + f" ({recipe.data.fit})" * (recipe.data.fit != "crop"),
     )
     yield (
         "saving",

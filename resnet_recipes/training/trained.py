@@ -85,6 +85,7 @@ class Trained:
             eval_resize=data.eval_resize,
             eval_size=data.eval_size,
             eval_interpolation=data.eval_interpolation,
+            fit=data.fit,
             flip=self.recipe.evaluation.flip,
         )
         if used == own:
@@ -173,6 +174,7 @@ def recipe_of(place: Path, network: Network) -> Recipe:
         eval_resize=about.eval_resize,
         eval_size=about.eval_size,
         eval_interpolation=about.eval_interpolation,
+        fit=about.fit,
     )
     return Recipe(name="file", data=config, evaluation=EvaluationConfig(flip=about.flip))
 

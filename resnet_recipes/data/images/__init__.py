@@ -34,7 +34,9 @@ def eval_pipeline(source: Source, config: DataConfig, share: Share) -> Pipeline:
     An unreadable image is always an error, to keep accuracies comparable.
     """
     capacity = Capacity.for_evaluation(config, share)
-    cropped = EvalImages(source, config.eval_resize, config.eval_interpolation == "bicubic")
+    cropped = EvalImages(
+        source, config.eval_resize, config.eval_interpolation == "bicubic", config.fit
+    )
     return Pipeline(natively(cropped, capacity.workers), capacity)
 
 

@@ -16,6 +16,7 @@ from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.images.decode import BadImageError, Pixels, resized
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.data.native.rows import CENTRE, CROP, DISTORTED, blank_rows, put_steps
+from resnet_recipes.data.normalize import MEAN
 
 
 class Readable(Protocol):
@@ -139,12 +140,13 @@ class TrainImages(Images):
 class EvalImages(Images):
     """The centre of the whole image, resized to a shorter side of `resize`.
 
-    Torchvision's Resize and CenterCrop.
+    Torchvision's Resize and CenterCrop, which the engine has too; or what another `fit` asks for.
     """
 
-    def __init__(self, source: Source, resize: int, bicubic: bool = False):
+    def __init__(self, source: Source, resize: int, bicubic: bool = False, fit: str = "crop"):
         super().__init__(source)
-        self.resize, self.bicubic = resize, bicubic
+        self.resize, self.bicubic, self.fit = resize, bicubic, fit
+        self.suit_engine = fit == "crop"
 
     def fill(self, rows: Rows) -> None:
         """Write the pixels; see Storage."""
@@ -152,7 +154,7 @@ class EvalImages(Images):
         for row in range(len(rows.indices)):
             picture = self._opened(rows, row)
             with self._reading(rows, row):
-                rows.pixels[row] = centred(picture, self.resize, side, self.bicubic)
+                rows.pixels[row] = centred(picture, self.resize, side, self.bicubic, self.fit)
 
     def for_engine(self, rows: Rows) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return the engine's rows, which lack images and pixels."""
@@ -162,11 +164,30 @@ class EvalImages(Images):
         return wanted, []
 
 
-def centred(picture: Pixels, resize: int, side: int, bicubic: bool = False) -> np.ndarray:
-    """Return the centre of an image whose shorter side becomes `resize`: uint8 [side, side, 3]."""
-    box, top, left = _centre(picture.height, picture.width, resize, side)
-    image = resized(picture.crop(*box), *_shorter_side(*box[2:], resize), bicubic)
-    return image[0].permute(1, 2, 0).numpy()[top : top + side, left : left + side]
+def centred(
+    picture: Pixels, resize: int, side: int, bicubic: bool = False, fit: str = "crop"
+) -> np.ndarray:
+    """Return the centre of an image whose shorter side becomes `resize`: uint8 [side, side, 3].
+
+    With `fit` "squash" both sides become `resize`; with "pad" the longer does, and the rest of the
+    square is of the mean colour.
+    """
+    sizes = picture.height, picture.width
+    if fit == "crop":
+        box, top, left = _centre(*sizes, resize, side)
+        height, width = _shorter_side(*box[2:], resize)
+    else:
+        box, top = [0, 0, *sizes], round((resize - side) / 2)
+        left, height, width = top, resize, resize
+        if fit == "pad":
+            height, width = (max(1, resize * length // max(sizes)) for length in sizes)
+    pixels = resized(picture.crop(*box), height, width, bicubic)[0].permute(1, 2, 0).numpy()
+    if fit == "pad":
+        square = np.tile(np.rint(MEAN).astype(np.uint8), (resize, resize, 1))
+        down, right = (resize - height) // 2, (resize - width) // 2
+        square[down : down + height, right : right + width] = pixels
+        pixels = square
+    return pixels[top : top + side, left : left + side]
 
 
 def _centre(height: int, width: int, resize: int, side: int) -> tuple[list[int], int, int]:
