@@ -79,7 +79,7 @@ class DataConfig(Section):
 
     def resize_for(self, size: int) -> int:
         """Return the shorter side for another crop size, keeping the ratio of the two."""
-        return max(size, round(size * self.eval_resize / self.eval_size))
+        return round(size * self.eval_resize / self.eval_size)
 
     @property
     def class_share(self) -> float:

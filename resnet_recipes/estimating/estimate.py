@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
-from statistics import median, quantiles
+from statistics import quantiles
 from typing import Any, NamedTuple, Self
 
 from resnet_recipes.base.text import clock_time, roughly
@@ -171,5 +171,5 @@ def _spread(laps: Sequence[float]) -> tuple[float, float, float]:
     """Return the quartiles of some seconds; all three are the same for one value."""
     if len(laps) < 2:
         return (laps[0],) * 3
-    low, _, high = quantiles(laps, n=4)
-    return max(low, min(laps)), median(laps), min(high, max(laps))
+    low, middle, high = quantiles(laps, n=4, method="inclusive")  # within what was measured
+    return low, middle, high

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.data.base import DataFacts
+from resnet_recipes.data.base import DataConfig, DataFacts
 
 FACTS = DataFacts("ffcv", Path("/data"), 37, 11, ("ant", "b\u00e9e"), ("a note",), "one", "two")
 
@@ -40,3 +40,8 @@ def test_text_that_is_not_such_json_is_refused(tmp_path, text):
     (tmp_path / "data.json").write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(NotReadyError):
         DataFacts.read(tmp_path / "data.json", "/data")
+
+
+def test_images_of_another_size_are_resized_in_proportion_to_the_nearest_pixel():
+    config = DataConfig(eval_size=224, eval_resize=232)
+    assert {size: config.resize_for(size) for size in (224, 100)} == {224: 232, 100: 104}

@@ -56,6 +56,12 @@ def cut(end: int | float) -> Callable[[Parts], None]:
     return change
 
 
+def reach(parts: Parts) -> None:
+    """Let the last sample end within the table."""
+    last = parts.table["ptr"].argmax()
+    parts.table["size"][last] = parts.header["table_ptr"][0] - parts.table["ptr"][last] + 1
+
+
 def grow(parts: Parts) -> None:
     parts.data = np.append(parts.data, np.zeros(24, np.uint8))
 
@@ -97,6 +103,7 @@ MUTATIONS = {
     "pointer beyond the end": put("images", "ptr", 1 << 63),
     "table entry moved": put("table", "ptr", lambda old: old + 1),
     "table entry too long": put("table", "size", 1 << 40),
+    "table entry into the table": reach,
     "table entry empty": put("table", "size", 0),
     "table names a sample twice": put("table", "sample", 1),
     "two samples share bytes": share_bytes,

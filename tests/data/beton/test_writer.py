@@ -1,26 +1,50 @@
-"""A .beton file is on disk before its journal says so."""
+"""A .beton file is on disk before its journal, its header or its name says so."""
 
 import os
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from resnet_recipes.data.beton import HEADER
 from resnet_recipes.data.beton.writer import RECORD, BetonWriter
 
 
-def test_images_are_on_disk_before_the_journal_and_the_journal_before_the_next(
-    tmp_path, monkeypatch
-):
-    synced, sync = [], os.fsync
+@pytest.fixture
+def synced(monkeypatch) -> list[str]:
+    """Return the names of what reaches the disk, and of files that get their names, in order."""
+    noted, sync, replace = [], os.fsync, os.replace
 
-    def noted(number: int) -> None:
-        synced.append(Path(os.readlink(f"/proc/self/fd/{number}")).name)
+    def fsync(number: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{number}"))
+        is_begun = path.suffix == ".partial" and not any(path.read_bytes()[: HEADER.itemsize])
+        noted.append(f"{path.name}{' without a header' if is_begun else ''}")
         sync(number)
 
+    def named(old: Path, new: Path) -> None:
+        noted.append(f"-> {Path(new).name}")
+        replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", named)
+    return noted
+
+
+def test_images_are_on_disk_before_the_journal_and_the_journal_before_the_next(tmp_path, synced):
     writer = BetonWriter(tmp_path / "a.beton", 2, 1 << 12, "key")
-    monkeypatch.setattr(os, "fsync", noted)
-    record = np.zeros((), RECORD)
     for _ in range(2):
-        writer.append([(record, b"pixels")])
+        writer.append([(np.zeros((), RECORD), b"pixels")])
     writer.close()
-    assert synced == 2 * ["a.beton.partial", "a.beton.partial.journal"]
+    assert synced == 2 * ["a.beton.partial without a header", "a.beton.partial.journal"]
+
+
+def test_the_header_is_on_disk_after_what_it_describes_and_before_the_file_has_its_name(
+    tmp_path, synced
+):
+    writer = BetonWriter(tmp_path / "a.beton", 1, 1 << 12, "key")
+    writer.append([(np.zeros((), RECORD), b"pixels")])
+    synced.clear()
+    writer.finish({"classes": (), "source": "", "source_sha256": "", "skipped": (), "options": {}})
+    writer.publish()
+    assert synced[:2] == ["a.beton.partial without a header", "a.beton.partial"]
+    assert synced[-3:] == ["-> a.beton.json", "-> a.beton", tmp_path.name]

@@ -145,13 +145,14 @@ def test_a_split_that_is_finished_is_not_made_again_while_the_other_is_not(folde
 
 
 def test_a_file_of_images_that_have_changed_since_is_made_again(folder, tmp_path):
-    shutil.copytree(folder / "val", tmp_path / "val")
-    (made,) = convert(tmp_path / "val", tmp_path / "val.beton", RAW, silent)
-    old = made.stat().st_mtime_ns
-    path = next((tmp_path / "val").glob("*/*"))
+    shutil.copytree(folder, tmp_path / "images")
+    train, val = convert(tmp_path / "images", tmp_path / "out", RAW, silent)
+    old = train.stat().st_mtime_ns
+    path = next((tmp_path / "images" / "train").glob("*/*"))
     path.write_bytes(path.read_bytes() + b" ")
-    convert(tmp_path / "val", made, RAW, silent)
-    assert made.stat().st_mtime_ns > old
+    val.unlink()  # as if the attempt had been interrupted after train
+    convert(tmp_path / "images", tmp_path / "out", RAW, silent)
+    assert train.stat().st_mtime_ns > old
 
 
 def test_an_attempt_with_other_options_or_of_a_changed_source_is_not_resumed(

@@ -28,7 +28,9 @@ def sampled_4_4_1() -> bytes:
 
 def test_a_sound_jpeg_that_fits_is_kept_byte_for_byte():
     original = encoded(PICTURE, quality=97)
-    assert encode(Picture(original), 0, ConvertOptions("jpg")) == (JPEG, 60, 90, original)
+    for longest in (90, 500):
+        options = ConvertOptions("jpg", max_resolution=longest)
+        assert encode(Picture(original), 0, options) == (JPEG, 60, 90, original)
 
 
 def test_of_a_jpeg_with_another_behind_it_only_the_first_is_stored():
