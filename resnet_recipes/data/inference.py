@@ -38,6 +38,8 @@ def open_labelled(
         else:
             source = _files(config, root, classes, num_classes)
     except OSError as error:
+        if error.filename is None:  # of memory, rather than of an image
+            raise
         raise unusable(root, f"cannot be read: {error.strerror}") from None
     return EvalLoader(config, share, eval_pipeline(source, config, share))
 

@@ -1,6 +1,8 @@
 """Commands that cannot be done say why, with an exit code, and print and write nothing else."""
 
+import resource
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -125,3 +127,21 @@ def test_what_cannot_be_done_is_explained_and_leaves_nothing(
     out, err = capsys.readouterr()
     assert (out, set(tmp_path.rglob("*"))) == ("", before)
     assert said in err
+
+
+@pytest.mark.parametrize("words", ["eval mine --csv new.csv", "convert images new.beton"])
+def test_a_limit_on_the_size_of_files_is_a_message_with_what_to_type(
+    run, enter, words, monkeypatch
+):
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python 3.11 would keep half a file
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        said = enter(f"resnet-recipes {words}", 3).err
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    fix = (
+        "error: a file would be larger than allowed\n  if sizes are limited:  ulimit -f unlimited\n"
+    )
+    assert said.endswith(fix)
+    assert not [path for path in run.parent.iterdir() if path.suffix in (".csv", ".beton")]

@@ -117,18 +117,15 @@ def _sources(src: Path, options: ConvertOptions) -> dict[str, Original]:
     )
     if not src.exists():
         raise NotReadyError.at(src, "does not exist")
-    try:
-        if found := shards_of(src):
-            return found
-        there = parts(src)
-        if "val" in there or options.val_share:
-            survey(config, lambda line: None)
-            return {split: Original.files(listing_of(config, split)) for split in SPLITS}
-        if all((src / f"{split}.beton").is_file() for split in SPLITS):
-            return {split: Original.beton(src / f"{split}.beton") for split in SPLITS}
-        listing = (there.get("train") or there[""]).listing(config, lambda line: None)
-    except OSError as error:
-        raise NotReadyError.at(src, f"cannot be read: {error.strerror}") from None
+    if found := shards_of(src):
+        return found
+    there = parts(src)
+    if "val" in there or options.val_share:
+        survey(config, lambda line: None)
+        return {split: Original.files(listing_of(config, split)) for split in SPLITS}
+    if all((src / f"{split}.beton").is_file() for split in SPLITS):
+        return {split: Original.beton(src / f"{split}.beton") for split in SPLITS}
+    listing = (there.get("train") or there[""]).listing(config, lambda line: None)
     if not len(listing):
         raise NotReadyError.at(src, f"has no images ({', '.join(SUFFIXES)}) in class folders")
     return {"": Original.files(listing)}
