@@ -13,6 +13,7 @@ from resnet_recipes.data.beton import (
     ALLOCATION,
     FIELD,
     HEADER,
+    JPEG,
     METADATA_START,
     SAMPLE,
     open_beton,
@@ -57,8 +58,9 @@ def cut(end: int | float) -> Callable[[Parts], None]:
 
 
 def reach(parts: Parts) -> None:
-    """Let the last sample end within the table."""
+    """Let the last sample end within the table: a JPEG, for raw ones have a known length."""
     last = parts.table["ptr"].argmax()
+    parts.images["mode"][last] = JPEG
     parts.table["size"][last] = parts.header["table_ptr"][0] - parts.table["ptr"][last] + 1
 
 
