@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError, RecipeError
-from resnet_recipes.data.loading.stored import Writer, described, located, outputs, row_type
+from resnet_recipes.data.loading.stored import Writer, described, located, row_type, spread
 from resnet_recipes.jobs.teach import Storing
 from resnet_recipes.network import about
 from resnet_recipes.network.teacher import taught
@@ -124,9 +124,13 @@ def test_mixed_images_have_mixed_outputs(settings, make_run, recipe, tmp_path):
 
 
 def test_what_is_not_kept_is_spread_evenly():
-    classes, values = np.array([[2, 0]]), np.log([[0.5, 0.3]])
-    found = outputs(classes, values.astype(np.float16), 6).softmax(1)
-    assert found[0].tolist() == pytest.approx([0.3, 0.05, 0.5, 0.05, 0.05, 0.05], abs=2e-4)
+    classes, values, found = np.array([[2, 0]]), np.log([[0.5, 0.3]]), np.empty((1, 6), np.float32)
+    spread(classes, values.astype(np.float16), 1.0, found)
+    whole = [0.3, 0.05, 0.5, 0.05, 0.05, 0.05]
+    assert found[0].tolist() == pytest.approx(whole, abs=2e-4)
+    spread(classes, values.astype(np.float16), 3.0, found)
+    softened = torch.tensor(whole).log().div(3).softmax(0)
+    assert found[0].tolist() == pytest.approx(softened.tolist(), abs=2e-4)
 
 
 def test_two_outputs_of_three_change_the_loss_little(settings, make_run, recipe, tmp_path):

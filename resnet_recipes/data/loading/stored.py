@@ -51,25 +51,28 @@ class Taught:
     def fill(self, rows: Rows) -> None:
         """Write pixels and the teacher's probabilities. Raises UnreadableError."""
         self._storage.fill(rows)
-        stored = self._stored
-        found = _rows(stored)[rows.epoch, rows.copies, rows.indices]
-        logits = outputs(found["classes"], found["values"], stored.classes)
-        rows.taught[:] = torch.softmax(logits / stored.temperature, 1).numpy()
+        found = _rows(self._stored)[rows.epoch, rows.copies, rows.indices]
+        spread(found["classes"], found["values"], self._stored.temperature, rows.taught)
 
 
-def outputs(classes: np.ndarray, values: np.ndarray, count: int) -> Tensor:
-    """Return float32 [n, count] logits of kept outputs [n, k], of these classes.
+def spread(classes: np.ndarray, values: np.ndarray, temperature: float, out: np.ndarray) -> None:
+    """Write probabilities [n, K] of outputs [n, k] that were kept, at a temperature.
 
-    If all are kept, these are the teacher's own; else the kept ones are logarithms of
-    probabilities, and the others share what is left.
+    If all are kept, they are logits, and these are the bits of torch's softmax; else they are
+    logarithms of probabilities, and the others share what is left.
     """
-    values = values.astype(np.float32)
-    found = np.empty((len(values), count), np.float32)
-    if (others := count - values.shape[1]) > 0:
-        left = np.maximum(1 - np.exp(values).sum(1), _LEAST)
-        found[:] = np.log(left / others)[:, None]
-    np.put_along_axis(found, classes.astype(np.int64), values, 1)
-    return torch.from_numpy(found)
+    values = values.astype(np.float32) / np.float32(temperature)
+    places, others = (np.arange(len(out))[:, None], classes), out.shape[1] - values.shape[1]
+    if not others:
+        out[places] = values
+        out[:] = torch.softmax(torch.from_numpy(out), 1).numpy()
+        return
+    kept = np.exp(values)
+    share = np.maximum(1 - (kept**temperature).sum(1, keepdims=True), _LEAST) / others
+    share **= 1 / temperature
+    whole = kept.sum(1, keepdims=True) + others * share
+    out[:] = share / whole
+    out[places] = kept / whole
 
 
 def row_type(stored: Stored) -> np.dtype:
@@ -251,7 +254,8 @@ def _mapped(stored: Stored) -> np.ndarray:
         start = 8 + int.from_bytes(file.read(8), "little")
         if start + math.prod(stored.shape) * kind.itemsize != os.fstat(file.fileno()).st_size:
             raise ValueError("was cut short, or has more than its rows")
-        return np.memmap(file, kind, "r", start, stored.shape)
+        # a plain array: each use of a memmap costs as much as an image of 64 px
+        return np.asarray(np.memmap(file, kind, "r", start, stored.shape))
 
 
 _rows = cache(_mapped)
