@@ -8,10 +8,12 @@ from resnet_recipes.api import load as load
 from resnet_recipes.api import plan as plan
 from resnet_recipes.api import predict as predict
 from resnet_recipes.api import prepare as prepare
+from resnet_recipes.api import teach as teach
 from resnet_recipes.api import train as train
 from resnet_recipes.base.errors import RecipeError as RecipeError
 
 __version__: str
+_NEEDS_LINUX: str
 __all__ = [
     "RecipeError",
     "compose",
@@ -24,5 +26,6 @@ __all__ = [
     "plan",
     "predict",
     "prepare",
+    "teach",
     "train",
 ]

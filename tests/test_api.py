@@ -1,5 +1,6 @@
 """The library: what its page shows works as written, and methods from other packages can join."""
 
+import ast
 import re
 import signal
 import subprocess
@@ -86,6 +87,13 @@ def test_a_notebook_completes_what_is_public_alone():
     assert [name for name in dir(resnet_recipes) if name != "__version__"] == sorted(
         resnet_recipes.__all__
     )
+
+
+def test_type_checkers_know_every_public_name():
+    stub = ast.parse(Path(resnet_recipes.__file__).with_suffix(".pyi").read_text())
+    imported = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    names = {alias.asname for node in imported for alias in node.names}
+    assert names == {*resnet_recipes.__all__}
 
 
 @pytest.mark.slow
