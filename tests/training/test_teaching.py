@@ -292,6 +292,15 @@ def test_a_writer_that_is_killed_anywhere_can_go_on(tmp_path):
     assert [file.name for file in path.parent.iterdir()] == ["two.safetensors"]
 
 
+@pytest.mark.parametrize("planted", [os.mkfifo, os.mkdir, lambda path: os.symlink("other", path)])
+def test_a_file_is_not_written_through_what_has_its_name(tmp_path, planted):
+    planted(tmp_path / "two.safetensors.part")
+    (tmp_path / "other").write_bytes(b"somebody's")
+    with pytest.raises(NotReadyError, match="is no file"):
+        Writer(tmp_path / "two.safetensors", ABOUT).alone().__enter__()
+    assert (tmp_path / "other").read_bytes() == b"somebody's"
+
+
 def test_two_commands_do_not_write_the_same_file(tmp_path):
     first, second = (Writer(tmp_path / "new" / "two.safetensors", ABOUT) for _ in range(2))
     with first.alone():

@@ -128,8 +128,13 @@ class Writer:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other commands from writing the file. Raises NotReadyError if one does."""
+        """Keep other commands from writing the file.
+
+        Raises NotReadyError if one does, or if something else has its name.
+        """
         self._part.parent.mkdir(parents=True, exist_ok=True)
+        if self._part.is_symlink() or (self._part.exists() and not self._part.is_file()):
+            raise NotReadyError.of("--out", str(self._part), "is no file", f"rm -r {self._part}")
         with self._part.open("ab") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
