@@ -59,7 +59,7 @@ class DataConfig(Section):
     # of evaluation images: bilinear | bicubic
     eval_interpolation: Annotated[str, OneOf("bilinear", "bicubic")] = "bilinear"
     # of evaluation images that are not square: crop (loses the ends) | pad (the longer side becomes
-    # eval_resize, the rest grey) | squash (both sides do); training crops are drawn as ever
+    # eval_resize, and the rest has the mean colour) | squash (both sides do); training is the same
     fit: Annotated[str, OneOf("crop", "pad", "squash")] = "crop"
     flip: bool = True  # mirror half of the training images
     # decode training JPEGs at 1/2, 1/4 or 1/8 if the crop is larger than needed

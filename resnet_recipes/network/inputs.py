@@ -59,14 +59,15 @@ class Preprocessed(nn.Module):
         Float32 [size, length] and bool [size]. `places` [length] counts the line's pixels, `other`
         is the image's other side.
         """
-        square = torch.full_like(length, self.resize)
-        whole = square
+        whole = torch.full_like(length, self.resize)
         if self.fit == "crop":
-            whole = square = (self.resize * length // other).clamp(min=self.resize)
+            whole = (self.resize * length // other).clamp(min=self.resize)
         elif self.fit == "pad":
-            whole = (self.resize * length // torch.maximum(length, other)).clamp(min=1)
+            longer = torch.maximum(length, other)
+            whole = ((2 * self.resize * length + longer) // (2 * longer)).clamp(min=1)
         scale = length.float() / whole.float()
-        first = ((square - self.size).float() / 2).round() - (square - whole) // 2
+        over = whole - self.size
+        first = (over.clamp(min=0).float() / 2).round() - (-over).clamp(min=0) // 2
         outputs = torch.arange(self.size, device=places.device) + first
         centres = (outputs.clamp(min=0).minimum(whole - 1) + 0.5) * scale
         distances = (places + 0.5 - centres[:, None]).abs() / scale.clamp(min=1)

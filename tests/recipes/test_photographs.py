@@ -69,10 +69,12 @@ def first_batch(open_split: Callable, settings: DataConfig, *rest: object) -> np
         loader.close()
 
 
-def assert_alike(ours: np.ndarray, theirs: Iterator[object]) -> None:
+def assert_alike(
+    ours: np.ndarray, theirs: Iterator[object], most: int = 2, mean: float = 0.1
+) -> None:
     differences = np.abs(ours - np.stack([np.asarray(image) for image in theirs]))
-    assert differences.max() <= 2
-    assert differences.mean() <= 0.1
+    assert differences.max() <= most
+    assert differences.mean() <= mean
 
 
 def test_evaluation_images_are_those_of_torchvisions_transforms(settings, folder):
@@ -83,14 +85,17 @@ def test_evaluation_images_are_those_of_torchvisions_transforms(settings, folder
     assert_alike(first_batch(data.open_eval, settings), map(peer, opened(folder, "val")))
 
 
-def test_evaluation_images_of_a2_are_those_of_timms_transform(folder):
+@pytest.mark.parametrize(
+    ("fit", "mode"), {"crop": "center", "pad": "border", "squash": "squash"}.items()
+)
+def test_evaluation_images_of_a2_are_those_of_timms_transform(folder, fit, mode):
     create = pytest.importorskip("timm.data", reason="needs timm").create_transform
-    peer = create(224, interpolation="bicubic", crop_pct=0.95, normalize=False)
+    peer = create(224, interpolation="bicubic", crop_pct=0.95, crop_mode=mode, normalize=False)
     theirs = (peer(image).permute(1, 2, 0).numpy() for image in opened(folder, "val"))
-    ours = first_batch(
-        data.open_eval, compose("timm_a2", [f"data={folder}", "workers=1"]).recipe.data
-    )
-    assert_alike(ours, theirs)
+    words = [f"data={folder}", f"data.fit={fit}", "workers=1"]
+    ours = first_batch(data.open_eval, compose("timm_a2", words).recipe.data)
+    # Pillow resizes rows and columns of a tall image in the other order, and rounds in between
+    assert_alike(ours, theirs, *((8, 0.3) if fit == "squash" else ()))
 
 
 def test_training_crops_are_resized_as_torchvision_does(settings, folder):

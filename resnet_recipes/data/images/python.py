@@ -169,25 +169,30 @@ def centred(
 ) -> np.ndarray:
     """Return the centre of an image whose shorter side becomes `resize`: uint8 [side, side, 3].
 
-    With `fit` "squash" both sides become `resize`; with "pad" the longer does, and the rest of the
-    square is of the mean colour.
+    With `fit` "squash" both sides become `resize`; with "pad" the longer one does, and the rest of
+    the square has the mean colour: timm's crop modes "squash" and "border".
     """
     sizes = picture.height, picture.width
     if fit == "crop":
         box, top, left = _centre(*sizes, resize, side)
-        height, width = _shorter_side(*box[2:], resize)
-    else:
-        box, top = [0, 0, *sizes], round((resize - side) / 2)
-        left, height, width = top, resize, resize
-        if fit == "pad":
-            height, width = (max(1, resize * length // max(sizes)) for length in sizes)
-    pixels = resized(picture.crop(*box), height, width, bicubic)[0].permute(1, 2, 0).numpy()
+        image = resized(picture.crop(*box), *_shorter_side(*box[2:], resize), bicubic)
+        return image[0].permute(1, 2, 0).numpy()[top : top + side, left : left + side]
+    height, width = resize, resize
     if fit == "pad":
-        square = np.tile(np.rint(MEAN).astype(np.uint8), (resize, resize, 1))
-        down, right = (resize - height) // 2, (resize - width) // 2
-        square[down : down + height, right : right + width] = pixels
-        pixels = square
-    return pixels[top : top + side, left : left + side]
+        longer = max(sizes)
+        height, width = (max(1, (2 * resize * size + longer) // (2 * longer)) for size in sizes)
+    image = resized(picture.crop(0, 0, *sizes), height, width, bicubic)
+    (rows, kept_rows), (columns, kept_columns) = _middle(height, side), _middle(width, side)
+    square = np.tile(np.rint(MEAN).astype(np.uint8), (side, side, 1))
+    square[rows, columns] = image[0].permute(1, 2, 0).numpy()[kept_rows, kept_columns]
+    return square
+
+
+def _middle(length: int, side: int) -> tuple[slice, slice]:
+    """Return where the middle of a line goes in one of `side` pixels, and which pixels that is."""
+    kept, to = min(length, side), max(0, side - length) // 2
+    first = round(max(0, length - side) / 2)
+    return slice(to, to + kept), slice(first, first + kept)
 
 
 def _centre(height: int, width: int, resize: int, side: int) -> tuple[list[int], int, int]:

@@ -25,3 +25,10 @@ def test_what_is_at_the_ends_of_an_image_is_kept_by_pad_and_squash_only(turned):
     assert not padded[12:20, 10:22].any()
     assert (padded[:12] == np.rint(MEAN)).all()
     assert (padded[20:] == np.rint(MEAN)).all()
+
+
+def test_what_is_padded_is_in_the_middle_of_the_crop_as_in_timm():
+    white = np.full((100, 75, 3), 255, np.uint8)
+    padded = centred(Pixels(white), 41, 32, False, "pad")  # 41 x 31: a column is left to the right
+    assert (padded[:, :31] == 255).all()
+    assert (padded[:, 31] == (124, 116, 104)).all()
