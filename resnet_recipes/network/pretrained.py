@@ -49,7 +49,7 @@ class Start(NamedTuple):
         if others := [
             f"data.{key}={value}"
             for key, value in self.images.items()
-            if key.startswith("eval") and value != getattr(images, key)
+            if hasattr(images, key) and value != getattr(images, key)
         ]:
             parts.append(f"published for {' '.join(others)}")
         return "; ".join(parts)

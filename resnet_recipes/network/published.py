@@ -13,6 +13,9 @@ from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import Network
 
+#: data.fit, by timm's crop_mode; its others are rare, and cut the centre.
+_FITS = {"border": "pad", "squash": "squash"}
+
 
 def images_of(config: ModelConfig, network: Network) -> dict[str, Any]:
     """Return the fields of About that say for which images weights are that do not say it.
@@ -63,7 +66,8 @@ def _tagged(name: str) -> Mapping[str, Any]:
 def _of_timm(facts: Mapping[str, Any]) -> dict[str, Any]:
     side = facts["input_size"][1]
     resize = math.floor(side / facts["crop_pct"])
-    return _fields(facts["mean"], facts["std"], facts["interpolation"], resize, side)
+    fields = _fields(facts["mean"], facts["std"], facts["interpolation"], resize, side)
+    return fields | {"fit": _FITS.get(facts.get("crop_mode"), "crop")}
 
 
 def _fields(

@@ -22,6 +22,7 @@ from resnet_recipes.methods.stochastic_depth import StochasticDepth
 from resnet_recipes.network import pretrained, published
 from resnet_recipes.network.about import About
 from resnet_recipes.network.build import build_model
+from resnet_recipes.network.load import Network
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.optim import OPTIMIZERS
 from resnet_recipes.training.loop import train
@@ -185,6 +186,18 @@ def test_weights_that_are_normalised_otherwise_are_refused(place, tmp_path, monk
     assert published.alike("timm:convnext_base")[0] == "timm:convnext_base.fb_in1k"
     assert published.alike("timm:vit_small_patch16_224") == []  # all but those without a classifier
     assert "mean 0.5/0.5/0.5, deviation 0.5/0.5/0.5 where this program has 0.485" in said
+
+
+def test_weights_of_timm_say_how_images_that_are_not_square_are_fitted():
+    pytest.importorskip("timm")
+    network = Network(nn.Linear(1, 1), About("timm:convnext_base", 1), note="a file")
+    for name, fit in {"fb_in22k_ft_in1k_384": "squash", "fb_in1k": "crop"}.items():
+        config = ModelConfig(name="timm:convnext_base", weights=f"timm:convnext_base.{name}")
+        images = published.images_of(config, network)
+        assert images["fit"] == fit
+        about = replace(network.about, **images)
+        text = pretrained.Start(Path("a"), {}, about, "", images).text(config, DataConfig())
+        assert ("data.fit=squash" in text) == (fit == "squash")
 
 
 def test_torchvision_weights_come_from_its_cache_and_are_checksummed(
