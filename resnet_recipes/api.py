@@ -123,7 +123,7 @@ def plan(
     if has_images:
         new_run.check(found)
         if trunk := trunk_of(found):
-            return replace(found, start=f"the trunk of {trunk}")
+            return replace(found, start=f"the trunk of {trunk}; the time is that of all steps")
     if not recipe.model.weights:
         return found
     from resnet_recipes.network import pretrained

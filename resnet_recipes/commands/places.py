@@ -135,13 +135,15 @@ def has_run(arguments: Arguments) -> bool:
 def extended(arguments: Arguments) -> Arguments:
     """Replace --extend RUN by what it stands for: that run's recipe, and its trunk as the start.
 
-    Raises RecipeError if it is no run, or one is to be resumed.
+    Raises RecipeError if RUN is not a run, or `last` in a command that continues what it has
+    started, or if --resume names a run as well.
     """
     if (name := arguments.flags.pop("--extend", None)) is None:
         return arguments
     if (resumed := arguments.flags.get("--resume", "auto")) != "auto":
         rule = "continues a run, and --extend begins one"
         raise RecipeError.of("--resume", resumed, rule, "leave one of them out")
+    _refuse_last("--extend", name, arguments, "--extend NAME")
     (folder,) = run_places([name], "--extend")
     if not (folder / CONFIG).is_file():
         rule = f"is not a run folder: it has no {CONFIG}"
@@ -155,22 +157,26 @@ def with_weights(arguments: Arguments) -> Arguments:
 
     Raises RecipeError for `last` in a command that continues what it has started.
     """
-    repeats = "-m" in arguments or arguments.flags.get("--resume") == "auto"
     for index, word in enumerate(arguments.words):
         key, _, value = word.partition("=")
         if key == _WEIGHTS:
-            chosen = ",".join(_weights(name, repeats) for name in value.split(","))
+            chosen = ",".join(_weights(name, arguments) for name in value.split(","))
             arguments.words[index] = f"{key}={chosen}"
     return arguments
 
 
-def _weights(name: str, repeats: bool) -> str:
+def _refuse_last(key: str, name: str, arguments: Arguments, fix: str) -> None:
+    """Raise RecipeError for `last` in a command that, typed again, continues what it started."""
+    if name == LAST and ("-m" in arguments or arguments.flags.get("--resume") == "auto"):
+        rule = "would be another run when the same command continues"
+        raise RecipeError.of(key, name, rule, fix)
+
+
+def _weights(name: str, arguments: Arguments) -> str:
     """Return the path of a run by its name, and any other weights as they were typed."""
     if os.path.lexists(name) or names.WEIGHTS.fullmatch(name) or not names.RUN.fullmatch(name):
         return name
-    if name == LAST and repeats:
-        rule = "would be another run when the same command continues"
-        raise RecipeError.of(_WEIGHTS, name, rule, f"{_WEIGHTS}=runs/NAME")
+    _refuse_last(_WEIGHTS, name, arguments, f"{_WEIGHTS}=runs/NAME")
     if place := found(_WEIGHTS, name):
         return str(place)
     missing = _missing(_WEIGHTS, name)

@@ -128,7 +128,7 @@ class Plan:
         """Steps of the warm-up."""
         return self.steps(self.recipe.schedule.warmup)
 
-    @property
+    @cached_property
     def trunk(self) -> int:
         """Steps before the cool-down of wsd, alike for every length; 0 with another schedule."""
         config = self.recipe.schedule

@@ -26,8 +26,8 @@ def mine(started: list[Path], nursery: Nursery) -> list[Path]:
 def test_an_extended_run_says_where_it_comes_from(mine: list[Path], enter: Callable[..., Said]):
     place = Path("runs/mine").absolute()
     line = "resnet-train --extend mine max_duration=20ba"
-    said = enter(f"{line} --dry-run").out.split()
-    assert f"start the trunk of {place} at step 8 device" in " ".join(said)
+    said = " ".join(enter(f"{line} --dry-run").out.split())
+    assert f"start the trunk of {place} at step 8; the time is that of all steps" in said
     enter(line, 75)
     (longer,) = mine
     recipe = read(longer / "config.yaml")
@@ -54,6 +54,8 @@ def test_an_extended_run_says_where_it_comes_from(mine: list[Path], enter: Calla
     ("words", "code", "said"),
     [
         ("--extend a --resume b", 2, "--resume=b: continues a run, and --extend begins one"),
+        ("--extend last --resume auto", 2, "--extend=last: would be another run"),
+        ("-m --extend last seed=1,2", 2, "--extend=last: would be another run"),
         ("--extend b", 3, "--extend=b: no such run"),
         ("--extend .", 2, "--extend=.: is not a run folder: it has no config.yaml"),
         ("--extend a mild", 2, "a run has one recipe"),

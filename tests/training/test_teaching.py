@@ -296,7 +296,7 @@ def test_a_writer_that_is_killed_anywhere_can_go_on(tmp_path):
 def test_a_file_is_not_written_through_what_has_its_name(tmp_path, planted):
     planted(tmp_path / "two.safetensors.part")
     (tmp_path / "other").write_bytes(b"somebody's")
-    with pytest.raises(NotReadyError, match="is no file"):
+    with pytest.raises(NotReadyError, match="is not a regular file"):
         Writer(tmp_path / "two.safetensors", ABOUT).alone().__enter__()
     assert (tmp_path / "other").read_bytes() == b"somebody's"
 

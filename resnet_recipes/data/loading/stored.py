@@ -134,7 +134,9 @@ class Writer:
         """
         self._part.parent.mkdir(parents=True, exist_ok=True)
         if self._part.is_symlink() or (self._part.exists() and not self._part.is_file()):
-            raise NotReadyError.of("--out", str(self._part), "is no file", f"rm -r {self._part}")
+            raise NotReadyError.of(
+                "--out", str(self._part), "is not a regular file", f"rm -r {self._part}"
+            )
         with self._part.open("ab") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
