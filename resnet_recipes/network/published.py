@@ -13,7 +13,7 @@ from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import Network
 
-#: data.fit, by timm's crop_mode; its others are rare, and cut the centre.
+#: data.fit, by timm's crop_mode; its other one, center, is crop.
 _FITS = {"border": "pad", "squash": "squash"}
 
 
@@ -67,7 +67,7 @@ def _of_timm(facts: Mapping[str, Any]) -> dict[str, Any]:
     side = facts["input_size"][1]
     resize = math.floor(side / facts["crop_pct"])
     fields = _fields(facts["mean"], facts["std"], facts["interpolation"], resize, side)
-    return fields | {"fit": _FITS.get(facts.get("crop_mode"), "crop")}
+    return fields | {"fit": _FITS.get(facts.get("crop_mode", "center"), "crop")}
 
 
 def _fields(
