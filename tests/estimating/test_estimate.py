@@ -68,6 +68,15 @@ def test_bounds_are_the_quartiles_of_the_measured_steps(laps, expected):
     assert (low, made.total_minutes, high) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("laps", "slowest"),
+    [((1.0,) * 5, 1.05 * (1.0 + 0.5)), ((1.0, 1.0, 1.0, 2.0, 2.0), 2.0 + 0.5)],
+)
+def test_at_most_is_by_the_slower_steps_and_never_below_what_a_machine_drifts(laps, slowest):
+    speeds = Speeds({88: laps}, start=30.0)
+    assert estimate(course(88, images=60), speeds).most == pytest.approx(slowest)
+
+
 def test_speeds_are_recalled_for_the_same_facts_alone(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     key = measured.key_of({"model": "resnet50"})
