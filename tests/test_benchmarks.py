@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from resnet_recipes.report.page import pictures
 from tests.run_folders import run_folder
@@ -142,3 +143,29 @@ def test_a_factor_has_the_difference_of_its_means_and_a_p_of_what_seeds_leave(
     share = t / (4 + t * t) ** 0.5
     assert crops.p == pytest.approx(1 - (0.5 + 0.5 * share * (1 + (1 - share**2) / 2)))
     assert at.p > 0.95
+
+
+def test_the_anchors_first_layer_whitens_patches_and_its_other_filters_pass_images_on():
+    anchor = runpy.run_path(str(BENCHMARKS / "airbench.py"))
+    torch.manual_seed(0)
+    images = torch.randn(200, 3, 32, 32).cumsum(-1) / 4
+    model = anchor["network"](images)
+    with torch.no_grad():
+        whitened = model[0](images)
+        passed = model[2](whitened)
+    found = whitened[:, :12].transpose(0, 1).flatten(1)
+    assert torch.allclose(found @ found.T / found.shape[1], torch.eye(12), atol=0.05)
+    assert torch.allclose(whitened[:, 12:], -whitened[:, :12], atol=1e-4)
+    assert torch.allclose(passed[:, :24], whitened, atol=1e-4)
+
+
+def test_the_anchors_rates_rise_and_fall_and_its_biases_learn_faster():
+    anchor = runpy.run_path(str(BENCHMARKS / "airbench.py"))
+    assert [anchor["rate"](done) for done in (0.0, 0.23, 1.0)] == pytest.approx([0.2, 1.0, 0.07])
+    biases, others = anchor["groups"](anchor["network"](torch.randn(10, 3, 32, 32)))
+    assert len(biases["params"]) == 6
+    assert biases["lr"] == 64 * others["lr"]
+    # 11.5 for the sum of 1,024 gradients, and Nesterov's 1 + 1 / (1 - 0.85)
+    assert others["lr"] == pytest.approx(1.5)
+    for group in (biases, others):
+        assert group["lr"] * group["weight_decay"] == pytest.approx(0.0153 * 0.15 / 1.15)

@@ -1,0 +1,250 @@
+"""Train airbench94 and the recipe `small` on the same images, for the same arithmetic.
+
+    python benchmarks/airbench.py CIFAR10 [--epochs 2.75,9.9] [--seeds 1,2,3] [--json FILE]
+
+CIFAR10 has train/ and val/ with a folder of 32 px images per class. airbench94 (Jordan, 2024,
+arXiv:2404.00498) is written here from the paper and the settings that its author published; its
+images are those of our loader. `small` is trained by `resnet-train` for the number of epochs that
+comes nearest in arithmetic. Both are counted alike: multiplications and additions, forward and
+backward, without the evaluation. An hour of one core with AVX-512 BF16 for 0.9 PFLOPs.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+import resnet_recipes as rr
+
+BATCH = 1024
+MOMENTUM = 0.85
+# The author gives rate and decay for a step that is as long as the mean gradient of a long run.
+# Nesterov's momentum makes it this many times longer.
+LONGER = 1 + 1 / (1 - MOMENTUM)
+LR = 11.5 / LONGER
+DECAY = 0.0153 / LONGER  # share of a weight lost in a step at the peak rate
+BIAS_SCALE = 64  # rate of the biases of BatchNorm, relative to LR
+SMOOTHING = 0.2
+WHITENED = 3  # epochs in which the bias of the first layer learns
+SHIFT = 2  # pixels that a training image moves, at most
+WIDTHS = (64, 256, 256)
+NORM_MEMORY = 0.6  # of BatchNorm's running statistics, per step
+LOGITS = 1 / 9
+WARMUP, FIRST, LAST = 0.23, 0.2, 0.07  # share of the run; rates at its start and end
+LOOKAHEAD = 5  # steps between two updates of the slow weights
+
+MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
+
+SMALL_EPOCH = 0.0105  # PFLOPs
+SMALL = ["small", "precision.dtype=bf16", "model.width=0.25", "evaluation.flip=true"]
+
+
+def pixels(data: str, split: str) -> tuple[Tensor, Tensor]:
+    """Return all images of a split as uint8 [N, 3, 32, 32], and labels [N], from our loader."""
+    config = rr.data.DataConfig(
+        root=data,
+        train_size=32,
+        eval_resize=32,
+        eval_size=32,
+        crop_scale=(1.0, 1.0),
+        crop_ratio=(1.0, 1.0),
+        flip=False,
+        reduced_decode=False,
+    )
+    facts = rr.data.measure(config)
+    count = facts.train_examples if split == "train" else facts.eval_examples
+    share = rr.data.Share(rank=0, world_size=1, global_size=500, eval_size=500, seed=0)
+    opened = (rr.data.open_train if split == "train" else rr.data.open_eval)(config, facts, share)
+    batches = [
+        (batch.pixels.clone(), batch.labels.clone())
+        for _, batch in zip(range(count // 500), opened.batches(), strict=False)
+    ]
+    opened.close()
+    images, labels = zip(*batches, strict=True)
+    return torch.cat(images), torch.cat(labels)
+
+
+def normal(images: Tensor) -> Tensor:
+    """Return float32 pixels, with CIFAR-10's mean and deviation removed."""
+    mean, deviation = (torch.tensor(values)[:, None, None] for values in (MEAN, DEVIATION))
+    return (images / 255 - mean) / deviation
+
+
+def convolution(inputs: int, outputs: int) -> nn.Conv2d:
+    """Return a 3 x 3 convolution whose first outputs are its inputs."""
+    layer = nn.Conv2d(inputs, outputs, 3, padding="same", bias=False)
+    with torch.no_grad():
+        nn.init.dirac_(layer.weight[:inputs])
+    return layer
+
+
+def norm(channels: int) -> nn.BatchNorm2d:
+    """Return a BatchNorm with a bias, and no factor, that learns."""
+    layer = nn.BatchNorm2d(channels, eps=1e-12, momentum=1 - NORM_MEMORY)
+    layer.weight.requires_grad = False
+    return layer
+
+
+def network(images: Tensor) -> nn.Sequential:
+    """Return the network, with a first layer that whitens 2 x 2 patches of these images."""
+    first = nn.Conv2d(3, 24, 2)
+    layers: list[nn.Module] = [first, nn.GELU()]
+    for inputs, outputs in zip((24, *WIDTHS[:-1]), WIDTHS, strict=True):
+        layers += [convolution(inputs, outputs), nn.MaxPool2d(2), norm(outputs), nn.GELU()]
+        layers += [convolution(outputs, outputs), norm(outputs), nn.GELU()]
+    head = nn.Linear(WIDTHS[-1], 10, bias=False)
+    layers += [nn.MaxPool2d(3), nn.Flatten(), head]
+    patches = F.unfold(images, 2).transpose(1, 2).reshape(-1, 12)
+    sizes, directions = torch.linalg.eigh(patches.T @ patches / len(patches))
+    filters = (directions / (sizes + 5e-4).sqrt()).T.flip(0).reshape(12, 3, 2, 2)
+    with torch.no_grad():
+        first.weight.copy_(torch.cat([filters, -filters]))
+        first.bias.zero_()
+    first.weight.requires_grad = False
+    return nn.Sequential(*layers).to(memory_format=torch.channels_last)
+
+
+def logits(model: nn.Module, images: Tensor) -> Tensor:
+    """Return the scaled outputs, computed in bfloat16."""
+    with torch.autocast("cpu", torch.bfloat16):
+        return model(images.contiguous(memory_format=torch.channels_last)).float() * LOGITS
+
+
+def epochs(images: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield shuffled batches without end, moved by up to SHIFT pixels.
+
+    Half of the images are mirrored, the other half in the next epoch.
+    """
+    mirrored = torch.rand(len(images)) < 0.5
+    padded = F.pad(images, (SHIFT,) * 4, "reflect")
+    while True:
+        for chosen in torch.randperm(len(images)).split(BATCH)[: len(images) // BATCH]:
+            batch = torch.empty(len(chosen), *images.shape[1:])
+            places = torch.randint(0, 2 * SHIFT + 1, (len(chosen), 2)).tolist()
+            for row, (index, (y, x)) in enumerate(zip(chosen.tolist(), places, strict=True)):
+                batch[row] = padded[index, :, y : y + 32, x : x + 32]
+            flip = mirrored[chosen][:, None, None, None]
+            yield torch.where(flip, batch.flip(-1), batch), labels[chosen]
+        mirrored = ~mirrored
+
+
+def rate(done: float) -> float:
+    """Return the learning rate, relative to its peak, after this share of the run."""
+    if done < WARMUP:
+        return FIRST + (1 - FIRST) * done / WARMUP
+    return 1 - (1 - LAST) * (done - WARMUP) / (1 - WARMUP)
+
+
+def groups(model: nn.Sequential) -> list[dict]:
+    """Return the biases of BatchNorm, and all other weights, with their rates and decay."""
+    biases = [layer.bias for layer in model if isinstance(layer, nn.BatchNorm2d)]
+    seen = set(map(id, biases))
+    others = [p for p in model.parameters() if p.requires_grad and id(p) not in seen]
+    return [
+        {"params": chosen, "lr": peak, "peak": peak, "weight_decay": DECAY / peak}
+        for chosen, peak in ((biases, LR * BIAS_SCALE), (others, LR))
+    ]
+
+
+def trained(images: Tensor, labels: Tensor, length: float) -> tuple[nn.Module, float]:
+    """Train for this number of epochs, and return the network and its PFLOPs."""
+    model = network(images[:5000])
+    steps = round(length * (len(images) // BATCH))
+    optimizer = torch.optim.SGD(groups(model), lr=LR, momentum=MOMENTUM, nesterov=True)
+    slow = {name: value.clone() for name, value in model.state_dict().items()}
+    counted = FlopCounterMode(display=False)
+    for step, (batch, targets) in zip(range(steps), epochs(images, labels), strict=False):
+        model[0].bias.requires_grad = step < WHITENED * (len(images) // BATCH)
+        for group in optimizer.param_groups:
+            group["lr"] = group["peak"] * rate(step / steps)
+        with counted if step == 0 else torch.enable_grad():
+            loss = F.cross_entropy(logits(model, batch), targets, label_smoothing=SMOOTHING)
+            optimizer.zero_grad()
+            loss.backward()
+        optimizer.step()
+        last = step + 1 == steps
+        if last or (step + 1) % LOOKAHEAD == 0:
+            memory = 1.0 if last else 0.95**5 * ((step + 1) / steps) ** 3
+            for name, value in model.state_dict().items():
+                if value.is_floating_point():
+                    slow[name].lerp_(value, 1 - memory)
+                    value.copy_(slow[name])
+    return model.eval(), counted.get_total_flops() * steps / 1e15
+
+
+@torch.inference_mode()
+def top1(model: nn.Module, images: Tensor, labels: Tensor) -> tuple[float, float]:
+    """Return accuracy in percent of the mean of mirror images, and of moved ones as well."""
+    plain, moved = [], []
+    for batch in images.split(2000):
+        padded = F.pad(batch, (1,) * 4, "reflect")
+        views = [batch, padded[..., :32, :32], padded[..., 2:, 2:]]
+        means = [logits(model, view) + logits(model, view.flip(-1)) for view in views]
+        plain.append(means[0])
+        moved.append(2 * means[0] + means[1] + means[2])
+    right = [(torch.cat(found).argmax(1) == labels).float().mean() for found in (plain, moved)]
+    return 100 * right[0].item(), 100 * right[1].item()
+
+
+def small(data: str, length: int, seed: int) -> dict:
+    """Train the recipe `small`, and return its summary."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = [*SMALL, f"data={data}", f"epochs={length}", f"seed={seed}", f"run.root={folder}"]
+        program = "import sys; from resnet_recipes.cli import train; sys.exit(train())"
+        command = [sys.executable, "-c", program, *words, "run=small"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        return json.loads(Path(folder, "small/summary.json").read_text())
+
+
+def main() -> None:
+    """Train each at each length with each seed, and print and write what they reach."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("data")
+    parser.add_argument("--epochs", default="2.75,9.9", help="of airbench94")
+    parser.add_argument("--seeds", default="1,2,3")
+    parser.add_argument("--json")
+    arguments = parser.parse_args()
+    data = str(Path(arguments.data).absolute())
+    seeds = [int(word) for word in arguments.seeds.split(",")]
+    images, labels = pixels(data, "train")
+    held_out, truth = pixels(data, "val")
+    images, held_out = normal(images), normal(held_out)
+    rows = []
+    for length in map(float, arguments.epochs.split(",")):
+        theirs, ours = [], []
+        for seed in seeds:
+            torch.manual_seed(seed)
+            model, pflops = trained(images, labels, length)
+            mirror, moved = top1(model, held_out, truth)
+            theirs.append(moved)
+            reached = f"{moved:.2f} % ({mirror:.2f} % with mirror images only)"
+            print(f"airbench94, {pflops:.2f} PFLOPs, seed {seed}: {reached}", flush=True)
+        for seed in seeds:
+            done = small(data, round(pflops / SMALL_EPOCH), seed)
+            ours.append(done["raw_top1_percent"])
+            print(f"small, {done['pflops']:.2f} PFLOPs, seed {seed}: {ours[-1]:.2f} %", flush=True)
+        found = statistics.mean(ours), statistics.mean(theirs)
+        rows.append(
+            {
+                "case": f"small / airbench94, {pflops:.2f} PFLOPs",
+                "ours": found[0],
+                "peer": found[1],
+                "ratio": found[0] / found[1],
+                "unit": "top-1 percent",
+            }
+        )
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
