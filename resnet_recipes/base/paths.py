@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 from resnet_recipes.base.errors import Problem, RecipeError
@@ -12,6 +13,12 @@ _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 #: Schemes of addresses from which images are fetched.
 FETCHED = ("s3", "gs", "https", "http")
+
+#: What is wrong with a path of no characters.
+EMPTY = "is empty: was a variable of the shell not set?"
+
+#: Endings of files, which no folder gets.
+_FILES = {".beton", ".csv", ".html", ".onnx", ".png", ".pt", ".pt2", ".pth", ".safetensors"}
 
 #: How to copy what an address names, by its scheme.
 _COPIES = {
@@ -26,8 +33,13 @@ _COPIES = {
 def typed_path(key: str, text: str) -> Path:
     """Return the path that was typed for `key`, with ~ expanded.
 
-    Raises RecipeError if there is no such user, or if it is the address of something remote.
+    Raises RecipeError if it is empty, if there is no such user, or if it is the address of
+    something remote.
     """
+    if not text.strip():
+        raise RecipeError.of(key, text, EMPTY)
+    if key == "data.root":
+        text = re.sub("^hf:(?!//)", "hf://", text)  # as networks are named
     if address := _ADDRESS.match(text):
         rule = "is an address; only files and folders of this machine are read"
         if key == "data.root":
@@ -47,6 +59,24 @@ def typed_path(key: str, text: str) -> Path:
         rule = f"{user} is not a user of this machine"
         raise RecipeError.of(key, text, rule, f"./{text} for a file with this name")
     return Path(path)
+
+
+def new_path(key: str, text: str, is_folder: bool = False) -> Path:
+    """Return the path that was typed for something to write, where nothing is yet.
+
+    Raises RecipeError, also for a folder with the name of a file.
+    """
+    path = free = typed_path(key, text)
+    rule = "already exists, and nothing is overwritten"
+    if is_folder and path.suffix.lower() in _FILES:
+        rule, free = "is the name of a file, and a folder is written", path.with_suffix("")
+    elif not os.path.lexists(path):
+        return path
+    numbers, stem = count(2), free.stem
+    while os.path.lexists(free):
+        free = free.parent / f"{stem}{next(numbers)}{free.suffix}"
+    flag = f"{key} " if key.startswith("-") else ""
+    raise RecipeError.of(key, text, rule, f"{flag}{shlex.quote(str(free))}")
 
 
 def is_fetched(text: str) -> bool:

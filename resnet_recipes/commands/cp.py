@@ -5,7 +5,7 @@ from pathlib import Path
 
 from resnet_recipes.base import names
 from resnet_recipes.base.errors import Problem, RecipeError
-from resnet_recipes.base.paths import typed_path
+from resnet_recipes.base.paths import new_path
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.recipe.library import USER_FOLDER, Entry, Library, parents
 from resnet_recipes.recipe.strict_yaml import Document, shown
@@ -32,7 +32,7 @@ about: {parent} with changes
 def run(arguments: Arguments) -> int:
     """Write a recipe file that inherits from another, or with --full a complete copy."""
     source = arguments.words[0].removeprefix("recipe=")
-    path = typed_path("FILE", arguments.words[1])
+    path = new_path("FILE", arguments.words[1])
     entry, document = Library(arguments.recipes).chain(source)[-1]
     is_full = "--full" in arguments
     if problem := _unusable(path) or _uncopied(source, entry, document, is_full):
@@ -59,8 +59,6 @@ def _unusable(path: Path) -> Problem | None:
         rule = "must end in .yaml and be named with lower-case letters, digits and '_'"
         name = re.sub(r"[^a-z0-9_]", "_", path.stem.lower()).lstrip("_0123456789")[:64]
         return Problem("FILE", str(path), rule, f"recipes/{name or 'mine'}.yaml")
-    if path.exists():
-        return Problem("FILE", str(path), "already exists", "choose another name")
     return None
 
 

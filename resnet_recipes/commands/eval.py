@@ -77,10 +77,10 @@ def run(arguments: Arguments) -> int:
 
 def _keep_tables(arguments: Arguments, root: str) -> None:
     """Raise RecipeError for a CSV file that is there already and may list the images."""
-    for flag in ("--csv", "--images") if root else ():
-        path = typed_path(flag, arguments.flags.get(flag, "")).resolve()
-        images = Path(root).resolve()
-        if flag in arguments and path.is_file() and images in (path, path.parent):
+    named = arguments.flags.keys() & {"--csv", "--images"}
+    for flag in sorted(named) if root else ():
+        path, images = typed_path(flag, arguments.flags[flag]).resolve(), Path(root).resolve()
+        if path.is_file() and images in (path, path.parent):
             rule = "is there already, with the images, and may be their table"
             raise RecipeError.of(flag, arguments.flags[flag], rule, "another name or folder")
 

@@ -1,9 +1,7 @@
 """`resnet-recipes export RUN`: write a trained network for another program, and check it."""
 
-from pathlib import Path
-
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
-from resnet_recipes.base.paths import typed_path
+from resnet_recipes.base.paths import new_path
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import network_of
 from resnet_recipes.commands.printing import say
@@ -40,13 +38,7 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes.training.export import IMAGES, export_checked
 
     to, out = arguments.flags["--to"], arguments.flags["--out"]
-    folder = typed_path("--out", out)
-    if folder.suffix in {Path(target.file).suffix for target in TARGETS.values()}:
-        rule = "is the name of a folder, with the network and a README.md"
-        raise RecipeError.of("--out", out, rule, f"--out {folder.with_suffix('')}")
-    if folder.exists():
-        rule = "already exists; an export creates a new folder"
-        raise RecipeError.of("--out", out, rule, "--out another")
+    folder = new_path("--out", out, is_folder=True)
     if push := arguments.flags.get("--push"):
         hub.repository("--push", push)
         if missing := list(hub.lacking()):

@@ -2,12 +2,12 @@
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, RecipeError
-from resnet_recipes.base.paths import typed_path
+from resnet_recipes.base.paths import new_path, typed_path
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import records
 from resnet_recipes.commands.printing import say
 from resnet_recipes.commands.runs import price_of
-from resnet_recipes.report.page.html import page
+from resnet_recipes.report.page.html import is_ours, page
 from resnet_recipes.report.page.pictures import plotting, write_pictures
 from resnet_recipes.report.sections import sections_of
 
@@ -16,7 +16,7 @@ USAGE = Usage(
     "draw the curves of runs over published results, as one HTML page that needs no network",
     "resnet-recipes report runs --price 32.77 --out report.html",
     {
-        "--out FILE.html": "the page (default report.html)",
+        "--out FILE.html": "the page (default report.html); replaces an older report",
         "--price PER_HOUR": "in dollars: also plot accuracy against cost",
         "--published": "only the published results",
         "--png FOLDER": "also write every plot as a picture",
@@ -28,13 +28,16 @@ USAGE = Usage(
 def run(arguments: Arguments) -> int:
     """Write the page, and with --png each plot as a picture."""
     price = price_of(arguments.flags.get("--price"))
-    out = typed_path("--out", arguments.flags.get("--out", "report.html"))
+    named = arguments.flags.get("--out", "report.html")
+    if not is_ours(out := typed_path("--out", named)):
+        out = new_path("--out", named)
     if arguments.words and "--published" in arguments:
         raise RecipeError.of(
             "--published", None, "takes no runs: it only plots the published results"
         )
-    pictures = typed_path("--png", arguments.flags.get("--png", ""))
-    if "--png" in arguments:
+    if pictures := arguments.flags.get("--png"):
+        if not typed_path("--png", pictures).is_dir():
+            new_path("--png", pictures, is_folder=True)
         plotting("--png")
     runs = [] if "--published" in arguments else list(records(arguments.words or ["runs"]))
     if not runs and "--published" not in arguments:
@@ -47,9 +50,9 @@ def run(arguments: Arguments) -> int:
         counted = "published results of ResNet-50 on ImageNet"
     try:
         atomic.write_text(out, page(counted[0].upper() + counted[1:], sections))
-        if "--png" in arguments:
+        if pictures:
             figures = (figure for section in sections for figure in section.figures)
-            write_pictures(pictures, figures)
+            write_pictures(typed_path("--png", pictures), figures)
     except OSError as error:
         raise NotReadyError.of(
             "--out", str(out), f"cannot be written: {error.strerror}", "--out FILE"

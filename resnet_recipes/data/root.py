@@ -1,6 +1,7 @@
 """Check `data.root` itself: whether it can be read, and which folder was probably meant."""
 
 import os
+import re
 import shlex
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -23,6 +24,12 @@ SYNONYMS = {
 #: Files with the paths and labels of images.
 TABLES = (".csv", ".tsv", ".jsonl")
 
+#: What is given instead of a folder or a table, by its ending, and what to do with it.
+_INSTEAD = {
+    (".zip",): "unzip -q {file} -d {stem}   then type data={stem}",
+    (".tar", ".tar.gz", ".tgz"): "mkdir {stem} && tar -xf {file} -C {stem}   then type data={stem}",
+    (".xlsx", ".xls", ".ods"): "save it as CSV beside it   then type data={stem}.csv",
+}
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".rar", ".7z")
 _SEARCHED = 200  # folders searched for splits
 
@@ -41,6 +48,9 @@ def root_problem(given: str) -> Problem | None:
         if not os.path.isfile(root):
             return unreadable(error)
         return None if root.suffix.lower() in TABLES else _file_problem(root)
+    if any({"images", "labels"} <= {*_folders(place)} for place in (root, root / "train")):
+        rule = "has boxes for detection, in labels/, and no classes of whole images"
+        return problem(root, rule, f"for these, {LAYOUT}")
     known = {*chain(*SYNONYMS.values())}
     betons = [split for split in SPLITS if f"{split}.beton" in names]
     others = {Path(name).stem.lower() for name in names if not name.endswith(".beton")}
@@ -100,7 +110,14 @@ def _missing(root: Path) -> Problem:
 
 def _file_problem(root: Path) -> Problem:
     if root.suffix != ".beton":
-        return problem(root, f"is neither a folder nor a table ({', '.join(TABLES)})", LAYOUT)
+        stem = root.with_name(re.sub(r"(\.tar)?\.\w+$", "", root.name))
+        fix = f"{LAYOUT};  a table has the columns path and label"
+        for endings, how in _INSTEAD.items():
+            if root.name.lower().endswith(endings):
+                fix = how.format(file=shlex.quote(str(root)), stem=shlex.quote(str(stem)))
+        if stem.is_dir():  # unpacked already
+            fix = _typed(stem)
+        return problem(root, f"is neither a folder nor a table ({', '.join(TABLES)})", fix)
     fix = "resnet-recipes convert SRC DST  makes both"
     if _has_splits(root.parent):
         fix = _typed(root.parent)

@@ -1,13 +1,12 @@
 """Run a teacher over every image of every epoch of a run, and store what it says."""
 
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError
-from resnet_recipes.base.paths import folder_problem, typed_path
+from resnet_recipes.base.paths import folder_problem, new_path, typed_path
 from resnet_recipes.data.loading.stored import Writer
 from resnet_recipes.estimating.network import teaching
 from resnet_recipes.jobs.group import group_of
@@ -63,10 +62,7 @@ def check(plan: Plan, storing: Storing) -> str:
         problems.append(Problem("methods", None, rule, "resnet-recipes teach --help"))
     if problems:
         raise RecipeError(problems)
-    writer, path = storing.writer(plan), Path(storing.out)
-    if os.path.lexists(path):
-        rule = "already exists: delete it, or give another name"
-        raise NotReadyError.of("--out", str(path), rule, f"--out {path.with_stem(path.stem + '2')}")
+    writer, path = storing.writer(plan), new_path("--out", storing.out)
     need = f"the teacher's outputs need {writer.bytes / 1e9:,.2f} GB"
     if problem := folder_problem("--out", path.parent, writer.bytes - writer.written, need):
         raise NotReadyError([problem])

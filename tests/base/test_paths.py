@@ -1,7 +1,9 @@
+from pathlib import Path
+
 import pytest
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.base.paths import typed_path
+from resnet_recipes.base.paths import new_path, typed_path
 
 
 @pytest.mark.parametrize(
@@ -24,6 +26,39 @@ def test_an_address_is_named_as_one_with_the_command_that_copies_it(text, copy):
 @pytest.mark.parametrize("text", ["C:/images", "a:b", "/data//images", "s3:/a"])
 def test_names_with_colons_are_paths(text):
     assert str(typed_path("data", text)) == text.replace("//", "/")
+
+
+@pytest.mark.parametrize("text", ["hf:user/cats", "hf://datasets/user/cats"])
+def test_images_on_the_hub_are_answered_with_what_downloads_them(text):
+    with pytest.raises(RecipeError, match="hf download user/cats --repo-type dataset"):
+        typed_path("data.root", text)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_folder", "free"),
+    [
+        ("new.csv", False, ""),
+        ("new", True, ""),
+        ("old.csv", False, "old3.csv"),
+        ("new.onnx", True, "new"),
+        ("old.csv", True, "old"),
+        (".", True, "2"),
+    ],
+)
+def test_nothing_is_overwritten_and_a_free_name_is_said(
+    name, is_folder, free, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for place in ("old.csv", "old2.csv"):
+        Path(place).touch()
+    if not free:
+        assert new_path("--out", name, is_folder) == Path(name)
+        return
+    with pytest.raises(RecipeError) as refused:
+        new_path("--out", name, is_folder)
+    (problem,) = refused.value.problems
+    assert problem.fix == f"--out {free}"
+    assert new_path("--out", free, is_folder) == Path(free)
 
 
 def test_the_kinds_of_addresses_that_images_come_from_are_listed():

@@ -140,6 +140,18 @@ def test_a_page_of_runs_has_every_plot_and_names_are_escaped(page):
     assert "<script>alert" not in text
 
 
+def test_a_page_replaces_an_older_one_and_nothing_else(enter, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        enter("resnet-recipes report --published")
+    Path("mine.html").write_text("<html>mine")
+    said = enter("resnet-recipes report --published --out mine.html", 2).err
+    assert "already exists, and nothing is overwritten" in said
+    assert "--out mine2.html" in said
+    assert "--png pictures" in enter("resnet-recipes report --published --png pictures.png", 2).err
+    assert Path("mine.html").read_text() == "<html>mine"
+
+
 def test_the_published_results_alone_are_a_page_and_an_empty_folder_is_not(page, enter):
     text = page("--published")
     assert set(specs(text)) == {"time"}

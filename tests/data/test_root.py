@@ -1,6 +1,8 @@
 """A wrong `data.root` is refused with the folder that was meant, whatever the mistake."""
 
 import os
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -57,8 +59,43 @@ def test_a_file_is_answered_with_its_folder_or_a_command(images):
     assert f"from one folder\n    data={images}" in refused(images / "val.beton")
     (images.parent / "mine.beton").touch()
     assert "resnet-recipes convert SRC DST  makes both" in refused(images.parent / "mine.beton")
-    (images / "x.tar").touch()
-    assert "is neither a folder nor a table" in refused(images / "x.tar")
+    (images / "x.txt").touch()
+    said = refused(images / "x.txt")
+    assert "is neither a folder nor a table" in said
+    assert "a table has the columns path and label" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("my set.zip", "zip -qr"),
+        ("a.b.tar", "tar -cf"),
+        ("a.tar.gz", "tar -czf"),
+        ("A.TGZ", "tar -czf"),
+    ],
+)
+def test_an_archive_is_answered_with_what_unpacks_it(images, name, command):
+    archive = images.parent / name
+    subprocess.run(f"{command} '{archive}' .", shell=True, check=True, cwd=images)
+    line, _, typed = refused(archive).splitlines()[1].partition("   then type data=")
+    subprocess.run(line, shell=True, check=True)
+    (place,) = shlex.split(typed)
+    assert root_problem(place) is None
+    assert f"data={shlex.quote(place)}" in refused(archive)  # it is unpacked already
+
+
+def test_a_spreadsheet_is_answered_with_a_table(tmp_path):
+    (tmp_path / "t.xlsx").touch()
+    assert f"save it as CSV beside it   then type data={tmp_path}/t.csv" in refused(
+        tmp_path / "t.xlsx"
+    )
+
+
+@pytest.mark.parametrize("place", ["images/train labels/train", "train/images train/labels"])
+def test_boxes_for_detection_are_named(tmp_path, place):
+    for folder in place.split():
+        (tmp_path / folder).mkdir(parents=True)
+    assert "has boxes for detection" in refused(tmp_path)
 
 
 def test_one_beton_of_two_is_named(tmp_path):

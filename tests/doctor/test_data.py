@@ -40,7 +40,7 @@ def test_healthy_data_have_nothing_to_fix(root):
 
 def test_a_flat_validation_set_is_found_with_the_command_that_helps(root):
     for path in list((root / "val").glob("*/*")):
-        path.rename(root / "val" / path.name)
+        path.rename(root / "val" / f"ILSVRC2012_val_{path.name}")
     for folder in ("ant", "bee", "cat"):
         (root / "val" / folder).rmdir()
     findings = check_data(root)

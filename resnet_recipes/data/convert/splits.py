@@ -1,6 +1,7 @@
 """The files that a conversion makes, and what an interrupted attempt has left of them."""
 
 import hashlib
+import os
 import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -8,8 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.base.paths import new_path
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import half_path, open_beton
+from resnet_recipes.data.beton.sidecar import Sidecar
 from resnet_recipes.data.beton.writer import partial_path, read_journal
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.shards import shards_of
@@ -17,7 +20,7 @@ from resnet_recipes.data.convert.source import Original
 from resnet_recipes.data.files.layout import listing_of, parts
 from resnet_recipes.data.files.listing import SUFFIXES
 from resnet_recipes.data.files.survey import survey
-from resnet_recipes.data.root import SPLITS
+from resnet_recipes.data.root import SPLITS, root_problem
 
 _ANY = {"workers": 0, "on_bad_image": ""}  # options that may change when an attempt is resumed
 
@@ -50,14 +53,24 @@ class Split:
         """Return what the journal of an interrupted attempt lists, one record for each image."""
         return read_journal(self.target, self.key())
 
+    def earlier(self) -> Sidecar | None:
+        """Return what a conversion has written of the file in this place; None if none has."""
+        try:
+            return open_beton(self.target).sidecar
+        except NotReadyError:
+            return None
+
+    def is_taken(self) -> bool:
+        """Return whether a file is there that was not made from this source."""
+        sidecar, own = self.earlier(), os.path.realpath(self.source.place)
+        is_own = sidecar is not None and os.path.realpath(sidecar.source) == own
+        return os.path.lexists(self.target) and not is_own
+
     def is_made(self) -> bool:
         """Return whether an earlier attempt finished this file, with these options."""
         if partial_path(self.target).exists():
             return False
-        try:
-            sidecar = open_beton(self.target).sidecar
-        except NotReadyError:
-            return False
+        sidecar = self.earlier()
         if sidecar is None or (sidecar.skipped and self.options.on_bad_image == "error"):
             return False
         return (
@@ -70,8 +83,8 @@ class Split:
 def splits_of(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
     """Return the files to make: DST/train.beton and DST/val.beton if SRC has both, else DST.
 
-    Raises NotReadyError if SRC cannot be read, or RecipeError if DST does not fit it or options are
-    wrong.
+    Raises NotReadyError if SRC cannot be read, or RecipeError if DST does not fit it, or is
+    something else, or if options are wrong.
     """
     if problems := list(options.problems()):
         raise RecipeError(problems)
@@ -85,6 +98,8 @@ def splits_of(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
         target = shlex.quote(str(dst / (src.stem + ".beton")))
         fix = f"resnet-recipes convert {shlex.quote(str(src))} {target}"
         raise RecipeError.of(str(src), None, rule, fix)
+    if len(sources) == 2 and not dst.is_dir():
+        new_path("DST", str(dst), is_folder=True)
     splits = [
         Split(name or dst.stem, source, dst / f"{name}.beton" if name else dst, options)
         for name, source in sources.items()
@@ -93,6 +108,8 @@ def splits_of(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
         first = splits[0]
         small = first.source.halved(options.max_resolution)
         splits.insert(1, Split(f"{first.name}.half", small, half_path(first.target), options))
+    if any(split.is_taken() for split in splits):
+        new_path("DST", str(dst))
     return splits
 
 
@@ -115,8 +132,8 @@ def _sources(src: Path, options: ConvertOptions) -> dict[str, Original]:
         val_seed=options.val_seed,
         nested_classes=options.nested_classes,
     )
-    if not src.exists():
-        raise NotReadyError.at(src, "does not exist")
+    if not src.is_dir() and (problem := root_problem(str(src))):
+        raise NotReadyError.at(src, problem.rule, problem.fix.replace("data=", ""))
     if found := shards_of(src):
         return found
     there = parts(src)

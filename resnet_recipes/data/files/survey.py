@@ -1,9 +1,9 @@
 """Check the images of a dataset before a run starts."""
 
+import os
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +33,7 @@ def sorting_command(root: Path) -> str:
 
 def _surveyed(config: DataConfig, tell: Tell) -> DataFacts:
     root, there = Path(config.root), parts(Path(config.root))
-    _refuse(chain(*(_part_problems(root, *part) for part in there.items())))
+    _refuse(_part_problems(root, there))
     _refuse(_split_problems(config, there))
     train, val = listings = [listing_of(config, split, tell) for split in SPLITS]
     unread = _unread(train.others + val.others)
@@ -49,10 +49,6 @@ def _surveyed(config: DataConfig, tell: Tell) -> DataFacts:
     if has_table and "val" in there and (twice := {*train.paths} & {*val.paths}):
         rule = f"has {len(twice):,} images for training that are for validation too: {min(twice)}"
         problems.append(problem(root, rule, "keep each in one of them"))
-    for part, listing in of_parts:
-        if empty := [listing.classes[label] for label in np.flatnonzero(listing.counts == 0)]:
-            fix = f"add images, or remove these folders from both splits{unread}"
-            problems.append(problem(part.place, f"has no images in {some(empty)}", fix))
     _refuse(problems)
     return DataFacts(
         "torchvision",
@@ -73,21 +69,23 @@ def _refuse(problems: Iterable[Problem]) -> None:
         raise NotReadyError(found)
 
 
-def _part_problems(root: Path, split: str, part: Part) -> Iterator[Problem]:
-    """Yield why a part cannot be read at all."""
-    if part.is_table or class_names(part.place):
+def _part_problems(root: Path, there: Mapping[str, Part]) -> Iterator[Problem]:
+    """Yield why parts cannot be read at all, as one problem."""
+    flat = [part.place for part in there.values() if not (part.is_table or class_names(part.place))]
+    if not flat:
         return
-    rule = "contains images without class folders"
-    if next(image_names(part.place), None) is None:
-        yield problem(part.place, "has no images", LAYOUT)
-    elif tables := [*_tables(part.place), *_tables(root)]:
+    place, rule = flat[0] if len(flat) == 1 else root, "contains images without class folders"
+    some_image = next(image_names(place), None)
+    if some_image is None:
+        yield problem(place, "has no images", LAYOUT)
+    elif tables := [*_tables(flat[0]), *_tables(root)]:
         fix = f"data={shlex.quote(str(tables[0]))}"
-        yield problem(part.place, f"{rule}, and a table that is not read", fix)
-    elif split != "val":
-        yield problem(part.place, rule, LAYOUT)
+        yield problem(place, f"{rule}, and a table that is not read", fix)
+    elif place != root and some_image.startswith("ILSVRC2012_val_"):
+        yield problem(place, f"{rule}; Kaggle's list can sort them", sorting_command(root))
     else:
-        more = "a list of files and classes, such as Kaggle's, can sort them"
-        yield problem(part.place, f"{rule}; {more}", sorting_command(root))
+        more = ";  or a table with the columns path and label:  data=TABLE"
+        yield problem(place, rule, f"{LAYOUT}{more}")
 
 
 def _tables(folder: Path) -> list[Path]:
@@ -100,12 +98,23 @@ def _tables(folder: Path) -> list[Path]:
 def _split_problems(config: DataConfig, there: dict[str, Part]) -> Iterator[Problem]:
     """Yield missing splits, and data.val_share if it is set beside validation images."""
     if not there.keys() - {"val"}:
-        yield problem(config.root, "has no training images", LAYOUT)
+        yield problem(config.root, "has no training images", _renaming(there, "train") or LAYOUT)
     if "val" in there and config.val_share:
         rule = f"is for data without validation images; {there['val'].name} has some"
         yield Problem("data.val_share", config.val_share, rule, "data.val_share=0")
     if "val" not in there and not config.val_share:
-        yield problem(config.root, "has no validation images", f"{_SHARE};   else {LAYOUT}")
+        yield problem(config.root, "has no validation images", _renaming(there, "val") or _SHARE)
+
+
+def _renaming(there: Mapping[str, Part], lacking: str) -> str:
+    """Return what makes the only folder beside the other split the one that is lacking."""
+    ((split, (_, place, _)),) = there.items()
+    if split == "" or not place.is_dir():
+        return ""
+    left = [place.with_name(name) for name in class_names(place.parent) if name != place.name]
+    if len(left) != 1 or not class_names(*left):
+        return ""
+    return f"mv {shlex.quote(str(*left))} {shlex.quote(str(place.with_name(lacking)))}"
 
 
 def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterator[Problem]:
@@ -113,11 +122,20 @@ def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterato
 
     Labels are positions in the sorted list, so one extra shifts them.
     """
-    for here, there, split in ((train, val, "val"), (val, train, "train")):
-        if missing := sorted({*here.classes} - {*there.classes}):
+    unread = _unread(train.others + val.others)
+    filled, known = [{*_filled(one)} for one in (train, val)], {*train.classes, *val.classes}
+    if empty := sorted(known - set.union(*filled)):
+        folders = [os.path.join(one.folder, name) for one in (train, val) for name in empty]
+        fix = f"rmdir {shlex.join(dict.fromkeys(filter(os.path.isdir, folders)))}"
+        if unread:
+            fix = f"add images, or remove these folders{unread}"
+        yield problem(config.root, f"has no images in {some(empty)}", fix)
+    both = ((*filled, "val"), (*filled[::-1], "train"))
+    for here, there, split in () if config.val_share else both:
+        if missing := sorted(here - there):
             rule = f"lacks {some(missing)} of the classes of the other split"
             fix = "both splits need the same classes: add these, or remove them from the other"
-            yield problem(f"{config.root}/{split}", rule, f"{fix} split")
+            yield problem(f"{config.root}/{split}", rule, f"{fix} split{unread}")
     if len(train.classes) < 2:
         inner = "data.nested_classes=true   makes each inner folder a class;   "
         fix = f"{inner}{LAYOUT}" if _has_inner(train) else LAYOUT
@@ -131,6 +149,11 @@ def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterato
         rule = f"needs two images of each class; {some(alone)} has one"
         fix = "add images, or remove the class"
         yield Problem("data.val_share", config.val_share, rule, fix)
+
+
+def _filled(listing: Listing) -> Iterator[str]:
+    """Yield the classes that have images."""
+    return (name for name, count in zip(listing.classes, listing.counts, strict=True) if count)
 
 
 def _notes(config: DataConfig, train: Listing, val: Listing, has_table: bool) -> Iterator[str]:

@@ -3,6 +3,7 @@
 A CSV file, or the metadata file of a Hugging Face dataset.
 """
 
+import codecs
 import csv
 import io
 import os
@@ -26,6 +27,7 @@ METADATA = ("metadata.csv", "metadata.jsonl")
 FILE, LABEL, SPLIT = ("file_name", "path", "file", "image"), ("label", "class"), ("split",)
 
 _NAMELESS = "give the columns names in the first line:  path,label"
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as spreadsheets write it
 _SPLITS = frozenset(chain(*SYNONYMS.values()))
 _LARGEST = 1 << 30  # bytes
 _LONGEST_LINE = 1 << 20  # bytes
@@ -108,7 +110,7 @@ def listing(table: Path, found: Sequence[Row]) -> Listing:
         first = f"{missing[0].name}, line {missing[0].line}"
         rule = f"names {len(missing):,} of {len(found):,} files that do not exist: {first}"
         fix = f"paths are relative to {folder}"
-        raise unusable(table, rule, _NAMELESS if missing[0].line == 1 else fix)
+        raise unusable(table, rule, fix)
     seen: set[str] = set()
     for row, name in zip(found, names, strict=True):
         if name in seen:
@@ -121,8 +123,11 @@ def _read(table: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """Return the column names, and the line number and cells of each row."""
     content = read_bytes(table, _LARGEST)
     try:
-        text = io.StringIO(content.decode("utf-8-sig"), newline="")
+        code = "utf-16" if content[:2] in _UTF16 else "utf-8-sig"
+        text = io.StringIO(content.decode(code), newline="")
         return _of_objects(text) if table.suffix.lower() == ".jsonl" else _of_csv(text)
+    except UnicodeDecodeError:
+        raise unusable(table, "is not text in UTF-8", "save it as UTF-8") from None
     except (ValueError, csv.Error) as error:
         raise unusable(table, f"cannot be read as a table: {error}") from None
 
@@ -137,7 +142,7 @@ def _of_csv(text: io.StringIO) -> tuple[list[str], list[tuple[int, list[str]]]]:
     reader = csv.reader(text, delimiter=delimiter, strict=True)
     found = [(reader.line_num, row) for row in reader if row]
     columns = [name.strip().lower() for name in found[0][1]] if found else []
-    if len(columns) == 2 and not {*FILE, *LABEL} & {*columns}:
+    if len(columns) == 2 and os.path.splitext(columns[0])[1] and not {*FILE, *LABEL} & {*columns}:
         return [FILE[0], LABEL[0]], found
     return columns, found[1:]
 

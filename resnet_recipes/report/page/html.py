@@ -13,6 +13,11 @@ _HERE = Path(__file__).parent
 #: Characters beyond which a table cell is wrapped.
 LONG = 24
 
+_HEAD = (
+    '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+    '<meta name="generator" content="resnet-recipes">'
+)
+
 
 @dataclass
 class Figure:
@@ -52,10 +57,18 @@ def page(title: str, sections: Sequence[Section]) -> str:
     return document(title, map(_section, sections), scripts)
 
 
+def is_ours(path: Path) -> bool:
+    """Return whether a file is a page of this program, which a new one may replace."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_HEAD)) == _HEAD.encode()
+
+
 def document(title: str, body: Iterable[str], scripts: Iterable[str] = ()) -> str:
     """Return an HTML file that needs no other, from elements in which all text is escaped."""
     parts = [
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
+        _HEAD,
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{in_html(title)}</title><style>{_file('page.css')}</style></head><body><main>",
         f"<h1>{in_html(title)}</h1>",

@@ -335,6 +335,25 @@ def test_a_conversion_killed_while_it_reads_its_file_back_is_finished_when_repea
     assert names(tmp_path) == {"a.beton", "a.beton.json"}
 
 
+def test_what_a_conversion_of_something_else_has_made_is_not_replaced(folder, tmp_path):
+    target = tmp_path / "a.beton"
+    convert(folder / "val", target, RAW, silent)
+    old = target.read_bytes()
+    convert(folder / "val", target, ConvertOptions("jpg", workers=1), silent)
+    assert target.read_bytes() != old
+    for source, place in (
+        (folder / "train", target),
+        (target, target),
+        (folder, tmp_path / "b.beton"),
+    ):
+        with pytest.raises(RecipeError, match=r"overwritten\n    .*a2\.beton|and a folder is"):
+            convert(source, place, RAW, silent)
+    target.write_text("mine")
+    with pytest.raises(RecipeError, match="already exists, and nothing is overwritten"):
+        convert(folder / "val", target, RAW, silent)
+    assert target.read_text() == "mine"
+
+
 def test_wrong_sources_targets_and_options_are_refused(folder, tmp_path):
     (tmp_path / "empty" / "ant").mkdir(parents=True)
     shutil.copytree(folder, tmp_path / "images")

@@ -3,6 +3,7 @@
 import os
 import shlex
 import shutil
+import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -41,8 +42,9 @@ def test_the_line_that_a_flat_validation_folder_is_given_works_when_typed(
     root = Path(shutil.copytree(folder, tmp_path / "two words"))
     lines = []
     for path in list((root / "val").glob("*/*")):
-        lines.append(f"{path.stem},{path.parent.name}\n")
-        path.rename(root / "val" / path.name)
+        name = f"ILSVRC2012_val_{path.name}"
+        lines.append(f"{name},{path.parent.name}\n")
+        path.rename(root / "val" / name)
     for name in CLASSES:
         (root / "val" / name).rmdir()
     fix = refusal(small(root)).splitlines()[1]
@@ -53,13 +55,42 @@ def test_the_line_that_a_flat_validation_folder_is_given_works_when_typed(
     assert found(small(tmp_path / "two words-by-class")) == (37, 11, CLASSES)
 
 
-def test_different_classes_and_empty_ones_are_reported_together(root):
+def test_different_classes_and_those_without_images_are_reported_together(root):
     shutil.move(root / "val" / "bee", root / "val" / "wasp")
     shutil.rmtree(root / "train" / "cat")
     (root / "train" / "cat").mkdir()
     message = refusal(small(root))
-    for said in ("val: lacks bee", "train: lacks wasp", "train: has no images in cat"):
+    for said in ("val: lacks bee", "train: lacks cat, wasp of"):
         assert said in message
+
+
+def test_images_without_class_folders_are_one_mistake(root):
+    for split in ("train", "val"):
+        for path in list((root / split).glob("*/*")):
+            path.rename(root / split / path.name)
+        for name in CLASSES:
+            (root / split / name).rmdir()
+    (line, fix) = refusal(small(root)).splitlines()
+    assert f"{root}: contains images without class folders" in line
+    assert "--fix-val" not in fix
+    assert "a table with the columns path and label" in fix
+
+
+def test_an_empty_class_folder_is_one_mistake_and_what_is_typed_removes_it(root):
+    for split in ("train", "val"):
+        (root / split / "an eel").mkdir()
+    line, fix = refusal(small(root)).splitlines()
+    assert "has no images in an eel" in line
+    subprocess.run(fix, shell=True, check=True)
+    assert found(small(root)) == (37, 11, CLASSES)
+
+
+@pytest.mark.parametrize(("split", "name"), [("train", "my train"), ("val", "valrenamed")])
+def test_a_split_under_another_name_is_answered_with_what_renames_it(root, split, name):
+    (root / split).rename(root / name)
+    fix = refusal(small(root)).splitlines()[1]
+    subprocess.run(fix, shell=True, check=True)
+    assert found(small(root)) == (37, 11, CLASSES)
 
 
 def test_hidden_files_and_debris_of_archivers_are_neither_classes_nor_images(root):
@@ -92,7 +123,7 @@ def test_files_of_unknown_kinds_are_counted_and_named(root):
     for path in (root / "train" / "ant").glob("*.jpg"):
         path.unlink()
     message = refusal(small(root))
-    assert "has no images in ant" in message
+    assert "train: lacks ant of" in message
     assert "(not read: 3 .heic, 1 without a suffix" in message
 
 

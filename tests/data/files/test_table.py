@@ -35,6 +35,7 @@ ROWS = [("a.jpg", "cat", ""), ("c, d.jpg", "dog", "")]
     [
         ('path,label\na.jpg,cat\n"c, d.jpg",dog\n', "labels.csv"),
         ('a.jpg,cat\r\n"c, d.jpg",dog', "labels.csv"),
+        ('path\tlabel\na.jpg\tcat\n"c, d.jpg"\tdog\n'.encode("utf-16"), "labels.csv"),
         ("\ufefflabel;file;width\ncat;a.jpg;3\n\ndog;c, d.jpg;4\n", "labels.csv"),
         ("image\tclass\na.jpg\tcat\nc, d.jpg\tdog\n", "labels.tsv"),
         (
@@ -65,7 +66,8 @@ def test_splits_are_a_column_or_the_first_folder(folder, text, splits):
     [
         ("", "has no column of paths"),
         ("path,label\n", "has no rows"),
-        (b"path,label\n\xff,x\n", "cannot be read as a table"),
+        (b"path,label\n\xe4,x\n", "is not text in UTF-8\n    save it as UTF-8"),
+        ("id,target\na.jpg,x\n", "give the columns names in the first line:  path,label"),
         (
             "a,b,c\n1,2,3\n",
             "has no column of paths (file_name, path, file, image) or labels (label, "
