@@ -7,8 +7,8 @@ from functools import cache
 
 _FORM = re.compile(r"(\d{1,12}(?:\.\d{1,12})?(?:e[+-]?\d{1,2})?)\s*(ep|ba|dur)")
 
-_CLOCK = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)([hms])")
-_MONEY = re.compile(r"\$(\d{1,6}(?:\.\d{1,6})?)")
+_NUMBER = r"(\d+(?:\.\d+)?)"
+_CLOCK, _MONEY = re.compile(f"{_NUMBER}([hms])"), re.compile(rf"\${_NUMBER}")
 
 #: Seconds of each unit of a time on the clock.
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
@@ -16,6 +16,9 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 #: Upper limit of a duration, in epochs or steps; the longest published ImageNet run has 750,000
 #: steps.
 LONGEST = 10**9
+
+#: Upper limit of a time, in seconds: ten years.
+_LONGEST_TIME = 10 * 365 * 24 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,13 @@ def clock_seconds(text: str) -> float:
     """Return the seconds of a time such as 2h, 90m or 45s. Raises ValueError with the rule."""
     if not (match := _CLOCK.fullmatch(text)):
         raise ValueError("must be a number and h, m or s, as in 3.5h")
-    return float(match[1]) * _UNITS[match[2]]
+    return _bounded(float(match[1]) * _UNITS[match[2]])
+
+
+def _bounded(seconds: float) -> float:
+    if seconds > _LONGEST_TIME:
+        raise ValueError("is longer than ten years")
+    return seconds
 
 
 def budget_seconds(text: str, price: float | None) -> float:
@@ -76,7 +85,7 @@ def budget_seconds(text: str, price: float | None) -> float:
     if match := _MONEY.fullmatch(text):
         if not price:
             raise ValueError("is money: set launch.price, what the machine costs per hour")
-        return 3600 * float(match[1]) / price
+        return _bounded(3600 * float(match[1]) / price)
     if not _CLOCK.fullmatch(text):
         raise ValueError("must be a time, as in 2h, 90m or 45s, or a sum, as in '$20'")
     return clock_seconds(text)

@@ -40,6 +40,7 @@ class Problem(NamedTuple):
     value: object  # what was written there; None if nothing was
     rule: str  # the rule that was broken: "must be positive"
     fix: str = ""  # what to type instead
+    is_unknown: bool = False  # whether there is no such setting
 
     def under(self, section: str) -> "Problem":
         """Return the same problem with its key placed inside `section`."""
@@ -51,6 +52,11 @@ class Problem(NamedTuple):
         shown = value if len(value) <= SHOWN else f"{value[:SHOWN]}..."
         said = key if self.value is None else f"{key}={shown}"
         return f"{said}: {rule}" + (f"\n    {fix}" if fix else "")
+
+
+def no_setting(key: str, fix: str, rule: str = "") -> Problem:
+    """Return the problem of a key that is no setting; `rule` says what it is, if that is known."""
+    return Problem(key, None, rule or "no such setting", fix, is_unknown=not rule)
 
 
 class RecipeError(Exception):
@@ -74,13 +80,8 @@ class RecipeError(Exception):
             return said.replace(str(here), there)
 
         return type(self)(
-            Problem(
-                moved(key),
-                moved(value) if isinstance(value, str) else value,
-                moved(rule),
-                moved(fix),
-            )
-            for key, value, rule, fix in self.problems
+            Problem(*(moved(part) if isinstance(part, str) else part for part in problem))
+            for problem in self.problems
         )
 
 

@@ -146,7 +146,7 @@ def split(
         for word in argv
         if re.search("[\ud800-\udfff]", word)  # bytes that are not text
     ]
-    spaced, found.words = _spaced(found.words, usage.has_settings)
+    spaced, found.words = _spaced(found.words, usage)
     if problems := problems + spaced:
         raise RecipeError([*problems, *also(found)])
     for flag, name in found.flags.items():
@@ -184,7 +184,7 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
     typed, key = f"{name} {value}".strip(), _key(name)
     command, known = " ".join(usage.line.split()[:2]), usage.values
     meaning = meaning_of(name, value) if usage.has_settings else None
-    rule = "unknown flag"
+    rule, is_unknown = "unknown flag", False
     if "RUN|FILE" in usage.line and key in RUNS:
         others = [word for word in argv if word not in (name, value, f"{name}={value}")]
         rule, fix = "is typed without a flag", f"{command} {shlex.join([value or 'RUN', *others])}"
@@ -207,11 +207,12 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
     elif not usage.has_settings:
         fix = f"flags: {', '.join([*known, '--help'])}"
     else:
+        is_unknown = True
         rule = (meaning and meaning.rule) or "unknown flag; settings are written key=value"
         fix = meaning.words or "leave it out" if meaning else _setting(key, value)
         if "RUN|FILE" in usage.line:
             fix = _of_a_trained_network(fix, command)
-    return Problem(typed, None, rule, fix)
+    return Problem(typed, None, rule, fix, is_unknown)
 
 
 def _flag(key: str, value: str, known: Mapping[str, str], sweeps: bool) -> str:
@@ -254,13 +255,14 @@ def _of_a_trained_network(fix: str, command: str) -> str:
     return near if near.startswith("did") else f"{command} --help   lists flags and settings"
 
 
-def _spaced(words: list[str], has_settings: bool) -> tuple[list[Problem], list[str]]:
+def _spaced(words: list[str], usage: Usage) -> tuple[list[Problem], list[str]]:
     """Return a problem for each setting that spaces, instead of or around '=', have split.
 
     And the words with those settings in one piece.
     """
     for index, (word, value) in enumerate(pairwise(words)):
-        if has_settings and word in SHORT and "=" not in value:
+        is_run = index == 0 and "RUN|FILE" in usage.line
+        if usage.has_settings and not is_run and word in SHORT and "=" not in value:
             setting, rule = f"{word}={value}", "settings are written key=value"
             problem = Problem(f"{word} {value}", None, rule, shlex.quote(setting))
             return [problem], [*words[:index], setting, *words[index + 2 :]]

@@ -1,12 +1,15 @@
 """The recipe that a command's words ask for."""
 
+import shlex
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.printing import say
 from resnet_recipes.recipe.library import Library
+from resnet_recipes.run_folder.names import CONFIG
 
 if TYPE_CHECKING:
     from resnet_recipes.recipe.compose import Composed
@@ -23,7 +26,14 @@ def composed(arguments: Arguments, needs_data: bool = True) -> "Composed":
     from resnet_recipes.recipe.compose import compose
 
     name = name or _best(changes, arguments)
-    return with_network_methods(compose(name, changes, arguments.recipes, needs_data))
+    made = with_network_methods(compose(name, changes, arguments.recipes, needs_data))
+    run = made.recipe.run
+    folder = Path(run.root, run.extends)
+    # what resumes by itself is repeated until the other run is there
+    if run.extends and "--resume" not in arguments and not (folder / CONFIG).is_file():
+        fix = f"resnet-recipes runs {shlex.quote(run.root)}"
+        raise RecipeError.of("run.extends", run.extends, f"there is no run {folder}", fix)
+    return made
 
 
 def _best(changes: Sequence[str], arguments: Arguments) -> str:

@@ -80,8 +80,10 @@ def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> 
 
     engine, words = arguments.flags["--for"], [f"recipe={recipe}", *changes]
     swept = points(words) if "-m" in arguments else [words]
-    # the runs of a sweep have the names that `resnet-train -m` gives them
-    runs = named(swept, Arguments(), (_STAND_IN,))
+    # the runs of a sweep have the names that `resnet-train -m` gives them; a run to extend may be
+    # on storage that this machine does not see
+    unseen = {"--resume": "auto"} if engine in _STORAGE else {}
+    runs = named(swept, Arguments(unseen), (_STAND_IN,))
     (name, (point, _)), *others = runs.items()
     launch = point.recipe.launch
     if any(

@@ -30,8 +30,7 @@ def tried(error: RecipeError, argv: Sequence[str], accept: Accept) -> RecipeErro
     problems = []
     for problem in error.problems:
         fixes = [_remedy(line, argv, accept) for line in problem.fix.split("\n    ")]
-        is_unknown = (problem.fix and "settings are" in problem.rule) or "no such s" in problem.rule
-        otherwise = EVERY_SETTING if is_unknown else ""
+        otherwise = EVERY_SETTING if problem.is_unknown else ""
         problems.append(problem._replace(fix="\n    ".join(filter(None, fixes)) or otherwise))
     return type(error)(problems)
 

@@ -95,9 +95,7 @@ def allowed(words: Sequence[str], known: Sequence[str] = (*_SETTINGS, *_OTHERS))
     """Return what words change. Raises RecipeError unless all are settings of `known`."""
     changes, problems = overrides.parse(words)
     problems = [
-        problem._replace(fix=meant(problem.fix, known))
-        if problem.rule == "no such setting"
-        else problem
+        problem._replace(fix=meant(problem.fix, known)) if problem.is_unknown else problem
         for problem in problems
     ]
     problems += [

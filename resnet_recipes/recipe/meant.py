@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator
 
+from resnet_recipes.base.duration import is_duration
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.recipe import overrides
 from resnet_recipes.recipe.schema import Recipe
@@ -52,6 +53,8 @@ def _keys(word: str) -> list[str]:
 
 def _value(own: Recipe, key: str) -> object:
     """Return a recipe's value of a setting; None if it has none."""
+    if key == "epochs" and is_duration(own.max_duration):
+        return str(own.length).removesuffix("ep")
     found: object = own
     for name in overrides.expanded(f"{key}=0")[0].key.split("."):
         found = getattr(found, name, None)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, get_args, get_origin
 
 from resnet_recipes.base.duration import is_duration
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.errors import Problem, no_setting
 from resnet_recipes.base.kinds import is_union
-from resnet_recipes.base.paths import is_fetched, typed_path
+from resnet_recipes.base.paths import EMPTY, is_fetched, typed_path
 from resnet_recipes.recipe.foreign import meaning_of, setting_of
 from resnet_recipes.recipe.hydra_compose import value_of
 from resnet_recipes.recipe.library import GROUPS
@@ -19,6 +19,9 @@ from resnet_recipes.recipe.typed import fitting, kind_of, settings, typed
 
 #: Settings that are folders: `~` is expanded and the path made absolute.
 FOLDERS = ("data.root", "data.cache", "run.root")
+
+#: Those that may not be empty, as they are typed.
+_NEEDED = ("data", "data.root", "run.root")
 
 #: Settings of the length of a run.
 LENGTH = ("max_duration", "scale_schedule_ratio")
@@ -132,7 +135,7 @@ def _refused(word: str) -> Problem | None:
         return Problem(word, None, "settings are written key=value", _with_value(word))
     if not _KEY.fullmatch(key):
         if meaning := meaning_of(key, value):
-            return Problem(word, None, meaning.rule or "no such setting", meaning.words)
+            return no_setting(word, meaning.words, meaning.rule)
         rule = "is not a setting: names are letters, digits and '_', joined by '.'"
         return Problem(word, None, rule)
     return _no_value(key, value)
@@ -154,10 +157,12 @@ def _no_value(key: str, value: str) -> Problem | None:
         rule, fix = "references are only read from recipe files", "write the value out"
     elif "???" in value:
         rule, fix = "??? means a missing value", "write the value out"
+    elif key in _NEEDED and not value.strip("'\" "):
+        rule, fix = EMPTY, f"{key}=PATH"
     elif key == "epochs" and value == "curve":
         rule, fix = "stands for several lengths: a sweep", SWEEP
     elif key == "epochs" and not is_number and not is_duration(value):
-        rule, fix = "must be a positive number", "epochs=18"
+        rule, fix = "must be a positive number", ""
     else:
         return None
     return Problem(key, value, rule, fix)
@@ -220,9 +225,8 @@ def _unknown(override: Override) -> Problem:
     is_of = setting_of(override.key.rpartition(".")[2]).startswith(f"{section}.")
     meaning = meaning_of(override.key, override.value)
     if meaning and (is_of or not (is_near and meant and meaning.words)):
-        rule, fix = meaning.rule or "no such setting", meaning.words or "leave it out"
-        return Problem(override.typed, None, rule, fix)
-    return Problem(override.typed, None, "no such setting", meant or EVERY_SETTING)
+        return no_setting(override.typed, meaning.words or "leave it out", meaning.rule)
+    return no_setting(override.typed, meant or EVERY_SETTING)
 
 
 def misfits(word: str) -> Iterator[Problem]:

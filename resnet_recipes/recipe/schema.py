@@ -69,15 +69,16 @@ class Recipe(Section):
         """`scale_schedule_ratio`, exactly as it was typed."""
         return decimal(self.scale_schedule_ratio)
 
-    def horizon(self, examples: int) -> Horizon:
-        """Return the length of a run on `examples` training images.
+    @property
+    def length(self) -> Duration:
+        """`max_duration` as scale_schedule_ratio stretches it, in whole units: 28.8ep is 28ep."""
+        return Duration.parse(self.max_duration).scaled(self.ratio)
 
-        It is max_duration. If stretched by scale_schedule_ratio, it is rounded down to whole units
-        (28.8ep to 28ep).
-        """
+    def horizon(self, examples: int) -> Horizon:
+        """Return the length of a run on `examples` training images."""
         steps = steps_per_epoch(examples, self.batch.global_size)
-        length = Duration.parse(self.max_duration).scaled(self.ratio)
-        return Horizon(int(length.value * (steps if length.unit == "ep" else 1)), steps)
+        scale = steps if self.length.unit == "ep" else 1
+        return Horizon(int(self.length.value * scale), steps)
 
     def milestones(self, horizon: Horizon) -> list[int]:
         """Return the steps of the schedule's milestones, stretched as the run is."""

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any, get_args, get_origin
 
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import Problem, RecipeError, no_setting
 from resnet_recipes.base.kinds import dataclasses_in, kinds_of, words
 from resnet_recipes.recipe.foreign import meaning_of
 from resnet_recipes.recipe.schema import Recipe
@@ -77,8 +77,8 @@ def unknown(tree: dict[str, Any]) -> Iterator[Problem]:
         parent = key.rpartition(".")[0]
         if kind_of(key) is None and (not parent or dataclasses_in(known.get(parent))):
             meaning = meaning_of(key, None)
-            rule = meaning.rule if meaning and not meaning.words else "no such setting"
-            yield Problem(key, None, rule, did_you_mean(key, known))
+            rule = meaning.rule if meaning and not meaning.words else ""
+            yield no_setting(key, did_you_mean(key, known), rule)
 
 
 @cache

@@ -111,8 +111,8 @@ lr=1,2 | optimizer.lr=1,2 | must be one value
 lr=[1 | optimizer.lr=[1 | cannot be read
 lr=1:30 | optimizer.lr=1:30 | must be a number
 seed=010 | seed=010 | must be a whole number
-epochs=0 | epochs=0 | must be a positive number | epochs=18
-epochs=-3 | epochs=-3 | must be a positive number | epochs=18
+epochs=0 | epochs=0 | must be a positive number | mild has 36
+epochs=-3 | epochs=-3 | must be a positive number | mild has 36
 max_duration=1.5ba | max_duration=1.5ba | a whole number of batches
 epochs=many | epochs=many | must be a positive number
 max_duration=90 | max_duration=90 | as in 8ep, 100ba

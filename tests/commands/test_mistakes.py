@@ -23,7 +23,6 @@ model.pretrained=true | model.weights=torchvision
 -v | --verbose
 resume=true | --resume last
 epoch=5 | epochs=5
-epochs=0 | epochs=18
 max_steps=100 | max_duration=100ba ssr=1
 trainer.max_epochs=7 | epochs=7
 seeds=1 | did you mean seed=1?

@@ -85,6 +85,11 @@ def test_images_may_be_named_by_a_pattern_and_classes_counted(predicted):
     assert len(predicted(f"{GOOD} --top=99")[0]["classes"]) == 10
 
 
+def test_a_run_may_have_the_name_of_a_setting(run, enter):
+    run.rename("run")
+    assert relpath(enter(f"resnet-recipes predict run {GOOD}").out.splitlines()[0]) == GOOD
+
+
 def test_a_pattern_finds_each_image_once_whatever_links_there_are(predicted):
     top = Path("top")
     for name in ("a.jpg", "b/b.jpg", "b/.c.jpg", ".d/d.jpg"):

@@ -83,6 +83,23 @@ train demo run=last | 2 | stands for the run that was started last
 train demo dropout=0.1 | 2 | stochastic depth is another
 train demo --overwrite | 2 | resnet-recipes runs rm
 train demo channels_last=false | 2 | precision.channels_last=false
+train demo data= | 2 | data=: is empty: was a variable of the shell not set?
+train demo data.root=' ' | 2 | data.root= : is empty
+train demo data=. run.root= | 2 | run.root=: is empty
+train -m demo data= seed=1,2 | 2 | data=: is empty
+job mild data= --for slurm | 2 | data=: is empty
+convert '' out | 2 | SRC=: is empty: was a variable of the shell not set?
+convert . '' | 2 | DST=: is empty
+doctor data '' | 2 | PATH=: is empty
+cp mild '' | 2 | FILE=: is empty
+eval '' | 2 | RUN|FILE=: is empty
+eval RUN data= | 2 | data=: is empty
+predict RUN '' | 2 | IMAGE=: is empty
+report '' | 2 | RUN=: is empty
+train demo data=. launch.max_wall=99999999h | 2 | max_wall=99999999h: is longer than ten years
+train demo data=. budget=99999999h | 2 | launch.budget=99999999h: is longer than ten years
+train demo data=. run.extends=typo | 2 | run.extends=typo: there is no run
+job mild data=/d run.extends=typo --for slurm | 2 | run.extends=typo: there is no run
 runs /nowhere | 3 | no such run, file or folder
 report nowhere | 3 | no such run, file or folder
 report --published --out no/r.html | 3 | --out=no/r.html: cannot be written

@@ -27,6 +27,8 @@ lr=10% | lr=0.1
 schedule.warmup=5 | schedule.warmup=5ep
 evaluation.interval=5 | evaluation.interval=5ep
 log.interval=5 | log.interval=5ba
+epochs=x | demo has 6
+epochs=0 | demo has 6
 epochs=3epochs | epochs=3ep
 max_duration=3epochs | max_duration=3ep
 max_duration=100steps | max_duration=100ba
