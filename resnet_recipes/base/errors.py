@@ -80,7 +80,12 @@ class RecipeError(Exception):
             return said.replace(str(here), there)
 
         return type(self)(
-            Problem(*(moved(part) if isinstance(part, str) else part for part in problem))
+            problem._replace(
+                key=moved(problem.key),
+                value=moved(problem.value) if isinstance(problem.value, str) else problem.value,
+                rule=moved(problem.rule),
+                fix=moved(problem.fix),
+            )
             for problem in self.problems
         )
 

@@ -1,6 +1,5 @@
 """Check the images of a dataset before a run starts."""
 
-import os
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -122,16 +121,13 @@ def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterato
 
     Labels are positions in the sorted list, so one extra shifts them.
     """
+    in_train, in_val = {*_filled(train)}, {*_filled(val)}
     unread = _unread(train.others + val.others)
-    filled, known = [{*_filled(one)} for one in (train, val)], {*train.classes, *val.classes}
-    if empty := sorted(known - set.union(*filled)):
-        folders = [os.path.join(one.folder, name) for one in (train, val) for name in empty]
-        fix = f"rmdir {shlex.join(dict.fromkeys(filter(os.path.isdir, folders)))}"
-        if unread:
-            fix = f"add images, or remove these folders{unread}"
+    if empty := sorted({*train.classes, *val.classes} - in_train - in_val):
+        fix = f"add images, or remove these folders from both splits{unread}"
         yield problem(config.root, f"has no images in {some(empty)}", fix)
-    both = ((*filled, "val"), (*filled[::-1], "train"))
-    for here, there, split in () if config.val_share else both:
+    sides = [(in_train, in_val, "val"), (in_val, in_train, "train")]
+    for here, there, split in [] if config.val_share else sides:
         if missing := sorted(here - there):
             rule = f"lacks {some(missing)} of the classes of the other split"
             fix = "both splits need the same classes: add these, or remove them from the other"
