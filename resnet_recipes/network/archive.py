@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from resnet_recipes.base.reading import open_regular, parse_json
+from resnet_recipes.base.reading import open_regular
+from resnet_recipes.data.tensors import MAX_ENTRIES, read_tensors
 
 #: The only globals that pickles of tensors and plain Python need; a file with any other is refused
 #: without loading it.
@@ -40,11 +40,10 @@ _ALLOWED = frozenset(
 
 #: A ResNet-152 with momentum, EMA and 21,000 classes has 2,300 entries and 120,000 opcodes in 0.7
 #: MB. A file at these limits takes 2 s to read.
-_MAX_ENTRIES, _MAX_PICKLE, _MAX_OPCODES = 20_000, 8 << 20, 500_000
+_MAX_PICKLE, _MAX_OPCODES = 8 << 20, 500_000
 
 #: Largest file; with AdamW and EMA, the checkpoint of a ResNet-152 of 21,000 classes has 1.7 GB.
 MAX_BYTES = 8 << 30
-_MAX_HEADER = 32 << 20  # of a .safetensors file; a million class names take half of it
 
 
 class ArchiveError(Exception):
@@ -82,19 +81,11 @@ def read(path: Path, check_crc: bool = True) -> dict[str, Any]:
 def read_safetensors(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the tensors of a .safetensors file, and its metadata. Raises ArchiveError."""
     try:
-        with open_regular(path, MAX_BYTES) as file:
-            length = int.from_bytes(file.read(8), "little")
-            header = parse_json(file.read(min(length, _MAX_HEADER)).decode())
-        if not isinstance(header, dict) or len(header) > _MAX_ENTRIES:
-            raise ArchiveError(f"it has more than {_MAX_ENTRIES:,} entries")
-        with safe_open(path, "pt") as opened:
-            names = opened.keys()
-            return {name: opened.get_tensor(name) for name in names}, opened.metadata() or {}
+        return read_tensors(path, MAX_BYTES)
     except FileNotFoundError:
         raise ArchiveError("no such file") from None
-    except (SafetensorError, OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)[:200]
-        raise ArchiveError(f"unreadable ({reason})") from None
+    except (OSError, ValueError) as error:
+        raise ArchiveError(f"unreadable ({getattr(error, 'strerror', None) or error})") from None
 
 
 def is_plain(value: object, depth: int) -> bool:
@@ -123,7 +114,7 @@ def _check(path: Path, check_crc: bool) -> None:
         archive = zipfile.ZipFile(_Bounded(file.fileno(), closefd=False))
         entries = archive.infolist()
         names = [entry.filename for entry in entries]
-        if len(entries) > _MAX_ENTRIES or len(set(names)) < len(names):
+        if len(entries) > MAX_ENTRIES or len(set(names)) < len(names):
             raise ArchiveError("its directory has too many or duplicate entries")
         if any(
             entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size

@@ -1,0 +1,30 @@
+"""Tensors in .safetensors files, which may come from anyone."""
+
+import math
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from resnet_recipes.base.reading import open_regular, parse_json
+
+_MAX_HEADER = 32 << 20  # bytes; a million class names take half of it
+MAX_ENTRIES = 20_000
+
+
+def read_tensors(path: Path, most: float = math.inf) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Return the tensors of a file of at most `most` bytes, mapped, and its metadata.
+
+    Raises OSError, or ValueError with a phrase for the user.
+    """
+    with open_regular(path, most) as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = parse_json(file.read(min(length, _MAX_HEADER)).decode())
+    if not isinstance(header, dict) or len(header) > MAX_ENTRIES:
+        raise ValueError(f"more than {MAX_ENTRIES:,} entries")
+    try:
+        with safe_open(path, "pt") as opened:
+            names = opened.keys()
+            return {name: opened.get_tensor(name) for name in names}, opened.metadata() or {}
+    except SafetensorError as error:
+        raise ValueError(str(error)[:200]) from None
