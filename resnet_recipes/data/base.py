@@ -189,10 +189,8 @@ class Stored(NamedTuple):
     """A file of a teacher's outputs, and the temperature of the softmax that is asked of it."""
 
     path: Path
-    shape: tuple[int, int, int]  # epochs, after which the first follows again; copies; images
+    epochs: int  # after which the first follows again
     classes: int  # K
-    kept: int  # outputs of each image, the largest
-    is_exact: bool  # float32, not float16
     temperature: float = 1.0
 
 

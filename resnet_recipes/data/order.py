@@ -61,7 +61,7 @@ def train_jobs(
         order = permute(share.seed, epoch, examples)
         before = occurrences(order)
         pixels = in_epoch(epoch, share.train_pixels or [config.train_size])
-        drawn = epoch % share.stored.shape[0] if share.stored else epoch
+        drawn = epoch % share.stored.epochs if share.stored else epoch
         for step in range(first, steps):
             places = _places(share, step, config.repeats)
             rows = places // config.repeats
@@ -69,10 +69,9 @@ def train_jobs(
         epoch, first = epoch + 1, 0
 
 
-def whole_epoch(
-    config: DataConfig, share: Share, examples: int, epoch: int, pixels: int
-) -> Iterator[Job]:
+def whole_epoch(config: DataConfig, share: Share, examples: int, epoch: int) -> Iterator[Job]:
     """Yield this rank's blocks of all images of an epoch, in the order of their indices."""
+    pixels = in_epoch(epoch, share.train_pixels or [config.train_size])
     starts = range(share.rank * share.rank_size, examples, share.global_size)
     for copy in range(config.repeats):
         for start in starts:

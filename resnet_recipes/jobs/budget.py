@@ -20,6 +20,7 @@ from resnet_recipes.jobs.prediction import UNKNOWN, predicted
 from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.course import course_of
 from resnet_recipes.planning.feasible import MAX_EPOCHS
+from resnet_recipes.planning.length import of_length
 from resnet_recipes.planning.plan import Plan, make_plan
 
 if TYPE_CHECKING:  # ranks never import Hydra
@@ -97,15 +98,3 @@ def shortest(plan: Plan) -> Fraction:
     if warmup.unit == "dur":
         return Fraction(1)
     return max(Fraction(1), Fraction(ceil(20 * plan.warmup / plan.steps_per_epoch), 10))
-
-
-def of_length(plan: Plan, epochs: Fraction) -> Plan:
-    """Return the plan of the same run with another length, and without a budget."""
-    recipe = plan.recipe
-    recipe = replace(
-        recipe,
-        max_duration=f"{float(epochs):g}ep",
-        scale_schedule_ratio=1.0,
-        launch=replace(recipe.launch, budget=""),
-    )
-    return replace(plan, recipe=recipe, horizon=recipe.horizon(plan.facts.train_examples))

@@ -18,12 +18,13 @@ from resnet_recipes.data.base import DataFacts
 from resnet_recipes.data.files import Files
 from resnet_recipes.estimating.estimate import Estimate, estimate
 from resnet_recipes.estimating.published import IMAGENET_IMAGES, Accuracy, accuracy_after, shortest
-from resnet_recipes.jobs.budget import of_length, within
+from resnet_recipes.jobs.budget import within
 from resnet_recipes.jobs.group import group_of
 from resnet_recipes.jobs.prediction import predicted
 from resnet_recipes.network import pretrained
 from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.course import course_of
+from resnet_recipes.planning.length import of_length
 from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.run_folder.names import DATA

@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import folder_problem, new_path, typed_path
-from resnet_recipes.data.loading.stored import Writer
+from resnet_recipes.data.stored import Description
+from resnet_recipes.data.stored.writer import Writer
 from resnet_recipes.estimating.network import teaching
 from resnet_recipes.jobs.group import group_of
 from resnet_recipes.jobs.launcher import started
 from resnet_recipes.jobs.rank import RankProcess, job_of, shown
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.planning.stored import made_for, shape_of, unstorable
+from resnet_recipes.planning.stored import cycled, made_for, unstorable
 from resnet_recipes.recipe.frozen import sealed
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.names import CONFIG, DATA
@@ -23,21 +24,17 @@ class Storing(NamedTuple):
     """What to store of a teacher's outputs, and where."""
 
     out: str
-    kept: int = 10  # outputs of each image, the largest, in float16; 0: all, in float32
-    cycle: int = 0  # epochs that a run repeats in turn; 0: all epochs of the run
+    kept: int = 10  # outputs of each image, the largest; 0: all
+    cycle: int = 0  # epochs that runs repeat in turn; 0: all epochs of one run
 
-    def writer(self, plan: Plan) -> Writer:
-        """Return the writer of the file."""
-        made = made_for(plan, self.cycle)
-        about = {
-            "teacher": plan.teachers[0].text,
-            "classes": plan.num_classes,
-            "kept": min(self.kept or plan.num_classes, plan.num_classes),
-            "exact": not self.kept,
-            "shape": shape_of(plan, made),
-            "made": made,
-        }
-        return Writer(Path(self.out), about)
+    def planned(self, plan: Plan) -> tuple[Plan, Writer]:
+        """Return the plan whose images the teacher sees, and the writer of the file."""
+        plan = cycled(plan, self.cycle) if self.cycle else plan
+        made, classes = made_for(plan), plan.num_classes
+        kept = min(self.kept or classes, classes)
+        shape = made["epochs"], plan.recipe.data.repeats, plan.facts.train_examples, kept
+        about = Description(plan.teachers[0].text, bool(self.cycle), made)
+        return plan, Writer(Path(self.out), about, shape, classes)
 
 
 def wanted(out: str, top: str, cycle: str) -> Storing:
@@ -62,26 +59,26 @@ def check(plan: Plan, storing: Storing) -> str:
         problems.append(Problem("methods", None, rule, "resnet-recipes teach --help"))
     if problems:
         raise RecipeError(problems)
-    writer, path = storing.writer(plan), new_path("--out", storing.out)
-    need = f"the teacher's outputs need {writer.bytes / 1e9:,.2f} GB"
-    if problem := folder_problem("--out", path.parent, writer.bytes - writer.written, need):
+    (plan, writer), path = storing.planned(plan), new_path("--out", storing.out)
+    size = f"{writer.bytes / 1e9:,.2f} GB"
+    need = f"the teacher's outputs need {size}"
+    if problem := folder_problem("--out", path.parent, writer.missing, need):
         raise NotReadyError([problem])
-    data, epochs = plan.recipe.data, writer.epochs
-    images = plan.facts.train_examples * data.repeats
-    sides = [data.train_size] * epochs if storing.cycle else plan.sizes
-    pflops = sum(images * teaching(plan.teachers, side) for side in sides) / 1e15
+    epochs, copies, images, kept = writer.shape
+    operations = sum(teaching(plan.teachers, side) for side in plan.sizes)
     return (
-        f"{plan.teachers[0].text}: {writer.kept} outputs for each of {images:,} images in {epochs} "
-        f"epochs, {writer.bytes / 1e9:,.2f} GB and {pflops:,.3g} PFLOPs, once for all runs"
+        f"{plan.teachers[0].text}: {kept} outputs for each of {copies * images:,} images in "
+        f"{epochs} epochs, {size} and {copies * images * operations / 1e15:,.3g} PFLOPs, once for "
+        "all runs"
     )
 
 
 def teach(plan: Plan, storing: Storing, say: Callable[[str], None]) -> Ending:
     """Let all devices of this machine write the file; return how they ended."""
     files = {CONFIG: sealed(plan.recipe), DATA: plan.facts.to_json()}
-    group = group_of(plan.recipe.launch)
-    ranks = started("teach", files, group, say, storing=list(storing))
-    with storing.writer(plan).alone(), ranks as (_, ending):
+    group, (_, writer) = group_of(plan.recipe.launch), storing.planned(plan)
+    ranks = started("teach", files, group, say, storing=storing)
+    with writer.begin(), ranks as (_, ending):
         return ending
 
 
@@ -97,21 +94,17 @@ def work(process: RankProcess) -> int:
 
     if (made := prepared(process)) is None:
         return process.interruption.exit_code
-    rank, plan = made.rank, taught(made.plan)
-    storing = Storing(*job_of(process.folder)["storing"])
-    writer = storing.writer(plan)
+    rank, storing = made.rank, Storing(*job_of(process.folder)["storing"])
+    plan, writer = storing.planned(taught(made.plan))
     distributed.join(rank)
-    if rank.is_main:
-        writer.begin()
-    distributed.meet()
-    teaching = Teaching(plan, rank, bool(storing.cycle))
+    teaching = Teaching(plan, rank)
     with shown(process, "storing what the teacher says") as progress:
-        for epoch in range(writer.begin(), writer.epochs):
-            for job, rows in teaching.rows(epoch, writer.kind):
+        for epoch in range(writer.whole, writer.shape[0]):
+            for job, outputs in teaching.outputs(epoch, writer.shape[3]):
                 if process.interruption.requested:
                     break
-                writer.write(epoch, int(job.copies[0]), int(job.indices[0]), rows)
-                progress(*writer.images(epoch, int(job.copies[0]), int(job.indices[-1]) + 1))
+                place = epoch, int(job.copies[0]), int(job.indices[0])
+                progress(*writer.write(*place, outputs))
             stop = torch.tensor([process.interruption.requested], device=rank.device)
             if distributed.first_ranks(stop)[0] >= 0:  # and all others stop with it
                 return process.interruption.exit_code

@@ -2,17 +2,20 @@
 
 import hashlib
 import json
-import os
 import shlex
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from fractions import Fraction
 from math import ceil
 from pathlib import Path
 from typing import Any
 
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
-from resnet_recipes.data.loading.stored import checked, described, located
+from resnet_recipes.data.base import Stored
+from resnet_recipes.data.stored import AGAIN, read
 from resnet_recipes.estimating.network import Teacher
 from resnet_recipes.methods.base import Method
+from resnet_recipes.planning.length import of_length
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.schema import enabled
 
@@ -29,25 +32,26 @@ _PIXELS = (
 )
 
 
-def made_for(plan: Plan, cycle: int = 0) -> dict[str, Any]:
-    """Return all that a teacher's outputs depend on, by setting.
-
-    With `cycle`, the same epochs of crops in turn, which the teacher sees at full size.
-    """
-    data, recipe = plan.recipe.data, plan.recipe
+def made_for(plan: Plan) -> dict[str, Any]:
+    """Return all that a teacher's outputs depend on: settings by their keys, and facts."""
+    data, recipe, facts = plan.recipe.data, plan.recipe, plan.facts
     found = {f"data.{key}": getattr(data, key) for key in _PIXELS}
     found["data.seed"] = recipe.seed if data.seed == "auto" else data.seed
-    found["images"] = plan.facts.train_digest
-    found["classes"] = hashlib.sha256(json.dumps(plan.facts.classes).encode()).hexdigest()
-    found["cycle"], found["epochs"] = cycle, cycle or ceil(plan.epochs)
-    found["sizes"] = [data.train_size] if cycle else list(plan.sizes)
+    found["epochs"], found["sizes"] = ceil(plan.epochs), plan.sizes
+    images = json.dumps([facts.train_digest, facts.classes, plan.num_classes])
+    found["images"] = hashlib.sha256(images.encode()).hexdigest()
     for name, method in enabled(recipe.methods).items():
-        resizes = method.changes == "sizes" and not cycle
-        if method.provides("augment_sample") or resizes:
-            found[f"methods.{name}"] = {
-                key: value for key, value in vars(method).items() if key[0] != "_"
-            }
+        if method.provides("augment_sample") or method.changes == "sizes":
+            found[f"methods.{name}"] = asdict(method)
     return json.loads(json.dumps(found))
+
+
+def cycled(plan: Plan, epochs: int) -> Plan:
+    """Return a plan of these epochs of full-size crops, which runs of any length repeat in turn."""
+    methods = plan.recipe.methods
+    off = {name: None for name, one in enabled(methods).items() if one.changes == "sizes"}
+    recipe = replace(plan.recipe, methods=type(methods)(**enabled(methods) | off))
+    return of_length(replace(plan, recipe=recipe), Fraction(epochs))
 
 
 def unstorable(plan: Plan) -> Iterator[Problem]:
@@ -71,51 +75,38 @@ def stored(plan: Plan, method: Method) -> Teacher:
     """
     key = f"methods.{method.name}.{method.stored_setting}"
     path = Path(getattr(method, method.stored_setting))
-    if not os.path.exists(path):  # unlike Path's, no error if its folder cannot be read
-        fix = "resnet-recipes teach RECIPE ... writes one"
-        raise NotReadyError.of(key, str(path), "does not exist", fix)
-    about = described(path)
-    ours = made_for(plan, about["made"].get("cycle", 0))
-    if wrong := [*unstorable(plan), *_differences(about["made"], plan, ours, path)]:
+    outputs, about = read(path)
+    epochs = len(outputs.sha256)
+    ours = made_for(cycled(plan, epochs) if about.repeats else plan)
+    names = {f"methods.{name}" for name in vars(plan.recipe.methods)}
+    if about.made.keys() - names != ours.keys() - names:
+        raise NotReadyError.of(key, path, "has settings of another version", AGAIN)
+    if wrong := [*unstorable(plan), *_differences(about.made, ours, key, path)]:
         raise RecipeError(wrong)
-    if about["shape"] != shape_of(plan, ours) or about["classes"] != plan.num_classes:
-        raise NotReadyError.of(key, str(path), "has rows for other images")
-    found = located(path, about, getattr(method, "temperature", 1.0))
-    checked(found, about["sha256"])
-    text = f"outputs of {about['teacher']}, stored in {path}: {found.kept} of each image, "
-    text += f"{path.stat().st_size / 1e9:,.2f} GB"
-    if ours["cycle"]:
-        text += f"; crops repeat every {found.shape[0]} epochs, seen at full size"
-    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+    shape = epochs, plan.recipe.data.repeats, plan.facts.train_examples
+    if fault := outputs.fault(shape, plan.num_classes):
+        raise NotReadyError.of(key, path, fault, AGAIN)
+    text = f"outputs of {about.teacher}, stored in {path}: {outputs.values.shape[-1]} of each "
+    text += f"image, {path.stat().st_size / 1e9:,.2f} GB"
+    if about.repeats:
+        text += f"; crops repeat every {epochs} epochs, seen at full size"
+    digest = hashlib.sha256(json.dumps(about).encode() + outputs.sha256.tobytes()).hexdigest()
+    found = Stored(path, epochs, plan.num_classes, getattr(method, "temperature", 1.0))
     return Teacher(None, text, key, digest, found)
 
 
-def shape_of(plan: Plan, made: Mapping[str, Any]) -> list[int]:
-    """Return the shape of a file of outputs: epochs, copies, images."""
-    return [made["epochs"], plan.recipe.data.repeats, plan.facts.train_examples]
-
-
 def _differences(
-    theirs: Mapping[str, Any], plan: Plan, ours: Mapping[str, Any], path: Path
+    theirs: Mapping[str, Any], ours: Mapping[str, Any], key: str, path: Path
 ) -> Iterator[Problem]:
-    """Yield a problem for each setting of the run that is not the file's."""
-    for key in sorted({*theirs, *ours}):
-        wanted, given = theirs.get(key), ours.get(key)
-        if key not in ours and key.removeprefix("methods.") not in vars(plan.recipe.methods):
-            fix = "write another: resnet-recipes teach ..."
-            yield Problem("labels", str(path), "has settings of another version", fix)
-            continue
-        if wanted == given or (key == "sizes" and theirs.get("epochs") != ours["epochs"]):
-            continue
-        rule, fix = f"is {'off' if wanted is None else wanted} in {path}", f"{key}={_typed(wanted)}"
-        if key in ("images", "classes", "sizes", "cycle"):
-            rule, fix = f"differ from those of {path}", "write another: resnet-recipes teach ..."
-            given = None
+    """Yield a problem for each difference; sizes follow from settings, unless these are alike."""
+    wrong = {name for name in theirs.keys() | ours.keys() if theirs.get(name) != ours.get(name)}
+    for name in sorted(wrong):
+        wanted = theirs.get(name)
+        if name == "images" or wrong == {"sizes"}:
+            yield Problem(key, path, f"was made for other {name}", AGAIN)
         elif wanted is None:
-            fix = f"'~{key}'"
-        name = "max_duration" if key == "epochs" else key
-        yield Problem(name, given, rule, fix)
-
-
-def _typed(value: Any) -> str:
-    return shlex.quote(json.dumps(value).replace('"', "").replace(" ", ""))
+            yield Problem(name, ours[name], f"is off in {path}", f"'~{name}'")
+        elif name != "sizes":
+            text = json.dumps(wanted).replace('"', "").replace(" ", "")
+            rule, fix = f"is {wanted} in {path}", f"{name}={shlex.quote(text)}"
+            yield Problem(name, ours.get(name), rule, fix)

@@ -129,8 +129,8 @@ def conflicts(run: Run, state: dict[str, Any]) -> Iterator[Problem]:
         yield Problem("data.root", str(run.plan.facts.root), rule)
     for teacher in run.plan.teachers:
         if state["teachers"].get(teacher.key) != teacher.digest:
-            rule = "is not the network that the run began with"
-            yield Problem(teacher.key, teacher.text, rule, "give it its weights again")
+            rule = "is not what the run began with"
+            yield Problem(teacher.key, teacher.text, rule, "put the file back that it was")
 
 
 def changed_settings(old: dict[str, Any], new: Recipe) -> Iterator[Problem]:

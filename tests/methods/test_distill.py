@@ -32,7 +32,6 @@ from resnet_recipes.training.state import capture, digest, restore
 #: Values that the settings must refuse.
 WRONG = {
     "teacher": ["torchvision", "timm:"],
-    "labels": ["runs/best"],
     "temperature": [0.0, -1.0],
     "share": [-0.1, 1.1],
 }
@@ -140,7 +139,7 @@ def test_a_run_does_not_resume_with_another_teacher(teacher, make_run):
         restore(make_run(methods=methods(teacher)), capture(run, 2))
     (problem,) = caught.value.problems
     assert problem.key == "methods.distill.teacher"
-    assert "is not the network that the run began with" in problem.rule
+    assert "is not what the run began with" in problem.rule
 
 
 def test_the_plan_counts_a_teachers_forward_pass_and_weights(teacher, recipe):

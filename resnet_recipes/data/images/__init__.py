@@ -8,9 +8,9 @@ from resnet_recipes.data.images.python import EvalImages, Source, TrainImages
 from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.loading.storage import Rows, Storage
-from resnet_recipes.data.loading.stored import Taught
 from resnet_recipes.data.native import Engine, why_not
 from resnet_recipes.data.order import sampled
+from resnet_recipes.data.stored import Taught
 
 
 def train_pipeline(

@@ -86,12 +86,12 @@ class TrainLoader(EvalLoader):
             )
         )
 
-    def whole(self, epoch: int, pixels: int) -> list[Job]:
+    def whole(self, epoch: int) -> list[Job]:
         """Return this rank's jobs for all images of an epoch, with the crops of training.
 
         They are blocks in the order of the files, copy after copy.
         """
-        return list(order.whole_epoch(self._config, self._share, self.examples, epoch, pixels))
+        return list(order.whole_epoch(self._config, self._share, self.examples, epoch))
 
     def run(self, jobs: Iterable[Job]) -> Iterator[RawBatch]:
         """Yield one batch for each job, valid until the next one is requested."""
