@@ -112,7 +112,7 @@ def library_of(name: str) -> Library | None:
     if short not in (known := LIBRARIES[library].names()):
         like = [one for one in known if one.startswith(f"{short}_")]
         like = like or get_close_matches(short, known, n=3)
-        near = [f"model.name={library}:{one}" for one in like[:3]]
+        near = [f"model.name={library}:{one}" for one in sorted(like, key=len)[:3]]
         rule = f"{library} has no such network"
         raise RecipeError.of("model.name", name, rule, "\n    ".join(near))
     return LIBRARIES[library]

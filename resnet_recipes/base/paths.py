@@ -18,7 +18,9 @@ FETCHED = ("s3", "gs", "https", "http")
 EMPTY = "is empty: was a variable of the shell not set?"
 
 #: Endings of files, which no folder gets.
-_FILES = {".beton", ".csv", ".html", ".onnx", ".png", ".pt", ".pt2", ".pth", ".safetensors"}
+_FILES = frozenset(
+    (".beton", ".csv", ".html", ".onnx", ".png", ".pt", ".pt2", ".pth", ".safetensors", ".zip")
+)
 
 #: How to copy what an address names, by its scheme.
 _COPIES = {

@@ -30,7 +30,7 @@ RUN = "RUN is its folder, its name in ./runs, or last: the run that was started 
 HYDRAS = {"--multirun": "-m", "--cfg=job": "--cfg"}
 
 #: A setting in two or three words, in words that are joined by \0.
-_SPACES = re.compile(r"(^|\0)([\w.]+)(?:\0=\0?|=\0)([^\0=]+)(?=\0|$)")
+_SPACES = re.compile(r"(^|\0)([\w.]+)(?:\0=\0?|[=:]\0)([^\0=]+)(?=\0|$)")
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def split(
             found.words += _settings_in(problems[-1].fix)
         elif known[name]:
             value = value if equals else ahead.popleft() if ahead else ""
-            if not value or value.startswith("-"):
+            if not value or (value.startswith("-") and not equals):
                 flag = f"{name} {known[name]}"
                 problems.append(Problem(name, None, f"needs a value: {flag}", usage.flags[flag]))
             elif known[name].startswith("FILE"):
@@ -184,6 +184,10 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
     typed, key = f"{name} {value}".strip(), _key(name)
     command, known = " ".join(usage.line.split()[:2]), usage.values
     meaning = meaning_of(name, value) if usage.has_settings else None
+    near = closest(key, flags := {_key(flag): flag for flag in known})
+    meant = (
+        f"did you mean {flags[near]} {value or known[flags[near]]}".strip() + "?" if near else ""
+    )
     rule, is_unknown = "unknown flag", False
     if "RUN|FILE" in usage.line and key in RUNS:
         others = [word for word in argv if word not in (name, value, f"{name}={value}")]
@@ -199,11 +203,11 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
     elif f"[{key}=" in usage.line:
         rule, fix = "unknown flag; it is written key=value", shlex.quote(f"{key}={value}")
     elif "option=value" in usage.line:
-        options = re.findall(r"([a-z_]+)=", usage.more)
+        options = dict.fromkeys(re.findall(r"([a-z_]+)=", usage.more))
         rule = "unknown flag; options are written option=value"
-        fix = did_you_mean(key, options, f"={value}") or f"options: {', '.join(options)}"
-    elif not meaning and (near := closest(key, flags := {_key(flag): flag for flag in known})):
-        fix = f"did you mean {flags[near]}?"
+        fix = did_you_mean(key, options, f"={value}") or meant or f"options: {', '.join(options)}"
+    elif not meaning and meant:
+        fix = meant
     elif not usage.has_settings:
         fix = f"flags: {', '.join([*known, '--help'])}"
     else:

@@ -82,9 +82,13 @@ def _options(words: Sequence[str], known: Collection[str]) -> "ConvertOptions":
         if key not in known
     ]
     values = {key: plain(value) for key, value in given.items()}
+    usual = ConvertOptions()
     options = build(ConvertOptions, values, "", problems)
     if problems:
-        raise RecipeError(problems)
+        raise RecipeError(
+            one if one.fix else one._replace(fix=f"{one.key}={getattr(usual, one.key)}")
+            for one in problems
+        )
     return options
 
 

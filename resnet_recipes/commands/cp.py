@@ -5,7 +5,7 @@ from pathlib import Path
 
 from resnet_recipes.base import names
 from resnet_recipes.base.errors import Problem, RecipeError
-from resnet_recipes.base.paths import new_path
+from resnet_recipes.base.paths import new_path, typed_path
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.recipe.library import USER_FOLDER, Entry, Library, parents
 from resnet_recipes.recipe.strict_yaml import Document, shown
@@ -32,11 +32,12 @@ about: {parent} with changes
 def run(arguments: Arguments) -> int:
     """Write a recipe file that inherits from another, or with --full a complete copy."""
     source = arguments.words[0].removeprefix("recipe=")
-    path = new_path("FILE", arguments.words[1])
+    path = typed_path("FILE", arguments.words[1])
     entry, document = Library(arguments.recipes).chain(source)[-1]
     is_full = "--full" in arguments
     if problem := _unusable(path) or _uncopied(source, entry, document, is_full):
         raise RecipeError([problem])
+    new_path("FILE", arguments.words[1])
     text = CHILD.format(parent=entry.name, name=path.stem)
     if is_full:
         whole = document.raw.decode("utf-8-sig")

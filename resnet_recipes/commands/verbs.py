@@ -75,7 +75,7 @@ def usage_of(name: str) -> Usage:
 
 def train(argv: Sequence[str]) -> int:
     """Run `resnet-train` and return its exit code."""
-    if not argv or {"--help", "-h"} & set(argv) or argv[0] == "help":
+    if not argv or {"--help", "-h", "help"} & set(argv):
         about = "plan" if "--dry-run" in argv else "train"
         print(usage_of(about).page(page_width()), end="")
         return ExitCode.DONE if argv else ExitCode.RECIPE
@@ -152,6 +152,8 @@ def accept(command: Sequence[str], recipe: str = "mild") -> None:
     elif name == "show":
         Library(found.recipes).chain(found.words[0].removeprefix("recipe="))
     settings = [word for word in found.words if word not in runs]
+    if name == "job":
+        settings = [word for word in settings if not word.startswith("nodes=")]
     if "RUN|FILE" in usage.line and settings:
         from resnet_recipes.jobs.opened import allowed
 

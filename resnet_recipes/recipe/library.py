@@ -103,8 +103,9 @@ class Library:
         if name in NETWORKS:
             fix = f"recipe=mild model.name={name}"
             raise RecipeError.of("recipe", name, "is a network, not a recipe", fix)
-        if os.path.isfile(f"{name}.yaml"):
-            raise RecipeError.of("recipe", name, "no such recipe", f"recipe={name}.yaml")
+        for file in (f"{name}.yaml", os.path.join("runs", name, CONFIG)):
+            if os.path.isfile(file):
+                raise RecipeError.of("recipe", name, "no such recipe", f"recipe={file}")
         raise _not_found("recipe", name, rule, self.names())
 
     def option(self, group: str, name: str) -> Entry:

@@ -15,11 +15,12 @@ _N = r"([0-9]+(?:\.[0-9]*)?(?:e[0-9])?)"
 _FORMS: tuple[tuple[str, tuple[tuple[float, str], ...]], ...] = (
     (_N, ((1, ""), (1, "{unit}"), (1, "ep"), (0.01, ""))),
     (rf"{_N} ?(?:px|pixels?|gpus?|images?)", ((1, ""),)),
-    (rf"{_N} ?(?:%|percent)", ((0.01, ""), (1, ""))),
+    (rf"{_N} ?(?:%|percent)", ((0.01, ""), (1, ""), (0.01, "dur"))),
     (rf"\${_N}|{_N} ?(?:\$|usd|/h)", ((1, ""),)),
     (rf"{_N} ?k", ((1000, ""),)),
     (rf"{_N} ?(?:e|ep|epochs?)", ((1, "ep"), (1, ""))),
     (rf"{_N} ?(?:its?|iter\w*|steps?|batch(?:es)?)", ((1, "ba"),)),
+    (rf"{_N} ?(?:d|days?)", ((24, "h"),)),
     (rf"{_N} ?(?:h|hr|hrs|hours?)", ((1, "h"),)),
     (rf"{_N} ?(?:m|min\w*)", ((1, "m"),)),
     (rf"[\[(]?{_N}(?:, ?|x)\1[\])]?", ((1, ""),)),
@@ -72,6 +73,8 @@ def _tried(given: str, before: object) -> Iterator[str]:
     for form, numbers in _FORMS:
         if match := re.fullmatch(form, text):
             number = float(next(filter(None, match.groups())))
+            if unit == "ep" and number >= 100:  # so many are steps
+                unit = "ba"
             for factor, ending in numbers:
                 if form != _N or factor == 1 or number > 1:
                     yield f"{name}={number * factor:.12g}{ending.format(unit=unit)}"

@@ -159,7 +159,7 @@ def _no_value(key: str, value: str) -> Problem | None:
         rule, fix = "??? means a missing value", "write the value out"
     elif key in _NEEDED and not value.strip("'\" "):
         rule, fix = EMPTY, f"{key}=PATH"
-    elif key == "epochs" and value == "curve":
+    elif key == "epochs" and (value == "curve" or "," in value):
         rule, fix = "stands for several lengths: a sweep", SWEEP
     elif key == "epochs" and not is_number and not is_duration(value):
         rule, fix = "must be a positive number", ""

@@ -1,5 +1,6 @@
 """The sections of a recipe that belong to no other room, each with its defaults and rules."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -235,7 +236,8 @@ class RunConfig(Section):
                 "must consist of letters, digits, '.', '_', '+' and '-', and start with a "
                 "letter or digit"
             )
-            yield Problem("name", self.name, rule)
+            called = re.sub(r"[^\w.+-]", "-", self.name.rpartition("/")[2], flags=re.ASCII)
+            yield Problem("name", self.name, rule, f"run={called}")
         if self.name == "last":
             yield Problem("name", self.name, "stands for the run that was started last")
 

@@ -173,7 +173,7 @@ resnet-train small data=images --lr high | lr=high | must be a number
 resnet-recipes plan mild --optimizer=adam | optimizer=adam | no such option
 resnet-train mild --epochs 3 | epochs=3 | data.root: is not set
 resnet-recipes job --for k8s | --for slurm, or | recipe: is missing
-resnet-recipes slurm --partition gpu | unknown flag | recipe: is missing
+resnet-recipes slurm --partition gpu | is for sbatch | recipe: is missing
 resnet-train mild data=images schedule.milestones=[30,60] | schedule.name=multistep | =[30ep,60ep]'
 resnet-train small data=images model.name=timm:convnext_tiny | model.stem=standard | model.width=1.0
 """

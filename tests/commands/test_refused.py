@@ -65,6 +65,7 @@ job mild data=here --for skypilot | 2 | 2 problems
 job mild data=/data nodes=2 --for torchx run.root=here | 2 | a folder that all nodes share
 train mild,hot data=x | 2 | several recipes are a sweep
 train mild seed=1,2 data=x | 2 | sweep over several: resnet-train -m
+train mild epochs=36,72 data=x | 2 | stands for several lengths: a sweep
 train mild epochs=curve data=x | 2 | stands for several lengths: a sweep
 train mild --parallel 2 data=x | 2 | runs several runs of a sweep at a time
 plan mild seed=1,2 | 2 | sweep over several: resnet-train -mEOL

@@ -29,6 +29,20 @@ evaluation.interval=5 | evaluation.interval=5ep
 log.interval=5 | log.interval=5ba
 epochs=x | demo has 6
 epochs=0 | demo has 6
+schedule.warmup=5% | schedule.warmup=0.05dur
+schedule.warmup=500 | schedule.warmup=500ba
+checkpoint.interval=500 | checkpoint.interval=500ba
+launch.max_wall=1d | launch.max_wall=24h
+launch.max_wall=1day | launch.max_wall=24h
+run='my run' | run=my-run
+run=runs/a | run=a
+global_batch_size=64 | bs=64
+precision.dtype=bfloat | precision.dtype=bf16
+precision.dtype=fp8 | precision.dtype=bf16
+model.name=resnet50d | model.name=timm:resnet50d
+model.name=resnet-50 | model.name=resnet50
+data: images | data=images
+lr: 0.1 | lr=0.1
 epochs=3epochs | epochs=3ep
 max_duration=3epochs | max_duration=3ep
 max_duration=100steps | max_duration=100ba
@@ -70,6 +84,19 @@ job mild data=/d --for slurm -p optimizer | resnet-train mild --cfg   prints eve
 info | resnet-recipes runs
 info first | resnet-recipes runs first
 info mild | resnet-recipes show mild
+show first | recipe=runs/first/config.yaml
+train first data=images | recipe=runs/first/config.yaml
+train demo data=images --parallell | did you mean --parallel N?
+predict first images --top-5 | did you mean --top N?
+predict first images --tp 5 | did you mean --top 5?
+convert images out --dryrun | did you mean --dry-run?
+convert images out.zip | out
+convert images out max_resolution=500px | max_resolution=500
+convert images out jpeg_quality=0.9 | jpeg_quality=90
+job mild data=/d nodes=two --for slurm | nodes=2
+job mild data=/d --partition gpu --for slurm | leave it out
+cp mild recipes/ | recipes/recipes.yaml
+runs --sort=-top1 |
 list runs | resnet-recipes runs runs
 list | resnet-recipes ls
 eval first --out x.png | --png x.png
