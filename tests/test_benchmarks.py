@@ -9,6 +9,7 @@ import runpy
 import shlex
 import sys
 from pathlib import Path
+from statistics import stdev
 
 import pytest
 import torch
@@ -111,6 +112,37 @@ def test_the_commands_of_the_proof_print_the_intervals_of_its_page(tmp_path, mon
     assert found <= printed
 
 
+def test_values_of_p_are_students_and_hold_together_by_holms_method(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS / "proof"))
+    table = runpy.run_path(str(BENCHMARKS / "proof" / "table.py"))
+    cells = [
+        table["Cell"](name, 8.0, dict(enumerate(top1)), None, 0.0)
+        for name, top1 in (("a", (50, 50, 50)), ("b", (54, 55, 56)), ("c", (51, 50, 49)))
+    ]
+    first, second, third = cells
+    found = table["differences"]([(second, first), (second, third), (third, first)])
+    # with 2 degrees of freedom P(|T| > t) = 1 - t / sqrt(2 + t^2); t is the mean by its error
+    alone = []
+    for points in ((4, 5, 6), (3, 5, 7)):
+        t = 5 / (stdev(points) / 3**0.5)
+        alone.append(1 - t / (2 + t * t) ** 0.5)
+    expected = [3 * alone[0], max(3 * alone[0], 2 * alone[1]), 1.0]
+    assert [one.p for one in found] == pytest.approx(expected)
+
+
+def test_runs_of_a_recipe_are_told_apart_by_what_only_some_of_them_change(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS / "proof"))
+    table = runpy.run_path(str(BENCHMARKS / "proof" / "table.py"))
+    for place, changes in enumerate((["lr=1"], ["lr=2"], ["~methods.ema", "lr=1"])):
+        settings = {"optimizer": {"lr": float(place)}}
+        name = f"run{place}"
+        folder = run_folder(tmp_path, name, "mild", 50.0, 1, 8.0, config=settings)
+        words = ["data.root=images", "seed=1", *changes]
+        (folder / "overrides.txt").write_text("".join(f"{word}\n" for word in words))
+    names = {cell.name for cell in table["cells_of"]([tmp_path])}
+    assert names == {"mild with lr=1", "mild with lr=2", "mild without ema with lr=1"}
+
+
 def test_a_factor_has_the_difference_of_its_means_and_a_p_of_what_seeds_leave(
     tmp_path, monkeypatch
 ):
@@ -169,3 +201,17 @@ def test_the_anchors_rates_rise_and_fall_and_its_biases_learn_faster():
     assert others["lr"] == pytest.approx(1.5)
     for group in (biases, others):
         assert group["lr"] * group["weight_decay"] == pytest.approx(0.0153 * 0.15 / 1.15)
+
+
+def test_the_images_share_of_an_error_is_that_of_a_mean_over_them(tmp_path):
+    share = runpy.run_path(str(BENCHMARKS / "proof" / "images.py"))["share"]
+    paths = []
+    for name, wrong in (("a", range(0, 1000, 4)), ("b", range(0, 1000, 2))):
+        rows = [f"{n}.png,x,{'y' if n in wrong else 'x'}" for n in range(1000)]
+        path = tmp_path / f"{name}.csv"
+        path.write_text("\n".join(["path,label,prediction", *rows]) + "\n")
+        paths.append(path)
+    points, error = share(paths[:1], paths[1:])
+    assert points == pytest.approx(25.0)
+    # a quarter of the images gain one: the deviation of that by the root of 1,000
+    assert error == pytest.approx(100 * (0.25 * 0.75 / 1000) ** 0.5, rel=0.1)

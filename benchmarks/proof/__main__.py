@@ -8,9 +8,10 @@
 DATA has train/ and val/ by class. The runs are one sweep of `resnet-train -m`, seed by seed: if it
 is stopped, the same command continues it. Every recipe is compared at each length with the one
 before it in `--recipes`, and the pairs of `--against` with each other, all over the same seeds; the
-intervals of one call hold together. `--table` only reads runs, of folders and of files that
-`--csv` has written, and has all lengths unless `--lengths` names some. `--minutes` names a
-file of minutes that were measured apart, and `--png` draws accuracy against these as well.
+intervals of one call hold together, as do its p by Holm's method, which settle more. `--table` only
+reads runs, of folders and of files that `--csv` has written, and has all lengths unless `--lengths`
+names some. `--minutes` names a file of minutes that were measured apart, and `--png` draws accuracy
+against these as well.
 `--quick` trains on 32 images of each of four classes, to test the command; its numbers mean
 nothing.
 """
@@ -165,8 +166,8 @@ def accuracies(cells: list[Cell]) -> Table:
 
 def intervals(found: list[Difference]) -> Table:
     """Return the table of differences; their intervals hold together."""
-    title = f"intervals hold together with {CONFIDENCE:.0%}; cost is a ratio of PFLOPs"
-    table = Table("difference", "by seed, points", "mean", "interval", "cost", "", title=title)
+    title = f"intervals hold together with {CONFIDENCE:.0%}, p by Holm; cost is a ratio of PFLOPs"
+    table = Table("difference", "by seed, points", "mean", "interval", "p", "cost", "", title=title)
     for one in found:
         low_high = (
             "one seed"
@@ -177,6 +178,7 @@ def intervals(found: list[Difference]) -> Table:
             f"{one.first} - {one.second}",
             ", ".join(f"{points:+.1f}" for points in one.points),
             *(f"{one.mean:+.2f}", low_high),
+            "-" if one.p is None else f"{one.p:.2g}",
             "-" if one.cost is None else f"{one.cost:.2f}",
             one.verdict,
         )

@@ -13,7 +13,7 @@ from statistics import fmean, stdev
 from typing import NamedTuple
 
 from resnet_recipes.report.comparison import grouped, settings
-from resnet_recipes.run_folder.runs import RunRecord, runs_in
+from resnet_recipes.run_folder.runs import RunRecord, runs_in, shared_changes
 
 CONFIDENCE = 0.95  # that all intervals of one table hold together
 
@@ -24,7 +24,7 @@ COLUMNS = ("recipe", "epochs", "seed", "top1_percent", "pflops", "mean_minutes")
 class Cell(NamedTuple):
     """One recipe at one length."""
 
-    name: str  # the recipe, and the methods it goes without
+    name: str  # the recipe, and what it changes that other runs do not
     epochs: float
     top1: dict[int, float]  # percent, by seed
     pflops: float | None
@@ -44,6 +44,7 @@ class Difference(NamedTuple):
     points: tuple[float, ...]  # by seed
     mean: float
     half_width: float | None  # of the interval; None below two seeds
+    p: float | None  # two-sided; of several differences by Holm's method, to hold together
     cost: float | None  # PFLOPs of the first by those of the second
     verdict: str  # more accurate | less accurate | not settled
 
@@ -88,7 +89,8 @@ def _found(place: Path) -> Iterator[Cell]:
         yield from _recorded(place)
     else:
         finished = [run for run in runs_in(place) if run.state == "finished"]
-        yield from (_cell(group.runs) for group in grouped(finished))
+        shared = shared_changes(finished)
+        yield from (_cell(group.runs, shared) for group in grouped(finished))
 
 
 def _recorded(path: Path) -> Iterator[Cell]:
@@ -103,11 +105,17 @@ def _recorded(path: Path) -> Iterator[Cell]:
         yield Cell(name, epochs, top1, cost, float(rows[0]["mean_minutes"]))
 
 
-def _cell(runs: Sequence[RunRecord]) -> Cell:
-    without = [change[1:] for change in runs[0].changes if change.startswith("~")]
-    name = " without ".join([runs[0].recipe, *(key.removeprefix("methods.") for key in without)])
+def _cell(runs: Sequence[RunRecord], shared: Sequence[str]) -> Cell:
+    own = [change for change in runs[0].shown_changes if change not in shared]
+    changes = (
+        f" without {change[1:].removeprefix('methods.')}"
+        if change.startswith("~")
+        else f" with {change}"
+        for change in own
+        if not change.startswith("seed=")
+    )
     return Cell(
-        name,
+        runs[0].recipe + "".join(changes),
         runs[0].epochs or 0.0,
         {int(settings(run.folder)["seed"]): run.top1_percent or 0.0 for run in runs},
         runs[0].pflops,
@@ -118,9 +126,15 @@ def _cell(runs: Sequence[RunRecord]) -> Cell:
 def differences(wanted: Sequence[tuple[Cell, Cell]]) -> list[Difference]:
     """Return what the first cell of each pair has over the second.
 
-    Intervals hold together (Bonferroni).
+    Intervals hold together (Bonferroni), and so do the values of p (Holm, 1979).
     """
-    return [_difference(first, second, len(wanted)) for first, second in wanted]
+    found = [_difference(first, second, len(wanted)) for first, second in wanted]
+    tested = sorted((one.p, place) for place, one in enumerate(found) if one.p is not None)
+    least = 0.0
+    for rank, (p, place) in enumerate(tested):
+        least = max(least, min(1.0, p * (len(tested) - rank)))
+        found[place] = found[place]._replace(p=least)
+    return found
 
 
 def neighbours(cells: Sequence[Cell], order: Sequence[str]) -> Iterator[tuple[Cell, Cell]]:
@@ -135,14 +149,16 @@ def _difference(first: Cell, second: Cell, comparisons: int) -> Difference:
     seeds = sorted(first.top1.keys() & second.top1.keys())
     points = tuple(first.top1[seed] - second.top1[seed] for seed in seeds)
     mean = fmean(points) if points else math.nan
-    half, verdict = None, "not settled"
+    half, p, verdict = None, None, "not settled"
     if len(points) > 1:
-        tail = (1 - CONFIDENCE) / comparisons / 2
-        half = quantile(1 - tail, len(points) - 1) * stdev(points) / math.sqrt(len(points))
+        tail, freedom = (1 - CONFIDENCE) / comparisons / 2, len(points) - 1
+        error = stdev(points) / math.sqrt(len(points))
+        half = quantile(1 - tail, freedom) * error
+        p = 2 * (1 - below(abs(mean) / error, freedom)) if error else float(mean == 0)
         if abs(mean) > half:
             verdict = "more accurate" if mean > 0 else "less accurate"
     cost = first.pflops / second.pflops if first.pflops and second.pflops else None
-    return Difference(label(first), label(second), points, mean, half, cost, verdict)
+    return Difference(label(first), label(second), points, mean, half, p, cost, verdict)
 
 
 def label(cell: Cell) -> str:
