@@ -91,11 +91,15 @@ def _ending(code: int | None, last: str) -> str:
 
 
 def _kept(path: Path, operations: Sequence[str], began: float) -> Verdicts | None:
-    """Return the verdicts in a file, unless it is absent or damaged, or names an old failure."""
+    """Return the verdicts in a file, unless it is absent or damaged, or names an old failure.
+
+    One from the future is old, too: the clock was wrong when it was written.
+    """
     try:
         kept = json.loads(path.read_bytes())
         found = {name: str(kept["verdicts"][name]) for name in operations}
-        return None if any(found.values()) and kept["when"] < began else found
+        is_new = began <= kept["when"] <= time.time()
+        return None if any(found.values()) and not is_new else found
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -74,6 +74,14 @@ def test_a_failure_is_tried_again_by_the_next_run_but_not_by_those_who_waited(ma
     assert recalled() == ALL_RIGHT
 
 
+def test_a_failure_that_a_fast_clock_has_dated_is_tried_again(machine, monkeypatch):
+    machine += [ALL_RIGHT, NONE]
+    monkeypatch.setattr(trial.time, "time", lambda: 86_500.0)
+    assert recalled() == NONE
+    monkeypatch.setattr(trial.time, "time", lambda: 100.0)  # set back
+    assert recalled() == ALL_RIGHT
+
+
 def test_a_damaged_record_is_replaced_and_a_folder_that_cannot_be_written_is_no_obstacle(
     machine, monkeypatch, tmp_path
 ):
