@@ -178,10 +178,16 @@ def _opened(data: bytes) -> Image.Image:
         with warnings.catch_warnings(action="ignore"):
             return Image.open(io.BytesIO(data), formats=FORMATS)
     except Image.UnidentifiedImageError:
-        known = f"is not an image of a known format ({', '.join(FORMATS)})"
-        raise BadImageError(known if data else "is empty") from None
+        raise BadImageError(_unknown(data)) from None
     except Exception as error:  # Pillow's parsers raise all kinds
         raise BadImageError(f"cannot be opened: {error}") from None
+
+
+def _unknown(data: bytes) -> str:
+    """Return what a file is that Pillow takes for no image."""
+    if data[4:11] in (b"ftyphei", b"ftyphev") and "HEIF" not in FORMATS:
+        return "is HEIC;  pip install pillow-heif  makes it readable"
+    return f"is not an image of a known format ({', '.join(FORMATS)})" if data else "is empty"
 
 
 def rgb(image: Image.Image, box: tuple[int, int, int, int] | None = None) -> np.ndarray:

@@ -12,6 +12,7 @@ from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 from torchvision.transforms import v2
 
+from resnet_recipes.data.images import decode
 from resnet_recipes.data.images.decode import (
     FORMATS,
     MAX_BYTES,
@@ -101,6 +102,12 @@ def test_whatever_pillow_raises_the_image_is_named_as_bad(monkeypatch, error):
     for damaged in (PROGRESSIVE, encoded(PHOTO, "PNG")):
         with pytest.raises(BadImageError, match="cannot be decoded: "):
             whole(damaged)
+
+
+def test_a_phones_heic_is_named_whatever_its_suffix(monkeypatch):
+    monkeypatch.setattr(decode, "FORMATS", ("JPEG", "PNG"))  # as without pillow-heif
+    with pytest.raises(BadImageError, match="is HEIC;  pip install pillow-heif"):
+        Picture(b"\0\0\0\x24ftypheic\0\0\0\0mif1heic" + bytes(100))
 
 
 def test_a_jpeg_of_thousands_of_scans_is_refused_unread():
