@@ -71,7 +71,8 @@ def begun(folder: Path, name: str, images: Path, ranks: int) -> Path:
     ]
     words += {
         "ffcv_rn50": ["~methods.progressive_resizing", "~methods.blurpool"],
-        # its first epoch would have a hundredth; the labels are brightness
+        # its first epoch would have a hundredth of the rate, and its augmentation changes what the
+        # classes differ in: brightness
         "pytorch_v2": ["schedule.warmup=0ep", "~methods.trivial_augment"],
     }.get(name, [])
     folder.mkdir()
