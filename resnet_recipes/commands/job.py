@@ -18,6 +18,7 @@ from resnet_recipes.recipe.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from resnet_recipes.commands.sweep import Runs
+    from resnet_recipes.recipe.schema import Recipe
 
 USAGE = Usage(
     "resnet-recipes job --for ENGINE NAME [key=value ...]",
@@ -97,6 +98,11 @@ def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> 
     time = arguments.flags.get("--time", usual)
     gpus = USUAL if launch.gpus == "auto" else int(launch.gpus)
     allocation = Allocation(nodes, gpus, launch.device == "cpu")
+    wanted = point.recipe
+    extras = needed(wanted.data.root, [*_networks(wanted)], wanted.log.to)
+    secrets = [name for own in extras.values() for name in own]
+    if absent := [name for name in secrets if not os.environ.get(name)]:
+        say(f"the job logs in with {', '.join(absent)}: not set here")
     if engine == "slurm" and "-m" in arguments:
         most = int(arguments.flags.get("--parallel", "0"))
         return slurm.array(_on_trunks(runs, nodes * gpus), allocation, time, most or None)
@@ -107,12 +113,17 @@ def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> 
         fix = "a packaged recipe, with your changes as key=value"
         raise RecipeError.of("recipe", recipe, rule, fix)
     storage = arguments.flags.get("--storage", "")
-    wanted = point.recipe
-    extras = needed(wanted.data.root, wanted.model.name, wanted.model.weights, wanted.log.to)
-    secrets = [name for own in extras.values() for name in own]
-    if absent := [name for name in secrets if name not in os.environ]:
-        say(f"the job logs in with {', '.join(absent)}: not set here")
     return _ENGINES[engine](Job(name, _kept(words), allocation, storage, list(extras), secrets))
+
+
+def _networks(recipe: "Recipe") -> Iterator[str]:
+    """Yield the names of the networks that a run builds or reads."""
+    from resnet_recipes.recipe.schema import enabled
+
+    yield from (recipe.model.name, recipe.model.weights)
+    for method in enabled(recipe.methods).values():
+        if method.network_setting:
+            yield getattr(method, method.network_setting)
 
 
 def _on_trunks(runs: "Runs", ranks: int) -> dict[str, list[str]]:

@@ -105,7 +105,10 @@ def _missing(root: Path) -> Problem:
         if os.path.exists(meant := there.joinpath(names[name], *rest)):
             return problem(root, "does not exist", _typed(meant))
     listed = ", ".join(sorted(names.values())[:8])
-    return problem(root, "does not exist", f"{there} has {listed}" if listed else LAYOUT)
+    fix = f"{there} has {listed}" if listed else LAYOUT
+    if root.match("data/demo"):
+        fix = "resnet-train demo   draws these"
+    return problem(root, "does not exist", fix)
 
 
 def _file_problem(root: Path) -> Problem:

@@ -41,9 +41,9 @@ def test_without_pip_uv_is_named(tmp_path, monkeypatch):
 
 
 def test_a_run_needs_the_extras_of_its_data_its_network_and_its_trackers():
-    found = needed("s3://bucket/pets", "timm:vit_base", "hf:me/net", ["wandb", "csv"])
+    found = needed("s3://bucket/pets", ["timm:vit_base", "hf:me/net"], ["wandb", "csv"])
     assert list(found) == ["wandb", "remote", "timm", "hub"]
     assert found["wandb"] == ("WANDB_API_KEY",)
     assert found["remote"] == ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-    assert needed("/data/pets", "resnet50", "", []) == {}
-    assert needed("https://a.b/pets.csv", "resnet50", "", []) == {"remote": ()}
+    assert needed("/data/pets", ["resnet50", ""], []) == {}
+    assert needed("https://a.b/pets.csv", ["resnet50", ""], []) == {"remote": ()}

@@ -50,3 +50,14 @@ def test_a_recipe_of_this_machine_is_refused_where_the_job_would_not_find_it(tmp
     own.write_text("defaults: [mild]\n")
     line = f"resnet-recipes job {own} data=/set --storage s3://bucket --for skypilot"
     assert "is a file on this machine" in enter(line, 2).err
+
+
+def test_a_job_installs_what_its_networks_need(enter, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "")
+    words = "mild data=/storage/set --storage mine model.weights=timm:resnet50"
+    text = enter(f"resnet-recipes job --for skypilot {words}").out
+    assert ".[timm]" in text
+    words = "mild data=/storage/set --storage mine methods.distill.teacher=hf:me/net"
+    said = enter(f"resnet-recipes job --for skypilot {words}")
+    assert ".[hub]" in said.out
+    assert "logs in with HF_TOKEN: not set here" in said.err

@@ -175,7 +175,7 @@ def test_the_head_answers_and_says_shared_settings_once(page):
     assert "Data: 5,000 images to train on." in text
     assert "Accuracies on different images" not in text
     assert "All published results" not in text, "they are for ImageNet"
-    assert "All have batch.global_size=64" in text
+    assert "All have recipe=mild  batch.global_size=64" in text
     assert text.count("batch.global_size=64") == 1
     front = text[text.index("The front:") : text.index("<h2>Accuracy")]
     assert re.findall(r"<td>(lr [\d.]+)</td>", front) == ["lr 70.0", "lr 72.0"]
@@ -195,7 +195,7 @@ def test_one_run_has_its_accuracy_settings_and_next_command_and_no_plot_of_a_dot
     folder = run_folder(RUNS, "mine", images=5000)
     text = page(folder)
     assert "70.00 % top-1" in text
-    assert "Settings: seed=1" in text
+    assert "Settings: recipe=mild  seed=1" in text
     assert f"Next: resnet-recipes predict {folder} IMAGES" in text
     assert "time" not in specs(text)
     stopped = run_folder(RUNS, "stopped", images=5000, state="stopped")

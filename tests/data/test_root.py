@@ -149,3 +149,7 @@ def test_an_address_holds_no_secret_and_no_trick(address):
     assert "ret@" not in str(problem)
     assert "Signature=1" not in str(problem)
     assert not [*address_problems("s3://bucket/a/b"), *address_problems("/data/a?b")]
+
+
+def test_the_images_of_the_demo_are_answered_with_what_draws_them(tmp_path):
+    assert "resnet-train demo   draws these" in refused(tmp_path / "data" / "demo")
