@@ -33,6 +33,13 @@ class ExitCode(IntEnum):
     CANCELLED = 130  # Ctrl-C; a checkpoint was saved
 
 
+#: After these a run can be resumed: it was asked to stop.
+STOPPED = (ExitCode.PREEMPTED, ExitCode.CANCELLED)
+
+#: After these the message says all, and every rank has the same.
+REFUSED = (ExitCode.RECIPE, ExitCode.NOT_READY)
+
+
 class Problem(NamedTuple):
     """One thing that is wrong with what the user wrote."""
 

@@ -7,8 +7,7 @@ import time
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import run_places
 from resnet_recipes.commands.printing import say
-from resnet_recipes.run_folder.lock import holder
-from resnet_recipes.run_folder.runs import is_running
+from resnet_recipes.run_folder.lock import holder, is_running
 
 USAGE = Usage(
     "resnet-recipes stop RUN",

@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from resnet_recipes.base.extras import remedy
 from resnet_recipes.base.text import clock_time, percent, printable, rate, wrapped
@@ -13,7 +13,7 @@ from resnet_recipes.commands.places import run_places
 from resnet_recipes.commands.printing import width
 from resnet_recipes.report.comparison import read_all
 from resnet_recipes.report.terminal import is_live
-from resnet_recipes.run_folder.metrics import read_metrics
+from resnet_recipes.run_folder.metrics import Record, of_kind, read_metrics, top1_of
 from resnet_recipes.run_folder.names import METRICS
 from resnet_recipes.run_folder.runs import RunRecord, read_run
 
@@ -69,9 +69,7 @@ def _print(folder: Path) -> None:
     printed = 0
     while True:
         found = read_run(folder)
-        evaluations = [
-            record for record in read_metrics(folder / METRICS) if record["kind"] == "evaluation"
-        ]
+        evaluations = of_kind(read_metrics(folder / METRICS), "evaluation")
         for record in evaluations[printed:]:
             print(f"epoch={record['epoch']:g} top1={_top1(record):.2f}", flush=True)
         printed = len(evaluations)
@@ -81,7 +79,7 @@ def _print(folder: Path) -> None:
         time.sleep(EVERY)
 
 
-def _screen(found: RunRecord | None, records: list[dict[str, Any]], width: int) -> "RenderableType":
+def _screen(found: RunRecord | None, records: list[Record], width: int) -> "RenderableType":
     from rich.console import Group
     from rich.text import Text
 
@@ -89,11 +87,11 @@ def _screen(found: RunRecord | None, records: list[dict[str, Any]], width: int) 
     return Group(*map(Text, map(printable, lines)), Text.from_ansi(_plot(records, min(width, 100))))
 
 
-def _lines(found: RunRecord, records: list[dict[str, Any]]) -> Iterator[str]:
+def _lines(found: RunRecord, records: list[Record]) -> Iterator[str]:
     """Yield the run's state, last step, last evaluation and time left."""
     total = "" if found.epochs is None else f" of {found.epochs:.4g}"
     yield f"{found.name}: {found.state}, epoch {found.epochs_done:.2f}{total}"
-    steps = [record for record in records if record["kind"] == "step"]
+    steps = of_kind(records, "step")
     if steps:
         last = steps[-1]
         yield (
@@ -101,7 +99,7 @@ def _lines(found: RunRecord, records: list[dict[str, Any]]) -> Iterator[str]:
             f"{rate(last['images_per_second'])} images/s   waiting for data "
             f"{percent(last['data_wait_share'])}"
         )
-    evaluations = [record for record in records if record["kind"] == "evaluation"]
+    evaluations = of_kind(records, "evaluation")
     if evaluations:
         best = max(evaluations, key=_top1)
         yield (
@@ -121,17 +119,13 @@ def _lines(found: RunRecord, records: list[dict[str, Any]]) -> Iterator[str]:
         yield found.reason.splitlines()[0]
 
 
-def _top1(record: dict[str, Any]) -> float:
-    return float(record.get("ema_top1_percent", record.get("raw_top1_percent")) or 0.0)
+def _top1(record: Record) -> float:
+    return top1_of(record) or 0.0
 
 
-def _plot(records: list[dict[str, Any]], width: int) -> str:
+def _plot(records: list[Record], width: int) -> str:
     """Return the loss over the epochs as text; empty without the plotting library."""
-    points = [
-        (record["epoch"], record["loss"])
-        for record in records
-        if record["kind"] == "step" and record["loss"]
-    ]
+    points = [(step["epoch"], step["loss"]) for step in of_kind(records, "step") if step["loss"]]
     try:
         import plotext
     except ImportError:

@@ -21,8 +21,9 @@ from resnet_recipes.jobs.rank import RankProcess, Spans, shown
 from resnet_recipes.planning.course import course_of
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.frozen import sealed
+from resnet_recipes.run_folder.clocks import epoch_seconds, evaluation_seconds
 from resnet_recipes.run_folder.ending import Ending
-from resnet_recipes.run_folder.metrics import epoch_seconds, evaluation_seconds, read_metrics
+from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.run_folder.names import CONFIG, DATA, JOB, METRICS
 
 if TYPE_CHECKING:  # ranks never import Hydra

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TextIO
 
-from resnet_recipes.base.errors import ExitCode
+from resnet_recipes.base.errors import REFUSED
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.jobs.signals import Interruption
 from resnet_recipes.jobs.watchdog import Observer, Watchdog
@@ -153,7 +153,7 @@ def _report(held: HeldFolder, ending: Ending, others: Observer, console: TextIO)
 
     The rank that failed first says so, and rank 0 writes how the run ended.
     """
-    is_everybodys = ending.code in (ExitCode.RECIPE, ExitCode.NOT_READY) and ending.rank != 0
+    is_everybodys = ending.code in REFUSED and ending.rank != 0
     if first_failure([*others.endings(), ending]) == ending and not is_everybodys:
         console.write(ending.explained(held.path, int(os.environ.get("WORLD_SIZE", 1))) + "\n")
     if ending.rank == 0 and held.is_in_place:

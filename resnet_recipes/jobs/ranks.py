@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TextIO
 
-from resnet_recipes.base.errors import ExitCode
+from resnet_recipes.base.errors import STOPPED, ExitCode
 from resnet_recipes.jobs.rank import die_with_parent
 
 #: The line of a traceback that names the error.
 _ERROR = re.compile(r"[\w.]*(Error|Exception)\b")
 
 #: Exit codes of ranks that have not failed; None: it still runs.
-_FINE = (None, ExitCode.DONE, ExitCode.PREEMPTED, ExitCode.CANCELLED)
+_FINE = (None, ExitCode.DONE, *STOPPED)
 
 
 class Ranks:

@@ -10,14 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.base.errors import ExitCode
+from resnet_recipes.base.errors import STOPPED, ExitCode
 from resnet_recipes.jobs.rank import die_with_parent
 from resnet_recipes.jobs.signals import handling
+from resnet_recipes.run_folder.lock import is_running
 from resnet_recipes.run_folder.names import CHECKPOINT, CHECKPOINTS, SUMMARY
-from resnet_recipes.run_folder.runs import is_running
-
-#: Exit codes after which the sweep stops too: the user or the scheduler wants the machine.
-STOPPED = (ExitCode.PREEMPTED, ExitCode.CANCELLED)
 
 Slot = Mapping[str, str]  # environment variables that give a run its share of the machine
 
@@ -152,7 +149,7 @@ class Sweep:
             self._free.append(child.slot)
             code = child.process.returncode
             code = code if code >= 0 else 128 - code
-            if code in STOPPED:
+            if code in STOPPED:  # and the sweep as well: somebody wants the machine
                 self._stop = self._stop or code
                 self.say(f"{self._head(child.name)}: stopped")
             elif code and is_running(self.root / child.name):  # another sweep was first

@@ -13,7 +13,7 @@ from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.planning.trunk import as_long, departures, durations
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.run_folder.lock import refuse_links
+from resnet_recipes.run_folder.lock import is_running, refuse_links
 from resnet_recipes.run_folder.metrics import line, read_metrics
 from resnet_recipes.run_folder.names import (
     CHECKPOINTS,
@@ -24,7 +24,6 @@ from resnet_recipes.run_folder.names import (
     OVERRIDES,
     SUMMARY,
 )
-from resnet_recipes.run_folder.runs import is_running
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.hashing_file import State
 from resnet_recipes.training.state import changed_settings

@@ -13,7 +13,7 @@ from resnet_recipes.data.normalize import MEAN, STD
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe.schema import Recipe, enabled
-from resnet_recipes.run_folder.facts import Metrics
+from resnet_recipes.run_folder.metrics import Metrics
 
 #: Version of these fields; files of newer versions are refused.
 FORMAT = 1

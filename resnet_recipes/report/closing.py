@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from resnet_recipes.base.text import clock_time, percent, pflops, rate
-from resnet_recipes.run_folder.facts import Metrics
+from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.runs import FAR_BEHIND
 from resnet_recipes.run_folder.summary import Summary
 

@@ -16,7 +16,8 @@ from rich.text import Text
 from resnet_recipes.base.text import clock_time, percent, printable, rate, wrapped
 from resnet_recipes.report.closing import rows, title
 from resnet_recipes.report.terminal import is_live
-from resnet_recipes.run_folder.facts import Metrics, Progress, RunFacts
+from resnet_recipes.run_folder.facts import RunFacts
+from resnet_recipes.run_folder.metrics import Metrics, Progress
 from resnet_recipes.run_folder.summary import Summary
 
 #: Rows of the summary whose text is a path or a command.
@@ -101,7 +102,7 @@ class PlainConsole:
         self._line(
             f"{self._place(progress.done)} px={progress.pixels} loss={progress.loss:.4g} "
             f"lr={progress.lr:.4g}"
-            f" img_s={progress.images_per_second:.4g} wait={progress.data_wait:.2f}{left}"
+            f" img_s={progress.images_per_second:.4g} wait={progress.data_wait_share:.2f}{left}"
         )
 
     def evaluation(
@@ -175,8 +176,8 @@ class LiveConsole:
         figures = Text(f"{progress.pixels} px   loss {progress.loss:.3f}   lr {progress.lr:.4g}   ")
         figures.append(f"{rate(progress.images_per_second)} images/s   ")
         figures.append(
-            f"data wait {percent(progress.data_wait)}",
-            style="yellow" if progress.data_wait > 0.1 else "",
+            f"data wait {percent(progress.data_wait_share)}",
+            style="yellow" if progress.data_wait_share > 0.1 else "",
         )
         now = time.monotonic()
         self._live.update(
@@ -207,7 +208,7 @@ class LiveConsole:
                 progress.steps / max(progress.images_per_second, 1e-9) for progress in self._since
             )
             before = (str(self._since[-1].pixels), f"{loss:.3f}")
-            after = (rate(speed), clock_time(self._since[-1].seconds))
+            after = (rate(speed), clock_time(self._since[-1].training_seconds))
         self._since.clear()
         epoch = f"{self._facts.epoch(done):.4g}"
         self._console.print(Text(self._row(epoch, *before, *shown, *after, clock_time(seconds))))

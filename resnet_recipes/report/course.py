@@ -7,7 +7,7 @@ from typing import Any
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.report.page import charts
 from resnet_recipes.report.page.html import Figure, Section
-from resnet_recipes.run_folder.metrics import Record, read_metrics
+from resnet_recipes.run_folder.metrics import Record, of_kind, read_metrics, top1_of
 from resnet_recipes.run_folder.names import METRICS, SUMMARY
 from resnet_recipes.run_folder.runs import RunRecord
 
@@ -56,14 +56,12 @@ def course(runs: Mapping[str, RunRecord], mark: str) -> Section:
 def _points(folder: Path) -> list[dict[str, Any]]:
     """Return what a run logged, downsampled: the epoch, and values of QUANTITIES."""
     records = read_metrics(folder / METRICS)
-    steps = [record for record in records if record["kind"] == "step"]
     accuracies = [
         {"epoch": record["epoch"], "top1_percent": top1}
-        for record in records
-        if record["kind"] == "evaluation"
-        and (top1 := record.get("ema_top1_percent", record.get("raw_top1_percent"))) is not None
+        for record in of_kind(records, "evaluation")
+        if (top1 := top1_of(record)) is not None
     ]
-    return [*_downsampled(steps), *accuracies]
+    return [*_downsampled(of_kind(records, "step")), *accuracies]
 
 
 def _downsampled(steps: Sequence[Record]) -> Iterator[dict[str, Any]]:

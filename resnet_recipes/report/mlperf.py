@@ -6,8 +6,9 @@ The lines that mlperf-logging's compliance checker reads.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
+from resnet_recipes.run_folder.clocks import mlperf_readings
 from resnet_recipes.run_folder.facts import RunFacts
-from resnet_recipes.run_folder.metrics import Record, mlperf_readings
+from resnet_recipes.run_folder.metrics import Record, of_kind, top1_of
 
 #: File of a run folder.
 RESULT = "result_0.txt"
@@ -31,7 +32,7 @@ def result(
     Times are MLPerf's clock added to the start of the first session, so that an interruption leaves
     no gap.
     """
-    zero = next(record["time"] for record in records if record["kind"] == "begin")
+    zero = of_kind(records, "begin")[0]["time"]
     events = [*_initialisation(records, facts, values), *_training(records, facts)]
     end = max((seconds for seconds, *_ in events), default=0.0)
     events.append(
@@ -47,7 +48,7 @@ def _initialisation(
 
     This does not clear the machine's file cache.
     """
-    before = -next(record["startup_seconds"] for record in records if record["kind"] == "begin")
+    before = -of_kind(records, "begin")[0]["startup_seconds"]
     yield before, _POINT, "cache_clear", False, {}
     yield before, _START, "init_start", None, {}
     submission = {
@@ -67,7 +68,7 @@ def _initialisation(
 
 def _training(records: Sequence[Record], facts: RunFacts) -> Iterator[Event]:
     """Yield epochs, counted from 1, evaluations, and the blocks of epochs between evaluations."""
-    evaluated = [record["step"] for record in records if record["kind"] == "evaluation"]
+    evaluated = [record["step"] for record in of_kind(records, "evaluation")]
     before = epoch = block = 0  # the last reading, the open epoch, and the open block's first epoch
 
     def epoch_of(step: int) -> int:
@@ -101,10 +102,9 @@ def _training(records: Sequence[Record], facts: RunFacts) -> Iterator[Event]:
 
 
 def _evaluation(record: Record, seconds: float, epoch: int) -> Iterator[Event]:
-    top1 = record.get("ema_top1_percent", record.get("raw_top1_percent"))
     began = seconds - record["seconds"] + record["raw_seconds"]
     yield began, _START, "eval_start", None, {"epoch_num": epoch}
-    yield seconds, _POINT, "eval_accuracy", top1 / 100, {"epoch_num": epoch}
+    yield seconds, _POINT, "eval_accuracy", top1_of(record) / 100, {"epoch_num": epoch}
     yield seconds, _STOP, "eval_stop", None, {"epoch_num": epoch}
 
 

@@ -12,10 +12,18 @@ from resnet_recipes.report import mlperf
 from resnet_recipes.report.pace import Pace
 from resnet_recipes.report.trackers.background import Background
 from resnet_recipes.report.trackers.base import scalars_of
-from resnet_recipes.run_folder.facts import Metrics, Progress, RunFacts
-from resnet_recipes.run_folder.metrics import Record, append, finite, line, read_metrics
+from resnet_recipes.run_folder.facts import RunFacts
+from resnet_recipes.run_folder.metrics import (
+    Metrics,
+    Progress,
+    Record,
+    append,
+    finite,
+    line,
+    read_metrics,
+)
 from resnet_recipes.run_folder.names import METRICS, SUMMARY
-from resnet_recipes.run_folder.summary import Summary, intervals, metrics_of, summarize
+from resnet_recipes.run_folder.summary import Summary, intervals, summarize
 
 if TYPE_CHECKING:  # reading results needs no terminal library
     from resnet_recipes.report.console import Console
@@ -91,22 +99,13 @@ class Recorder:
     def step(self, progress: Progress) -> None:
         """Log a step, and what was measured since the last logged one."""
         done = progress.done
-        self._add(
-            "step",
-            done,
-            loss=progress.loss,
-            lr=progress.lr,
-            pixels=progress.pixels,
-            training_seconds=progress.seconds,
-            images_per_second=progress.images_per_second,
-            data_wait_share=progress.data_wait,
-        )
+        self._add("step", done, **progress.keyed())
         for interval in intervals(self._latest(2, ("begin", "step"))):
             if interval.steps:
                 seconds = interval.seconds / interval.steps
                 self._pace.observe(progress.pixels, seconds, interval.settled)
         if done % self._facts.steps_per_epoch == 0:
-            self._end_epoch(done, progress.seconds)
+            self._end_epoch(done, progress.training_seconds)
         self._console.step(progress, self._pace.seconds_left(done))
 
     def evaluation(
@@ -124,7 +123,7 @@ class Recorder:
         `raw_seconds` of them were spent on the raw weights, after the averaged ones, which count.
         Of the best one so far the weights are kept.
         """
-        values: dict[str, object] = {
+        values: Record = {
             "examples": (averaged or raw).examples,
             "seconds": seconds,
             "raw_seconds": raw_seconds,
@@ -142,7 +141,7 @@ class Recorder:
     def measured(self) -> tuple[Metrics | None, Metrics | None]:
         """The last evaluation: of the averaged weights and of the raw ones."""
         last = next(iter(self._latest(1, ("evaluation",))), {})
-        return metrics_of(last, "ema"), metrics_of(last, "raw")
+        return Metrics.of(last, "ema"), Metrics.of(last, "raw")
 
     def saved(self, done: int, path: Path, seconds: float) -> None:
         """Log a checkpoint, which held up the training process for `seconds`."""

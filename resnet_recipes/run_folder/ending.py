@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
+from resnet_recipes.base.errors import REFUSED, STOPPED, ExitCode, RecipeError, TrainingError
 from resnet_recipes.base.text import printable
 from resnet_recipes.run_folder.names import LOGS
 
@@ -110,7 +110,7 @@ class Ending:
     @property
     def failed(self) -> bool:
         """Return whether the run neither finished nor stopped on request."""
-        return self.code not in (ExitCode.DONE, ExitCode.PREEMPTED, ExitCode.CANCELLED)
+        return self.code not in (ExitCode.DONE, *STOPPED)
 
     @property
     def hint(self) -> str:
@@ -138,7 +138,7 @@ class Ending:
         resume = f"resume: resnet-train --resume {folder}" if trains else ""
         if not self.failed:
             return [f"{self.message}; {resume}" if trains else "stopped"]
-        if self.code in (ExitCode.RECIPE, ExitCode.NOT_READY):
+        if self.code in REFUSED:
             return f"error: {self.message}".splitlines()
         after = time.strftime("%H:%M:%S", time.gmtime(max(0.0, self.seconds)))
         where = f", after {self.step:,} steps" if self.step else ""

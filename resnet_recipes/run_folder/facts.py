@@ -1,12 +1,8 @@
-"""What a report knows about a run and its measurements.
-
-Plain values, so that reading results needs no torch.
-"""
+"""What a report knows about a run: plain values, so that reading results needs no torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from resnet_recipes.base.schedule import in_epoch
 
@@ -37,47 +33,6 @@ def petaoperations(flops: Sequence[int], steps_per_epoch: int, done: int) -> flo
     whole, rest = divmod(done, steps_per_epoch)
     partial = flops[whole] * rest / steps_per_epoch if rest else 0
     return (sum(flops[:whole]) + partial) / 1e15
-
-
-class Metrics(NamedTuple):
-    """One evaluation with one set of weights."""
-
-    top1: float  # percent
-    top5: float  # percent
-    loss: float  # mean over the examples
-    examples: int
-    # percent, the mean over classes of their top-1
-    balanced: float | None = None
-
-    def keyed(self, weights: str) -> dict[str, float | None]:
-        """Return its figures under the keys of records; `weights` are "ema" or "raw"."""
-        return {
-            f"{weights}_top1_percent": self.top1,
-            f"{weights}_top5_percent": self.top5,
-            f"{weights}_loss": self.loss,
-            f"{weights}_balanced_percent": self.balanced,
-        }
-
-    @property
-    def named(self) -> dict[str, float]:
-        """Its figures under the names that a person sees, with balanced accuracy if it differs."""
-        found = {"top-1": self.top1, "top-5": self.top5}
-        if self.balanced is not None and f"{self.balanced:.2f}" != f"{self.top1:.2f}":
-            found["balanced"] = self.balanced
-        return found
-
-
-class Progress(NamedTuple):
-    """What was measured since the last logged step."""
-
-    done: int  # steps completed
-    steps: int  # steps since the last logged one
-    loss: float  # their mean
-    lr: float
-    pixels: int  # side of the training images
-    seconds: float  # training seconds of the whole run so far, without evaluation and checkpoints
-    images_per_second: float
-    data_wait: float  # share of the time in which the step waited for data, 0 to 1
 
 
 @dataclass(frozen=True)

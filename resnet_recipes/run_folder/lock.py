@@ -59,6 +59,21 @@ def _taken(file: TextIO) -> bool:
         time.sleep(0.02)
 
 
+def is_running(folder: Path) -> bool:
+    """Return whether a process holds the run's lock."""
+    try:
+        handle = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
+
+
 def holder(folder: Path) -> int:
     """Return the number of the process that a run is. Raises NotReadyError if none is known.
 

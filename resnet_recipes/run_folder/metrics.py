@@ -1,72 +1,74 @@
-"""The file metrics.jsonl of a run, one record per line, and the clocks derived from it."""
+"""The file metrics.jsonl of a run, one record per line: what a record has, written and read."""
 
 import errno
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 from resnet_recipes.base.reading import open_regular, parse_json, read_bytes, unreadable
 
-Record = dict[str, object]  # one line of metrics.jsonl
+Record = dict[str, Any]  # one line of metrics.jsonl
+
+#: The figures of an evaluation, each with the end of its key.
+_FIGURES = {
+    "top1": "top1_percent",
+    "top5": "top5_percent",
+    "loss": "loss",
+    "balanced": "balanced_percent",
+}
 
 
-def papers_seconds(records: Sequence[Record], seconds: float) -> float | None:
-    """Return the training seconds with the first epoch timed as the second.
+class Metrics(NamedTuple):
+    """One evaluation with one set of weights."""
 
-    No cold cache or warm-up counts.
+    top1: float  # percent
+    top5: float  # percent
+    loss: float  # mean over the examples
+    examples: int
+    # percent, the mean over classes of their top-1
+    balanced: float | None = None
 
-    The clock of the published time-to-train figures; `seconds` excludes evaluations and
-    checkpoints. None if the run has no second epoch.
-    """
-    epochs = [float(record["seconds"]) for record in records if record["kind"] == "epoch"][:2]
-    return seconds - epochs[0] + epochs[1] if len(epochs) == 2 else None
+    @classmethod
+    def of(cls, evaluation: Record, weights: str) -> Self | None:
+        """Return what a record says about weights, "ema" or "raw"; None if nothing."""
+        if f"{weights}_top1_percent" not in evaluation:
+            return None
+        values = {name: evaluation.get(f"{weights}_{key}") for name, key in _FIGURES.items()}
+        return cls(examples=evaluation["examples"], **values)
 
+    def keyed(self, weights: str) -> Record:
+        """Return its figures under the keys of records."""
+        return {f"{weights}_{key}": getattr(self, name) for name, key in _FIGURES.items()}
 
-def mlperf_seconds(records: Sequence[Record]) -> float | None:
-    """Return the seconds from the first touch of data to the last evaluation.
-
-    That is the one that reached a target, if any. Evaluations, checkpoints and steps that a resumed
-    run repeated count; start-ups do not. None without an evaluation.
-    """
-    readings = [
-        reading for record, reading in mlperf_readings(records) if record["kind"] == "evaluation"
-    ]
-    return readings[-1] if readings else None
-
-
-def mlperf_readings(records: Sequence[Record]) -> Iterator[tuple[Record, float]]:
-    """Yield each record with the seconds on MLPerf's clock at which it was written.
-
-    An evaluation is over when the accuracy that counts is known: EMA's, before the raw weights are
-    evaluated as well.
-    """
-    off = 0.0
-    for record in records:
-        off += record["startup_seconds"] if record["kind"] == "begin" else 0.0
-        yield record, record["wall_seconds"] - record.get("raw_seconds", 0.0) - off
+    @property
+    def named(self) -> dict[str, float]:
+        """Its figures under the names that a person sees, with balanced accuracy if it differs."""
+        found = {"top-1": self.top1, "top-5": self.top5}
+        if self.balanced is not None and f"{self.balanced:.2f}" != f"{self.top1:.2f}":
+            found["balanced"] = self.balanced
+        return found
 
 
-def epoch_seconds(records: Sequence[Record], size: int) -> dict[int, float]:
-    """Return the training seconds of each epoch of `size` steps, by number, counted from 0.
+class Progress(NamedTuple):
+    """What was measured since the last logged step."""
 
-    Each is that since the end of the epoch before it in the records, which may leave some out.
-    """
-    ends = [record for record in records if record["kind"] == "step" and not record["step"] % size]
-    clock = [0.0, *(record["training_seconds"] for record in ends)]
-    taken = (after - before for before, after in pairwise(clock))
-    return {end["step"] // size - 1: seconds for end, seconds in zip(ends, taken, strict=True)}
+    done: int  # steps completed
+    steps: int  # steps since the last logged one
+    # from here on, the names are the keys of a record
+    loss: float  # their mean
+    lr: float
+    pixels: int  # side of the training images
+    training_seconds: float  # of the whole run so far, without evaluation and checkpoints
+    images_per_second: float
+    data_wait_share: float  # of the time, in which the step waited for data, 0 to 1
 
+    def keyed(self) -> Record:
+        """Return its figures under the keys of records."""
+        return {key: getattr(self, key) for key in _NUMBERS["step"]}
 
-def evaluation_seconds(records: Sequence[Record]) -> list[float]:
-    """Return the seconds of each evaluation."""
-    return [record["seconds"] for record in records if record["kind"] == "evaluation"]
-
-
-_MAX_BYTES = 512 << 20  # two million records
-_TAIL = 64 << 10  # bytes at the end that hold the last step and evaluation of an unfinished run
 
 #: The values that are text; all others are numbers, or null where one was not finite.
 _TEXT = {"kind", "devices", "path", "text", "reason"}
@@ -75,19 +77,25 @@ _TEXT = {"kind", "devices", "path", "text", "reason"}
 _ALWAYS = ("kind", "step", "epoch", "wall_seconds")
 _NUMBERS = {
     "begin": ("startup_seconds", "training_seconds"),
-    "step": (
-        "loss",
-        "lr",
-        "pixels",
-        "training_seconds",
-        "images_per_second",
-        "data_wait_share",
-    ),
+    "step": Progress._fields[2:],
     "evaluation": ("examples", "seconds"),
     "epoch": ("seconds", "training_seconds"),
     "saved": ("seconds",),
     "compiled": ("seconds",),
 }
+
+_MAX_BYTES = 512 << 20  # two million records
+_TAIL = 64 << 10  # bytes at the end that hold the last step and evaluation of an unfinished run
+
+
+def of_kind(records: Iterable[Record], kind: str) -> list[Record]:
+    """Return the records of one kind."""
+    return [record for record in records if record["kind"] == kind]
+
+
+def top1_of(evaluation: Record) -> float | None:
+    """Return the accuracy of the weights that count, in percent: EMA's, if there are any."""
+    return evaluation.get("ema_top1_percent", evaluation.get("raw_top1_percent"))
 
 
 def read_metrics(path: Path) -> list[Record]:

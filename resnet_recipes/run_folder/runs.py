@@ -1,6 +1,5 @@
 """Runs as read from their folders: state, changes, progress, accuracy, time."""
 
-import fcntl
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.errors import STOPPED, NotReadyError
 from resnet_recipes.base.reading import read_bytes, read_json
+from resnet_recipes.run_folder.lock import is_running
 from resnet_recipes.run_folder.metrics import last_records
 from resnet_recipes.run_folder.names import (
     CHECKPOINTS,
@@ -192,22 +192,7 @@ def _state(folder: Path, ending: dict[str, Any], has_begun: bool) -> str:
     if not ending:
         was_started = has_begun or os.path.lexists(folder / LOCK)
         return "killed" if was_started else "prepared"
-    return "stopped" if ending.get("code") in (75, 130) else "failed"
-
-
-def is_running(folder: Path) -> bool:
-    """Return whether a process holds the run's lock."""
-    try:
-        handle = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return False
-    except OSError:
-        return True
-    finally:
-        os.close(handle)
+    return "stopped" if ending.get("code") in STOPPED else "failed"
 
 
 def _minutes(record: Mapping[str, Any], key: str) -> float | None:

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import read_json
-from resnet_recipes.run_folder.facts import Metrics, Published, RunFacts, nearest
-from resnet_recipes.run_folder.metrics import Record, mlperf_seconds, papers_seconds
+from resnet_recipes.run_folder.clocks import evaluation_seconds, mlperf_seconds, papers_seconds
+from resnet_recipes.run_folder.facts import Published, RunFacts, nearest
+from resnet_recipes.run_folder.metrics import Metrics, Record, of_kind
 from resnet_recipes.run_folder.names import ESTIMATE
 
 
@@ -115,12 +116,9 @@ def summarize(
 
     `seconds` are its training seconds, and the last record's wall time is the run's.
     """
-    of_kind = {
-        kind: [r for r in records if r["kind"] == kind]
-        for kind in ("begin", "epoch", "evaluation", "saved", "compiled")
-    }
-    last = of_kind["evaluation"][-1] if of_kind["evaluation"] else {}
-    best = next((r for r in reversed(of_kind["evaluation"]) if r.get("is_best")), {})
+    begins, evaluations = of_kind(records, "begin"), of_kind(records, "evaluation")
+    last = evaluations[-1] if evaluations else {}
+    best = next((r for r in reversed(evaluations) if r.get("is_best")), {})
     best = best if best_weights else {}
     done = records[-1]["step"]  # fewer than were planned if the run ended at its target
     return Summary(
@@ -129,26 +127,26 @@ def summarize(
         devices=facts.devices,
         steps=done,
         epochs=round(facts.epoch(done), 4),
-        sessions=len(of_kind["begin"]),
+        sessions=len(begins),
         weights=str(weights),
         raw_weights=raw_weights and str(raw_weights),
         best_weights=best_weights and str(best_weights),
-        best=metrics_of(best, "ema") or metrics_of(best, "raw"),
+        best=Metrics.of(best, "ema") or Metrics.of(best, "raw"),
         best_epoch=best.get("epoch"),
-        evaluations=len(of_kind["evaluation"]),
-        ema=metrics_of(last, "ema"),
-        raw=metrics_of(last, "raw"),
+        evaluations=len(evaluations),
+        ema=Metrics.of(last, "ema"),
+        raw=Metrics.of(last, "raw"),
         training_pflops=facts.pflops(done),
         training_seconds=seconds,
         training_seconds_papers_rule=papers_seconds(records, seconds),
         mlperf_seconds=mlperf_seconds(records),
         estimated_seconds=_estimated(facts.folder),
         wall_seconds=records[-1]["wall_seconds"],
-        compile_seconds=sum(r["seconds"] for r in of_kind["compiled"]),
-        startup_seconds=sum(r["startup_seconds"] for r in of_kind["begin"]),
-        evaluation_seconds=sum(r["seconds"] for r in of_kind["evaluation"]),
-        checkpoint_seconds=sum(r["seconds"] for r in of_kind["saved"]),
-        seconds_by_epoch=tuple(r["seconds"] for r in of_kind["epoch"]),
+        compile_seconds=sum(r["seconds"] for r in of_kind(records, "compiled")),
+        startup_seconds=sum(r["startup_seconds"] for r in begins),
+        evaluation_seconds=sum(evaluation_seconds(records)),
+        checkpoint_seconds=sum(r["seconds"] for r in of_kind(records, "saved")),
+        seconds_by_epoch=tuple(r["seconds"] for r in of_kind(records, "epoch")),
         images_per_second=done * facts.global_size / seconds if seconds > 0 else 0.0,
         images_per_second_by_pixels=throughput(records, facts.global_size),
         data_wait_share=data_wait_share(records),
@@ -167,15 +165,3 @@ def _estimated(folder: Path) -> float | None:
         return None
     seconds = found.get("training_seconds")
     return float(seconds) if isinstance(seconds, int | float) else None
-
-
-def metrics_of(evaluation: Record, name: str) -> Metrics | None:
-    """Return what a record of kind evaluation says about the weights `name`, ema or raw.
-
-    None if nothing.
-    """
-    if f"{name}_top1_percent" not in evaluation:
-        return None
-    values = (evaluation[f"{name}_{key}"] for key in ("top1_percent", "top5_percent", "loss"))
-    balanced = evaluation.get(f"{name}_balanced_percent")
-    return Metrics(*values, evaluation["examples"], balanced)

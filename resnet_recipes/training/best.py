@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from resnet_recipes.run_folder.facts import Metrics
+from resnet_recipes.run_folder.metrics import Metrics
 
 
 class Best:

@@ -13,7 +13,7 @@ from resnet_recipes.data.base import RawBatch
 from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.data.normalize import normalize
 from resnet_recipes.data.stream import Stream
-from resnet_recipes.run_folder.facts import Metrics
+from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training.distributed import broadcast_statistics, total_over_ranks
 from resnet_recipes.training.outcomes import Outcomes
 from resnet_recipes.training.precision import BROKEN, Precision

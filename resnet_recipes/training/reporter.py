@@ -9,7 +9,7 @@ from torch import Tensor
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.report.recorder import Recorder
-from resnet_recipes.run_folder.facts import Metrics, Progress
+from resnet_recipes.run_folder.metrics import Metrics, Progress
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.distributed import agree, broadcast_statistics, mean_over_ranks
 from resnet_recipes.training.evaluate import evaluate
@@ -86,9 +86,9 @@ class RunReporter:
                 loss=sum(finite) / len(finite) if finite else float("nan"),
                 lr=plan.lr_at(done - 1),
                 pixels=plan.pixels_at(done - 1),
-                seconds=seconds,
+                training_seconds=seconds,
                 images_per_second=len(losses) * plan.recipe.batch.global_size / span,
-                data_wait=min(1.0, (waited - self._since[1]) / span),
+                data_wait_share=min(1.0, (waited - self._since[1]) / span),
             )
             self.recorder.step(progress)
             if (compiled := self.run.compiling.seconds() - self._compiled) >= COMPILED:

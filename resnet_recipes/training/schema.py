@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from resnet_recipes.network.archive import is_plain
-from resnet_recipes.run_folder.facts import Metrics
+from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training.run import Run
 
 #: Every field of a state, with its type.

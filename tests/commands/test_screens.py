@@ -11,7 +11,8 @@ import pytest
 from resnet_recipes import cli
 from resnet_recipes.commands import plan
 from resnet_recipes.report.console import LiveConsole
-from resnet_recipes.run_folder.facts import Metrics, Published, RunFacts
+from resnet_recipes.run_folder.facts import Published, RunFacts
+from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.summary import Summary
 from tests.run_folders import run_folder
 

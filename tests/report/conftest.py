@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.report.recorder import Recorder
-from resnet_recipes.run_folder.facts import Metrics, Progress, Published, RunFacts
+from resnet_recipes.run_folder.facts import Published, RunFacts
+from resnet_recipes.run_folder.metrics import Metrics, Progress
 
 
 class SilentConsole:

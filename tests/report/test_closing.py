@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.report.closing import rows, title
-from resnet_recipes.run_folder.facts import Metrics, Published
+from resnet_recipes.run_folder.facts import Published
+from resnet_recipes.run_folder.metrics import Metrics
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import pytest
 
 from resnet_recipes.report.console import LiveConsole, PlainConsole, open_console
 from resnet_recipes.report.recorder import Recorder
-from resnet_recipes.run_folder.facts import Metrics, Progress, Published
+from resnet_recipes.run_folder.facts import Published
+from resnet_recipes.run_folder.metrics import Metrics, Progress
 
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ")
 

@@ -10,8 +10,7 @@ import pytest
 
 from resnet_recipes.report import recorder as module
 from resnet_recipes.report.recorder import Recorder
-from resnet_recipes.run_folder.facts import Progress
-from resnet_recipes.run_folder.metrics import read_metrics
+from resnet_recipes.run_folder.metrics import Progress, read_metrics
 
 
 def steps(folder, kind="step"):

@@ -85,4 +85,4 @@ def test_the_share_of_waiting_is_that_of_the_interval(make_run):
     for done, waited in ((1, 1000.0), (2, 1000.0)):
         reporter.step(done, torch.tensor([1.0]))
         reporter.log(done, Mock(waited=waited))
-    assert [call[0][0].data_wait for call in recorder.step.call_args_list] == [1.0, 0.0]
+    assert [call[0][0].data_wait_share for call in recorder.step.call_args_list] == [1.0, 0.0]

@@ -18,8 +18,9 @@ from resnet_recipes.report.console import PlainConsole
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.report.trackers import TRACKERS, background, lacking, opened
 from resnet_recipes.report.trackers.background import Background
-from resnet_recipes.run_folder.facts import Metrics, Progress, RunFacts
+from resnet_recipes.run_folder.facts import RunFacts
 from resnet_recipes.run_folder.lock import refuse_links
+from resnet_recipes.run_folder.metrics import Metrics, Progress
 
 SETTINGS = {
     "optimizer.lr": 2.0,
