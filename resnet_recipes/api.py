@@ -146,7 +146,7 @@ def estimate(
     Unless it was measured before, this measures it for about a minute, of which `tell` is told.
     Raises RecipeError and NotReadyError as `plan` does, TrainingError if the measurement fails.
     """
-    return measured(plan_here(_composed(recipe), tell)[1], tell).estimate
+    return measured(plan_here(_composed(recipe), tell), tell).estimate
 
 
 def prepare(
@@ -159,7 +159,7 @@ def prepare(
     The folder says which `command` asked for the run. Raises RecipeError if its name is taken.
     """
     recipe = _composed(recipe)
-    recipe, planned = settled(recipe, planned or plan(recipe), partial(print, file=sys.stderr))
+    planned = settled(planned or plan(recipe), partial(print, file=sys.stderr))
     folder = new_run.create(recipe, planned, command)
     keep_estimate(planned, folder)
     return folder
@@ -221,7 +221,7 @@ def teach(
 
     say = partial(print, file=sys.stderr)
     wanted = storing.wanted(str(out), str(top), str(cycle or ""))
-    _, planned = plan_here(_composed(recipe), say)
+    planned = plan_here(_composed(recipe), say)
     say(storing.check(planned, wanted))
     ending = storing.teach(planned, wanted, say)
     if ending.code:

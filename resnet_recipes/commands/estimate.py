@@ -1,6 +1,5 @@
 """`resnet-recipes estimate [NAME] data=PATH`: time and cost of a run, and what speeds it up."""
 
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -51,12 +50,12 @@ def run(arguments: Arguments) -> int:
     if {"--within", "--reach"} & arguments.flags.keys() or not is_named(with_recipe(arguments)):
         print_offers(arguments, given)
         return 0
-    wanted, plan = plan_here(composed(arguments), say)
+    wanted = composed(arguments)
+    plan = plan_here(wanted, say)
     price = given if given is not None else plan.recipe.launch.price
     timed = dict[int, float]()
     if count:
-        command = ["resnet-recipes", *sys.argv[1:]]
-        timed, found = trained(wanted, plan, count, command, say)
+        timed, found = trained(wanted, plan, count, say)
     else:
         found = measured(plan, say, "--again" in arguments)
     phases = [asdict(phase) for phase in found.estimate.phases]

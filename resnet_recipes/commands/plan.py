@@ -62,7 +62,7 @@ def run(arguments: Arguments) -> int:
     else:
         wanted = composed(arguments, needs_data=False)
         plan = api.plan(wanted, ranks(wanted.recipe))
-        wanted, plan = within_budget(wanted, plan, say, measures=False)
+        plan = within_budget(plan, say, measures=False)
     show(arguments, plan.as_dict(), lines(wanted, plan, full="--verbose" in arguments))
     return 0
 
@@ -79,12 +79,12 @@ def lines(
 
     entry, memory, found = composed.entry, prediction.memory(plan), prediction.predicted(plan)
     hides = ", hides the packaged recipe of the same name" if entry.shadows else ""
-    rows = [("recipe", f"{composed.recipe.name}, {entry.place}{hides}")]
+    rows = [("recipe", f"{plan.recipe.name}, {entry.place}{hides}")]
     if composed.overrides:
         typed = dict.fromkeys(override.typed for override in composed.overrides)
         rows.append(("changed", "  ".join(typed)))
     machine = [*_device(plan, memory), *_time(plan, found)]
-    machine += [(WARNING, text) for text in warnings(composed.recipe.launch)]
+    machine += [(WARNING, text) for text in warnings(plan.recipe.launch)]
     alarms = [*outline.notes(plan), *(row for row in machine if row[0] == WARNING)]
     rows += outline.answers(plan, [row for row in machine if row[0] != WARNING])
     if folder:
@@ -106,12 +106,11 @@ def ranks(recipe: "Recipe") -> int:
 def _device(plan: "Plan", memory: Memory) -> Rows:
     """Yield what the run computes on and in which precision, and whether it may not fit there."""
     launch, dtype = plan.recipe.launch, plan.recipe.precision.dtype
-    found = gpus.count() if launch.device != "cpu" else 0
-    if launch.device != "cpu" and (found or plan.world_size > 1):
-        name, best = gpus.first()
-        here = "" if found else ", of which this machine has none"
-        resolved = (best or "bf16 if the GPU supports it, else fp16") if dtype == "auto" else dtype
-        yield "device", f"{plan.world_size} x {name or 'GPU'}{here}, {resolved}"
+    if launch.device != "cpu" and ((found := gpus.found()).count or plan.world_size > 1):
+        here = "" if found.count else ", of which this machine has none"
+        if dtype == "auto":
+            dtype = found.dtype or "bf16 if the GPU supports it, else fp16"
+        yield "device", f"{plan.world_size} x {found.name or 'GPU'}{here}, {dtype}"
         is_known = plan.recipe.batch.bn_size != AUTO
         if is_known and memory and memory[0] > memory[1]:
             yield (
@@ -126,7 +125,7 @@ def _device(plan: "Plan", memory: Memory) -> Rows:
         f"{'fp32' if dtype == 'auto' else dtype}",
     )
     if emulates(dtype):
-        from resnet_recipes.estimating.arithmetic import EMULATED
+        from resnet_recipes.estimating.speeds import EMULATED
 
         yield (
             WARNING,

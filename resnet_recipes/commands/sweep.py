@@ -40,7 +40,7 @@ def run(arguments: Arguments) -> int:
 
     The same command continues a sweep.
     """
-    found, text = gpus.count(), arguments.flags.get("--parallel", "1")
+    found, text = gpus.found().count, arguments.flags.get("--parallel", "1")
     if problems := [*_problems(arguments), *_share_problems(text, found, arguments.words)]:
         raise RecipeError(problems)
     parallel = int(text)
@@ -155,7 +155,7 @@ def _outline(
     trunks = f"; trunks that several lengths share save {pflops(saved)}" if saved else ""
     yield f"{pflops(operations)} PFLOPs of training in total{trunks}"
     if minutes:
-        share = parallel if gpus.count() else 1  # on a CPU, parallel runs share the cores
+        share = parallel if gpus.found().count else 1  # on a CPU, parallel runs share the cores
         money = f", {cost / share:,.2f} at launch.price" if cost else ""
         yield f"about {clock_time(60 * minutes / share)} in total{money}"
     yield from (f"{count} of {len(runs)}: {source}" for source, count in sources.items())

@@ -34,7 +34,7 @@ def run(arguments: Arguments) -> int:
     storing = wanted(
         flags.get("--out", "labels"), flags.get("--top", "10"), flags.get("--cycle", "")
     )
-    _, plan = plan_here(composed(arguments), say)
+    plan = plan_here(composed(arguments), say)
     say(check(plan, storing))
     if "--dry-run" not in arguments:
         ending = teach(plan, storing, say)

@@ -132,7 +132,7 @@ def _new_run(wanted: "Composed") -> Path:
     from resnet_recipes.jobs.budget import settled
 
     ranks = external.ranks() or group_of(wanted.recipe.launch).ranks
-    wanted, plan = settled(wanted, api.plan(wanted, ranks, tell=say), say)
+    plan = settled(api.plan(wanted, ranks, tell=say), say)
     folder = api.prepare(wanted, plan, ["resnet-train", *sys.argv[1:]])
     if PLANNED not in os.environ:
         say("\n".join(lines(wanted, plan, str(folder), full=VERBOSE in os.environ)))
@@ -153,9 +153,9 @@ def _check(arguments: Arguments) -> int:
 
     wanted, began = _with_images(composed(arguments)), time.monotonic()
     plan = api.plan(wanted, group_of(wanted.recipe.launch).ranks, tell=say)
-    wanted, plan = settled(wanted, plan, say)
+    plan = settled(plan, say)
     say("\n".join(lines(wanted, plan)))
-    ending = check(wanted, plan, ["resnet-train", *sys.argv[1:]], say)
+    ending = check(wanted, plan, say)
     if ending.code == ExitCode.DONE:
         steps = min(CHECKED, plan.total_steps)
         print(

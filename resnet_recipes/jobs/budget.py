@@ -1,7 +1,7 @@
 """`launch.budget`: the length that it stands for on this machine."""
 
+from bisect import bisect
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING
@@ -10,15 +10,14 @@ from resnet_recipes import data
 from resnet_recipes.base.duration import Duration, budget_seconds
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.text import clock_time
-from resnet_recipes.estimating.budget import longest
-from resnet_recipes.estimating.estimate import Estimate, Prediction, estimate
+from resnet_recipes.estimating.estimate import Estimate, Prediction
 from resnet_recipes.jobs import external
 from resnet_recipes.jobs.fit import fitted
 from resnet_recipes.jobs.group import group_of
 from resnet_recipes.jobs.measure import measured
 from resnet_recipes.jobs.prediction import UNKNOWN, predicted
 from resnet_recipes.network.teacher import taught
-from resnet_recipes.planning.course import course_of
+from resnet_recipes.planning.course import time_of
 from resnet_recipes.planning.feasible import MAX_EPOCHS
 from resnet_recipes.planning.length import of_length
 from resnet_recipes.planning.plan import Plan, make_plan
@@ -26,46 +25,47 @@ from resnet_recipes.planning.plan import Plan, make_plan
 if TYPE_CHECKING:  # ranks never import Hydra
     from resnet_recipes.recipe.compose import Composed
 
+#: Epochs from which on a length is a whole number of them.
+WHOLE = 20
 
-def plan_here(wanted: "Composed", say: Callable[[str], None]) -> tuple["Composed", Plan]:
-    """Return a recipe and the plan of its run, both as on the devices of this machine."""
+
+def plan_here(wanted: "Composed", say: Callable[[str], None]) -> Plan:
+    """Return the plan of a recipe's run on the devices of this machine."""
     recipe = wanted.recipe
     facts, group = data.measure(recipe.data), group_of(recipe.launch)
     plan = taught(make_plan(recipe, facts, group.ranks, wanted.typed))
-    return settled(wanted, plan, say)
+    return settled(plan, say)
 
 
-def settled(wanted: "Composed", plan: Plan, say: Callable[[str], None]) -> tuple["Composed", Plan]:
-    """Return a recipe and its plan with numbers in place of all that this machine decides.
+def settled(plan: Plan, say: Callable[[str], None]) -> Plan:
+    """Return the plan with numbers in place of all that this machine decides.
 
     They are a micro-batch of auto, and the length of a budget.
     """
-    return within_budget(*fitted(wanted, plan, say), say)
+    return within_budget(fitted(plan, say), say)
 
 
-def within_budget(
-    wanted: "Composed", plan: Plan, say: Callable[[str], None], measures: bool = True
-) -> tuple["Composed", Plan]:
-    """Return a recipe and its plan with the length of its budget, if it has one.
+def within_budget(plan: Plan, say: Callable[[str], None], measures: bool = True) -> Plan:
+    """Return the plan with the length of its budget, if it has one.
 
     `measures` says whether the machine may be measured, for a minute, if it was not before. Raises
     RecipeError if the budget is too short, NotReadyError if no time is known.
     """
     launch = plan.recipe.launch
     if not launch.budget:
-        return wanted, plan
+        return plan
     measures = measures and not external.launcher()
     found = measured(plan, say) if measures else predicted(plan)
     if found is None:
         raise NotReadyError.of("budget", launch.budget, UNKNOWN, "or give epochs=")
     plan = within(plan, found)
-    made = estimate(course_of(plan), found.speeds)
+    made = time_of(plan, found.speeds)
     say(
         f"budget={launch.budget} is {plan.recipe.max_duration.removesuffix('ep')} epochs: "
         f"{clock_time(60 * made.total_minutes)}, at most {clock_time(60 * made.most)}, with "
         f"evaluations, checkpoints and start-up; {found.source}"
     )
-    return replace(wanted, recipe=plan.recipe), plan
+    return plan
 
 
 def within(plan: Plan, found: Prediction) -> Plan:
@@ -77,7 +77,7 @@ def within(plan: Plan, found: Prediction) -> Plan:
     minutes = budget_seconds(launch.budget, launch.price) / 60
 
     def made(epochs: Fraction) -> Estimate:
-        return estimate(course_of(of_length(plan, epochs)), found.speeds)
+        return time_of(of_length(plan, epochs), found.speeds)
 
     least = shortest(plan)
     epochs = longest(lambda epochs: made(epochs).most, minutes, least, MAX_EPOCHS)
@@ -90,6 +90,27 @@ def within(plan: Plan, found: Prediction) -> Plan:
         )
         raise RecipeError.of("budget", launch.budget, rule, f"budget={enough}")
     return of_length(plan, epochs)
+
+
+def longest(
+    minutes: Callable[[Fraction], float], budget: float, least: Fraction, limit: int
+) -> Fraction | None:
+    """Return the most epochs that take at most `budget` minutes: whole ones, or tenths of a few.
+
+    None if `least`, in tenths, take longer. `minutes` says how long a run of some epochs takes, and
+    hardly ever falls; it is called some 20 times.
+    """
+    tenths = range(int(10 * least), 10 * limit + 1)
+    fitting = bisect(tenths, budget, key=lambda count: minutes(Fraction(count, 10)))
+    if not fitting:
+        return None
+    epochs = Fraction(tenths[fitting - 1], 10)
+    if epochs < WHOLE:
+        return epochs
+    epochs = Fraction(int(epochs))
+    while minutes(epochs) > budget:  # where images grow, a little less can take longer
+        epochs -= 1
+    return epochs
 
 
 def shortest(plan: Plan) -> Fraction:

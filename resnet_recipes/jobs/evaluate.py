@@ -11,11 +11,11 @@ import torch
 
 from resnet_recipes import data
 from resnet_recipes.base.errors import ExitCode
+from resnet_recipes.jobs.errand import errand
 from resnet_recipes.jobs.group import Group, group_of
-from resnet_recipes.jobs.launcher import started
 from resnet_recipes.jobs.rank import RankProcess, job_of, shown
 from resnet_recipes.network.load import load
-from resnet_recipes.recipe.frozen import read_sealed, sealed
+from resnet_recipes.recipe.frozen import read_sealed
 from resnet_recipes.report.waiting import Waiting
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.names import CONFIG
@@ -48,8 +48,7 @@ def _by_ranks(
     opened: "Opened", sizes: Sequence[int], group: Group, say: Callable[[str], None]
 ) -> tuple[int, list[Evaluated]]:
     job = {"place": str(opened.place.absolute()), "sizes": list(sizes)}
-    files = {CONFIG: sealed(opened.recipe)}
-    with started("evaluate", files, group, say, **job) as (folder, ending):
+    with errand("evaluate", opened.recipe, None, group, say, **job) as (folder, ending):
         numbers = () if ending.code else range(len(sizes))
         return ending.code, [
             _merged([result_path(folder, number, rank) for rank in range(group.ranks)])

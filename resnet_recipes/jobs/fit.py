@@ -2,42 +2,39 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.jobs import gpus, launcher
+from resnet_recipes.jobs import gpus
+from resnet_recipes.jobs.errand import errand
 from resnet_recipes.jobs.group import Group
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.planning.plan import Plan, make_plan
-from resnet_recipes.recipe.frozen import read_sealed, sealed
+from resnet_recipes.recipe.frozen import read_sealed
 from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.run_folder.names import CONFIG, DATA
-
-if TYPE_CHECKING:  # ranks never import Hydra
-    from resnet_recipes.recipe.compose import Composed
 
 #: The number of images that was found, in the folder of the rank that tried.
 FOUND = "bn_size"
 
 
-def fitted(wanted: "Composed", plan: Plan, say: Callable[[str], None]) -> tuple["Composed", Plan]:
-    """Return a recipe and its plan with the micro-batch that fits in place of auto.
+def fitted(plan: Plan, say: Callable[[str], None]) -> Plan:
+    """Return the plan with the micro-batch that fits in place of auto.
 
     It is tried on the first GPU, which takes some seconds; `say` is told what was found and what it
     changes. Raises RecipeError without a GPU, TrainingError if nothing fits.
     """
     if plan.recipe.batch.bn_size != AUTO:
-        return wanted, plan
-    if plan.recipe.launch.device == "cpu" or not gpus.count():
+        return plan
+    if plan.recipe.launch.device == "cpu" or not gpus.found().count:
         rule = "is found by trying on a GPU, and this run has none"
         raise RecipeError.of("batch.bn_size", AUTO, rule, "batch.bn_size=64")
     size = _largest(plan, say)
-    say(f"batch.bn_size={size} is the most that fits on {gpus.first()[0] or 'this GPU'}.")
+    say(f"batch.bn_size={size} is the most that fits on {gpus.found().name or 'this GPU'}.")
     say(f"BatchNorm sees {size} images at a time: compare runs with the same number.")
-    recipe = replace(wanted.recipe, batch=replace(wanted.recipe.batch, bn_size=size))
-    return replace(wanted, recipe=recipe), replace(plan, recipe=recipe)
+    batch = replace(plan.recipe.batch, bn_size=size)
+    return replace(plan, recipe=replace(plan.recipe, batch=batch))
 
 
 def _largest(plan: Plan, say: Callable[[str], None]) -> int:
@@ -47,8 +44,7 @@ def _largest(plan: Plan, say: Callable[[str], None]) -> int:
         data=replace(plan.recipe.data, backend="synthetic"),
     )
     facts = replace(plan.facts, backend="synthetic")
-    files = {CONFIG: sealed(alone), DATA: facts.to_json()}
-    with launcher.started("fit", files, Group(), say) as (folder, ending):
+    with errand("fit", alone, facts, Group(), say) as (folder, ending):
         if ending.code:
             raise TrainingError(f"the micro-batch that fits was not found: see {folder}")
         return int((folder / FOUND).read_text())

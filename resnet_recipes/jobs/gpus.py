@@ -3,7 +3,9 @@
 import ctypes
 import subprocess
 import sys
+from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from resnet_recipes.doctor.unused import is_usable
 
@@ -25,35 +27,30 @@ if cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(number)) == 0:
 """
 
 
-def count() -> int:
-    """Return how many GPUs a process can use. Takes a few tenths of a second if there are any.
+@dataclass(frozen=True)
+class Gpus:
+    """The GPUs that a process can use, and the first of them."""
+
+    count: int = 0
+    name: str = ""  # "" and 0: not known
+    dtype: str = ""  # what `precision.dtype=auto` means on it
+    memory: int = 0  # bytes
+
+
+@cache
+def found() -> Gpus:
+    """Return the GPUs of this machine. Takes a few tenths of a second if there are any, once.
 
     torch counts physical GPUs (NVML). In MIG mode CUDA shows one slice of them all, or those of
     CUDA_VISIBLE_DEVICES.
     """
     import torch
 
-    # NVML counts GPUs that an old driver keeps from this torch, too
-    physical = torch.cuda.device_count() if is_usable() else 0
-    answer = _answer()
-    return int(answer[0]) if answer else physical
-
-
-def first() -> tuple[str, str]:
-    """Return the name of the first GPU and the type that `precision.dtype=auto` means on it.
-
-    "" if unknown.
-    """
-    _, name, major, *_ = *_answer(), "", "", ""
-    if not major:
-        return name, ""
-    return name, "bf16" if int(major) >= 8 else "fp16"
-
-
-def memory() -> int:
-    """Return the bytes of memory of the first GPU; 0 if unknown."""
-    _, _, _, size, *_ = *_answer(), 0, 0, 0, 0
-    return int(size)
+    if not is_usable():  # NVML counts GPUs that an old driver keeps from this torch, too
+        return Gpus()
+    told = _answer() or [str(torch.cuda.device_count())]
+    kinds: tuple[Any, ...] = (int, str, lambda major: "bf16" if int(major) >= 8 else "fp16", int)
+    return Gpus(*(kind(text) for kind, text in zip(kinds, told, strict=False)))
 
 
 def has_nvml() -> bool:
@@ -68,15 +65,11 @@ def has_nvml() -> bool:
         return False
 
 
-@cache
 def _answer() -> list[str]:
-    """Return the driver's answer: how many GPUs.
-
-    The first one's name, major compute capability, bytes; or nothing.
-    """
+    """Return what the driver says: how many, name, major compute capability, bytes; or less."""
     import torch
 
-    if not is_usable() or not torch.version.cuda:  # ROCm has no libcuda
+    if not torch.version.cuda:  # ROCm has no libcuda
         return []
     try:
         asked = subprocess.run(

@@ -57,7 +57,7 @@ def group_of(config: "LaunchConfig") -> Group:
     """
     if problems := list(temporary_folder_problems()):
         raise NotReadyError(problems)
-    found = 0 if config.device == "cpu" else gpus.count()
+    found = 0 if config.device == "cpu" else gpus.found().count
     if config.device == "cuda" and not found:
         raise NotReadyError([_no_gpu("launch.device", "cuda", "launch.device=cpu")])
     if config.gpus == "auto":

@@ -3,14 +3,11 @@
 It trains nothing itself.
 """
 
-import json
-import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum, auto
 from math import inf
@@ -27,7 +24,7 @@ from resnet_recipes.report.terminal import SHOW_CURSOR, interjection, is_live
 from resnet_recipes.run_folder import ending
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.lock import HeldFolder, begun
-from resnet_recipes.run_folder.names import EXIT, JOB, LOGS
+from resnet_recipes.run_folder.names import EXIT, LOGS
 
 #: Seconds that ranks get to stop when there is nothing to save: after one has failed, and before
 #: the first step.
@@ -58,35 +55,6 @@ def start(folder: Path, group: Group, say: Callable[[str], None]) -> Ending:
     if result.failed or (result.code and not result.step):
         say(result.explained(folder, group.ranks, trains=not job_of(folder)))
     return result
-
-
-@contextmanager
-def started(
-    job: str,
-    files: Mapping[str, str],
-    group: Group,
-    say: Callable[[str], None],
-    **values: object,
-) -> Iterator[tuple[Path, Ending]]:
-    """Let ranks do a job in a temporary folder with these files; yield it, and how they ended.
-
-    `values` are for the ranks.
-
-    The results are in the folder. The folder is deleted at the end of the context, unless its logs
-    are needed.
-    """
-    folder = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
-    for name, text in {**files, JOB: json.dumps({"job": job, **values})}.items():
-        (folder / name).write_text(text)
-    ended = start(folder, group, say)
-    yield folder, ended
-    discard(folder, ended)
-
-
-def discard(folder: Path, ended: Ending) -> None:
-    """Delete a temporary folder, unless its logs say why the ranks failed."""
-    if not ended.failed or ended.code in (ExitCode.RECIPE, ExitCode.NOT_READY):
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Request(Enum):

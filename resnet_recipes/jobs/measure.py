@@ -1,30 +1,26 @@
 """Measure how fast this machine's devices run a recipe, all at once, as ranks do in training."""
 
 import json
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, replace
-from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
 from resnet_recipes.estimating.estimate import Prediction, Speeds, estimate
-from resnet_recipes.estimating.measured import Remembered, remember, sampled, speeds_of
-from resnet_recipes.jobs import launcher, new_run
+from resnet_recipes.estimating.speeds import Remembered, remember, sampled, speeds_of
+from resnet_recipes.jobs.errand import errand, sample
 from resnet_recipes.jobs.group import Group, group_of
 from resnet_recipes.jobs.prediction import from_measured, measured_as, predicted
-from resnet_recipes.jobs.rank import RankProcess, Spans, shown
+from resnet_recipes.jobs.rank import RankProcess, shown
 from resnet_recipes.planning.course import course_of
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.recipe.frozen import sealed
 from resnet_recipes.run_folder.clocks import epoch_seconds, evaluation_seconds
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.metrics import read_metrics
-from resnet_recipes.run_folder.names import CONFIG, DATA, JOB, METRICS
+from resnet_recipes.run_folder.names import METRICS
 
 if TYPE_CHECKING:  # ranks never import Hydra
     from resnet_recipes.recipe.compose import Composed
@@ -62,16 +58,15 @@ def measured(plan: Plan, say: Callable[[str], None], again: bool = False) -> Pre
 
 def speeds(plan: Plan, group: Group, say: Callable[[str], None]) -> tuple[Ending, Speeds | None]:
     """Return how the ranks that measure ended, and what they found if they ended well."""
-    files = {CONFIG: sealed(plan.recipe), DATA: plan.facts.to_json()}
     here = replace(group, max_restarts=0)
-    with launcher.started("measure", files, here, say) as (folder, ending):
+    with errand("measure", plan.recipe, plan.facts, here, say) as (folder, ending):
         if ending.code:
             return ending, None
         return ending, Speeds.of_json(json.loads((folder / SPEEDS).read_text()))
 
 
 def trained(
-    composed: "Composed", plan: Plan, count: int, command: Sequence[str], say: Callable[[str], None]
+    composed: "Composed", plan: Plan, count: int, say: Callable[[str], None]
 ) -> tuple[dict[int, float], Prediction]:
     """Train, evaluate and save some epochs of a run as it would.
 
@@ -84,7 +79,7 @@ def trained(
         raise RecipeError.of("max_duration", composed.recipe.max_duration, rule)
     size = plan.steps_per_epoch
     spans = [(epoch * size, (epoch + 1) * size) for epoch in sampled(whole, count)]
-    with _sample(composed, plan, spans, command, say) as (folder, ending):
+    with sample(composed, plan, spans, say) as (folder, ending):
         if ending.code:
             raise NotMeasuredError(ending)
         records = read_metrics(folder / METRICS)
@@ -96,36 +91,14 @@ def trained(
     return timed, Prediction(estimate(course, speeds), speeds, source, time.time())
 
 
-def check(
-    composed: "Composed", plan: Plan, command: Sequence[str], say: Callable[[str], None]
-) -> Ending:
+def check(composed: "Composed", plan: Plan, say: Callable[[str], None]) -> Ending:
     """Train the last steps of a run, which has its largest images, and evaluate and save once.
 
     Return how the ranks ended. Nothing is kept, unless they failed.
     """
     last = (max(0, plan.total_steps - CHECKED), plan.total_steps)
-    with _sample(composed, plan, [last], command, say) as (_, ending):
+    with sample(composed, plan, [last], say) as (_, ending):
         return ending
-
-
-@contextmanager
-def _sample(
-    composed: "Composed",
-    plan: Plan,
-    spans: Spans,
-    command: Sequence[str],
-    say: Callable[[str], None],
-) -> Iterator[tuple[Path, Ending]]:
-    """Train parts of a run in a folder that is deleted at the end, unless the ranks failed."""
-    root = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
-    run = replace(composed.recipe.run, root=str(root), name="sample", extends="")
-    recipe = replace(composed.recipe, run=run, log=replace(composed.recipe.log, to=[]))
-    plan = replace(plan, recipe=recipe)
-    folder = new_run.create(replace(composed, recipe=recipe), plan, command)
-    atomic.write_text(folder / JOB, json.dumps({"job": "train", "spans": spans}))
-    ending = launcher.start(folder, group_of(recipe.launch), say)
-    yield folder, ending
-    launcher.discard(root, ending)
 
 
 def work(process: RankProcess) -> int:

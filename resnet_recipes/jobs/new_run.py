@@ -73,7 +73,7 @@ def create(composed: "Composed", plan: Plan, command: Sequence[str]) -> Path:
     It is built under a temporary name, so that a kill or a full disk leaves nothing that blocks the
     name.
     """
-    run, frozen, trunk = composed.recipe.run, sealed(composed.recipe), trunk_of(plan)
+    recipe, frozen, trunk = plan.recipe, sealed(plan.recipe), trunk_of(plan)
     typed = {override.key: str(override) for override in composed.overrides}
     origin = provenance(composed, frozen)
     if trunk:
@@ -88,17 +88,17 @@ def create(composed: "Composed", plan: Plan, command: Sequence[str]) -> Path:
         PROVENANCE: json.dumps(origin, indent=2) + "\n",
         ENVIRONMENT: json.dumps(environment(), indent=2) + "\n",
     }
-    draft = Path(run.root) / f".{secrets.token_hex(8)}.tmp"
+    draft = Path(recipe.run.root) / f".{secrets.token_hex(8)}.tmp"
     try:
         draft.mkdir(parents=True)
         for name, content in files.items():
             atomic.write_text(draft / name, content)
         if trunk:
-            trunk.put_into(draft, composed.recipe)
-        return _placed(draft, composed, plan)
+            trunk.put_into(draft, recipe)
+        return _placed(draft, plan)
     except OSError as error:
         rule = f"cannot be written to: {error.strerror}"
-        raise NotReadyError.of("run.root", run.root, rule, "run.root=/your/folder") from None
+        raise NotReadyError.of("run.root", recipe.run.root, rule, "run.root=/your/folder") from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
@@ -132,13 +132,13 @@ def environment() -> dict[str, Any]:
     }
 
 
-def _placed(draft: Path, composed: "Composed", plan: Plan) -> Path:
+def _placed(draft: Path, plan: Plan) -> Path:
     """Give a complete folder its name, and return it."""
-    recipe = composed.recipe
-    while recipe.run.name == "auto":
-        if _renamed(draft, folder := draft.with_name(_name(composed, plan))):
+    name = plan.recipe.run.name
+    while name == "auto":
+        if _renamed(draft, folder := draft.with_name(_name(plan))):
             return folder
-    folder = draft.with_name(recipe.run.name)
+    folder = draft.with_name(name)
     if _renamed(draft, folder):
         return folder
     if _is_unused(folder):
@@ -175,8 +175,8 @@ def _renamed(draft: Path, folder: Path) -> bool:
     return True
 
 
-def _name(composed: "Composed", plan: Plan) -> str:
-    recipe, length = composed.recipe, f"{float(plan.epochs):.3g}ep"
+def _name(plan: Plan) -> str:
+    recipe, length = plan.recipe, f"{float(plan.epochs):.3g}ep"
     return "-".join(
         [recipe.name, length, f"s{recipe.seed}", time.strftime("%Y%m%d"), secrets.token_hex(2)]
     )

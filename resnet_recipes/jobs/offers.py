@@ -16,14 +16,14 @@ from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.data.files import Files
-from resnet_recipes.estimating.estimate import Estimate, estimate
+from resnet_recipes.estimating.estimate import Estimate
 from resnet_recipes.estimating.published import IMAGENET_IMAGES, Accuracy, accuracy_after, shortest
 from resnet_recipes.jobs.budget import within
 from resnet_recipes.jobs.group import group_of
 from resnet_recipes.jobs.prediction import predicted
 from resnet_recipes.network import pretrained
 from resnet_recipes.network.teacher import taught
-from resnet_recipes.planning.course import course_of
+from resnet_recipes.planning.course import time_of
 from resnet_recipes.planning.length import of_length
 from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.recipe.compose import compose
@@ -116,7 +116,7 @@ def _lengths(
         made = of_length(plan, epochs)
         yield Offer(
             made,
-            estimate(course_of(made), found.speeds) if found else None,
+            time_of(made, found.speeds) if found else None,
             bool(found and found.when),
             mine.get(float(epochs)) or accuracy_after(plan.published, float(epochs)),
         )

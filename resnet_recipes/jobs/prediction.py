@@ -8,12 +8,11 @@ import torch
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import cores
-from resnet_recipes.estimating.arithmetic import on_cpu, on_gpus
 from resnet_recipes.estimating.datasheet import Gpu, known
 from resnet_recipes.estimating.estimate import Prediction, estimate
-from resnet_recipes.estimating.measured import Remembered, key_of, recall
+from resnet_recipes.estimating.speeds import Remembered, key_of, on_cpu, on_gpus, recall
 from resnet_recipes.jobs import gpus
-from resnet_recipes.planning.course import course_of, gpu_memory
+from resnet_recipes.planning.course import course_of, gpu_memory, time_of
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.run_folder.names import ESTIMATE
 
@@ -33,7 +32,7 @@ def predicted(plan: Plan) -> Prediction | None:
     if gpu := _gpu(plan):
         speeds = on_gpus(course, gpu)
         source = f"predicted for {ranks} x {gpu.name}, if loading keeps up; {MEASURES}"
-    elif ranks == 1 and (launch.device == "cpu" or not gpus.count()):
+    elif ranks == 1 and (launch.device == "cpu" or not gpus.found().count):
         speeds = on_cpu(course, cores(), plan.recipe.precision.dtype)
         source = f"a guess from the network's arithmetic on this CPU; {MEASURES}"
     else:
@@ -44,7 +43,7 @@ def predicted(plan: Plan) -> Prediction | None:
 def from_measured(plan: Plan, found: Remembered) -> Prediction:
     """Return the time of a run at speeds that were measured on this machine."""
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(found.when))
-    made = estimate(course_of(plan), found.speeds)
+    made = time_of(plan, found.speeds)
     return Prediction(made, found.speeds, f"measured on this machine {when}", found.when)
 
 
@@ -64,14 +63,14 @@ def keep_estimate(plan: Plan, folder: Path) -> None:
 
 def memory(plan: Plan) -> tuple[float, int] | None:
     """Return the bytes that a GPU is expected to need, and has; None if they are not known."""
-    size = gpus.memory() if _has_roofline(plan) else 0
+    size = gpus.found().memory if _has_roofline(plan) else 0
     return (gpu_memory(plan), size) if size else None
 
 
 def measured_as(plan: Plan) -> str:
     """Return a key for everything that speeds depend on, besides machine and version."""
     recipe = plan.recipe
-    gpu = gpus.first()[0] if recipe.launch.device != "cpu" else ""
+    gpu = gpus.found().name if recipe.launch.device != "cpu" else ""
     return key_of(
         {
             "device": gpu or f"cpu, {torch.get_num_threads()} threads",
@@ -91,7 +90,7 @@ def measured_as(plan: Plan) -> str:
 
 def _gpu(plan: Plan) -> Gpu | None:
     """Return the datasheet of this machine's GPU, if the run's speed on it can be predicted."""
-    return known(gpus.first()[0]) if _has_roofline(plan) else None
+    return known(gpus.found().name) if _has_roofline(plan) else None
 
 
 def _has_roofline(plan: Plan) -> bool:

@@ -10,14 +10,12 @@ from resnet_recipes.base.paths import folder_problem, new_path, typed_path
 from resnet_recipes.data.stored import Description
 from resnet_recipes.data.stored.writer import Writer
 from resnet_recipes.estimating.network import teaching
+from resnet_recipes.jobs.errand import errand
 from resnet_recipes.jobs.group import group_of
-from resnet_recipes.jobs.launcher import started
 from resnet_recipes.jobs.rank import RankProcess, job_of, shown
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.stored import cycled, made_for, unstorable
-from resnet_recipes.recipe.frozen import sealed
 from resnet_recipes.run_folder.ending import Ending
-from resnet_recipes.run_folder.names import CONFIG, DATA
 
 
 class Storing(NamedTuple):
@@ -75,9 +73,8 @@ def check(plan: Plan, storing: Storing) -> str:
 
 def teach(plan: Plan, storing: Storing, say: Callable[[str], None]) -> Ending:
     """Let all devices of this machine write the file; return how they ended."""
-    files = {CONFIG: sealed(plan.recipe), DATA: plan.facts.to_json()}
     group, (_, writer) = group_of(plan.recipe.launch), storing.planned(plan)
-    ranks = started("teach", files, group, say, storing=storing)
+    ranks = errand("teach", plan.recipe, plan.facts, group, say, storing=storing)
     with writer.begin(), ranks as (_, ending):
         return ending
 

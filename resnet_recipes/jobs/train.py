@@ -1,50 +1,36 @@
 """The job of a rank that trains: from the frozen recipe of a run folder to its summary."""
 
-import hashlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import torch
-import torchvision
-from torch.distributed import PrefixStore
 
-from resnet_recipes import __version__, data
 from resnet_recipes.base.errors import ExitCode, TrainingError
-from resnet_recipes.data.base import DataConfig, DataFacts
-from resnet_recipes.jobs.agreement import confirm_same
-from resnet_recipes.jobs.prepared import local_images
+from resnet_recipes.jobs.prepared import confirm, prepared
 from resnet_recipes.jobs.rank import VERBOSE, RankProcess, Spans, job_of
 from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.load import BEST, WEIGHTS
 from resnet_recipes.network.teacher import taught
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.planning.plan import Plan, make_plan
-from resnet_recipes.recipe.frozen import read_sealed, tree_of
+from resnet_recipes.planning.plan import Plan
+from resnet_recipes.recipe.frozen import tree_of
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report import trackers
 from resnet_recipes.report.console import open_console
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.run_folder.facts import RunFacts
-from resnet_recipes.run_folder.names import CHECKPOINTS, CONFIG, DATA
+from resnet_recipes.run_folder.names import CHECKPOINTS
 from resnet_recipes.training import distributed
 from resnet_recipes.training.build import build
 from resnet_recipes.training.checkpoint import Checkpoints
-from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import digest, flat, restore, resume_warnings
-
-SOFTWARE = {
-    "resnet-recipes": __version__,
-    "torch": torch.__version__,
-    "torchvision": torchvision.__version__,
-}
 
 
 def work(process: RankProcess) -> int:
@@ -52,29 +38,14 @@ def work(process: RankProcess) -> int:
 
     Return DONE, or the exit code of an interruption after which a checkpoint was saved.
     """
-    recipe = read_sealed(process.folder / CONFIG)
-    process.interruption.limit(recipe.launch.max_wall, process.started)
-    rank = distributed.this_rank(recipe.launch.device)
-    confirm("recipe", rank, flat(asdict(recipe)) | SOFTWARE | {"device": rank.device.type})
-    if (local := local_images(process, rank, recipe.data)) is None:
+    if (made := prepared(process)) is None:
         return process.interruption.exit_code
-    facts = found(process.folder, local)
-    confirm(
-        "data",
-        rank,
-        {
-            "backend of the images": facts.backend,
-            "number of training images": facts.train_examples,
-            "number of validation images": facts.eval_examples,
-            "digest of the class names": digest_of(facts.classes),
-            "digest of the images": facts.digest,
-        },
-    )
+    rank, recipe = made.rank, made.plan.recipe
     if recipe.precision.compile and rank.is_main:
         process.console.write(
             "compiling the network before the first step, which can take minutes\n"
         )
-    plan = taught(make_plan(recipe, facts, rank.world_size))
+    plan = taught(made.plan)
     confirm("teachers", rank, {teacher.key: teacher.digest for teacher in plan.teachers})
     run = build(plan, rank)
     keep, trunk = recipe.checkpoint.keep, plan.trunk
@@ -109,29 +80,6 @@ def hyperparameters(recipe: Recipe) -> dict[str, object]:
     return flat(
         {key: value for key, value in tree_of(recipe).items() if key not in ("about", "published")}
     )
-
-
-def found(folder: Path, config: DataConfig) -> DataFacts:
-    """Return the facts about the images that the launcher froze, or else measure them."""
-    file = folder / DATA
-    return DataFacts.read(file, config.root) if file.exists() else data.measure(config)
-
-
-def digest_of(names: Sequence[str]) -> str:
-    """Return a short digest of names and their order."""
-    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:12]
-
-
-def confirm(topic: str, rank: Rank, facts: Mapping[str, object]) -> None:
-    """Compare facts with the other ranks.
-
-    A different recipe, torch or class folder on one node would go unnoticed.
-
-    Raises NotReadyError, the same on every rank, if they differ.
-    """
-    if rank.world_size > 1:
-        store = distributed.meeting_place(rank.rank, rank.world_size)
-        confirm_same(PrefixStore(topic, store), rank.rank, rank.world_size, facts)
 
 
 def resume(run: Run, checkpoints: Checkpoints) -> int:

@@ -1,7 +1,7 @@
 """What a prediction has to know of a plan."""
 
 from resnet_recipes.estimating import roofline
-from resnet_recipes.estimating.estimate import Course
+from resnet_recipes.estimating.estimate import Course, Estimate, Speeds, estimate
 from resnet_recipes.estimating.roofline import Work
 from resnet_recipes.planning.plan import Plan
 
@@ -31,6 +31,11 @@ def course_of(plan: Plan) -> Course:
         plan.world_size,
         -(-plan.total_steps // plan.steps(plan.recipe.checkpoint.interval)) + 1,
     )
+
+
+def time_of(plan: Plan, speeds: Speeds) -> Estimate:
+    """Return how long the run of a plan takes at these speeds."""
+    return estimate(course_of(plan), speeds)
 
 
 def gpu_memory(plan: Plan) -> float:

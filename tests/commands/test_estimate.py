@@ -106,7 +106,7 @@ def test_the_plan_has_time_and_cost_once_measured_and_the_run_learns_how_wrong_t
 ):
     words = f"{WORDS} launch.price=36"
     assert "measured on" not in enter(f"resnet-recipes plan {words}").out
-    _, made = budget.plan_here(composed(split(words.split(), USAGE)), print)
+    made = budget.plan_here(composed(split(words.split(), USAGE)), print)
     prediction.keep_estimate(made, tmp_path)
     assert not (tmp_path / "estimate.json").exists()  # a guess is none
     enter(f"resnet-recipes estimate {words}")

@@ -18,11 +18,10 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path, enter) -> Callable[..., str]
     """Return a function that prints the plan of a recipe on eight GPUs of one kind."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(gpus, "count", lambda: 8)
 
     def tell(name: str, gigabytes: float, words: str = "") -> str:
-        monkeypatch.setattr(gpus, "first", lambda: (name, "bf16"))
-        monkeypatch.setattr(gpus, "memory", lambda: int(gigabytes * 1e9))
+        found = gpus.Gpus(8, name, "bf16", int(gigabytes * 1e9))
+        monkeypatch.setattr(gpus, "found", lambda: found)
         line = f"resnet-recipes plan mild launch.device=cuda gpus=8 {words}"
         return " ".join(enter(line).out.split())
 

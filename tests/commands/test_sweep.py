@@ -9,7 +9,7 @@ import pytest
 
 from resnet_recipes.commands.train import PLANNED
 from resnet_recipes.estimating.estimate import Speeds
-from resnet_recipes.estimating.measured import Remembered
+from resnet_recipes.estimating.speeds import Remembered
 from resnet_recipes.jobs import prediction
 from resnet_recipes.run_folder.runs import runs_in
 from tests.commands.conftest import TINY

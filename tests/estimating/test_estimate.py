@@ -5,10 +5,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from resnet_recipes.estimating import measured
+from resnet_recipes.estimating import speeds
 from resnet_recipes.estimating.estimate import Course, Estimate, Speeds, estimate
-from resnet_recipes.estimating.measured import sampled, speeds_of
 from resnet_recipes.estimating.roofline import Work
+from resnet_recipes.estimating.speeds import sampled, speeds_of
 
 SPEEDS = Speeds({88: (0.001,) * 5, 176: (0.004,) * 5}, evaluation=500.0, batch=64)
 
@@ -79,16 +79,16 @@ def test_at_most_is_by_the_slower_steps_and_never_below_what_a_machine_drifts(la
 
 def test_speeds_are_recalled_for_the_same_facts_alone(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    key = measured.key_of({"model": "resnet50"})
-    assert measured.recall(key) is None
-    measured.remember(key, SPEEDS)
-    assert measured.recall(key).speeds == SPEEDS
-    assert measured.recall(measured.key_of({"model": "resnet18"})) is None
+    key = speeds.key_of({"model": "resnet50"})
+    assert speeds.recall(key) is None
+    speeds.remember(key, SPEEDS)
+    assert speeds.recall(key).speeds == SPEEDS
+    assert speeds.recall(speeds.key_of({"model": "resnet18"})) is None
     with monkeypatch.context() as other:
-        other.setattr(measured, "cores", lambda: 1000)
-        assert measured.recall(measured.key_of({"model": "resnet50"})) is None
+        other.setattr(speeds, "cores", lambda: 1000)
+        assert speeds.recall(speeds.key_of({"model": "resnet50"})) is None
     next((tmp_path / "resnet-recipes" / "speeds").iterdir()).write_text("{}")
-    assert measured.recall(key) is None
+    assert speeds.recall(key) is None
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,7 @@ from resnet_recipes import api
 from resnet_recipes.base.errors import RecipeError, TrainingError
 from resnet_recipes.jobs import fit
 from resnet_recipes.jobs.fit import FOUND
-from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.run_folder.names import CONFIG
 from tests.commands.conftest import TINY
 
 AUTO = [
@@ -28,33 +26,30 @@ def on_gpu(tmp_path, monkeypatch):
         asked = {}
 
         @contextmanager
-        def started(job, files, group, say):
-            asked.update(files, job=job, ranks=group.ranks)
+        def errand(job, recipe, facts, group, say):
+            asked.update(tried=recipe, job=job, ranks=group.ranks)
             (tmp_path / FOUND).write_text("4")
             yield tmp_path, SimpleNamespace(code=code)
 
-        monkeypatch.setattr(fit.launcher, "started", started)
-        monkeypatch.setattr(fit.gpus, "count", lambda: 2)
-        monkeypatch.setattr(fit.gpus, "first", lambda: ("H200", "bf16"))
+        monkeypatch.setattr(fit, "errand", errand)
+        monkeypatch.setattr(fit.gpus, "found", lambda: fit.gpus.Gpus(2, "H200", "bf16"))
         wanted, told = compose("mild", AUTO), []
-        return *fit.fitted(wanted, api.plan(wanted, 2), told.append), told, asked
+        return fit.fitted(api.plan(wanted, 2), told.append), told, asked
 
     return found
 
 
-def test_the_number_replaces_auto_in_recipe_and_plan_and_is_told(on_gpu):
-    wanted, plan, told, _ = on_gpu()
-    assert (wanted.recipe.batch.bn_size, plan.bn_size) == (4, 4)
-    assert plan.recipe == wanted.recipe
+def test_the_number_replaces_auto_in_the_plan_and_is_told(on_gpu):
+    plan, told, _ = on_gpu()
+    assert (plan.recipe.batch.bn_size, plan.bn_size) == (4, 4)
     assert plan.microbatches == plan.rank_size // 4
     assert told[0] == "batch.bn_size=4 is the most that fits on H200."
     assert "BatchNorm sees 4 images at a time" in told[1]
 
 
-def test_one_gpu_tries_its_part_of_a_step(on_gpu, tmp_path):
-    _, plan, _, asked = on_gpu()
-    (tmp_path / "tried.yaml").write_text(asked[CONFIG])
-    tried = frozen.read(tmp_path / "tried.yaml")
+def test_one_gpu_tries_its_part_of_a_step(on_gpu):
+    plan, _, asked = on_gpu()
+    tried = asked["tried"]
     assert (asked["ranks"], tried.batch.global_size) == (1, plan.rank_size)
     assert (tried.batch.bn_size, tried.data.backend) == ("auto", "synthetic")
 
@@ -72,9 +67,8 @@ def test_a_run_without_a_gpu_is_refused_before_it_has_a_folder(tmp_path, monkeyp
 
 
 def test_a_number_is_left_as_it_is():
-    wanted = compose("mild", TINY.split())
-    plan = api.plan(wanted)
-    assert fit.fitted(wanted, plan, pytest.fail) == (wanted, plan)
+    plan = api.plan(compose("mild", TINY.split()))
+    assert fit.fitted(plan, pytest.fail) is plan
 
 
 def test_a_plan_says_that_the_number_is_not_yet_known():

@@ -7,14 +7,15 @@ import pytest
 import torch
 
 from resnet_recipes.jobs import gpus
+from resnet_recipes.jobs.gpus import Gpus
 
 
 @pytest.fixture(autouse=True)
 def forgetful() -> Iterator[None]:
     """Count anew in each test, and after it."""
-    gpus._answer.cache_clear()
+    gpus.found.cache_clear()
     yield
-    gpus._answer.cache_clear()
+    gpus.found.cache_clear()
 
 
 @pytest.fixture
@@ -43,24 +44,24 @@ def torch_sees(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 )
 def test_cuda_decides_how_many_gpus_there_are(physical, answer, found, torch_sees):
     torch_sees(physical, answer)
-    assert gpus.count() == found
+    assert gpus.found().count == found
 
 
 @pytest.mark.parametrize(
     ("answer", "known"),
     [
-        ("8\nNVIDIA A100\n8\n", ("NVIDIA A100", "bf16")),
-        ("1\nTesla V100\n7\n", ("Tesla V100", "fp16")),
-        ("", ("", "")),
+        ("8\nNVIDIA A100\n8\n85000\n", Gpus(8, "NVIDIA A100", "bf16", 85000)),
+        ("1\nTesla V100\n7\n", Gpus(1, "Tesla V100", "fp16")),
+        ("", Gpus(1)),
     ],
 )
-def test_the_first_gpu_has_a_name_and_its_compute_type(answer, known, torch_sees):
+def test_of_the_first_gpu_is_known_what_cuda_tells(answer, known, torch_sees):
     torch_sees(1, answer)
-    assert gpus.first() == known
+    assert gpus.found() == known
 
 
 def test_a_gpu_whose_driver_torch_cannot_use_is_not_counted(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)  # NVML's
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", "13.2")
-    assert (gpus.count(), gpus.first(), gpus.memory()) == (0, ("", ""), 0)
+    assert gpus.found() == Gpus()

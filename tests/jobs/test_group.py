@@ -14,6 +14,7 @@ import pytest
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.doctor import Finding
 from resnet_recipes.jobs import gpus, group
+from resnet_recipes.jobs.gpus import Gpus
 from resnet_recipes.jobs.group import (
     LONGEST_TMPDIR,
     MEMORY,
@@ -32,7 +33,7 @@ RUN = Path("runs/a")
 @pytest.fixture
 def four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the machine have four GPUs."""
-    monkeypatch.setattr(gpus, "count", lambda: 4)
+    monkeypatch.setattr(gpus, "found", lambda: Gpus(4))
 
 
 @pytest.mark.usefixtures("four_gpus")
@@ -56,7 +57,7 @@ def test_more_gpus_than_there_are_is_refused():
 
 
 def test_gpus_where_there_are_none_are_refused_unless_the_cpu_was_asked_for(monkeypatch):
-    monkeypatch.setattr(gpus, "count", lambda: 0)
+    monkeypatch.setattr(gpus, "found", lambda: Gpus(0))
     monkeypatch.setattr(group, "unused", lambda: None)
     with pytest.raises(NotReadyError, match=r"launch\.device=cuda: torch sees no GPU"):
         group_of(LaunchConfig(device="cuda"))
@@ -70,7 +71,7 @@ def test_gpus_where_there_are_none_are_refused_unless_the_cpu_was_asked_for(monk
 
 
 def test_gpus_that_torch_does_not_use_are_refused_with_the_reason(monkeypatch):
-    monkeypatch.setattr(gpus, "count", lambda: 0)
+    monkeypatch.setattr(gpus, "found", lambda: Gpus(0))
     monkeypatch.setattr(group, "unused", lambda: Finding("fix", "it is hidden", "unset X"))
     for config in (LaunchConfig(device="cuda"), LaunchConfig(gpus=2)):
         with pytest.raises(NotReadyError, match=r"it is hidden\n.*unset X\n +launch\.device=cpu"):

@@ -2,11 +2,11 @@
 
 import pytest
 
-from resnet_recipes.estimating import arithmetic
-from resnet_recipes.estimating.arithmetic import on_cpu, on_gpus
+from resnet_recipes.estimating import speeds
 from resnet_recipes.estimating.datasheet import GPUS
 from resnet_recipes.estimating.estimate import Estimate, estimate
 from resnet_recipes.estimating.roofline import SPLIT, Work, speed
+from resnet_recipes.estimating.speeds import on_cpu, on_gpus
 from resnet_recipes.planning.course import course_of, gpu_memory
 from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
 from resnet_recipes.recipe.compose import compose
@@ -31,7 +31,7 @@ def on_h200(plan: Plan) -> Estimate:
 
 def test_a_cpus_minutes_are_images_times_multiply_adds():
     whole = on_cores(mild(*FIXED)).minutes
-    assert 60 * whole == pytest.approx(36 * 625 * 2048 * 12.147 / arithmetic.PER_CORE, rel=1e-3)
+    assert 60 * whole == pytest.approx(36 * 625 * 2048 * 12.147 / speeds.PER_CORE, rel=1e-3)
     sam = on_cores(mild(*FIXED, "methods.sam={interval:4}")).minutes
     assert sam == pytest.approx(whole * 1.25)
     assert on_cores(mild(*FIXED), 4).minutes == pytest.approx(whole / 4)
@@ -40,9 +40,9 @@ def test_a_cpus_minutes_are_images_times_multiply_adds():
 
 def test_a_cpu_that_emulates_a_type_takes_longer(monkeypatch):
     whole = on_cores(mild()).minutes
-    monkeypatch.setattr(arithmetic, "emulates", lambda dtype: dtype == "bf16")
+    monkeypatch.setattr(speeds, "emulates", lambda dtype: dtype == "bf16")
     slow = on_cores(mild("precision.dtype=bf16")).minutes
-    assert slow == pytest.approx(arithmetic.EMULATED * whole)
+    assert slow == pytest.approx(speeds.EMULATED * whole)
     assert on_cores(mild()).minutes == whole
 
 
@@ -58,7 +58,7 @@ def test_an_evaluation_is_a_forward_pass_and_with_mirror_images_two():
     once, twice = (mild(f"evaluation.flip={flip}", *FIXED) for flip in ("false", "true"))
     assert course_of(once).evaluated == 37 * 50_000
     forward = once.network.operations(once.recipe.data.eval_size).forward
-    seconds = 37 * 50_000 * forward / (2e9 * arithmetic.PER_CORE)
+    seconds = 37 * 50_000 * forward / (2e9 * speeds.PER_CORE)
     assert 60 * on_cores(once).evaluation_minutes == pytest.approx(seconds)
     assert on_cores(twice).evaluation_minutes == pytest.approx(2 * seconds / 60)
     share = on_h200(once).evaluation_minutes / on_h200(once).minutes

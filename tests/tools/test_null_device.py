@@ -102,7 +102,7 @@ print(seconds, *(sum(entry.startswith(word) for entry in entries) for word in wo
 OTHERS = """
 import torch
 from resnet_recipes.jobs import gpus
-print(gpus.count(), *gpus.first(), gpus.memory())
+print(*vars(gpus.found()).values())
 from types import SimpleNamespace
 from resnet_recipes.data.base import RawBatch
 from resnet_recipes.data.stream import Stream

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from resnet_recipes.estimating.budget import longest
+from resnet_recipes.jobs.budget import longest
 
 
 @pytest.mark.parametrize("least", [Fraction(1, 10), Fraction(12)])
