@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import cache, cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,28 +17,10 @@ from resnet_recipes.estimating.layers import Operations, backbone, features, ope
 from resnet_recipes.methods.stack import Stack
 
 
-class Network(Protocol):
-    """The facts about a network that a plan rests on."""
-
-    parameters: int
-    draws_in_forward: bool  # it may use torch's generator in training
-    is_predicted: bool  # the roofline knows its layers
-    text: str  # what of the recipe does not apply, for the plan
-
-    def operations(self, side: int) -> Operations:
-        """Return the operations of one image of `side` pixels."""
-
-    def problems(self) -> Iterator[Problem]:
-        """Yield what of the recipe it cannot take."""
-
-    def size_problems(self, sides: Collection[int], eval_side: int) -> Iterator[Problem]:
-        """Yield the sizes of images that it does not take."""
-
-
 class Teacher(NamedTuple):
     """A trained network whose outputs a run computes every step, or finds in a file."""
 
-    network: Network | None  # None: it was run before
+    network: "Network | None"  # None: it was run before
     text: str  # for the plan
     key: str  # of the setting that names it
     digest: str  # of its weights and description, or of its outputs
@@ -51,7 +33,7 @@ def teaching(teachers: Iterable[Teacher], side: int) -> int:
     return sum(network.operations(side).forward for network in networks if network)
 
 
-def network_of(model: ModelConfig, classes: int, methods: Stack) -> Network:
+def network_of(model: ModelConfig, classes: int, methods: Stack) -> "Network":
     """Return the facts about a recipe's network.
 
     Raises RecipeError if its library cannot build it. All but the plain ResNets are built, without
@@ -193,3 +175,7 @@ class BuiltNetwork:
         if not isinstance(output, Tensor) or output.shape != (2, self._classes):
             shape = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
             raise ValueError(f"its output is not a logit for each class but {shape}")
+
+
+#: The facts about a network that a plan rests on.
+Network = ResNet | BuiltNetwork

@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from rich.console import Console as RichConsole
 from rich.console import Group
@@ -40,34 +40,7 @@ COLUMNS = {
 DROPPED = ("eval", "images/s", "third", "top-5", "px")
 
 
-class Console(Protocol):
-    """Shows a run: progress on the error stream, the summary on the output stream."""
-
-    def begin(self, facts: RunFacts, done: int) -> None:
-        """Show that training starts, at step `done`."""
-
-    def step(self, progress: Progress, seconds_left: float | None) -> None:
-        """Show a logged step and the estimate for the rest of the run."""
-
-    def evaluation(
-        self, done: int, averaged: Metrics | None, raw: Metrics | None, seconds: float
-    ) -> None:
-        """Show one evaluation permanently."""
-
-    def note(self, text: str) -> None:
-        """Show a sentence permanently."""
-
-    def stopped(self, done: int, reason: str, fix: str) -> None:
-        """Show why the run stops early and what to do."""
-
-    def finished(self, summary: Summary) -> None:
-        """Show the result."""
-
-    def close(self) -> None:
-        """Leave the terminal as it was; safe to call twice."""
-
-
-def open_console(err: TextIO | None = None, out: TextIO | None = None) -> Console:
+def open_console(err: TextIO | None = None, out: TextIO | None = None) -> "Console":
     """Return the live display if the error stream can move its cursor, else plain lines."""
     err, out = err or sys.stderr, out or sys.stdout
     return LiveConsole(err, out) if is_live(err) else PlainConsole(err, out)
@@ -264,3 +237,7 @@ class LiveConsole:
             if sum(map(COLUMNS.get, shown)) > self._console.width:
                 del shown[name]
         return "".join(f"{cell:>{COLUMNS[name]}}" for name, cell in shown.items())
+
+
+#: Shows a run: progress on the error stream, the summary on the output stream.
+Console = PlainConsole | LiveConsole
