@@ -13,23 +13,11 @@ from resnet_recipes.jobs import external, gpus
 from resnet_recipes.jobs.watchdog import Beat
 from resnet_recipes.run_folder.ending import read
 from resnet_recipes.training import distributed
+from tests.commands.conftest import TINY
 from tests.jobs.nursery import Command, Nursery
 
-SMALL = [
-    "recipe=mild",
-    "data.backend=synthetic",
-    "data.train_size=32",
-    "data.eval_resize=32",
-    "data.eval_size=32",
-    "bs=8",
-    "batch.bn_size=4",
-    "lr=0.05",
-    "model.name=resnet18",
-    "schedule.warmup=1ba",
-    "max_duration=2ba",
-    "ssr=1",
-    "launch.device=cpu",
-]
+#: A run of two steps, each of eight images.
+SMALL = f"mild {TINY.removesuffix(' gpus=1')} bs=8 batch.bn_size=4 max_duration=2ba run=one".split()
 
 TORCHRUN = {
     "RANK": "1",
@@ -194,36 +182,29 @@ def test_a_restarted_group_finds_the_run_that_it_began(tmp_path, told):
     assert external.restarted_run(tmp_path) == tmp_path / "mine"
 
 
+def without_interface() -> dict[str, str]:
+    """Return the environment without what would keep ports off the network."""
+    return {key: value for key, value in os.environ.items() if not key.endswith("_SOCKET_IFNAME")}
+
+
 def tasks(nursery: Nursery, folder: Path, changes: list[list[str]]) -> list[Command]:
-    """Start tasks as srun would, each with its own changes."""
+    """Start tasks as srun would on one node, each with its own changes."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    inherited = {
-        key: value for key, value in os.environ.items() if not key.endswith("_SOCKET_IFNAME")
-    }
-    common = (
-        inherited
-        | SRUN
-        | {
-            "SLURM_STEP_NUM_TASKS": str(len(changes)),
-            "SLURM_STEP_NUM_NODES": "1",
-            "SLURM_STEP_NODELIST": "127.0.0.1",
-            "SLURM_STEP_TASKS_PER_NODE": str(len(changes)),
-            "SLURM_NODEID": "0",
-            "MASTER_PORT": port,
-        }
-    )
+    count = str(len(changes))
+    own = {"SLURM_STEP_NUM_TASKS": count, "SLURM_STEP_TASKS_PER_NODE": count, "MASTER_PORT": port}
+    common = without_interface() | SRUN | own
+    common |= {"SLURM_STEP_NUM_NODES": "1", "SLURM_NODEID": "0"}
     return [
         nursery.run(
             folder,
             "resnet_recipes",
             *SMALL,
-            "run=one",
-            *own,
+            *words,
             environment=common | {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)},
         )
-        for rank, own in enumerate(changes)
+        for rank, words in enumerate(changes)
     ]
 
 

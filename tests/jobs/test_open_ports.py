@@ -12,38 +12,14 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.jobs import watchdog
+from tests.jobs.test_external import SMALL, tasks, without_interface
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="needs /proc/net"),
 ]
 
-TRAIN = [
-    "resnet_recipes",
-    "recipe=mild",
-    "run=open",
-    "launch.device=cpu",
-    "data.backend=synthetic",
-    "data.train_size=32",
-    "data.eval_resize=32",
-    "data.eval_size=32",
-    "bs=8",
-    "batch.bn_size=4",
-    "lr=0.05",
-    "model.name=resnet18",
-    "schedule.warmup=1ba",
-    "max_duration=5000ba",
-    "ssr=1",
-]
-
-SRUN = {
-    "SLURM_STEP_NUM_TASKS": "2",
-    "SLURM_STEP_NUM_NODES": "1",
-    "SLURM_STEP_NODELIST": "node7",
-    "SLURM_JOB_ID": "41234",
-    "SLURM_STEP_TASKS_PER_NODE": "2",
-    "SLURM_NODEID": "0",
-}
+LONG = ["max_duration=5000ba"]
 
 
 def listening(pids: set[int]) -> Iterator[str]:
@@ -77,25 +53,14 @@ def family(pids: list[int]) -> set[int]:
 
 @pytest.mark.parametrize("by", ["our launcher", "srun"])
 def test_the_ranks_of_one_machine_listen_on_the_loopback_interface_only(by, nursery, tmp_path):
-    environment = {
-        key: value for key, value in os.environ.items() if not key.endswith("_SOCKET_IFNAME")
-    }
     if by == "srun":
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = str(free.getsockname()[1])
-        tasks = [
-            ({"SLURM_PROCID": str(i), "SLURM_LOCALID": str(i), "MASTER_PORT": port, **SRUN}, [])
-            for i in range(2)
-        ]
+        started = tasks(nursery, tmp_path, [LONG, LONG])
     else:
-        tasks = [({}, ["gpus=2"])]
-    started = [
-        nursery.run(tmp_path, *TRAIN, *words, environment=environment | own) for own, words in tasks
-    ]
+        words = ["resnet_recipes", *SMALL, *LONG, "gpus=2"]
+        started = [nursery.run(tmp_path, *words, environment=without_interface())]
     try:
         deadline = time.monotonic() + 60
-        while sum(beat.step > 2 for beat in watchdog.beats(tmp_path / "runs" / "open")) < 2:
+        while sum(beat.step > 2 for beat in watchdog.beats(tmp_path / "runs" / "one")) < 2:
             assert time.monotonic() < deadline
             assert all(task.poll() is None for task in started), [task.said() for task in started]
             time.sleep(0.05)

@@ -22,28 +22,14 @@ from tests.jobs.nursery import Nursery
 
 STEPS = 10
 
-SMALL = [
-    "data.backend=synthetic",
-    "data.train_size=32",
-    "data.eval_resize=32",
-    "data.eval_size=32",
-    "model.name=resnet18",
-    "model.num_classes=auto",
-    "batch.global_size=6",
-    "batch.eval_size=25",
-    f"max_duration={STEPS}ba",
-    "ssr=1",
-    "schedule.warmup=1ba",
-    "checkpoint.interval=3ba",
-    "evaluation.interval=4ba",
-    "checkpoint.best=loss",
-    "log.interval=3ba",
-    "launch.device=cpu",
-    "optimizer.lr=0.01",
-    "methods.sam.interval=2",
-    "methods.ema.half_life=4ba",
-    "methods.ema.update_interval=1ba",
-]
+SMALL = (
+    "data.backend=synthetic data.train_size=32 data.eval_resize=32 data.eval_size=32 "
+    "model.name=resnet18 model.num_classes=auto batch.global_size=6 "
+    f"batch.eval_size=25 max_duration={STEPS}ba ssr=1 schedule.warmup=1ba "
+    "checkpoint.interval=3ba evaluation.interval=4ba checkpoint.best=loss "
+    "log.interval=3ba launch.device=cpu optimizer.lr=0.01 methods.sam.interval=2 "
+    "methods.ema.half_life=4ba methods.ema.update_interval=1ba"
+).split()
 
 pytestmark = pytest.mark.slow
 

@@ -22,6 +22,7 @@ from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.lock import locked
 from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.run_folder.runs import read_run
+from tests.jobs.test_survival import tensors
 
 #: The trunk of 16 steps ends at step 12, and that of 24 at 18; an epoch has 4.
 WORDS = (
@@ -50,16 +51,6 @@ def trained(nursery, folder: Path, ranks: int = 1) -> Path:
     nursery.start(folder, ranks)
     assert nursery.wait() == [0] * ranks, (folder / "logs" / "rank0.log").read_text()
     return folder
-
-
-def tensors(value: object, key: str = ""):
-    """Yield every tensor and number of a state, with its place."""
-    if isinstance(value, torch.Tensor | int | float):
-        yield key, torch.as_tensor(value)
-    elif isinstance(value, dict | list):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for name, item in items:
-            yield from tensors(item, f"{key}/{name}")
 
 
 def reached(folder: Path, step: int) -> dict[str, torch.Tensor]:
