@@ -100,9 +100,13 @@ def shared_changes(runs: Sequence[RunRecord]) -> tuple[str, ...]:
 
 
 def runs_in(root: Path) -> Iterator[RunRecord]:
-    """Yield the runs directly below `root`, by name; anything else is skipped."""
+    """Yield the runs directly below `root`, by name; anything else is skipped.
+
+    So is a name that begins with a dot: a kill leaves such a draft of a run folder.
+    """
     for entry in sorted(os.scandir(root), key=lambda entry: entry.name):
-        if os.path.isdir(entry) and (run := read_run(Path(entry.path))):
+        is_run = os.path.isdir(entry) and not entry.name.startswith(".")
+        if is_run and (run := read_run(Path(entry.path))):
             yield run
 
 

@@ -73,6 +73,7 @@ def test_damaged_files_make_gaps_not_errors(content, tmp_path):
 def test_other_folders_and_links_to_nowhere_are_passed_over(tmp_path):
     run_folder(tmp_path, "b")
     run_folder(tmp_path, "a", state="failed")
+    run_folder(tmp_path, ".1f.tmp")  # what a kill leaves of a new one
     (tmp_path / "other").mkdir()
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
