@@ -8,7 +8,7 @@ import pytest
 
 from resnet_recipes import api
 from resnet_recipes.base.errors import ExitCode
-from resnet_recipes.estimating.estimate import Speeds
+from resnet_recipes.estimating.estimate import DRIFT, Speeds
 from resnet_recipes.jobs import measure
 from resnet_recipes.recipe.frozen import read
 from resnet_recipes.run_folder.ending import Ending
@@ -19,6 +19,7 @@ WORDS = "mild '~methods.progressive_resizing' " + TINY.replace("max_duration=4ba
 #: An epoch has 128 images, and every evaluation 50, also the second at the end of a run.
 EPOCH, START, SAVE = 1.28 + 0.5, 6.0, 1.0
 LAST = 0.5 + SAVE
+FITS = int((120 / DRIFT - START - LAST) / (EPOCH + SAVE))  # epochs in two minutes
 
 
 @pytest.fixture(autouse=True)
@@ -41,10 +42,9 @@ def test_a_run_is_as_long_as_fits_and_knows_epochs_only(started, measured, enter
     for name, budget, price in (("a", "2m", "1"), ("b", "$20", "600")):  # both are two minutes
         words = f"run={name} budget='{budget}' launch.price={price}"
         said = enter(f"resnet-train {WORDS} {words}", 75).err
-        fits = int((120 - START - LAST) / (EPOCH + SAVE))
-        assert length(name) == f"{fits}ep"
+        assert length(name) == f"{FITS}ep"
         assert read(Path(f"runs/{name}/config.yaml")).launch.budget == ""
-        assert f"budget={budget} is {fits} epochs: " in said
+        assert f"budget={budget} is {FITS} epochs: " in said
     assert len(measured) == 1
     assert "launch.budget=2m" in Path("runs/a/overrides.txt").read_text()
 
@@ -52,12 +52,12 @@ def test_a_run_is_as_long_as_fits_and_knows_epochs_only(started, measured, enter
 def test_what_evaluations_and_checkpoints_take_is_left_for_them(enter, started):
     every = "evaluation.interval=1dur checkpoint.interval=1dur"
     enter(f"resnet-train {WORDS} run=a budget=2m {every}", 75)
-    assert length("a") == f"{int((120 - START - 2 * LAST + 1e-9) / 1.28)}ep"
+    assert length("a") == f"{int((120 / DRIFT - START - 2 * LAST + 1e-9) / 1.28)}ep"
 
 
 def test_too_little_for_a_warm_up_is_refused_with_the_least(started, enter):
     said = enter(f"resnet-train {WORDS} budget=50s schedule.warmup=8ep", 2).err
-    assert "epochs=16, the least that makes sense with a warm-up of 8ep, may take 0:52" in said
+    assert "epochs=16, the least that makes sense with a warm-up of 8ep, may take 0:55" in said
     assert "budget=1m" in said
     assert not started
     enter(f"resnet-train {WORDS} run=a budget=2m schedule.warmup=8ep", 75)
@@ -120,8 +120,8 @@ def test_a_program_can_give_a_budget_and_ask_what_a_run_takes(measured, tmp_path
     words = shlex.split(WORDS)[1:]
     recipe = api.compose("mild", *words, budget="2m", run="mine", **{"run.root": tmp_path})
     folder = api.prepare(recipe)
-    fits = int((120 - START - LAST) / (EPOCH + SAVE))
-    assert read(folder / "config.yaml").max_duration == f"{fits}ep"
-    whole = api.estimate(api.compose("mild", *words, epochs=fits))
-    assert 60 * whole.most == pytest.approx(START + LAST + fits * (EPOCH + SAVE), abs=0.1)
+    assert read(folder / "config.yaml").max_duration == f"{FITS}ep"
+    whole = api.estimate(api.compose("mild", *words, epochs=FITS))
+    known = START + LAST + FITS * (EPOCH + SAVE)
+    assert 60 * whole.most == pytest.approx(DRIFT * known, abs=0.1)
     assert len(measured) == 1
