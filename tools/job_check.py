@@ -122,11 +122,11 @@ def main() -> int:
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     train = ["resnet-train", "recipe=mild", *RECIPE, *words, "gpus=2", "run=alone"]
     subprocess.run(train, cwd=folder, check=True, stderr=subprocess.DEVNULL)
-    wanted = (folder / "runs" / "alone" / "weights.pt").read_bytes()
+    wanted = (folder / "runs" / "alone" / "weights.safetensors").read_bytes()
     is_same = True
     for start in (skypilot, trainjob, component):
         run = start(folder, words)
-        same = (run / "weights.pt").read_bytes() == wanted
+        same = (run / "weights.safetensors").read_bytes() == wanted
         is_same &= same
         print(f"{start.__name__}: {'the same weights' if same else 'DIFFERENT WEIGHTS'}")
     if is_same:

@@ -279,7 +279,9 @@ def main() -> int:
             pairs += compared_tasks(cluster, words)
     is_same = True
     for alone, run in pairs:
-        same = (alone / "weights.pt").read_bytes() == (run / "weights.pt").read_bytes()
+        same = (alone / "weights.safetensors").read_bytes() == (
+            run / "weights.safetensors"
+        ).read_bytes()
         is_same &= same
         outcome = "the same weights" if same else "DIFFERENT WEIGHTS"
         print(f"{run.name:<24} exit code {read(run / 'exit.json').code}, {outcome}")

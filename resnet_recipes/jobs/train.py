@@ -184,10 +184,9 @@ def write_results(
     described = partial(about.of, plan.recipe, plan.facts.classes, plan.num_classes, epochs)
     with run.methods.eval_weights(run.model):
         path = write_weights(run.model, folder / WEIGHTS, described(averaged or raw))
-        write_weights(run.model, folder / "weights.pt", described(averaged or raw))
     if "eval_weights" not in plan.hooks:
         return path, None
-    return path, write_weights(run.model, folder / "weights-raw.pt", described(raw))
+    return path, write_weights(run.model, folder / "weights-raw.safetensors", described(raw))
 
 
 def write_best(run: Run, folder: Path) -> Path | None:

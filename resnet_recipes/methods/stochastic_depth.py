@@ -43,7 +43,7 @@ class StochasticDepth(Method):
     1} and no rescaling, and `relu(identity + (1 - p) * branch)` in evaluation. Block l of L,
     counted from 0, has p = (l + 1) / L * drop_rate ("linear") or drop_rate ("uniform"): 0.00625 to
     0.1 over ResNet-50's 16 blocks, so that 41 % of the examples pass through all of them. The
-    branch is still computed for the whole batch, and BatchNorm sees all of it. In `weights.pt` the
+    branch is still computed for the whole batch, and BatchNorm sees all of it. In its weights the
     factor 1 - p is folded into the branch's last BatchNorm, which makes it a plain ResNet. Composer
     draws in the precision of the activations; here it is float32.
     """

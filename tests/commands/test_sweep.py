@@ -184,6 +184,6 @@ def results(root):
         found[path.parent.name] = (
             summary["recipe"],
             summary["raw_loss"],
-            (path.parent / "weights.pt").read_bytes(),
+            (path.parent / "weights.safetensors").read_bytes(),
         )
     return found

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.network import archive
 from resnet_recipes.recipe.frozen import freeze, read
 from resnet_recipes.recipe.schema import Recipe
 from tests.data.remote.places import site_of
@@ -44,7 +44,7 @@ def test_ranks_fetch_once_and_train_as_from_a_folder(
         ranges = [word for word in site.asked if word.startswith("GET")]
         assert len(ranges) == len({*ranges})
         assert read(far / "config.yaml").data.root == site.address
-        weights, others = (archive.read(run / "weights.pt") for run in (local, far))
+        weights, others = (load_file(run / "weights.safetensors") for run in (local, far))
         assert all(torch.equal(weights[name], others[name]) for name in weights)
         shutil.rmtree(tmp_path / "cache")
         site.status = 403

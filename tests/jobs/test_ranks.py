@@ -13,6 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 from resnet_recipes import data, ops
@@ -74,7 +75,10 @@ def state(run: Path, step: int) -> dict[str, Any]:
 
 def differing(run: Path, other: Path) -> list[str]:
     """Return the names of weights and statistics that differ in any bit between two runs."""
-    weights, others = archive.read(run / "weights.pt"), archive.read(other / "weights.pt")
+    weights, others = (
+        load_file(run / "weights.safetensors"),
+        load_file(other / "weights.safetensors"),
+    )
     return [name for name in weights if not torch.equal(weights[name], others[name])]
 
 
@@ -164,7 +168,7 @@ def test_one_bit_that_flips_on_one_rank_stops_all_and_nothing_is_saved(nursery, 
     errors = nursery.call(folder, 3, flipped)
     assert all(error.startswith("the ranks hold different weights at step 3: ") for error in errors)
     assert not list((folder / "checkpoints").iterdir())
-    assert not (folder / "weights.pt").exists()
+    assert not (folder / "weights.safetensors").exists()
 
 
 def test_three_ranks_with_a_teacher_resume_bit_for_bit(nursery, new_run, make_run, tmp_path):
@@ -198,7 +202,7 @@ def test_two_ranks_with_fused_operations_learn_the_same_resume_bit_for_bit_and_l
     resumed = killed_after(3, whole)
     nursery.call(resumed, 2, fused)
     assert differing(resumed, whole) == []
-    expected, found = (archive.read(run / "weights.pt") for run in (plain, whole))
+    expected, found = (load_file(run / "weights.safetensors") for run in (plain, whole))
     assert {name: value.shape for name, value in found.items()} == {
         name: v.shape for name, v in expected.items()
     }
@@ -207,7 +211,7 @@ def test_two_ranks_with_fused_operations_learn_the_same_resume_bit_for_bit_and_l
     images, logits = torch.randn(4, 3, 64, 64), []
     for run in (plain, whole):
         model = make_run(changes).model.eval()
-        model.load_state_dict(archive.read(run / "weights.pt"))
+        model.load_state_dict(load_file(run / "weights.safetensors"))
         logits.append(model(images))
     torch.testing.assert_close(*logits, rtol=1e-2, atol=1e-3)
 

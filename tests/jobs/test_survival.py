@@ -161,13 +161,13 @@ def test_weights_that_fit_are_written_when_the_last_checkpoint_does_not(
     Run(folder, configs, nursery, 1).finish()
     weights, checkpoint = (
         (folder / name).stat().st_size
-        for name in ("weights.pt", f"checkpoints/step-{STEPS:08d}.pt")
+        for name in ("weights.safetensors", f"checkpoints/step-{STEPS:08d}.pt")
     )
     assert weights + 100_000 < checkpoint
     run = Run(tmp_path / "run", configs, nursery, 1)
     run.start(largest_file=weights + 100_000)
     assert nursery.wait() == [0]
-    for name in ("weights.safetensors", "weights-raw.pt"):
+    for name in ("weights.safetensors", "weights-raw.safetensors"):
         assert (run.folder / name).stat().st_size == (folder / name).stat().st_size
     assert "could not be written" in (run.folder / "metrics.jsonl").read_text()
 

@@ -35,13 +35,13 @@ def test_the_title_counts_epochs(summary):
 
 
 def test_one_weights_file_is_named_and_in_full_the_raw_one_too(summary):
-    both = replace(summary, raw_weights="runs/one/weights-raw.pt")
+    both = replace(summary, raw_weights="runs/one/weights-raw.safetensors")
     average = "on 500 images (EMA)"
     assert f"accuracy|top-1 89.00 %   top-5 90.00 %   {average}" in page(both)
     assert "weights|weights.safetensors\n" in page(both)
     assert "weights-raw" not in page(both)
-    assert "|top-1 88.00 %   top-5 90.00 %   weights-raw.pt" in page(both, full=True)
-    assert "raw weights|runs/one/weights-raw.pt" in page(both, full=True)
+    assert "|top-1 88.00 %   top-5 90.00 %   weights-raw.safetensors" in page(both, full=True)
+    assert "raw weights|runs/one/weights-raw.safetensors" in page(both, full=True)
 
 
 def test_the_best_weights_are_named_beside_the_last_ones_as_flattered(recorder, driver):
@@ -69,8 +69,10 @@ def test_the_last_line_makes_the_report(summary):
 
 
 def test_an_average_far_behind_its_weights_is_a_warning_with_what_to_use(summary):
-    behind = replace(summary, raw_weights="weights-raw.pt", raw=summary.raw._replace(top1=91.5))
-    assert "WARNING: EMA is 2.50 points behind: use weights-raw.pt." in page(behind)
+    behind = replace(
+        summary, raw_weights="weights-raw.safetensors", raw=summary.raw._replace(top1=91.5)
+    )
+    assert "WARNING: EMA is 2.50 points behind: use weights-raw.safetensors." in page(behind)
     assert "methods.ema.half_life=1ba" in page(behind)
     assert "WARNING" not in page(replace(behind, raw=summary.raw._replace(top1=89.9)))
 
