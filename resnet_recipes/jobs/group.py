@@ -34,6 +34,9 @@ MEMORY = {
     "THP_MEM_ALLOC_ENABLE": "1",  # the same from torch's own allocator
 }
 
+#: The variable that says how many threads a rank has on a CPU.
+THREADS = "OMP_NUM_THREADS"
+
 #: A socket's path has at most 107 bytes, of which multiprocessing adds 32:
 #: "/pymp-12345678/listener-12345678".
 LONGEST_TMPDIR = 75
@@ -111,7 +114,7 @@ def environments(
     `started` is when the user's command began (time.monotonic()), `store` the file through which
     the ranks meet.
     """
-    defaults = MEMORY | allocator() | {"OMP_NUM_THREADS": str(max(1, cores() // group.ranks))}
+    defaults = MEMORY | allocator() | {THREADS: threads(group.ranks)}
     fixed = {
         STARTED: str(started),
         "PYTHONSAFEPATH": "1",  # no module is imported from the current folder
@@ -126,6 +129,11 @@ def environments(
     }
     common = defaults | LOOPBACK | os.environ | fixed | world
     return [common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(group.ranks)]
+
+
+def threads(ranks: int) -> str:
+    """Return how many threads each of several ranks has: what is set, or its part of the cores."""
+    return os.environ.get(THREADS) or str(max(1, cores() // ranks))
 
 
 def allocator() -> dict[str, str]:

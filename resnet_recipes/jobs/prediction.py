@@ -12,6 +12,7 @@ from resnet_recipes.estimating.datasheet import Gpu, known
 from resnet_recipes.estimating.estimate import Prediction, estimate
 from resnet_recipes.estimating.speeds import Remembered, key_of, on_cpu, on_gpus, recall
 from resnet_recipes.jobs import gpus
+from resnet_recipes.jobs.group import threads
 from resnet_recipes.planning.course import course_of, gpu_memory, time_of
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.run_folder.names import ESTIMATE
@@ -73,7 +74,7 @@ def measured_as(plan: Plan) -> str:
     gpu = gpus.found().name if recipe.launch.device != "cpu" else ""
     return key_of(
         {
-            "device": gpu or f"cpu, {torch.get_num_threads()} threads",
+            "device": gpu or f"cpu, {threads(plan.world_size)} threads",
             "torch": torch.__version__,
             "model": recipe.model,
             "precision": recipe.precision,

@@ -98,6 +98,18 @@ def test_a_dry_run_measures_nothing_and_shows_the_length(started, measured, ente
     assert guessed != shown
 
 
+def test_ranks_that_have_one_thread_each_use_what_was_measured_from_a_command_with_two(
+    enter, monkeypatch
+):
+    two = f"{WORDS} gpus=2 batch.bn_size=8"
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr("resnet_recipes.jobs.group.cores", lambda: 2)
+    enter(f"resnet-recipes estimate {two}")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as torchrun sets it
+    monkeypatch.setattr("torch.get_num_threads", lambda: 1)
+    enter(f"resnet-train {two} budget=2m --dry-run")
+
+
 def test_the_runs_of_a_sweep_over_budgets_keep_their_names(measured, enter):
     def names():
         lines = enter(f"resnet-train -m recipe={WORDS} budget=2m,4m --dry-run").out.splitlines()
