@@ -39,7 +39,7 @@ def disk_of(recipe: Recipe, methods: Stack, parameters: int, saves: int) -> Disk
     copies = 1 + recipe.optimizer.state_copies + averaged + best
     trunk = int(recipe.schedule.name == "wsd")  # whose last checkpoint is kept
     kept = min(recipe.checkpoint.keep + 1, saves) + trunk
-    return Disk(copies * weights, kept, (2 + averaged + best) * weights)
+    return Disk(copies * weights, kept, (1 + averaged + best) * weights)
 
 
 def lack_of_room(folder: Path, needed: int) -> Problem | None:
