@@ -27,4 +27,4 @@ def read_tensors(path: Path, most: float = math.inf) -> tuple[dict[str, Tensor],
             names = opened.keys()
             return {name: opened.get_tensor(name) for name in names}, opened.metadata() or {}
     except SafetensorError as error:
-        raise ValueError(str(error)[:200]) from None
+        raise ValueError(f"damaged, or cut short ({str(error)[:200]})") from None

@@ -203,8 +203,8 @@ def described(path: Path, **changes: object) -> None:
 
 
 DAMAGE = {
-    "short": (lambda path: path.write_bytes(path.read_bytes()[:-8]), "not fully covered"),
-    "long": (lambda path: path.write_bytes(path.read_bytes() + b"more"), "not fully covered"),
+    "short": (lambda path: path.write_bytes(path.read_bytes()[:-8]), "damaged, or cut short"),
+    "long": (lambda path: path.write_bytes(path.read_bytes() + b"more"), "damaged, or cut short"),
     "pickle": (lambda path: path.write_bytes(b"\x80\x04K\x01."), "cannot be read"),
     "limit": (lambda path: path.write_bytes(b"\xff" * 9), "cannot be read"),
     "other": (lambda path: save_file({"rows": torch.zeros(2, 1, 9)}, path), "was not written by"),
