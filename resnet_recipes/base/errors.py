@@ -87,12 +87,7 @@ class RecipeError(Exception):
             return said.replace(str(here), there)
 
         return type(self)(
-            problem._replace(
-                key=moved(problem.key),
-                value=moved(problem.value) if isinstance(problem.value, str) else problem.value,
-                rule=moved(problem.rule),
-                fix=moved(problem.fix),
-            )
+            Problem._make(moved(part) if isinstance(part, str) else part for part in problem)
             for problem in self.problems
         )
 

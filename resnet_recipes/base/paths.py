@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 from contextlib import suppress
-from itertools import count
 from pathlib import Path
 
 from resnet_recipes.base.errors import Problem, RecipeError
@@ -74,9 +73,8 @@ def new_path(key: str, text: str, is_folder: bool = False) -> Path:
         rule, free = "is the name of a file, and a folder is written", path.with_suffix("")
     elif not os.path.lexists(path):
         return path
-    numbers, stem = count(2), free.stem
     while os.path.lexists(free):
-        free = free.parent / f"{stem}{next(numbers)}{free.suffix}"
+        free = free.parent / f"{free.stem}2{free.suffix}"
     flag = f"{key} " if key.startswith("-") else ""
     raise RecipeError.of(key, text, rule, f"{flag}{shlex.quote(str(free))}")
 

@@ -24,13 +24,8 @@ SYNONYMS = {
 #: Files with the paths and labels of images.
 TABLES = (".csv", ".tsv", ".jsonl")
 
-#: What is given instead of a folder or a table, by its ending, and what to do with it.
-_INSTEAD = {
-    (".zip",): "unzip -q {file} -d {stem}   then type data={stem}",
-    (".tar", ".tar.gz", ".tgz"): "mkdir {stem} && tar -xf {file} -C {stem}   then type data={stem}",
-    (".xlsx", ".xls", ".ods"): "save it as CSV beside it   then type data={stem}.csv",
-}
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".rar", ".7z")
+_SPREADSHEETS = (".xlsx", ".xls", ".ods")
 _SEARCHED = 200  # folders searched for splits
 
 
@@ -115,11 +110,10 @@ def _file_problem(root: Path) -> Problem:
     if root.suffix != ".beton":
         stem = root.with_name(re.sub(r"(\.tar)?\.\w+$", "", root.name))
         fix = f"{LAYOUT};  a table has the columns path and label"
-        for endings, how in _INSTEAD.items():
-            if root.name.lower().endswith(endings):
-                fix = how.format(file=shlex.quote(str(root)), stem=shlex.quote(str(stem)))
-        if stem.is_dir():  # unpacked already
-            fix = _typed(stem)
+        if root.name.lower().endswith(_ARCHIVES):
+            fix = _typed(stem) if stem.is_dir() else f"unpack it, then type {_typed(stem)}"
+        elif root.suffix.lower() in _SPREADSHEETS:
+            fix = f"save it as CSV, then type {_typed(root.with_suffix('.csv'))}"
         return problem(root, f"is neither a folder nor a table ({', '.join(TABLES)})", fix)
     fix = "resnet-recipes convert SRC DST  makes both"
     if _has_splits(root.parent):

@@ -45,10 +45,8 @@ def _facts(runs: Sequence[RunRecord], content: str) -> Iterator[str]:
     yield f"Data: {content}." if content else "The data are unknown."
     states = Counter(run.state for run in runs)
     yield ", ".join(f"{count} {state}" for state, count in states.most_common()) + "."
-    shared = shared_changes(runs)
-    if len({run.recipe for run in runs}) == 1:
-        shared = (f"recipe={runs[0].recipe}", *shared)
-    if shared:
+    recipes = {f"recipe={run.recipe}" for run in runs}
+    if shared := [*(recipes if len(recipes) == 1 else ()), *shared_changes(runs)]:
         yield f"{'All have' if len(runs) > 1 else 'Settings:'} {'  '.join(shared)}"
     if len(runs) == 1 and runs[0].resumable:
         yield f"Next: resnet-train --resume {shlex.quote(str(runs[0].folder))}"

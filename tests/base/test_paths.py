@@ -39,7 +39,7 @@ def test_images_on_the_hub_are_answered_with_what_downloads_them(text):
     [
         ("new.csv", False, ""),
         ("new", True, ""),
-        ("old.csv", False, "old3.csv"),
+        ("old.csv", False, "old22.csv"),
         ("new.onnx", True, "new"),
         ("old.csv", True, "old"),
         (".", True, "2"),

@@ -62,8 +62,8 @@ class Split:
 
     def is_taken(self) -> bool:
         """Return whether a file is there that was not made from this source."""
-        sidecar, own = self.earlier(), os.path.realpath(self.source.place)
-        is_own = sidecar is not None and os.path.realpath(sidecar.source) == own
+        sidecar = self.earlier()
+        is_own = sidecar is not None and sidecar.source == self.source.place
         return os.path.lexists(self.target) and not is_own
 
     def is_made(self) -> bool:

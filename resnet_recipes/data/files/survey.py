@@ -107,13 +107,12 @@ def _split_problems(config: DataConfig, there: dict[str, Part]) -> Iterator[Prob
 
 def _renaming(there: Mapping[str, Part], lacking: str) -> str:
     """Return what makes the only folder beside the other split the one that is lacking."""
-    ((split, (_, place, _)),) = there.items()
-    if split == "" or not place.is_dir():
-        return ""
-    left = [place.with_name(name) for name in class_names(place.parent) if name != place.name]
-    if len(left) != 1 or not class_names(*left):
-        return ""
-    return f"mv {shlex.quote(str(*left))} {shlex.quote(str(place.with_name(lacking)))}"
+    ((name, place, _),) = there.values()
+    if name and place.is_dir():
+        left = [place.with_name(other) for other in class_names(place.parent) if other != name]
+        if len(left) == 1 and class_names(*left):
+            return f"mv {shlex.join(map(str, [*left, place.with_name(lacking)]))}"
+    return ""
 
 
 def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterator[Problem]:

@@ -59,10 +59,7 @@ def page(title: str, sections: Sequence[Section]) -> str:
 
 def is_ours(path: Path) -> bool:
     """Return whether a file is a page of this program, which a new one may replace."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(len(_HEAD)) == _HEAD.encode()
+    return path.is_file() and path.read_bytes().startswith(_HEAD.encode())
 
 
 def document(title: str, body: Iterable[str], scripts: Iterable[str] = ()) -> str:
