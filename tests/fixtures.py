@@ -25,19 +25,12 @@ from resnet_recipes.training.run import Run
 from tests.jobs.nursery import Nursery, shallow_resnet18
 
 #: A whole recipe that takes a fraction of a second: 64 synthetic images, 8 steps of 16 an epoch.
-SMALL: dict[str, Any] = {
-    "name": "small",
-    "max_duration": "2ep",
-    "seed": 3,
-    "model": {"name": "resnet18"},
-    "data": {"backend": "synthetic", "train_size": 32, "eval_resize": 36, "eval_size": 32},
-    "batch": {"global_size": 16, "bn_size": 16, "eval_size": 16},
-    "optimizer": {"lr": 0.05},
-    "schedule": {"warmup": "2ba"},
-    "log": {"interval": "2ba"},
-    "launch": {"device": "cpu"},
-    "methods": {},
-}
+SMALL = (
+    "name=small max_duration=2ep seed=3 model.name=resnet18 data.backend=synthetic "
+    "data.train_size=32 data.eval_resize=36 data.eval_size=32 batch.global_size=16 "
+    "batch.bn_size=16 batch.eval_size=16 optimizer.lr=0.05 schedule.warmup=2ba log.interval=2ba "
+    "launch.device=cpu methods={}"
+)
 
 NURSERY = pytest.StashKey[Nursery]()
 
@@ -106,6 +99,17 @@ def photographs() -> list[Path]:
 
 
 @pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Return a function that lets every disk have so many bytes free."""
+
+    def leave(size: int) -> None:
+        found = os.statvfs_result((1, 1, 0, 0, size, 0, 0, 0, 0, 255))
+        monkeypatch.setattr(os, "statvfs", lambda _: found)
+
+    return leave
+
+
+@pytest.fixture
 def recipe() -> Callable[..., Recipe]:
     """Return a function that makes a small recipe with changes.
 
@@ -113,7 +117,7 @@ def recipe() -> Callable[..., Recipe]:
     """
 
     def make(words: str = "", **changes: Any) -> Recipe:
-        made, problems = typed(merged(merged(SMALL, settings(words)), changes))
+        made, problems = typed(merged(settings(f"{SMALL} {words}"), changes))
         if problems:
             raise RecipeError(problems)
         return made

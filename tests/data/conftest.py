@@ -22,6 +22,7 @@ sys.path.append(str(Path(__file__).parent))  # loader workers import augmentatio
 
 CLASSES = ("ant", "bee", "cat")
 TRAIN, VAL = 37, 11
+RAW = ConvertOptions("raw", workers=1)
 ALONE = Share(0, 1, global_size=12, eval_size=4, seed=5)
 built = pytest.mark.skipif(bool(why_not()), reason="the native library was not built")
 

@@ -254,27 +254,18 @@ def test_three_failures_in_a_row_stop_the_run(code, checkpoints, monkeypatch):
     assert reopened(checkpoints).newest()[0] == 20
 
 
-def test_a_run_that_does_not_fit_is_refused_before_its_first_step(checkpoints, monkeypatch):
+def test_a_run_that_does_not_fit_is_refused_before_its_first_step(checkpoints, free):
     kept = sum(path.stat().st_size for path in checkpoints.folder.iterdir())
-    monkeypatch.setattr(
-        os, "statvfs", lambda _: os.statvfs_result((1, 1, 0, 0, 5_000_000, 0, 0, 0, 0, 255))
-    )
+    free(5_000_000)
     checkpoints.open_for_writing(kept + 5_000_000)  # older checkpoints count
     with pytest.raises(NotReadyError, match=r"has 0.01 GB free, and the run needs another 0.02"):
         checkpoints.open_for_writing(kept + 20_000_000)
 
 
-def test_a_disk_that_is_filling_up_is_a_warning_before_it_is_full(
-    checkpoints, warnings, monkeypatch
-):
+def test_a_disk_that_is_filling_up_is_a_warning_before_it_is_full(checkpoints, warnings, free):
     size = (checkpoints.folder / "step-00000020.pt").stat().st_size
     for step, share in ((30, 1.3), (40, 1.1)):
-        free = int(share * size)
-        monkeypatch.setattr(
-            os,
-            "statvfs",
-            lambda _, free=free: os.statvfs_result((1, 1, 0, 0, free, 0, 0, 0, 0, 255)),
-        )
+        free(int(share * size))
         checkpoints.save(step, state_at(step), wait=True)
     (warning,) = warnings
     assert warning.startswith("the disk is almost full: 0 MB are free")

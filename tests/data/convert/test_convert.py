@@ -21,10 +21,8 @@ from resnet_recipes.data.beton.sidecar import sidecar_path
 from resnet_recipes.data.convert import convert, forecast
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.source import Original
-from tests.data.conftest import CLASSES, silent
+from tests.data.conftest import CLASSES, RAW, silent
 from tests.jobs.nursery import alive
-
-RAW = ConvertOptions("raw", workers=1)
 
 
 def contents(path: Path) -> list[tuple[int, bytes]]:

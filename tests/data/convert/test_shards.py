@@ -13,11 +13,9 @@ import pytest
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.beton import open_beton
 from resnet_recipes.data.convert import convert, forecast, shards
-from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.shards import shards_of
-from tests.data.conftest import CLASSES, silent
+from tests.data.conftest import CLASSES, RAW, silent
 
-RAW = ConvertOptions("raw", workers=1)
 TWO = ({"bytes": b"x"}, {"bytes": b"y"})
 
 

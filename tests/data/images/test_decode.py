@@ -22,7 +22,7 @@ from resnet_recipes.data.images.decode import (
     resized,
 )
 from resnet_recipes.data.images.jpeg import passes
-from tests.data.native.batch import HEIGHT, JPEGS, WIDTH, by_pillow, encoded, photo
+from tests.data.native.batch import HEIGHT, JPEGS, WIDTH, announcing, by_pillow, encoded, photo
 
 PHOTO = photo()
 PROGRESSIVE = encoded(PHOTO, progressive=True)
@@ -48,12 +48,6 @@ def repeated(data: bytes, times: int) -> bytes:
     """Return a progressive JPEG with so many last scans."""
     last = data.rindex(b"\xff\xda")
     return data[:last] + times * data[last:-2] + data[-2:]
-
-
-def announcing(data: bytes, height: int, width: int) -> bytes:
-    """Return a progressive JPEG whose header announces another size."""
-    at = data.rindex(b"\xff\xc2") + 5
-    return data[:at] + height.to_bytes(2, "big") + width.to_bytes(2, "big") + data[at + 4 :]
 
 
 def test_every_kind_of_file_has_pillows_pixels_wherever_it_is_cut():

@@ -1,20 +1,15 @@
 """What a JPEG says about itself."""
 
-import io
-
 import numpy as np
 import pytest
-from PIL import Image
 
 from resnet_recipes.data.images.jpeg import ends_early, frame_size
+from tests.data.native.batch import encoded, photo
 
 
 def jpeg(mode: str = "RGB", **options) -> np.ndarray:
     """Return an image of 31 rows and 47 columns as the bytes of a JPEG."""
-    buffer = io.BytesIO()
-    pixels = np.random.default_rng(0).integers(0, 255, (31, 47, 3), np.uint8)
-    Image.fromarray(pixels).convert(mode).save(buffer, "JPEG", **options)
-    return np.frombuffer(buffer.getvalue(), np.uint8)
+    return np.frombuffer(encoded(photo(0, 31, 47).convert(mode), **options), np.uint8)
 
 
 @pytest.mark.parametrize(("mode", "channels"), [("RGB", 3), ("L", 1), ("CMYK", 4)])

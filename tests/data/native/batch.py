@@ -1,6 +1,7 @@
 """Batches of rows for the native engine, and images to put into them."""
 
 import io
+import struct
 
 import numpy as np
 from PIL import Image
@@ -39,6 +40,12 @@ def encoded(image: Image.Image, kind: str = "JPEG", **options) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, kind, **options)
     return buffer.getvalue()
+
+
+def announcing(data: bytes, height: int, width: int) -> bytes:
+    """Return a JPEG whose header announces another size."""
+    at = max(data.rfind(b"\xff\xc0"), data.rfind(b"\xff\xc2")) + 5  # not that of a thumbnail
+    return data[:at] + struct.pack(">HH", height, width) + data[at + 4 :]
 
 
 def by_pillow(data: bytes) -> np.ndarray:

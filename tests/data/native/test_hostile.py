@@ -4,7 +4,6 @@ Each is refused with its own status, and none gives another image's pixels.
 """
 
 import os
-import re
 import struct
 
 import numpy as np
@@ -13,7 +12,7 @@ import pytest
 from resnet_recipes.data.images.decode import BadImageError, Picture
 from resnet_recipes.data.native import Engine, description
 from resnet_recipes.data.native.rows import Status
-from tests.data.native.batch import Batch, by_pillow, encoded, photo
+from tests.data.native.batch import Batch, announcing, by_pillow, encoded, photo
 
 BOX = (0, 0, 64, 64)
 
@@ -26,12 +25,6 @@ def status_of(engine, data: bytes, **columns) -> Status:
     return status
 
 
-def with_size(data: bytes, height: int, width: int) -> bytes:
-    """Return a JPEG whose header announces another size."""
-    at = re.search(b"\xff[\xc0\xc2]", data).start() + 5
-    return data[:at] + struct.pack(">HH", height, width) + data[at + 4 :]
-
-
 WHOLE = encoded(photo(), quality=90)
 PROGRESSIVE = encoded(photo(), quality=90, progressive=True)
 START, END = b"\xff\xd8", b"\xff\xd9"
@@ -40,7 +33,7 @@ START, END = b"\xff\xd8", b"\xff\xd9"
 @pytest.mark.parametrize(
     ("status", "images"),
     [
-        (Status.DONE, [WHOLE, PROGRESSIVE, with_size(PROGRESSIVE, 150, 211)]),
+        (Status.DONE, [WHOLE, PROGRESSIVE, announcing(PROGRESSIVE, 150, 211)]),
         # left to the Python decoder
         (
             Status.FOREIGN,
@@ -56,7 +49,7 @@ START, END = b"\xff\xd8", b"\xff\xd9"
         # in memory, as FFCV's files have none
         (Status.DAMAGED, [WHOLE + b"garbage"]),
         # before it is decoded, or its coefficients are kept
-        (Status.EXCESSIVE, [with_size(WHOLE, 65000, 65000), with_size(PROGRESSIVE, 6000, 5000)]),
+        (Status.EXCESSIVE, [announcing(WHOLE, 65000, 65000), announcing(PROGRESSIVE, 6000, 5000)]),
     ],
     ids=str,
 )

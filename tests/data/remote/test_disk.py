@@ -75,13 +75,11 @@ def test_the_folder_of_a_copy_that_others_could_fill_is_refused(planted, tmp_pat
     assert not [*elsewhere.iterdir()]
 
 
-def test_what_is_there_already_needs_no_room_again(folders, monkeypatch):
+def test_what_is_there_already_needs_no_room_again(folders, free):
     part = folders[0] / "set" / "v.part"
     part.mkdir(parents=True)
     (part / "train.beton").write_bytes(bytes(1 << 20))
-    real = os.statvfs(".")
-    room = os.statvfs_result((4096, 4096, *real[2:4], 16, *real[5:]))
-    monkeypatch.setattr(os, "statvfs", lambda path: room)
+    free(1 << 16)
     assert disk.with_room("", "set", "v.part", 1 << 20) == folders[0] / "set"
     with pytest.raises(NotReadyError, match="GB free, and the copy needs"):
         disk.with_room("", "set", "w.part", 1 << 20)

@@ -13,20 +13,14 @@ from resnet_recipes.recipe.typed import typed
 from resnet_recipes.training.build import build
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.loop import train
-from tests.fixtures import SMALL, merged
+from tests.fixtures import SMALL, settings
 from tests.ops.interpreted.test_selftest import register
 from tests.training.test_loop import Notes
 
-RECIPE = merged(
-    SMALL,
-    {
-        "max_duration": "1ba",
-        "schedule": {"warmup": "0ba"},
-        "optimizer": {"name": "decoupled_sgdw"},
-        "data": {"train_size": 12, "eval_resize": 12, "eval_size": 12},
-        "batch": {"global_size": 4, "bn_size": 4},
-        "methods": {"bce_loss": {}, "blurpool": {}, "label_smoothing": {}, "mixup": {}},
-    },
+RECIPE = (
+    f"{SMALL} max_duration=1ba schedule.warmup=0ba optimizer.name=decoupled_sgdw "
+    "data.train_size=12 data.eval_resize=12 data.eval_size=12 batch.global_size=4 batch.bn_size=4 "
+    "methods.bce_loss={} methods.blurpool={} methods.label_smoothing={} methods.mixup={}"
 )
 
 
@@ -46,7 +40,7 @@ class Tiny(ResNet):
 
 def trained(kernels):
     """Return a run after its only step, with the step's loss."""
-    recipe, problems = typed(merged(RECIPE, {"precision": {"kernels": kernels}}))
+    recipe, problems = typed(settings(f"{RECIPE} precision.kernels='{kernels}'"))
     assert not problems
     run = build(make_plan(recipe, data.measure(recipe.data), 1), Rank(0, 1, torch.device("cpu")))
     train(run, notes := Notes(run))
