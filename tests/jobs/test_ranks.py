@@ -180,7 +180,10 @@ def test_three_ranks_with_a_teacher_resume_bit_for_bit(nursery, new_run, make_ru
     teacher = tmp_path / "teacher.safetensors"
     facts = taught_by.plan.facts
     write_weights(taught_by.model, teacher, about.of(taught_by.plan.recipe, facts.classes, 10))
-    whole = new_run(methods={"distill": {"teacher": str(teacher)}})
+    whole = new_run(
+        f"methods.distill.teacher={teacher} methods.sam.interval=2 methods.mixup={{}} "
+        "methods.ema.half_life=2ba"
+    )
     nursery.call(whole, 3, trained)
     resumed = killed_after(3, whole)
     nursery.call(resumed, 3, trained)
