@@ -24,15 +24,11 @@ if TYPE_CHECKING:
 #: Settings that the launcher decides: how many processes there are, and how they start.
 DECIDED = ("gpus", "launch.gpus", "launch.max_restarts")
 
+#: Environment variables that make a process a rank.
+_RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+
 #: Environment variables in which launchers put numbers.
-_COUNTS = (
-    "RANK",
-    "LOCAL_RANK",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "TORCHELASTIC_RESTART_COUNT",
-    "SLURM_STEP_NUM_TASKS",
-)
+_COUNTS = (*_RANK, "LOCAL_WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT", "SLURM_STEP_NUM_TASKS")
 
 
 def launcher() -> str:
@@ -43,7 +39,7 @@ def launcher() -> str:
     """
     if problems := list(_garbage(os.environ)):
         raise NotReadyError(problems)
-    if {"RANK", "LOCAL_RANK", "WORLD_SIZE"} <= os.environ.keys():
+    if ranks():
         return "torchrun"
     # of this step; not set in a batch script
     tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))
@@ -52,9 +48,7 @@ def launcher() -> str:
 
 def ranks() -> int:
     """Return the number of ranks that the user's launcher has started; 0 without one."""
-    if {"RANK", "LOCAL_RANK", "WORLD_SIZE"} <= os.environ.keys():
-        return int(os.environ["WORLD_SIZE"])
-    return 0
+    return int(os.environ["WORLD_SIZE"]) if os.environ.keys() >= {*_RANK} else 0
 
 
 def join(words: Sequence[str], prepare: Callable[[], Path | None]) -> int:
@@ -108,13 +102,9 @@ def _garbage(environment: Mapping[str, str]) -> Iterator[Problem]:
         name for name in _COUNTS if not re.fullmatch(r"[0-9]{1,9}", environment.get(name, "0"))
     ]
     for name in wrong:
-        yield Problem(
-            name,
-            environment[name],
-            "must be a whole number; torchrun or srun sets it",
-            f"unset {name}",
-        )
-    if wrong or not {"RANK", "LOCAL_RANK", "WORLD_SIZE"} <= environment.keys():
+        rule = "must be a whole number; torchrun or srun sets it"
+        yield Problem(name, environment[name], rule, f"unset {name}")
+    if wrong or not environment.keys() >= {*_RANK}:
         return
     if int(environment["RANK"]) >= int(environment["WORLD_SIZE"]):
         rule = f"must be less than WORLD_SIZE={environment['WORLD_SIZE']}"
