@@ -28,14 +28,14 @@ SECRETS = {
 _OF_BUCKETS = {"s3": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
 
 
-def needed(data: str, networks: Sequence[str], log_to: Iterable[str]) -> dict[str, Sequence[str]]:
-    """Return the extras that a run needs, by what its recipe names, each with its secrets."""
+def needed(data: str, settings: Iterable[str], log_to: Iterable[str]) -> dict[str, Sequence[str]]:
+    """Return the extras that a run needs, by the values of its settings, each with its secrets."""
     scheme, is_address, _ = data.partition("://")
     found: dict[str, Sequence[str]] = {
         extra: SECRETS.get(extra, ()) for name in log_to if (extra := TRACKERS[name][1])
     }
     found |= {"remote": _OF_BUCKETS.get(scheme, ())} if is_address else {}
-    schemes = {name.partition(":")[0] for name in networks}
+    schemes = {name.partition(":")[0] for name in settings}
     return found | {
         extra: SECRETS.get(extra, ())
         for scheme, extra in (("timm", "timm"), ("hf", "hub"))

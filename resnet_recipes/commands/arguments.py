@@ -184,11 +184,11 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
     typed, key = f"{name} {value}".strip(), _key(name)
     command, known = " ".join(usage.line.split()[:2]), usage.values
     meaning = meaning_of(name, value) if usage.has_settings else None
-    near = closest(key, flags := {_key(flag): flag for flag in known})
-    meant = (
-        f"did you mean {flags[near]} {value or known[flags[near]]}".strip() + "?" if near else ""
-    )
-    rule, is_unknown = "unknown flag", False
+    flags = {_key(flag): flag for flag in known}
+    near = flags.get(closest(key, flags), "")
+    takes = known.get(near) and (value or known[near])
+    meant = f"did you mean {near} {takes or ''}".strip() + "?" if near else ""
+    rule = "unknown flag"
     if "RUN|FILE" in usage.line and key in RUNS:
         others = [word for word in argv if word not in (name, value, f"{name}={value}")]
         rule, fix = "is typed without a flag", f"{command} {shlex.join([value or 'RUN', *others])}"
@@ -211,12 +211,12 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
     elif not usage.has_settings:
         fix = f"flags: {', '.join([*known, '--help'])}"
     else:
-        is_unknown = True
         rule = (meaning and meaning.rule) or "unknown flag; settings are written key=value"
         fix = meaning.words or "leave it out" if meaning else _setting(key, value)
         if "RUN|FILE" in usage.line:
             fix = _of_a_trained_network(fix, command)
-    return Problem(typed, None, rule, fix, is_unknown)
+        return Problem(typed, None, rule, fix, is_unknown=True)
+    return Problem(typed, None, rule, fix)
 
 
 def _flag(key: str, value: str, known: Mapping[str, str], sweeps: bool) -> str:

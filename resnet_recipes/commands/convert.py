@@ -82,11 +82,10 @@ def _options(words: Sequence[str], known: Collection[str]) -> "ConvertOptions":
         if key not in known
     ]
     values = {key: plain(value) for key, value in given.items()}
-    usual = ConvertOptions()
     options = build(ConvertOptions, values, "", problems)
     if problems:
         raise RecipeError(
-            one if one.fix else one._replace(fix=f"{one.key}={getattr(usual, one.key)}")
+            one._replace(fix=one.fix or f"{one.key}={getattr(ConvertOptions(), one.key)}")
             for one in problems
         )
     return options

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.duration import budget_seconds
@@ -18,7 +18,6 @@ from resnet_recipes.recipe.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from resnet_recipes.commands.sweep import Runs
-    from resnet_recipes.recipe.schema import Recipe
 
 USAGE = Usage(
     "resnet-recipes job --for ENGINE NAME [key=value ...]",
@@ -78,6 +77,7 @@ def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> 
     """Return the job as its engine reads it."""
     from resnet_recipes.commands.sweep import named
     from resnet_recipes.recipe.sweep import points
+    from resnet_recipes.report.comparison import flat
 
     engine, words = arguments.flags["--for"], [f"recipe={recipe}", *changes]
     swept = points(words) if "-m" in arguments else [words]
@@ -99,7 +99,7 @@ def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> 
     gpus = USUAL if launch.gpus == "auto" else int(launch.gpus)
     allocation = Allocation(nodes, gpus, launch.device == "cpu")
     wanted = point.recipe
-    extras = needed(wanted.data.root, [*_networks(wanted)], wanted.log.to)
+    extras = needed(wanted.data.root, flat(asdict(wanted)).values(), wanted.log.to)
     secrets = [name for own in extras.values() for name in own]
     if absent := [name for name in secrets if not os.environ.get(name)]:
         say(f"the job logs in with {', '.join(absent)}: not set here")
@@ -114,16 +114,6 @@ def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> 
         raise RecipeError.of("recipe", recipe, rule, fix)
     storage = arguments.flags.get("--storage", "")
     return _ENGINES[engine](Job(name, _kept(words), allocation, storage, list(extras), secrets))
-
-
-def _networks(recipe: "Recipe") -> Iterator[str]:
-    """Yield the names of the networks that a run builds or reads."""
-    from resnet_recipes.recipe.schema import enabled
-
-    yield from (recipe.model.name, recipe.model.weights)
-    for method in enabled(recipe.methods).values():
-        if method.network_setting:
-            yield getattr(method, method.network_setting)
 
 
 def _on_trunks(runs: "Runs", ranks: int) -> dict[str, list[str]]:

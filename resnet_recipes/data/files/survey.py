@@ -3,6 +3,7 @@
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -120,7 +121,7 @@ def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterato
 
     Labels are positions in the sorted list, so one extra shifts them.
     """
-    in_train, in_val = {*_filled(train)}, {*_filled(val)}
+    in_train, in_val = ({*compress(one.classes, one.counts)} for one in (train, val))
     unread = _unread(train.others + val.others)
     if empty := sorted({*train.classes, *val.classes} - in_train - in_val):
         fix = f"add images, or remove these folders from both splits{unread}"
@@ -144,11 +145,6 @@ def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterato
         rule = f"needs two images of each class; {some(alone)} has one"
         fix = "add images, or remove the class"
         yield Problem("data.val_share", config.val_share, rule, fix)
-
-
-def _filled(listing: Listing) -> Iterator[str]:
-    """Yield the classes that have images."""
-    return (name for name, count in zip(listing.classes, listing.counts, strict=True) if count)
 
 
 def _notes(config: DataConfig, train: Listing, val: Listing, has_table: bool) -> Iterator[str]:
