@@ -202,6 +202,13 @@ def described(path: Path, **changes: object) -> None:
     save_file(load_file(path), path, {KEY: json.dumps(about | changes)})
 
 
+def tensors(path: Path, **changes: torch.Tensor) -> None:
+    """Change tensors of a file, and nothing else."""
+    with safe_open(path, "np") as file:
+        metadata = file.metadata()
+    save_file(load_file(path) | changes, path, metadata)
+
+
 DAMAGE = {
     "short": (lambda path: path.write_bytes(path.read_bytes()[:-8]), "damaged, or cut short"),
     "long": (lambda path: path.write_bytes(path.read_bytes() + b"more"), "damaged, or cut short"),
@@ -211,6 +218,7 @@ DAMAGE = {
     "newer": (lambda path: described(path, more=1), "or by another version of it"),
     "settings": (lambda path: described(path, made={}), "has settings of another version"),
     "no settings": (lambda path: described(path, made=7), "or by another version of it"),
+    "no epochs": (lambda path: tensors(path, sha256=torch.tensor(0)), "to these images"),
     "bit": (lambda path: flip(path, -3), "was changed after it was written"),
     "header": (lambda path: flip(path, 9), "cannot be read"),
     "fifo": (lambda path: path.unlink() or os.mkfifo(path), "Not a regular file"),

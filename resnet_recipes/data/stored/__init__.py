@@ -92,7 +92,8 @@ class Outputs(NamedTuple):
         if kinds != "fuu" or not (
             self.values.shape[:-1] == shape
             and self.values.shape == self.classes.shape
-            and 0 < self.values.shape[-1] <= classes
+            and self.values.size > 0
+            and self.values.shape[-1] <= classes
             and self.sha256.shape == (shape[0], 32)
         ):
             return "has tensors that do not belong to these images"

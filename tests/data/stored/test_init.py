@@ -49,6 +49,8 @@ def test_outputs_that_were_written_have_no_fault(tmp_path):
     for shape in ((2, 1, 98), (2, 2, 99), (1, 1, 99), (2, 99)):
         assert "do not belong to these images" in outputs.fault(shape, 3)
     assert "do not belong to these images" in outputs.fault(SHAPE, 1)
+    none = outputs._replace(**{name: part[:0] for name, part in outputs._asdict().items()})
+    assert "do not belong to these images" in none.fault((0, 1, 99), 3)
 
 
 @pytest.mark.parametrize(
