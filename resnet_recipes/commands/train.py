@@ -18,6 +18,7 @@ from resnet_recipes.jobs.rank import VERBOSE
 from resnet_recipes.run_folder.names import CONFIG
 
 if TYPE_CHECKING:
+    from resnet_recipes.planning.plan import Plan
     from resnet_recipes.recipe.compose import Composed
 
 USAGE = Usage(
@@ -129,14 +130,20 @@ def _new_run(wanted: "Composed") -> Path:
     """Create the folder of a new run, print its plan, and return the folder."""
     from resnet_recipes import api
     from resnet_recipes.commands.plan import lines
-    from resnet_recipes.jobs.budget import settled
 
-    ranks = external.ranks() or group_of(wanted.recipe.launch).ranks
-    plan = settled(api.plan(wanted, ranks, tell=say), say)
+    plan = _planned(wanted)
     folder = api.prepare(wanted, plan, ["resnet-train", *sys.argv[1:]])
     if PLANNED not in os.environ:
         say("\n".join(lines(wanted, plan, str(folder), full=VERBOSE in os.environ)))
     return folder
+
+
+def _planned(wanted: "Composed") -> "Plan":
+    from resnet_recipes import api
+    from resnet_recipes.jobs.budget import settled
+
+    ranks = external.ranks() or group_of(wanted.recipe.launch).ranks
+    return settled(api.plan(wanted, ranks, tell=say), say)
 
 
 def _check(arguments: Arguments) -> int:
@@ -146,14 +153,11 @@ def _check(arguments: Arguments) -> int:
     if by := external.launcher():
         rule = f"starts the run itself, so it cannot be started by {by}"
         raise RecipeError.of("--check", None, rule)
-    from resnet_recipes import api
     from resnet_recipes.commands.plan import lines
-    from resnet_recipes.jobs.budget import settled
     from resnet_recipes.jobs.measure import CHECKED, check
 
     wanted, began = _with_images(composed(arguments)), time.monotonic()
-    plan = api.plan(wanted, group_of(wanted.recipe.launch).ranks, tell=say)
-    plan = settled(plan, say)
+    plan = _planned(wanted)
     say("\n".join(lines(wanted, plan)))
     ending = check(wanted, plan, say)
     if ending.code == ExitCode.DONE:
