@@ -186,8 +186,7 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
     meaning = meaning_of(name, value) if usage.has_settings else None
     flags = {_key(flag): flag for flag in known}
     near = flags.get(closest(key, flags), "")
-    takes = known.get(near) and (value or known[near])
-    meant = f"did you mean {near} {takes or ''}".strip() + "?" if near else ""
+    meant = near and f"did you mean {f'{near} {value or known[near]}'.strip()}?"
     rule = "unknown flag"
     if "RUN|FILE" in usage.line and key in RUNS:
         others = [word for word in argv if word not in (name, value, f"{name}={value}")]

@@ -48,7 +48,7 @@ def _devices() -> Iterator[Finding]:
     yield from filter(None, [untried()])
     if not is_usable():
         none = "this machine has no GPU that torch can use: runs use the CPU, for trying things out"
-        yield unused() or Finding("warn", none)
+        yield unused() or Finding("ok", none)
         return
     yield Finding("ok", _versions())
     for index in range(torch.cuda.device_count()):
