@@ -19,7 +19,7 @@ _PROGRAMS = ("resnet-train", "resnet-recipes")
 _WORD = re.compile(r"[A-Za-z][\w.]*=.*|~[\w.]+|--?[a-z][\w-]*(=.*)?")
 _SAID = re.compile(r" {3}.*")  # about what is typed
 #: A placeholder, which the reader fills in.
-_BLANK = re.compile(r"(.*=)?([A-Z]{2,}|/path/to/\w+)\b.*")
+_BLANK = re.compile(r"(.*=)?([A-Z]{2,}|/(path/to|another)/\w+)\b.*")
 
 
 def tried(error: RecipeError, argv: Sequence[str], accept: Accept) -> RecipeError:
@@ -38,6 +38,8 @@ def tried(error: RecipeError, argv: Sequence[str], accept: Accept) -> RecipeErro
 def _remedy(text: str, argv: Sequence[str], accept: Accept, depth: int = 3) -> str:
     """Return one line of a fix as it is, or what mends it, or "" if it is of no use."""
     command = _command(text, argv)
+    if typed := _switched_on(command[-1:], argv):
+        return f"leave out {shlex.join(typed)}"
     try:
         if command:
             accept(command, next((word for word in argv[1:] if word in Library().names()), "mild"))
@@ -46,6 +48,12 @@ def _remedy(text: str, argv: Sequence[str], accept: Accept, depth: int = 3) -> s
         is_part = "..." in command and depth
         return _remedy(fixes[0], argv, accept, depth - 1) if is_part and fixes else ""
     return text
+
+
+def _switched_on(off: Sequence[str], argv: Sequence[str]) -> list[str]:
+    """Return the words of `argv` that switch on what a word such as ~methods.ema switches off."""
+    key = "".join(off).removeprefix("~")
+    return [word for word in argv if [key] != off and word.startswith((f"{key}=", f"{key}."))]
 
 
 def _command(text: str, argv: Sequence[str]) -> list[str]:

@@ -161,3 +161,26 @@ def test_of_a_refused_suggestion_its_own_remedy_is_printed():
     error = RecipeError.of("rate", 1, "is no setting", "did you mean lr=1?")
     (problem,) = tried(error, ["resnet-train", "hot", "rate=1"], accept).problems
     assert problem.fix == "lr=0.5"
+
+
+def test_what_was_switched_on_in_the_command_is_left_out_of_it():
+    error = RecipeError.of("methods.ema", None, "does not fit", "'~methods.ema'   a note")
+    words = ["resnet-train", "hot", "methods.ema={}", "methods.ema.half_life=2ep", "methods.emax=1"]
+
+    def refuse(command, recipe):
+        raise RecipeError.of("methods.ema", None, "is not on")
+
+    (problem,) = tried(error, words, refuse).problems
+    assert problem.fix == "leave out 'methods.ema={}' methods.ema.half_life=2ep"
+    (problem,) = tried(error, ["resnet-train", "hot"], lambda *_: None).problems
+    assert problem.fix == "'~methods.ema'   a note"
+
+
+def test_a_folder_to_think_of_is_printed_untried():
+    error = RecipeError.of("--out", None, "is full", "--out=/another/folder")
+
+    def refuse(command, recipe):
+        raise RecipeError.of("--out", None, "no")
+
+    (problem,) = tried(error, ["resnet-recipes", "teach"], refuse).problems
+    assert problem.fix == "--out=/another/folder"
