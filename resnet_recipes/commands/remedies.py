@@ -52,8 +52,10 @@ def _remedy(text: str, argv: Sequence[str], accept: Accept, depth: int = 3) -> s
 
 def _switched_on(off: Sequence[str], argv: Sequence[str]) -> list[str]:
     """Return the words of `argv` that switch on what a word such as ~methods.ema switches off."""
-    key = "".join(off).removeprefix("~")
-    return [word for word in argv if [key] != off and word.startswith((f"{key}=", f"{key}."))]
+    if not "".join(off).startswith("~"):
+        return []
+    key = off[0].removeprefix("~")
+    return [word for word in argv if word.startswith((f"{key}=", f"{key}."))]
 
 
 def _command(text: str, argv: Sequence[str]) -> list[str]:

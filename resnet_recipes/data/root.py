@@ -43,13 +43,14 @@ def root_problem(given: str) -> Problem | None:
         if not os.path.isfile(root):
             return unreadable(error)
         return None if root.suffix.lower() in TABLES else _file_problem(root)
-    if any({"images", "labels"} <= {*_folders(place)} for place in (root, root / "train")):
-        rule = "has boxes for detection, in labels/, and no classes of whole images"
-        return problem(root, rule, f"for these, {LAYOUT}")
     known = {*chain(*SYNONYMS.values())}
     betons = [split for split in SPLITS if f"{split}.beton" in names]
     others = {Path(name).stem.lower() for name in names if not name.endswith(".beton")}
-    if others & known or len(betons) == 2:
+    is_split = bool(others & known)
+    if {"images", "labels"} <= {*_folders(root / "train" if is_split else root)}:
+        rule = "has boxes for detection, in labels/, and no classes of whole images"
+        return problem(root, rule, f"for these, {LAYOUT}")
+    if is_split or len(betons) == 2:
         return None
     if betons:
         rule = f"has only {betons[0]}.beton; a run needs train.beton and val.beton"

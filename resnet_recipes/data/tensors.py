@@ -19,7 +19,10 @@ def read_tensors(path: Path, most: float = math.inf) -> tuple[dict[str, Tensor],
     """
     with open_regular(path, most) as file:
         length = int.from_bytes(file.read(8), "little")
-        header = parse_json(file.read(min(length, _MAX_HEADER)).decode())
+        try:
+            header = parse_json(file.read(min(length, _MAX_HEADER)).decode())
+        except ValueError:
+            raise ValueError("no .safetensors file, or cut short") from None
     if not isinstance(header, dict) or len(header) > MAX_ENTRIES:
         raise ValueError(f"more than {MAX_ENTRIES:,} entries")
     try:

@@ -44,8 +44,10 @@ def errand(
     for name, text in files.items():
         (folder / name).write_text(text)
     ending = launcher.start(folder, group, say)
-    yield folder, ending
-    _discard(folder, ending)
+    try:
+        yield folder, ending
+    finally:
+        _discard(folder, ending)
 
 
 @contextmanager
@@ -60,8 +62,10 @@ def sample(
     folder = new_run.create(composed, plan, sys.argv)
     (folder / JOB).write_text(json.dumps({"job": "train", "spans": spans}))
     ending = launcher.start(folder, group_of(recipe.launch), say)
-    yield folder, ending
-    _discard(root, ending)
+    try:
+        yield folder, ending
+    finally:
+        _discard(root, ending)
 
 
 def _discard(folder: Path, ending: Ending) -> None:

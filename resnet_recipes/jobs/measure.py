@@ -76,7 +76,7 @@ def trained(
     whole = plan.sizes[: plan.total_steps // plan.steps_per_epoch]
     if len(whole) < 2:
         rule = "must be at least two epochs: the first is timed as the second"
-        raise RecipeError.of("max_duration", composed.recipe.max_duration, rule)
+        raise RecipeError.of("max_duration", plan.recipe.max_duration, rule)
     size = plan.steps_per_epoch
     spans = [(epoch * size, (epoch + 1) * size) for epoch in sampled(whole, count)]
     with sample(composed, plan, spans, say) as (folder, ending):

@@ -75,6 +75,8 @@ def stored(plan: Plan, method: Method) -> Teacher:
     """
     key = f"methods.{method.name}.{method.stored_setting}"
     path = Path(getattr(method, method.stored_setting))
+    if not path.exists():
+        raise NotReadyError.of(key, path, "does not exist", f"{key}=FILE")
     outputs, about = read(path)
     epochs = outputs.sha256.size // 32
     ours = made_for(cycled(plan, epochs) if about.repeats else plan)

@@ -73,7 +73,7 @@ def _tried(given: str, before: object) -> Iterator[str]:
     for form, numbers in _FORMS:
         if match := re.fullmatch(form, text):
             number = float(next(filter(None, match.groups())))
-            if unit == "ep" and number >= 100:  # so many are steps
+            if unit == "ep" and number >= 100 and name != "max_duration":  # so many are steps
                 unit = "ba"
             for factor, ending in numbers:
                 if form != _N or factor == 1 or number > 1:

@@ -45,6 +45,7 @@ data: images | data=images
 lr: 0.1 | lr=0.1
 epochs=3epochs | epochs=3ep
 max_duration=3epochs | max_duration=3ep
+max_duration=300 | max_duration=300ep
 max_duration=100steps | max_duration=100ba
 bs=1e3 | bs=1000
 bs=1k | bs=1000
@@ -172,8 +173,14 @@ def test_what_was_switched_on_in_the_command_is_left_out_of_it():
 
     (problem,) = tried(error, words, refuse).problems
     assert problem.fix == "leave out 'methods.ema={}' methods.ema.half_life=2ep"
-    (problem,) = tried(error, ["resnet-train", "hot"], lambda *_: None).problems
+    (problem,) = tried(error, ["resnet-train", "./hot"], lambda *_: None).problems
     assert problem.fix == "'~methods.ema'   a note"
+
+
+def test_words_that_begin_with_a_dot_are_no_remedy():
+    error = RecipeError.of("./a", None, "is no run", "resnet-recipes runs, or ...")
+    (problem,) = tried(error, ["resnet-recipes", "eval", "./a"], lambda *_: None).problems
+    assert problem.fix == "resnet-recipes runs, or ..."
 
 
 def test_a_folder_to_think_of_is_printed_untried():

@@ -49,7 +49,7 @@ def test_a_damaged_image_is_read_or_refused_alike_by_training_doctor_and_convers
         (tmp_path / name).write_bytes(data)
         why = refusal(data)
         refused += bool(why)
-        source = Original.files(Listing.made(str(tmp_path), [("a", name, len(data))]))
+        source = Original.files(Listing.made(str(tmp_path), [("a", name, len(data))]), tmp_path)
         assert check_image(tmp_path / name).bad == why
         for mode in ("jpg", "raw"):
             assert isinstance(source.encoded(0, ConvertOptions(mode)), str) == bool(why)

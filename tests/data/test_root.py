@@ -98,6 +98,14 @@ def test_boxes_for_detection_are_named(tmp_path, place):
     assert "has boxes for detection" in refused(tmp_path)
 
 
+@pytest.mark.parametrize("beside", ["train.csv", "train/cat"])
+def test_folders_called_images_and_labels_beside_what_is_read_are_no_boxes(tmp_path, beside):
+    for name in ("images", "labels"):
+        (tmp_path / name).mkdir()
+    (tmp_path / beside).mkdir(parents=True)
+    assert root_problem(str(tmp_path)) is None
+
+
 def test_one_beton_of_two_is_named(tmp_path):
     (tmp_path / "train.beton").touch()
     assert "has only train.beton" in refused(tmp_path)

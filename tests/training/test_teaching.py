@@ -235,6 +235,13 @@ def test_a_damaged_file_ends_before_the_first_step(settings, recipe, tmp_path, d
     assert found.endswith(AGAIN)
 
 
+def test_a_name_without_a_file_is_answered_with_its_setting(settings, recipe, tmp_path):
+    found = refusal(recipe, NotReadyError, **settings(tmp_path / "nix.safetensors"))
+    assert "methods.distill.labels" in found
+    assert "does not exist" in found
+    assert AGAIN not in found
+
+
 def test_other_programs_can_read_the_file(settings, recipe, tmp_path):
     found = load_file(write(planned(recipe, **settings()), tmp_path / "two.safetensors", 2))
     assert found["values"].shape == found["classes"].shape == (2, 1, 27, 2)

@@ -110,7 +110,7 @@ def shards_of(src: Path) -> dict[str, Original]:
             groups = np.cumsum(begins != 0)
         known = repr([(path.name, path.stat().st_size) for path in paths]).encode()
         fingerprint = hashlib.sha256(known + images.places.tobytes()).hexdigest()
-        place = os.path.commonpath(paths)
+        place = os.path.realpath(os.path.commonpath(paths))
         made[split] = Original(images, place, tuple(classes), fingerprint, left_out, groups)
         left_out = ()  # they are named once
     return made

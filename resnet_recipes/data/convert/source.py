@@ -1,5 +1,6 @@
 """The images of a conversion: image files, a .beton file, or shards of other programs."""
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -21,7 +22,7 @@ class Original:
     """Labelled images in a fixed order; small enough to send to another process."""
 
     images: Readable
-    place: str
+    place: str  # whence they come: a folder, or a file
     classes: tuple[str, ...]
     # changes when images are added, removed, renamed, or replaced by others in size
     fingerprint: str
@@ -29,15 +30,18 @@ class Original:
     groups: np.ndarray | None = None  # int64 [N], of images that are read together; None: none are
 
     @classmethod
-    def files(cls, listing: Listing) -> Self:
-        """Return image files, sorted by class and name as ImageFolder numbers them."""
-        return cls(Files(listing), listing.folder, listing.classes, listing.digest)
+    def files(cls, listing: Listing, place: Path) -> Self:
+        """Return image files, sorted by class and name as ImageFolder numbers them.
+
+        They were found at `place`, a folder or a table.
+        """
+        return cls(Files(listing), os.path.realpath(place), listing.classes, listing.digest)
 
     @classmethod
     def beton(cls, path: Path) -> Self:
         """Return the samples of a .beton file, in stored order. Raises NotReadyError."""
         samples = open_samples(path)
-        return cls(samples, str(path), samples.beton.classes, samples.beton.structure)
+        return cls(samples, os.path.realpath(path), samples.beton.classes, samples.beton.structure)
 
     def halved(self, longest: int | None) -> Self:
         """Return the same images at half their size, for the small level of a .beton file.

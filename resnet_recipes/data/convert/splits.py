@@ -62,9 +62,12 @@ class Split:
 
     def is_taken(self) -> bool:
         """Return whether a file is there that was not made from this source."""
-        sidecar = self.earlier()
-        is_own = sidecar is not None and sidecar.source == self.source.place
-        return os.path.lexists(self.target) and not is_own
+        if not os.path.lexists(self.target):
+            return False
+        there = self.earlier()
+        return there is None or not (
+            there.source == self.source.place or there.source_sha256 == self.source.fingerprint
+        )
 
     def is_made(self) -> bool:
         """Return whether an earlier attempt finished this file, with these options."""
@@ -108,8 +111,9 @@ def splits_of(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
         first = splits[0]
         small = first.source.halved(options.max_resolution)
         splits.insert(1, Split(f"{first.name}.half", small, half_path(first.target), options))
-    if any(split.is_taken() for split in splits):
-        new_path("DST", str(dst))
+    for split in splits:
+        if split.is_taken():
+            new_path("DST", str(split.target))
     return splits
 
 
@@ -139,10 +143,10 @@ def _sources(src: Path, options: ConvertOptions) -> dict[str, Original]:
     there = parts(src)
     if "val" in there or options.val_share:
         survey(config, lambda line: None)
-        return {split: Original.files(listing_of(config, split)) for split in SPLITS}
+        return {split: Original.files(listing_of(config, split), src) for split in SPLITS}
     if all((src / f"{split}.beton").is_file() for split in SPLITS):
         return {split: Original.beton(src / f"{split}.beton") for split in SPLITS}
     listing = (there.get("train") or there[""]).listing(config, lambda line: None)
     if not len(listing):
         raise NotReadyError.at(src, f"has no images ({', '.join(SUFFIXES)}) in class folders")
-    return {"": Original.files(listing)}
+    return {"": Original.files(listing, src)}

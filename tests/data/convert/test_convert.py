@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -73,7 +74,7 @@ def test_every_image_arrives_with_its_label_and_a_note_says_how(folder, tmp_path
     assert names(tmp_path) == {"train.beton", "train.beton.json", "val.beton", "val.beton.json"}
     note = json.loads(sidecar_path(tmp_path / "train.beton").read_text())
     assert (tuple(note["classes"]), note["examples"]) == (CLASSES, 37)
-    assert (note["source"], note["options"]["write_mode"]) == (str(folder / "train"), "raw")
+    assert (note["source"], note["options"]["write_mode"]) == (str(folder), "raw")
     assert len(note["source_sha256"]) == 32
 
 
@@ -350,6 +351,37 @@ def test_what_a_conversion_of_something_else_has_made_is_not_replaced(folder, tm
     with pytest.raises(RecipeError, match="already exists, and nothing is overwritten"):
         convert(folder / "val", target, RAW, silent)
     assert target.read_text() == "mine"
+
+
+def test_a_source_is_the_place_it_is_and_not_the_words_that_named_it(folder, tmp_path, monkeypatch):
+    for name, images in (("one", "val"), ("two", "train")):
+        (tmp_path / name).mkdir()
+        shutil.copytree(folder / images, tmp_path / name / "images")
+    target = tmp_path / "a.beton"
+    monkeypatch.chdir(tmp_path / "one")
+    convert(Path("images"), target, RAW, silent)
+    convert(Path("../one/images"), target, ConvertOptions("jpg", workers=1), silent)
+    old = target.read_bytes()
+    monkeypatch.chdir(tmp_path / "two")
+    with pytest.raises(RecipeError, match="already exists"):
+        convert(Path("images"), target, RAW, silent)
+    assert target.read_bytes() == old
+
+
+def test_a_table_beside_another_one_does_not_replace_its_file(folder, tmp_path):
+    images = shutil.copytree(folder / "val", tmp_path / "images")
+    rows = [f"{path.relative_to(images)},{path.parent.name}" for path in images.rglob("*.*")]
+    for name, some in (("a.csv", rows), ("b.csv", rows[1:])):
+        (images / name).write_text("\n".join(["path,label", *some]))
+    convert(images / "a.csv", tmp_path / "t.beton", RAW, silent)
+    with pytest.raises(RecipeError, match="already exists"):
+        convert(images / "b.csv", tmp_path / "t.beton", RAW, silent)
+
+
+def test_a_small_level_of_something_else_is_not_replaced(folder, tmp_path):
+    convert(folder / "train", tmp_path / "a.half.beton", RAW, silent)
+    with pytest.raises(RecipeError, match=r"a\.half\.beton.*already exists"):
+        convert(folder / "val", tmp_path / "a.beton", replace(RAW, levels=2), silent)
 
 
 def test_wrong_sources_targets_and_options_are_refused(folder, tmp_path):
