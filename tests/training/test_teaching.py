@@ -222,7 +222,6 @@ DAMAGE = {
     "bit": (lambda path: flip(path, -3), "was changed after it was written"),
     "header": (lambda path: flip(path, 9), "cannot be read"),
     "fifo": (lambda path: path.unlink() or os.mkfifo(path), "Not a regular file"),
-    "absent": (lambda path: path.unlink(), "No such file"),
 }
 
 
