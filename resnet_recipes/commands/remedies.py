@@ -38,12 +38,12 @@ def tried(error: RecipeError, argv: Sequence[str], accept: Accept) -> RecipeErro
 def _remedy(text: str, argv: Sequence[str], accept: Accept, depth: int = 3) -> str:
     """Return one line of a fix as it is, or what mends it, or "" if it is of no use."""
     command = _command(text, argv)
-    if typed := _switched_on(command[-1:], argv):
-        return f"leave out {shlex.join(typed)}"
     try:
         if command:
             accept(command, next((word for word in argv[1:] if word in Library().names()), "mild"))
     except RecipeError as error:
+        if typed := _switched_on(command[-1:], argv):
+            return f"leave out {shlex.join(typed)}"
         fixes = [one.fix for one in error.problems if {"..."} & {*_command(one.fix, argv)}]
         is_part = "..." in command and depth
         return _remedy(fixes[0], argv, accept, depth - 1) if is_part and fixes else ""

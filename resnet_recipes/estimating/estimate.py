@@ -16,7 +16,7 @@ from resnet_recipes.estimating.roofline import Work
 WAITS = 0.75
 
 #: A run may take this much longer than measured, however evenly the measured steps went.
-DRIFT = 1.05
+DRIFT = 1.08
 
 
 class Course(NamedTuple):

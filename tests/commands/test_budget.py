@@ -57,7 +57,7 @@ def test_what_evaluations_and_checkpoints_take_is_left_for_them(enter, started):
 
 def test_too_little_for_a_warm_up_is_refused_with_the_least(started, enter):
     said = enter(f"resnet-train {WORDS} budget=50s schedule.warmup=8ep", 2).err
-    assert "epochs=16, the least that makes sense with a warm-up of 8ep, may take 0:55" in said
+    assert "epochs=16, the least that makes sense with a warm-up of 8ep, may take 0:56" in said
     assert "budget=1m" in said
     assert not started
     enter(f"resnet-train {WORDS} run=a budget=2m schedule.warmup=8ep", 75)
