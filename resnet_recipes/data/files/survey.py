@@ -56,7 +56,7 @@ def _surveyed(config: DataConfig, tell: Tell) -> DataFacts:
         len(train),
         len(val),
         train.classes,
-        tuple(_notes(config, train, val, has_table)),
+        (*_source(root, there), *_notes(config, train, val, has_table)),
         train.digest,
         val.digest,
         tuple(map(int, train.counts)),
@@ -159,10 +159,22 @@ def _notes(config: DataConfig, train: Listing, val: Listing, has_table: bool) ->
     yield from imbalance(train.counts, config)
 
 
+def _source(root: Path, there: dict[str, Part]) -> Iterator[str]:
+    """Yield where labels come from, if a folder has tables as well."""
+    labels = [
+        str(part.place) if part.is_table else f"the names of folders in {part.place}"
+        for part in there.values()
+    ]
+    unread = [str(path) for path in _tables(root) if str(path) not in labels]
+    if unread or (root.is_dir() and any(part.is_table for part in there.values())):
+        said = f", not from {some(unread)}" if unread else ""
+        yield f"labels come from {' and '.join(dict.fromkeys(labels))}{said}"
+
+
 def _details(
     config: DataConfig, there: dict[str, Part], train: Listing, val: Listing
 ) -> Iterator[str]:
-    """Yield where images and labels come from."""
+    """Yield where images come from."""
     if config.val_share:
         yield (
             f"{len(val):,} of {len(train) + len(val):,} images are set aside for validation, a "
@@ -171,14 +183,6 @@ def _details(
         )
     elif (name := there["val"].name) != "val":
         yield f"validation images come from {name}"
-    labels = [
-        str(part.place) if part.is_table else f"the names of folders in {part.place}"
-        for part in there.values()
-    ]
-    unread = [str(path) for path in _tables(Path(config.root)) if str(path) not in labels]
-    if unread or any(part.is_table for part in there.values()):
-        said = f", not from {some(unread)}" if unread else ""
-        yield f"labels come from {' and '.join(dict.fromkeys(labels))}{said}"
     if kept := [split for split, listing in zip(SPLITS, (train, val), strict=True) if listing.kept]:
         yield f"{' and '.join(kept)}: using the cached listing, since no folder has changed"
 

@@ -176,8 +176,7 @@ def table(folder: Path, tmp_path: Path) -> Path:
 
 def test_a_table_gives_the_images_and_labels_of_the_folders(folder, table):
     assert found(small(table)) == (37, 11, CLASSES)
-    said = f"validation images come from test\nlabels come from {table}\n"
-    assert notes(table).startswith(said)
+    assert notes(table).startswith("validation images come from test\n")
     share = replace(ALONE, eval_size=11)
     mine, theirs = (
         next(data.open_eval(small(root), data.measure(small(root)), share).batches())
@@ -251,7 +250,7 @@ def listed(images: Path) -> Path:
 def test_a_table_beside_folders_gives_the_labels_and_the_plan_says_so(listed, folder):
     theirs, table = labelled(folder), listed / "val.csv"
     assert labelled(listed) == {name: SWAPPED[label] for name, label in theirs.items()}
-    assert f"labels come from {listed}/train.csv and {table}" in notes(listed)
+    assert f"labels come from {listed}/train.csv and {table}" in data.measure(small(listed)).notes
     convert(listed, listed / "made", ConvertOptions(workers=1), silent)
     bees = sum(label == "bee" for label in theirs.values())
     assert (open_beton(listed / "made" / "val.beton").labels == 0).sum() == bees

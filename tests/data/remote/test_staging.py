@@ -324,7 +324,7 @@ def test_tables_at_an_address_give_the_labels_of_images_in_class_folders(config,
             with (origin / f"{split}.csv").open("a") as file:
                 file.write(f"{split}/{folder}/0.png,{label}\n")
     (origin / "metadata.csv").write_text("file_name,caption\ntrain/a/0.png,a sky\n")
-    notes = data.measure(config).details
+    notes = data.measure(config).notes
     assert sum("labels come from" in note and "train.csv" in note for note in notes) == 1
     found = listing_of(replace(config, root=str(fetched(config))), "val")
     assert (found.names, found.classes) == (["val/b/0.png", "val/a/0.png"], ("a", "b"))
