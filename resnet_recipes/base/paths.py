@@ -14,7 +14,7 @@ _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 FETCHED = ("s3", "gs", "https", "http")
 
 #: What is wrong with a path of no characters.
-EMPTY = "is empty: was a variable of the shell not set?"
+EMPTY = "is empty; is a shell variable unset?"
 
 #: Endings of files, which no folder gets.
 _FILES = frozenset(

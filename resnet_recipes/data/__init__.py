@@ -48,7 +48,11 @@ def measure(config: DataConfig, tell: Callable[[str], None] = lambda line: None)
             facts = measure(replace(config, root=str(root)), tell)
         except NotReadyError as error:
             raise error.elsewhere(root, config.root) from None
-        return replace(facts, notes=(note, *facts.notes))
+
+        def named(texts: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(text.replace(str(root), config.root) for text in texts)
+
+        return replace(facts, notes=(note, *named(facts.notes)), details=named(facts.details))
     if problem := root_problem(config.root):
         raise NotReadyError([problem])
     backend, details = config.backend, []

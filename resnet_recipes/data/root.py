@@ -48,8 +48,8 @@ def root_problem(given: str) -> Problem | None:
     others = {Path(name).stem.lower() for name in names if not name.endswith(".beton")}
     is_split = bool(others & known)
     if {"images", "labels"} <= {*_folders(root / "train" if is_split else root)}:
-        rule = "has boxes for detection, in labels/, and no classes of whole images"
-        return problem(root, rule, f"for these, {LAYOUT}")
+        rule = "has bounding boxes, in labels/, but no class for each image"
+        return problem(root, rule, f"for classification, {LAYOUT}")
     if is_split or len(betons) == 2:
         return None
     if betons:
@@ -103,7 +103,7 @@ def _missing(root: Path) -> Problem:
     listed = ", ".join(sorted(names.values())[:8])
     fix = f"{there} has {listed}" if listed else LAYOUT
     if root.match("data/demo"):
-        fix = "resnet-train demo   draws these"
+        fix = "resnet-train demo   draws its images"
     return problem(root, "does not exist", fix)
 
 

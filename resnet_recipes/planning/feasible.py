@@ -31,14 +31,19 @@ def problems(
         yield from _length_problems(recipe, recipe.horizon(facts.train_examples))
 
 
+def _place(recipe: Recipe, facts: DataFacts) -> str:
+    """Return where the images are for the user: of an address, not its copy here."""
+    return recipe.data.root or str(facts.root)
+
+
 def _batch_problems(
     recipe: Recipe, facts: DataFacts, world_size: int, typed: Collection[str]
 ) -> Iterator[Problem]:
     size = recipe.batch.global_size
     if size > facts.train_examples:
         rule = (
-            f"is more than the {facts.train_examples:,} training images in {facts.root}: an "
-            "epoch has no steps"
+            f"is more than the {facts.train_examples:,} training images in "
+            f"{_place(recipe, facts)}: an epoch has no steps"
         )
         fix = _smaller(recipe, facts.train_examples, world_size, typed)
         yield Problem("batch.global_size", size, rule, fix)
@@ -62,12 +67,12 @@ def _class_problems(recipe: Recipe, facts: DataFacts) -> Iterator[Problem]:
         yield Problem(
             "model.num_classes",
             wanted,
-            f"does not match the {found} classes in {facts.root}",
+            f"does not match the {found} classes in {_place(recipe, facts)}",
             "model.num_classes=auto",
         )
     elif found < 2:
         yield Problem(
-            "data.root", str(facts.root), f"has {found} class; a classifier needs at least 2"
+            "data.root", _place(recipe, facts), f"has {found} class; a classifier needs at least 2"
         )
 
 

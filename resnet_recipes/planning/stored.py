@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
@@ -75,8 +76,9 @@ def stored(plan: Plan, method: Method) -> Teacher:
     """
     key = f"methods.{method.name}.{method.stored_setting}"
     path = Path(getattr(method, method.stored_setting))
-    if not path.exists():
-        raise NotReadyError.of(key, path, "does not exist", f"{key}=FILE")
+    if not os.path.exists(path):  # unlike Path's, no error if its folder cannot be read
+        fix = f"{key}=FILE   as resnet-recipes teach writes one"
+        raise NotReadyError.of(key, path, "does not exist", fix)
     outputs, about = read(path)
     epochs = outputs.sha256.size // 32
     ours = made_for(cycled(plan, epochs) if about.repeats else plan)

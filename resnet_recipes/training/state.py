@@ -130,7 +130,7 @@ def conflicts(run: Run, state: dict[str, Any]) -> Iterator[Problem]:
     for teacher in run.plan.teachers:
         if state["teachers"].get(teacher.key) != teacher.digest:
             rule = "is not what the run began with"
-            yield Problem(teacher.key, teacher.text, rule, "put the file back that it was")
+            yield Problem(teacher.key, teacher.text, rule, "put the original file back")
 
 
 def changed_settings(old: dict[str, Any], new: Recipe) -> Iterator[Problem]:

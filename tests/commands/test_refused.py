@@ -84,12 +84,12 @@ train demo run=last | 2 | stands for the run that was started last
 train demo dropout=0.1 | 2 | stochastic depth is another
 train demo --overwrite | 2 | resnet-recipes runs rm
 train demo channels_last=false | 2 | precision.channels_last=false
-train demo data= | 2 | data=: is empty: was a variable of the shell not set?
+train demo data= | 2 | data=: is empty; is a shell variable unset?
 train demo data.root=' ' | 2 | data.root= : is empty
 train demo data=. run.root= | 2 | run.root=: is empty
 train -m demo data= seed=1,2 | 2 | data=: is empty
 job mild data= --for slurm | 2 | data=: is empty
-convert '' out | 2 | SRC=: is empty: was a variable of the shell not set?
+convert '' out | 2 | SRC=: is empty; is a shell variable unset?
 convert . '' | 2 | DST=: is empty
 doctor data '' | 2 | PATH=: is empty
 cp mild '' | 2 | FILE=: is empty

@@ -95,7 +95,7 @@ def test_a_spreadsheet_is_answered_with_a_table(tmp_path):
 def test_boxes_for_detection_are_named(tmp_path, place):
     for folder in place.split():
         (tmp_path / folder).mkdir(parents=True)
-    assert "has boxes for detection" in refused(tmp_path)
+    assert "has bounding boxes" in refused(tmp_path)
 
 
 @pytest.mark.parametrize("beside", ["train.csv", "train/cat"])
@@ -160,4 +160,4 @@ def test_an_address_holds_no_secret_and_no_trick(address):
 
 
 def test_the_images_of_the_demo_are_answered_with_what_draws_them(tmp_path):
-    assert "resnet-train demo   draws these" in refused(tmp_path / "data" / "demo")
+    assert "resnet-train demo   draws its images" in refused(tmp_path / "data" / "demo")

@@ -58,7 +58,9 @@ class Writer:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if self._header.startswith(file.read(len(self._header))):
                 os.pwrite(file.fileno(), self._header, 0)
-                os.posix_fallocate(file.fileno(), 0, self.bytes)
+                if hasattr(os, "posix_fallocate"):  # macOS has none
+                    os.posix_fallocate(file.fileno(), 0, self.bytes)
+                os.truncate(file.fileno(), self.bytes)
                 return file
             rule = "was begun with other settings: delete it, or give another name"
         except BlockingIOError:
