@@ -179,3 +179,11 @@ print(faults() - before)
     kept, asked = found
     assert kept < 20
     assert asked > 10 * kept
+
+
+def test_ranks_share_the_cores_unless_the_user_has_set_their_threads(monkeypatch):
+    monkeypatch.setattr(group, "cores", lambda: 16)
+    monkeypatch.delenv(group.THREADS, raising=False)
+    assert [group.threads(ranks) for ranks in (1, 3, 32)] == ["16", "5", "1"]
+    monkeypatch.setenv(group.THREADS, "7")
+    assert group.threads(3) == "7"
