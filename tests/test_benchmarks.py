@@ -215,3 +215,26 @@ def test_the_images_share_of_an_error_is_that_of_a_mean_over_them(tmp_path):
     assert points == pytest.approx(25.0)
     # a quarter of the images gain one: the deviation of that by the root of 1,000
     assert error == pytest.approx(100 * (0.25 * 0.75 / 1000) ** 0.5, rel=0.1)
+
+
+def test_a_subset_has_every_tenth_class_and_needs_the_whole_folder(tmp_path, monkeypatch, capsys):
+    tiny, out = tmp_path / "tiny", tmp_path / "out"
+
+    def link() -> None:
+        monkeypatch.setattr(sys, "argv", ["subset.py", str(tiny), str(out), "--first", "1"])
+        runpy.run_path(str(BENCHMARKS / "proof" / "subset.py"), run_name="__main__")
+
+    for number in range(20):
+        folder = tiny / "train" / f"n{number:02}" / "images"
+        folder.mkdir(parents=True)
+        (folder / "a.JPEG").touch()
+    (tiny / "train" / ".DS_Store").touch()
+    with pytest.raises(SystemExit) as refused:
+        link()
+    assert refused.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    (tiny / "val").mkdir()
+    (tiny / "val" / "val_annotations.txt").write_text("v.JPEG\tn11\t0\t0\t9\t9\nw.JPEG\tn02\t0\n")
+    link()
+    found = sorted(str(path.relative_to(out)) for path in out.rglob("*.JPEG"))
+    assert found == ["train/n01/a.JPEG", "train/n11/a.JPEG", "val/n11/v.JPEG"]

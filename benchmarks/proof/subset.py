@@ -20,8 +20,10 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--first", type=int, default=0, choices=range(10))
     options = parser.parse_args()
-    classes = sorted(path.name for path in (options.tiny / "train").iterdir())[options.first :: 10]
-    count = 0
+    found = sorted(path.parent.name for path in options.tiny.glob("train/*/images"))
+    if not (found and (options.tiny / "val" / "val_annotations.txt").is_file()):
+        parser.exit(2, f"{options.tiny} is not Tiny ImageNet as Stanford distributes it\n")
+    classes, count = found[options.first :: 10], 0
     for split, source, name in images(options.tiny, set(classes)):
         target = options.out / split / name / source.name
         target.parent.mkdir(parents=True, exist_ok=True)
