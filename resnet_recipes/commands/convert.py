@@ -1,5 +1,6 @@
 """`resnet-recipes convert SRC DST`: class folders to .beton files for FFCV."""
 
+import shlex
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from resnet_recipes.base.text import clock_time, printable
 from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.printing import say
 from resnet_recipes.recipe.scalars import plain
-from resnet_recipes.recipe.suggestions import did_you_mean
+from resnet_recipes.recipe.suggestions import closest, did_you_mean
 from resnet_recipes.report.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -51,7 +52,12 @@ def run(arguments: Arguments) -> int:
     known = kinds_of(ConvertOptions)
     places = [word for word in arguments.words if _is_place(word, known)]
     if len(places) != 2:
-        raise RecipeError.of("convert", None, "needs a source and a target", USAGE.example)
+        others = {*arguments.words} - {*places}
+        strange = [word for word in others if not closest(word.partition("=")[0], known)]
+        typed = [f"./{word}" if word in strange else word for word in arguments.words]
+        command = shlex.join(["resnet-recipes", "convert", *typed])
+        fix = command if len(places) + len(strange) == 2 else USAGE.example
+        raise RecipeError.of("convert", None, "needs a source and a target", fix)
     options = _options([word for word in arguments.words if word not in places], known)
     source, target = map(typed_path, ("SRC", "DST"), places)
     expected = forecast(source, target, options)

@@ -122,6 +122,8 @@ convert s3://b/x y | 2 | aws s3 sync s3://b/x local
 convert . s3://b/x | 2 | =s3://b/x: is an address; only files and folders of this machine are read
 convert a b shufle=true workers=x | 2 | did you mean shuffle?
 convert a b shufle=true workers=x | 2 | workers=x: must be a whole number
+convert im=g out=b workers=1 | 2 | resnet-recipes convert ./im=g ./out=b workers=1EOL
+convert im=g max_resoltion=500 | 2 | resnet-recipes convert /data/imagenet
 cp hot mine.txt | 2 | must end in .yaml
 cp hot My-own.yaml | 2 | recipes/my_own.yaml
 cp hott a.yaml | 2 | did you mean hot?
