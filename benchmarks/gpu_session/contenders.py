@@ -30,6 +30,8 @@ def contender(name: str, side: int, batch: int, device: torch.device, quick: boo
     is_blurred = "blurred" in traits
     network = _timm(model, is_blurred) if who == "timm" else _bare(model, is_blurred)
     mode = "" if traits in ([], ["blurred"]) else traits[-1]
+    if not mode:
+        keep_filters(network)
     return loop(network, memory, device, dtype_of(device), mode)
 
 
@@ -96,9 +98,7 @@ def composer(batch: Memory, device: torch.device, model_name: str) -> Steps:
     """
     model = torchvision.models.get_model(model_name)
     BlurPool().modify_model(model)
-    for module in model.modules():
-        if isinstance(module, Blurring):
-            module.blur = blurred
+    keep_filters(model)
     model = model.to(device, memory_format=torch.channels_last).train()
     average = copy.deepcopy(model)
     scaler, done = torch.amp.GradScaler(device.type), [0]
@@ -123,6 +123,13 @@ def composer(batch: Memory, device: torch.device, model_name: str) -> Steps:
                 _average(average, model)
 
     return go
+
+
+def keep_filters(model: nn.Module) -> None:
+    """Let BlurPool keep its filter on the device instead of making it each time."""
+    for module in model.modules():
+        if isinstance(module, Blurring):
+            module.blur = blurred
 
 
 def blurred(x: Tensor, stride: int = 1) -> Tensor:

@@ -30,7 +30,7 @@ class Case(NamedTuple):
 
 SUM, NO_SUM = "BatchNorm + sum + ReLU", "BatchNorm + ReLU"
 NORMS = {"torch": batch_norm.plain, "fused": batch_norm.fused}
-BLURS = {"averages": blur.by_averages, "convolution": contenders.blurred, "fused": blur.fused}
+BLURS = {"torch": contenders.blurred, "fused": blur.fused}
 
 #: Image sides, and the numbers of channels to which new images could be padded.
 SIDES, PADDED = (224, 88), (3, 4, 8)

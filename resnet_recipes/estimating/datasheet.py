@@ -17,7 +17,6 @@ class Gpu:
     teraflops: float  # bf16 or fp16 with sums in fp32, dense, 10^12 per second
     terabytes: float  # memory traffic, 10^12 bytes per second
     gigabytes: float  # memory, 10^9 bytes
-    issues: float  # thread instructions, 10^12 per second: multiprocessors x 128 x clock
     sustained: float  # share of `teraflops` that a large matrix product sustains
     convolution: float  # share of the roofline that cuDNN's convolutions reach
     plain: float  # share of `traffic` that torch's own elementwise kernels reach

@@ -7,7 +7,7 @@ from torchvision.models.resnet import BasicBlock, Bottleneck
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.methods.stack import Stack
-from resnet_recipes.ops.convolution import sound
+from resnet_recipes.ops.sound import sound
 from resnet_recipes.recipe.schema import Recipe
 
 #: Layers that each initialisation redraws; all others keep their library's.
@@ -30,7 +30,7 @@ def build_network(
     """
     model = build_model(recipe.model, num_classes, recipe.seed)
     methods.modify_model(model)
-    if device.type == "cpu":
+    if device.type == "cpu" or not backbones.is_resnet(model):  # on GPUs, no ResNet needs it
         model.forward = sound(model.forward)
     if recipe.precision.channels_last:
         return model.to(device, memory_format=torch.channels_last)

@@ -13,28 +13,17 @@ Stride = int | tuple[int, int]
 
 
 def plain(x: Tensor, stride: Stride = 1) -> Tensor:
-    """Blur [N, C, H, W] in plain torch."""
-    return by_convolution(x, stride) if x.device.type == "cpu" else by_averages(x, stride)
+    """Blur [N, C, H, W] with torch's depthwise convolution.
 
-
-def by_averages(x: Tensor, stride: Stride) -> Tensor:
-    """Blur with two 2x2 averages, which make the same filter.
-
-    On channels_last GPUs torch's convolution spends 300 instructions an output.
+    Two 2x2 averages make the same filter, but their gradient is wrong in channels_last on GPUs up
+    to torch 2.12 (pytorch/pytorch#188344), and one H200 took 17 times as long for them. On a CPU,
+    strided and in bf16, it is computed in float32 and rounded once, for the same bits: torch 2.15's
+    own gradient took 12 to 100 times as long with AVX-512 BF16.
     """
-    return F.avg_pool2d(F.avg_pool2d(x, 2, stride=1, padding=1), 2, stride=stride)
-
-
-def by_convolution(x: Tensor, stride: Stride) -> Tensor:
-    """Blur with a depthwise convolution, three times as fast as the averages on a CPU.
-
-    Strided, bf16 is computed in float32 and rounded once, for the same bits: torch 2.15's own
-    gradient took 12 to 100 times as long on a CPU with AVX-512 BF16.
-    """
-    if x.dtype != torch.bfloat16 or stride in (1, (1, 1)):
+    if x.device.type != "cpu" or x.dtype != torch.bfloat16 or stride in (1, (1, 1)):
         return F.conv2d(x, _kernel(x), stride=stride, padding=1, groups=x.shape[1])
-    with torch.autocast(x.device.type, enabled=False):
-        return by_convolution(x.float(), stride).to(x.dtype)
+    with torch.autocast("cpu", enabled=False):
+        return plain(x.float(), stride).to(x.dtype)
 
 
 def gradient(g: Tensor, stride: int, height: int, width: int) -> Tensor:
@@ -89,7 +78,7 @@ class _Blur(torch.autograd.Function):
 
 
 def _forward(x: Tensor, stride: int) -> Tensor:
-    return by_convolution(nhwc(x), stride)
+    return plain(nhwc(x), stride)
 
 
 def _forward_cuda(x: Tensor, stride: int) -> Tensor:
@@ -114,8 +103,10 @@ def _backward_fake(g: Tensor, stride: int, height: int, width: int) -> Tensor:
 
 
 def _kernel(x: Tensor) -> Tensor:
-    line = torch.tensor([1.0, 2.0, 1.0], dtype=x.dtype, device=x.device)
-    return (line.view(3, 1) * line / 16).expand(x.shape[1], 1, 3, 3)
+    kernel = x.new_full((3, 3), 1 / 16)  # made on the device: a copy from the host would wait
+    kernel[1] *= 2
+    kernel[:, 1] *= 2
+    return kernel.expand(x.shape[1], 1, 3, 3)
 
 
 register(

@@ -76,7 +76,6 @@ def fits(case, binary):
 TILE = {"R": blur.ROWS, "BW": blur.COLUMNS, "BC": blur.CHANNELS}
 OUTPUTS = blur.ROWS * blur.COLUMNS * blur.CHANNELS
 
-#: 2x2 averages take 300 instructions and more.
 BLURS = {
     "stride 1": Case(blur._gather, TILE | {"S": 1}, blur.OPTIONS, OUTPUTS, 26),
     "stride 2": Case(blur._gather, TILE | {"S": 2}, blur.OPTIONS, OUTPUTS, 36),

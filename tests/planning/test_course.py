@@ -78,7 +78,7 @@ def test_each_image_size_of_a_run_has_its_speed():
     assert {phase.limit for phase in phases} == {"memory traffic"}
     assert phases[0].images_per_second > 2 * phases[-1].images_per_second
     plain = on_h200(mild("precision.kernels=off")).phases
-    assert plain[-1].images_per_second < 0.6 * phases[-1].images_per_second
+    assert plain[-1].images_per_second < 0.7 * phases[-1].images_per_second
 
 
 def test_the_recipes_fit_into_sixteen_gigabytes_and_averages_and_sam_take_more():

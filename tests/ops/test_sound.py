@@ -1,4 +1,4 @@
-"""Convolutions on a CPU: in bf16, against float64 and on memory full of NaN."""
+"""Convolutions in bf16, against float64 and on memory full of NaN; what average pools are given."""
 
 from functools import partial
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from resnet_recipes import backbones
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_network
-from resnet_recipes.ops.convolution import sound
+from resnet_recipes.ops.sound import sound
 from resnet_recipes.recipe.compose import compose
 
 #: ResNets and four other families, and the smallest images of 8 px and more that each takes.
@@ -109,6 +109,22 @@ def test_what_meets_only_padding_changes_neither_output_nor_gradients(kernel, st
         found.append([y, *torch.autograd.grad(y.square().sum(), (x, weight))])
     for whole, trimmed in zip(*found, strict=True):
         assert torch.allclose(whole, trimmed, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("pool", "is_copied"),
+    [
+        (nn.AvgPool2d(3, 1, 1), True),
+        (nn.AvgPool2d(3, 2, (1, 0), count_include_pad=False), True),
+        (partial(F.avg_pool2d, kernel_size=2, padding=1, divisor_override=3), True),
+        (nn.AvgPool2d(2), False),
+    ],
+)
+def test_an_average_pool_with_padding_gets_nchw(pool, is_copied):
+    x = torch.randn(2, 3, 6, 5).to(memory_format=torch.channels_last).requires_grad_()
+    by_torch, ours = pool(x), sound(pool)(x)
+    assert torch.equal(by_torch, ours)
+    assert ours.grad_fn._saved_self.is_contiguous() == is_copied
 
 
 def trained(process: RankProcess) -> bool:

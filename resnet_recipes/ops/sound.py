@@ -1,4 +1,4 @@
-"""Convolutions of which torch computes a wrong gradient on a CPU, computed otherwise."""
+"""Operations of which torch computes a wrong gradient, computed otherwise."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,18 +7,19 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-_NAMES = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")  # of F.conv2d
-
 
 def sound(forward: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Return a network's forward pass, for a CPU, with other arguments of some convolutions.
+    """Return a network's forward pass with other arguments of some operations.
 
-    torch 2.11 to 2.15 fail there, with AVX-512, at two kinds of them (oneDNN). Where an output is
-    1 px wide or high, weights that meet only padding have gradient 0; with stride 2 and in bf16
-    torch returns what lay in memory. They are left out: a 3x3 convolution of 1 x 1 px uses the
-    middle of its weights. And the gradient of 1x1 convolutions with a stride and fewer than 16
+    On CPUs with AVX-512 torch 2.11 to 2.15 fail at two kinds of convolutions (oneDNN). Where an
+    output is 1 px wide or high, weights that meet only padding have gradient 0; with stride 2 and
+    in bf16 torch returns what lay in memory. They are left out: a 3x3 convolution of 1 x 1 px uses
+    the middle of its weights. And the gradient of 1x1 convolutions with a stride and fewer than 16
     channels, in fp32 and channels_last, writes beyond its memory from about 56 px. They skip
     pixels first.
+
+    On GPUs torch up to the summer of 2026 returns wrong gradients of average pools with padding in
+    channels_last (pytorch/pytorch#188344). They get their input in NCHW.
     """
 
     def computed(images: Tensor) -> Tensor:
@@ -29,7 +30,7 @@ def sound(forward: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
 
 
 class _Sound(TorchFunctionMode):
-    """Changes the arguments of convolutions."""
+    """Changes the arguments of convolutions and average pools."""
 
     def __torch_function__(
         self,
@@ -39,17 +40,18 @@ class _Sound(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Call a function of torch."""
-        given = dict(kwargs or {})
-        if function is F.conv2d:
-            args, given = (), _arguments(dict(zip(_NAMES, args, strict=False)) | given)
-        return function(*args, **given)
+        if function not in _CHANGED:
+            return function(*args, **(kwargs or {}))
+        names, changed = _CHANGED[function]
+        return function(**changed(dict(zip(names, args, strict=False)) | dict(kwargs or {})))
 
 
-def _arguments(given: dict[str, Any]) -> dict[str, Any]:
+def _convolved(given: dict[str, Any]) -> dict[str, Any]:
     """Return arguments with which torch computes the same convolution, and its gradient."""
     images, weight = given["input"], given["weight"]
     strides, padding = _pair(given.get("stride", 1)), _pair(given.get("padding", 0))
-    if isinstance(padding, str) or given.get("dilation", 1) not in (1, (1, 1)):
+    is_odd = isinstance(padding, str) or given.get("dilation", 1) not in (1, (1, 1))
+    if is_odd or images.device.type != "cpu":
         return given  # torch computes these in another way, which is right
     if weight.shape[1] < 16 and weight.shape[2:] == (1, 1) and padding == (0, 0):
         return given | {"input": images[..., :: strides[0], :: strides[1]], "stride": 1}
@@ -62,5 +64,24 @@ def _arguments(given: dict[str, Any]) -> dict[str, Any]:
     return given | {"input": images, "weight": weight, "padding": padding}
 
 
+def _pooled(given: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments with which torch computes the same averages, and their gradient."""
+    is_padded = _pair(given.get("padding", 0)) != (0, 0)
+    return given | {"input": given["input"].contiguous()} if is_padded else given
+
+
 def _pair(value: Any) -> Any:
     return (value, value) if isinstance(value, int) else value
+
+
+#: The names of a function's arguments, and what changes them.
+_CHANGED = {
+    F.conv2d: (
+        ("input", "weight", "bias", "stride", "padding", "dilation", "groups"),
+        _convolved,
+    ),
+    F.avg_pool2d: (
+        ("input", "kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"),
+        _pooled,
+    ),
+}
