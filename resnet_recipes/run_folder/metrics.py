@@ -182,4 +182,4 @@ def _record(line: bytes) -> Record | None:
 def _is_right(key: str, value: object) -> bool:
     if key in _TEXT:
         return isinstance(value, str)
-    return type(value) is int or (key != "step" and (value is None or type(value) is float))
+    return type(value) is int or (key != "step" and (value is None or type(value) in (bool, float)))

@@ -10,7 +10,7 @@ import pytest
 
 from resnet_recipes.report import recorder as module
 from resnet_recipes.report.recorder import Recorder
-from resnet_recipes.run_folder.metrics import Progress, read_metrics
+from resnet_recipes.run_folder.metrics import Metrics, Progress, of_kind, read_metrics
 
 
 def steps(folder, kind="step"):
@@ -122,6 +122,14 @@ def test_the_console_hears_the_estimate_for_the_whole_run(recorder, driver, cons
     driver.run(0, 20)
     left = [told[2] for told in console.told if told[0] == "step"]
     assert left[-1] == pytest.approx(20 * 4.0 + 2 * 3.0 + 3.0, rel=0.15)
+
+
+def test_the_best_evaluation_stays_on_record_when_the_run_resumes(recorder, facts, console):
+    recorder.begin()
+    recorder.evaluation(5, averaged=None, raw=Metrics(50, 90, 1, 9), seconds=1, is_best=True)
+    Recorder(facts.folder, facts, console).begin(5)
+    (found,) = of_kind(read_metrics(facts.folder / "metrics.jsonl"), "evaluation")
+    assert (found["step"], found["is_best"]) == (5, True)
 
 
 def test_stopping_is_recorded_with_its_reason(recorder, driver, facts, console):
