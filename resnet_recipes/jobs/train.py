@@ -116,7 +116,7 @@ def trained(run: Run, reporter: RunReporter, spans: Spans) -> tuple[int, bool]:
         done = train(run, reporter, first, end)
         if done < end:
             break
-    return done, done == end or run.has_reached_target
+    return done, (done == end or run.has_reached_target) and not run.owes_evaluation
 
 
 def follow(run: Run, process: RankProcess, spans: Spans) -> int:

@@ -19,6 +19,10 @@ from resnet_recipes.training.outcomes import Outcomes
 from resnet_recipes.training.precision import BROKEN, Precision
 
 
+class CutShortError(Exception):
+    """A rank was asked to stop during an evaluation, which has no result."""
+
+
 @torch.no_grad()
 def evaluate(
     model: nn.Module,
@@ -26,12 +30,13 @@ def evaluate(
     precision: Precision,
     num_classes: int,
     flip: bool = False,
-    seen: Callable[[Outcomes], None] = lambda outcomes: None,
+    seen: Callable[[Outcomes], object] = lambda outcomes: None,
 ) -> Metrics:
     """Return accuracies and mean softmax cross-entropy of `model`, the same on every rank.
 
     With `flip` the logits of each image and its mirror image are averaged. `seen` is called with
-    each batch's outcomes, on the device. Counts are summed over ranks as integers and losses in
+    each batch's outcomes, on the device; a rank where it returns True evaluates no more, and
+    then all raise CutShortError. Counts are summed over ranks as integers and losses in
     float64, so the result does not depend on the number of ranks. The model is left in training
     mode. Raises TrainingError if an example is missing or counted twice, a logit or the loss is not
     finite, or a batch does not fit in memory.
@@ -42,6 +47,7 @@ def evaluate(
     # of each class: top-1 hits, top-5 hits, examples, examples with a logit that is not finite
     counts = torch.zeros(num_classes, 4, dtype=torch.int64, device=device)
     total = torch.zeros((), dtype=torch.float64, device=device)
+    is_cut = False
     for raw in Stream(data.batches(), device):
         with _fitting(raw):
             logits, labels = logits_of(model, raw.pixels, precision, flip), raw.labels
@@ -53,8 +59,12 @@ def evaluate(
         losses = F.cross_entropy(logits, labels, reduction="none")
         total += losses.double().sum()
         # a copy: the loader fills the memory of its labels again
-        seen(Outcomes(labels.clone(), best[:, 0], logits.softmax(1).amax(1), losses))
+        outcomes = Outcomes(labels.clone(), best[:, 0], logits.softmax(1).amax(1), losses)
+        if is_cut := bool(seen(outcomes)):
+            break
     model.train()
+    if total_over_ranks(torch.tensor(int(is_cut), device=device)):
+        raise CutShortError
     counts = total_over_ranks(counts)
     first, five, examples, broken = counts.sum(0).tolist()
     if examples != data.examples:

@@ -30,7 +30,10 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
         generators.append(torch.cuda.default_generators[run.rank.device.index])
     model.train()
     end = plan.total_steps if end is None else end
-    steps = range(first, first if run.has_reached_target else end)
+    if run.owes_evaluation:
+        reporter.evaluate(first)
+    is_over = run.has_reached_target or run.owes_evaluation
+    steps = range(first, first if is_over else end)
     for step, raw in zip(steps, stream, strict=False):
         now = Now(
             step, plan.horizon, np.random.default_rng((plan.recipe.seed, run.rank.rank, step))
@@ -64,7 +67,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
             reporter.log(done, stream)  # the only place in training that waits for the device
         if plan.evaluates_at(done):
             reporter.evaluate(done)
-        stop = stop or run.has_reached_target
+        stop = stop or run.has_reached_target or run.owes_evaluation
         if plan.saves_at(done) or stop:
             reporter.save(done)
         if stop:

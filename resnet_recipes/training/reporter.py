@@ -12,7 +12,7 @@ from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.run_folder.metrics import Metrics, Progress
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.distributed import agree, broadcast_statistics, mean_over_ranks
-from resnet_recipes.training.evaluate import evaluate
+from resnet_recipes.training.evaluate import CutShortError, evaluate
 from resnet_recipes.training.outcomes import Outcomes
 from resnet_recipes.training.precision import BROKEN
 from resnet_recipes.training.run import Run
@@ -97,16 +97,28 @@ class RunReporter:
         self._count, self._since = 0, (seconds, waited)
 
     def evaluate(self, done: int) -> None:
-        """Evaluate EMA's weights if the recipe has them, else the raw ones; at the end both."""
+        """Evaluate EMA's weights if the recipe has them, else the raw ones; at the end both.
+
+        If a rank is asked to stop meanwhile, nothing is recorded, and the run owes the evaluation.
+        """
+        run, before = self.run, self.run.top1
+        run.owes_evaluation = False
+        try:
+            self._evaluate(done)
+        except CutShortError:
+            run.top1, run.owes_evaluation = before, True
+
+    def _evaluate(self, done: int) -> None:
         run, flip = self.run, self.run.plan.recipe.evaluation.flip
 
         evaluated = run.model, run.eval_data, run.precision, run.plan.num_classes
 
-        def alive(_: Outcomes) -> None:
+        def may_stop(_: Outcomes) -> bool:
             self.watchdog.beat(done, "evaluate")
+            return self.wants_to_stop()
 
         def measured() -> Metrics:
-            return evaluate(*evaluated, flip, alive)
+            return evaluate(*evaluated, flip, may_stop)
 
         # for its two shapes a search would take longer than it saves
         torch.backends.cudnn.benchmark = False
@@ -114,7 +126,6 @@ class RunReporter:
             began, averaged, raw = time.perf_counter(), None, None
             with run.methods.eval_weights(run.model):
                 counted = measured()
-                is_best = run.best.see(done, counted, run.model)
             if "eval_weights" in run.methods.table():
                 averaged = counted
             else:
@@ -122,8 +133,10 @@ class RunReporter:
             run.top1, known = counted.top1, time.perf_counter()
             if raw is None and run.is_over(done):
                 raw = measured()
+            now = time.perf_counter()
+            with run.methods.eval_weights(run.model):
+                is_best = run.best.see(done, counted, run.model)
             if self.recorder is not None:
-                now = time.perf_counter()
                 self.recorder.evaluation(
                     done,
                     averaged=averaged,

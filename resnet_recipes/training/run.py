@@ -40,6 +40,7 @@ class Run:
         default_factory=list
     )  # about how it was built, one sentence each, shown to the user
     best: Best = field(init=False)  # weights of the best evaluation, with checkpoint.best
+    owes_evaluation: bool = False  # after these steps: it was cut short by a request to stop
     top1: float = 0.0  # percent, of the weights that count at the last evaluation
 
     def __post_init__(self) -> None:
@@ -57,5 +58,6 @@ class Run:
         return target is not None and self.top1 >= target
 
     def is_over(self, done: int) -> bool:
-        """Return whether no step follows `done` steps: it was the last, or reached the target."""
-        return done == self.plan.total_steps or self.has_reached_target
+        """Return whether nothing follows `done` steps: the last, or that reached the target."""
+        is_last = done == self.plan.total_steps or self.has_reached_target
+        return is_last and not self.owes_evaluation

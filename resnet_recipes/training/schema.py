@@ -15,6 +15,7 @@ from resnet_recipes.training.run import Run
 _FIELDS: dict[str, type] = {
     "step": int,
     "seconds": float,
+    "owes_evaluation": bool,
     "top1": float,
     "model": dict,
     "optimizer": dict,
@@ -47,7 +48,7 @@ def malformed(state: dict[str, Any], total_steps: int) -> Iterator[str]:
     wrong = [
         name
         for name, kind in _FIELDS.items()
-        if not isinstance(state.get(name), kind) or isinstance(state[name], bool)
+        if not isinstance(state.get(name), kind) or isinstance(state[name], bool) != (kind is bool)
     ]
     if wrong:
         yield f"{', '.join(wrong)}: missing or of the wrong type"

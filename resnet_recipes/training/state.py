@@ -49,6 +49,7 @@ def capture(run: Run, done: int) -> dict[str, Any]:
     return {
         "step": done,
         "seconds": run.clock.seconds(),
+        "owes_evaluation": run.owes_evaluation,
         "top1": run.top1,
         "model": run.model.state_dict(),
         "optimizer": run.optimizer.state_dict(),
@@ -85,7 +86,8 @@ def restore(run: Run, state: dict[str, Any]) -> int:
     Raises RecipeError if the run's settings or data differ, and TrainingError if the state does not
     fit the run.
     """
-    state = {"best": {}} | state  # which older checkpoints do not have
+    # what older checkpoints do not have
+    state = dict[str, Any](best={}, owes_evaluation=False) | state
     if wrong := list(malformed(state, run.plan.total_steps)):
         raise TrainingError(f"the checkpoint cannot be used: {'; '.join(wrong)}")
     if problems := list(conflicts(run, state)):
@@ -104,6 +106,7 @@ def restore(run: Run, state: dict[str, Any]) -> int:
     run.best.load_state_dict(state["best"])
     run.clock.restart(state["seconds"])
     run.top1 = state["top1"]
+    run.owes_evaluation = state["owes_evaluation"] and run.plan.evaluates_at(state["step"])
     return state["step"]
 
 

@@ -14,9 +14,11 @@ import torch
 from resnet_recipes.jobs import watchdog
 from resnet_recipes.jobs.watchdog import Observer
 from resnet_recipes.network import archive
+from resnet_recipes.network.load import BEST, WEIGHTS
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.frozen import freeze
 from resnet_recipes.run_folder.ending import first_failure
+from resnet_recipes.run_folder.metrics import of_kind, read_metrics
 from resnet_recipes.training.checkpoint import Checkpoints
 from tests.jobs.nursery import Nursery
 
@@ -79,6 +81,11 @@ class Run:
         codes = self.nursery.wait()
         assert codes == [0] * self.ranks, (self.folder / "logs" / "rank0.log").read_text()[-2000:]
         return archive.read(self.folder / "checkpoints" / f"step-{STEPS:08d}.pt")
+
+    def evaluated(self) -> list[int]:
+        """Return the steps after which it was evaluated."""
+        records = of_kind(read_metrics(self.folder / "metrics.jsonl"), "evaluation")
+        return [record["step"] for record in records]
 
 
 @pytest.fixture(scope="module")
@@ -199,14 +206,30 @@ def test_a_folder_that_is_deleted_and_made_again_stays_as_the_other_run_made_it(
     )
 
 
-def test_two_ranks_stopped_at_three_steps(tmp_path, configs, nursery, untouched):
+def test_two_ranks_stopped_between_steps_and_in_an_evaluation(
+    tmp_path, configs, nursery, untouched
+):
     run, saved = Run(tmp_path / "run", configs, nursery, 2), []
-    for step in (1, 4, 7):
+    for step in (1, 4, 5):
         nursery.start(run.folder, 2, stop_at=step)
         assert nursery.wait() == [75, 75]
         saved.append(Checkpoints(run.folder / "checkpoints", 2, print).newest()[0])
-    assert saved == [3, 6, 9]  # the vote takes two steps; 6 is right after one of SAM's
+    assert saved == [3, 4, 7]  # the vote takes two steps; 4, after one of SAM's, is evaluated
     assert_same(run.finish(), untouched(2))
+    assert run.evaluated() == [4, 8, 10]
+
+
+def test_two_ranks_stopped_in_the_last_evaluation(tmp_path, configs, nursery):
+    whole, run = (Run(tmp_path / name, configs, nursery, 2) for name in ("whole", "run"))
+    whole.finish()
+    nursery.start(run.folder, 2, stop_at=STEPS)
+    assert nursery.wait() == [75, 75]
+    assert run.evaluated() == [4, 8]
+    assert not (run.folder / WEIGHTS).exists()
+    run.finish()
+    assert run.evaluated() == [4, 8, 10]
+    for name in (WEIGHTS, BEST):
+        assert (run.folder / name).read_bytes() == (whole.folder / name).read_bytes()
 
 
 def test_three_ranks_of_which_one_gets_a_signal_and_then_one_is_killed(

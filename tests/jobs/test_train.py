@@ -67,6 +67,7 @@ def test_training_time_ends_before_the_last_checkpoint_and_the_weights_are_writt
         "train_data.skipped": (),
         "clock.seconds": lambda: times[-1],
         "best.metrics": None,
+        "owes_evaluation": False,
     }
     run, checkpoints, recorder = Mock(notes=(), graphs=None, **settings), Mock(notes=()), Mock()
     checkpoints.wait.side_effect = lambda is_last: times.append(20.0)

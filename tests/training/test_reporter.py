@@ -86,3 +86,33 @@ def test_the_share_of_waiting_is_that_of_the_interval(make_run):
         reporter.step(done, torch.tensor([1.0]))
         reporter.log(done, Mock(waited=waited))
     assert [call[0][0].data_wait_share for call in recorder.step.call_args_list] == [1.0, 0.0]
+
+
+class Impatient:
+    """Asks to stop at a look, the first or a later one, and from then on."""
+
+    def __init__(self, look: int):
+        self.left = look
+
+    @property
+    def requested(self) -> bool:
+        self.left -= 1
+        return self.left <= 0
+
+
+def test_a_request_to_stop_leaves_of_an_evaluation_only_that_it_is_owed(make_run):
+    run, recorder = (
+        make_run("max_duration=1ba schedule.warmup=0ba checkpoint.best=top1 methods.ema={}"),
+        Mock(),
+    )
+    batches = len(list(run.eval_data.batches()))
+    assert batches > 1
+    for look in range(1, 2 * batches + 1):  # of EMA's weights, and of the raw ones
+        RunReporter(run, (recorder, Mock()), Impatient(look), Silent()).evaluate(1)
+        assert (run.owes_evaluation, run.top1, run.best.evaluations) == (True, 0.0, 0)
+        assert not run.is_over(1)
+    assert not recorder.evaluation.called
+    RunReporter(run, (recorder, Mock()), Interruption(), Silent()).evaluate(1)
+    assert (run.owes_evaluation, run.best.evaluations) == (False, 1)
+    assert run.is_over(1)
+    recorder.evaluation.assert_called_once()

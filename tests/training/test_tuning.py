@@ -7,6 +7,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
+from resnet_recipes.jobs.signals import Interruption
 from resnet_recipes.training import gradient
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
@@ -70,5 +71,5 @@ def test_nothing_is_searched_for_in_an_evaluation(make_run):
     run.model.register_forward_pre_hook(
         lambda module, inputs: seen.append(torch.backends.cudnn.benchmark)
     )
-    RunReporter(run, None, Mock(), Mock()).evaluate(1)
+    RunReporter(run, None, Interruption(), Mock()).evaluate(1)
     assert set(seen) == {False}
