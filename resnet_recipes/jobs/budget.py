@@ -98,10 +98,13 @@ def longest(
     """Return the most epochs that take at most `budget` minutes: whole ones, or tenths of a few.
 
     None if `least`, in tenths, take longer. `minutes` says how long a run of some epochs takes, and
-    hardly ever falls; it is called some 20 times.
+    hardly ever falls; it takes long itself for long runs, so that it is asked about short ones.
     """
-    tenths = range(int(10 * least), 10 * limit + 1)
-    fitting = bisect(tenths, budget, key=lambda count: minutes(Fraction(count, 10)))
+    tenths, end = range(int(10 * least), 10 * limit + 1), 1
+    while end < len(tenths) and minutes(Fraction(tenths[end], 10)) <= budget:
+        end *= 2
+    end = min(end, len(tenths))
+    fitting = bisect(tenths, budget, hi=end, key=lambda count: minutes(Fraction(count, 10)))
     if not fitting:
         return None
     epochs = Fraction(tenths[fitting - 1], 10)
