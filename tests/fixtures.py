@@ -19,6 +19,7 @@ from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import typed
+from resnet_recipes.run_folder import lock
 from resnet_recipes.training.build import build
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.run import Run
@@ -61,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     A run ignores what was ignored when it began.
 
-    Then fork the nursery, while this process has no threads of OpenMP's and has not asked for a
+    Wait less for a folder in use. Then fork the nursery, while this process has no threads of OpenMP's and has not asked for a
     GPU.
     """
     for number, handler in (
@@ -70,6 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
     ):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+    lock.PATIENCE = 0.2
     config.stash[NURSERY] = Nursery()
 
 
