@@ -15,7 +15,6 @@ from PIL import Image
 from torch import nn
 
 import resnet_recipes
-from resnet_recipes.backbones import build
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.commands.methods import in_your_loop
 from resnet_recipes.jobs.rank import RankProcess
@@ -173,19 +172,31 @@ def test_a_run_that_was_stopped_has_a_reason_and_no_summary(tmp_path, monkeypatc
         print(finished.summary)
 
 
-def test_a_teacher_is_run_once(images, monkeypatch):
+#: A program that stores what a teacher says of a folder's images.
+TEACH = """
+import resnet_recipes
+from resnet_recipes.methods import Distill
+recipe = resnet_recipes.compose("demo", {words}, epochs=1)
+recipe.methods.distill = Distill(teacher="teacher.safetensors")
+print(resnet_recipes.teach(recipe, "said"))
+"""
+
+
+def test_a_teacher_is_run_once(images, monkeypatch, nursery):
     monkeypatch.chdir(images)
     words = [word.strip('"') for word in SMALL.split(", ")]
     words += ["model.name=resnet18", "schedule.warmup=1ba", "data=images", "data.train_size=32"]
     recipe = resnet_recipes.compose("demo", *words, epochs=1)
     described = about.of(recipe, ("dark", "light"), 2)
-    teacher = write_weights(build("resnet18", 2, {}), images / "teacher.safetensors", described)
+    teacher = write_weights(shallow_resnet18(2), images / "teacher.safetensors", described)
     recipe.methods.distill = resnet_recipes.methods.Distill(teacher=str(teacher))
     for mistake in ({"top": 0}, {"top": "ten"}, {"cycle": -1}):
         with pytest.raises(resnet_recipes.RecipeError, match="from 1 to 9999"):
             resnet_recipes.teach(recipe, **mistake)
-    path = resnet_recipes.teach(recipe, "said")
-    assert path == images / "said.safetensors"
+    Path("program.py").write_text(TEACH.format(words=", ".join(map(repr, words))))
+    code, out, err = nursery.run(images, "program").wait()
+    path = images / "said.safetensors"
+    assert (code, out) == (0, f"{path}\n"), err
     recipe.methods.distill = resnet_recipes.methods.Distill(labels=str(path))
     assert f"stored in {path}: 2 of each image" in resnet_recipes.plan(recipe).teachers[0].text
     with pytest.raises(resnet_recipes.RecipeError, match="outputs would be stored"):
