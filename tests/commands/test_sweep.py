@@ -146,7 +146,11 @@ def test_a_plan_says_which_runs_share_a_trunk_and_what_that_saves(runs, enter):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "swept", ["max_duration=8ba seed=1,2,3", f"max_duration=16ba,8ba,12ba {WSD}"]
+    "swept",
+    [
+        pytest.param("max_duration=8ba seed=1,2,3", marks=pytest.mark.exhaustive),
+        f"max_duration=16ba,8ba,12ba {WSD}",
+    ],
 )
 def test_runs_killed_at_two_random_moments_end_with_the_results_of_a_sweep_left_alone(
     swept, nursery, tmp_path

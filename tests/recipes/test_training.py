@@ -1,6 +1,6 @@
 """Every baseline trains small images, learns, and resumes bit for bit from the middle of an epoch.
 
-Three stand for all; `-m exhaustive` takes each, on one rank and on two.
+Two stand for all; `-m exhaustive` takes each, on one rank and on two.
 """
 
 import json
@@ -96,9 +96,8 @@ def trained(folder: Path, nursery: Nursery, ranks: int) -> dict[str, torch.Tenso
 @pytest.mark.parametrize(
     ("name", "ranks"),
     [
-        # LAMB, LARS, SGD; 3, 1 and 4 copies of an image
+        # LAMB and SGD; 3 and 4 copies of an image
         ("timm_a1", 2),
-        ("nvidia_mlperf_pt", 2),
         ("pytorch_v2", 1),
         *(
             pytest.param(name, ranks, marks=pytest.mark.exhaustive)

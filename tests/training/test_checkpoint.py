@@ -357,7 +357,7 @@ def test_a_kill_at_a_random_moment_never_costs_more_than_one_checkpoint(checkpoi
     rng, reached = random.Random(5), 20
     # Small enough that torch copies it without OpenMP, whose threads do not survive a fork.
     ballast = torch.zeros(32_000)
-    for _ in range(15):
+    for _ in range(8):
         heard, told = os.pipe()
 
         def save_on(first: int = reached, told: int = told) -> None:
