@@ -62,8 +62,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
     A run ignores what was ignored when it began.
 
-    Wait less for a folder in use. Then fork the nursery, while this process has no threads of OpenMP's and has not asked for a
-    GPU.
+    Wait less for a folder in use. Then fork the nursery, while this process has no threads of
+    OpenMP's and has not asked for a GPU.
     """
     for number, handler in (
         (signal.SIGINT, signal.default_int_handler),
