@@ -36,6 +36,9 @@ STARTED, LOCKED = "RESNET_RECIPES_STARTED", "RESNET_RECIPES_LOCKED"
 #: Set by --verbose: the summary shows all times.
 VERBOSE = "RESNET_RECIPES_VERBOSE"
 
+#: Seconds in which a lower rank says what it refuses as well, under a launcher that is not ours.
+_OTHERS = 2
+
 _LIBC = ctypes.CDLL(None)
 
 
@@ -153,8 +156,9 @@ def _report(held: HeldFolder, ending: Ending, others: Observer, console: TextIO)
 
     The rank that failed first says so, and rank 0 writes how the run ended.
     """
-    is_everybodys = ending.code in REFUSED and ending.rank != 0
-    if first_failure([*others.endings(), ending]) == ending and not is_everybodys:
+    if ending.code in REFUSED and ending.rank:
+        time.sleep(_OTHERS)
+    if first_failure([*others.endings(), ending]) == ending:
         console.write(ending.explained(held.path, int(os.environ.get("WORLD_SIZE", 1))) + "\n")
     if ending.rank == 0 and held.is_in_place:
         write(held.path / EXIT, ending)

@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
 
 from resnet_recipes.base import atomic
@@ -139,7 +140,8 @@ class Ending:
         if not self.failed:
             return [f"{self.message}; {resume}" if trains else "stopped"]
         if self.code in REFUSED:
-            return f"error: {self.message}".splitlines()
+            where = f"  on rank {self.rank}; log: {log_path(folder, self.rank)}"
+            return [*f"error: {self.message}".splitlines(), *[where] * (self.rank > 0)]
         after = time.strftime("%H:%M:%S", time.gmtime(max(0.0, self.seconds)))
         where = f", after {self.step:,} steps" if self.step else ""
         if self.rank >= 0:
@@ -201,7 +203,10 @@ def lost_a_peer(error: BaseException) -> bool:
 def first_failure(candidates: Iterable[Ending]) -> Ending | None:
     """Return the earliest failure that is not a consequence of another.
 
-    If all of them are, the earliest.
+    If all of them are, the earliest. What several ranks refuse is the lowest one's.
     """
-    failures = (ending for ending in candidates if ending.failed)
-    return min(failures, key=lambda ending: (ending.is_consequence, ending.time), default=None)
+
+    def order(one: Ending) -> tuple[bool, float, float]:
+        return one.is_consequence, one.rank if one.code in REFUSED else inf, one.time
+
+    return min((one for one in candidates if one.failed), key=order, default=None)

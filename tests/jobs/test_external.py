@@ -144,6 +144,22 @@ def test_a_class_called_igloo_does_not_silence_the_rank_that_failed(tmp_path, to
 
 
 @pytest.mark.parametrize(
+    ("behaviour", "speaks"), [("finish@0 not-ready@1", 1), ("not-ready@0 not-ready@1", 0)]
+)
+def test_what_ranks_refuse_is_said_once(behaviour, speaks, tmp_path, told):
+    (tmp_path / "behaviour").write_text(behaviour)
+    common = os.environ | {"PYTHONPATH": str(Path(__file__).parent), "WORLD_SIZE": "2"}
+    command = [sys.executable, "-m", "stand_in", str(tmp_path)]
+    ranks = [
+        subprocess.Popen(command, env=common | {"RANK": rank}, stderr=subprocess.PIPE, text=True)
+        for rank in "01"
+    ]
+    said = [rank.communicate(timeout=60)[1] for rank in ranks]
+    assert ["data.root=/data: is gone" in text for text in said] == [speaks == 0, speaks == 1]
+    assert ("on rank 1; log: " in said[1]) == (speaks == 1)
+
+
+@pytest.mark.parametrize(
     ("nodes", "first"),
     [("gpu7", "gpu7"), ("gpu[07-09,11],big1", "gpu07"), ("a,b", "a"), ("r[1-2]n[3-4]", "r1n3")],
 )

@@ -47,6 +47,8 @@ def test_the_first_failure_is_the_earliest_that_is_not_anothers_consequence():
     assert first_failure([later, lost, cause, saved]) == cause
     assert first_failure([lost, saved]) == lost
     assert first_failure([saved, Ending(0, 4)]) is None
+    refused = [Ending(3, rank, time=9.0 - rank) for rank in (2, 1, 3)]
+    assert first_failure([lost, *refused]) == refused[1]
 
 
 def raised_in(module: str, error: Exception) -> Exception:

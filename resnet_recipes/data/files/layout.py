@@ -64,6 +64,8 @@ def listing_of(config: DataConfig, split: str, tell: Tell = lambda line: None) -
     if config.val_share and "val" not in there:
         whole = (there.get("train") or there[""]).listing(config, tell)
         return whole.chosen(set_aside(whole, config.val_share, config.val_seed) == (split == "val"))
+    if split not in there:
+        raise unusable(config.root, f"has no images for {split}")
     return there[split].listing(config, tell)
 
 

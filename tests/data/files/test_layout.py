@@ -56,6 +56,11 @@ def notes(root: Path, **changes) -> str:
     return "\n".join((*facts.notes, *facts.details))
 
 
+def test_images_that_this_machine_lacks_are_named(tmp_path):
+    with pytest.raises(NotReadyError, match="has no images for train"):
+        listing_of(small(tmp_path), "train")
+
+
 def test_a_folder_without_val_is_refused_with_the_setting_that_helps(flowers):
     assert "has no validation images\n    data.val_share=0.1" in refusal(small(flowers))
     root = flowers.parent / "set"
