@@ -30,7 +30,7 @@ from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
 from resnet_recipes.recipe import compose as composing
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import Composed
-from resnet_recipes.recipe.library import Entry
+from resnet_recipes.recipe.library import PROGRAM
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.ending import Ending, of_error, write
 from resnet_recipes.run_folder.lock import begun
@@ -97,10 +97,10 @@ def with_network_methods(wanted: Composed) -> Composed:
         name: method
         for name, method in found.items()
         if getattr(recipe.methods, name) is None
-        and not any(f"{key}.".startswith(f"methods.{name}.") for key in wanted.typed)
+        and not any(f"{key}.".startswith(f"methods.{name}.") for key in wanted.origin.settings)
     }
     methods: Any = recipe.methods
-    return replace(wanted, recipe=replace(recipe, methods=replace(methods, **kept)))
+    return wanted._replace(recipe=replace(recipe, methods=replace(methods, **kept)))
 
 
 def plan(
@@ -113,13 +113,12 @@ def plan(
     Counting many images takes a while, of which `tell` is told. Raises RecipeError with everything
     that prevents the run, NotReadyError if images or initial weights cannot be used.
     """
-    typed = frozenset() if isinstance(recipe, Recipe) else recipe.typed
-    recipe = recipe if isinstance(recipe, Recipe) else recipe.recipe
+    recipe, origin = (recipe, PROGRAM) if isinstance(recipe, Recipe) else recipe
     if problems := [item for item in frozen.problems(recipe) if item.key != "data.root"]:
         raise RecipeError(problems)
     has_images = recipe.data.root or recipe.data.backend == "synthetic"
     facts = data.measure(recipe.data, tell=tell) if has_images else IMAGENET
-    found = taught(make_plan(recipe, facts, ranks, typed))
+    found = taught(make_plan(recipe, facts, ranks, origin))
     if has_images:
         new_run.check(found)
         if trunk := trunk_of(found):
@@ -160,18 +159,18 @@ def prepare(
     """
     recipe = _composed(recipe)
     planned = settled(planned or plan(recipe), partial(print, file=sys.stderr))
-    folder = new_run.create(recipe, planned, command)
+    folder = new_run.create(planned, command)
     keep_estimate(planned, folder)
     return folder
 
 
 def _composed(recipe: Recipe | Composed) -> Composed:
-    """Return a recipe that a program has made with where it comes from. Raises RecipeError."""
+    """Return a whole recipe with where it comes from. Raises RecipeError."""
     if not isinstance(recipe, Recipe):
         return recipe
     if problems := frozen.problems(recipe):
         raise RecipeError(problems)
-    return Composed(recipe, Entry(recipe.name, Path.cwd() / "python", "python"), {}, ())
+    return Composed(recipe, PROGRAM)
 
 
 def train(recipe: Recipe, *callbacks: Callback) -> RunResult:

@@ -50,12 +50,11 @@ def run(arguments: Arguments) -> int:
     if {"--within", "--reach"} & arguments.flags.keys() or not is_named(with_recipe(arguments)):
         print_offers(arguments, given)
         return 0
-    wanted = composed(arguments)
-    plan = plan_here(wanted, say)
+    plan = plan_here(composed(arguments), say)
     price = given if given is not None else plan.recipe.launch.price
     timed = dict[int, float]()
     if count:
-        timed, found = trained(wanted, plan, count, say)
+        timed, found = trained(plan, count, say)
     else:
         found = measured(plan, say, "--again" in arguments)
     phases = [asdict(phase) for phase in found.estimate.phases]

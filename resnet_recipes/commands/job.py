@@ -108,7 +108,7 @@ def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> 
         return slurm.array(_on_trunks(runs, nodes * gpus), allocation, time, most or None)
     if engine == "slurm":
         return slurm.script(recipe, _kept(changes), allocation, time)
-    if engine in _STORAGE and point.entry.origin != "packaged":
+    if engine in _STORAGE and point.origin.entry.origin != "packaged":
         rule = "is a file on this machine, and the machines of the job do not have it"
         fix = "a packaged recipe, with your changes as key=value"
         raise RecipeError.of("recipe", recipe, rule, fix)

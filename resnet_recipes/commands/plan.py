@@ -13,15 +13,12 @@ from resnet_recipes.commands.places import to_resume
 from resnet_recipes.commands.printing import page_width, say, show
 from resnet_recipes.jobs import gpus
 from resnet_recipes.jobs.group import group_of, warnings
-from resnet_recipes.recipe.library import Entry
 from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.run_folder.facts import nearest
-from resnet_recipes.run_folder.names import CONFIG
 
 if TYPE_CHECKING:
     from resnet_recipes.estimating.estimate import Prediction
     from resnet_recipes.planning.plan import Plan
-    from resnet_recipes.recipe.compose import Composed
     from resnet_recipes.recipe.schema import Recipe
 
 USAGE = Usage(
@@ -51,25 +48,20 @@ def run(arguments: Arguments) -> int:
     from resnet_recipes import api
     from resnet_recipes.jobs.budget import within_budget
     from resnet_recipes.jobs.resume import accepted
-    from resnet_recipes.recipe.compose import Composed
 
     if found := to_resume(arguments):
         plan = accepted(*found, say)
         if plan is None:
             return 0
-        place = Entry(plan.recipe.name, found[0] / CONFIG, "file")
-        wanted = Composed(plan.recipe, place, {}, ())
     else:
         wanted = composed(arguments, needs_data=False)
         plan = api.plan(wanted, ranks(wanted.recipe))
         plan = within_budget(plan, say, measures=False)
-    show(arguments, plan.as_dict(), lines(wanted, plan, full="--verbose" in arguments))
+    show(arguments, plan.as_dict(), lines(plan, full="--verbose" in arguments))
     return 0
 
 
-def lines(
-    composed: "Composed", plan: "Plan", folder: str = "", full: bool = False
-) -> Iterator[str]:
+def lines(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[str]:
     """Yield what a user may want to know before the start, answers first; `full`: all of it.
 
     What may be wrong comes last, where a terminal stops.
@@ -77,12 +69,11 @@ def lines(
     from resnet_recipes.jobs import prediction
     from resnet_recipes.planning import outline
 
-    entry, memory, found = composed.entry, prediction.memory(plan), prediction.predicted(plan)
+    entry, memory, found = plan.origin.entry, prediction.memory(plan), prediction.predicted(plan)
     hides = ", hides the packaged recipe of the same name" if entry.shadows else ""
     rows = [("recipe", f"{plan.recipe.name}, {entry.place}{hides}")]
-    if composed.overrides:
-        typed = dict.fromkeys(override.typed for override in composed.overrides)
-        rows.append(("changed", "  ".join(typed)))
+    if plan.origin.words:
+        rows.append(("changed", "  ".join(plan.origin.words)))
     machine = [*_device(plan, memory), *_time(plan, found)]
     machine += [(WARNING, text) for text in warnings(plan.recipe.launch)]
     alarms = [*outline.notes(plan), *(row for row in machine if row[0] == WARNING)]

@@ -86,7 +86,7 @@ def named(found: list[list[str]], arguments: Arguments, own: Sequence[str] = ())
             )
             name = _name(point, [word for word in words if word in swept])
             if not any(word.startswith("recipe=") for word in words):  # chosen for its budget
-                words = [f"recipe={point.entry.name}", *words]
+                words = [f"recipe={point.origin.entry.name}", *words]
             runs[name] = point, words
         except RecipeError as error:
             problems |= {str(problem): problem for problem in error.problems}
@@ -128,8 +128,7 @@ def _outline(
     runs: Runs, plans: Mapping[str, Plan], before: Mapping[str, str], parallel: int, full: bool
 ) -> Iterator[str]:
     """Yield the plan of the first run, what differs for each, and what all of them need."""
-    name, (first, _) = next(iter(runs.items()))
-    yield from lines(first, plans[name], full=full)
+    yield from lines(plans[next(iter(runs))], full=full)
     yield ""
     order = "one after another" if parallel == 1 else f"{parallel} at a time"
     first_of = ", the first as above" if len(runs) > 1 else ""
@@ -171,7 +170,7 @@ def _plan(point: Composed, facts: dict[str, DataFacts]) -> Plan:
     if not config.root and config.backend != "synthetic":
         facts[key] = IMAGENET
     facts[key] = facts.get(key) or data.measure(config)
-    plan = taught(make_plan(point.recipe, facts[key], ranks(point.recipe), point.typed))
+    plan = taught(make_plan(point.recipe, facts[key], ranks(point.recipe), point.origin))
     found = predicted(plan)
     return within(plan, found) if found and plan.recipe.launch.budget else plan
 

@@ -134,7 +134,7 @@ def _new_run(wanted: "Composed") -> Path:
     plan = _planned(wanted)
     folder = api.prepare(wanted, plan, ["resnet-train", *sys.argv[1:]])
     if PLANNED not in os.environ:
-        say("\n".join(lines(wanted, plan, str(folder), full=VERBOSE in os.environ)))
+        say("\n".join(lines(plan, str(folder), full=VERBOSE in os.environ)))
     return folder
 
 
@@ -158,8 +158,8 @@ def _check(arguments: Arguments) -> int:
 
     wanted, began = _with_images(composed(arguments)), time.monotonic()
     plan = _planned(wanted)
-    say("\n".join(lines(wanted, plan)))
-    ending = check(wanted, plan, say)
+    say("\n".join(lines(plan)))
+    ending = check(plan, say)
     if ending.code == ExitCode.DONE:
         steps = min(CHECKED, plan.total_steps)
         print(

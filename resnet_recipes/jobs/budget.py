@@ -33,7 +33,7 @@ def plan_here(wanted: "Composed", say: Callable[[str], None]) -> Plan:
     """Return the plan of a recipe's run on the devices of this machine."""
     recipe = wanted.recipe
     facts, group = data.measure(recipe.data), group_of(recipe.launch)
-    plan = taught(make_plan(recipe, facts, group.ranks, wanted.typed))
+    plan = taught(make_plan(recipe, facts, group.ranks, wanted.origin))
     return settled(plan, say)
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from resnet_recipes.base.errors import REFUSED
 from resnet_recipes.data.base import DataFacts
@@ -20,9 +19,6 @@ from resnet_recipes.recipe.frozen import sealed
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.names import CONFIG, DATA, JOB
-
-if TYPE_CHECKING:  # ranks never import Hydra
-    from resnet_recipes.recipe.compose import Composed
 
 
 @contextmanager
@@ -51,15 +47,13 @@ def errand(
 
 
 @contextmanager
-def sample(
-    composed: "Composed", plan: Plan, spans: Spans, say: Callable[[str], None]
-) -> Iterator[tuple[Path, Ending]]:
+def sample(plan: Plan, spans: Spans, say: Callable[[str], None]) -> Iterator[tuple[Path, Ending]]:
     """Train parts of a run as it would; yield its folder, and how the ranks ended."""
     root = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
     recipe = plan.recipe
     run = replace(recipe.run, root=str(root), name="sample", extends="")
     plan = replace(plan, recipe=replace(recipe, run=run, log=replace(recipe.log, to=[])))
-    folder = new_run.create(composed, plan, sys.argv)
+    folder = new_run.create(plan, sys.argv)
     (folder / JOB).write_text(json.dumps({"job": "train", "spans": spans}))
     ending = launcher.start(folder, group_of(recipe.launch), say)
     try:

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from statistics import mean
-from typing import TYPE_CHECKING
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
@@ -21,9 +20,6 @@ from resnet_recipes.run_folder.clocks import epoch_seconds, evaluation_seconds
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.run_folder.names import METRICS
-
-if TYPE_CHECKING:  # ranks never import Hydra
-    from resnet_recipes.recipe.compose import Composed
 
 #: What rank 0 found, in the folder of ranks that measure.
 SPEEDS = "speeds.json"
@@ -66,7 +62,7 @@ def speeds(plan: Plan, group: Group, say: Callable[[str], None]) -> tuple[Ending
 
 
 def trained(
-    composed: "Composed", plan: Plan, count: int, say: Callable[[str], None]
+    plan: Plan, count: int, say: Callable[[str], None]
 ) -> tuple[dict[int, float], Prediction]:
     """Train, evaluate and save some epochs of a run as it would.
 
@@ -79,7 +75,7 @@ def trained(
         raise RecipeError.of("max_duration", plan.recipe.max_duration, rule)
     size = plan.steps_per_epoch
     spans = [(epoch * size, (epoch + 1) * size) for epoch in sampled(whole, count)]
-    with sample(composed, plan, spans, say) as (folder, ending):
+    with sample(plan, spans, say) as (folder, ending):
         if ending.code:
             raise NotMeasuredError(ending)
         records = read_metrics(folder / METRICS)
@@ -91,13 +87,13 @@ def trained(
     return timed, Prediction(estimate(course, speeds), speeds, source, time.time())
 
 
-def check(composed: "Composed", plan: Plan, say: Callable[[str], None]) -> Ending:
+def check(plan: Plan, say: Callable[[str], None]) -> Ending:
     """Train the last steps of a run, which has its largest images, and evaluate and save once.
 
     Return how the ranks ended. Nothing is kept, unless they failed.
     """
     last = (max(0, plan.total_steps - CHECKED), plan.total_steps)
-    with sample(composed, plan, [last], say) as (_, ending):
+    with sample(plan, [last], say) as (_, ending):
         return ending
 
 

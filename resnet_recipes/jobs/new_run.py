@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from resnet_recipes import __version__
 from resnet_recipes.base import atomic
@@ -44,9 +44,6 @@ from resnet_recipes.run_folder.names import (
     SUMMARY,
 )
 
-if TYPE_CHECKING:  # ranks never import Hydra
-    from resnet_recipes.recipe.compose import Composed
-
 PACKAGES = ("torch", "torchvision", "numpy", "pillow", "hydra-core", "omegaconf")
 
 
@@ -65,7 +62,7 @@ def check(plan: Plan) -> None:
         raise _taken(folder)
 
 
-def create(composed: "Composed", plan: Plan, command: Sequence[str]) -> Path:
+def create(plan: Plan, command: Sequence[str]) -> Path:
     """Create the run folder, with what is known before the start, and return it.
 
     Raises RecipeError if it exists.
@@ -74,18 +71,18 @@ def create(composed: "Composed", plan: Plan, command: Sequence[str]) -> Path:
     name.
     """
     recipe, frozen, trunk = plan.recipe, sealed(plan.recipe), trunk_of(plan)
-    typed = {override.key: str(override) for override in composed.overrides}
-    origin = provenance(composed, frozen)
+    settings = plan.origin.settings
+    known = provenance(plan, frozen)
     if trunk:
-        typed = trunk.overrides() | typed
-        origin["extends"] = str(trunk)
+        settings = trunk.overrides() | settings
+        known["extends"] = str(trunk)
     files = {
         CONFIG: frozen,
         DATA: plan.facts.to_json(),
         COMMAND: shlex.join(command) + "\n",
-        OVERRIDES: "".join(f"{setting}\n" for setting in typed.values()),
+        OVERRIDES: "".join(f"{setting}\n" for setting in settings.values()),
         PLAN: "\n".join(outline.lines(outline.rows(plan))) + "\n",
-        PROVENANCE: json.dumps(origin, indent=2) + "\n",
+        PROVENANCE: json.dumps(known, indent=2) + "\n",
         ENVIRONMENT: json.dumps(environment(), indent=2) + "\n",
     }
     draft = Path(recipe.run.root) / f".{secrets.token_hex(8)}.tmp"
@@ -103,18 +100,19 @@ def create(composed: "Composed", plan: Plan, command: Sequence[str]) -> Path:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def provenance(composed: "Composed", frozen: str) -> dict[str, Any]:
+def provenance(plan: Plan, frozen: str) -> dict[str, Any]:
     """Return where the recipe came from.
 
     Its files, their digests, and the commit of their repository.
     """
+    entry = plan.origin.entry
     return {
-        "recipe": composed.recipe.name,
-        "origin": composed.entry.origin,
-        "files": composed.files,
+        "recipe": plan.recipe.name,
+        "origin": entry.origin,
+        "files": plan.origin.files,
         "config_sha256": hashlib.sha256(frozen.encode()).hexdigest(),
         "resnet_recipes": __version__,
-        "git_commit": _commit(composed.entry.path.parent),
+        "git_commit": _commit(entry.path.parent),
     }
 
 

@@ -20,6 +20,7 @@ from resnet_recipes.planning.disk import lack_of_room
 from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.library import Entry, Origin
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.report import trackers
@@ -92,7 +93,8 @@ def accepted(
     if missing := [*trackers.lacking(recipe.log.to), *filter(None, [_moved_data(recipe, folder)])]:
         raise NotReadyError(missing)
     ranks = external.ranks() or group_of(recipe.launch).ranks
-    plan = taught(make_plan(recipe, _same_images(recipe, folder, say), ranks))
+    origin = Origin(Entry(recipe.name, folder / CONFIG, "file"))
+    plan = taught(make_plan(recipe, _same_images(recipe, folder, say), ranks, origin))
     if problem := lack_of_room(folder / CHECKPOINTS, plan.disk.total):
         raise NotReadyError([problem])
     return plan

@@ -18,6 +18,7 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning import feasible
 from resnet_recipes.planning.advice import notes_on
 from resnet_recipes.planning.disk import Disk, disk_of
+from resnet_recipes.recipe.library import PROGRAM, Origin
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.facts import Published
 
@@ -44,7 +45,7 @@ class Plan:
     network: Network
     teachers: tuple[Teacher, ...] = ()  # see network.teacher
     start: str = ""  # a sentence about the initial weights; "": random ones, drawn from the seed
-    typed: frozenset[str] = frozenset()  # settings that were typed; advice keeps their values
+    origin: Origin = PROGRAM  # advice keeps the values that were typed
 
     @property
     def total_steps(self) -> int:
@@ -233,7 +234,7 @@ class Plan:
     def notes(self) -> tuple[str, ...]:
         """Advice on this recipe, one sentence each; never a reason to stop."""
         stack, size = self.methods(), self.rank_size
-        return tuple(notes_on(self.recipe, stack, self.horizon, size, self.typed))
+        return tuple(notes_on(self.recipe, stack, self.horizon, size, self.origin.settings))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, for JSON and for comparing two plans."""
@@ -270,16 +271,14 @@ class Plan:
         }
 
 
-def make_plan(
-    recipe: Recipe, facts: DataFacts, world_size: int, typed: frozenset[str] = frozenset()
-) -> Plan:
+def make_plan(recipe: Recipe, facts: DataFacts, world_size: int, origin: Origin = PROGRAM) -> Plan:
     """Derive the plan of a valid recipe.
 
-    Raises RecipeError with everything that does not fit data and ranks. `typed` are the keys of
-    settings that the user has typed: no advice scales their values.
+    Raises RecipeError with everything that does not fit data and ranks; no advice scales a value
+    that was typed.
     """
     stack = _stack(recipe, facts)
-    problems = list(feasible.problems(recipe, facts, world_size, stack, typed))
+    problems = list(feasible.problems(recipe, facts, world_size, stack, origin.settings))
     wanted = recipe.model.num_classes
     num_classes = len(facts.classes) if wanted == "auto" else int(wanted)
     try:
@@ -289,7 +288,7 @@ def make_plan(
     if problems := [*problems, *network.problems()]:
         raise RecipeError(problems)
     horizon = recipe.horizon(facts.train_examples)
-    made = Plan(recipe, facts, world_size, num_classes, horizon, network, typed=typed)
+    made = Plan(recipe, facts, world_size, num_classes, horizon, network, origin=origin)
     if problems := list(network.size_problems(made.sizes, recipe.data.eval_size)):
         raise RecipeError(problems)
     return made

@@ -2,16 +2,15 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import following
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.methods import ORDER
 from resnet_recipes.recipe import hydra_compose, overrides
-from resnet_recipes.recipe.library import Entry, Library, read
+from resnet_recipes.recipe.library import Entry, Library, Origin, read
 from resnet_recipes.recipe.meant import answered
 from resnet_recipes.recipe.overrides import Override, absolute
 from resnet_recipes.recipe.schema import Recipe, enabled
@@ -23,20 +22,11 @@ from resnet_recipes.run_folder.names import CONFIG
 Links = list[tuple[Entry, Document]]  # a recipe's files, the most basic one first
 
 
-@dataclass(frozen=True)
-class Composed:
+class Composed(NamedTuple):
     """A recipe that is ready to be planned, and where it came from."""
 
     recipe: Recipe
-    entry: Entry
-    files: dict[str, str]  # every file that was read, the most basic one first, with its SHA-256
-    # in the order in which they were typed, short spellings expanded
-    overrides: tuple[Override, ...]
-
-    @property
-    def typed(self) -> frozenset[str]:
-        """The keys of all settings that were typed."""
-        return frozenset(override.key for override in self.overrides)
+    origin: Origin
 
 
 def compose(
@@ -56,9 +46,9 @@ def compose(
     files, misfits = _files([*links, *options], library)
     problems += wrong + misfits
     choices = [hydra_compose.choice(option.group, _config(option)) for option, _ in options]
-    words = [override.word for override in changed if not override.is_choice]
+    settings = [override.word for override in changed if not override.is_choice]
     try:
-        tree = hydra_compose.composed(_config(entry), files, choices, words)
+        tree = hydra_compose.composed(_config(entry), files, choices, settings)
     except ValueError as error:
         raise RecipeError(
             [*problems, Problem(entry.place, None, f"cannot be composed: {error}")]
@@ -78,7 +68,9 @@ def compose(
         raise RecipeError(answered(problem, list(changes), own) for problem in problems)
     _make_absolute(recipe)
     digests = {str(link.path): hashlib.sha256(document.raw).hexdigest() for link, document in links}
-    return Composed(recipe, entry, digests, tuple(changed))
+    words = tuple(dict.fromkeys(override.typed for override in changed))
+    full = {override.key: str(override) for override in changed}
+    return Composed(recipe, Origin(entry, digests, words, full))
 
 
 def from_config(config: Mapping[str, Any]) -> Recipe:

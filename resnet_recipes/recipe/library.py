@@ -6,7 +6,7 @@ Needs neither torch nor Hydra.
 import os
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 
@@ -36,7 +36,8 @@ class Entry:
 
     name: str
     path: Path
-    origin: str  # "packaged", "user" (the user's recipe folder) or "file" (named by its path)
+    # "packaged", "user" (the user's recipe folder), "file" (named by its path), or "python"
+    origin: str
     shadows: Path | None = None  # the packaged recipe of the same name, which this file hides
     group: str = ""  # "optimizer" for optimizer/lamb.yaml
 
@@ -44,6 +45,21 @@ class Entry:
     def place(self) -> str:
         """Where the recipe is from, as messages print it."""
         return "packaged" if self.origin == "packaged" else shown(self.path)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a recipe came from."""
+
+    entry: Entry
+    # every file that was read, the most basic one first, with its SHA-256
+    files: dict[str, str] = field(default_factory=dict)
+    words: tuple[str, ...] = ()  # the changes, as they were typed
+    settings: dict[str, str] = field(default_factory=dict)  # what they set, by key, in full
+
+
+#: Of a recipe that a program has made.
+PROGRAM = Origin(Entry("python", Path("python"), "python"))
 
 
 def packaged_folder() -> Path:

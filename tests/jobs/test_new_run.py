@@ -17,16 +17,18 @@ from resnet_recipes.recipe.compose import compose
 from resnet_recipes.run_folder.lock import locked
 
 
+def planned(recipe: str | Path, *words: str) -> Plan:
+    """Return the plan of a recipe, of images that are not there."""
+    composed = compose(str(recipe), ["data=/data", *words])
+    return make_plan(composed.recipe, IMAGENET, 1, composed.origin)
+
+
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """Return a function that makes the folder of a run in tmp_path/runs."""
     monkeypatch.chdir(tmp_path)
 
-    def make(*words: str) -> Path:
-        composed = compose("mild", ["data=/data", *words])
-        return create(composed, make_plan(composed.recipe, IMAGENET, 1), ["resnet-train"])
-
-    return make
+    return lambda *words: create(planned("mild", *words), ["resnet-train"])
 
 
 @pytest.mark.parametrize(
@@ -128,8 +130,8 @@ def test_the_commit_of_a_recipe_is_read_without_running_what_its_repository_name
 ):
     commit = git(repository, "rev-parse", "HEAD")
     (tmp_path / "marker").unlink(missing_ok=True)
-    composed = compose(str(repository / "mine.yaml"), ["data=/data"])
-    assert provenance(composed, "")["git_commit"] == commit
+    plan = planned(repository / "mine.yaml")
+    assert provenance(plan, "")["git_commit"] == commit
     assert not (tmp_path / "marker").exists()
     git(repository, "status")
     assert (tmp_path / "marker").exists()  # the program would have been noticed
@@ -143,9 +145,7 @@ def test_an_invalid_repository_has_no_commit(head, tmp_path):
         os.mkfifo(tmp_path / ".git" / "HEAD")
     else:
         (tmp_path / ".git" / "HEAD").write_text(head)
-    assert (
-        provenance(compose(str(tmp_path / "mine.yaml"), ["data=/data"]), "")["git_commit"] is None
-    )
+    assert provenance(planned(tmp_path / "mine.yaml"), "")["git_commit"] is None
     assert new_run.environment()["packages"]["torch"]
 
 
@@ -153,7 +153,7 @@ def test_an_invalid_repository_has_no_commit(head, tmp_path):
 def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan]:
     """Return a function that plans a run in tmp_path/runs."""
     monkeypatch.chdir(tmp_path)
-    return lambda *words: make_plan(compose("mild", ["data=/data", *words]).recipe, IMAGENET, 1)
+    return lambda *words: planned("mild", *words)
 
 
 def test_a_run_that_does_not_fit_on_the_disk_is_refused(plan, free):

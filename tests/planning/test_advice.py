@@ -13,7 +13,7 @@ def notes(line: str) -> str:
     name, *changes = line.split()
     found = compose(name, changes, needs_data=False)
     ranks = 8 if found.recipe.launch.gpus == "auto" else found.recipe.launch.gpus
-    return "\n".join(make_plan(found.recipe, IMAGENET, ranks, found.typed).notes)
+    return "\n".join(make_plan(found.recipe, IMAGENET, ranks, found.origin).notes)
 
 
 @pytest.mark.parametrize("name", ["mild", "medium", "hot"])
@@ -71,5 +71,5 @@ def test_a_learning_rate_that_was_typed_is_never_scaled():
     ):
         found = compose("mild", words, needs_data=False)
         with pytest.raises(RecipeError) as caught:
-            make_plan(found.recipe, few, 1, found.typed)
+            make_plan(found.recipe, few, 1, found.origin)
         assert caught.value.problems[0].fix == fix

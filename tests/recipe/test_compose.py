@@ -38,7 +38,7 @@ def problems(*words: str) -> str:
 
 def test_a_packaged_recipe_composes_as_it_is_written(folder):
     composed = compose("mild", [DATA])
-    assert composed.entry.origin == "packaged"
+    assert composed.origin.entry.origin == "packaged"
     assert composed.recipe.optimizer.lr == 2.048
     assert list(enabled(composed.recipe.methods)) == [
         "blurpool",
@@ -47,7 +47,7 @@ def test_a_packaged_recipe_composes_as_it_is_written(folder):
         "label_smoothing",
         "ema",
     ]
-    assert list(composed.files) == [str(composed.entry.path)]
+    assert list(composed.origin.files) == [str(composed.origin.entry.path)]
 
 
 #: A word, where its effect is seen in Mild, and what is seen there.
@@ -95,9 +95,9 @@ def test_paths_become_absolute(folder, tmp_path, monkeypatch):
 
 
 def test_short_spellings_are_reported_in_full(folder):
-    assert [
-        str(override) for override in compose("mild", [DATA, "epochs=18", "~methods.ema"]).overrides
-    ] == [
+    origin = compose("mild", [DATA, "epochs=18", "~methods.ema"]).origin
+    assert origin.words == (DATA, "epochs=18", "~methods.ema")
+    assert list(origin.settings.values()) == [
         "data.root=/data/imagenet",
         "max_duration=18ep",
         "scale_schedule_ratio=1.0",
@@ -113,8 +113,8 @@ def test_a_users_recipe_hides_the_packaged_one_and_says_so(folder):
     folder("recipes/mild.yaml", "name: mild\nseed: 5\n")
     composed = compose("mild", [DATA])
     assert composed.recipe.seed == 5
-    assert composed.entry.origin == "user"
-    assert composed.entry.shadows.name == "mild.yaml"
+    assert composed.origin.entry.origin == "user"
+    assert composed.origin.entry.shadows.name == "mild.yaml"
 
 
 def test_a_users_recipe_inherits_from_a_packaged_one(folder):
@@ -143,13 +143,13 @@ def test_a_recipe_inherits_through_several_files(folder):
     folder("recipes/two.yaml", "defaults: [one, _self_]\nseed: 2\n")
     composed = compose("two", [DATA, "seed=3"])
     assert (composed.recipe.seed, composed.recipe.optimizer.lr) == (3, 1.0)
-    assert [Path(path).stem for path in composed.files] == ["mild", "one", "two"]
+    assert [Path(path).stem for path in composed.origin.files] == ["mild", "one", "two"]
 
 
 def test_a_recipe_can_be_named_by_its_path(folder, tmp_path):
     path = folder("other.yaml", "name: other\ndefaults: [mild]\n")
     for spelled in ("other.yaml", "./other.yaml", str(path)):
-        assert compose(spelled, [DATA]).entry.origin == "file"
+        assert compose(spelled, [DATA]).origin.entry.origin == "file"
 
 
 def test_another_recipe_folder_can_be_named(folder, tmp_path):
@@ -284,7 +284,7 @@ def test_a_recipe_chooses_an_option_between_its_parent_and_itself(folder, spelle
     assert composed.recipe.optimizer.lr == 0.25
     assert composed.recipe.optimizer.weight_decay == 0.02
     assert composed.recipe.methods.sam
-    assert [Path(path).stem for path in composed.files] == ["hot", "lamb", "mine"]
+    assert [Path(path).stem for path in composed.origin.files] == ["hot", "lamb", "mine"]
 
 
 def test_a_choice_of_a_child_replaces_that_of_its_parent(folder):
@@ -300,7 +300,7 @@ def test_options_of_ones_own_are_found_and_win(folder, tmp_path):
     folder("recipes/optimizer/mine.yaml", "name: sgd\nmomentum: 0.5\n")
     composed = compose("mild", [DATA, "optimizer=lamb"])
     assert composed.recipe.optimizer.lr == 0.125
-    assert str(tmp_path / "recipes/optimizer/lamb.yaml") in composed.files
+    assert str(tmp_path / "recipes/optimizer/lamb.yaml") in composed.origin.files
     assert compose("mild", [DATA, "optimizer=mine"]).recipe.optimizer.momentum == 0.5
 
 
