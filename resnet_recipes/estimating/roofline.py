@@ -13,13 +13,16 @@ from resnet_recipes.estimating.layers import Convolution, backbone, convolutions
 
 BYTES = 2  # per activation, in bf16 or fp16
 INDEX = 8  # bytes that store the place of a maximum: torch's int64
-FUSED_SHARE = 0.85  # share of a GPU's memory traffic that the fused kernels reach: a prediction
-# share that torch's depthwise convolution reaches where it blurs: 0.39 and 0.30 with stride 2,
-# measured on an H200
-BLURRED = 0.35
-# Seconds that the host takes to issue a step: per convolution, and as a CUDA graph with input and
-# optimizer. Assumed: 0.7 and 1.5 times the CPU time measured without a GPU.
-ISSUE, REPLAY = 190e-6, 3e-3
+# Measured on an H200 in steps at 224, 176 and 88 px: shares of the memory traffic that our fused
+# kernels reach, and torch's depthwise convolution where it blurs (0.39, and 0.30 with stride 2);
+# bytes per second of torch's max pool, index included (0.53e12 to 0.66e12)
+FUSED_SHARE, BLURRED, POOLED = 0.85, 0.35, 0.6e12
+# Seconds that every kernel needs besides, to start and to drain: measured there as well. Kernels
+# per convolution and its BatchNorm: counted.
+START, KERNELS = 6e-6, 8
+# Seconds that the host takes to issue a step: per convolution, measured beside that H200 (313e-6
+# and 385e-6); and as a CUDA graph with input and optimizer, assumed: it was 6 ms there at most.
+ISSUE, REPLAY = 345e-6, 3e-3
 # Bytes that a step of SGD moves per weight: decay, weight, gradient, momentum, and the casts.
 STEP = 45
 RESERVED = 1e9  # bytes of context and of cuDNN's workspace: assumed
@@ -53,9 +56,11 @@ def speed(gpu: Gpu, work: Work) -> Speed:
         else:
             moving += loading / gpu.convolution
     kinds, share = traffic(work), FUSED_SHARE if work.fused else gpu.plain
-    others = kinds.total() - kinds["convolution"] - kinds["blur"]
+    others = kinds.total() - kinds["convolution"] - kinds["blur"] - kinds["pool"]
     blurs = kinds["blur"] / (FUSED_SHARE if work.fused else BLURRED)
     moving += (others / share + blurs) / gpu.traffic
+    moving += kinds["pool"] / min(POOLED, gpu.plain * gpu.traffic)
+    moving += START * KERNELS * len(_layers(work)) / work.batch
     host = (REPLAY if work.fused else ISSUE * len(_layers(work))) / work.batch
     if host > arithmetic + moving:
         return Speed(1 / host, "kernel launches")
