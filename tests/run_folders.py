@@ -1,8 +1,13 @@
-"""Run folders as a run leaves them, made in milliseconds."""
+"""Run folders as ranks find them, and as a run leaves them, made in milliseconds."""
 
 import json
 from pathlib import Path
 from typing import Any
+
+from resnet_recipes import data
+from resnet_recipes.data.base import DataFacts
+from resnet_recipes.recipe.frozen import freeze
+from resnet_recipes.recipe.schema import Recipe
 
 #: What the files of every run say alike.
 ALIKE = json.loads(
@@ -19,6 +24,15 @@ ALIKE = json.loads(
     "startup_seconds": 10.0, "data_wait_share": 0.25}
 }"""
 )
+
+
+def begun(folder: Path, recipe: Recipe, facts: DataFacts | None = None) -> Path:
+    """Make the folder of a run whose ranks may start."""
+    folder.mkdir(parents=True, exist_ok=True)
+    facts = facts or data.measure(recipe.data)
+    (folder / "config.yaml").write_text(freeze(recipe))
+    (folder / "data.json").write_text(facts.to_json())
+    return folder
 
 
 def run_folder(

@@ -45,8 +45,7 @@ def prepared(process: RankProcess) -> Prepared | None:
     confirm("recipe", rank, flat(asdict(recipe)) | SOFTWARE | {"device": rank.device.type})
     if (local := _local_images(process, rank, recipe.data)) is None:
         return None
-    file = process.folder / DATA
-    facts = DataFacts.read(file, local.root) if file.exists() else data.measure(local)
+    facts = DataFacts.read(process.folder / DATA, local.root)
     names = "\n".join(facts.classes)
     confirm(
         "data",

@@ -8,11 +8,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from resnet_recipes import data
+from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.recipe.frozen import freeze, read
+from resnet_recipes.recipe.frozen import read
 from resnet_recipes.recipe.schema import Recipe
 from tests.data.remote.places import site_of
+from tests.run_folders import begun
 from tests.trained_runs import random_images
 
 pytestmark = pytest.mark.slow
@@ -25,16 +28,16 @@ def test_ranks_fetch_once_and_train_as_from_a_folder(
     betons.mkdir()
     convert(random_images(tmp_path / "img"), betons, ConvertOptions(workers=1), lambda *_: None)
 
+    facts = data.measure(DataConfig("auto", str(betons)))
+
     def trained(name: str, root: str, code: int = 0) -> Path:
-        folder = tmp_path / name
-        folder.mkdir(exist_ok=True)
         images = {"backend": "auto", "root": root, "cache": str(tmp_path / "cache"), "workers": 0}
         sizes = {"train_size": 32, "eval_resize": 32, "eval_size": 32}
         made = recipe(
             "max_duration=2ba schedule.warmup=0ba batch.global_size=4 batch.bn_size=2",
             data=images | sizes,
         )
-        (folder / "config.yaml").write_text(freeze(made))
+        folder = begun(tmp_path / name, made, facts)
         nursery.start(folder, 2)
         assert nursery.wait() == [code, code]
         return folder

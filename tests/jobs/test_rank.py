@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.recipe.frozen import freeze
+from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.ending import first_failure
 from tests.jobs.nursery import shallow_resnet18
 from tests.jobs.test_survival import SMALL, Run, assert_same
@@ -26,7 +26,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def configs(weights: Path) -> dict[int, str]:
+def configs(weights: Path) -> dict[int, Recipe]:
     """Hot at the size of a test, by number of ranks, with a frozen stem and a slower backbone."""
     words = [
         *SMALL,
@@ -35,8 +35,7 @@ def configs(weights: Path) -> dict[int, str]:
         "optimizer.backbone_rate=0.1",
     ]
     return {
-        ranks: freeze(compose("hot", [*words, f"batch.bn_size={6 // ranks}"]).recipe)
-        for ranks in (1, 2)
+        ranks: compose("hot", [*words, f"batch.bn_size={6 // ranks}"]).recipe for ranks in (1, 2)
     }
 
 

@@ -18,14 +18,13 @@ from torch import nn
 
 from resnet_recipes import data, ops
 from resnet_recipes.base.errors import NotReadyError, TrainingError
-from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.base import DataConfig, DataFacts, Share
 from resnet_recipes.estimating.network import Teacher
 from resnet_recipes.jobs import train as process_rank
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.jobs.train import work
 from resnet_recipes.network import about, archive
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.recipe.frozen import freeze
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.clocks import epoch_seconds
 from resnet_recipes.run_folder.metrics import read_metrics
@@ -34,6 +33,7 @@ from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.precision import Precision
 from resnet_recipes.training.reporter import RunReporter
 from tests.compliance import complies
+from tests.run_folders import begun
 
 pytestmark = pytest.mark.slow
 
@@ -52,9 +52,7 @@ def new_run(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Path
             "data.train_size=32 data.eval_resize=32 data.eval_size=32 batch.global_size=12 "
             "batch.bn_size=4"
         )
-        folder = Path(tempfile.mkdtemp(dir=tmp_path))
-        (folder / "config.yaml").write_text(freeze(recipe(f"{small} {words}", **changes)))
-        return folder
+        return begun(Path(tempfile.mkdtemp(dir=tmp_path)), recipe(f"{small} {words}", **changes))
 
     return make
 
@@ -63,7 +61,11 @@ def killed_after(step: int, run: Path) -> Path:
     """Return what there would be of a finished run, killed right after a checkpoint."""
     folder = Path(tempfile.mkdtemp(dir=run.parent))
     (folder / "checkpoints").mkdir()
-    for path in (run / "config.yaml", *run.glob(f"checkpoints/step-{step:08d}.*")):
+    for path in (
+        run / "config.yaml",
+        run / "data.json",
+        *run.glob(f"checkpoints/step-{step:08d}.*"),
+    ):
         shutil.copy(path, folder / path.relative_to(run))
     return folder
 
@@ -263,8 +265,8 @@ def refusal(process: RankProcess) -> str:
 
 def elsewhere(process: RankProcess) -> str:
     """Train with the images of this rank's own disk, where rank 1 lacks some."""
-    measure = data.measure
-    data.measure = lambda config: replace(measure(config), train_examples=128 - process.rank)
+    read = DataFacts.read
+    DataFacts.read = lambda *named: replace(read(*named), train_examples=128 - process.rank)
     return refusal(process)
 
 

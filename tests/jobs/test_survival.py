@@ -16,11 +16,12 @@ from resnet_recipes.jobs.watchdog import Observer
 from resnet_recipes.network import archive
 from resnet_recipes.network.load import BEST, WEIGHTS
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.recipe.frozen import freeze
+from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.ending import first_failure
 from resnet_recipes.run_folder.metrics import of_kind, read_metrics
 from resnet_recipes.training.checkpoint import Checkpoints
 from tests.jobs.nursery import Nursery
+from tests.run_folders import begun
 
 STEPS = 10
 
@@ -37,24 +38,21 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def configs() -> dict[int, str]:
+def configs() -> dict[int, Recipe]:
     """Hot with every method, in small, by number of ranks.
 
     Only three show the order in which ranks add.
     """
     return {
-        ranks: freeze(compose("hot", [*SMALL, f"batch.bn_size={6 // ranks}"]).recipe)
-        for ranks in (1, 2, 3)
+        ranks: compose("hot", [*SMALL, f"batch.bn_size={6 // ranks}"]).recipe for ranks in (1, 2, 3)
     }
 
 
 class Run:
     """A run folder and its ranks."""
 
-    def __init__(self, folder: Path, configs: dict[int, str], nursery: Nursery, ranks: int):
-        self.folder, self.nursery, self.ranks = folder, nursery, ranks
-        folder.mkdir(parents=True)
-        (folder / "config.yaml").write_text(configs[ranks])
+    def __init__(self, folder: Path, configs: dict[int, Recipe], nursery: Nursery, ranks: int):
+        self.folder, self.nursery, self.ranks = begun(folder, configs[ranks]), nursery, ranks
 
     def start(self, largest_file: int = -1) -> list[int]:
         """Start the ranks, or start them again, and return their process ids."""

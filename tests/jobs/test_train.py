@@ -10,7 +10,7 @@ from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.jobs import train
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.network.load import load
-from resnet_recipes.recipe.frozen import freeze
+from tests.run_folders import begun
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from resnet_recipes.recipe.frozen import freeze
     ],
 )
 def test_a_run_that_compiles_says_so_before_it_does(compiles, said, recipe, tmp_path, monkeypatch):
-    (tmp_path / "config.yaml").write_text(freeze(recipe(precision={"compile": compiles})))
+    begun(tmp_path, recipe(precision={"compile": compiles}))
     monkeypatch.setattr(train, "build", Mock(side_effect=RuntimeError("compiling")))
     console = StringIO()
     with pytest.raises(RuntimeError, match="compiling"):

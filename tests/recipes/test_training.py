@@ -14,7 +14,7 @@ from PIL import Image
 
 from resnet_recipes.network import archive
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.recipe.frozen import freeze
+from tests import run_folders
 from tests.jobs.nursery import Nursery
 
 pytestmark = pytest.mark.slow
@@ -75,9 +75,7 @@ def begun(folder: Path, name: str, images: Path, ranks: int) -> Path:
         # classes differ in: brightness
         "pytorch_v2": ["schedule.warmup=0ep", "~methods.trivial_augment"],
     }.get(name, [])
-    folder.mkdir()
-    (folder / "config.yaml").write_text(freeze(compose(name, words).recipe))
-    return folder
+    return run_folders.begun(folder, compose(name, words).recipe)
 
 
 def trained(folder: Path, nursery: Nursery, ranks: int) -> dict[str, torch.Tensor]:

@@ -13,13 +13,13 @@ from torch import nn
 
 from resnet_recipes import ops
 from resnet_recipes.jobs.rank import RankProcess
-from resnet_recipes.recipe.frozen import freeze
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.training.build import shared
 from resnet_recipes.training.distributed import average_statistics, join, leave, this_rank
 from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.state import digest
 from tests.jobs.nursery import Nursery
+from tests.run_folders import begun
 
 pytestmark = pytest.mark.slow
 
@@ -34,8 +34,7 @@ def finished(
     """
 
     def run(ranks: int, words: str, **changes: Any) -> tuple[dict[str, torch.Tensor], dict]:
-        folder = Path(tempfile.mkdtemp(dir=tmp_path))
-        (folder / "config.yaml").write_text(freeze(recipe(words, **changes)))
+        folder = begun(Path(tempfile.mkdtemp(dir=tmp_path)), recipe(words, **changes))
         nursery.start(folder, ranks)
         assert nursery.wait() == [0] * ranks, (folder / "logs" / "rank0.log").read_text()[-2000:]
         return load_file(folder / "weights.safetensors"), json.loads(
