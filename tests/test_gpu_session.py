@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from PIL import Image
+from torch.utils._python_dispatch import TorchDispatchMode
 
 SESSION = Path(__file__).parents[1] / "benchmarks" / "gpu_session"
 
@@ -130,6 +132,49 @@ def test_what_fails_within_a_part_leaves_the_rows_of_all_others(
     assert [rows[number]["fault"] for number in faults] == ["OutOfMemoryError: no memory"]
     assert faults == [2 if module == "steps" else 1]
     assert rows[-1]["case"].endswith(last)
+
+
+def test_the_first_convolution_is_cudnns_fastest(session, monkeypatch):
+    import kernels
+
+    monkeypatch.setattr(kernels, "CASES", ())
+    conv2d, cudnn, seen = kernels.F.conv2d, torch.backends.cudnn, set()
+
+    def convolved(*given, **named):
+        seen.add((cudnn.enabled, cudnn.benchmark))
+        return conv2d(*given, **named)
+
+    monkeypatch.setattr(kernels.F, "conv2d", convolved)
+    monkeypatch.setattr(cudnn, "benchmark", False)
+    assert len(list(kernels.rows(torch.device("cpu"), True))) == len(kernels.PADDED)
+    assert seen == {(True, True)}
+
+
+class ChannelsLast(TorchDispatchMode):
+    """Asserts that convolutions and their gradients are given images in channels_last memory."""
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
+        if "convolution" in str(function):
+            images = (each for each in arguments if isinstance(each, torch.Tensor))
+            assert all(each.is_contiguous(memory_format=torch.channels_last) for each in images)
+        return function(*arguments, **(options or {}))
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [(1, 1), (1, 2), (3, 1), (3, 2), (7, 2)])
+def test_convolutions_are_timed_in_the_memory_format_of_training(kernel, stride, session):
+    import convolutions
+
+    shape = convolutions.Convolution(4, 6, kernel, stride, 9)
+    torch.manual_seed(0)
+    calls = convolutions._calls(shape, 2, torch.device("cpu"))
+    torch.manual_seed(0)
+    sizes = (2, 4, 9, 9), (6, 4, kernel, kernel), (2, 6, shape.out_side, shape.out_side)
+    images, weights, upstream = (torch.randn(size).bfloat16().requires_grad_() for size in sizes)
+    output = F.conv2d(images, weights, stride=stride, padding=kernel // 2)
+    gradients = torch.autograd.grad(output, (weights, images), upstream)
+    for call, expected in zip(calls.values(), (output, *gradients), strict=True):
+        with ChannelsLast():
+            assert torch.allclose(call(), expected, atol=0.05, rtol=0.02)
 
 
 def test_a_machine_is_told_with_what_it_lacks(session, monkeypatch):

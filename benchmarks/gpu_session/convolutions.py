@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from session import dtype_of, gpu_of
 from torch import Tensor
-from torch.nn.grad import conv2d_input, conv2d_weight
 from verdict import tried
 
 from resnet_recipes.doctor.rates import seconds
@@ -91,11 +90,19 @@ def _calls(shape: Convolution, batch: int, device: torch.device) -> dict[str, Ca
         torch.randn(size, device=device).to(dtype_of(device), memory_format=torch.channels_last)
         for size in sizes
     )
-    place = {"stride": shape.stride, "padding": shape.kernel // 2}
+    stride, padding = [shape.stride] * 2, [shape.kernel // 2] * 2
+
+    def gradient(position: int) -> Tensor:
+        wanted = [position == each for each in range(3)]
+        form = stride, padding, [1, 1], False, [0, 0], 1
+        return torch.ops.aten.convolution_backward(upstream, images, weights, None, *form, wanted)[
+            position
+        ]
+
     calls = {
-        "output": lambda: F.conv2d(images, weights, **place),
-        "weights' gradient": lambda: conv2d_weight(images, weights.shape, upstream, **place),
+        "output": lambda: F.conv2d(images, weights, stride=stride, padding=padding),
+        "weights' gradient": lambda: gradient(1),
     }
     if shape.inputs > 3:
-        calls["input's gradient"] = lambda: conv2d_input(images.shape, weights, upstream, **place)
+        calls["input's gradient"] = lambda: gradient(0)
     return calls

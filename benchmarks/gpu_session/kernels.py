@@ -38,6 +38,7 @@ SIDES, PADDED = (224, 88), (3, 4, 8)
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:
     """Yield GB/s of the bytes that a fused operation must move, and ms of the first convolution."""
+    torch.backends.cudnn.benchmark = True
     batch = 2 if quick else 256
     for side in (32,) if quick else SIDES:
         for channels in PADDED:
@@ -103,7 +104,7 @@ def _call(form: Callable, x: Tensor, arguments: tuple) -> Callable[[], object]:
 
 
 def _first(shape: tuple[int, ...], device: torch.device) -> Iterator[dict]:
-    """Yield the row of the first convolution and its weights' gradient, by cuDNN's best choice."""
+    """Yield the row of the first convolution and its weights' gradient."""
     batch, channels, side, _ = shape
     images, weights, upstream = (
         torch.randn(each, device=device).to(dtype_of(device), memory_format=torch.channels_last)
@@ -112,9 +113,8 @@ def _first(shape: tuple[int, ...], device: torch.device) -> Iterator[dict]:
     weights.requires_grad_()
 
     def call() -> object:
-        with torch.backends.cudnn.flags(benchmark=True):
-            return torch.autograd.grad(
-                F.conv2d(images, weights, stride=2, padding=3), weights, upstream
-            )
+        return torch.autograd.grad(
+            F.conv2d(images, weights, stride=2, padding=3), weights, upstream
+        )
 
     yield {"value": 1e3 * seconds(call, device, times=3), "unit": "ms"}

@@ -162,7 +162,7 @@ def _operations(device: torch.device, dtype: torch.dtype) -> Finding:
 
 
 def _speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator[Finding]:
-    """Compare the speed of a copy and of a matrix product with the GPU's datasheet."""
+    """Compare the speeds of memory and of matrix products with the GPU's datasheet."""
     gpu = datasheet.known(name)
     if gpu is None:
         yield Finding(
@@ -171,7 +171,7 @@ def _speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator[Find
         return
     try:
         measured = (
-            ("copies", rates.traffic(device) / 1e12, gpu.traffic / 1e12, "TB/s"),
+            ("moves data", rates.traffic(device) / 1e12, gpu.traffic / 1e12, "TB/s"),
             (
                 "multiplies matrices",
                 rates.products(device, dtype) / 1e12,

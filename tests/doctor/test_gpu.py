@@ -164,7 +164,7 @@ def test_a_slow_card_is_held_against_its_datasheet(monkeypatch, traffic, product
     monkeypatch.setattr(gpu.rates, "products", lambda device, dtype: products)
     found = list(gpu._speed(torch.device("cpu", 0), torch.bfloat16, "NVIDIA A100-SXM4-80GB"))
     assert [finding.level for finding in found] == levels
-    assert "GPU 0 copies at " in found[0].what
+    assert "GPU 0 moves data at " in found[0].what
     assert "A100 80GB should reach 1.79" in found[0].what
     assert all(
         ("slow or throttled" in finding.what) == (finding.level == "warn") for finding in found
