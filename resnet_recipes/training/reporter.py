@@ -1,6 +1,7 @@
 """The reporter of a run: logs, evaluates and saves what the loop trains."""
 
 import time
+from contextlib import suppress
 from typing import Protocol
 
 import torch
@@ -101,28 +102,20 @@ class RunReporter:
 
         If a rank is asked to stop meanwhile, nothing is recorded, and the run owes the evaluation.
         """
-        run, before = self.run, self.run.top1
-        run.owes_evaluation = False
-        try:
-            self._evaluate(done)
-        except CutShortError:
-            run.top1, run.owes_evaluation = before, True
-
-    def _evaluate(self, done: int) -> None:
         run, flip = self.run, self.run.plan.recipe.evaluation.flip
-
-        evaluated = run.model, run.eval_data, run.precision, run.plan.num_classes
 
         def may_stop(_: Outcomes) -> bool:
             self.watchdog.beat(done, "evaluate")
             return self.wants_to_stop()
 
         def measured() -> Metrics:
-            return evaluate(*evaluated, flip, may_stop)
+            classes = run.plan.num_classes
+            return evaluate(run.model, run.eval_data, run.precision, classes, flip, may_stop)
 
         # for its two shapes a search would take longer than it saves
         torch.backends.cudnn.benchmark = False
-        with run.clock.paused():
+        run.owes_evaluation = True
+        with run.clock.paused(), suppress(CutShortError):
             began, averaged, raw = time.perf_counter(), None, None
             with run.methods.eval_weights(run.model):
                 counted = measured()
@@ -136,6 +129,7 @@ class RunReporter:
             now = time.perf_counter()
             with run.methods.eval_weights(run.model):
                 is_best = run.best.see(done, counted, run.model)
+            run.owes_evaluation = False
             if self.recorder is not None:
                 self.recorder.evaluation(
                     done,

@@ -58,6 +58,5 @@ class Run:
         return target is not None and self.top1 >= target
 
     def is_over(self, done: int) -> bool:
-        """Return whether nothing follows `done` steps: the last, or that reached the target."""
-        is_last = done == self.plan.total_steps or self.has_reached_target
-        return is_last and not self.owes_evaluation
+        """Return whether no step follows `done` steps: it was the last, or reached the target."""
+        return done == self.plan.total_steps or self.has_reached_target
