@@ -8,7 +8,7 @@ from functools import cache
 _FORM = re.compile(r"(\d{1,12}(?:\.\d{1,12})?(?:e[+-]?\d{1,2})?)\s*(ep|ba|dur)")
 
 _NUMBER = r"(\d+(?:\.\d+)?)"
-_CLOCK, _MONEY = re.compile(f"{_NUMBER}([hms])"), re.compile(rf"\${_NUMBER}")
+_CLOCK, _MONEY = re.compile(f"{_NUMBER}([hms])"), re.compile(rf"\${_NUMBER}|{_NUMBER}\$")
 
 #: Seconds of each unit of a time on the clock.
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
@@ -85,7 +85,7 @@ def budget_seconds(text: str, price: float | None) -> float:
     if match := _MONEY.fullmatch(text):
         if not price:
             raise ValueError("is money: set launch.price, what the machine costs per hour")
-        return _bounded(3600 * float(match[1]) / price)
+        return _bounded(3600 * float(match[1] or match[2]) / price)
     if not _CLOCK.fullmatch(text):
         raise ValueError("must be a time, as in 2h, 90m or 45s, or a sum, as in '$20'")
     return clock_seconds(text)

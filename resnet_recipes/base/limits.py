@@ -53,8 +53,10 @@ class Bounds:
 class OneOf:
     """One of some values."""
 
-    def __init__(self, *known: object, fix: str = ""):
-        self.known, self.fix = known, fix
+    fix = ""
+
+    def __init__(self, *known: object):
+        self.known = known
 
     def broken(self, value: Any) -> str:
         if value in self.known:

@@ -29,8 +29,14 @@ RUN = "RUN is its folder, its name in ./runs, or last: the run that was started 
 #: Flags in Hydra's spelling, and in ours.
 HYDRAS = {"--multirun": "-m", "--cfg=job": "--cfg"}
 
+_WRITTEN = "settings are written key=value"
+
 #: A setting in two or three words, in words that are joined by \0.
 _SPACES = re.compile(r"(^|\0)([\w.]+)(?:\0=\0?|[=:]\0)([^\0=]+)(?=\0|$)")
+
+
+#: What begins a word in the middle of another: a flag or a setting.
+_SEVERAL = re.compile(rf"\s(-|({'|'.join(SHORT)}|[a-z_]+\.[a-z_.]+)=)")
 
 
 @dataclass(frozen=True)
@@ -120,6 +126,10 @@ def split(
     found, problems, known = Arguments(), [], usage.values
     ahead = deque(argv)
     while ahead:
+        if usage.composes and _SEVERAL.search(ahead[0]):
+            words = ahead.popleft()
+            problems.append(Problem(words, None, "is one word; type it without quotes", words))
+            ahead.extendleft(reversed(words.split()))
         word = HYDRAS.get(ahead[0], ahead.popleft())
         name, equals, value = word.partition("=")
         if not word.startswith("-") or word == "-":
@@ -186,7 +196,9 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
     meaning = meaning_of(name, value) if usage.has_settings else None
     flags = {_key(flag): flag for flag in known}
     near = flags.get(closest(key, flags), "")
-    meant = near and f"did you mean {f'{near} {value or known[near]}'.strip()}?"
+    taken = known.get(near, "")
+    shown = taken if taken == "DIR" else value or taken
+    meant = near and f"did you mean {f'{near} {shown}'.strip()}?"
     rule = "unknown flag"
     if "RUN|FILE" in usage.line and key in RUNS:
         others = [word for word in argv if word not in (name, value, f"{name}={value}")]
@@ -210,7 +222,7 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
     elif not usage.has_settings:
         fix = f"flags: {', '.join([*known, '--help'])}"
     else:
-        rule = (meaning and meaning.rule) or "unknown flag; settings are written key=value"
+        rule = (meaning and meaning.rule) or f"unknown flag; {_WRITTEN}"
         fix = meaning.words or "leave it out" if meaning else _setting(key, value)
         if "RUN|FILE" in usage.line:
             fix = _of_a_trained_network(fix, command)
@@ -266,12 +278,17 @@ def _spaced(words: list[str], usage: Usage) -> tuple[list[Problem], list[str]]:
     for index, (word, value) in enumerate(pairwise(words)):
         is_run = index == 0 and "RUN|FILE" in usage.line
         if usage.has_settings and not is_run and word in SHORT and "=" not in value:
-            setting, rule = f"{word}={value}", "settings are written key=value"
-            problem = Problem(f"{word} {value}", None, rule, shlex.quote(setting))
+            setting = f"{word}={value}"
+            problem = Problem(f"{word} {value}", None, _WRITTEN, shlex.quote(setting))
             return [problem], [*words[:index], setting, *words[index + 2 :]]
     text = "\0".join(words)
     problems = [
-        Problem(f"{key} = {value}", None, "has spaces around '='", shlex.quote(f"{key}={value}"))
-        for _, key, value in _SPACES.findall(text)
+        Problem(
+            match[0].strip("\0").replace("\0", " "),
+            None,
+            _WRITTEN,
+            shlex.quote(f"{match[2]}={match[3]}"),
+        )
+        for match in _SPACES.finditer(text)
     ]
     return problems, _SPACES.sub(r"\1\2=\3", text).split("\0") if problems else words

@@ -1,6 +1,5 @@
 """`resnet-recipes convert SRC DST`: class folders to .beton files for FFCV."""
 
-import shlex
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,13 +50,14 @@ def run(arguments: Arguments) -> int:
 
     known = kinds_of(ConvertOptions)
     places = [word for word in arguments.words if _is_place(word, known)]
+    if len(places) < 2:
+        places = [
+            word
+            for word in arguments.words
+            if word in places or not closest(word.partition("=")[0], known)
+        ]
     if len(places) != 2:
-        others = {*arguments.words} - {*places}
-        strange = [word for word in others if not closest(word.partition("=")[0], known)]
-        typed = [f"./{word}" if word in strange else word for word in arguments.words]
-        command = shlex.join(["resnet-recipes", "convert", *typed])
-        fix = command if len(places) + len(strange) == 2 else USAGE.example
-        raise RecipeError.of("convert", None, "needs a source and a target", fix)
+        raise RecipeError.of("convert", None, "needs a source and a target", USAGE.example)
     options = _options([word for word in arguments.words if word not in places], known)
     source, target = map(typed_path, ("SRC", "DST"), places)
     expected = forecast(source, target, options)
@@ -89,6 +89,7 @@ def _options(words: Sequence[str], known: Collection[str]) -> "ConvertOptions":
     ]
     values = {key: plain(value) for key, value in given.items()}
     options = build(ConvertOptions, values, "", problems)
+    problems += options.problems()
     if problems:
         raise RecipeError(
             one._replace(fix=one.fix or f"{one.key}={getattr(ConvertOptions(), one.key)}")

@@ -1,6 +1,7 @@
 """`resnet-recipes predict RUN|FILE IMAGE...|FOLDER`: classify images with a trained network."""
 
 import json
+import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -9,9 +10,10 @@ from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.text import csv_line, printable
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
-from resnet_recipes.commands.places import is_setting, network_of
+from resnet_recipes.commands.places import found, is_setting, network_of
 from resnet_recipes.commands.printing import opened_file, say
 from resnet_recipes.report.waiting import Waiting
+from resnet_recipes.run_folder.names import CONFIG
 
 if TYPE_CHECKING:
     from resnet_recipes.training.trained import Prediction
@@ -46,6 +48,10 @@ def run(arguments: Arguments) -> int:
     if not images:
         rule = "is missing: images, or folders with images"
         problems.append(Problem("IMAGE", None, rule, USAGE.example))
+    swapped = [w for w in words if (there := found("IMAGE", w)) and (there / CONFIG).is_file()]
+    if swapped:
+        fix = shlex.join(["resnet-recipes", "predict", *swapped, *place])
+        problems.append(Problem("IMAGE", swapped[0], "is a run, which comes first", fix))
     if not (top.isdecimal() and int(top[:9])):
         problems.append(Problem("--top", top, "must be a whole number from 1", "--top 5"))
     if {"--csv", "--json"} <= arguments.flags.keys():
@@ -59,13 +65,13 @@ def run(arguments: Arguments) -> int:
     network = network_of([*place, *settings], USAGE.example).on_device()
     most = min(int(top[:9]), network.network.about.num_classes)
     bad: list[Prediction] = []
-    found = _counting(predictions(network, paths, most), bad, len(paths))
+    each = _counting(predictions(network, paths, most), bad, len(paths))
     if "--csv" in arguments:
-        _write_csv(arguments.flags["--csv"], found, most)
+        _write_csv(arguments.flags["--csv"], each, most)
     elif "--json" in arguments:
-        print(json.dumps(list(map(_as_dict, found)), indent=1))
+        print(json.dumps(list(map(_as_dict, each)), indent=1))
     else:
-        for one in found:
+        for one in each:
             if not one.error:
                 print(printable(one.file))
             for name, share in one.classes:

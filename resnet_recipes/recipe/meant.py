@@ -8,6 +8,7 @@ from resnet_recipes.base.duration import is_duration
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.recipe import overrides
 from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.recipe.suggestions import closest
 
 _N = r"([0-9]+(?:\.[0-9]*)?(?:e[0-9])?)"
 
@@ -38,7 +39,9 @@ def answered(problem: Problem, changed: list[str], own: Recipe) -> Problem:
     if given is None:
         return problem
     before = _value(own, problem.key)
-    for word in _tried(given, before) if any(overrides.misfits(given)) else ():
+    value, known = str(problem.value), "" if problem.fix else problem.rule
+    near = given.replace(value, closest(value, re.findall(r"\w+", known)) or value)
+    for word in (near, *_tried(given, before)) if any(overrides.misfits(given)) else ():
         if not any(overrides.misfits(word)):
             return problem._replace(fix=shlex.quote(word))
     if problem.fix or before in (None, "", []) or isinstance(before, dict | list | tuple):

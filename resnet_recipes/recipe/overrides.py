@@ -170,7 +170,7 @@ def _no_value(key: str, value: str) -> Problem | None:
 
 def _with_value(word: str) -> str:
     """Return a word that has no "=" as a setting; "" if it is like none."""
-    key, _, value = word.partition(":")
+    key, _, value = map(str.strip, word.partition(":"))
     if word in settings() and word.startswith("methods."):
         return f"'{word}={{}}'"
     if value and (key in SHORT or key in settings()):

@@ -107,8 +107,7 @@ class PrecisionConfig(Section):
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `precision`."""
-        for problem in super().problems():
-            yield problem._replace(fix=_words(problem.key, str(problem.value)))
+        yield from map(_answered, super().problems())
 
 
 _PIXELS = Bounds(
@@ -168,9 +167,7 @@ class LogConfig(Section):
     # time between logged steps; only those wait for the device
     interval: Length = "20ba"
     # tensorboard | wandb | mlflow | csv, in addition to metrics.jsonl
-    to: list[Annotated[str, OneOf(*TRACKERS, fix="'log.to=[tensorboard]'")]] = field(
-        default_factory=list
-    )
+    to: list[Annotated[str, OneOf(*TRACKERS)]] = field(default_factory=list)
     mlperf: bool = False  # write result_0.txt at the end: the run in MLPerf's log format
 
 
@@ -183,7 +180,8 @@ class LaunchConfig(Section):
 
     _place: ClassVar[str] = "launch."
 
-    device: str = "auto"  # auto: cuda if there is one, else cpu | cuda | cpu
+    # auto: cuda if there is one, else cpu | cuda | cpu
+    device: Annotated[str, OneOf("auto", "cuda", "cpu")] = "auto"
     # GPUs, one process each; auto: every visible one, or one CPU process
     gpus: Annotated[int | str, Bounds(least=1, most=64, word="auto")] = "auto"
     # how often all ranks may restart from the last checkpoint after a failure
@@ -198,13 +196,7 @@ class LaunchConfig(Section):
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `launch`."""
-        if self.device not in ("auto", "cuda", "cpu"):
-            meaning = meaning_of("device", self.device)
-            why = f"; {meaning.rule}" if meaning and meaning.rule else ""
-            rule = f"must be auto, cuda or cpu{why}"
-            yield Problem("device", self.device, rule, _words("device", self.device))
-        for problem in super().problems():
-            yield problem._replace(fix=_words(problem.key, str(problem.value)))
+        yield from map(_answered, super().problems())
         for key, seconds in (
             ("max_wall", clock_seconds),
             ("budget", partial(budget_seconds, price=self.price)),
@@ -242,7 +234,9 @@ class RunConfig(Section):
             yield Problem("name", self.name, "stands for the run that was started last")
 
 
-def _words(name: str, value: str) -> str:
-    """Return what to type for a value of other programs; "" if it is none."""
-    meaning = meaning_of(name, value)
-    return meaning.words if meaning and not meaning.words.endswith(f"={value}") else ""
+def _answered(problem: Problem) -> Problem:
+    """Return a problem with what to type, and what to know, if its value is of other programs."""
+    words, rule = meaning_of(problem.key, str(problem.value)) or ("", "")
+    if words.endswith(f"={problem.value}"):
+        return problem
+    return problem._replace(rule="; ".join(filter(None, (problem.rule, rule))), fix=words)

@@ -123,7 +123,7 @@ def test_steps_are_rounded_down_but_for_the_first():
 def test_a_budget_is_a_time_or_a_sum_at_a_price_per_hour():
     assert [clock_seconds(text) for text in ("2h", "90m", "1.5s")] == [7200.0, 5400.0, 1.5]
     assert budget_seconds("90m", None) == 5400.0
-    assert budget_seconds("$20", 32.0) == 2250.0
+    assert budget_seconds("$20", 32.0) == budget_seconds("20$", 32.0) == 2250.0
     for text, price in (("$20", None), ("$20", 0.0), ("20", 1.0), ("2 h", 1.0), ("h", 1.0)):
         with pytest.raises(ValueError, match=r"must be a time|is money: set launch\.price"):
             budget_seconds(text, price)

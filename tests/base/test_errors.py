@@ -58,7 +58,7 @@ recipe=mild --lr 0.1 | --lr | lr=0.1
 recipe=mild --batch-size=3 | --batch-size | bs=3
 recipe=mild --dryrun | --dryrun | did you mean --dry-run?
 recipe=Mild | recipe=Mild | did you mean mild?
-recipe = mild lr= 0.1 bs =3 | recipe=mild | lr = 0.1: has spaces around '=' | lr=0.1 | bs=3
+recipe = mild lr= 0.1 bs =3 | recipe=mild | lr= 0.1: settings are written key=value | lr=0.1 | bs=3
 -m recipe=mild,medium run=x | run=x: names one run
 -m --resume auto recipe=mild | --resume | cannot be used with -m
 -m recipe=mild seed=interval(1,2) | seed=interval(1,2) | no list of values

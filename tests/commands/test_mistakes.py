@@ -95,6 +95,12 @@ max_time=90 | launch.max_wall=90s
 --warmup_ratio 0.1 | schedule.warmup=0.1dur
 --quiet | leave it out
 --dryrun | did you mean --dry-run?
+log.to=[wandbb] | 'log.to=[wandb]'
+checkpoint.best=top-1 | checkpoint.best=top1
+launch.device=cud | launch.device=cuda
+'epochs: 5' | epochs=5
+'data=images epochs=5' | data=images epochs=5
+budget=20$ | launch.price=32.8
 """
 )
 
@@ -159,6 +165,13 @@ resnet-train --resume auto run=other data=images | there is no run runs/other
 resnet-train images mild | data=images
 resnet-recipes compare mild hot | resnet-recipes diff mild hot
 resnet-recipes predict --run first images | resnet-recipes predict first images
+resnet-train mild data=images --recipies x | did you mean --recipes DIR?
+resnet-recipes predict images first | resnet-recipes predict first images
+resnet-train 'mild data=images' | mild data=images: is one word; type it without quotes
+resnet-train mild data=images epochs: 5 | epochs: 5: settings are written key=value
+resnet-train mild data=images precision.dtype=fp8 | fp32; numbers here have 16 bits or 32
+resnet-recipes convert images images | DST=images: already exists
+resnet-recipes convert images b write_mode=propotion | write_mode=proportion
 """
 )
 

@@ -38,7 +38,7 @@ predict RUN /nowhere.jpg | 3 | no such file
 predict RUN /nowhere/*.jpg | 3 | no file matches this
 predict RUN IMAGES --top 0 | 2 | must be a whole number from 1
 predict RUN IMAGES --json --csv x | 2 | leave one out
-predict RUN RUN | 3 | has no images
+predict RUN RUN | 2 | is a run, which comes first
 predict RUN IMAGES gpus=3 | 2 | cannot be changed here
 slurm -m mild,hott data=/data lr=1,-1 | 2 | 2 problems
 slurm -m mild data=/data gpus=1,2 | 2 | the jobs of an array must have the same GPUs
@@ -122,8 +122,8 @@ convert s3://b/x y | 2 | aws s3 sync s3://b/x local
 convert . s3://b/x | 2 | =s3://b/x: is an address; only files and folders of this machine are read
 convert a b shufle=true workers=x | 2 | did you mean shuffle?
 convert a b shufle=true workers=x | 2 | workers=x: must be a whole number
-convert im=g out=b workers=1 | 2 | resnet-recipes convert ./im=g ./out=b workers=1EOL
-convert im=g max_resoltion=500 | 2 | resnet-recipes convert /data/imagenet
+convert im=g out=b workers=1 | 3 | im=g: does not exist
+convert im=g max_resoltion=500 | 2 | needs a source and a target
 cp hot mine.txt | 2 | must end in .yaml
 cp hot My-own.yaml | 2 | recipes/my_own.yaml
 cp hott a.yaml | 2 | did you mean hot?

@@ -101,7 +101,7 @@ def splits_of(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
         target = shlex.quote(str(dst / (src.stem + ".beton")))
         fix = f"resnet-recipes convert {shlex.quote(str(src))} {target}"
         raise RecipeError.of(str(src), None, rule, fix)
-    if len(sources) == 2 and not dst.is_dir():
+    if len(sources) == 2 and (not dst.is_dir() or dst.samefile(src)):
         new_path("DST", str(dst), is_folder=True)
     splits = [
         Split(name or dst.stem, source, dst / f"{name}.beton" if name else dst, options)
