@@ -115,7 +115,7 @@ def failing_once(function):
 @pytest.mark.parametrize(
     ("module", "words", "what", "last"),
     [
-        ("kernels", (), "seconds", "blur, stride 2, 256 channels, 8 px: torch"),
+        ("kernels", (), "seconds", "max pool, stride 2, 64 channels, 8 px: torch"),
         ("convolutions", ("searched",), "seconds", "256->512 at 2, input's gradient"),
         ("steps", ("bare loop",), "contender", "40 px, 4: bare loop"),
         ("whole", (), "run_from", "32 px: training from files"),

@@ -13,7 +13,7 @@ from verdict import tried
 
 from resnet_recipes.doctor.rates import seconds
 from resnet_recipes.estimating.roofline import FUSED_SHARE
-from resnet_recipes.ops import batch_norm, blur
+from resnet_recipes.ops import batch_norm, blur, max_pool
 from resnet_recipes.ops.norm import Epilogue, Norm
 
 
@@ -31,6 +31,7 @@ class Case(NamedTuple):
 SUM, NO_SUM = "BatchNorm + sum + ReLU", "BatchNorm + ReLU"
 NORMS = {"torch": batch_norm.plain, "fused": batch_norm.fused}
 BLURS = {"torch": contenders.blurred, "fused": blur.fused}
+POOLS = {"torch": max_pool.plain, "fused": max_pool.fused}
 
 #: Image sides, and the numbers of channels to which new images could be padded.
 SIDES, PADDED = (224, 88), (3, 4, 8)
@@ -86,6 +87,8 @@ CASES = (
     Case(SUM, 1024, 14, 12, NORMS, _followed),
     Case("blur, stride 1", 128, 56, 4, BLURS, lambda x: (1,)),
     Case("blur, stride 2", 256, 56, 2.5, BLURS, lambda x: (2,)),
+    Case("max pool, stride 1", 64, 112, 5, POOLS, lambda x: (1,)),
+    Case("max pool, stride 2", 64, 112, 2.75, POOLS, lambda x: (2,)),
 )
 
 

@@ -9,9 +9,9 @@ import torch
 
 CHECK = """
 import torch
-from resnet_recipes.ops import batch_norm, blur, selftest
+from resnet_recipes.ops import FUSED, selftest
 device = torch.device("cuda", 0)
-print(*(selftest.mismatch(each, device, torch.bfloat16, device) for each in (blur, batch_norm)))
+print(*(selftest.mismatch(each, device, torch.bfloat16, device) for each in FUSED.values()))
 """
 
 

@@ -12,10 +12,10 @@ from resnet_recipes.estimating.datasheet import Gpu
 from resnet_recipes.estimating.layers import Convolution, backbone, convolutions
 
 BYTES = 2  # per activation, in bf16 or fp16
-INDEX = 8  # bytes that store the place of a maximum: torch's int64
 # Measured on an H200 in steps at 224, 176 and 88 px: shares of the memory traffic that our fused
-# kernels reach, and torch's depthwise convolution where it blurs (0.39, and 0.30 with stride 2);
-# bytes per second of torch's max pool, index included (0.53e12 to 0.66e12)
+# kernels reach, without that of the max pool, and torch's depthwise convolution where it blurs
+# (0.39, and 0.30 with stride 2); bytes per second of torch's max pool, index included (0.53e12 to
+# 0.66e12)
 FUSED_SHARE, BLURRED, POOLED = 0.85, 0.35, 0.6e12
 # Seconds that every kernel needs besides, to start and to drain: measured there as well. Kernels
 # per convolution and its BatchNorm: counted.
@@ -55,11 +55,14 @@ def speed(gpu: Gpu, work: Work) -> Speed:
             arithmetic += computing / gpu.convolution
         else:
             moving += loading / gpu.convolution
-    kinds, share = traffic(work), FUSED_SHARE if work.fused else gpu.plain
-    others = kinds.total() - kinds["convolution"] - kinds["blur"] - kinds["pool"]
-    blurs = kinds["blur"] / (FUSED_SHARE if work.fused else BLURRED)
-    moving += (others / share + blurs) / gpu.traffic
-    moving += kinds["pool"] / min(POOLED, gpu.plain * gpu.traffic)
+    kinds = traffic(work)
+    others = kinds.total() - kinds["convolution"]
+    if work.fused:
+        moving += others / (FUSED_SHARE * gpu.traffic)
+    else:
+        others -= kinds["blur"] + kinds["pool"]
+        moving += (others / gpu.plain + kinds["blur"] / BLURRED) / gpu.traffic
+        moving += kinds["pool"] / min(POOLED, gpu.plain * gpu.traffic)
     moving += START * KERNELS * len(_layers(work)) / work.batch
     host = (REPLAY if work.fused else ISSUE * len(_layers(work))) / work.batch
     if host > arithmetic + moving:
@@ -89,7 +92,7 @@ def traffic(work: Work) -> Counter[str]:
             "blur": sum(
                 4 * read if stride == 1 else 2 * (read + read // 4) for read, stride in _blurs(work)
             ),
-            "pool": 2 * (stem + pooled) + 2 * pooled * INDEX // BYTES,
+            "pool": 2 * (stem + pooled) + 2 * pooled * _index(work) // BYTES,
         }
     )
     found = Counter({kind: float(BYTES * number) for kind, number in elements.items()})
@@ -120,12 +123,18 @@ def kept(work: Work) -> int:
     stem = layers[0].written
     pooled = stem if work.blur else stem // 4
     elements = sum(layer.written * (2 if layer.relu else 1) for layer in layers)
+    elements -= stem if work.fused else 0  # what the fused pool reads
     if work.fused and work.blur:  # the blurred outputs only, and what is halved beside the whole
         halves = sum(layer.read // 4 for layer in layers if (layer.kernel, layer.stride) == (1, 2))
         elements += halves + stem // 4
     else:
         elements += pooled + sum(read + read // stride**2 for read, stride in _blurs(work))
-    return BYTES * elements + INDEX * pooled
+    return BYTES * elements + _index(work) * pooled
+
+
+def _index(work: Work) -> int:
+    """Return the bytes that store the place of a maximum: torch's int64, or the kernel's uint8."""
+    return 1 if work.fused else 8
 
 
 @cache

@@ -37,8 +37,11 @@ class BlurMaxPool2d(nn.MaxPool2d, Blurring):
     """A max-pool at full resolution, blurred before the stride."""
 
     def forward(self, x: Tensor) -> Tensor:
-        y = F.max_pool2d(x, self.kernel_size, 1, self.padding, self.dilation, self.ceil_mode)
-        return self.blur(y, self.stride)
+        return self.blur(self.largest(x), self.stride)
+
+    def largest(self, x: Tensor) -> Tensor:
+        """Return the maxima at full resolution."""
+        return F.max_pool2d(x, self.kernel_size, 1, self.padding, self.dilation, self.ceil_mode)
 
 
 @dataclass

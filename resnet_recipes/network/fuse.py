@@ -1,9 +1,10 @@
-"""Fuse BatchNorm with its neighbours.
+"""Operations of a GPU in a network, and BatchNorm fused with its neighbours.
 
 In training with the sum and ReLU that follow it, for inference with the convolution before it.
 """
 
 import copy
+from functools import partial
 from itertools import chain, pairwise
 
 from torch import Tensor, nn
@@ -11,10 +12,10 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torchvision.models import ResNet
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
-from resnet_recipes.methods.blurpool import ConvBlur2d
+from resnet_recipes.methods.blurpool import BlurMaxPool2d, ConvBlur2d
 from resnet_recipes.methods.stochastic_depth import DropSamplesBatchNorm2d
 from resnet_recipes.methods.surgery import adopt
-from resnet_recipes.ops import Operations, batch_norm
+from resnet_recipes.ops import Operations, batch_norm, max_pool
 from resnet_recipes.ops.blur import Blurring
 from resnet_recipes.ops.norm import Epilogue, Norm
 
@@ -22,7 +23,8 @@ from resnet_recipes.ops.norm import Epilogue, Norm
 def fuse(model: nn.Module, operations: Operations) -> None:
     """Make the modules of `model` call `operations`, in place.
 
-    Changes the stem and blocks of torchvision's ResNets; other networks keep their own BatchNorm.
+    Changes the stem and blocks of torchvision's ResNets; other networks keep their own BatchNorm,
+    and get the pools and blurs.
     Parameters and state-dict keys do not change.
     """
     for module in list(model.modules()) if operations.batch_norm is not batch_norm.plain else ():
@@ -38,6 +40,22 @@ def fuse(model: nn.Module, operations: Operations) -> None:
             _pair_blocks(module)
         if isinstance(module, Blurring):
             module.blur = operations.blur
+    for module in model.modules() if operations.max_pool is not max_pool.plain else ():
+        if isinstance(module, nn.MaxPool2d) and _is_of_three(module):
+            _pool(module, operations)
+
+
+def _is_of_three(pool: nn.MaxPool2d) -> bool:
+    """Return whether a pool is of 3x3 pixels, padded by 1, as a ResNet's is."""
+    sizes = pool.kernel_size, pool.padding, pool.dilation
+    return sizes == (3, 1, 1) and pool.stride in (1, 2) and not pool.ceil_mode
+
+
+def _pool(pool: nn.MaxPool2d, operations: Operations) -> None:
+    if isinstance(pool, BlurMaxPool2d):
+        pool.largest = partial(operations.max_pool, stride=1)
+    elif type(pool) is nn.MaxPool2d and not pool.return_indices:
+        adopt(pool, FusedMaxPool2d, operation=operations.max_pool)
 
 
 def _fuse_block(block: BasicBlock | Bottleneck, operations: Operations) -> None:
@@ -95,6 +113,13 @@ class FusedDropSamplesBatchNorm2d(DropSamplesBatchNorm2d):
             drawn = epilogue._replace(keep=self.draw(x))
             return self.operation(x, Norm.of(self), drawn)
         return batch_norm.followed(super().forward(x), epilogue)
+
+
+class FusedMaxPool2d(nn.MaxPool2d):
+    """A max-pool of 3x3 pixels, padded by 1, as one operation."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.operation(x, self.stride)
 
 
 class MeanPool2d(nn.AdaptiveAvgPool2d):

@@ -7,16 +7,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from resnet_recipes.ops import batch_norm, blur, trial
+from resnet_recipes.ops import batch_norm, blur, max_pool, trial
 
 #: The names of the operations, and the modules that define them.
-FUSED = {"blur": blur, "batch_norm": batch_norm}
+FUSED = {"blur": blur, "max_pool": max_pool, "batch_norm": batch_norm}
 
 
 class Operations(NamedTuple):
     """The operations that a network calls; and notes on the choice, one sentence each."""
 
     blur: Callable[..., Tensor] = blur.plain
+    max_pool: Callable[..., Tensor] = max_pool.plain
     batch_norm: Callable[..., Tensor | tuple[Tensor, Tensor]] = batch_norm.plain
     notes: tuple[str, ...] = ()
 

@@ -10,25 +10,27 @@ from torch import nn
 from torchvision.models import ResNet, resnet50
 from torchvision.models.resnet import Bottleneck
 
+from resnet_recipes import ops
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.stochastic_depth import StochasticDepth, fold
 from resnet_recipes.network.fuse import (
     FusedBatchNorm2d,
     FusedDropSamplesBatchNorm2d,
+    FusedMaxPool2d,
     fold_batchnorm,
     fuse,
 )
-from resnet_recipes.ops import Operations, batch_norm, blur
+from resnet_recipes.ops import Operations
 from tests.jobs.nursery import narrow_resnet18
 
-FUSED = Operations(blur=blur.fused, batch_norm=batch_norm.fused)
+FUSED = Operations(**{name: module.fused for name, module in ops.FUSED.items()})
 
 #: The same operations in plain torch, but not the default ones, for which a network would not be
 #: changed.
 PLAIN = Operations(
     **{
-        name: lambda *rest, call=module.plain: call(*rest)
-        for name, module in {"blur": blur, "batch_norm": batch_norm}.items()
+        name: lambda *rest, call=module.plain, **named: call(*rest, **named)
+        for name, module in ops.FUSED.items()
     }
 )
 
@@ -141,6 +143,29 @@ def test_a_fused_network_drops_examples_too():
     expected = fused.eval()(x)
     fold(fused)
     assert torch.allclose(fused(x), expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_pool_of_three_by_three_is_the_operation_and_no_other_is(stride):
+    model = nn.Sequential(
+        nn.MaxPool2d(3, stride, 1),
+        nn.MaxPool2d(3, stride),
+        nn.MaxPool2d(2, stride, 1),
+        nn.MaxPool2d(3, 3, 1),
+        nn.MaxPool2d(3, stride, 1, ceil_mode=True),
+        nn.MaxPool2d(3, stride, 1, dilation=2),
+        nn.MaxPool2d(3, stride, 1, return_indices=True),
+    )
+    fuse(model, FUSED)
+    assert [type(module) is FusedMaxPool2d for module in model] == [True, *[False] * 6]
+    assert model[0].operation is FUSED.max_pool
+
+
+def test_a_blurred_pool_takes_the_maxima_of_the_operation():
+    model = nn.Sequential(nn.MaxPool2d(3, 2, 1))
+    BlurPool().modify_model(model)
+    fuse(model, FUSED)
+    assert (model[0].largest.func, model[0].largest.keywords) == (FUSED.max_pool, {"stride": 1})
 
 
 def test_a_foreign_module_called_blur_is_left_alone():

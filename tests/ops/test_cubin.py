@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("triton")
 
-from resnet_recipes.ops.kernels import batch_norm, blur, statistics
+from resnet_recipes.ops.kernels import batch_norm, blur, maps, max_pool, statistics
 from tests.ops.cubin import cubin
 
 #: T4; A100; RTX 3090; L4, L40S and RTX 4090; H100 and H200; B200; RTX 5090.
@@ -19,7 +19,7 @@ ARGUMENTS = (
     dict.fromkeys(("x", "y", "z", "g", "dx", "residual", "gated", "other"), "*bf16")
     | dict.fromkeys(("shares", "moments", "keep", "sums", "weight", "bias"), "*fp32")
     | dict.fromkeys(("running_mean", "running_var"), "*fp32")
-    | {"counters": "*i32", "tracked": "*i64", "momentum": "fp32", "eps": "fp32"}
+    | {"places": "*u8", "counters": "*i32", "tracked": "*i64", "momentum": "fp32", "eps": "fp32"}
 )
 
 
@@ -73,23 +73,29 @@ def fits(case, binary):
     return case.resident * threads * -(-binary.registers // 8) * 8 <= 65536
 
 
-TILE = {"R": blur.ROWS, "BW": blur.COLUMNS, "BC": blur.CHANNELS}
-OUTPUTS = blur.ROWS * blur.COLUMNS * blur.CHANNELS
+TILE = {"R": maps.ROWS, "BW": maps.COLUMNS, "BC": maps.CHANNELS}
+OUTPUTS = maps.ROWS * maps.COLUMNS * maps.CHANNELS
 
-BLURS = {
-    "stride 1": Case(blur._gather, TILE | {"S": 1}, blur.OPTIONS, OUTPUTS, 26),
-    "stride 2": Case(blur._gather, TILE | {"S": 2}, blur.OPTIONS, OUTPUTS, 36),
-    "backward": Case(blur._scatter, TILE, blur.OPTIONS, 4 * OUTPUTS, 8),
+MAPS = {
+    "blur, stride 1": Case(blur._gather, TILE | {"S": 1}, maps.OPTIONS, OUTPUTS, 26),
+    "blur, stride 2": Case(blur._gather, TILE | {"S": 2}, maps.OPTIONS, OUTPUTS, 36),
+    "blur backward": Case(blur._scatter, TILE, maps.OPTIONS, 4 * OUTPUTS, 8),
+    "max pool, stride 1": Case(max_pool._pool, TILE | {"S": 1}, maps.OPTIONS, OUTPUTS, 60),
+    "max pool, stride 2": Case(max_pool._pool, TILE | {"S": 2}, maps.OPTIONS, OUTPUTS, 80),
+    "max pool backward, stride 1": Case(max_pool._unpool, TILE, maps.OPTIONS, OUTPUTS, 60),
+    "max pool backward, stride 2": Case(
+        max_pool._unpool_halves, TILE, maps.OPTIONS, 4 * OUTPUTS, 20
+    ),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("case", "arch"), everywhere(BLURS, "stride 1"))
-def test_blur_costs_few_instructions(case, arch, tmp_path):
+@pytest.mark.parametrize(("case", "arch"), everywhere(MAPS, "max pool backward, stride 1"))
+def test_operations_on_maps_cost_few_instructions(case, arch, tmp_path):
     binary = compiled(case, arch, tmp_path)
     assert binary.spills == 0
-    assert binary.count("LDG") == binary.count(r"LDG.*\.128") > 0
-    assert binary.count("STG") == binary.count(r"STG.*\.128") > 0
+    for kind in ("LDG", "STG"):  # 16 bytes, or 8 of those with one byte a value
+        assert binary.count(kind) == binary.count(rf"{kind}.*\.(128|64)") > 0
     assert is_cheap(binary.count(r"^\s*/"), case, arch)
 
 

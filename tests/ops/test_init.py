@@ -37,7 +37,7 @@ def test_an_operation_that_differs_is_replaced_and_reported(monkeypatch):
     assert [("blur" in note, "no compiler" in note) for note in operations.notes] == [(True, True)]
 
 
-@pytest.mark.parametrize("operation", [batch_norm, blur])
+@pytest.mark.parametrize("operation", ops.FUSED.values(), ids=ops.FUSED)
 def test_second_derivatives_are_refused(operation):
     sample = next(operation.samples(torch.Generator().manual_seed(0), torch.float32))
     outputs = operation.fused(*sample.arguments)

@@ -1,16 +1,11 @@
 """Triton kernels for the 3x3 binomial blur: NHWC, any size, float32 sums."""
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from resnet_recipes.ops.kernels import launch
-
-#: Rows, columns and channels of one program's output tile, at which 64 threads move 16 bytes at a
-#: time.
-TILE = ROWS, COLUMNS, CHANNELS = 4, 8, 64
-OPTIONS = {"num_warps": 2, "enable_fp_fusion": True}
+from resnet_recipes.ops.kernels.maps import OPTIONS, TILE, empty, get, grid, put
 
 
 def forward(x: Tensor, stride: int) -> Tensor:
@@ -19,61 +14,27 @@ def forward(x: Tensor, stride: int) -> Tensor:
     With stride 1 it is its own backward pass.
     """
     n, c, h, w = x.shape
-    y = _empty(x, n, c, -(-h // stride), -(-w // stride))
+    y = empty(x, n, c, -(-h // stride), -(-w // stride))
     key = x.dtype, c, x.device, stride
-    launch(_gather, _grid(y), key, x, y, h, w, *y.shape[2:], c, stride, *TILE, **OPTIONS)
+    launch(_gather, grid(y), key, x, y, h, w, *y.shape[2:], c, stride, *TILE, **OPTIONS)
     return y
 
 
 def backward(g: Tensor, height: int, width: int) -> Tensor:
     """Return the gradient of the input, [N, C, height, width], for a blur with stride 2."""
     n, c, h, w = g.shape
-    dx = _empty(g, n, c, height, width)
+    dx = empty(g, n, c, height, width)
     key = g.dtype, c, g.device
-    launch(_scatter, _grid(g), key, g, dx, height, width, h, w, c, *TILE, **OPTIONS)
+    launch(_scatter, grid(g), key, g, dx, height, width, h, w, c, *TILE, **OPTIONS)
     return dx
-
-
-def _empty(like: Tensor, *shape: int) -> Tensor:
-    """Return an uninitialised channels_last tensor of the type of `like`."""
-    return torch.empty(
-        shape, dtype=like.dtype, device=like.device, memory_format=torch.channels_last
-    )
-
-
-def _grid(over: Tensor) -> tuple[int, int, int]:
-    n, c, h, w = over.shape
-    return n * -(-h // ROWS), -(-w // COLUMNS), -(-c // CHANNELS)
-
-
-@triton.jit
-def _row(x, row, column, channel, size):
-    """Load one pixel of an input row for each column, in float32; zero outside the image."""
-    offset, inside = _at(row, column, channel, size)
-    return tl.load(x + offset, mask=inside, other=0.0).to(tl.float32)
-
-
-@triton.jit
-def _put(y, row, column, channel, size, value):
-    """Write one pixel for each column, in the type of `y`; nothing outside the image."""
-    offset, inside = _at(row, column, channel, size)
-    tl.store(y + offset, value.to(y.dtype.element_ty), mask=inside)
-
-
-@triton.jit
-def _at(row, column, channel, size):
-    """Return the offset of one pixel for each column, and whether it is in the image."""
-    h, w, c = size
-    end = tl.where((row >= 0) & (row < h), w, 0)
-    return (row * w + column) * c + channel, (column >= 0) & (column < end) & (channel < c)
 
 
 @triton.jit
 def _sideways(x, row, column, channel, size):
     """Blur one input row horizontally with [1, 2, 1] around each column."""
-    middle = _row(x, row, column, channel, size) * 2.0
-    left = _row(x, row, column - 1, channel, size)
-    return left + middle + _row(x, row, column + 1, channel, size)
+    middle = get(x, (row, column, channel), size, 0.0) * 2.0
+    left = get(x, (row, column - 1, channel), size, 0.0)
+    return left + middle + get(x, (row, column + 1, channel), size, 0.0)
 
 
 @triton.jit(do_not_specialize=["h", "w", "ho", "wo"])
@@ -96,7 +57,7 @@ def _gather(
     for r in tl.static_range(R):
         below = _sideways(x, (top + r) * S + 1, column * S, channel, size)
         value = (above + here * 2.0 + below) * 0.0625
-        _put(y, top + r, column, channel, (ho, wo, c), value)
+        put(y, (top + r, column, channel), (ho, wo, c), value)
         if S == 1:
             above, here = here, below
         elif r < R - 1:
@@ -116,14 +77,14 @@ def _scatter(g, dx, h, w, ho, wo, c, R: tl.constexpr, BW: tl.constexpr, BC: tl.c
     outputs, inputs = (ho, wo, c), (h, w, c)
     g += image.to(tl.int64) * ho * wo * c
     dx += image.to(tl.int64) * h * w * c
-    even = _row(g, top, column, channel, outputs)
-    odd = even + _row(g, top, column + 1, channel, outputs)
+    even = get(g, (top, column, channel), outputs, 0.0)
+    odd = even + get(g, (top, column + 1, channel), outputs, 0.0)
     for r in tl.static_range(R):
         row = (top + r) * 2
-        even_below = _row(g, top + r + 1, column, channel, outputs)
-        odd_below = even_below + _row(g, top + r + 1, column + 1, channel, outputs)
-        _put(dx, row, column * 2, channel, inputs, even * 0.25)
-        _put(dx, row, column * 2 + 1, channel, inputs, odd * 0.125)
-        _put(dx, row + 1, column * 2, channel, inputs, (even + even_below) * 0.125)
-        _put(dx, row + 1, column * 2 + 1, channel, inputs, (odd + odd_below) * 0.0625)
+        even_below = get(g, (top + r + 1, column, channel), outputs, 0.0)
+        odd_below = even_below + get(g, (top + r + 1, column + 1, channel), outputs, 0.0)
+        put(dx, (row, column * 2, channel), inputs, even * 0.25)
+        put(dx, (row, column * 2 + 1, channel), inputs, odd * 0.125)
+        put(dx, (row + 1, column * 2, channel), inputs, (even + even_below) * 0.125)
+        put(dx, (row + 1, column * 2 + 1, channel), inputs, (odd + odd_below) * 0.0625)
         even, odd = even_below, odd_below

@@ -5,6 +5,7 @@ import torch
 
 from resnet_recipes.ops import blur
 from resnet_recipes.ops.kernels import blur as kernels
+from resnet_recipes.ops.kernels import maps
 
 #: Batch, channels, height, width: several tiles and parts of one in each direction, odd and even
 #: sides, two images.
@@ -18,10 +19,10 @@ TILE = {"ROWS": 2, "COLUMNS": 4, "CHANNELS": 64}
 def test_output_and_gradient_match_float64(shape, stride, monkeypatch):
     monkeypatch.setattr(kernels, "TILE", (*TILE.values(),))
     for name, size in TILE.items():
-        monkeypatch.setattr(kernels, name, size)
+        monkeypatch.setattr(maps, name, size)
     x = torch.randn(shape).to(memory_format=torch.channels_last)
     reference = x.double().requires_grad_()
-    expected = blur.by_convolution(reference, stride)
+    expected = blur.plain(reference, stride)
     y = kernels.forward(x, stride)
     g = torch.randn(y.shape).to(memory_format=torch.channels_last)
     (expected * g).sum().backward()
@@ -35,4 +36,4 @@ def test_output_and_gradient_match_float64(shape, stride, monkeypatch):
 def test_half_precision_is_rounded_once():
     torch.manual_seed(0)
     x = torch.randn(1, 8, 4, 6).half().to(memory_format=torch.channels_last)
-    assert torch.equal(kernels.forward(x, 2), blur.by_convolution(x.double(), 2).half())
+    assert torch.equal(kernels.forward(x, 2), blur.plain(x.double(), 2).half())

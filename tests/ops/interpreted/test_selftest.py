@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from resnet_recipes.ops import batch_norm, blur
+from resnet_recipes.ops import FUSED
 from resnet_recipes.ops.selftest import mismatch
 
 CPU = torch.device("cpu")
@@ -17,7 +17,7 @@ def register(library, operation):
         library.impl(f"{name}_backward", operation._backward_cuda, "CPU", allow_override=True)
 
 
-@pytest.mark.parametrize("operation", [blur, batch_norm])
+@pytest.mark.parametrize("operation", FUSED.values(), ids=FUSED)
 def test_the_kernels_agree_with_torch(operation, monkeypatch):
     """Run the last of the samples, in float16: the interpreter does not round to bfloat16."""
     samples = operation.samples

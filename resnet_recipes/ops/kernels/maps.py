@@ -1,0 +1,49 @@
+"""Pixels of NHWC maps, for kernels that also read the neighbours of a pixel.
+
+A `place` is (row, column, channel): one row, a column of columns, a row of channels. A `size` is
+(height, width, channels) of the map.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+#: Rows, columns and channels of one program's tile, at which 64 threads move 16 bytes at a time.
+TILE = ROWS, COLUMNS, CHANNELS = 4, 8, 64
+OPTIONS = {"num_warps": 2, "enable_fp_fusion": True}
+
+
+def empty(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+    """Return an uninitialised channels_last tensor on the device of `like`, also of its dtype."""
+    return torch.empty(
+        shape, dtype=dtype or like.dtype, device=like.device, memory_format=torch.channels_last
+    )
+
+
+def grid(over: Tensor) -> tuple[int, int, int]:
+    """Return a program for each tile of [N, C, H, W]."""
+    n, c, h, w = over.shape
+    return n * -(-h // ROWS), -(-w // COLUMNS), -(-c // CHANNELS)
+
+
+@triton.jit
+def get(x, place, size, other):
+    """Load one pixel of a row for each column, in float32; outside the map it is `other`."""
+    offset, inside = _at(place, size)
+    return tl.load(x + offset, mask=inside, other=other).to(tl.float32)
+
+
+@triton.jit
+def put(y, place, size, value):
+    """Write one pixel for each column, in the type of `y`; nothing outside the map."""
+    offset, inside = _at(place, size)
+    tl.store(y + offset, value.to(y.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _at(place, size):
+    """Return the offset of one pixel for each column, and whether it is on the map."""
+    (row, column, channel), (h, w, c) = place, size
+    end = tl.where((row >= 0) & (row < h), w, 0)
+    return (row * w + column) * c + channel, (column >= 0) & (column < end) & (channel < c)

@@ -1,0 +1,165 @@
+"""Triton kernels for the maximum of 3x3 pixels: NHWC, any size.
+
+A maximum's place in its window is a byte, 0 to 8, row by row.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from resnet_recipes.ops.kernels import launch
+from resnet_recipes.ops.kernels.maps import OPTIONS, TILE, empty, get, grid, put
+
+#: No place in a window.
+NOWHERE = tl.constexpr(9)
+
+
+def forward(x: Tensor, stride: int) -> tuple[Tensor, Tensor]:
+    """Return the maxima of channels_last [N, C, H, W] with stride 1 or 2, and their places."""
+    n, c, h, w = x.shape
+    shape = n, c, -(-h // stride), -(-w // stride)
+    y, places = empty(x, *shape), empty(x, *shape, dtype=torch.uint8)
+    key = x.dtype, c, x.device, stride
+    numbers = h, w, *shape[2:], c, stride
+    launch(_pool, grid(y), key, x, y, places, *numbers, *TILE, **OPTIONS)
+    return y, places
+
+
+def backward(g: Tensor, places: Tensor, stride: int, height: int, width: int) -> Tensor:
+    """Return the gradient of the input, [N, C, height, width]."""
+    n, c, h, w = g.shape
+    dx = empty(g, n, c, height, width)
+    kernel, key = _unpool if stride == 1 else _unpool_halves, (g.dtype, c, g.device)
+    launch(kernel, grid(g), key, g, places, dx, height, width, h, w, c, *TILE, **OPTIONS)
+    return dx
+
+
+@triton.jit(do_not_specialize=["h", "w", "ho", "wo"])
+def _pool(
+    x, y, places, h, w, ho, wo, c,
+    S: tl.constexpr, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
+    """Find the maxima of a tile of R output rows, BW columns and BC channels."""
+    bands = (ho + R - 1) // R
+    image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
+    column = tl.program_id(1) * BW + tl.arange(0, BW)[:, None]
+    channel = tl.program_id(2) * BC + tl.arange(0, BC)[None, :]
+    size, outputs = (h, w, c), (ho, wo, c)
+    x += image.to(tl.int64) * h * w * c
+    y += image.to(tl.int64) * ho * wo * c
+    places += image.to(tl.int64) * ho * wo * c
+    above, above_at = _largest(x, top * S - 1, column * S, channel, size)
+    here, here_at = _largest(x, top * S, column * S, channel, size)
+    for r in tl.static_range(R):
+        below, below_at = _largest(x, (top + r) * S + 1, column * S, channel, size)
+        best, at = _larger(above, above_at, here, here_at + 3)
+        best, at = _larger(best, at, below, below_at + 6)
+        put(y, (top + r, column, channel), outputs, best)
+        put(places, (top + r, column, channel), outputs, at)
+        if S == 1:
+            above, above_at, here, here_at = here, here_at, below, below_at
+        elif r < R - 1:
+            above, above_at = below, below_at
+            here, here_at = _largest(x, (top + r) * S + 2, column * S, channel, size)
+
+
+@triton.jit
+def _largest(x, row, column, channel, size):
+    """Return the largest of three pixels of a row, around each column, and its place."""
+    left = get(x, (row, column - 1, channel), size, float("-inf"))
+    middle = get(x, (row, column, channel), size, float("-inf"))
+    right = get(x, (row, column + 1, channel), size, float("-inf"))
+    best, at = _larger(left, tl.zeros_like(left).to(tl.int32), middle, 1)
+    return _larger(best, at, right, 2)
+
+
+@triton.jit
+def _larger(first, first_at, second, second_at):
+    """Return the larger value and its place, as torch does: of equals the first, of NaN the last.
+
+    NaN is larger than anything, or a broken run would not be noticed.
+    """
+    is_second = (second > first) | (second != second)
+    return tl.where(is_second, second, first), tl.where(is_second, second_at, first_at)
+
+
+@triton.jit(do_not_specialize=["h", "w", "ho", "wo"])
+def _unpool(g, places, dx, h, w, ho, wo, c, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr):
+    """Collect the gradients of R x BW pixels from the maxima in their row and the two beside it."""
+    bands = (h + R - 1) // R
+    image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
+    column = tl.program_id(1) * BW + tl.arange(0, BW)[:, None]
+    channel = tl.program_id(2) * BC + tl.arange(0, BC)[None, :]
+    size = h, w, c
+    start = image.to(tl.int64) * h * w * c
+    g, places, dx = g + start, places + start, dx + start
+    _, _, from_above = _given(g, places, top - 1, column, channel, size)
+    _, own, down = _given(g, places, top, column, channel, size)
+    for r in tl.static_range(R):
+        up, next_own, next_down = _given(g, places, top + r + 1, column, channel, size)
+        put(dx, (top + r, column, channel), size, from_above + own + up)
+        from_above, own, down = down, next_own, next_down
+
+
+@triton.jit
+def _given(g, places, row, column, channel, size):
+    """Return what a row of maxima gives to the pixels above it, in it and below it."""
+    left, left_at = _maximum(g, places, (row, column - 1, channel), size)
+    middle, middle_at = _maximum(g, places, (row, column, channel), size)
+    right, right_at = _maximum(g, places, (row, column + 1, channel), size)
+    gradients, found = (left, middle, right), (left_at, middle_at, right_at)
+    return _from(gradients, found, 0), _from(gradients, found, 3), _from(gradients, found, 6)
+
+
+@triton.jit
+def _from(gradients, found, first: tl.constexpr):
+    """Return what a pixel gets from the maxima left of it, in its column and right of it.
+
+    In the first of their windows it is on the right, in the last on the left.
+    """
+    (left, middle, right), (left_at, middle_at, right_at) = gradients, found
+    total = tl.where(left_at == first + 2, left, 0.0) + tl.where(
+        middle_at == first + 1, middle, 0.0
+    )
+    return total + tl.where(right_at == first, right, 0.0)
+
+
+@triton.jit
+def _maximum(g, places, place, size):
+    """Load the gradient of maxima and their places."""
+    return get(g, place, size, 0.0), get(places, place, size, NOWHERE)
+
+
+@triton.jit(do_not_specialize=["h", "w", "ho", "wo"])
+def _unpool_halves(
+    g, places, dx, h, w, ho, wo, c, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr
+):
+    """Collect the gradients of 2R x 2BW pixels with stride 2.
+
+    Windows are around even pixels, so that those in odd rows or columns get from both neighbours.
+    """
+    bands = (ho + R - 1) // R
+    image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
+    column = tl.program_id(1) * BW + tl.arange(0, BW)[:, None]
+    channel = tl.program_id(2) * BC + tl.arange(0, BC)[None, :]
+    size, outputs = (h, w, c), (ho, wo, c)
+    g += image.to(tl.int64) * ho * wo * c
+    places += image.to(tl.int64) * ho * wo * c
+    dx += image.to(tl.int64) * h * w * c
+    here, here_at = _maximum(g, places, (top, column, channel), outputs)
+    next, next_at = _maximum(g, places, (top, column + 1, channel), outputs)
+    for r in tl.static_range(R):
+        row, below = (top + r) * 2, top + r + 1
+        under, under_at = _maximum(g, places, (below, column, channel), outputs)
+        across, across_at = _maximum(g, places, (below, column + 1, channel), outputs)
+        even = tl.where(here_at == 4, here, 0.0)
+        put(dx, (row, column * 2, channel), size, even)
+        odd = tl.where(here_at == 5, here, 0.0) + tl.where(next_at == 3, next, 0.0)
+        put(dx, (row, column * 2 + 1, channel), size, odd)
+        even = tl.where(here_at == 7, here, 0.0) + tl.where(under_at == 1, under, 0.0)
+        put(dx, (row + 1, column * 2, channel), size, even)
+        odd = tl.where(here_at == 8, here, 0.0) + tl.where(next_at == 6, next, 0.0)
+        odd += tl.where(under_at == 2, under, 0.0) + tl.where(across_at == 0, across, 0.0)
+        put(dx, (row + 1, column * 2 + 1, channel), size, odd)
+        here, here_at, next, next_at = under, under_at, across, across_at

@@ -1,0 +1,31 @@
+"""The max-pool, as a registered operation, against torch's."""
+
+import pytest
+import torch
+
+from resnet_recipes.ops import max_pool
+
+SIDES = ((5, 3), (4, 6), (1, 1), (2, 1))
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("sides", SIDES)
+def test_output_and_gradient_are_torchs(sides, stride):
+    torch.manual_seed(1)
+    x = torch.randn(2, 5, *sides, dtype=torch.float64).relu()  # whose zeros are equal
+    x = x.contiguous(memory_format=torch.channels_last).requires_grad_()
+    expected, found = max_pool.plain(x, stride), max_pool.fused(x, stride)
+    assert torch.equal(found, expected)
+    assert found.is_contiguous(memory_format=torch.channels_last)
+    g = torch.randn_like(found)
+    gradients = [torch.autograd.grad(y, x, g)[0] for y in (expected, found)]
+    assert torch.allclose(*gradients, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_registration_passes_opcheck(stride):
+    x = torch.randn(2, 3, 8, 7).to(memory_format=torch.channels_last)
+    y, places = torch.ops.resnet_recipes.max_pool.default(x, stride)
+    torch.library.opcheck(torch.ops.resnet_recipes.max_pool.default, (x, stride))
+    operation = torch.ops.resnet_recipes.max_pool_backward.default
+    torch.library.opcheck(operation, (y, places, stride, 8, 7))
