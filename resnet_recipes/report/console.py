@@ -75,7 +75,7 @@ class PlainConsole:
         self._line(
             f"{self._place(progress.done)} px={progress.pixels} loss={progress.loss:.4g} "
             f"lr={progress.lr:.4g}"
-            f" img_s={progress.images_per_second:.4g} wait={progress.data_wait_share:.2f}{left}"
+            f" img_s={progress.images_per_second:.1f} wait={progress.data_wait_share:.2f}{left}"
         )
 
     def evaluation(

@@ -132,6 +132,18 @@ class Attributes(HTMLParser):
         self.names |= {name for name, _ in attrs}
 
 
+def test_a_page_writes_its_large_numbers_out():
+    rows = [{"x": value} for value in (13190.4, 1_281_167, 94.25, 0.034, 3)]
+    text = page("runs", [Section("runs", tables=[Table("runs", {"x": "x"}, rows)])])
+    assert re.findall(r'data-value="[^"]+">([^<]+)</td>', text) == [
+        "13,190",
+        "1,281,167",
+        "94.25",
+        "0.034",
+        "3",
+    ]
+
+
 def test_no_text_of_a_page_is_markup():
     evil = '" onload=x <b>\u202e'
     section = Section(

@@ -149,7 +149,7 @@ def _cell(value: str | float | None, kind: str) -> str:
     if value is None:
         return f'<td{kind} data-value=""></td>'
     if value >= 1000 or value == int(value):
-        shown = f"{value:,.4g}"
+        shown = f"{value:,.0f}"
     else:
         shown = f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
     return f'<td{kind} data-value="{value}">{shown}</td>'
