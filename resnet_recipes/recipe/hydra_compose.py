@@ -7,6 +7,7 @@ which it finds in a config source of our own.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from functools import lru_cache
 from itertools import islice
 from typing import Any, ClassVar
@@ -25,7 +26,7 @@ from hydra.core.override_parser.types import (
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.plugins.config_source import ConfigResult, ConfigSource
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from resnet_recipes.recipe import frozen
@@ -119,7 +120,7 @@ def composed(
     resolved. Raises ValueError if the files do not fit together.
     """
     try:
-        config = OmegaConf.create(_chosen(recipe, json.dumps(files), tuple(choices)))
+        config = deepcopy(_chosen(recipe, json.dumps(files), tuple(choices)))
         for change in map(_parsed, changes):
             OmegaConf.update(config, change.key_or_group, change.value(), force_add=True)
         return OmegaConf.to_container(config, resolve=True)
@@ -128,7 +129,7 @@ def composed(
 
 
 @lru_cache(64)  # the points of a sweep mostly differ in settings
-def _chosen(recipe: str, files: str, choices: tuple[str, ...]) -> dict[str, Any]:
+def _chosen(recipe: str, files: str, choices: tuple[str, ...]) -> DictConfig:
     """Return the tree that Hydra composes of the files, which are JSON."""
     base = frozen.tree_of(Recipe()) | {"optimizer": {}}  # defaults of optimizers differ
     defaults = [f"/{_APP}/base@_global_", {f"/{_FILES}@_global_": recipe}]
@@ -138,7 +139,7 @@ def _chosen(recipe: str, files: str, choices: tuple[str, ...]) -> dict[str, Any]
     search = f"hydra.searchpath=[{_ReadFiles.scheme()}://]"
     with _own_hydra(configs):
         config = hydra.compose(overrides=[search, f"+{_APP}@_global_=all", *choices])
-        return OmegaConf.to_container(config)
+        return OmegaConf.create(OmegaConf.to_container(config))
 
 
 def plain(config: Mapping[str, Any]) -> dict[str, Any]:
