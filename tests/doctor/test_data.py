@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.data import measure, open_train
-from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data import measure
+from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.images.decode import FORMATS
 from resnet_recipes.doctor import Finding, as_json, exit_code
 from resnet_recipes.doctor.data import check_data, estimate
@@ -114,24 +114,6 @@ def test_an_unreadable_image_is_named_with_its_reason(root):
         "bee1.jpg cannot be read: Not a regular file",
     ]
     assert "data.on_bad_image=skip" in finding.fix
-
-
-def test_the_verdict_is_that_of_training(root):
-    """A 4:4:1 JPEG stopped training while Pillow, and so the doctor, called it good.
-
-    Now both read it.
-    """
-    path = root / "train/bee/bee1.jpg"
-    data = bytearray(path.read_bytes())
-    data[data.index(b"\xff\xc0") + 11] = 0x14
-    path.write_bytes(data)
-    assert exit_code(check_data(root)) == 0
-    loader = open_train(
-        config := DataConfig(backend="torchvision", root=str(root), workers=0),
-        measure(config),
-        Share(0, 1, 6, 1, 0),
-    )
-    assert len(next(loader.batches()).pixels) == 6
 
 
 def test_a_wrong_folder_is_answered_as_training_answers_it(root):

@@ -12,7 +12,6 @@ from PIL import Image
 
 from resnet_recipes.methods import ORDER, Methods
 from resnet_recipes.methods.base import Method
-from resnet_recipes.methods.bce_loss import BCELoss
 from resnet_recipes.methods.colout import ColOut
 from resnet_recipes.methods.ema import EMA
 from resnet_recipes.methods.label_smoothing import LabelSmoothing
@@ -149,11 +148,6 @@ def test_an_empty_stack_is_plain_training(batch_of, now_at, network):
     by_hand = -(targets * F.log_softmax(logits, 1)).sum(1)
     assert torch.allclose(stack.loss(logits, targets), by_hand)
     assert stack.loss(logits.to(torch.bfloat16), targets).dtype == torch.float32
-
-
-def test_loss_of_hot_is_bce():
-    logits, targets = torch.randn(4, 7), torch.softmax(torch.randn(4, 7), 1)
-    assert torch.equal(Stack.of(on(HOT)).loss(logits, targets), BCELoss().loss(logits, targets))
 
 
 def test_sample_augmentations_run_in_turn():

@@ -23,11 +23,6 @@ def resnet50() -> nn.Module:
     return build_model(ModelConfig(), 1000, seed=0)
 
 
-def test_resnet50_has_the_published_number_of_parameters(resnet50):
-    assert sum(p.numel() for p in resnet50.parameters()) == 25_557_032
-    assert len(list(resnet50.parameters())) == 161
-
-
 @pytest.mark.parametrize(
     ("name", "std"),
     [

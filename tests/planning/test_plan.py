@@ -298,25 +298,6 @@ def test_a_method_of_single_images_is_left_out_on_synthetic_ones_and_the_plan_sa
     assert plan.notes == made.notes[1:]
 
 
-def test_hooks_are_listed_in_the_order_in_which_they_run(imagenet):
-    hooks = imagenet("hot").hooks
-    assert list(hooks) == [
-        "augment_sample",
-        "modify_model",
-        "transform_batch",
-        "loss",
-        "gradient",
-        "after_step",
-        "eval_weights",
-    ]
-    assert hooks["transform_batch"] == [
-        "colout",
-        "progressive_resizing",
-        "label_smoothing",
-        "mixup",
-    ]
-
-
 def test_published_results_are_only_for_imagenet(imagenet):
     assert imagenet("mild").published
     recipe = compose("mild", ["lr=0.1", "bs=100", "batch.bn_size=100"], needs_data=False).recipe
