@@ -48,7 +48,13 @@ def planned(name: str) -> tuple[ModelConfig, BuiltNetwork, int]:
     return model, facts, known.get("input_size", (3, 224))[1]
 
 
-@pytest.mark.parametrize("name", ["torchvision:regnet_y_400mf", "timm:vit_tiny_r_s16_p8_224"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("torchvision:regnet_y_400mf", marks=pytest.mark.exhaustive),
+        "timm:vit_tiny_r_s16_p8_224",
+    ],
+)
 def test_networks_that_compute_while_they_are_built_are_planned(name: str):
     model, facts, side = planned(name)
     assert not [*facts.problems(), *facts.size_problems([side], side)]

@@ -16,16 +16,6 @@ from tests.run_folders import run_folder
 
 pytestmark = pytest.mark.timeout(30)  # a FIFO would be waited for
 
-FILES = (
-    "overrides.txt",
-    "summary.json",
-    "config.yaml",
-    "metrics.jsonl",
-    "data.json",
-    "env.json",
-    "command.txt",
-)
-
 
 def content(text: bytes) -> Callable[[Path], object]:
     """Return what writes a file with this content."""
@@ -55,13 +45,19 @@ def run_with(root: Path, name: str, file: str, fault: str) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("file", FILES)
+#: The faults of each file: all of those that are read value by value, some of the others.
+FEW = ("fifo", "folder", "sparse", "deep", "bytes", "text")
+FILES = dict.fromkeys(("summary.json", "config.yaml", "metrics.jsonl"), tuple(FAULTS))
+FILES |= dict.fromkeys(("overrides.txt", "data.json", "env.json", "command.txt"), FEW)
+
+
+@pytest.mark.parametrize(("file", "faults"), FILES.items())
 def test_bad_folders_are_lines_of_the_list_and_the_report_and_messages_of_other_commands(
-    file, tmp_path, enter, capsys
+    file, faults, tmp_path, enter, capsys
 ):
     runs = tmp_path / "runs"
     good = run_folder(runs, "good", top1=76.54)
-    bad = [run_with(runs, f"bad-{fault}", file, fault) for fault in FAULTS]
+    bad = [run_with(runs, f"bad-{fault}", file, fault) for fault in faults]
     out = enter(f"resnet-recipes runs {runs}").out
     table = [line for line in out.splitlines() if line and not line.startswith((" ", "all with"))]
     names = sorted(path.name for path in (*bad, good))

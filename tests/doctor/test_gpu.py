@@ -184,7 +184,8 @@ def test_a_card_whose_memory_is_taken_is_not_judged(monkeypatch):
 
 
 def test_the_exchange_between_gpus_is_checked_and_timed(monkeypatch):
-    devices = [torch.device("cpu")] * 3
+    devices, full = [torch.device("cpu")] * 3, torch.full
+    monkeypatch.setattr(gpu.torch, "full", lambda _, value, **__: full((9,), value))
 
     def add_up(tensors):
         total = sum(tensor[0].item() for tensor in tensors)

@@ -218,7 +218,7 @@ def test_content_that_differs_from_its_digest_is_refused_and_fetched_anew(config
 
 @pytest.mark.parametrize("drops", [b"H", b"HTTP/1.1 100 Continue\r\n\r\n"])
 def test_an_answer_that_comes_too_slowly_is_given_up(config, site, monkeypatch, drops):
-    monkeypatch.setattr(store, "_PATIENCE", 0.3)
+    monkeypatch.setattr(store, "_PATIENCE", 0.1)
     monkeypatch.setattr(store, "_SLOWEST", 1 << 30)
     site.drops = drops
     assert "could not be fetched in 3 attempts: no whole answer in 0 s" in refusal(
