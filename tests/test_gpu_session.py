@@ -177,6 +177,26 @@ def test_convolutions_are_timed_in_the_memory_format_of_training(kernel, stride,
             assert torch.allclose(call(), expected, atol=0.05, rtol=0.02)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "kind"),
+    [
+        ("_reduce", "BatchNorm"),
+        ("void at::native::batch_norm_collect_statistics_channels_last_kernel", "BatchNorm"),
+        ("_scatter", "blur"),
+        ("void at::native::conv_depthwise2d_forward_kernel", "blur"),
+        ("void at::native::(anonymous namespace)::max_pool_backward_nhwc<c10::BF", "max pool"),
+        ("sm90_xmma_wgrad_indexed_implicit_gemm_bf16bf16", "convolutions and last layer"),
+        ("void cublasLt::splitKreduce_kernel<32, 16, int", "convolutions and last layer"),
+        ("void at::native::reduce_kernel<512, 1", "others"),
+        ("void at::native::_scatter_gather_elementwise_kernel", "others"),
+    ],
+)
+def test_kernels_are_told_apart_by_what_they_compute(kernel, kind, session):
+    from profiled import kind_of
+
+    assert kind_of(kernel) == kind
+
+
 def test_a_machine_is_told_with_what_it_lacks(session, monkeypatch):
     import machine
 
