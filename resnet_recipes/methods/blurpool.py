@@ -57,9 +57,10 @@ class BlurPool(Method):
 
     name: ClassVar[str] = "blurpool"
     cost: ClassVar[str] = (
-        "memory traffic. On an RTX 3090, timm's resnetblur50 is 15 % slower than its resnet50, or "
-        "25 % in channels_last (timm, results/benchmark-*.csv); it blurs by depthwise convolution, "
-        "which is not used here on GPUs."
+        "memory traffic: on an H200, 3 % of a step for the blurs, and more for a max pool at full "
+        "resolution, 18 % by torch's (docs/performance.md). On an RTX 3090, timm's resnetblur50, "
+        "which blurs by depthwise convolution, is 15 to 25 % slower than its resnet50 (timm, "
+        "results/benchmark-*.csv)."
     )
     gain: ClassVar[str] = (
         "+0.5 to 1 points on ImageNet (Zhang, 2019); `blur_first: false` adds 0.1 and takes "

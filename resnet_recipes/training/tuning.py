@@ -8,9 +8,9 @@ import torch
 
 from resnet_recipes.planning.plan import Plan
 
-#: Pixels that a rank must train on at an image size: those of 300,000 images of 224 px, predicted
-#: to take ResNet-50 45 s on an H200 and 95 s on an A100. A search is expected to take 3 to 5 s for
-#: ResNet-50 and to gain some percent.
+#: Pixels that a rank must train on at an image size: those of 300,000 images of 224 px, which
+#: take ResNet-50 45 s on an H200. There the first step takes 2 to 8 s with a search; its gain, some
+#: percent, is assumed.
 WORTH = 300_000 * 224**2
 
 
