@@ -108,8 +108,16 @@ def test_the_commands_of_the_proof_print_the_intervals_of_its_page(tmp_path, mon
             low, high = one["mean"] - one["half_width"], one["mean"] + one["half_width"]
             values = (*one["points"], one["mean"], low, high)
             found.add(tuple(f"{value:+.1f}".replace("+0.0", "0.0") for value in values))
-    assert len(found) == 22
+    assert len(found) == 27
     assert found <= printed
+
+
+def test_runs_whose_minutes_are_no_times_are_written_as_they_were_read(tmp_path, monkeypatch):
+    read, written = BENCHMARKS / "proof" / "test_gpu.csv", tmp_path / "again.csv"
+    words = ("--table", str(read), "--csv", str(written))
+    with pytest.raises(SystemExit):
+        rows_of("proof", *words, rows=tmp_path / "rows.json", patched=monkeypatch)
+    assert written.read_text() == read.read_text()
 
 
 def test_values_of_p_are_students_and_hold_together_by_holms_method(monkeypatch):

@@ -157,8 +157,9 @@ def accuracies(cells: list[Cell]) -> Table:
     for cell in cells:
         seeds = ", ".join(f"{seed}: {top1:.1f}" for seed, top1 in sorted(cell.top1.items()))
         cost = "-" if cell.pflops is None else f"{cell.pflops:.3g}"
+        minutes = "-" if cell.minutes is None else f"{cell.minutes:.1f}"
         table.add_row(
-            *(cell.name, f"{cell.epochs:g}", cost, f"{cell.minutes:.1f}"),
+            *(cell.name, f"{cell.epochs:g}", cost, minutes),
             *(seeds, f"{cell.mean:.2f}"),
         )
     return table
@@ -206,8 +207,9 @@ def figure(name: str, cells: list[Cell], recipes: Sequence[str], cost: tuple[str
             "low": min(cell.top1.values()),
             "high": max(cell.top1.values()),
         }
+        for name in recipes
         for cell in cells
-        if cell.name in recipes and getattr(cell, field)
+        if cell.name == name and getattr(cell, field)
     ]
     return Figure(name, "", accuracy(rows, field, title))
 

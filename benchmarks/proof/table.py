@@ -28,7 +28,7 @@ class Cell(NamedTuple):
     epochs: float
     top1: dict[int, float]  # percent, by seed
     pflops: float | None
-    minutes: float  # mean over the seeds, or as measured apart
+    minutes: float | None  # mean over the seeds, or as measured apart; None if not a time
 
     @property
     def mean(self) -> float:
@@ -79,9 +79,9 @@ def write(path: Path, cells: Sequence[Cell]) -> None:
         table.writerow(COLUMNS)
         for cell in cells:
             cost = "" if cell.pflops is None else f"{cell.pflops:.6g}"
+            minutes = "" if cell.minutes is None else f"{cell.minutes:.2f}"
             for seed, top1 in sorted(cell.top1.items()):
-                row = (cell.name, f"{cell.epochs:g}", seed, top1, cost, f"{cell.minutes:.2f}")
-                table.writerow(row)
+                table.writerow((cell.name, f"{cell.epochs:g}", seed, top1, cost, minutes))
 
 
 def _found(place: Path) -> Iterator[Cell]:
@@ -101,8 +101,10 @@ def _recorded(path: Path) -> Iterator[Cell]:
             groups[row["recipe"], float(row["epochs"])].append(row)
     for (name, epochs), rows in groups.items():
         top1 = {int(row["seed"]): float(row["top1_percent"]) for row in rows}
-        cost = float(rows[0]["pflops"]) if rows[0]["pflops"] else None
-        yield Cell(name, epochs, top1, cost, float(rows[0]["mean_minutes"]))
+        cost, minutes = (
+            float(rows[0][key]) if rows[0][key] else None for key in ("pflops", "mean_minutes")
+        )
+        yield Cell(name, epochs, top1, cost, minutes)
 
 
 def _cell(runs: Sequence[RunRecord], shared: Sequence[str]) -> Cell:
