@@ -14,7 +14,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
 from resnet_recipes.recipe import strict_yaml
-from resnet_recipes.recipe.library import GROUPS, packaged_folder
+from resnet_recipes.recipe.library import GROUPS, Library, packaged_folder
 
 GROUP = "resnet_recipes/recipe"  # and the groups of options below it
 
@@ -54,9 +54,12 @@ class RecipeSource(ConfigSource):
         from resnet_recipes.recipe.frozen import tree_of
         from resnet_recipes.recipe.typed import typed, whole
 
-        tree = strict_yaml.load(file).tree
-        group = file.parent.name
-        tree = whole(group, tree) if group in GROUPS else tree_of(typed(tree)[0])
+        if (group := file.parent.name) in GROUPS:
+            tree = whole(group, strict_yaml.load(file).tree)
+        else:
+            links = Library(packaged_folder()).chain(file.stem)
+            merged = OmegaConf.merge(*(document.tree for _, document in links))
+            tree = tree_of(typed(OmegaConf.to_container(merged))[0])
         return ConfigResult(
             self.provider, self.full_path(), OmegaConf.create(tree), {"package": None}
         )
