@@ -19,7 +19,7 @@ USAGE = Usage(
         "--out FILE.html": "the page (default report.html); replaces an older report",
         "--price PER_HOUR": "in dollars: also plot accuracy against cost",
         "--published": "only the published results",
-        "--png FOLDER": "also write every plot as a picture",
+        "--png FOLDER": "also write every plot as a picture; replaces those of an older report",
     },
     f"{RUN} FOLDER has runs (default ./runs).",
 )
@@ -29,14 +29,15 @@ def run(arguments: Arguments) -> int:
     """Write the page, and with --png each plot as a picture."""
     price = price_of(arguments.flags.get("--price"))
     named = arguments.flags.get("--out", "report.html")
-    if not is_ours(out := typed_path("--out", named)):
+    if is_new := not is_ours(out := typed_path("--out", named)):
         out = new_path("--out", named)
     if arguments.words and "--published" in arguments:
         raise RecipeError.of(
             "--published", None, "takes no runs: it only plots the published results"
         )
     if pictures := arguments.flags.get("--png"):
-        if not typed_path("--png", pictures).is_dir():
+        folder = typed_path("--png", pictures)
+        if not folder.is_dir() or (is_new and any(folder.glob("*.png"))):
             new_path("--png", pictures, is_folder=True)
         plotting("--png")
     runs = [] if "--published" in arguments else list(records(arguments.words or ["runs"]))
@@ -52,7 +53,7 @@ def run(arguments: Arguments) -> int:
         atomic.write_text(out, page(counted[0].upper() + counted[1:], sections))
         if pictures:
             figures = (figure for section in sections for figure in section.figures)
-            write_pictures(typed_path("--png", pictures), figures)
+            write_pictures(folder, figures)
     except OSError as error:
         raise NotReadyError.of(
             "--out", str(out), f"cannot be written: {error.strerror}", "--out FILE"

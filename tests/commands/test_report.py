@@ -211,9 +211,12 @@ def test_a_damaged_run_is_named_and_the_others_are_shown(page):
     assert "70.00 % top-1" in text
 
 
-def test_plots_are_written_as_pictures(page):
+def test_plots_are_written_as_pictures_beside_no_others(page, enter):
     pytest.importorskip("vl_convert", reason="the extra `report` is not installed")
     run_folder(RUNS, "a")
     text = page("runs --png png")
     assert Path("png/time.png").read_bytes().startswith(b"\x89PNG")
     assert {path.stem for path in Path("png").iterdir()} == set(specs(text))
+    assert page("runs --png png") == text  # those of the report that is replaced
+    said = enter("resnet-recipes report runs --out other.html --png png", 2).err
+    assert "--png=png: already exists" in said
