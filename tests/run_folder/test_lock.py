@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.base.errors import NotReadyError, TrainingError
+from resnet_recipes.run_folder import lock
 from resnet_recipes.run_folder.lock import HeldFolder, begun, locked, refuse_links
 from resnet_recipes.run_folder.names import EXIT
 
@@ -21,7 +22,8 @@ def test_a_second_run_in_the_same_folder_is_refused_and_told_who_has_it(tmp_path
         pass
 
 
-def test_a_run_starts_although_its_folder_is_being_looked_at(tmp_path):
+def test_a_run_starts_although_its_folder_is_being_looked_at(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "PATIENCE", 60.0)
     (tmp_path / "lock").touch()
     looking = os.open(tmp_path / "lock", os.O_RDONLY)
     fcntl.flock(looking, fcntl.LOCK_SH)  # as `resnet-recipes runs` does
