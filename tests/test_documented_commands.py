@@ -4,6 +4,7 @@ Those that take long are planned, the others are run.
 """
 
 import glob
+import os
 import re
 import shlex
 import tomllib
@@ -144,13 +145,12 @@ def placed(words: list[str], images: Path, home: Path) -> list[str]:
     sources = [
         word.removeprefix("data=") for word in moved if word.startswith(("data=", f"{home}/"))
     ]
-    sources += (
-        moved[1:2]
-        if moved[:1] == ["convert"]
-        else moved[2:3]
-        if moved[:2] == ["doctor", "data"]
-        else []
-    )
+    if moved[:1] == ["convert"]:
+        sources = moved[1:2]
+        for target in filter(os.path.islink, moved[2:3]):
+            os.unlink(target)  # which another command reads
+    elif moved[:2] == ["doctor", "data"]:
+        sources += moved[2:3]
     wants_val = any(word.startswith("data.val_share=") for word in words)
     for place in sources:
         if not Path(place).exists():

@@ -130,8 +130,8 @@ def test_the_commit_of_a_recipe_is_read_without_running_what_its_repository_name
 ):
     commit = git(repository, "rev-parse", "HEAD")
     (tmp_path / "marker").unlink(missing_ok=True)
-    plan = planned(repository / "mine.yaml")
-    assert provenance(plan, "")["git_commit"] == commit
+    known = provenance(planned(repository / "mine.yaml"), "")
+    assert (known["git_commit"], known["origin"]) == (commit, "file")
     assert not (tmp_path / "marker").exists()
     git(repository, "status")
     assert (tmp_path / "marker").exists()  # the program would have been noticed
