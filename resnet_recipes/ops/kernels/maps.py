@@ -44,6 +44,7 @@ def put(y, place, size, value):
 @triton.jit
 def _at(place, size):
     """Return the offset of one pixel for each column, and whether it is on the map."""
-    (row, column, channel), (h, w, c) = place, size
+    row, column, channel = place
+    h, w, c = size
     end = tl.where((row >= 0) & (row < h), w, 0)
     return (row * w + column) * c + channel, (column >= 0) & (column < end) & (channel < c)

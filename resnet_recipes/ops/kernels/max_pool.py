@@ -118,10 +118,10 @@ def _from(gradients, found, first: tl.constexpr):
 
     In the first of their windows it is on the right, in the last on the left.
     """
-    (left, middle, right), (left_at, middle_at, right_at) = gradients, found
-    total = tl.where(left_at == first + 2, left, 0.0) + tl.where(
-        middle_at == first + 1, middle, 0.0
-    )
+    left, middle, right = gradients
+    left_at, middle_at, right_at = found
+    total = tl.where(left_at == first + 2, left, 0.0)
+    total += tl.where(middle_at == first + 1, middle, 0.0)
     return total + tl.where(right_at == first, right, 0.0)
 
 
@@ -148,18 +148,18 @@ def _unpool_halves(
     places += image.to(tl.int64) * ho * wo * c
     dx += image.to(tl.int64) * h * w * c
     here, here_at = _maximum(g, places, (top, column, channel), outputs)
-    next, next_at = _maximum(g, places, (top, column + 1, channel), outputs)
+    beside, beside_at = _maximum(g, places, (top, column + 1, channel), outputs)
     for r in tl.static_range(R):
         row, below = (top + r) * 2, top + r + 1
         under, under_at = _maximum(g, places, (below, column, channel), outputs)
         across, across_at = _maximum(g, places, (below, column + 1, channel), outputs)
         even = tl.where(here_at == 4, here, 0.0)
         put(dx, (row, column * 2, channel), size, even)
-        odd = tl.where(here_at == 5, here, 0.0) + tl.where(next_at == 3, next, 0.0)
+        odd = tl.where(here_at == 5, here, 0.0) + tl.where(beside_at == 3, beside, 0.0)
         put(dx, (row, column * 2 + 1, channel), size, odd)
         even = tl.where(here_at == 7, here, 0.0) + tl.where(under_at == 1, under, 0.0)
         put(dx, (row + 1, column * 2, channel), size, even)
-        odd = tl.where(here_at == 8, here, 0.0) + tl.where(next_at == 6, next, 0.0)
+        odd = tl.where(here_at == 8, here, 0.0) + tl.where(beside_at == 6, beside, 0.0)
         odd += tl.where(under_at == 2, under, 0.0) + tl.where(across_at == 0, across, 0.0)
         put(dx, (row + 1, column * 2 + 1, channel), size, odd)
-        here, here_at, next, next_at = under, under_at, across, across_at
+        here, here_at, beside, beside_at = under, under_at, across, across_at
