@@ -17,6 +17,8 @@ import torch.nn.functional as F
 from PIL import Image
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from resnet_recipes.estimating.datasheet import GPUS
+
 SESSION = Path(__file__).parents[1] / "benchmarks" / "gpu_session"
 
 
@@ -148,6 +150,16 @@ def test_the_first_convolution_is_cudnns_fastest(session, monkeypatch):
     monkeypatch.setattr(cudnn, "benchmark", False)
     assert len(list(kernels.rows(torch.device("cpu"), True))) == len(kernels.PADDED)
     assert seen == {(True, True)}
+
+
+def test_convolutions_of_a_step_are_predicted_with_the_time_that_kernels_take_to_start(session):
+    import convolutions
+
+    gpu = next(gpu for gpu in GPUS if gpu.name == "H200")
+    found = [{"times": 2, "least_microseconds": 40.0, "microseconds": 100.0}]
+    row = convolutions._whole(224, found, gpu)
+    assert row["value"] == pytest.approx(0.4)
+    assert row["predicted"] == pytest.approx(80 / (80 / 0.8 + 2 * 6))
 
 
 class ChannelsLast(TorchDispatchMode):
