@@ -1,7 +1,7 @@
 """Triton kernels, and their launch with little host overhead.
 
-Import them on first use only, as not every platform has Triton. Version 3.6 cannot unpack a tuple of
-tuples in one assignment.
+Import them on first use only, as not every platform has Triton. Version 3.6 cannot unpack a tuple
+of tuples in one assignment.
 """
 
 from typing import Any
