@@ -34,8 +34,15 @@ NORMS = {"torch": batch_norm.plain, "fused": batch_norm.fused}
 BLURS = {"torch": contenders.blurred, "fused": blur.fused}
 POOLS = {"torch": max_pool.plain, "fused": max_pool.fused}
 
-#: Image sides, and the numbers of channels to which new images could be padded.
-SIDES, PADDED = (224, 88), (3, 4, 8)
+SIDES = 224, 88
+#: Forms of the first convolution, which has 7x7 weights and stride 2: more channels, and 2x2 pixels
+#: as one of four times the channels. Channels, side of the weights, stride.
+FIRST = {
+    "3 channels": (3, 7, 2),
+    "4 channels": (4, 7, 2),
+    "8 channels": (8, 7, 2),
+    "2x2 pixels as one": (12, 4, 1),
+}
 
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:
@@ -43,9 +50,9 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
     torch.backends.cudnn.benchmark = True
     batch = 2 if quick else 256
     for side in (32,) if quick else SIDES:
-        for channels in PADDED:
-            text = f"first convolution, {side} px, {channels} channels"
-            yield from tried(text, partial(_first, (batch, channels, side, side), device))
+        for name, form in FIRST.items():
+            text = f"first convolution, {side} px, {name}"
+            yield from tried(text, partial(_first, batch, side, form, device))
     forms = [(case, name) for case in CASES for name in case.forms]
     # ours last: a kernel that reads out of bounds takes the GPU from all that follows
     for case, name in sorted(forms, key=lambda form: form[1] == "fused"):
@@ -106,18 +113,25 @@ def _call(form: Callable, x: Tensor, arguments: tuple) -> Callable[[], object]:
     return lambda: torch.autograd.grad(outputs(), [leaf, *inputs], upstream)
 
 
-def _first(shape: tuple[int, ...], device: torch.device) -> Iterator[dict]:
+def _first(
+    batch: int, side: int, form: tuple[int, int, int], device: torch.device
+) -> Iterator[dict]:
     """Yield the row of the first convolution and its weights' gradient."""
-    batch, channels, side, _ = shape
+    channels, kernel, stride = form
+    side //= 3 - stride
+    out = (side + 2 * (kernel // 2) - kernel) // stride + 1
     images, weights, upstream = (
         torch.randn(each, device=device).to(dtype_of(device), memory_format=torch.channels_last)
-        for each in (shape, (64, channels, 7, 7), (batch, 64, side // 2, side // 2))
+        for each in (
+            (batch, channels, side, side),
+            (64, channels, kernel, kernel),
+            (batch, 64, out, out),
+        )
     )
     weights.requires_grad_()
 
     def call() -> object:
-        return torch.autograd.grad(
-            F.conv2d(images, weights, stride=2, padding=3), weights, upstream
-        )
+        y = F.conv2d(images, weights, stride=stride, padding=kernel // 2)
+        return torch.autograd.grad(y, weights, upstream)
 
     yield {"value": 1e3 * seconds(call, device, times=3), "unit": "ms"}
