@@ -13,10 +13,9 @@ from resnet_recipes.commands.printing import line_width, opened_file, say, show,
 from resnet_recipes.report.page.pictures import plotting, png
 
 if TYPE_CHECKING:
-    from resnet_recipes.jobs.opened import Opened
     from resnet_recipes.report.page.gallery import Tile
     from resnet_recipes.training.outcomes import Cell, Means, Outcomes
-    from resnet_recipes.training.trained import Evaluated
+    from resnet_recipes.training.trained import Evaluated, Trained
 
 USAGE = Usage(
     "resnet-recipes eval RUN|FILE [data=PATH] [key=value ...]",
@@ -85,7 +84,7 @@ def _keep_tables(arguments: Arguments, root: str) -> None:
             raise RecipeError.of(flag, arguments.flags[flag], rule, "another name or folder")
 
 
-def _one_size(arguments: Arguments, opened: "Opened", result: Row, outcomes: "Outcomes") -> None:
+def _one_size(arguments: Arguments, opened: "Trained", result: Row, outcomes: "Outcomes") -> None:
     """Print an evaluation with its classes, and write the files that flags ask for."""
     from resnet_recipes.report.page.charts import by_class
     from resnet_recipes.training.outcomes import Confusion
@@ -132,7 +131,7 @@ def _one_size(arguments: Arguments, opened: "Opened", result: Row, outcomes: "Ou
     _write_images(arguments, opened, outcomes)
 
 
-def _write_images(arguments: Arguments, opened: "Opened", outcomes: "Outcomes") -> None:
+def _write_images(arguments: Arguments, opened: "Trained", outcomes: "Outcomes") -> None:
     """Write a row for each image, and the page of the most confidently wrong ones, if asked."""
     rows, page = arguments.flags.get("--images"), arguments.flags.get("--gallery")
     if not rows and not page:
@@ -173,7 +172,7 @@ def _write_images(arguments: Arguments, opened: "Opened", outcomes: "Outcomes") 
         images.close()
 
 
-def _row(opened: "Opened", size: int, found: "Evaluated") -> Row:
+def _row(opened: "Trained", size: int, found: "Evaluated") -> Row:
     recipe = opened.recipe
     top1, top5, loss, examples, balanced = found.metrics
     return {
@@ -193,7 +192,7 @@ def _row(opened: "Opened", size: int, found: "Evaluated") -> Row:
     }
 
 
-def _facts(opened: "Opened", result: Row) -> list[str]:
+def _facts(opened: "Trained", result: Row) -> list[str]:
     """Return what was evaluated, and the result over all images."""
     about, flip = opened.network.about, ", each with its mirror image" if result["flip"] else ""
     recipe = f", recipe {about.recipe}" if about.recipe else ""

@@ -16,8 +16,8 @@ from resnet_recipes.run_folder.names import CONFIG
 from resnet_recipes.run_folder.runs import RunRecord, newest, read_run, runs_in
 
 if TYPE_CHECKING:
-    from resnet_recipes.jobs.opened import Opened
     from resnet_recipes.recipe.schema import Recipe
+    from resnet_recipes.training.trained import Trained
 
 ROOT = Path("runs")
 LAST = "last"  # the run that was started last
@@ -63,7 +63,7 @@ def records(words: Iterable[str]) -> Iterator[RunRecord]:
             raise NotReadyError.at(place, rule, _LIST) from None
 
 
-def network_of(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> "Opened":
+def network_of(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> "Trained":
     """Open the network that the first word names, with the settings key=value of the others.
 
     Raises RecipeError.

@@ -5,7 +5,6 @@ Start ranks as in training, and merge their results.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -23,12 +22,9 @@ from resnet_recipes.training import distributed
 from resnet_recipes.training.outcomes import Outcomes
 from resnet_recipes.training.trained import Evaluated, Trained
 
-if TYPE_CHECKING:  # ranks never import Hydra
-    from resnet_recipes.jobs.opened import Opened
-
 
 def evaluate(
-    opened: "Opened", sizes: Sequence[int], say: Callable[[str], None]
+    opened: Trained, sizes: Sequence[int], say: Callable[[str], None]
 ) -> tuple[int, list[Evaluated]]:
     """Evaluate at each size, in this process or one per device.
 
@@ -45,7 +41,7 @@ def evaluate(
 
 
 def _by_ranks(
-    opened: "Opened", sizes: Sequence[int], group: Group, say: Callable[[str], None]
+    opened: Trained, sizes: Sequence[int], group: Group, say: Callable[[str], None]
 ) -> tuple[int, list[Evaluated]]:
     job = {"place": str(opened.place.absolute()), "sizes": list(sizes)}
     with errand("evaluate", opened.recipe, None, group, say, **job) as (folder, ending):
@@ -78,7 +74,7 @@ def work(process: RankProcess) -> int:
     # first: kernels are tried on the current GPU
     distributed.join(distributed.this_rank(recipe.launch.device))
     place = Path(job["place"])
-    trained = Trained.on_device(place, load(place), recipe)
+    trained = Trained(place, load(place), recipe).on_device()
     for number, size in enumerate(job["sizes"]):
         with shown(process, "evaluating") as progress:
             found = trained.at_size(size).evaluated(progress)

@@ -7,20 +7,17 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from resnet_recipes.backbones import is_resnet
 from resnet_recipes.base.errors import Problem, RecipeError
-from resnet_recipes.data.base import Share
-from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.network.inputs import takes
-from resnet_recipes.network.load import Network, load
+from resnet_recipes.network.load import load
 from resnet_recipes.recipe import frozen, hydra_compose, overrides
 from resnet_recipes.recipe.overrides import Override
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.suggestions import did_you_mean
 from resnet_recipes.recipe.typed import typed
-from resnet_recipes.training.trained import Trained, labelled_images, recipe_of
+from resnet_recipes.training.trained import Trained, recipe_of
 
 #: Settings that change how a network is used; the others are for training.
 _SETTINGS = (
@@ -47,24 +44,7 @@ _SETTINGS = (
 _OTHERS = ("evaluation.sizes", "launch.gpus")
 
 
-class Opened(NamedTuple):
-    """A network on the CPU, and the recipe to use it with."""
-
-    place: Path  # run folder or file
-    network: Network
-    recipe: Recipe
-
-    def on_device(self) -> Trained:
-        """Return the network on the device of this process."""
-        return Trained.on_device(*self)
-
-    def open_images(self) -> EvalLoader:
-        """Open all its labelled images in this process. Raises NotReadyError."""
-        size = self.recipe.batch.eval_size
-        return labelled_images(*self, Share(0, 1, size, size, 0))
-
-
-def opened(place: Path, changes: Sequence[str] = (), also: Sequence[str] = ()) -> Opened:
+def opened(place: Path, changes: Sequence[str] = (), also: Sequence[str] = ()) -> Trained:
     """Open the network of a run, a checkpoint or a weights file, with changes to its settings.
 
     For example "data.eval_size=256".
@@ -79,7 +59,7 @@ def opened(place: Path, changes: Sequence[str] = (), also: Sequence[str] = ()) -
         if size != own and not (is_resnet(network.model) or takes(network.model, size, size)):
             rule = f"is a size that {name} does not take"
             raise RecipeError.of("data.eval_size", size, rule, f"data.eval_size={own}")
-    return Opened(place, network, recipe)
+    return Trained(place, network, recipe)
 
 
 def meant(fix: str, known: Sequence[str] = _SETTINGS) -> str:

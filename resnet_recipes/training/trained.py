@@ -1,9 +1,9 @@
-"""A trained network on its device, with the settings to use it with."""
+"""A trained network, and the settings to use it with."""
 
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -29,6 +29,9 @@ from resnet_recipes.training.evaluate import evaluate, logits_of
 from resnet_recipes.training.outcomes import Confusion, Outcomes
 from resnet_recipes.training.precision import Precision, resolve_dtype
 
+#: One process, on the CPU.
+_ALONE = Rank(0, 1, torch.device("cpu"))
+
 #: Settings that select the images: if all are those of the run, its own list of images is used.
 _WHICH = ("root", "val_share", "val_seed", "nested_classes")
 
@@ -49,24 +52,23 @@ class Evaluated(NamedTuple):
 
 @dataclass
 class Trained:
-    """A network on this rank's device, and a recipe, of which the evaluation settings matter."""
+    """A network, on the CPU at first, and a recipe, of which the evaluation settings matter."""
 
     place: Path  # run folder or file
     network: Network
     recipe: Recipe
-    rank: Rank
-    precision: Precision
+    rank: Rank = _ALONE
+    precision: Precision = field(
+        default_factory=lambda: Precision(_ALONE.device, torch.float32, nn.Identity())
+    )
 
-    @classmethod
-    def on_device(cls, place: Path, network: Network, recipe: Recipe) -> Self:
-        """Put a network on the device of this rank, with the operations that the recipe allows."""
-        rank = this_rank(recipe.launch.device)
-        precision = Precision(
-            rank.device, resolve_dtype(recipe.precision.dtype, rank.device), network.to(rank.device)
-        )
-        if recipe.precision.kernels == "auto":
-            fuse(network.model, ops.choose(rank.device, precision.dtype))
-        return cls(place, network, recipe, rank, precision)
+    def on_device(self) -> Self:
+        """Put the network on this rank's device, with the operations that the recipe allows."""
+        rank, wanted = this_rank(self.recipe.launch.device), self.recipe.precision
+        dtype, model = resolve_dtype(wanted.dtype, rank.device), self.network.to(rank.device)
+        if wanted.kernels == "auto":
+            fuse(self.model, ops.choose(rank.device, dtype))
+        return replace(self, rank=rank, precision=Precision(rank.device, dtype, model))
 
     @property
     def model(self) -> nn.Module:
@@ -105,10 +107,21 @@ class Trained:
         return replace(self, recipe=replace(self.recipe, data=data))
 
     def open_images(self, fetches: bool = True) -> EvalLoader:
-        """Open this rank's labelled images; see `labelled_images`."""
-        size = self.recipe.batch.eval_size
+        """Open this rank's part of the images at data.root; for a run, of those of its evaluation.
+
+        Raises NotReadyError, also for remote images that are not here, unless it `fetches` them.
+        """
+        config, size, facts = self.recipe.data, self.recipe.batch.eval_size, self.place / DATA
         share = Share(self.rank.rank, self.rank.world_size, size, size, 0)
-        return labelled_images(self.place, self.network, self.recipe, share, fetches)
+        own, about = recipe_of(self.place, self.network).data, self.network.about
+        is_own = all(getattr(config, key) == getattr(own, key) for key in _WHICH)
+        if os.path.lexists(facts) and is_own:
+            known = data.DataFacts.read(facts, _local(config, fetches).root)
+            return data.open_eval(config, known, share)
+        if not config.root:
+            rule = "is not set: say where the images are"
+            raise NotReadyError.of("data.root", None, rule, "data=PATH")
+        return open_labelled(_local(config, fetches), about.classes, about.num_classes, share)
 
     def evaluated(self, progress: Callable[[int, int], None] = lambda *_: None) -> Evaluated:
         """Evaluate as training does, with all ranks.
@@ -132,26 +145,6 @@ class Trained:
             return Evaluated(metrics, seconds, self.rank.devices, Outcomes.joined(found))
         finally:
             images.close()
-
-
-def labelled_images(
-    place: Path, network: Network, recipe: Recipe, share: Share, fetches: bool = True
-) -> EvalLoader:
-    """Open the labelled images at data.root; for a run, those that it was evaluated on.
-
-    Raises NotReadyError, also for remote images that are not here, unless it `fetches` them.
-    """
-    config, about, facts = recipe.data, network.about, place / DATA
-    own = recipe_of(place, network).data
-    if os.path.lexists(facts) and all(getattr(config, key) == getattr(own, key) for key in _WHICH):
-        return data.open_eval(
-            config, data.DataFacts.read(facts, _local(config, fetches).root), share
-        )
-    if not config.root:
-        raise NotReadyError.of(
-            "data.root", None, "is not set: say where the images are", "data=PATH"
-        )
-    return open_labelled(_local(config, fetches), about.classes, about.num_classes, share)
 
 
 def _local(config: DataConfig, fetches: bool) -> DataConfig:
