@@ -148,7 +148,7 @@ def test_the_first_convolution_is_cudnns_fastest(session, monkeypatch):
 
     monkeypatch.setattr(kernels.F, "conv2d", convolved)
     monkeypatch.setattr(cudnn, "benchmark", False)
-    assert len(list(kernels.rows(torch.device("cpu"), True))) == len(kernels.PADDED)
+    assert len(list(kernels.rows(torch.device("cpu"), True))) == len(kernels.FIRST)
     assert seen == {(True, True)}
 
 
