@@ -99,7 +99,7 @@ def _options(words: Sequence[str], known: Collection[str]) -> "ConvertOptions":
 
 
 def _forecast(expected: "Forecast", target: Path) -> list[str]:
-    size, free = f"{expected.bytes / 1e9:.2f} GB", f"{expected.free_bytes / 1e9:.1f} GB"
+    size, free = (f"{count / 1e9:.2f} GB" for count in (expected.bytes, expected.free_bytes))
     lines = [
         f"{expected.images:,} images to {target}: about {size} of {free} free, "
         f"about {clock_time(60 * expected.minutes)} (measured on {expected.sampled})"

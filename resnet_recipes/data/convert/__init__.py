@@ -117,7 +117,7 @@ def convert(
     missing = expected.bytes - sum(path.stat().st_size for path in written if path.exists())
     if missing > expected.free_bytes:
         rule = (
-            f"has {expected.free_bytes / 1e9:.1f} GB free, and about {missing / 1e9:.1f} GB are "
+            f"has {expected.free_bytes / 1e9:.2f} GB free, and about {missing / 1e9:.2f} GB are "
             "needed"
         )
         fix = "write_mode=jpg or a smaller max_resolution makes smaller files"
