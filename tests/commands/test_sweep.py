@@ -100,6 +100,14 @@ def test_optimizers_and_schedules_are_swept_like_values(runs, enter):
     assert found == ["optimizersgd", "optimizersgd", "optimizerlamb", "optimizerlamb"]
 
 
+def test_each_run_is_told_the_recipe_that_its_budget_chose(runs, enter, monkeypatch):
+    monkeypatch.setattr("resnet_recipes.commands.composed._best", lambda *_: "mild")
+    words = "data.backend=synthetic bs=16 batch.bn_size=16 launch.device=cpu gpus=1"
+    enter(f"resnet-train -m {words} budget=1h,2h")
+    ((_, points),) = runs
+    assert [own[0] for own in points.values()] == ["recipe=mild"] * 2
+
+
 @pytest.mark.parametrize("parallel", ["0", "-1", "x", "", "1000000"])
 def test_more_runs_at_a_time_than_the_machine_has_room_for_are_refused(parallel, runs, enter):
     line = f"resnet-train -m recipe=mild {TINY} seed=1,2 --parallel={parallel}"
