@@ -5,6 +5,7 @@ RESNET_RECIPES_TEST_DATA names their folder. Pixels may differ by two grey level
 reduced size are another matter.
 """
 
+import random
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -118,6 +119,7 @@ def test_training_crops_are_resized_as_torchvision_does(settings, folder):
 
 def test_every_operation_of_timms_randaugment_leaves_timms_pixels(folder):
     peer = pytest.importorskip("timm.data.auto_augment", reason="needs timm")
+    random.seed(0)  # of 8 draws, all may have one sign
     for image in opened(folder, "train")[:3]:
         small = image.resize((224, 224))
         settings = {"img_mean": (124, 116, 104), "interpolation": Image.Resampling.BICUBIC}
