@@ -71,7 +71,7 @@ def _forward_cuda(x: Tensor, stride: int) -> tuple[Tensor, Tensor]:
 def _backward_cuda(g: Tensor, places: Tensor, *sizes: int) -> Tensor:
     from resnet_recipes.ops.kernels import max_pool as kernels
 
-    return kernels.backward(nhwc(g), places, *sizes)
+    return kernels.backward(nhwc(g), nhwc(places), *sizes)
 
 
 def _forward_fake(x: Tensor, stride: int) -> tuple[Tensor, Tensor]:
