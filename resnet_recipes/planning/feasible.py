@@ -100,7 +100,8 @@ def _length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
             f"{_short_warmup(horizon)}, or a longer run (the warm-up is never scaled)",
         )
     cooldown = horizon.steps(Duration.parse(recipe.schedule.cooldown))
-    if recipe.schedule.name == "wsd" and warmup + cooldown > horizon.total_steps:
+    is_long = warmup < horizon.total_steps < warmup + cooldown
+    if recipe.schedule.name == "wsd" and is_long:
         rule = f"and the warm-up take {warmup + cooldown:,} of {horizon.total_steps:,} steps"
         yield Problem(
             "schedule.cooldown", recipe.schedule.cooldown, rule, "schedule.cooldown=0.2dur"

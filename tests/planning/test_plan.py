@@ -363,3 +363,9 @@ def test_an_offset_says_after_which_epoch_the_first_evaluation_is():
 def test_a_cool_down_begins_after_the_warm_up():
     with pytest.raises(RecipeError, match=r"cooldown=0\.95dur: and the warm-up take 105 of"):
         planned(small("schedule.name=wsd schedule.cooldown=0.95dur"))
+
+
+def test_a_warm_up_that_takes_the_whole_run_is_one_mistake():
+    with pytest.raises(RecipeError) as caught:
+        planned(small("schedule.name=wsd schedule.warmup=1dur"))
+    assert [problem.key for problem in caught.value.problems] == ["schedule.warmup"]

@@ -104,7 +104,7 @@ def test_every_class_keeps_an_image_on_both_sides_or_is_named(flowers):
         assert min(listing_of(config, "val").counts) >= 1 <= min(listing_of(config, "train").counts)
     next((flowers / "bee").iterdir()).unlink()
     said = refusal(small(flowers, val_share=0.1))
-    assert "needs two images of each class; bee has one" in said
+    assert "needs two images of each class; there is one of bee" in said
 
 
 def test_a_share_of_a_set_with_val_is_refused(folder):
