@@ -81,7 +81,15 @@ _CHANGED = {
         _convolved,
     ),
     F.avg_pool2d: (
-        ("input", "kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"),
+        (
+            "input",
+            "kernel_size",
+            "stride",
+            "padding",
+            "ceil_mode",
+            "count_include_pad",
+            "divisor_override",
+        ),
         _pooled,
     ),
 }

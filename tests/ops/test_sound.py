@@ -117,7 +117,8 @@ def test_what_meets_only_padding_changes_neither_output_nor_gradients(kernel, st
         (nn.AvgPool2d(3, 1, 1), True),
         (nn.AvgPool2d(3, 2, (1, 0), count_include_pad=False), True),
         (partial(F.avg_pool2d, kernel_size=2, padding=1, divisor_override=3), True),
-        (nn.AvgPool2d(2), False),
+        (nn.AvgPool2d(3, 1, 1, divisor_override=5), True),
+        (nn.AvgPool2d(2, divisor_override=3), False),
     ],
 )
 def test_an_average_pool_with_padding_gets_nchw(pool, is_copied):
