@@ -36,7 +36,7 @@ _SPACES = re.compile(r"(^|\0)([\w.]+)(?:\0=\0?|[=:]\0)([^\0=]+)(?=\0|$)")
 
 
 #: What begins a word in the middle of another: a flag or a setting.
-_SEVERAL = re.compile(rf"\s(-|({'|'.join(SHORT)}|[a-z_]+\.[a-z_.]+)=)")
+_SEVERAL = re.compile(rf"\s(--[a-z]|({'|'.join(SHORT)}|[a-z_]+\.[a-z_.]+)=)")
 
 
 @dataclass(frozen=True)

@@ -242,6 +242,11 @@ def test_a_setting_in_pieces_is_one_mistake(typed, answered):
     assert "error: 1 problem" in answered(f"resnet-train mild --cfg {typed} seed=1")
 
 
+def test_a_folder_may_have_spaces_and_dashes_in_its_name(enter, folder):
+    images = random_images(folder / "photos - all -2026")
+    enter(f"resnet-train mild 'data={images}' bs=4 batch.bn_size=4 epochs=9 --dry-run")
+
+
 @pytest.mark.parametrize("flag", ["--recipe", "--no-such-thing"])
 def test_a_recipe_behind_an_unknown_flag_is_not_missing(flag, answered, folder):
     assert "error: 1 problem" in answered(f"resnet-train {flag} mild data=images")
