@@ -132,7 +132,7 @@ def lead(
 ) -> int:
     """Train as the rank that writes the run folder and reports to the user."""
     (first, _), is_job = spans[0], bool(job_of(process.folder))
-    recorder.begin(first, run.clock.seconds())
+    recorder.begin(first, run.clock.seconds(), run.owes_evaluation)
     for note in (*run.notes, *checkpoints.notes, *run.train_data.notes):
         recorder.note(first, note)
     checkpoints.warn = lambda text: recorder.note(process.watchdog.step, text)

@@ -65,16 +65,21 @@ class Recorder:
         self._on_record = on_record
         self._is_finished = False
 
-    def begin(self, done: int = 0, seconds: float = 0.0) -> None:
+    def begin(self, done: int = 0, seconds: float = 0.0, owes_evaluation: bool = False) -> None:
         """Start the session, right before its first step.
 
-        Drop what an earlier one recorded after step `done`.
+        Drop what an earlier one recorded after step `done`, and its evaluation if that is owed.
         """
         old = read_metrics(self._path)
         self._wall_before = max(
             (float(record.get("wall_seconds", 0.0)) for record in old), default=0.0
         )
-        self._records = [record for record in old if record["step"] <= done]
+        owed = ("evaluation", done) if owes_evaluation else None
+        self._records = [
+            record
+            for record in old
+            if record["step"] <= done and (record["kind"], record["step"]) != owed
+        ]
         if old:
             kept = "".join(map(line, self._records))
             self._best_effort(lambda: atomic.write_text(self._path, kept))

@@ -45,6 +45,7 @@ def test_a_run_that_was_stopped_can_be_resumed_unless_it_was_a_measurement(
         train.lead(run, process, Mock(notes=()), recorder, [(0, 7)])
         == process.interruption.exit_code
     )
+    recorder.begin.assert_called_once_with(0, run.clock.seconds(), run.owes_evaluation)
     fix = "" if is_sample else f"resnet-train --resume {tmp_path}"
     assert recorder.stopped.call_args.args[2] == fix
 

@@ -42,6 +42,14 @@ def test_a_resumed_run_has_every_step_once(recorder, driver, facts, console):
     assert steps(facts.folder, "begin") == [0, 10]
 
 
+def test_an_evaluation_that_is_owed_is_on_record_once(recorder, driver, facts, console):
+    recorder.begin()
+    driver.run(0, 27)
+    Recorder(facts.folder, facts, console).begin(done=20, owes_evaluation=True)
+    assert steps(facts.folder, "evaluation") == [10]
+    assert steps(facts.folder) == list(range(1, 21))
+
+
 def test_wall_time_continues_where_the_last_session_ended(facts, console, monkeypatch):
     ticks = count(1000, 10)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(ticks), time=float))
