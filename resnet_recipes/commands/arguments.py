@@ -163,8 +163,10 @@ def split(
         if known[flag].startswith("FILE"):
             _require_folder(flag, name)
     if not usage.words[0] <= len(found.words) <= usage.words[1]:
-        verb, words = usage.line.split()[1], " ".join(found.words) or None
-        raise RecipeError.of(verb, words, f"needs {usage.takes}", f"for example  {usage.example}")
+        verb, told = usage.line.split()[1], " ".join(found.words)
+        raise RecipeError.of(
+            verb, told or None, f"needs {usage.takes}", f"for example  {usage.example}"
+        )
     return found
 
 

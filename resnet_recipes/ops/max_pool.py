@@ -1,5 +1,7 @@
 """The maximum of 3x3 pixels, padded by 1, of a ResNet's stem."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -31,7 +33,7 @@ def samples(generator: torch.Generator, dtype: torch.dtype) -> Samples:
 
 class _MaxPool(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, x: Tensor, stride: int) -> Tensor:
+    def forward(ctx: Any, x: Tensor, stride: int) -> Tensor:
         y, places = torch.ops.resnet_recipes.max_pool.default(x, stride)
         ctx.save_for_backward(places)
         ctx.stride, ctx.height, ctx.width = stride, x.shape[2], x.shape[3]
@@ -39,7 +41,7 @@ class _MaxPool(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: torch.autograd.function.FunctionCtx, g: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
         return torch.ops.resnet_recipes.max_pool_backward.default(
             g, *ctx.saved_tensors, ctx.stride, ctx.height, ctx.width
         ), None
