@@ -38,6 +38,11 @@ but for gpus.""",
 _NAMED = 10
 
 
+def _is_run(word: str) -> bool:
+    there = found("IMAGE", word)
+    return there is not None and (there / CONFIG).is_file()
+
+
 def run(arguments: Arguments) -> int:
     """Print one row per image, in the order of the words and, within a folder, of the names."""
     place, words = arguments.words[:1], arguments.words[1:]
@@ -48,10 +53,12 @@ def run(arguments: Arguments) -> int:
     if not images:
         rule = "is missing: images, or folders with images"
         problems.append(Problem("IMAGE", None, rule, USAGE.example))
-    swapped = [w for w in words if (there := found("IMAGE", w)) and (there / CONFIG).is_file()]
-    if swapped:
-        fix = shlex.join(["resnet-recipes", "predict", *swapped, *place])
-        problems.append(Problem("IMAGE", swapped[0], "is a run, which comes first", fix))
+    if swapped := list(filter(_is_run, words)):
+        runs = [*filter(_is_run, place), *swapped]
+        others = [word for word in arguments.words if word not in runs]
+        fix = shlex.join(["resnet-recipes", "predict", runs[0], *others])
+        rule = "is a run: one comes first, then images"
+        problems.append(Problem("IMAGE", runs[-1], rule, fix if others else USAGE.example))
     if not (top.isdecimal() and int(top[:9])):
         problems.append(Problem("--top", top, "must be a whole number from 1", "--top 5"))
     if {"--csv", "--json"} <= arguments.flags.keys():

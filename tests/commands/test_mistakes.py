@@ -167,6 +167,7 @@ resnet-recipes compare mild hot | resnet-recipes diff mild hot
 resnet-recipes predict --run first images | resnet-recipes predict first images
 resnet-train mild data=images --recipies x | did you mean --recipes DIR?
 resnet-recipes predict images first | resnet-recipes predict first images
+resnet-recipes predict first images runs/first | resnet-recipes predict first images
 resnet-train 'mild data=images' | mild data=images: is one word; type it without quotes
 resnet-train mild data=images epochs: 5 | epochs: 5: settings are written key=value
 resnet-train mild data=images precision.dtype=fp8 | fp32; numbers here have 16 bits or 32

@@ -38,7 +38,7 @@ predict RUN /nowhere.jpg | 3 | no such file
 predict RUN /nowhere/*.jpg | 3 | no file matches this
 predict RUN IMAGES --top 0 | 2 | must be a whole number from 1
 predict RUN IMAGES --json --csv x | 2 | leave one out
-predict RUN RUN | 2 | is a run, which comes first
+predict RUN RUN | 2 | is a run: one comes first, then images
 predict RUN IMAGES gpus=3 | 2 | cannot be changed here
 slurm -m mild,hott data=/data lr=1,-1 | 2 | 2 problems
 slurm -m mild data=/data gpus=1,2 | 2 | the jobs of an array must have the same GPUs
