@@ -128,6 +128,15 @@ def test_an_average_pool_with_padding_gets_nchw(pool, is_copied):
     assert ours.grad_fn._saved_self.is_contiguous() == is_copied
 
 
+@pytest.mark.parametrize(
+    ("name", "is_sound"), [("resnet18", False), ("torchvision:squeezenet1_1", True)]
+)
+def test_on_other_devices_than_cpus_all_networks_but_resnets_are_sound(name, is_sound):
+    recipe = compose("mild", [f"model.name={name}"], needs_data=False).recipe
+    model = build_network(recipe, Stack.of(recipe.methods), 10, torch.device("meta"))
+    assert ("forward" in vars(model)) == is_sound
+
+
 def trained(process: RankProcess) -> bool:
     """Take gradients of a network of an eighth of the usual width, and use the memory."""
     recipe = compose("small", ["model.width=0.125"], needs_data=False).recipe

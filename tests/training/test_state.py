@@ -38,6 +38,14 @@ def test_the_same_run_resumes_without_a_warning(make_run, state):
     assert run.clock.seconds() >= 60
 
 
+@pytest.mark.parametrize(("interval", "owes"), [("3ba", True), ("2ba", False)])
+def test_only_a_run_that_is_evaluated_after_these_steps_owes_that(interval, owes, make_run):
+    words = f"evaluation.interval={interval}"
+    run, state = make_run(words), capture(make_run(words), 3)
+    restore(run, state | {"owes_evaluation": True})
+    assert run.owes_evaluation == owes
+
+
 def test_lists_of_a_method_are_the_same_in_a_checkpoint(make_run, tmp_path):
     words = "methods.progressive_resizing.stairs=[[0ep,0.5],[1ep,1.0]]"
     checkpoints = Checkpoints(tmp_path, 2, print)
