@@ -141,7 +141,9 @@ def counted_graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[torch.fx.Gr
     torch.compiler.reset()
 
 
-FUSED = ops.Operations(ops.blur.fused, ops.batch_norm.fused, notes=("a note",))
+FUSED = ops.Operations(
+    **{name: module.fused for name, module in ops.FUSED.items()}, notes=("a note",)
+)
 
 
 @pytest.mark.parametrize(
