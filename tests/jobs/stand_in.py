@@ -46,6 +46,10 @@ def misbehave(behaviour: str, process: RankProcess) -> None:
             raise ZeroDivisionError("division by zero")
         case "not-ready":
             raise NotReadyError([Problem("data.root", "/data", "is gone")])
+        case "not-ready-last":
+            while not list(process.folder.glob("endings/*")):
+                time.sleep(0.01)
+            misbehave("not-ready", process)
         case "peer":
             exec(
                 "raise RuntimeError('[gloo/pair.cc:534] Connection closed by peer')",
