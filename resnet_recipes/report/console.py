@@ -72,10 +72,12 @@ class PlainConsole:
             return
         self._last = now
         left = "" if seconds_left is None else f" eta_s={seconds_left:.0f}"
+        rate = progress.images_per_second
+        speed = f"{rate:.0f}" if rate >= 1000 else f"{rate:.4g}"
         self._line(
             f"{self._place(progress.done)} px={progress.pixels} loss={progress.loss:.4g} "
             f"lr={progress.lr:.4g}"
-            f" img_s={progress.images_per_second:.1f} wait={progress.data_wait_share:.2f}{left}"
+            f" img_s={speed} wait={progress.data_wait_share:.2f}{left}"
         )
 
     def evaluation(

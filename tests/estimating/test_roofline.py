@@ -137,7 +137,6 @@ def test_a_blur_reads_and_writes_once_each_way():
         ("H200", 176, False, False, 7085),
         ("H200", 224, True, False, 4085),
         ("H200", 176, True, False, 6126),
-        ("H200", 88, True, False, 13940),  # by the host: 12,565 without, 15,466 with blur
     ],
 )
 def test_speeds_are_within_a_tenth_of_those_measured(name, side, blur, fused, images_per_second):
@@ -148,6 +147,13 @@ def test_speeds_are_within_a_tenth_of_those_measured(name, side, blur, fused, im
         torchs = traffic(work._replace(fused=False))["pool"] / POOLED
         seconds += torchs - traffic(work)["pool"] / (FUSED_SHARE * gpu.traffic)
     assert 1 / seconds == pytest.approx(images_per_second, rel=0.1)
+
+
+def test_a_loop_that_waits_for_its_host_is_as_fast_as_the_two_that_were_measured():
+    gpu = next(gpu for gpu in GPUS if gpu.name == "H200")
+    found = [speed(gpu, Work("resnet50", 88, 256, blur)) for blur in (False, True)]
+    assert {one.limit for one in found} == {"kernel launches"}
+    assert all(12565 < one.images_per_second < 15466 for one in found)  # without blur, with it
 
 
 #: Images per second and GPU at 224 px, without blur, in NVIDIA's MXNet; and the megabytes per image
