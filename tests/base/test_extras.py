@@ -9,13 +9,14 @@ from resnet_recipes.base.extras import needed, remedy
 
 
 def installed_from(place: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the package be installed from a folder, or from an index."""
+    """Let the package be installed by pip from a folder, or from an index."""
     text = place and json.dumps({"url": place.as_uri()})
     found = SimpleNamespace(
         read_text=lambda name: text,
         requires=["torch>=2", "a[b]<2,>=1; extra == 'report'".replace("'", '"'), 'c; extra == "x"'],
     )
     monkeypatch.setattr(extras, "distribution", lambda name: found)
+    monkeypatch.setattr(extras, "find_spec", lambda name: name)
     monkeypatch.setattr(extras, "__file__", "/site-packages/resnet_recipes/base/extras.py")
 
 
