@@ -67,8 +67,8 @@ def test_a_command_trains_on_two_gpus(words, command):
 def test_the_largest_micro_batch_that_fits_is_found_and_frozen_into_the_run(command, tmp_path):
     small = {"NULL_DEVICES": "1", "NULL_MEMORY": "400000000"}
     told = command("recipe=mild bs=96 batch.bn_size=auto", **small)[0]
-    assert told.startswith("batch.bn_size=24 is the most that fits on null device")
-    assert read(tmp_path / "tried" / "config.yaml").batch.bn_size == 24
+    assert told.startswith("batch.bn_size=32 is the most that fits on null device")
+    assert read(tmp_path / "tried" / "config.yaml").batch.bn_size == 32
 
 
 @pytest.mark.timeout(400)  # 60 s of CPU time, for compiling every kernel
