@@ -64,7 +64,7 @@ def settle(device: torch.device) -> None:
 def traffic(device: torch.device, size: int = 1 << 30) -> float:
     """Return the bytes per second that a kernel reads and writes, `size` bytes each.
 
-    A copy in a graph is no kernel, and reaches 0.65 of this on an H200.
+    An H200 copied at 0.65 of this speed inside a CUDA graph, where a copy does not run as a kernel.
     """
     source = torch.ones(size // 4, device=device)
     target = torch.empty_like(source)

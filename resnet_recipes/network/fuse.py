@@ -1,4 +1,4 @@
-"""Operations of a GPU in a network, and BatchNorm fused with its neighbours.
+"""Replace a network's layers with the operations for GPUs, and fuse BatchNorm with its neighbours.
 
 In training with the sum and ReLU that follow it, for inference with the convolution before it.
 """
@@ -23,9 +23,8 @@ from resnet_recipes.ops.norm import Epilogue, Norm
 def fuse(model: nn.Module, operations: Operations) -> None:
     """Make the modules of `model` call `operations`, in place.
 
-    Changes the stem and blocks of torchvision's ResNets; other networks keep their own BatchNorm,
-    and get the pools and blurs.
-    Parameters and state-dict keys do not change.
+    Fuses BatchNorm in the stem and blocks of torchvision's ResNets; other networks keep their own.
+    Max-pools and blurs change in every network. Parameters and state-dict keys stay the same.
     """
     for module in list(model.modules()) if operations.batch_norm is not batch_norm.plain else ():
         if type(module) is ResNet and _fits(module.bn1):

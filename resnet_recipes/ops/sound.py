@@ -19,7 +19,7 @@ def sound(forward: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     pixels first.
 
     On GPUs torch up to the summer of 2026 returns wrong gradients of average pools with padding in
-    channels_last (pytorch/pytorch#188344). They get their input in NCHW.
+    channels_last (pytorch/pytorch#188344). These pools get their input in NCHW.
     """
 
     def computed(images: Tensor) -> Tensor:
