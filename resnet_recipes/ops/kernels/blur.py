@@ -5,7 +5,7 @@ import triton.language as tl
 from torch import Tensor
 
 from resnet_recipes.ops.kernels import launch
-from resnet_recipes.ops.kernels.maps import OPTIONS, TILE, empty, get, grid, put
+from resnet_recipes.ops.kernels.maps import OPTIONS, TILE, empty, get, grid, put, tile
 
 
 def forward(x: Tensor, stride: int) -> Tensor:
@@ -45,13 +45,10 @@ def _gather(
 
     Each blurred row is reused by up to three outputs.
     """
-    bands = (ho + R - 1) // R
-    image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
-    column = tl.program_id(1) * BW + tl.arange(0, BW)[:, None]
-    channel = tl.program_id(2) * BC + tl.arange(0, BC)[None, :]
+    image, top, column, channel = tile(ho, R, BW, BC)
     size = h, w, c
-    x += image.to(tl.int64) * h * w * c
-    y += image.to(tl.int64) * ho * wo * c
+    x += image * h * w * c
+    y += image * ho * wo * c
     above = _sideways(x, top * S - 1, column * S, channel, size)
     here = _sideways(x, top * S, column * S, channel, size)
     for r in tl.static_range(R):
@@ -70,13 +67,10 @@ def _scatter(g, dx, h, w, ho, wo, c, R: tl.constexpr, BW: tl.constexpr, BC: tl.c
 
     Odd rows and columns receive from both neighbours.
     """
-    bands = (ho + R - 1) // R
-    image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
-    column = tl.program_id(1) * BW + tl.arange(0, BW)[:, None]
-    channel = tl.program_id(2) * BC + tl.arange(0, BC)[None, :]
+    image, top, column, channel = tile(ho, R, BW, BC)
     outputs, inputs = (ho, wo, c), (h, w, c)
-    g += image.to(tl.int64) * ho * wo * c
-    dx += image.to(tl.int64) * h * w * c
+    g += image * ho * wo * c
+    dx += image * h * w * c
     even = get(g, (top, column, channel), outputs, 0.0)
     odd = even + get(g, (top, column + 1, channel), outputs, 0.0)
     for r in tl.static_range(R):

@@ -28,6 +28,16 @@ def grid(over: Tensor) -> tuple[int, int, int]:
 
 
 @triton.jit
+def tile(height, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr):
+    """Return this program's image, and its tile's first row, columns and channels."""
+    bands = (height + R - 1) // R
+    image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
+    column = tl.program_id(1) * BW + tl.arange(0, BW)[:, None]
+    channel = tl.program_id(2) * BC + tl.arange(0, BC)[None, :]
+    return image.to(tl.int64), top, column, channel
+
+
+@triton.jit
 def get(x, place, size, other):
     """Load one pixel of a row for each column, in float32; outside the map it is `other`."""
     offset, inside = _at(place, size)

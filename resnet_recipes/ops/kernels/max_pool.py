@@ -9,7 +9,7 @@ import triton.language as tl
 from torch import Tensor
 
 from resnet_recipes.ops.kernels import launch
-from resnet_recipes.ops.kernels.maps import OPTIONS, TILE, empty, get, grid, put
+from resnet_recipes.ops.kernels.maps import OPTIONS, TILE, empty, get, grid, put, tile
 
 #: No place in a window.
 NOWHERE = tl.constexpr(9)
@@ -41,14 +41,11 @@ def _pool(
     S: tl.constexpr, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """Find the maxima of a tile of R output rows, BW columns and BC channels."""
-    bands = (ho + R - 1) // R
-    image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
-    column = tl.program_id(1) * BW + tl.arange(0, BW)[:, None]
-    channel = tl.program_id(2) * BC + tl.arange(0, BC)[None, :]
+    image, top, column, channel = tile(ho, R, BW, BC)
     size, outputs = (h, w, c), (ho, wo, c)
-    x += image.to(tl.int64) * h * w * c
-    y += image.to(tl.int64) * ho * wo * c
-    places += image.to(tl.int64) * ho * wo * c
+    x += image * h * w * c
+    y += image * ho * wo * c
+    places += image * ho * wo * c
     above, above_at = _largest(x, top * S - 1, column * S, channel, size)
     here, here_at = _largest(x, top * S, column * S, channel, size)
     for r in tl.static_range(R):
@@ -87,12 +84,9 @@ def _larger(first, first_at, second, second_at):
 @triton.jit(do_not_specialize=["h", "w", "ho", "wo"])
 def _unpool(g, places, dx, h, w, ho, wo, c, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr):
     """Collect the gradients of R x BW pixels from the maxima in their row and the two beside it."""
-    bands = (h + R - 1) // R
-    image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
-    column = tl.program_id(1) * BW + tl.arange(0, BW)[:, None]
-    channel = tl.program_id(2) * BC + tl.arange(0, BC)[None, :]
+    image, top, column, channel = tile(h, R, BW, BC)
     size = h, w, c
-    start = image.to(tl.int64) * h * w * c
+    start = image * h * w * c
     g, places, dx = g + start, places + start, dx + start
     _, _, from_above = _given(g, places, top - 1, column, channel, size)
     _, own, down = _given(g, places, top, column, channel, size)
@@ -139,14 +133,11 @@ def _unpool_halves(
 
     Windows are around even pixels, so that those in odd rows or columns get from both neighbours.
     """
-    bands = (ho + R - 1) // R
-    image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
-    column = tl.program_id(1) * BW + tl.arange(0, BW)[:, None]
-    channel = tl.program_id(2) * BC + tl.arange(0, BC)[None, :]
+    image, top, column, channel = tile(ho, R, BW, BC)
     size, outputs = (h, w, c), (ho, wo, c)
-    g += image.to(tl.int64) * ho * wo * c
-    places += image.to(tl.int64) * ho * wo * c
-    dx += image.to(tl.int64) * h * w * c
+    g += image * ho * wo * c
+    places += image * ho * wo * c
+    dx += image * h * w * c
     here, here_at = _maximum(g, places, (top, column, channel), outputs)
     beside, beside_at = _maximum(g, places, (top, column + 1, channel), outputs)
     for r in tl.static_range(R):
