@@ -1,6 +1,8 @@
 """Triton kernels for the maximum of 3x3 pixels: NHWC, any size.
 
-A maximum's place in its window is a byte, 0 to 8, row by row.
+A maximum's place in its window is a byte, 0 to 8, row by row. Of a window at a border in which all
+pixels are -inf, it may be in the padding: no pixel gets the gradient, where torch gives it to the
+first. Telling padding from pixels would cost instructions in every window.
 """
 
 import torch
