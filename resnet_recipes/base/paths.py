@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.text import byte_size
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
@@ -112,7 +113,7 @@ def folder_problem(key: str, folder: Path, needed: int, need: str) -> Problem | 
         why = "Read-only file system" if disk.f_flag & os.ST_RDONLY else "Permission denied"
         return Problem(key, str(folder), f"cannot be written to: {why}", fix)
     if (free := disk.f_bavail * disk.f_frsize) < needed:
-        return Problem(key, str(folder), f"has {free / 1e9:,.2f} GB free, and {need}", fix)
+        return Problem(key, str(folder), f"has {byte_size(free)} free, and {need}", fix)
     return None
 
 

@@ -93,14 +93,18 @@ def percent(share: float) -> str:
     return "<1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"
 
 
-def pflops(count: float) -> str:
-    """Write 10^15 floating-point operations with at least three digits."""
-    return f"{count:,.0f}" if count >= 100 else f"{count:.3g}"
+def digits(number: float) -> str:
+    """Write a number with at least three digits, as "0.0123", "12.3" or "12,345"."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
-def rate(per_second: float) -> str:
-    """Write images per second with at least three digits."""
-    return f"{per_second:,.0f}" if per_second >= 100 else f"{per_second:.3g}"
+def byte_size(count: float) -> str:
+    """Write a number of bytes in the unit that fits, as "97 bytes", "2.04 kB" or "310 MB"."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 999.5:
+            return f"{digits(count)} {unit}"
+        count /= 1000
+    return f"{digits(count)} TB"
 
 
 def roughly(seconds: float) -> str:

@@ -6,7 +6,7 @@ from math import inf
 from string import ascii_uppercase
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.base.text import pflops, printable, wrapped
+from resnet_recipes.base.text import digits, printable, wrapped
 from resnet_recipes.commands.arguments import CSV, JSON, RUN, Arguments, Usage
 from resnet_recipes.commands.places import found, run_places
 from resnet_recipes.commands.printing import minutes, or_dash, show, table, width
@@ -122,7 +122,7 @@ def _results(runs: Sequence[RunRecord]) -> Rows:
         ("state", [run.state for run in runs]),
         ("epochs", [f"{run.epochs_done:.4g}" for run in runs]),
         ("top-1", [or_dash(run.top1_percent, "{:.2f} %".format) for run in runs]),
-        ("PFLOPs", [or_dash(run.pflops, pflops) for run in runs]),
+        ("PFLOPs", [or_dash(run.pflops, digits) for run in runs]),
         *(
             (clock, [or_dash(getattr(run, name), minutes) for run in runs])
             for clock, name in clocks.items()

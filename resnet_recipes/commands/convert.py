@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
-from resnet_recipes.base.text import clock_time, printable
+from resnet_recipes.base.text import byte_size, clock_time, printable
 from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.printing import say
 from resnet_recipes.recipe.scalars import plain
@@ -99,7 +99,7 @@ def _options(words: Sequence[str], known: Collection[str]) -> "ConvertOptions":
 
 
 def _forecast(expected: "Forecast", target: Path) -> list[str]:
-    size, free = (f"{count / 1e9:.2f} GB" for count in (expected.bytes, expected.free_bytes))
+    size, free = map(byte_size, (expected.bytes, expected.free_bytes))
     lines = [
         f"{expected.images:,} images to {target}: about {size} of {free} free, "
         f"about {clock_time(60 * expected.minutes)} (measured on {expected.sampled})"

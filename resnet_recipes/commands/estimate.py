@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.base.text import clock_time, percent, rate
+from resnet_recipes.base.text import clock_time, digits, percent
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, Arguments, Usage
 from resnet_recipes.commands.composed import composed, is_named, with_recipe
 from resnet_recipes.commands.offers import print_offers
@@ -103,7 +103,7 @@ def _lines(plan: "Plan", found: "Prediction", price: float | None) -> Iterator[s
         {
             "IMAGES": f"{phase.pixels} px",
             "EPOCHS": str(phase.epochs),
-            "IMAGES/S": rate(phase.images_per_second),
+            "IMAGES/S": digits(phase.images_per_second),
             "TIME": clock_time(60 * phase.minutes),
             "WAITS FOR": phase.limit,
         }
@@ -136,14 +136,16 @@ def _lines(plan: "Plan", found: "Prediction", price: float | None) -> Iterator[s
 
 def _parts(speeds: "Speeds", first: int) -> Iterator[str]:
     """Yield what was measured of each part of a step; `first` is the first image size."""
-    each = (f"{rate(1 / speeds.seconds_at(side)[1])} at {side} px" for side in sorted(speeds.step))
+    each = (
+        f"{digits(1 / speeds.seconds_at(side)[1])} at {side} px" for side in sorted(speeds.step)
+    )
     yield f"step alone    {', '.join(each)}, in images/s, {speeds.batch} per device and step"
     if not speeds.loader:
         yield "loader alone  nothing to load: synthetic images"
     else:
-        yield f"loader alone  {rate(speeds.loader)} images/s"
+        yield f"loader alone  {digits(speeds.loader)} images/s"
     if speeds.end_to_end:
-        yield f"both          {rate(speeds.end_to_end)} images/s at {first} px"
+        yield f"both          {digits(speeds.end_to_end)} images/s at {first} px"
     if speeds.devices > 1:
         yield (
             f"exchange      {1000 * speeds.exchange:.0f} ms alone, between {speeds.devices} ranks; "

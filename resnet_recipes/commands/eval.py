@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.paths import typed_path
-from resnet_recipes.base.text import csv_line, labelled, printable, rate
+from resnet_recipes.base.text import csv_line, digits, labelled, printable
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import network_of
 from resnet_recipes.commands.printing import line_width, opened_file, say, show, table
@@ -207,7 +207,7 @@ def _facts(opened: "Trained", result: Row) -> list[str]:
         "loss": f"{result['loss']:.4f}",
         "ECE": f"{result['calibration_error_percent']:.2f} %, the expected calibration error "
         "of the probabilities",
-        "speed": f"{rate(result['images_per_second'])} images/s on {result['device']}, "
+        "speed": f"{digits(result['images_per_second'])} images/s on {result['device']}, "
         "decoding included",
     }
     return labelled(facts.items(), line_width(), 10)
@@ -263,7 +263,7 @@ def _sizes(rows: Sequence[Row]) -> list[str]:
             "TOP-1": f"{row['top1_percent']:.2f} %",
             "TOP-5": f"{row['top5_percent']:.2f} %",
             "LOSS": f"{row['loss']:.4f}",
-            "IMAGES/S": rate(row["images_per_second"]),
+            "IMAGES/S": digits(row["images_per_second"]),
         }
         for row in rows
     ]

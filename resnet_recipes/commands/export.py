@@ -2,6 +2,7 @@
 
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import new_path
+from resnet_recipes.base.text import byte_size
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import network_of
 from resnet_recipes.commands.printing import say
@@ -57,7 +58,7 @@ def run(arguments: Arguments) -> int:
         exported = export_checked(opened.on_device(), to, folder, *how, waiting)
     count = sum(weight.numel() for weight in opened.network.parameters())
     held = f"{count:,} parameters, {len(opened.network.classes):,} classes"
-    print(f"network   {target.file} for {to}, {exported.bytes / 1e6:,.1f} MB, {held}")
+    print(f"network   {target.file} for {to}, {byte_size(exported.bytes)}, {held}")
     if exported.folding is not None:
         print(f"folded    {exported.folding:.2g} by folding BatchNorm")
     print(f"compared  {exported.comparison}\nwritten   {folder}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
 from resnet_recipes.base.cores import cores, emulates
-from resnet_recipes.base.text import clock_time, rate
+from resnet_recipes.base.text import byte_size, clock_time, digits
 from resnet_recipes.commands.arguments import JSON, RECIPES, Arguments, Usage
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.places import to_resume
@@ -128,12 +128,12 @@ def _device(plan: "Plan", memory: Memory) -> Rows:
 def _predictions(found: "Prediction | None", memory: Memory) -> Rows:
     """Yield how much memory and time a run is expected to need, and what limits its speed."""
     if memory:
-        need, size = (bytes_ / 1e9 for bytes_ in memory)
-        yield "memory", f"about {need:.0f} of {size:.0f} GB per GPU: predicted, not measured"
+        need, size = map(byte_size, memory)
+        yield "memory", f"about {need} of {size} per GPU: predicted, not measured"
     if found:
         phases = found.estimate.phases
         each = ", ".join(
-            f"{rate(phase.images_per_second)} images/s at {phase.pixels} px ({phase.limit})"
+            f"{digits(phase.images_per_second)} images/s at {phase.pixels} px ({phase.limit})"
             for phase in dict.fromkeys((phases[0], phases[len(phases) // 2], phases[-1]))
         )
         yield "speed", f"{each}: {found.source}"

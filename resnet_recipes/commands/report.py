@@ -3,6 +3,7 @@
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.paths import new_path, typed_path
+from resnet_recipes.base.text import byte_size
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import records
 from resnet_recipes.commands.printing import say
@@ -58,5 +59,5 @@ def run(arguments: Arguments) -> int:
         raise NotReadyError.of(
             "--out", str(out), f"cannot be written: {error.strerror}", "--out FILE"
         ) from None
-    say(f"{out}: {counted}, {out.stat().st_size / 1e6:.1f} MB")
+    say(f"{out}: {counted}, {byte_size(out.stat().st_size)}")
     return 0

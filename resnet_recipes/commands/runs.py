@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from itertools import starmap
 
 from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
-from resnet_recipes.base.text import pflops, printable, wrapped
+from resnet_recipes.base.text import digits, printable, wrapped
 from resnet_recipes.commands.arguments import CSV, JSON, Arguments, Usage
 from resnet_recipes.commands.places import ROOT, records, run_places
 from resnet_recipes.commands.printing import minutes, or_dash, show, table, width
@@ -171,7 +171,7 @@ def _cells(run: RunRecord, price: float | None) -> dict[str, str]:
         "STATE": run.state,
         "EPOCHS": total if run.state == "finished" else f"{run.epochs_done:.3g}/{total}",
         "TOP-1": or_dash(run.top1_percent, "{:.2f} %".format),
-        "PFLOPS": or_dash(run.pflops, pflops),
+        "PFLOPS": or_dash(run.pflops, digits),
         "TIME": or_dash(run.minutes, minutes),
     }
     if price is not None:

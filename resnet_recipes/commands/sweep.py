@@ -10,7 +10,7 @@ from pathlib import Path
 from resnet_recipes import api, data
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import Problem, RecipeError
-from resnet_recipes.base.text import clock_time, pflops
+from resnet_recipes.base.text import clock_time, digits
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.plan import lines, ranks
@@ -151,8 +151,8 @@ def _outline(
         yield f"  {name}{said}"
         if own := [word for word in words if word not in shared]:
             yield f"    {' '.join(own)}{f', from the trunk of {other}' if other else ''}"
-    trunks = f"; trunks that several lengths share save {pflops(saved)}" if saved else ""
-    yield f"{pflops(operations)} PFLOPs of training in total{trunks}"
+    trunks = f"; trunks that several lengths share save {digits(saved)}" if saved else ""
+    yield f"{digits(operations)} PFLOPs of training in total{trunks}"
     if minutes:
         share = parallel if gpus.found().count else 1  # on a CPU, parallel runs share the cores
         money = f", {cost / share:,.2f} at launch.price" if cost else ""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.extras import remedy
-from resnet_recipes.base.text import clock_time, percent, printable, rate, wrapped
+from resnet_recipes.base.text import clock_time, digits, percent, printable, wrapped
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import run_places
 from resnet_recipes.commands.printing import width
@@ -96,7 +96,7 @@ def _lines(found: RunRecord, records: list[Record]) -> Iterator[str]:
         last = steps[-1]
         yield (
             f"loss {last['loss']:.3f}   rate {last['lr']:.3g}   {last['pixels']} px   "
-            f"{rate(last['images_per_second'])} images/s   waiting for data "
+            f"{digits(last['images_per_second'])} images/s   waiting for data "
             f"{percent(last['data_wait_share'])}"
         )
     evaluations = of_kind(records, "evaluation")

@@ -8,6 +8,7 @@ import numpy as np
 
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.text import byte_size
 from resnet_recipes.data.beton import Beton, pair_problems
 from resnet_recipes.data.beton.samples import Samples, open_samples, stored_by_class
 from resnet_recipes.data.images import natively
@@ -65,8 +66,7 @@ def verdict(beton: Beton) -> Callable[[int], str | None]:
 
 def _described(beton: Beton) -> Iterator[Finding]:
     name = beton.path.name
-    held = beton.content.size  # bytes
-    size = f"{held / 1e9:.1f} GB" if held >= 1e9 else f"{held / 1e6:.1f} MB"
+    size = byte_size(beton.content.size)
     yield Finding("ok", f"{name}: {len(beton):,} images in {len(beton.classes):,} classes, {size}")
     if beton.sidecar is None:
         yield Finding(

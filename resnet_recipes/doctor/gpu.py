@@ -8,11 +8,12 @@ import torch
 import torch.nn.functional as F
 
 from resnet_recipes import ops
+from resnet_recipes.base.text import byte_size
 from resnet_recipes.doctor import Finding, rates
 from resnet_recipes.doctor.unused import DRIVER, PYTORCH, is_usable, untried, unused
 from resnet_recipes.estimating import datasheet
 
-_SMALLEST = 10  # GB; the recipes' micro-batch of 256 images at 176 px in bfloat16 takes about this
+_SMALLEST = 10e9  # bytes; the recipes' micro-batch of 256 images at 176 px in bfloat16 takes this
 _SLOW = 0.75  # share of its expected speed below which a GPU is called slow
 _HARDWARE = (
     "nvidia-smi -q -d ECC,ROW_REMAPPER  and  dmesg | grep -i xid  show whether the GPU "
@@ -53,14 +54,12 @@ def _devices() -> Iterator[Finding]:
     yield Finding("ok", _versions())
     for index in range(torch.cuda.device_count()):
         device = torch.cuda.get_device_properties(index)
-        memory = device.total_memory / 1e9
         precision = (
             "bfloat16" if device.major >= 8 else "float16 with loss scaling (it has no bfloat16)"
         )
-        yield Finding(
-            "ok", f"GPU {index}: {device.name}, {memory:.0f} GB; precision=auto means {precision}"
-        )
-        if memory < _SMALLEST:
+        held = f"{device.name}, {byte_size(device.total_memory)}"
+        yield Finding("ok", f"GPU {index}: {held}; precision=auto means {precision}")
+        if device.total_memory < _SMALLEST:
             fix = "batch.bn_size=64, which changes BatchNorm a little"
             yield Finding(
                 "warn", f"GPU {index} may have too little memory for batch.bn_size=256", fix

@@ -8,6 +8,7 @@ import torch
 
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.paths import nearest_existing
+from resnet_recipes.base.text import byte_size
 from resnet_recipes.data.machine import available_memory
 from resnet_recipes.doctor import Finding
 
@@ -31,18 +32,13 @@ def check_run(root: Path | None = None, runs: Path = Path("runs")) -> list[Findi
 def _memory(root: Path) -> Finding:
     """Compare free memory with the .beton files, which are best read from the page cache."""
     size, free = sum(path.stat().st_size for path in Path(root).glob("*.beton")), available_memory()
+    held, room = byte_size(size), byte_size(free)
     if not size:
-        return Finding("ok", f"free memory: {free / 1e9:.0f} GB")
+        return Finding("ok", f"free memory: {room}")
     if size < 0.9 * free:
-        return Finding(
-            "ok",
-            f"the .beton files ({size / 1e9:.1f} GB) fit in the free memory ({free / 1e9:.0f} GB)",
-        )
+        return Finding("ok", f"the .beton files ({held}) fit in the free memory ({room})")
     fix = "data.order=quasi_random, or convert with write_mode=jpg or a smaller max_resolution"
-    what = (
-        f"the .beton files ({size / 1e9:.1f} GB) do not fit in the free memory "
-        f"({free / 1e9:.0f} GB)"
-    )
+    what = f"the .beton files ({held}) do not fit in the free memory ({room})"
     return Finding("warn", what, fix)
 
 
@@ -62,9 +58,9 @@ def _shared_memory(folder: Path) -> Finding:
     """Check /dev/shm, which NCCL uses and the loaders do not."""
     size = shutil.disk_usage(folder).total if folder.exists() else 0
     if size < _SHARED:
-        what = f"{folder} has {size / 1e6:.0f} MB; several GPUs may need more"
+        what = f"{folder} has {byte_size(size)}; several GPUs may need more"
         return Finding("warn", what, "docker run --shm-size=8g")
-    return Finding("ok", f"{folder} has {size / 1e9:.1f} GB")
+    return Finding("ok", f"{folder} has {byte_size(size)}")
 
 
 def _cores(gpus: int) -> Finding:
@@ -83,6 +79,6 @@ def _disk(runs: Path) -> Finding:
     place = nearest_existing(runs)
     free = shutil.disk_usage(place).free
     if free < _FREE_DISK:
-        what = f"{place} has {free / 1e9:.1f} GB free, too little for checkpoints"
+        what = f"{place} has {byte_size(free)} free, too little for checkpoints"
         return Finding("fix", what, "free some space, or change run.root")
-    return Finding("ok", f"{place} has {free / 1e9:.0f} GB free")
+    return Finding("ok", f"{place} has {byte_size(free)} free")

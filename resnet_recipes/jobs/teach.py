@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import folder_problem, new_path, typed_path
+from resnet_recipes.base.text import byte_size
 from resnet_recipes.data.stored import Description
 from resnet_recipes.data.stored.writer import Writer
 from resnet_recipes.estimating.network import teaching
@@ -58,7 +59,7 @@ def check(plan: Plan, storing: Storing) -> str:
     if problems:
         raise RecipeError(problems)
     (plan, writer), path = storing.planned(plan), new_path("--out", storing.out)
-    size = f"{writer.bytes / 1e9:,.2f} GB"
+    size = byte_size(writer.bytes)
     need = f"the teacher's outputs need {size}"
     if problem := folder_problem("--out", path.parent, writer.missing, need):
         raise NotReadyError([problem])

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.paths import folder_problem
+from resnet_recipes.base.text import byte_size
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe.schema import Recipe
 
@@ -26,8 +27,8 @@ class Disk(NamedTuple):
 
     def __str__(self) -> str:
         kept = f"{self.checkpoints} checkpoint{'s' * (self.checkpoints > 1)}"
-        each = f"{self.checkpoint / 1e6:,.0f} MB"
-        return f"{self.total / 1e9:,.2f} GB: {kept} of {each}, and the weights"
+        each = byte_size(self.checkpoint)
+        return f"{byte_size(self.total)}: {kept} of {each}, and the weights"
 
 
 def disk_of(recipe: Recipe, methods: Stack, parameters: int, saves: int) -> Disk:
@@ -48,6 +49,6 @@ def lack_of_room(folder: Path, needed: int) -> Problem | None:
     None if they do. The folder may not exist yet.
     """
     missing = needed - sum(path.stat().st_size for path in folder.glob("*"))
-    need = f"the run needs another {missing / 1e9:,.2f} GB for checkpoints and weights"
+    need = f"the run needs another {byte_size(missing)} for checkpoints and weights"
     problem = folder_problem(str(folder), folder, missing, need)
     return problem and problem._replace(value=None, fix="free some space, then resume the run")

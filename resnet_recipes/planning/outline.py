@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from resnet_recipes.base.duration import Duration
-from resnet_recipes.base.text import labelled, pflops
+from resnet_recipes.base.text import byte_size, digits, labelled
 from resnet_recipes.methods.base import Method
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.run_folder.facts import Published, nearest
@@ -107,14 +107,14 @@ def rest(plan: Plan) -> Iterator[Row]:
     )
     yield "rates", f"updated every {plan.recipe.schedule.interval}; by epoch: {points}"
     yield "sizes", size_ranges(plan.sizes)
-    total = pflops(sum(plan.flops) / 1e15)
+    total = digits(sum(plan.flops) / 1e15)
     yield "arithmetic", f"{total} PFLOPs (10^15 operations), forward and backward"
     for index, (hook, names) in enumerate(plan.hooks.items()):
         yield "" if index else "hooks", f"{hook:<16} {', '.join(names)}"
     if plan.batch_memory:
         yield (
             "loader",
-            f"up to {plan.batch_memory / 1e6:,.0f} MB of memory for the "
+            f"up to {byte_size(plan.batch_memory)} of memory for the "
             f"batches of {_count(plan.world_size, 'device')} in all, with "
             f"data.prefetch={plan.recipe.data.prefetch}; {plan.facts.backend}",
         )

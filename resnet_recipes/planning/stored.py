@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.text import byte_size
 from resnet_recipes.data.base import Stored
 from resnet_recipes.data.stored import AGAIN, read
 from resnet_recipes.estimating.network import Teacher
@@ -91,7 +92,7 @@ def stored(plan: Plan, method: Method) -> Teacher:
     if fault := outputs.fault(shape, plan.num_classes):
         raise NotReadyError.of(key, path, fault, AGAIN)
     text = f"outputs of {about.teacher}, stored in {path}: {outputs.values.shape[-1]} of each "
-    text += f"image, {path.stat().st_size / 1e9:,.2f} GB"
+    text += f"image, {byte_size(path.stat().st_size)}"
     if about.repeats:
         text += f"; crops repeat every {epochs} epochs, seen at full size"
     digest = hashlib.sha256(json.dumps(about).encode() + outputs.sha256.tobytes()).hexdigest()

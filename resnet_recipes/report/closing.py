@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from resnet_recipes.base.text import clock_time, percent, pflops, rate
+from resnet_recipes.base.text import clock_time, digits, percent
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.runs import FAR_BEHIND
 from resnet_recipes.run_folder.summary import Summary
@@ -88,7 +88,7 @@ def _training(summary: Summary) -> Iterator[tuple[str, str]]:
         f"{clock_time(summary.training_seconds)} without evaluations and checkpoints{estimate}",
     )
     waits = percent(summary.data_wait_share)
-    yield "", f"{rate(summary.images_per_second)} images/s, {waits} of the time waiting for data"
+    yield "", f"{digits(summary.images_per_second)} images/s, {waits} of the time waiting for data"
 
 
 def _times(summary: Summary) -> Iterator[tuple[str, str]]:
@@ -108,8 +108,8 @@ def _times(summary: Summary) -> Iterator[tuple[str, str]]:
     for index, (name, seconds) in enumerate(known):
         yield "" if index else "times", f"{clock_time(seconds):>8}   {name}"
     for index, (pixels, speed) in enumerate(summary.images_per_second_by_pixels.items()):
-        yield "" if index else "speed", f"{rate(speed):>8} images/s at {pixels} px"
-    operations = f"{pflops(summary.training_pflops)} PFLOPs (10^15 operations)"
+        yield "" if index else "speed", f"{digits(speed):>8} images/s at {pixels} px"
+    operations = f"{digits(summary.training_pflops)} PFLOPs (10^15 operations)"
     yield "arithmetic", f"{operations}, forward and backward"
     if summary.raw_weights:
         yield "raw weights", summary.raw_weights

@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from resnet_recipes.base.text import clock_time, percent, printable, rate, wrapped
+from resnet_recipes.base.text import clock_time, digits, percent, printable, wrapped
 from resnet_recipes.report.closing import rows, title
 from resnet_recipes.report.terminal import is_live
 from resnet_recipes.run_folder.facts import RunFacts
@@ -149,7 +149,7 @@ class LiveConsole:
         """Redraw the display, at most ten times a second."""
         self._since.append(progress)
         figures = Text(f"{progress.pixels} px   loss {progress.loss:.3f}   lr {progress.lr:.4g}   ")
-        figures.append(f"{rate(progress.images_per_second)} images/s   ")
+        figures.append(f"{digits(progress.images_per_second)} images/s   ")
         figures.append(
             f"data wait {percent(progress.data_wait_share)}",
             style="yellow" if progress.data_wait_share > 0.1 else "",
@@ -183,7 +183,7 @@ class LiveConsole:
                 progress.steps / max(progress.images_per_second, 1e-9) for progress in self._since
             )
             before = (str(self._since[-1].pixels), f"{loss:.3f}")
-            after = (rate(speed), clock_time(self._since[-1].training_seconds))
+            after = (digits(speed), clock_time(self._since[-1].training_seconds))
         self._since.clear()
         epoch = f"{self._facts.epoch(done):.4g}"
         self._console.print(Text(self._row(epoch, *before, *shown, *after, clock_time(seconds))))

@@ -21,6 +21,7 @@ from torch import Tensor
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.base.reading import open_regular, parse_json
+from resnet_recipes.base.text import byte_size
 from resnet_recipes.network import archive
 from resnet_recipes.network.archive import ArchiveError
 from resnet_recipes.planning.disk import lack_of_room
@@ -246,8 +247,8 @@ class Checkpoints:
         free = disk.f_bavail * disk.f_frsize
         if free < 1.2 * self._bytes:
             self.warn(
-                f"the disk is almost full: {free / 1e6:,.0f} MB are free, and a checkpoint takes "
-                f"{self._bytes / 1e6:,.0f} MB; {self._newest_good()}"
+                f"the disk is almost full: {byte_size(free)} are free, and a checkpoint takes "
+                f"{byte_size(self._bytes)}; {self._newest_good()}"
             )
 
     def _delete_old(self, newest: int) -> None:
@@ -278,10 +279,8 @@ class Checkpoints:
             self._reason = os.strerror(error.errno) if error.errno else str(error)
             reason = f"a checkpoint could not be written ({self._reason})"
             if gives_up and self._failures >= _MAX_FAILURES:
-                where = (
-                    f"for the {_MAX_FAILURES}rd time in a row: {self.folder}; {self._newest_good()}"
-                )
-                raise TrainingError(f"{reason}, {where}") from None
+                where = f"{_MAX_FAILURES}rd time in a row: {self.folder}; {self._newest_good()}"
+                raise TrainingError(f"{reason}, for the {where}") from None
             self.warn(f"{reason}; {'training continues; ' * gives_up}{self._newest_good()}")
 
     def _newest_good(self) -> str:

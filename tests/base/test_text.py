@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from resnet_recipes.base.text import (
+    byte_size,
     clock_time,
     csv_line,
+    digits,
     in_html,
     in_markdown,
     percent,
     printable,
-    rate,
     roughly,
 )
 from resnet_recipes.report.page.charts import to_json
@@ -174,4 +175,19 @@ def test_a_small_share_differs_from_none(share, text):
 
 @pytest.mark.parametrize(("speed", "text"), [(27310.4, "27,310"), (143.2, "143"), (8.237, "8.24")])
 def test_slow_rates_keep_their_digits(speed, text):
-    assert rate(speed) == text
+    assert digits(speed) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 bytes"),
+        (2_040, "2.04 kB"),
+        (999_499, "999 kB"),
+        (999_500, "1 MB"),
+        (85_899_345_920, "85.9 GB"),
+        (2_345_678_000_000_000, "2,346 TB"),
+    ],
+)
+def test_sizes_are_in_the_unit_that_fits(count, text):
+    assert byte_size(count) == text

@@ -258,7 +258,7 @@ def test_a_run_that_does_not_fit_is_refused_before_its_first_step(checkpoints, f
     kept = sum(path.stat().st_size for path in checkpoints.folder.iterdir())
     free(5_000_000)
     checkpoints.open_for_writing(kept + 5_000_000)  # older checkpoints count
-    with pytest.raises(NotReadyError, match=r"has 0.01 GB free, and the run needs another 0.02"):
+    with pytest.raises(NotReadyError, match=r"has 5 MB free, and the run needs another 20 MB"):
         checkpoints.open_for_writing(kept + 20_000_000)
 
 
@@ -268,7 +268,7 @@ def test_a_disk_that_is_filling_up_is_a_warning_before_it_is_full(checkpoints, w
         free(int(share * size))
         checkpoints.save(step, state_at(step), wait=True)
     (warning,) = warnings
-    assert warning.startswith("the disk is almost full: 0 MB are free")
+    assert warning.startswith("the disk is almost full: 2.64 kB are free")
     assert checkpoints.newest()[0] == 40
 
 

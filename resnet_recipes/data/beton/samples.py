@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.text import byte_size
 from resnet_recipes.data.beton import JPEG, Beton, half_path, open_beton
 from resnet_recipes.data.beton.sidecar import halved
 from resnet_recipes.data.images.decode import BadImageError, Picture, Pixels
@@ -157,8 +158,8 @@ def quasi_random_problem(beton: Beton) -> Problem | None:
     rule = fix = ""
     if needed > free and beton.content.size > free:
         rule = (
-            f"needs {needed / 1e9:.1f} GB of memory for {2 * WINDOW} pages of {beton.path.name}, "
-            f"and {free / 1e9:.1f} GB are free"
+            f"needs {byte_size(needed)} of memory for {2 * WINDOW} pages of {beton.path.name}, "
+            f"and {byte_size(free)} are free"
         )
         fix = "data.order=random needs no more than the batches, but reads in small pieces"
     elif stored_by_class(beton):

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.text import byte_size
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.beton import Beton, pair_problems
 from resnet_recipes.data.beton.samples import (
@@ -66,7 +67,6 @@ def _notes(config: DataConfig, samples: Samples, val: Beton) -> Iterator[str]:
     """Yield what a user should know about these files on this machine."""
     train = samples.beton
     yield from imbalance(np.bincount(train.labels), config)
-    size, free = train.content.size / 1e9, available_memory() / 1e9
     if not fits_memory(train):
         hint = (
             ""
@@ -74,8 +74,8 @@ def _notes(config: DataConfig, samples: Samples, val: Beton) -> Iterator[str]:
             else "; data.order=quasi_random reads larger pieces"
         )
         yield (
-            f"train.beton ({size:.2f} GB) does not fit into memory ({free:.0f} GB free): "
-            f"os_cache=false, read every epoch{hint}"
+            f"train.beton ({byte_size(train.content.size)}) does not fit into memory "
+            f"({byte_size(available_memory())} free): os_cache=false, read every epoch{hint}"
         )
     if samples.small:
         yield (

@@ -14,6 +14,7 @@ import numpy as np
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.text import byte_size
 from resnet_recipes.data import beton as layout
 from resnet_recipes.data.beton.sidecar import Sidecar, pack_checksums, sidecar_path
 
@@ -89,8 +90,8 @@ class BetonWriter:
         pieces = []
         for row, (_, data) in zip(records, samples, strict=True):
             if len(data) > self.page_size:
-                given, most = len(data) / 1e6, self.page_size / 1e6
-                rule = f"takes {given:.0f} MB; a page of the file has {most:.0f} MB"
+                most = byte_size(self.page_size)
+                rule = f"takes {byte_size(len(data))}; a page of the file has {most}"
                 size = f"{row['width']}x{row['height']}"
                 raise NotReadyError.of("image", size, rule, "max_resolution=500")
             room = -self._end % self.page_size

@@ -18,6 +18,7 @@ import numpy as np
 from resnet_recipes.base.errors import NotReadyError, Problem, TrainingError
 from resnet_recipes.base.paths import nearest_existing
 from resnet_recipes.base.processes import ProcessPool
+from resnet_recipes.base.text import byte_size
 from resnet_recipes.data.beton.samples import open_samples
 from resnet_recipes.data.beton.writer import BetonWriter, partial_path
 from resnet_recipes.data.convert.encode import ConvertOptions, Encoded
@@ -116,10 +117,8 @@ def convert(
     written = [split.target for split in made] + [partial_path(split.target) for split in to_make]
     missing = expected.bytes - sum(path.stat().st_size for path in written if path.exists())
     if missing > expected.free_bytes:
-        rule = (
-            f"has {expected.free_bytes / 1e9:.2f} GB free, and about {missing / 1e9:.2f} GB are "
-            "needed"
-        )
+        free = byte_size(expected.free_bytes)
+        rule = f"has {free} free, and about {byte_size(missing)} are needed"
         fix = "write_mode=jpg or a smaller max_resolution makes smaller files"
         raise NotReadyError.at(dst, rule, fix)
     for split in to_make:

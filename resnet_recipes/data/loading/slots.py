@@ -5,6 +5,7 @@ from typing import NamedTuple, Self
 
 import torch
 
+from resnet_recipes.base.text import byte_size
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.loading.storage import Rows
 from resnet_recipes.data.machine import workers
@@ -95,7 +96,7 @@ class Slots:
         with suppress(RuntimeError):
             torch.ones(1, device="cuda")  # CUDA repeats the error at the next launch: consume it
         return [
-            f"{whole.nbytes / 2**30:.2f} GiB of batches cannot be pinned (CUDA error {error}): "
+            f"{byte_size(whole.nbytes)} of batches cannot be pinned (CUDA error {error}): "
             "copies to the GPU are slower; raise `ulimit -l` or lower data.prefetch"
         ]
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.extras import remedy
+from resnet_recipes.base.text import byte_size
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.remote import disk
 from resnet_recipes.data.remote.contents import THREADS, contents_of, heads_of
@@ -61,9 +62,9 @@ def outlined(config: DataConfig) -> tuple[Path, str]:
     if before < fetched < total:
         rate = (fetched - before) / (time.monotonic() - began)
         minutes = max(1, (total - fetched) / rate / 60)
-        speed = f", about {minutes:,.0f} min at {rate / 1e6:,.0f} MB/s"
+        speed = f", about {minutes:,.0f} min at {byte_size(rate)}/s"
     note = (
-        f"{(total - fetched) / 1e9:,.2f} of {total / 1e9:,.2f} GB are still to be fetched before "
+        f"{byte_size(total - fetched)} of {byte_size(total)} are still to be fetched before "
         f"the first step{speed}, to {copy.whole}; compared with {copy.contents.checked}"
     )
     return copy.place / there.named, note

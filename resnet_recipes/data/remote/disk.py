@@ -9,6 +9,7 @@ from pathlib import Path
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.paths import cache_folder, folder_problem, nearest_existing
+from resnet_recipes.base.text import byte_size
 
 #: File systems on other machines, as fuse.* may be too, and in memory.
 _UNFIT = {"nfs", "nfs4", "cifs", "smb3", "lustre", "ceph", "gpfs", "beegfs", "afs", "9p"}
@@ -56,7 +57,7 @@ def with_room(cache: str, name: str, begun: str, needed: int) -> Path:
     for folder in [there.parent] if there else _folders(cache):
         blocks = sum(path.lstat().st_blocks for path in (folder / name / begun).rglob("*"))
         left = needed - 512 * blocks
-        need = f"the copy needs {left / 1e9:,.2f} GB"
+        need = f"the copy needs {byte_size(left)}"
         problem = folder_problem("data.cache", folder, left, need)
         if problem is None:
             return folder / name

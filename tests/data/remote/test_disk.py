@@ -81,5 +81,5 @@ def test_what_is_there_already_needs_no_room_again(folders, free):
     (part / "train.beton").write_bytes(bytes(1 << 20))
     free(1 << 16)
     assert disk.with_room("", "set", "v.part", 1 << 20) == folders[0] / "set"
-    with pytest.raises(NotReadyError, match="GB free, and the copy needs"):
+    with pytest.raises(NotReadyError, match=r"has 65\.5 kB free, and the copy needs"):
         disk.with_room("", "set", "w.part", 1 << 20)

@@ -275,7 +275,7 @@ def test_a_plan_does_not_ask_with_a_password_in_the_address(config, site):
 def test_a_disk_without_room_is_refused_before_anything_is_fetched(config, site, free):
     free(4096)
     said = unfetched(config)
-    assert "GB free, and the copy needs" in said
+    assert "has 4.1 kB free, and the copy needs" in said
     assert "data.cache=/another/folder" in said
     assert not gets(site)
 
