@@ -196,10 +196,10 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
     typed, key = f"{name} {value}".strip(), _key(name)
     command, known = " ".join(usage.line.split()[:2]), usage.values
     meaning = meaning_of(name, value) if usage.has_settings else None
-    flags = {_key(flag): flag for flag in known}
+    flags = {_key(flag): flag for flag in (*known, "--help")}
     near = flags.get(closest(key, flags), "")
     taken = known.get(near, "")
-    shown = taken if taken == "DIR" else value or taken
+    shown = taken if taken in ("", "DIR") else value or taken
     meant = near and f"did you mean {f'{near} {shown}'.strip()}?"
     rule = "unknown flag"
     if "RUN|FILE" in usage.line and key in RUNS:
@@ -224,8 +224,9 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
     elif not usage.has_settings:
         fix = f"flags: {', '.join([*known, '--help'])}"
     else:
-        rule = (meaning and meaning.rule) or f"unknown flag; {_WRITTEN}"
         fix = meaning.words or "leave it out" if meaning else _setting(key, value)
+        said = rule if fix.startswith("-") else f"{rule}; {_WRITTEN}"
+        rule = (meaning and meaning.rule) or said
         if "RUN|FILE" in usage.line:
             fix = _of_a_trained_network(fix, command)
         return Problem(typed, None, rule, fix, is_unknown=True)

@@ -1,5 +1,6 @@
 """`resnet-recipes ls` and `resnet-train --list`: the recipes, one line each."""
 
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,8 +16,6 @@ USAGE = Usage(
     "list recipes, with their length and best-known result",
     "resnet-recipes ls",
     RECIPES | CSV | JSON,
-    words=(0, 0),
-    takes="no words",
 )
 
 _TEXT = 20  # the narrowest column of text
@@ -25,6 +24,10 @@ _PUBLISHED = "PUBLISHED TOP-1"
 
 def run(arguments: Arguments) -> int:
     """Print a table of all recipes, or the same as JSON; needs neither torch nor Hydra."""
+    if arguments.words:
+        told = [word.removeprefix("recipe=") for word in arguments.words]
+        fix = f"{shlex.join(['resnet-recipes', 'show', *told])}\n    resnet-recipes ls"
+        raise RecipeError.of(" ".join(told), None, "the list has all recipes", fix)
     library = Library(arguments.recipes)
     found = [_summary(library, entry) for entry in library.entries()]
     rows = [item | {"published": _result(item["published"])} for item in found]

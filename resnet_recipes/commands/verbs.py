@@ -120,7 +120,7 @@ def run(argv: Sequence[str]) -> int:
             rule = "is a recipe, and this command does not train"
             raise RecipeError.of(name, None, rule, shlex.join(["resnet-train", *argv]))
         _refuse_verb([name.lstrip("-"), *rest])
-        fix = did_you_mean(name, VERBS) or f"commands: {', '.join(VERBS)}"
+        fix = did_you_mean(name, (*VERBS, "--help")) or f"commands: {', '.join(VERBS)}"
         raise RecipeError.of(name, None, "unknown command", fix)
     usage = usage_of(name)
     if {"--help", "-h"} & set(rest):
@@ -137,12 +137,12 @@ def accept(command: Sequence[str], recipe: str = "mild") -> None:
 
     "..." stands for the words of the command that was refused, which named `recipe`.
     """
+    if "--help" in command:
+        return
     program, *words = command
     name, *words = words if program == "resnet-recipes" else ["train", *words]
     if name not in (*VERBS, "train"):
         raise RecipeError.of(name, None, "unknown command")
-    if "--help" in words:
-        return
     is_part, usage = "..." in words, usage_of(name)
     own = words[words.index("...") + 1 :] if is_part else words
     found = split(own, usage if not is_part else replace(usage, words=(0, inf)))

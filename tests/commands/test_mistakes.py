@@ -173,6 +173,12 @@ resnet-train mild data=images epochs: 5 | epochs: 5: settings are written key=va
 resnet-train mild data=images precision.dtype=fp8 | fp32; numbers here have 16 bits or 32
 resnet-recipes convert images images | DST=images: already exists
 resnet-recipes convert images b write_mode=propotion | write_mode=proportion
+resnet-recipes ls mild | resnet-recipes show mild
+resnet-train --list mild | resnet-recipes show mild
+resnet-recipes ls nosuch | resnet-recipes ls
+resnet-train mild --hepl | did you mean --help?
+resnet-recipes show --hepl mild | did you mean --help?
+resnet-recipes --hepl | did you mean --help?
 """
 )
 
@@ -228,6 +234,10 @@ def test_every_answer_is_accepted(answer, enter, folder):
 @pytest.mark.parametrize(("typed", "answer"), COMMANDS)
 def test_commands_of_other_programs_are_answered_with_ours(typed, answer, answered, folder):
     assert any(answer in line for line in answered(typed))
+
+
+def test_a_misspelt_flag_is_not_taken_for_a_setting(answered):
+    assert "--verbse: unknown flag" in answered("resnet-train mild data=images --verbse")
 
 
 @pytest.mark.parametrize("case", SEVERAL, ids=str)
