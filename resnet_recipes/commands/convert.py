@@ -1,5 +1,6 @@
 """`resnet-recipes convert SRC DST`: class folders to .beton files for FFCV."""
 
+import shlex
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,9 +59,18 @@ def run(arguments: Arguments) -> int:
         ]
     if len(places) != 2:
         raise RecipeError.of("convert", None, "needs a source and a target", USAGE.example)
-    options = _options([word for word in arguments.words if word not in places], known)
+    changes = [word for word in arguments.words if word not in places]
+    options = _options(changes, known)
     source, target = map(typed_path, ("SRC", "DST"), places)
-    expected = forecast(source, target, options)
+    try:
+        expected = forecast(source, target, options)
+    except RecipeError as error:
+        problem, *_ = error.problems
+        if problem.key != "DST":
+            raise
+        rest = shlex.join([*changes, *arguments.flags])
+        fix = f"resnet-recipes convert {shlex.quote(places[0])} {problem.fix} {rest}"
+        raise RecipeError([problem._replace(fix=fix)]) from None
     say("\n".join(_forecast(expected, target)))
     if "--dry-run" not in arguments:
         with Waiting("converting") as waiting:

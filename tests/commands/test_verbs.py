@@ -218,6 +218,18 @@ def test_convert_can_only_forecast(enter, images, folder):
     assert not (folder / "images.beton").exists()
 
 
+@pytest.mark.parametrize("target", ["out", "old.beton"])
+def test_convert_to_another_target_is_offered_with_the_options_that_were_typed(
+    target, enter, images, folder
+):
+    (folder / "old.beton").write_text("mine")
+    line = f"resnet-recipes convert images {target} max_resolution=64 workers=1 --dry-run"
+    said = enter(line, 2).err
+    (fix,) = (text.strip() for text in said.splitlines() if "resnet-recipes convert" in text)
+    assert fix == line.replace("out", "out/images.beton").replace("old", "old2")
+    enter(fix)
+
+
 def test_convert_takes_paths_with_an_equals_sign(said, enter, images, folder):
     images.rename(folder / "split=train")
     words = f"convert {folder}/split=train ./run=1/a.beton workers=1"

@@ -95,12 +95,10 @@ def splits_of(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
     sources = _sources(src, options)
     if len(sources) == 1 and dst.suffix != ".beton":
         rule = (
-            "does not keep training and validation images apart, so the target must be one "
-            "file that ends in .beton"
+            f"must be one file that ends in .beton, as {src} does not keep training and validation "
+            "images apart"
         )
-        target = shlex.quote(str(dst / (src.stem + ".beton")))
-        fix = f"resnet-recipes convert {shlex.quote(str(src))} {target}"
-        raise RecipeError.of(str(src), None, rule, fix)
+        raise RecipeError.of("DST", dst, rule, shlex.quote(str(dst / f"{src.stem}.beton")))
     if len(sources) == 2 and (not dst.is_dir() or dst.samefile(src)):
         new_path("DST", str(dst), is_folder=True)
     splits = [
