@@ -174,6 +174,17 @@ class DataFacts:
         """A digest of the names and sizes of the images in both splits."""
         return f"{self.train_digest}-{self.eval_digest}"
 
+    def differing(self, other: Self) -> str:
+        """Return what is different in other facts, in words; "" if they are of the same images."""
+        parts = {
+            "train_digest": "training images",
+            "eval_digest": "validation images",
+            "classes": "classes",
+            "backend": "backend",
+        }
+        wrong = [name for key, name in parts.items() if getattr(self, key) != getattr(other, key)]
+        return " and ".join(wrong)
+
     @property
     def augments_samples(self) -> bool:
         """Whether this backend decodes images one by one and so can run a SampleAugment on each."""

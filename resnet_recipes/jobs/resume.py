@@ -149,14 +149,8 @@ def _same_images(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> Da
     """Return the facts about the run's images. Raises NotReadyError if it began with others."""
     began = DataFacts.read(folder / DATA, recipe.data.root)
     found = data.measure(replace(recipe.data, backend=began.backend), tell=say)
-    parts = "train_digest", "eval_digest", "classes"
-    names = "training images", "validation images", "classes"
-    if others := [
-        name
-        for name, part in zip(names, parts, strict=True)
-        if getattr(found, part) != getattr(began, part)
-    ]:
-        rule = f"has changed since the run began: {' and '.join(others)} differ in name or size"
+    if others := found.differing(began):
+        rule = f"has changed since the run began: {others} differ in name or size"
         fix = "put the files back, or start a new run"
         raise NotReadyError.of("data.root", recipe.data.root, rule, fix)
     return found

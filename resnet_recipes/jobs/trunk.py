@@ -107,8 +107,7 @@ def _differences(folder: Path, began: Plan, plan: Plan) -> list[Problem]:
     changed = changed_settings(asdict(as_long(began.recipe, recipe)), recipe)
     if problems := [problem for problem in changed if problem.key not in timed]:
         return problems
-    parts = "train_digest", "backend", "classes"
-    if any(getattr(began.facts, part) != getattr(plan.facts, part) for part in parts):
-        rule = f"has other images or classes than {folder} has trained on"
+    if others := began.facts.differing(plan.facts):
+        rule = f"has other {others} than {folder}"
         return [Problem("data.root", recipe.data.root, rule)]
     return list(departures(began, plan))

@@ -2,7 +2,8 @@
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from itertools import islice
 from typing import Any
 
 import torch
@@ -10,10 +11,10 @@ from torch import Tensor, nn
 
 from resnet_recipes import __version__
 from resnet_recipes.base.errors import Problem, RecipeError, TrainingError
+from resnet_recipes.network.archive import is_plain
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import build, plain
 from resnet_recipes.training.run import Run
-from resnet_recipes.training.schema import malformed, misfits
 
 #: Keys that may differ between a checkpoint and the run that resumes from it: they do not change
 #: what is learned.
@@ -36,6 +37,9 @@ SAFE = (
 #: Keys that may also differ, with a warning: they fix what stopped a run, a damaged image or a lack
 #: of memory.
 REPAIRS = ("data.on_bad_image", "batch.bn_size")
+
+#: Levels of nesting in a recipe: sections, methods, their settings, lists, and one to spare.
+_DEPTH = 5
 
 
 def capture(run: Run, done: int) -> dict[str, Any]:
@@ -88,48 +92,84 @@ def restore(run: Run, state: dict[str, Any]) -> int:
     """
     # what older checkpoints do not have
     state = dict[str, Any](best={}, owes_evaluation=False) | state
-    if wrong := list(malformed(state, run.plan.total_steps)):
-        raise TrainingError(f"the checkpoint cannot be used: {'; '.join(wrong)}")
-    if problems := list(conflicts(run, state)):
-        raise RecipeError(problems)
-    if wrong := list(misfits(run, state)):
-        raise TrainingError(f"the checkpoint cannot be used: {'; '.join(wrong[:3])}")
-    run.model.load_state_dict(state["model"])
-    # Copied, since the optimizer would keep these tensors, which are mapped from a file. Its
-    # settings are the recipe's.
-    groups = run.optimizer.state_dict()["param_groups"]
-    run.optimizer.load_state_dict(
-        {"state": copy.deepcopy(state["optimizer"]["state"]), "param_groups": groups}
-    )
-    run.methods.load_state_dict(state["methods"])
-    run.precision.load_state_dict(state["precision"])
-    run.best.load_state_dict(state["best"])
+    try:
+        _refuse(malformed(run, state))
+        if problems := list(conflicts(run, state)):
+            raise RecipeError(problems)
+        _refuse(misfits(run, state))
+        run.model.load_state_dict(state["model"])
+        # Copied, since the optimizer would keep these tensors, which are mapped from a file. Its
+        # settings are the recipe's.
+        groups = run.optimizer.state_dict()["param_groups"]
+        run.optimizer.load_state_dict(
+            {"state": copy.deepcopy(state["optimizer"]["state"]), "param_groups": groups}
+        )
+        run.methods.load_state_dict(state["methods"])
+        run.precision.load_state_dict(state["precision"])
+        run.best.load_state_dict(state["best"])
+    except (LookupError, TypeError, AttributeError, ValueError, RuntimeError) as error:
+        raise TrainingError(f"the checkpoint cannot be used: {error}") from None
     run.clock.restart(state["seconds"])
     run.top1 = state["top1"]
     run.owes_evaluation = state["owes_evaluation"] and run.plan.evaluates_at(state["step"])
     return state["step"]
 
 
+def _refuse(wrong: Iterator[str]) -> None:
+    if said := list(islice(wrong, 3)):
+        raise ValueError("; ".join(said))
+
+
+def malformed(run: Run, state: dict[str, Any]) -> Iterator[str]:
+    """Yield what in `state`, which anyone may have written, has not the form that `run` gives it.
+
+    If nothing has, its fields can be compared.
+    """
+    fields = [(name, value, state.get(name)) for name, value in capture(run, 0).items()]
+    if wrong := [name for name, own, found in fields if _kind(own) != _kind(found)]:
+        yield f"{', '.join(wrong)}: missing or of the wrong type"
+    elif not 0 <= state["step"] <= run.plan.total_steps:
+        yield f"step {state['step']} is outside the run's {run.plan.total_steps}"
+    elif not is_plain(state["recipe"], _DEPTH):
+        yield "recipe: not plain values"
+
+
+def misfits(run: Run, state: dict[str, Any]) -> Iterator[str]:
+    """Yield each tensor in `state` that is not of the shape and dtype that `run` needs."""
+    for place, own, found in _tensors(run, state):
+        if _kind(own) != _kind(found):
+            yield f"{place}: is {_kind(found)}, but this run needs {_kind(own)}"
+
+
+def _tensors(run: Run, state: dict[str, Any]) -> Iterator[tuple[str, object, object]]:
+    """Yield the place of each tensor in a state, what `run` has there, and what is there."""
+    model = run.model.state_dict()
+    for place, found in ("model", state["model"]), ("best", state["best"].get("weights", model)):
+        yield from ((f"{place} {key}", model.get(key), found.get(key)) for key in model | found)
+    for name, value in state["methods"].items():
+        yield f"methods {name}", model.get(name.partition(".")[2], value), value
+    parameters = [one for group in run.optimizer.param_groups for one in group["params"]]
+    for index, kept in state["optimizer"]["state"].items():
+        for name, value in kept.items():
+            if isinstance(value, Tensor) and value.ndim:
+                yield f"optimizer {name} of parameter {index}", parameters[index], value
+
+
+def _kind(value: object) -> str:
+    """Return dtype and shape of a tensor, else the type."""
+    if isinstance(value, Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
+    kind = dict if isinstance(value, dict) else type(value)
+    return "missing" if value is None else kind.__name__
+
+
 def conflicts(run: Run, state: dict[str, Any]) -> Iterator[Problem]:
     """Yield what forbids resuming from `state`: changed settings or data."""
     yield from changed_settings(state["recipe"], run.plan.recipe)
-    if state["classes"] != list(run.plan.facts.classes):
-        rule = "has different classes from the data that the run began with"
-        yield Problem("data.root", str(run.plan.facts.root), rule)
-    if state["backend"] != run.plan.facts.backend:
-        rule = f"reads different pixels than {state['backend']}, which the run began with"
-        yield Problem(
-            "data.backend", run.plan.facts.backend, rule, f"data.backend={state['backend']}"
-        )
-    elif state["train_examples"] != run.plan.facts.train_examples:
-        rule = (
-            f"has {run.plan.facts.train_examples:,} training images; the run began with "
-            f"{state['train_examples']:,}"
-        )
-        yield Problem("data.root", str(run.plan.facts.root), rule)
-    elif state["train_digest"] != run.plan.facts.train_digest:
-        rule = "has training images with different names or sizes from those the run began with"
-        yield Problem("data.root", str(run.plan.facts.root), rule)
+    facts, classes = run.plan.facts, tuple(state["classes"])
+    began = {"backend": state["backend"], "train_digest": state["train_digest"]}
+    if others := facts.differing(replace(facts, **began, classes=classes)):
+        yield Problem("data.root", str(facts.root), f"has other {others} than the run began with")
     for teacher in run.plan.teachers:
         if state["teachers"].get(teacher.key) != teacher.digest:
             rule = "is not what the run began with"

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import pytest
 import torch
 
-from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.errors import RecipeError, TrainingError
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import (
@@ -99,9 +101,8 @@ def test_a_stop_within_an_epoch_loses_statistics_that_are_averaged(make_run, sta
     ("changes", "key"),
     [
         ({"classes": ["cat", "dog"]}, "data.root"),
-        ({"train_examples": 7}, "data.root"),
         ({"train_digest": "00"}, "data.root"),
-        ({"backend": "ffcv"}, "data.backend"),
+        ({"backend": "ffcv"}, "data.root"),
     ],
 )
 def test_other_data_are_refused(changes, key, make_run, state):
@@ -198,3 +199,82 @@ def test_no_other_setting_of_what_is_learned_may_change(recipe):
             part = part[section]
         part[name] = "another"
         assert [problem.key for problem in changed_settings(old, new)] == [key]
+
+
+DEEP: list = []
+for _ in range(3000):
+    DEEP = [DEEP]
+
+#: Instead of a value: what is there is taken out.
+ABSENT = object()
+
+
+def after_a_step(run: Run) -> dict[str, Any]:
+    """Return the state of a run with an average that has made a step, as zeros."""
+    for parameter in run.model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    run.optimizer.step()
+    state = capture(run, 3)
+    state["methods"] = {f"ema.{name}": tensor.clone() for name, tensor in state["model"].items()}
+    return state
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (("step",), -1, "step -1 is outside"),
+        (("step",), 99, "step 99 is outside"),
+        (("step",), 3.0, "step: missing or of the wrong type"),
+        (("step",), True, "step: missing"),
+        (("step",), ABSENT, "step: missing"),
+        (("seconds",), 1, "seconds: missing"),
+        (("threads",), "2", "threads: missing"),
+        (("classes",), "ab", "classes: missing"),
+        (("model",), [], "model: missing"),
+        (("computed_by",), [], "computed_by: missing"),
+        (("recipe",), {"seed": torch.zeros(2)}, "recipe: not plain values"),
+        (("recipe",), {1: 2}, "recipe: not plain values"),
+        (("recipe",), {"a": DEEP}, "recipe: not plain values"),
+        (("best",), {"by": "off"}, "step"),
+        (("best", "weights"), {}, "best conv1.weight: is missing"),
+        (("model", "bn1.weight"), ABSENT, "model bn1.weight: is missing"),
+        (("model", "more"), torch.zeros(1), "model more: is float32 [1], but this run needs miss"),
+        (("model", "bn1.weight"), torch.zeros(1), "model bn1.weight: is float32 [1]"),
+        (("model", "bn1.weight"), torch.zeros(64, dtype=torch.int64), "model bn1.weight: is int64"),
+        (("model", "bn1.weight"), 1.0, "model bn1.weight: is float"),
+        (("methods", "ema.fc.bias"), torch.zeros(3), "methods ema.fc.bias: is float32 [3]"),
+        (("methods", "sam.fc.bias"), torch.zeros(3), "methods sam.fc.bias: is float32 [3]"),
+        (("methods", "sam.a"), torch.zeros(3), "the checkpoint has tensors of sam, which is off"),
+        (("methods", "ema.fc.bias"), "x", "methods ema.fc.bias: is str"),
+        (("optimizer", "state"), ABSENT, "state"),
+        (("optimizer", "state", 1000), {"momentum_buffer": torch.zeros(2)}, "out of range"),
+        (("optimizer", "state", 0), 5, "attribute"),
+        (
+            ("optimizer", "state", 0, "momentum_buffer"),
+            torch.zeros(2),
+            "optimizer momentum_buffer of parameter 0: is float32 [2]",
+        ),
+    ],
+)
+def test_a_state_of_another_form_is_refused_in_a_sentence(place, value, said, make_run):
+    run = make_run("methods.ema={}")
+    state = after_a_step(run)
+    *path, last = place
+    section = reduce(getitem, path, state)
+    section.pop(last) if value is ABSENT else section.update({last: value})
+    with pytest.raises(TrainingError) as caught:
+        restore(run, state)
+    assert str(caught.value).startswith("the checkpoint cannot be used: ")
+    assert said in str(caught.value)
+
+
+def test_the_settings_of_the_optimizer_are_the_recipes(make_run):
+    run = make_run("methods.ema={}")
+    state = after_a_step(run)
+    for group in state["optimizer"]["param_groups"]:
+        group.update(weight_decay=1e9, momentum=-3, params=[])
+    assert restore(run, state) == 3
+    assert all(
+        group["weight_decay"] < 1 and group["momentum"] > 0 and group["params"]
+        for group in run.optimizer.param_groups
+    )
