@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.commands import report
-from resnet_recipes.report.page.names import placed
+from resnet_recipes.report.page.charts import named
 from tests.fixtures import Said
 from tests.run_folders import run_folder
 
@@ -109,11 +109,10 @@ def test_names_stand_beside_their_points_and_not_on_each_other():
         {"series": name, "minutes": minutes, "top1_percent": top1}
         for name, minutes, top1 in (("far", 1, 60), ("a", 50, 70), ("b", 52, 70), ("c", 50, 70.1))
     ]
-    text = placed([[row] for row in rows], "minutes", [])
+    text = named([[row] for row in rows], "minutes")
     assert [row["series"] for row in text] == ["far", "a", "b", "c"]
-    assert len({(row["align"], row["dy"]) for row in text[1:]}) == 3
-    alone = placed([[rows[0]]], "minutes", [rows[0]])
-    assert (alone[0]["align"], alone[0]["dx"], alone[0]["dy"]) == ("left", 8, 0)
+    assert len({row["dy"] for row in text[1:]}) == 3
+    assert [row["dy"] for row in named([[rows[0]]], "minutes")] == [11]
 
 
 def test_page_and_pictures_may_be_in_the_home_folder(enter, tmp_path, monkeypatch):

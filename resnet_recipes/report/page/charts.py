@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from resnet_recipes.base.text import printable
-from resnet_recipes.report.page.names import placed
 
 Row = dict[str, Any]
 Spec = dict[str, Any]
@@ -18,6 +19,9 @@ _PLOTS: Spec = json.loads(Path(__file__).with_name("plots.json").read_text(encod
 #: be seen on white and on near-black. Dashes tell lines apart in black and white.
 COLOURS: Sequence[str] = _PLOTS["frame"]["config"]["range"]["category"]
 DASHES: Sequence[Sequence[int]] = _PLOTS["curve"]["encoding"]["strokeDash"]["scale"]["range"]
+
+#: Pixels of a plot as it is planned, of a letter, and by which a name may be lower than its line.
+_SIZE, _LETTER, _HEIGHTS = (340, 300), 6, (11, -11, 0, 22, -22)
 
 #: What hovering over a point shows of it.
 SHOWN = (
@@ -49,7 +53,7 @@ def accuracy(rows: Sequence[Row], x: str, title: str, published: Sequence[Row] =
     fronts = [list(pareto(line, x)) for line in _by_series(behind).values()]
     main = lines or fronts
     front = list(pareto((row for line in main for row in line), x))
-    names = placed([*lines, *fronts], x, front)
+    names = named([*lines, *fronts], x)
     coloured = _filled("coloured", series=[line[0]["series"] for line in main])
     return _framed(
         "accuracy",
@@ -60,6 +64,25 @@ def accuracy(rows: Sequence[Row], x: str, title: str, published: Sequence[Row] =
         behind=_lines(fronts, names[len(lines) :], _PLOTS["grey"] if lines else coloured, False),
         own=_lines(lines, names[: len(lines)], coloured, True),
     )
+
+
+def named(lines: Sequence[Sequence[Row]], x: str) -> list[Row]:
+    """Return the end of each line, with dy, the pixels by which its name is lower.
+
+    Names stand to the right, at the height where the fewest points and other names are.
+    """
+    rows = [row for line in lines for row in line]
+    places = np.array([(np.log(row[x]), -row["top1_percent"]) for row in rows])
+    places *= _SIZE / np.maximum(np.ptp(places, 0), 1e-9)
+    taken, found = places, []
+    for end in np.cumsum([*map(len, lines)]) - 1:
+        letters = np.arange(2, 2 + len(rows[end]["series"]))[:, None] * (_LETTER, 0) + places[end]
+        spots = {dy: letters + np.array((0, dy)) for dy in _HEIGHTS}
+        hits = {dy: abs(spot[:, None] - taken) < 2 * _LETTER for dy, spot in spots.items()}
+        dy = min(_HEIGHTS, key=lambda dy: hits[dy].all(2).sum())
+        found.append(rows[end] | {"dy": dy})
+        taken = np.concatenate([taken, spots[dy]])
+    return found
 
 
 def _lines(lines: Sequence[Sequence[Row]], names: Sequence[Row], look: Spec, filled: bool) -> Spec:
