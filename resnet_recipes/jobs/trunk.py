@@ -24,8 +24,7 @@ from resnet_recipes.run_folder.names import (
     OVERRIDES,
     SUMMARY,
 )
-from resnet_recipes.training.checkpoint import Checkpoints
-from resnet_recipes.training.hashing_file import State
+from resnet_recipes.training.checkpoint import Checkpoints, State
 from resnet_recipes.training.state import changed_settings
 
 _KEY = "run.extends"

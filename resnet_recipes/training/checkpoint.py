@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from io import FileIO
+from io import BytesIO, FileIO
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,8 @@ from resnet_recipes.network import archive
 from resnet_recipes.network.archive import ArchiveError
 from resnet_recipes.planning.disk import lack_of_room
 from resnet_recipes.run_folder.names import CHECKPOINT
-from resnet_recipes.training.hashing_file import HashingFile, State
+
+State = dict[str, Any]  # nested dictionaries and lists of tensors, str, int, float, bool and None
 
 #: Version of a checkpoint's contents; a run refuses newer ones.
 FORMAT = 1
@@ -217,21 +218,23 @@ class Checkpoints:
         """
         path = self._path(step)
         self.folder.mkdir(parents=True, exist_ok=True)
+        saved = BytesIO()  # torch itself does not say why a file could not be written
+        torch.save(state, saved)
+        content = saved.getbuffer()
         with atomic.replacing(path) as file:
-            hashing = HashingFile(file)
-            hashing.save(state)
+            file.write(content)
             # of a damaged checkpoint of the same step
             path.with_suffix(".json").unlink(missing_ok=True)
         manifest = {
             "format": FORMAT,
             "step": step,
-            "bytes": hashing.bytes,
-            "sha256": hashing.digest.hexdigest(),
+            "bytes": len(content),
+            "sha256": hashlib.sha256(content).hexdigest(),
         }
         atomic.write_text(path.with_suffix(".json"), json.dumps(manifest))
         atomic.sync_folder(self.folder)
         self._good.add(step)
-        self._bytes = hashing.bytes
+        self._bytes = len(content)
         self._bad.discard(step)
         self._delete_old(step)
 

@@ -22,6 +22,7 @@ from resnet_recipes.training.distributed import Rank, join, mean_over_ranks, mee
 from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY
 from resnet_recipes.training.loop import train
+from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture
 from resnet_recipes.training.tuning import Tuning
 
@@ -105,16 +106,17 @@ def speeds(
         sum(found[:first]) - first * median(steps[side]) for side, found in laps.items()
     )
     images = size * rank.world_size
-    speeds = Speeds(
-        {side: tuple(lap / images for lap in found) for side, found in steps.items()},
-        _evaluation_rate(plan, rank),
-        batch=size,
-        devices=rank.world_size,
-        warm_up_seconds=max(0.0, warm_up_seconds),
-        exchange=_exchange_seconds(plan, rank),
-        start=started,
-        save=_save_seconds(plan, rank),
-    )
+    with closing(build(_synthetic(plan, rank, 8), rank, Tuning())) as run:
+        speeds = Speeds(
+            {side: tuple(lap / images for lap in found) for side, found in steps.items()},
+            _evaluation_rate(run),
+            batch=size,
+            devices=rank.world_size,
+            warm_up_seconds=max(0.0, warm_up_seconds),
+            exchange=_exchange_seconds(run) if rank.world_size > 1 else 0.0,
+            start=started,
+            save=_save_seconds(run),
+        )
     progress(len(sides) + 1, parts)
     if plan.facts.backend == "synthetic":
         return speeds
@@ -200,7 +202,7 @@ def _mixed(laps: Sequence[float], interval: int) -> list[float]:
     return [(median(first) + (interval - 1) * lap) / interval for lap in plain] or list(first)
 
 
-def _synthetic(plan: Plan, rank: Rank, size: int, eval_examples: int = 1) -> Plan:
+def _synthetic(plan: Plan, rank: Rank, size: int) -> Plan:
     """Return the plan of the same run on synthetic images, `size` of them per device and step.
 
     Epochs that are too short to time steps in are longer, each as many times.
@@ -220,50 +222,44 @@ def _synthetic(plan: Plan, rank: Rank, size: int, eval_examples: int = 1) -> Pla
         plan.facts,
         backend="synthetic",
         train_examples=plan.steps_per_epoch * times * batch,
-        eval_examples=eval_examples,
+        eval_examples=2 * recipe.batch.eval_size * rank.world_size,
     )
     return make_plan(probe, facts, rank.world_size)
 
 
-def _evaluation_rate(plan: Plan, rank: Rank) -> float:
+def _evaluation_rate(run: Run) -> float:
     """Return images per second of evaluation, on synthetic images."""
-    examples = 2 * plan.recipe.batch.eval_size * rank.world_size
-    with closing(build(_synthetic(plan, rank, 8, examples), rank, Tuning())) as run:
-        evaluated = run.model, run.eval_data, run.precision, run.plan.num_classes
-        evaluate(*evaluated)
-        began = time.perf_counter()
-        evaluate(*evaluated)
-        return examples / (time.perf_counter() - began)
+    evaluated = run.model, run.eval_data, run.precision, run.plan.num_classes
+    evaluate(*evaluated)
+    began = time.perf_counter()
+    evaluate(*evaluated)
+    return run.eval_data.examples / (time.perf_counter() - began)
 
 
-def _exchange_seconds(plan: Plan, rank: Rank) -> float:
+def _exchange_seconds(run: Run) -> float:
     """Return the seconds that exchanging one step's gradients takes with nothing else running."""
-    if rank.world_size == 1:
-        return 0.0
-    laps = []
-    with closing(build(_synthetic(plan, rank, 8), rank, Tuning())) as run:
-        for param in run.model.parameters():
-            param.grad = torch.zeros_like(param)
-        for _ in range(WARM_UP + 5):
-            meet()
-            began = time.perf_counter()
-            with run.exchange.averaging(True):
-                pass
-            if rank.device.type == "cuda":
-                torch.cuda.synchronize(rank.device)
-            laps.append(time.perf_counter() - began)
+    laps, device = [], run.rank.device
+    for param in run.model.parameters():
+        param.grad = torch.zeros_like(param)
+    for _ in range(WARM_UP + 5):
+        meet()
+        began = time.perf_counter()
+        with run.exchange.averaging(True):
+            pass
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        laps.append(time.perf_counter() - began)
     return median(laps[WARM_UP:])
 
 
-def _save_seconds(plan: Plan, rank: Rank) -> float:
+def _save_seconds(run: Run) -> float:
     """Return the seconds until a checkpoint is on disk."""
-    with closing(build(_synthetic(plan, rank, 8), rank, Tuning())) as run:
-        # the optimizer has no state before the first step
-        train(run, Stopwatch(rank.device, 0.0), 0, 1)
-        with TemporaryDirectory(prefix="resnet-recipes-") as folder:
-            began = time.perf_counter()
-            Checkpoints(Path(folder), 2, print).save(1, capture(run, 1), wait=True)
-            return time.perf_counter() - began
+    # the optimizer has no state before the first step
+    train(run, Stopwatch(run.rank.device, 0.0), 0, 1)
+    with TemporaryDirectory(prefix="resnet-recipes-") as folder:
+        began = time.perf_counter()
+        Checkpoints(Path(folder), 2, print).save(1, capture(run, 1), wait=True)
+        return time.perf_counter() - began
 
 
 def _loader_rate(plan: Plan, rank: Rank, seconds: float) -> float:
