@@ -2,9 +2,9 @@
 
 Step k uses the value at k completed steps, so the first step of a warm-up has rate 0, as in
 Composer up to 0.9, which the published results come from; from 0.10 on Composer's step k uses the
-value at k - 1, so that its first two steps have rate 0. Every curve rises linearly from `start`
-during `warmup` steps and then follows its own shape to step `total`; all lengths are steps from the
-start of the run.
+value at k - 1, so that its first two steps have rate 0. A rate is `rise`, up to the end of the
+warm-up, times one of the curves, which then falls until step `total`; all lengths are steps from
+the start of the run.
 """
 
 from bisect import bisect_right
@@ -15,104 +15,58 @@ from typing import TypeVar
 Value = TypeVar("Value")
 
 
+def rise(step: int, warmup: int, start: float = 0.0) -> float:
+    """Rise linearly from `start` to 1 during the warm-up."""
+    return start + (1 - start) * step / warmup if step < warmup else 1.0
+
+
 def cosine(
-    step: int,
-    *,
-    total: int,
-    warmup: int = 0,
-    start: float = 0.0,
-    final: float = 0.0,
-    from_start: bool = False,
+    step: int, *, total: int, warmup: int = 0, final: float = 0.0, from_start: bool = False
 ) -> float:
     """Fall from 1 to `final` along half a cosine (Loshchilov and Hutter, 2017, arXiv:1608.03983).
 
     The fall begins at the end of the warm-up or, `from_start`, at step 0: then the warm-up hides
     its beginning.
     """
-    if step < warmup:
-        return _rise(step, warmup, start)
-    return (
-        final
-        + (1 - final) * (1 + cos(pi * _progress(step, 0 if from_start else warmup, total))) / 2
-    )
-
-
-def linear(
-    step: int, *, total: int, warmup: int = 0, start: float = 0.0, final: float = 0.0
-) -> float:
-    """Fall from 1 to `final` along a straight line."""
-    return polynomial(step, total=total, warmup=warmup, start=start, final=final, power=1)
+    first = 0 if from_start and step >= warmup else warmup
+    return final + (1 - final) * (1 + cos(pi * _progress(step, first, total))) / 2
 
 
 def polynomial(
-    step: int,
-    *,
-    total: int,
-    warmup: int = 0,
-    start: float = 0.0,
-    final: float = 0.0,
-    power: float = 2.0,
+    step: int, *, total: int, warmup: int = 0, final: float = 0.0, power: float = 1.0
 ) -> float:
     """Fall from 1 to `final` as (1 - progress) ** power (You et al., 2017, arXiv:1708.03888)."""
-    if step < warmup:
-        return _rise(step, warmup, start)
     return final + (1 - final) * (1 - _progress(step, warmup, total)) ** power
 
 
-def multistep(
-    step: int, *, milestones: Sequence[int], gamma: float, warmup: int = 0, start: float = 0.0
-) -> float:
+def multistep(step: int, *, milestones: Sequence[int], gamma: float) -> float:
     """Multiply 1 by `gamma` at every milestone (He et al., 2015, arXiv:1512.03385)."""
-    return (_rise(step, warmup, start) if step < warmup else 1.0) * gamma ** bisect_right(
-        milestones, step
-    )
+    return gamma ** bisect_right(milestones, step)
 
 
 def piecewise(
-    step: int,
-    *,
-    milestones: Sequence[int],
-    values: Sequence[float],
-    warmup: int = 0,
-    start: float = 0.0,
+    step: int, *, milestones: Sequence[int], values: Sequence[float], warmup: int = 0
 ) -> float:
     """Join values by straight lines, then hold the last one.
 
     values[0] is reached at the end of the warm-up, values[i] at milestones[i - 1].
     """
-    if step < warmup:
-        return values[0] * _rise(step, warmup, start)
     reached = bisect_right(milestones, step)
     if reached == len(milestones):
         return values[-1]
     before = milestones[reached - 1] if reached else warmup
-    share = (step - before) / (milestones[reached] - before)
+    share = _progress(step, before, milestones[reached])
     return values[reached] + (values[reached + 1] - values[reached]) * share
 
 
-def wsd(
-    step: int,
-    *,
-    total: int,
-    cooldown: int,
-    warmup: int = 0,
-    start: float = 0.0,
-    shape: str = "linear",
-) -> float:
+def wsd(step: int, *, total: int, cooldown: int, shape: str = "linear") -> float:
     """Stay at 1, then fall to 0 in the last `cooldown` steps (Zhai et al., 2022, arXiv:2106.04560).
 
     Along a straight line, or, `sqrt`, as 1 - sqrt(progress) (Haegele et al., 2024,
     arXiv:2405.18392). What comes before the fall does not depend on `total`.
     """
-    if step < total - cooldown:
-        return constant(step, warmup=warmup, start=start)
     share = _progress(step, total - cooldown, total)
     return 1 - (sqrt(share) if shape == "sqrt" else share)
-
-
-def constant(step: int, *, warmup: int = 0, start: float = 0.0) -> float:
-    """Stay at 1."""
-    return _rise(step, warmup, start) if step < warmup else 1.0
 
 
 def epochwise(step: int, *, steps_per_epoch: int, warmup: int = 0, start: float = 0.0) -> int:
@@ -125,14 +79,11 @@ def epochwise(step: int, *, steps_per_epoch: int, warmup: int = 0, start: float 
     return min(first + steps_per_epoch, warmup) if first < warmup and not start else first
 
 
-def _rise(step: int, warmup: int, start: float) -> float:
-    return start + (1 - start) * step / warmup
-
-
 def in_epoch(epoch: int, values: Sequence[Value]) -> Value:
     """Return the value of an epoch, counted from 0; the last value holds from then on."""
     return values[min(epoch, len(values) - 1)]
 
 
-def _progress(step: int, warmup: int, total: int) -> float:
-    return min(1.0, (step - warmup) / (total - warmup)) if total > warmup else 1.0
+def _progress(step: int, first: int, last: int) -> float:
+    """Return the share of the way from one step to another, 0 before and 1 after."""
+    return min(1.0, max(0, step - first) / (last - first)) if last > first else 1.0

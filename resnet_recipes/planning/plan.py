@@ -144,23 +144,22 @@ class Plan:
         size, start = self.steps_per_epoch, self.recipe.schedule.start
         if self.recipe.schedule.interval == "epoch":
             step = schedule.epochwise(step, steps_per_epoch=size, warmup=self.warmup, start=start)
-        return self.recipe.optimizer.lr * self._curve(step)
+        return self.recipe.optimizer.lr * schedule.rise(step, self.warmup, start) * self._fall(step)
 
     @cached_property
-    def _curve(self) -> Callable[[int], float]:
-        config = self.recipe.schedule
-        rise = {"warmup": self.warmup, "start": self.recipe.schedule.start}
-        falling = rise | {"total": self.total_steps, "final": config.final}
-        cooling = {"cooldown": self.steps(config.cooldown), "shape": config.shape}
-        stretched = rise | {"milestones": self.recipe.milestones(self.horizon)}
+    def _fall(self) -> Callable[[int], float]:
+        config, total = self.recipe.schedule, self.total_steps
+        falling = {"total": total, "warmup": self.warmup, "final": config.final}
+        cooldown, milestones = self.steps(config.cooldown), self.recipe.milestones(self.horizon)
+        joined = {"milestones": milestones, "values": config.values, "warmup": self.warmup}
         return {
             "cosine": partial(schedule.cosine, **falling, from_start=config.from_start),
-            "linear": partial(schedule.linear, **falling),
+            "linear": partial(schedule.polynomial, **falling),
             "polynomial": partial(schedule.polynomial, **falling, power=config.power),
-            "wsd": partial(schedule.wsd, **rise, total=self.total_steps, **cooling),
-            "multistep": partial(schedule.multistep, **stretched, gamma=config.gamma),
-            "piecewise": partial(schedule.piecewise, **stretched, values=config.values),
-            "constant": partial(schedule.constant, **rise),
+            "wsd": partial(schedule.wsd, total=total, cooldown=cooldown, shape=config.shape),
+            "multistep": partial(schedule.multistep, milestones=milestones, gamma=config.gamma),
+            "piecewise": partial(schedule.piecewise, **joined),
+            "constant": lambda step: 1.0,
         }[config.name]
 
     def pixels_at(self, step: int) -> int:
