@@ -1,10 +1,17 @@
 """Check data, decoder, GPU and machine before a run; each answer comes with what to type."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import ExitCode, Problem
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+
+_BLOCK = 4096  # items given to the threads at a time
 
 #: (done, total) -> None.
 Progress = Callable[[int, int], None]
@@ -39,6 +46,17 @@ def as_json(topic: str, findings: Sequence[Finding]) -> dict:
         "exit_code": exit_code(findings),
         "findings": [finding._asdict() for finding in findings],
     }
+
+
+def checked(
+    items: Sequence[Item], check: Callable[[Item], Found], progress: Progress
+) -> Iterator[tuple[Item, Found]]:
+    """Yield each item and what a check finds, on all cores."""
+    with ThreadPoolExecutor(cores()) as pool:
+        for at in range(0, len(items), _BLOCK):
+            block = items[at : at + _BLOCK]
+            yield from zip(block, pool.map(check, block), strict=True)
+            progress(at + len(block), len(items))
 
 
 def few(items: Sequence[str | Path]) -> tuple[str, ...]:

@@ -1,7 +1,6 @@
 """Check whether .beton files are what a run needs, down to the last sample."""
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +13,9 @@ from resnet_recipes.data.beton.samples import Samples, open_samples, stored_by_c
 from resnet_recipes.data.images import natively
 from resnet_recipes.data.images.python import EvalImages
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
-from resnet_recipes.doctor import Finding, Progress, few, finding_of
+from resnet_recipes.doctor import Finding, Progress, checked, few, finding_of
 
 _AGAIN = "resnet-recipes convert SRC DST"
-_BLOCK = 4096  # samples given to the threads at a time
 _THUMBNAIL = 8  # pixels, side to which samples are resized here
 
 
@@ -79,17 +77,9 @@ def _described(beton: Beton) -> Iterator[Finding]:
 
 def _check_samples(beton: Beton, progress: Progress) -> Iterator[Finding]:
     """Read every sample in file order, on all cores."""
-    name, order, damaged = beton.path.name, np.argsort(beton.starts), []
-    with ThreadPoolExecutor(cores()) as pool:
-        complaint = verdict(beton)
-        for at in range(0, len(order), _BLOCK):
-            block = order[at : at + _BLOCK].tolist()
-            damaged += [
-                (index, said)
-                for index, said in zip(block, pool.map(complaint, block), strict=True)
-                if said
-            ]
-            progress(at + len(block), len(order))
+    name, order = beton.path.name, np.argsort(beton.starts).tolist()
+    found = checked(order, verdict(beton), progress)
+    damaged = [(index, said) for index, said in found if said]
     if damaged:
         places = [f"sample {index}: {said}" for index, said in sorted(damaged)]
         yield Finding("fix", f"{len(damaged):,} samples of {name} are damaged", _AGAIN, few(places))

@@ -5,7 +5,6 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,12 +15,11 @@ from resnet_recipes.data.beton import open_beton
 from resnet_recipes.data.files.layout import listing_of, parts
 from resnet_recipes.data.files.survey import survey
 from resnet_recipes.data.root import SPLITS, root_problem
-from resnet_recipes.doctor import Finding, Progress, few, finding_of
+from resnet_recipes.doctor import Finding, Progress, checked, few, finding_of
 from resnet_recipes.doctor.beton import check_betons, verdict
 from resnet_recipes.doctor.image import ODDITIES, check_image
 
 IMAGENET = {"train": 1_281_167, "val": 50_000}
-_BLOCK = 4096  # files given to the threads at a time
 _SAMPLED = 200  # files decoded for the estimate
 
 
@@ -123,18 +121,12 @@ def _check_images(config: DataConfig, progress: Progress) -> Iterator[Finding]:
     bad = {split: [] for split in SPLITS}
     digests = {split: {} for split in SPLITS}
     files = [(split, path) for split in SPLITS for path in listing_of(config, split).paths]
-    with ThreadPoolExecutor(cores()) as pool:
-        for at in range(0, len(files), _BLOCK):
-            block = files[at : at + _BLOCK]
-            for (split, path), checked in zip(
-                block, pool.map(check_image, [path for _, path in block]), strict=True
-            ):
-                digests[split][checked.digest] = path
-                if checked.bad:
-                    bad[split].append(f"{path} {checked.bad}")
-                for name in checked.oddities:
-                    odd[name].append(path)
-            progress(at + len(block), len(files))
+    for (split, path), one in checked(files, lambda file: check_image(file[1]), progress):
+        digests[split][one.digest] = path
+        if one.bad:
+            bad[split].append(f"{path} {one.bad}")
+        for name in one.oddities:
+            odd[name].append(path)
     for split, said in bad.items():
         skip = (
             "; or train with data.on_bad_image=skip, which replaces them in each epoch"

@@ -64,8 +64,6 @@ def _devices() -> Iterator[Finding]:
             yield Finding(
                 "warn", f"GPU {index} may have too little memory for batch.bn_size=256", fix
             )
-        if torch.version.cuda:
-            yield from _architecture(index, device.major, device.minor)
         dtype = torch.bfloat16 if device.major >= 8 else torch.float16
         yield _convolution(torch.device("cuda", index), dtype)
         yield _operations(torch.device("cuda", index), dtype)
@@ -86,40 +84,6 @@ def _versions() -> str:
     return ", ".join(f"{name} {version or 'unknown'}" for name, version in found.items())
 
 
-def _architecture(index: int, major: int, minor: int) -> Iterator[Finding]:
-    """Check that torch was compiled for a GPU.
-
-    Code for its generation, or PTX, which drivers translate.
-    """
-    built = torch.cuda.get_arch_list()
-    codes = [
-        (kind, int(ten), int(one), only)
-        for kind, ten, one, only in re.findall(
-            r"\b(sm|compute)_(\d+)(\d)([af]?)\b", " ".join(built)
-        )
-    ]
-    if any(
-        kind == "sm" and ten == major and (one == minor if only == "a" else one <= minor)
-        for kind, ten, one, only in codes
-    ):
-        return
-    what = (
-        f"GPU {index} (sm_{major}{minor}) is not among those that this torch was compiled for "
-        f"({', '.join(built)})"
-    )
-    if any(
-        kind == "compute" and not only and (ten, one) <= (major, minor)
-        for kind, ten, one, only in codes
-    ):
-        yield Finding(
-            "warn",
-            f"{what}: the driver translates PTX, which is slow to start and to run",
-            PYTORCH,
-        )
-    else:
-        yield Finding("fix", what, PYTORCH)
-
-
 def _convolution(device: torch.device, dtype: torch.dtype) -> Finding:
     """Compare a convolution of small integers, exact in every dtype, with the CPU's."""
     name = f"GPU {device.index}"
@@ -133,9 +97,9 @@ def _convolution(device: torch.device, dtype: torch.dtype) -> Finding:
             (F.conv2d(moved, weights.to(device, dtype)).cpu().float() - expected).abs().max().item()
         )
     except RuntimeError as failure:
-        return Finding(
-            "fix", f"{name} cannot compute a convolution: {str(failure).splitlines()[0]}", _HARDWARE
-        )
+        why = str(failure).splitlines()[0]
+        fix = PYTORCH if "kernel image" in why else _HARDWARE  # torch was not compiled for it
+        return Finding("fix", f"{name} cannot compute a convolution: {why}", fix)
     if not error < 0.5:
         what = f"{name} computes a convolution of whole numbers wrongly: the error is {error:g}"
         return Finding("fix", what, _HARDWARE)
