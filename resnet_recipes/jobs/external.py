@@ -28,7 +28,8 @@ DECIDED = ("gpus", "launch.gpus", "launch.max_restarts")
 _RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 
 #: Environment variables in which launchers put numbers.
-_COUNTS = (*_RANK, "LOCAL_WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT", "SLURM_STEP_NUM_TASKS")
+_COUNTS = (*_RANK, "LOCAL_WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT")
+_COUNTS += tuple(f"SLURM_{name}" for name in ("STEP_NUM_TASKS", "PROCID", "NODEID", "JOB_ID"))
 
 
 def launcher() -> str:
@@ -98,27 +99,21 @@ def restarted_run(root: Path) -> Path | None:
 
 def _garbage(environment: Mapping[str, str]) -> Iterator[Problem]:
     """Yield a problem for each launcher variable with a value that no launcher would set."""
-    wrong = [
-        name for name in _COUNTS if not re.fullmatch(r"[0-9]{1,9}", environment.get(name, "0"))
-    ]
-    for name in wrong:
-        rule = "must be a whole number; torchrun or srun sets it"
-        yield Problem(name, environment[name], rule, f"unset {name}")
-    if wrong or not environment.keys() >= {*_RANK}:
+    given = {name: environment[name] for name in _COUNTS if name in environment}
+    wrong = {name: text for name, text in given.items() if not re.fullmatch("[0-9]{1,9}", text)}
+    for name, text in wrong.items():
+        yield Problem(
+            name, text, "must be a whole number; torchrun or srun sets it", f"unset {name}"
+        )
+    if wrong or not given.keys() >= {*_RANK}:
         return
-    if int(environment["RANK"]) >= int(environment["WORLD_SIZE"]):
-        rule = f"must be less than WORLD_SIZE={environment['WORLD_SIZE']}"
-        yield Problem("RANK", environment["RANK"], rule, "unset RANK WORLD_SIZE")
-    if int(environment["WORLD_SIZE"]) > 1:
-        if not environment.get("MASTER_ADDR"):
+    if int(given["RANK"]) >= int(given["WORLD_SIZE"]):
+        rule = f"must be less than WORLD_SIZE={given['WORLD_SIZE']}"
+        yield Problem("RANK", given["RANK"], rule, "unset RANK WORLD_SIZE")
+    for name in ("MASTER_ADDR", "MASTER_PORT") if int(given["WORLD_SIZE"]) > 1 else ():
+        if not environment.get(name):
             rule = "is not set, so the ranks cannot find each other"
-            yield Problem("MASTER_ADDR", None, rule, "start the ranks with torchrun")
-        if (
-            not re.fullmatch(r"[0-9]{1,5}", port := environment.get("MASTER_PORT", ""))
-            or not 0 < int(port) < 65536
-        ):
-            rule = "must be a port from 1 to 65535"
-            yield Problem("MASTER_PORT", port or None, rule, "start the ranks with torchrun")
+            yield Problem(name, None, rule, "start the ranks with torchrun")
 
 
 def _on_one_machine(by: str) -> bool:
@@ -134,19 +129,10 @@ def _from_srun(slurm: Mapping[str, str]) -> dict[str, str]:
     Raises NotReadyError if srun cannot have set Slurm's.
     """
     try:
-        found = _variables(slurm)
-    except KeyError as error:
-        rule = "is not set, although srun sets it with SLURM_STEP_NUM_TASKS"
-        raise NotReadyError.of(error.args[0], None, rule, "unset SLURM_STEP_NUM_TASKS") from None
-    except (ValueError, IndexError):
-        names = ("SLURM_STEP_TASKS_PER_NODE", "SLURM_NODEID", "SLURM_JOB_ID")
-        found = " ".join(f"{name}={slurm[name]}" for name in names)
-        raise NotReadyError.of(
-            found, None, "is not what srun sets", "unset SLURM_STEP_NUM_TASKS"
-        ) from None
-    if problems := list(_garbage({**slurm, **found})):
-        raise NotReadyError(problems)
-    return found
+        return _variables(slurm)
+    except LookupError as error:
+        rule = f"is not what srun sets: {error}"
+        raise NotReadyError.of("SLURM_*", None, rule, "unset SLURM_STEP_NUM_TASKS") from None
 
 
 def _variables(slurm: Mapping[str, str]) -> dict[str, str]:
@@ -251,7 +237,7 @@ def _store(rank: int, world_size: int) -> "dist.Store":
         return dist.HashStore()
     try:
         return distributed.meeting_place(rank, world_size)
-    except (OSError, dist.DistError) as error:
+    except (OSError, OverflowError, dist.DistError) as error:
         place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         rule = f"rank {rank} cannot reach the others there: {str(error).splitlines()[0]}"
         raise NotReadyError.of(
