@@ -1,16 +1,18 @@
 """Augmentations of one decoded image by Pillow: an operation and its strength."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
+import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
 #: Operations whose value is a factor: 1 leaves the image unchanged.
 ENHANCERS = frozenset({"color", "contrast", "brightness", "sharpness"})
 
 #: Each operation takes an RGB image and a value in its own unit, and returns a new image of the
-#: same size.
-ImageOp = Callable[[Image.Image, float], Image.Image]
+#: same size. Those that move pixels also take a filter and the colour of what is outside.
+ImageOp = Callable[..., Image.Image]
 
 
 def turn(degrees: float, side: int) -> tuple[float, ...]:
@@ -38,14 +40,23 @@ def step(name: str, value: float, side: int) -> tuple[str, tuple[float, ...]]:
     return name, (value,)
 
 
-def _affine(name: str) -> ImageOp:
-    """Return an operation with bilinear interpolation and black outside."""
+#: Operations that move pixels.
+MOVING = frozenset(_MATRICES)
 
-    def transform(image: Image.Image, value: float) -> Image.Image:
+
+def _affine(name: str) -> ImageOp:
+    """Return an operation that resamples an image, by default bilinear and black outside."""
+
+    def transform(
+        image: Image.Image,
+        value: float,
+        resample: Image.Resampling = Image.Resampling.BILINEAR,
+        fill: tuple[int, int, int] | None = None,
+    ) -> Image.Image:
+        if name == "rotate":
+            return image.rotate(value, resample, fillcolor=fill)
         matrix = _MATRICES[name](value, image.width)
-        return image.transform(
-            image.size, Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR
-        )
+        return image.transform(image.size, Image.Transform.AFFINE, matrix, resample, fillcolor=fill)
 
     return transform
 
@@ -54,7 +65,7 @@ IMAGE_OPS: dict[str, ImageOp] = {
     "autocontrast": lambda image, _: ImageOps.autocontrast(image),
     "equalize": lambda image, _: ImageOps.equalize(image),
     "posterize": lambda image, bits: ImageOps.posterize(image, int(bits)),
-    "rotate": lambda image, degrees: image.rotate(degrees, Image.Resampling.BILINEAR),
+    "rotate": _affine("rotate"),
     "solarize": lambda image, threshold: ImageOps.solarize(image, int(threshold)),
     **{name: _affine(name) for name in ("shear_x", "shear_y", "translate_x", "translate_y")},
     "color": lambda image, factor: ImageEnhance.Color(image).enhance(factor),
@@ -62,3 +73,19 @@ IMAGE_OPS: dict[str, ImageOp] = {
     "brightness": lambda image, factor: ImageEnhance.Brightness(image).enhance(factor),
     "sharpness": lambda image, factor: ImageEnhance.Sharpness(image).enhance(factor),
 }
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Operations drawn for an image of a width, each with its value; pickles if the draw does."""
+
+    draw: Callable[[int, np.random.Generator], Iterator[tuple[str, float]]]
+
+    def __call__(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
+        for name, value in self.draw(image.width, rng):
+            image = IMAGE_OPS[name](image, value)
+        return image
+
+    def steps(self, side: int, rng: np.random.Generator) -> list[tuple[str, tuple[float, ...]]]:
+        """Return the operations for the native decoder."""
+        return [step(name, value, side) for name, value in self.draw(side, rng)]

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
-from PIL import Image, ImageEnhance, ImageOps
+from PIL import Image, ImageOps
 
 from resnet_recipes.base.limits import Bounds, OneOf, Share
 from resnet_recipes.methods.base import Method, SampleAugment
+from resnet_recipes.methods.image_ops import IMAGE_OPS, MOVING
 
 #: ImageNet's mean colour, which fills areas from outside the image.
 _FILL = (124, 116, 104)
@@ -18,10 +19,6 @@ _FILTERS = {
     "bicubic": (Image.Resampling.BICUBIC,),
     "random": (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC),
 }
-
-#: Takes an image, a level from 0 to 1, a sign and a resampling filter, and returns the changed
-#: image.
-Operation = Callable[[Image.Image, float, int, Image.Resampling], Image.Image]
 
 
 @dataclass
@@ -64,63 +61,48 @@ class _OneImage:
 
     def __call__(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
         settings, filters = self.settings, _FILTERS[self.settings.interpolation]
-        for number in rng.integers(len(OPERATIONS), size=settings.depth):
+        for number in rng.integers(len(VALUES), size=settings.depth):
             acts = rng.random() < settings.p
             level = rng.normal(settings.magnitude, settings.deviation)
             sign, resample = 1 - 2 * int(rng.integers(2)), filters[rng.integers(len(filters))]
             if acts:
-                image = tuple(OPERATIONS.values())[number](
-                    image, min(max(level, 0.0), 10.0) / 10, sign, resample
-                )
+                name = tuple(VALUES)[number]
+                image = applied(name, image, min(max(level, 0.0), 10.0) / 10, sign, resample)
         return image
 
 
-def _enhance(kind: type) -> Operation:
-    """Return an operation that weakens or strengthens a property by up to nine tenths."""
-    return lambda image, level, sign, resample: kind(image).enhance(
-        max(0.1, 1 + sign * 0.9 * level)
-    )
+def _factor(level: float, width: int) -> float:
+    return max(0.1, 1 + 0.9 * level)
 
 
-def _affine(matrix: Callable[[float, Image.Image], tuple[float, ...]]) -> Operation:
-    """Return an operation that resamples an image by an affine map in Pillow's format."""
-    return lambda image, level, sign, resample: image.transform(
-        image.size, Image.Transform.AFFINE, matrix(sign * level, image), resample, fillcolor=_FILL
-    )
-
-
-def _brighten_dark(
-    image: Image.Image, level: float, sign: int, resample: Image.Resampling
-) -> Image.Image:
-    more = min(128, int(110 * level))
-    return image.point(
-        [min(255, value + more) if value < 128 else value for value in range(256)] * 3
-    )
-
-
-def _posterize(
-    image: Image.Image, level: float, sign: int, resample: Image.Resampling
-) -> Image.Image:
+#: The value of each operation, given a level from -1 to 1 and the width of the image.
+VALUES: dict[str, Callable[[float, int], float]] = {
+    "autocontrast": lambda level, _: level,
+    "equalize": lambda level, _: level,
+    "invert": lambda level, _: level,
+    "rotate": lambda level, _: 30 * level,
     # Pillow rejects 0 bits, which would be black
-    return ImageOps.posterize(image, max(1, 4 - int(4 * level)))
-
-
-OPERATIONS: dict[str, Operation] = {
-    "autocontrast": lambda image, *_: ImageOps.autocontrast(image),
-    "equalize": lambda image, *_: ImageOps.equalize(image),
-    "invert": lambda image, *_: ImageOps.invert(image),
-    "rotate": lambda image, level, sign, resample: image.rotate(
-        30 * sign * level, resample, fillcolor=_FILL
-    ),
-    "posterize": _posterize,
-    "solarize": lambda image, level, *_: ImageOps.solarize(image, 256 - int(256 * level)),
-    "solarize_add": _brighten_dark,
-    "color": _enhance(ImageEnhance.Color),
-    "contrast": _enhance(ImageEnhance.Contrast),
-    "brightness": _enhance(ImageEnhance.Brightness),
-    "sharpness": _enhance(ImageEnhance.Sharpness),
-    "shear_x": _affine(lambda level, image: (1, 0.3 * level, 0, 0, 1, 0)),
-    "shear_y": _affine(lambda level, image: (1, 0, 0, 0.3 * level, 1, 0)),
-    "translate_x": _affine(lambda level, image: (1, 0, 0.45 * level * image.width, 0, 1, 0)),
-    "translate_y": _affine(lambda level, image: (1, 0, 0, 0, 1, 0.45 * level * image.height)),
+    "posterize": lambda level, _: max(1, 4 - int(4 * abs(level))),
+    "solarize": lambda level, _: 256 - int(256 * abs(level)),
+    "solarize_add": lambda level, _: min(128, int(110 * abs(level))),
+    **dict.fromkeys(("color", "contrast", "brightness", "sharpness"), _factor),
+    **dict.fromkeys(("shear_x", "shear_y"), lambda slope, _: 0.3 * slope),
+    "translate_x": lambda level, width: 0.45 * level * width,
+    "translate_y": lambda level, width: 0.45 * level * width,
 }
+
+_OPS = IMAGE_OPS | {
+    "invert": lambda image, _: ImageOps.invert(image),
+    "solarize_add": lambda image, more: image.point(
+        [min(255, value + more) if value < 128 else value for value in range(256)] * 3
+    ),
+}
+
+
+def applied(
+    name: str, image: Image.Image, level: float, sign: int, resample: Image.Resampling
+) -> Image.Image:
+    """Return an image changed by an operation at a level from 0 to 1."""
+    width = image.height if name == "translate_y" else image.width
+    value = VALUES[name](sign * level, width)
+    return _OPS[name](image, value, *([resample, _FILL] if name in MOVING else []))

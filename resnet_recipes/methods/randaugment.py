@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
-from PIL import Image
 
 from resnet_recipes.base.duration import Horizon
 from resnet_recipes.base.limits import Bounds, OneOf
 from resnet_recipes.methods.base import Method, SampleAugment
-from resnet_recipes.methods.image_ops import ENHANCERS, IMAGE_OPS, step
+from resnet_recipes.methods.image_ops import ENHANCERS, IMAGE_OPS, Drawn
 
 _SAFE = tuple(name for name in IMAGE_OPS if name not in ENHANCERS)
 SETS = {"all": tuple(IMAGE_OPS), "safe": _SAFE, "original": tuple(IMAGE_OPS)}
@@ -55,7 +54,13 @@ class RandAugment(Method):
             )
 
     def augment_sample(self) -> SampleAugment:
-        return _OneImage(self)
+        return Drawn(self.drawn)
+
+    def drawn(self, side: int, rng: np.random.Generator) -> Iterator[tuple[str, float]]:
+        """Draw the operations for an image `side` pixels wide, each with its value."""
+        names = SETS[self.augmentation_set]
+        for number in rng.integers(len(names), size=self.depth):
+            yield names[number], self.value(names[number], side, rng)
 
     def value(self, name: str, side: int, rng: np.random.Generator) -> float:
         """Draw the value of operation `name`, in its unit, for an image `side` pixels wide."""
@@ -82,24 +87,3 @@ class RandAugment(Method):
         share, more = rng.random(), rng.random() < 0.5
         factor = 1 + share * (self.severity - 1 if more else -0.09 * self.severity)
         return 0.75 * factor if name == "brightness" and factor > 1 else factor
-
-
-class _OneImage:
-    """RandAugment for one image; pickles."""
-
-    def __init__(self, settings: RandAugment):
-        self.settings = settings
-
-    def __call__(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
-        for name, value in self._drawn(image.width, rng):
-            image = IMAGE_OPS[name](image, value)
-        return image
-
-    def steps(self, side: int, rng: np.random.Generator) -> list[tuple[str, tuple[float, ...]]]:
-        """Return the operations for the native decoder."""
-        return [step(name, value, side) for name, value in self._drawn(side, rng)]
-
-    def _drawn(self, side: int, rng: np.random.Generator) -> Iterator[tuple[str, float]]:
-        names = SETS[self.settings.augmentation_set]
-        for number in rng.integers(len(names), size=self.settings.depth):
-            yield names[number], self.settings.value(names[number], side, rng)

@@ -1,17 +1,16 @@
 """One random operation of random strength for each image."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
 
 import numpy as np
 import torch
-from PIL import Image
 
 from resnet_recipes.methods.base import Method, SampleAugment
-from resnet_recipes.methods.image_ops import ENHANCERS, IMAGE_OPS, step
+from resnet_recipes.methods.image_ops import ENHANCERS, Drawn
 
 
 @dataclass
@@ -34,20 +33,7 @@ class TrivialAugment(Method):
     conflicts: ClassVar[Mapping[str, str]] = {"randaugment": "either draws the operations"}
 
     def augment_sample(self) -> SampleAugment:
-        return _Wide()
-
-
-class _Wide:
-    """TrivialAugmentWide driven by the image's own generator; pickles."""
-
-    def __call__(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
-        name, value = _drawn(rng)
-        return image if name == "identity" else IMAGE_OPS[name](image, value)
-
-    def steps(self, side: int, rng: np.random.Generator) -> list[tuple[str, tuple[float, ...]]]:
-        """Return the operation for the native decoder."""
-        name, value = _drawn(rng)
-        return [] if name == "identity" else [step(name, value, side)]
+        return Drawn(_drawn)
 
 
 @cache
@@ -79,11 +65,12 @@ def _space() -> dict[str, tuple[tuple[float, ...], bool]]:
     }
 
 
-def _drawn(rng: np.random.Generator) -> tuple[str, float]:
-    """Draw an operation and its value, in the unit of `IMAGE_OPS`."""
+def _drawn(_: int, rng: np.random.Generator) -> Iterator[tuple[str, float]]:
+    """Draw an operation and its value, in the unit of `IMAGE_OPS`; none for the identity."""
     name = list(_space())[rng.integers(len(_space()))]
     values, signed = _space()[name]
     value = values[rng.integers(len(values))] if values else 0.0
     if signed and rng.integers(2):
         value = -value
-    return name, 1 + value if name in ENHANCERS else value
+    if name != "identity":
+        yield name, 1 + value if name in ENHANCERS else value

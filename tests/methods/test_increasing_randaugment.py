@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from resnet_recipes.methods.increasing_randaugment import OPERATIONS, IncreasingRandAugment
+from resnet_recipes.methods.increasing_randaugment import VALUES, IncreasingRandAugment, applied
 
 #: Values that the settings must refuse.
 WRONG = {
@@ -20,7 +20,7 @@ WRONG = {
 IMAGE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 56, 3), dtype=np.uint8))
 PEERS = dict(
     zip(
-        OPERATIONS,
+        VALUES,
         (
             "AutoContrast",
             "Equalize",
@@ -43,7 +43,7 @@ PEERS = dict(
 )
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("name", VALUES)
 def test_pixels_are_those_of_timm(name):
     peer = pytest.importorskip("timm.data.auto_augment")
     filters = (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC)
@@ -55,9 +55,7 @@ def test_pixels_are_those_of_timm(name):
             hparams={"img_mean": (124, 116, 104), "interpolation": resample},
         )
         theirs = {op(IMAGE).tobytes() for _ in range(20)}
-        ours = {
-            OPERATIONS[name](IMAGE, magnitude / 10, sign, resample).tobytes() for sign in (1, -1)
-        }
+        ours = {applied(name, IMAGE, magnitude / 10, sign, resample).tobytes() for sign in (1, -1)}
         assert theirs == ours
 
 

@@ -21,7 +21,7 @@ from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.order import shuffled
-from resnet_recipes.methods.increasing_randaugment import OPERATIONS, IncreasingRandAugment
+from resnet_recipes.methods.increasing_randaugment import VALUES, IncreasingRandAugment, applied
 from resnet_recipes.recipe.compose import compose
 
 COUNT = 8
@@ -125,13 +125,13 @@ def test_every_operation_of_timms_randaugment_leaves_timms_pixels(folder):
         settings = {"img_mean": (124, 116, 104), "interpolation": Image.Resampling.BICUBIC}
         theirs = peer.rand_augment_transform("rand-m7-mstd0.5-inc1", settings)
         names = {op.name for op in theirs.ops}
-        assert len(names) == len(OPERATIONS)
+        assert len(names) == len(VALUES)
         for op in theirs.ops:
             op.prob, op.magnitude_std = 1.0, 0.0
         found = {op(small).tobytes() for op in theirs.ops for _ in range(8)}
         ours = {
-            act(small, 0.7, sign, Image.Resampling.BICUBIC).tobytes()
-            for act in OPERATIONS.values()
+            applied(name, small, 0.7, sign, Image.Resampling.BICUBIC).tobytes()
+            for name in VALUES
             for sign in (1, -1)
         }
         assert found == ours
