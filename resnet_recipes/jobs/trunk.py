@@ -9,6 +9,7 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, NotYetError, Problem, RecipeError
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.data.base import DataFacts
+from resnet_recipes.network.archive import State
 from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.planning.trunk import as_long, departures, durations
 from resnet_recipes.recipe import frozen
@@ -24,7 +25,7 @@ from resnet_recipes.run_folder.names import (
     OVERRIDES,
     SUMMARY,
 )
-from resnet_recipes.training.checkpoint import Checkpoints, State
+from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.state import changed_settings
 
 _KEY = "run.extends"

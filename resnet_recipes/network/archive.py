@@ -13,6 +13,8 @@ from torch import Tensor
 from resnet_recipes.base.reading import open_regular
 from resnet_recipes.data.tensors import MAX_ENTRIES, read_tensors
 
+State = dict[str, Any]  # nested dictionaries and lists of tensors, str, int, float, bool and None
+
 #: The only globals that pickles of tensors and plain Python need; a file with any other is refused
 #: without loading it.
 _ALLOWED = frozenset(
@@ -53,7 +55,7 @@ class ArchiveError(Exception):
     """
 
 
-def read(path: Path, check_crc: bool = True) -> dict[str, Any]:
+def read(path: Path, check_crc: bool = True) -> State:
     """Return a saved dictionary of tensors and plain Python, memory-mapped on the CPU.
 
     Nothing in the file is executed: its directory and the names in its pickle are checked first,

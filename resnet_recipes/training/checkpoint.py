@@ -23,11 +23,9 @@ from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.base.reading import open_regular, parse_json
 from resnet_recipes.base.text import byte_size
 from resnet_recipes.network import archive
-from resnet_recipes.network.archive import ArchiveError
+from resnet_recipes.network.archive import ArchiveError, State
 from resnet_recipes.planning.disk import lack_of_room
 from resnet_recipes.run_folder.names import CHECKPOINT
-
-State = dict[str, Any]  # nested dictionaries and lists of tensors, str, int, float, bool and None
 
 #: Version of a checkpoint's contents; a run refuses newer ones.
 FORMAT = 1
