@@ -66,7 +66,8 @@ def departures(began: Plan, plan: Plan) -> Iterator[Problem]:
     for key, text in durations(plan.recipe).items():
         there, here = began.steps(before[key]), plan.steps(text)
         if there != here:
-            rule = f"is {here:,} steps of this run, and {before[key]} are {there:,} of the other"
+            other = f"{before[key]} takes {there:,} of the other's"
+            rule = f"takes {here:,} of this run's steps, and {other}"
             yield Problem(key, text, rule, f"{key}={there}ba")
     cooldown = Duration.parse(began.recipe.schedule.cooldown)
     rest = Fraction(began.total_steps - began.trunk, began.total_steps)
