@@ -22,6 +22,7 @@ from resnet_recipes.jobs import external, gpus
 from resnet_recipes.jobs.budget import within
 from resnet_recipes.jobs.prediction import UNKNOWN, predicted
 from resnet_recipes.jobs.sweep import Sweep, slots
+from resnet_recipes.jobs.trunk import trunk_of
 from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
 from resnet_recipes.planning.trunk import chains
@@ -139,7 +140,8 @@ def _outline(
     for name, (point, words) in runs.items():
         plan, other, said = plans[name], before.get(name), ""
         whole = sum(plan.flops) / 1e15
-        done = plans[other].trunk if other else 0
+        begun = None if other else trunk_of(plan)  # of a run that has been trained
+        done = plans[other].trunk if other else begun.step if begun else 0
         trunk = petaoperations(plan.flops, plan.steps_per_epoch, done)
         operations, saved = operations + whole - trunk, saved + trunk
         if found := predicted(plan):

@@ -1,5 +1,6 @@
 """`--extend RUN` begins a run of another length from its trunk, and every page says so."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,6 +49,13 @@ def test_an_extended_run_says_where_it_comes_from(mine: list[Path], enter: Calla
     assert mine == [longer, longer]
     enter(f"{line} --resume auto", 75)  # the unfinished run with these settings
     assert mine == [longer] * 3
+
+
+@pytest.mark.slow
+def test_a_sweep_does_not_count_the_trunk_that_it_goes_on_from(mine, enter):
+    out = enter("resnet-train -m --extend mine max_duration=20ba,30ba --dry-run").out
+    total, saved = re.search(r"^(.+) PFLOPs .*; trunks .* save (.+)$", out, re.MULTILINE).groups()
+    assert float(saved) / float(total) == pytest.approx((8 + 8) / (12 + 22), rel=0.01)
 
 
 @pytest.mark.parametrize(
