@@ -144,18 +144,18 @@ def test_a_class_called_igloo_does_not_silence_the_rank_that_failed(tmp_path, to
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "speaks"), [("finish@0 not-ready-last@1", 1), ("not-ready@0 not-ready-last@1", 0)]
+    ("behaviour", "speaks"), [("finish@0 not-ready@1", 1), ("not-ready-last@0 not-ready@1", 0)]
 )
-def test_what_ranks_refuse_is_said_once(behaviour, speaks, tmp_path, told):
+def test_what_ranks_refuse_is_said_once_by_the_lowest(behaviour, speaks, tmp_path, told):
     (tmp_path / "behaviour").write_text(behaviour)
     common = os.environ | {"PYTHONPATH": str(Path(__file__).parent), "WORLD_SIZE": "2"}
     command = [sys.executable, "-m", "stand_in", str(tmp_path)]
     ranks = {}
-    for rank in "10":
+    for rank in "01":
         ranks[rank] = subprocess.Popen(
             command, env=common | {"RANK": rank}, stderr=subprocess.PIPE, text=True
         )
-        while not list(tmp_path.glob("heartbeat/*")):  # rank 1 looks first, and refuses last
+        while not list(tmp_path.glob("heartbeat/*")):  # rank 1 does not refuse before rank 0 is up
             time.sleep(0.01)
     said = [ranks[rank].communicate(timeout=60)[1] for rank in "01"]
     assert ["data.root=/data: is gone" in text for text in said] == [speaks == 0, speaks == 1]
