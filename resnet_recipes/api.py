@@ -113,9 +113,7 @@ def plan(
     Counting many images takes a while, of which `tell` is told. Raises RecipeError with everything
     that prevents the run, NotReadyError if images or initial weights cannot be used.
     """
-    recipe, origin = (recipe, PROGRAM) if isinstance(recipe, Recipe) else recipe
-    if problems := [item for item in frozen.problems(recipe) if item.key != "data.root"]:
-        raise RecipeError(problems)
+    recipe, origin = _composed(recipe, needs_data=False)
     has_images = recipe.data.root or recipe.data.backend == "synthetic"
     facts = data.measure(recipe.data, tell=tell) if has_images else IMAGENET
     found = taught(make_plan(recipe, facts, ranks, origin))
@@ -164,11 +162,12 @@ def prepare(
     return folder
 
 
-def _composed(recipe: Recipe | Composed) -> Composed:
-    """Return a whole recipe with where it comes from. Raises RecipeError."""
+def _composed(recipe: Recipe | Composed, needs_data: bool = True) -> Composed:
+    """Return a recipe with where it comes from, judged if it was not yet. Raises RecipeError."""
     if not isinstance(recipe, Recipe):
         return recipe
-    if problems := frozen.problems(recipe):
+    wrong = frozen.problems(recipe)
+    if problems := [one for one in wrong if needs_data or one.key != "data.root"]:
         raise RecipeError(problems)
     return Composed(recipe, PROGRAM)
 

@@ -91,7 +91,7 @@ def run(arguments: Arguments) -> int:
     folder = prepared(arguments)
     if folder is None:
         return ExitCode.DONE
-    return launcher.start(folder, group_of(frozen.read(folder / CONFIG).launch), say).code
+    return launcher.start(folder, group_of(frozen.read_sealed(folder / CONFIG).launch), say).code
 
 
 def prepared(arguments: Arguments) -> Path | None:

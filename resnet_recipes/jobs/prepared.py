@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import NamedTuple
 
 import torch
@@ -18,7 +17,6 @@ from resnet_recipes.recipe.frozen import read_sealed
 from resnet_recipes.run_folder.names import CONFIG, DATA
 from resnet_recipes.training import distributed
 from resnet_recipes.training.distributed import Rank
-from resnet_recipes.training.state import flat
 
 SOFTWARE = {
     "resnet-recipes": __version__,
@@ -42,11 +40,11 @@ def prepared(process: RankProcess) -> Prepared | None:
     recipe = read_sealed(process.folder / CONFIG)
     process.interruption.limit(recipe.launch.max_wall, process.started)
     rank = distributed.this_rank(recipe.launch.device)
-    confirm("recipe", rank, flat(asdict(recipe)) | SOFTWARE | {"device": rank.device.type})
+    frozen = {"device": rank.device.type, f"digest of {CONFIG}": _digest(str(recipe))}
+    confirm("recipe", rank, SOFTWARE | frozen)
     if (local := _local_images(process, rank, recipe.data)) is None:
         return None
     facts = DataFacts.read(process.folder / DATA, local.root)
-    names = "\n".join(facts.classes)
     confirm(
         "data",
         rank,
@@ -54,11 +52,15 @@ def prepared(process: RankProcess) -> Prepared | None:
             "backend of the images": facts.backend,
             "number of training images": facts.train_examples,
             "number of validation images": facts.eval_examples,
-            "digest of the class names": hashlib.sha256(names.encode()).hexdigest()[:12],
+            "digest of the class names": _digest("\n".join(facts.classes)),
             "digest of the images": facts.digest,
         },
     )
     return Prepared(rank, make_plan(recipe, facts, rank.world_size))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def confirm(topic: str, rank: Rank, facts: Mapping[str, object]) -> None:
