@@ -44,8 +44,7 @@ def ours_taught(setting: Setting) -> Iterator:
     import torch
 
     from resnet_recipes.data.base import Stored
-    from resnet_recipes.data.stored import Description, kept
-    from resnet_recipes.data.stored.writer import Writer
+    from resnet_recipes.data.stored import Description, Writer, kept
 
     def stored(images: int) -> Stored:
         path = setting.root / "labels.safetensors"

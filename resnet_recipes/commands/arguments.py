@@ -12,8 +12,7 @@ from pathlib import Path
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.text import wrapped
-from resnet_recipes.recipe.answers import FLAGS, IMAGES, RUNS
-from resnet_recipes.recipe.foreign import meaning_of
+from resnet_recipes.recipe.foreign import FLAGS, IMAGES, RUNS, meaning_of
 from resnet_recipes.recipe.short import SHORT
 from resnet_recipes.recipe.suggestions import EVERY_SETTING, closest, did_you_mean
 

@@ -24,7 +24,7 @@ from resnet_recipes.commands.places import (
 from resnet_recipes.commands.printing import page_width
 from resnet_recipes.commands.remedies import is_blank
 from resnet_recipes.jobs import external
-from resnet_recipes.recipe.answers import VERBS as OTHERS
+from resnet_recipes.recipe.foreign import VERBS as OTHERS
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.recipe.suggestions import did_you_mean
 

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import folder_problem, new_path, typed_path
 from resnet_recipes.base.text import byte_size
-from resnet_recipes.data.stored import Description
-from resnet_recipes.data.stored.writer import Writer
+from resnet_recipes.data.stored import Description, Writer
 from resnet_recipes.estimating.network import teaching
 from resnet_recipes.jobs.errand import errand
 from resnet_recipes.jobs.group import group_of

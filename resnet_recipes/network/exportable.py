@@ -9,7 +9,7 @@ from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.extras import remedy
 from resnet_recipes.network.export import TARGETS
 from resnet_recipes.network.load import Network
-from resnet_recipes.recipe.answers import FORMATS
+from resnet_recipes.recipe.foreign import FORMATS
 
 #: Packages that a target needs, and the extra that has them.
 _NEEDS = {"timm": (("timm",), "timm"), "onnx": (("onnx", "onnxruntime", "onnxscript"), "export")}

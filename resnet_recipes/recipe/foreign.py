@@ -1,11 +1,58 @@
-"""What a word of another program means here, with its value in place."""
+"""What words of other programs are here, by the table answers.csv, with their values in place.
 
+They are of timm, torchvision's references, Lightning, Ultralytics, Composer, Hydra, Hugging Face,
+Keras and fastai, and of habit.
+"""
+
+import csv
 import re
 import shlex
 from difflib import get_close_matches
+from pathlib import Path
+from typing import NamedTuple
 
-from resnet_recipes.recipe.answers import MEANINGS, VALUES, Meaning
 from resnet_recipes.recipe.short import targets
+
+
+class Meaning(NamedTuple):
+    """What to type, and what a reader from elsewhere should know."""
+
+    words: str  # with {} for the value
+    rule: str = ""
+
+
+def _of(kind: str) -> dict[str, Meaning]:
+    """Return what words of a kind mean, by word."""
+    return {
+        word: Meaning(row["here"], row["rule"])
+        for row in _ROWS
+        if row["kind"] == kind
+        for word in row["there"].split()
+    }
+
+
+with Path(__file__).with_name("answers.csv").open(encoding="utf-8", newline="") as _file:
+    _ROWS = list(csv.DictReader(_file))
+
+#: Flags and keys for a setting, or for a word of our commands.
+MEANINGS = _of("setting")
+
+#: Values of the settings that have other names elsewhere, by how the setting is typed.
+VALUES = {
+    "precision.dtype={}": _of("dtype"),
+    "launch.device={}": _of("device"),
+    "gpus={}": _of("gpus"),
+    "model.weights={}": _of("weights"),
+}
+
+#: Commands, and formats of `export`: those of others, or those that their converters read.
+VERBS, FORMATS = _of("verb"), _of("format")
+
+#: Flags of ours, of which a command has at most one.
+FLAGS = _of("flag")
+
+#: Flags for what are words of their own in eval, predict and export: RUN, and its images.
+RUNS, IMAGES = _of("run"), _of("images")
 
 _ON = ("true", "yes", "on", "1")
 _OFF = ("false", "no", "off", "none", "null")

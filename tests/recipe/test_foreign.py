@@ -8,9 +8,8 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands import verbs
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.verbs import usage_of
-from resnet_recipes.recipe.answers import MEANINGS, VERBS
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.recipe.foreign import meaning_of
+from resnet_recipes.recipe.foreign import MEANINGS, VERBS, meaning_of
 from resnet_recipes.recipe.overrides import parse
 from tests.tables import rows
 

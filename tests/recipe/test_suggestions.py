@@ -1,7 +1,6 @@
 import pytest
 
-from resnet_recipes.recipe.answers import MEANINGS
-from resnet_recipes.recipe.foreign import setting_of
+from resnet_recipes.recipe.foreign import MEANINGS, setting_of
 from resnet_recipes.recipe.suggestions import closest
 from resnet_recipes.recipe.typed import settings
 from tests.tables import rows

@@ -5,7 +5,7 @@ import numpy as np
 from resnet_recipes.data.base import DataConfig, SampleAugment, Share
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.images.python import EvalImages, Source, TrainImages
-from resnet_recipes.data.loading.pipeline import Pipeline
+from resnet_recipes.data.loading import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.loading.storage import Rows, Storage
 from resnet_recipes.data.native import Engine, why_not

@@ -1,6 +1,12 @@
-"""Trackers: they send what a run records to TensorBoard, Weights & Biases, MLflow or a CSV file."""
+"""Trackers: they send what a run records to TensorBoard, Weights & Biases, MLflow or a CSV file.
 
-from collections.abc import Iterator, Mapping, Sequence
+Each is in a thread: the run never waits for it, and outlives its failures.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -8,8 +14,91 @@ from pathlib import Path
 
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.extras import TRACKERS, remedy
-from resnet_recipes.report.trackers.background import Background
 from resnet_recipes.report.trackers.base import Tracker
+
+#: Events that may wait for a slow server; further ones are dropped, but remain in metrics.jsonl.
+CAPACITY = 10_000
+
+#: Seconds to wait at the end of a run until its trackers have sent all events; after the first few,
+#: the user is told.
+CLOSING_SECONDS = (3.0, 27.0)
+
+
+class Background:
+    """Pass events on to a tracker from a thread.
+
+    The first failure is reported and ends only the tracker.
+    """
+
+    def __init__(
+        self, name: str, open_tracker: Callable[[], Tracker], settings: Mapping[str, object]
+    ):
+        self.name, self._open, self._settings = name, open_tracker, settings
+        self._events: queue.SimpleQueue[Callable[[Tracker], None] | None] = queue.SimpleQueue()
+        self._complaints: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._dropped = self._failed = self._is_finished = False
+        self._thread = threading.Thread(target=self._work, name=f"tracker-{name}", daemon=True)
+        self._thread.start()
+
+    def begin(self, step: int) -> None:
+        """Start or continue the curves after `step` completed steps."""
+        self._pass(lambda tracker: tracker.begin(self._settings, step))
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        self._pass(lambda tracker: tracker.scalars(step, values))
+
+    def complaints(self) -> Iterator[str]:
+        """Yield what went wrong since the last call, one sentence each."""
+        while not self._complaints.empty():
+            yield self._complaints.get()
+
+    def end(self, is_finished: bool) -> None:
+        """Close the tracker once all events are sent; does not wait.
+
+        The run is finished, or was stopped.
+        """
+        self._is_finished = is_finished
+        self._events.put(None)
+
+    def wait(self, tell: Callable[[str], None], ended: float) -> None:
+        """Wait until the tracker is closed, but not for a server that does not answer.
+
+        The run `ended` at that reading of time.monotonic(), from which all its trackers count.
+        """
+        last = ended + sum(CLOSING_SECONDS)
+        self._thread.join(max(0.0, ended + CLOSING_SECONDS[0] - time.monotonic()))
+        if self._thread.is_alive() and (seconds := last - time.monotonic()) > 0:
+            tell(f"waiting up to {seconds:.0f} s for log.to={self.name}")
+            self._thread.join(seconds)
+        if self._thread.is_alive():
+            tell(f"log.to={self.name} did not answer in time; metrics.jsonl has everything")
+
+    def _pass(self, event: Callable[[Tracker], None]) -> None:
+        if self._failed:
+            return
+        if self._events.qsize() < CAPACITY:
+            self._events.put(event)
+        elif not self._dropped:
+            self._dropped = True
+            self._complaints.put(
+                f"log.to={self.name} is too slow, so some points are missing there; "
+                "metrics.jsonl has everything"
+            )
+
+    def _work(self) -> None:
+        events = iter(self._events.get, None)
+        try:
+            tracker = self._open()
+            for event in events:
+                event(tracker)
+            tracker.close(self._is_finished)
+        except BaseException as error:  # third-party libraries may raise anything, even SystemExit
+            first = (str(error).splitlines() or [""])[0]
+            self._failed = True
+            self._complaints.put(
+                f"log.to={self.name} stopped ({type(error).__name__}: {first}); training continues"
+            )
+
 
 #: The file of a tracker's name has its class, Curves, and is imported when it is needed.
 _FILES = {name: name for name in TRACKERS}

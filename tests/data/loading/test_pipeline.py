@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.data import loading
 from resnet_recipes.data.base import RawBatch
 from resnet_recipes.data.crop import uniforms
-from resnet_recipes.data.loading import pipeline
-from resnet_recipes.data.loading.pipeline import Pipeline
+from resnet_recipes.data.loading import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.data.order import Job
@@ -143,7 +143,7 @@ def test_batches_take_the_announced_memory_whatever_the_number_of_workers():
 
 
 def test_a_storage_that_never_responds_is_given_up_on(monkeypatch):
-    monkeypatch.setattr(pipeline, "STUCK_SECONDS", 0.1)
+    monkeypatch.setattr(loading, "STUCK_SECONDS", 0.1)
     storage, gate = Greys(True), threading.Event()
     storage.fill = lambda rows: gate.wait()
     made = Pipeline(storage, Capacity(1, prefetch=1, rows=7, pixels=6))

@@ -14,10 +14,10 @@ import pytest
 
 from resnet_recipes.base.extras import remedy
 from resnet_recipes.recipe.sections import LogConfig
+from resnet_recipes.report import trackers
 from resnet_recipes.report.console import PlainConsole
 from resnet_recipes.report.recorder import Recorder
-from resnet_recipes.report.trackers import TRACKERS, background, lacking, opened
-from resnet_recipes.report.trackers.background import Background
+from resnet_recipes.report.trackers import TRACKERS, Background, lacking, opened
 from resnet_recipes.run_folder.facts import RunFacts
 from resnet_recipes.run_folder.lock import refuse_links
 from resnet_recipes.run_folder.metrics import Metrics, Progress
@@ -122,7 +122,7 @@ def test_mlflow_reads_the_curves_and_a_resumed_run_is_the_same_run(tmp_path, mon
 def test_wandb_keeps_the_curves_offline(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     # its own process takes long to start on a busy machine
-    monkeypatch.setattr(background, "CLOSING_SECONDS", (100, 0))
+    monkeypatch.setattr(trackers, "CLOSING_SECONDS", (100, 0))
     monkeypatch.delenv("WANDB_DIR", raising=False)
     folder = tmp_path / "mine"
     folder.mkdir()
@@ -211,8 +211,8 @@ class Stuck:
 
 
 def test_a_tracker_that_never_responds_drops_points_and_is_left_behind(monkeypatch):
-    monkeypatch.setattr(background, "CAPACITY", 5)
-    monkeypatch.setattr(background, "CLOSING_SECONDS", (0.05, 0.4))
+    monkeypatch.setattr(trackers, "CAPACITY", 5)
+    monkeypatch.setattr(trackers, "CLOSING_SECONDS", (0.05, 0.4))
     answers = threading.Event()
     tracker = Background("mlflow", lambda: Stuck(answers), {})
     tracker.begin(0)
@@ -236,7 +236,7 @@ def test_trackers_share_the_seconds_after_the_end_of_a_run():
     tracker.begin(0)
     said = []
     tracker.end(is_finished=True)
-    tracker.wait(said.append, time.monotonic() - sum(background.CLOSING_SECONDS))
+    tracker.wait(said.append, time.monotonic() - sum(trackers.CLOSING_SECONDS))
     assert said == ["log.to=mlflow did not answer in time; metrics.jsonl has everything"]
     answers.set()
 
