@@ -58,12 +58,10 @@ def test_a_resumed_run_has_the_best_of_its_checkpoint_but_by_no_other_figure(mak
     restore(same, {key: value for key, value in state.items() if key != "best"})  # an older one
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"step": 10**6}, {"metrics": [1.0]}, {"weights": {"fc.bias": torch.zeros(1)}}]
-)
+@pytest.mark.parametrize("wrong", [{"metrics": [1.0]}, {"weights": {"fc.bias": torch.zeros(1)}}])
 def test_a_checkpoint_whose_best_does_not_fit_is_refused(wrong, make_run):
     state = capture(after_all(make_run("checkpoint.best=loss")), 5)
-    with pytest.raises(TrainingError, match="best"):
+    with pytest.raises(TrainingError, match="the checkpoint cannot be used"):
         restore(make_run("checkpoint.best=loss"), state | {"best": state["best"] | wrong})
 
 
