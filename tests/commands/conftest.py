@@ -8,7 +8,7 @@ import pytest
 
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.training.run import Run
-from tests.trained_runs import ended_run
+from tests.trained_runs import ended_run, random_images
 
 #: The settings of a run that takes a second: four steps on synthetic images.
 TINY = (
@@ -22,6 +22,12 @@ def csv_rows(name: str) -> list[dict[str, str]]:
     """Return the rows of a table."""
     with open(name) as file:
         return [*csv.DictReader(file)]
+
+
+@pytest.fixture(scope="session")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Class folders of tiny images, for tests that only read them."""
+    return random_images(tmp_path_factory.mktemp("shared") / "images")
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import pytest
 from tests.fixtures import Said
 from tests.run_folders import run_folder
 from tests.tables import rows
-from tests.trained_runs import random_images
 
 #: Words of `resnet-train mild ...`, and what to type instead.
 WORDS = rows(
@@ -201,10 +200,10 @@ resnet-train small data=images model.name=timm:convnext_tiny | model.stem=standa
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Work in a folder with images, a run and a recipe."""
     monkeypatch.chdir(tmp_path)
-    random_images(tmp_path / "images")
+    (tmp_path / "images").symlink_to(images)
     run_folder(tmp_path / "runs", "first")
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / "mine.yaml").write_text("defaults: [hot]\n")
@@ -254,7 +253,7 @@ def test_a_setting_in_pieces_is_one_mistake(typed, answered):
 
 
 def test_a_folder_may_have_spaces_and_dashes_in_its_name(enter, folder):
-    images = random_images(folder / "photos - all -2026")
+    (images := folder / "photos - all -2026").symlink_to("images")
     enter(f"resnet-train mild 'data={images}' bs=4 batch.bn_size=4 epochs=9 --dry-run")
 
 

@@ -9,7 +9,6 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.remedies import tried
 from tests.run_folders import run_folder
 from tests.tables import rows
-from tests.trained_runs import random_images
 
 #: Words of `resnet-train demo ...`, and the whole line that is printed below what is wrong.
 SETTINGS = rows(
@@ -108,10 +107,10 @@ predict first images --gallery x.html | resnet-recipes predict --help   lists fl
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(images, tmp_path, monkeypatch):
     """Work in a folder with images and a run."""
     monkeypatch.chdir(tmp_path)
-    random_images(tmp_path / "images")
+    (tmp_path / "images").symlink_to(images)
     return run_folder(tmp_path / "runs", "first")
 
 
