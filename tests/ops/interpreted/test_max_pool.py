@@ -14,27 +14,23 @@ SHAPES = ((1, 8, 3, 5), (1, 70, 2, 4), (2, 8, 1, 1), (1, 8, 6, 9))
 TILE = {"ROWS": 2, "COLUMNS": 4, "CHANNELS": 64}
 
 
-def drawn(shape, kind):
-    """Return a map without equal values, with many, with zeros where a ReLU was, or with NaN."""
+def drawn(shape):
+    """Return a map whose channels have, in turn, no equal values, many, zeros of a ReLU, or NaN."""
     x = torch.randn(shape)
-    if kind == "equal":
-        x = x.round()
-    elif kind == "ReLU":
-        x = x.relu()
-    elif kind == "NaN":
-        x[x > 1] = torch.nan
+    x[:, 1::4] = x[:, 1::4].round()
+    x[:, 2::4] = x[:, 2::4].relu()
+    x[:, 3::4] = x[:, 3::4].where(x[:, 3::4] <= 1, torch.nan)
     return x.to(memory_format=torch.channels_last)
 
 
-@pytest.mark.parametrize("kind", ["different", "equal", "ReLU", "NaN"])
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_output_and_gradient_are_torchs(shape, stride, kind, monkeypatch):
+def test_output_and_gradient_are_torchs(shape, stride, monkeypatch):
     torch.manual_seed(1)
     monkeypatch.setattr(kernels, "TILE", (*TILE.values(),))
     for name, size in TILE.items():
         monkeypatch.setattr(maps, name, size)
-    x = drawn(shape, kind).requires_grad_()
+    x = drawn(shape).requires_grad_()
     expected = F.max_pool2d(x, 3, stride, 1)
     y, places = kernels.forward(x.detach(), stride)
     assert torch.equal(y.nan_to_num(9.0), expected.detach().nan_to_num(9.0))
