@@ -9,7 +9,7 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.text import printable, wrapped
 from resnet_recipes.commands.arguments import JSON, Arguments, Usage
-from resnet_recipes.commands.printing import line_width, say, show
+from resnet_recipes.commands.printing import line_width, show
 from resnet_recipes.doctor import Finding, as_json, exit_code
 from resnet_recipes.report.waiting import Waiting
 
@@ -58,16 +58,10 @@ def run(arguments: Arguments) -> int:
 def _findings(topic: str, place: Path | None, arguments: Arguments) -> list[Finding]:
     found: list[Finding] = []
     if topic == "data":
-        from resnet_recipes.doctor.data import check_data, estimate
+        from resnet_recipes.doctor.data import check_data
 
-        images = "--no-images" not in arguments
-        if images and (expected := estimate(place)).minutes > 0.5:
-            say(
-                f"{expected.images:,} images to decode: about {expected.minutes:.0f} min on "
-                f"{expected.cores} cores (skip with --no-images)"
-            )
         with Waiting("decoding") as waiting:
-            found += check_data(place, images, waiting)
+            found += check_data(place, "--no-images" not in arguments, waiting)
     if topic in ("native", "machine"):
         from resnet_recipes.doctor.native import check_native
 

@@ -1,34 +1,19 @@
 """Check whether a data folder is what a run needs."""
 
-import contextlib
-import random
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
-from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig, are_imagenets
-from resnet_recipes.data.beton import open_beton
 from resnet_recipes.data.files.layout import listing_of, parts
 from resnet_recipes.data.files.survey import survey
 from resnet_recipes.data.root import SPLITS, root_problem
 from resnet_recipes.doctor import Finding, Progress, checked, few, finding_of
-from resnet_recipes.doctor.beton import check_betons, verdict
+from resnet_recipes.doctor.beton import check_betons
 from resnet_recipes.doctor.image import ODDITIES, check_image
 
 IMAGENET = {"train": 1_281_167, "val": 50_000}
-_SAMPLED = 200  # files decoded for the estimate
-
-
-class Estimate(NamedTuple):
-    """The time to decode every image, if the disk keeps up with the cores."""
-
-    images: int
-    minutes: float
-    cores: int
 
 
 def check_data(
@@ -64,34 +49,6 @@ def check_data(
     except NotReadyError as error:
         return found + [finding_of(problem) for problem in error.problems]
     return found + (list(_check_images(config, progress)) if images else [])
-
-
-def estimate(root: Path) -> Estimate:
-    """Estimate the time for decoding everything from a sample of 200 images.
-
-    Takes a few seconds.
-    """
-    root = Path(root)
-    files: list[str] = []
-    with contextlib.suppress(NotReadyError, OSError):  # check_data says what is wrong
-        for part in parts(root).values():
-            files += part.listing(DataConfig(), lambda line: None).paths
-    images, seconds = len(files), _seconds(check_image, files)
-    for path in _betons(root):
-        with contextlib.suppress(NotReadyError):  # check_data says what is wrong with the file
-            beton = open_beton(path)
-            images += len(beton)
-            seconds += _seconds(verdict(beton), range(len(beton)))
-    return Estimate(images, seconds / cores() / 60, cores())
-
-
-def _seconds(check: Callable, items: Sequence) -> float:
-    """Return the CPU seconds of checking all items, measured on some of them."""
-    sample = random.Random(0).sample(items, min(_SAMPLED, len(items)))
-    started = time.process_time()
-    for item in sample:
-        check(item)
-    return len(items) * (time.process_time() - started) / max(1, len(sample))
 
 
 def _betons(root: Path) -> list[Path]:

@@ -8,28 +8,24 @@ SMOOTHING = 0.2  # weight of a new measurement in the running mean
 
 
 class Pace:
-    """Seconds per step by image size.
-
-    Measured, or scaled from the nearest measured size by the number of pixels.
-    """
+    """Seconds that 10^15 operations of training take: a running mean."""
 
     def __init__(self, facts: RunFacts):
         self._facts = facts
-        self._settled: dict[int, float] = {}  # seconds per step by size, from settled intervals
-        # the same from the first interval at a size, warm-up included
-        self._first: dict[int, float] = {}
+        self._seconds: float | None = None
+        self._is_settled = False
         self._evaluation = 0.0
 
-    def observe(self, pixels: int, seconds_per_step: float, settled: bool) -> None:
-        """Take in one logged interval.
+    def observe(self, done: int, seconds_per_step: float, settled: bool) -> None:
+        """Take in one logged interval that ends after `done` steps.
 
-        `settled`: all of it was at this size, and it was not the first.
+        `settled`: all of it was at one image size, and it was not the first.
         """
-        if settled:
-            before = self._settled.get(pixels, seconds_per_step)
-            self._settled[pixels] = before + SMOOTHING * (seconds_per_step - before)
-        else:
-            self._first[pixels] = seconds_per_step
+        new = seconds_per_step / (self._facts.pflops(done) - self._facts.pflops(done - 1))
+        if settled and self._is_settled and self._seconds is not None:
+            self._seconds += SMOOTHING * (new - self._seconds)
+        elif settled or not self._is_settled:
+            self._seconds, self._is_settled = new, settled
 
     def evaluated(self, seconds: float) -> None:
         """Take in the seconds of an evaluation."""
@@ -41,18 +37,8 @@ class Pace:
         None before the first measurement.
         """
         facts = self._facts
-        if not self._first and not self._settled:
+        if self._seconds is None:
             return None
-        seconds = self._evaluation * ceil((facts.total_steps - done) / facts.eval_steps)
-        while done < facts.total_steps:
-            epoch_end = min(
-                facts.total_steps, (done // facts.steps_per_epoch + 1) * facts.steps_per_epoch
-            )
-            seconds += (epoch_end - done) * self._seconds_per_step(facts.pixels_at(done))
-            done = epoch_end
-        return seconds
-
-    def _seconds_per_step(self, pixels: int) -> float:
-        seen = self._first | self._settled
-        nearest = min(seen, key=lambda size: abs(size - pixels))
-        return seen[nearest] * (pixels / nearest) ** 2
+        evaluations = ceil((facts.total_steps - done) / facts.eval_steps)
+        left = facts.pflops(facts.total_steps) - facts.pflops(done)
+        return self._evaluation * evaluations + self._seconds * left

@@ -108,7 +108,7 @@ class Recorder:
         for interval in intervals(self._latest(2, ("begin", "step"))):
             if interval.steps:
                 seconds = interval.seconds / interval.steps
-                self._pace.observe(progress.pixels, seconds, interval.settled)
+                self._pace.observe(done, seconds, interval.settled)
         if done % self._facts.steps_per_epoch == 0:
             self._end_epoch(done, progress.training_seconds)
         self._console.step(progress, self._pace.seconds_left(done))

@@ -19,9 +19,9 @@ from torchvision.transforms import v2
 
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError, TrainingError
+from resnet_recipes.data import loading
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.images import decode, python
-from resnet_recipes.data.loading import pipeline
 from tests.data.conftest import ALONE, opened, small, train_pixels
 from tests.jobs.nursery import alive
 
@@ -132,7 +132,7 @@ def test_stuck_workers_are_given_up_on_and_what_they_were_reading_is_named(
     folder, tmp_path, monkeypatch
 ):
     train_pixels(small(folder, workers=1), 1)  # the first worker takes seconds to start
-    monkeypatch.setattr(pipeline, "STUCK_SECONDS", 1.0)
+    monkeypatch.setattr(loading, "STUCK_SECONDS", 1.0)
     with pytest.raises(TrainingError, match=r"no image was read for 1 s.*\.jpg"):
         train_pixels(small(folder, workers=2), 1, Stall(tmp_path / "worker"))
     numbers = [int(note.suffix[1:]) for note in tmp_path.glob("worker.*")]

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.commands import verbs
 from resnet_recipes.data import images
 from resnet_recipes.data.beton import Beton, open_beton
 from resnet_recipes.data.beton.sidecar import sidecar_path
@@ -14,7 +13,7 @@ from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.native import why_not
 from resnet_recipes.doctor import Finding, exit_code
 from resnet_recipes.doctor import beton as doctor_beton
-from resnet_recipes.doctor.data import Estimate, check_data, estimate
+from resnet_recipes.doctor.data import check_data
 
 built = pytest.mark.skipif(bool(why_not()), reason="the native library was not built")
 readers = pytest.mark.parametrize(
@@ -123,16 +122,3 @@ def test_samples_are_read_by_several_threads_at_once(betons, reader, monkeypatch
     monkeypatch.setattr(doctor_beton, "cores", lambda: 2)
     monkeypatch.setattr(doctor_beton, "verdict", meets)
     assert not fixes(check_data(betons / "train.beton"))
-
-
-def test_the_estimate_counts_the_samples(betons):
-    said = estimate(betons)
-    assert said.images == 9
-    assert said.minutes > 0
-    assert estimate(betons / "train.beton").images == 6
-
-
-def test_the_minutes_are_reported_beforehand_for_a_single_file_too(betons, capsys, monkeypatch):
-    monkeypatch.setattr("resnet_recipes.doctor.data.estimate", lambda place: Estimate(6, 3.0, 2))
-    assert verbs.run(["doctor", "data", str(betons / "train.beton")]) == 0
-    assert "6 images to decode: about 3 min on 2 cores" in capsys.readouterr().err

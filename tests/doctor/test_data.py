@@ -15,7 +15,7 @@ from resnet_recipes.data import measure
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.images.decode import FORMATS
 from resnet_recipes.doctor import Finding, as_json, exit_code
-from resnet_recipes.doctor.data import check_data, estimate
+from resnet_recipes.doctor.data import check_data
 
 
 def only(findings: list[Finding], level: str) -> Finding:
@@ -134,12 +134,6 @@ def test_grey_images_are_fine(root):
     ruin("L", root / "train/bee/bee1.jpg")
     assert exit_code(check_data(root)) == 0
     assert any("grey" in finding.what for finding in check_data(root))
-
-
-def test_the_estimate_counts_all_images(root):
-    said = estimate(root)
-    assert said.images == 9
-    assert said.minutes > 0
 
 
 def test_images_that_cannot_be_read_are_not_called_the_same(root):

@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from resnet_recipes.base.text import printable
 
 Row = dict[str, Any]
@@ -71,6 +69,8 @@ def named(lines: Sequence[Sequence[Row]], x: str) -> list[Row]:
 
     Names stand to the right, at the height where the fewest points and other names are.
     """
+    import numpy as np
+
     rows = [row for line in lines for row in line]
     places = np.array([(np.log(row[x]), -row["top1_percent"]) for row in rows])
     places *= _SIZE / np.maximum(np.ptp(places, 0), 1e-9)
