@@ -7,7 +7,7 @@ and duplicate keys are refused, and so are values that YAML 1.1 readers turn int
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +21,7 @@ from resnet_recipes.recipe.scalars import doubtful, plain
 
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 6
-MAX_NODES = 2000
+MAX_NODES = 4000
 MAX_REFERENCES = 16
 MAX_TEXT = 4096  # characters of one value
 
@@ -80,7 +80,8 @@ def parse(raw: bytes, path: Path, references: bool = False) -> Document:
                 "delete the line",
             )
     try:
-        tree = reader.document(iter(yaml.parse(text, Loader=yaml.SafeLoader)))
+        reader.check(yaml.parse(text, Loader=yaml.SafeLoader))
+        tree = reader.tree(yaml.compose(text, Loader=yaml.SafeLoader))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         reader.refuse(
@@ -105,7 +106,7 @@ def shown(path: Path) -> str:
 
 
 class _Reader:
-    """Turn YAML events into plain values.
+    """Turn YAML into plain values.
 
     Notes the line of every key and everything that is not allowed.
     """
@@ -114,7 +115,6 @@ class _Reader:
         self.path = path
         self.references = references
         self.used_references = 0
-        self.nodes = 0
         self.lines: dict[str, int] = {}
         self.problems: list[Problem] = []
 
@@ -130,105 +130,75 @@ class _Reader:
         self.refuse(line, None, rule)
         raise RecipeError(self.problems)
 
-    def document(self, events: Iterator[Any]) -> dict[str, Any]:
-        """Read the only document."""
-        tree: Any = {}
-        documents = 0
+    def check(self, events: Iterable[Any]) -> None:
+        """Raise RecipeError for what recipes do not use, and for too much of anything."""
+        documents = nodes = depth = 0
         for event in events:
+            line = event.start_mark.line + 1
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    self.stop(
-                        event.start_mark.line + 1,
-                        "a second document begins here; a recipe is one document",
-                    )
+                    self.stop(line, "a second document begins here; a recipe is one document")
                 if event.tags or event.version:
-                    self.refuse(
-                        event.start_mark.line + 1,
-                        None,
-                        "YAML directives (%...) are not used in recipes",
-                        "delete the line",
-                    )
-            elif isinstance(event, yaml.NodeEvent):
-                tree = self._node(event, events, "", 0)
-        if not self.problems and (not isinstance(tree, dict) or not tree):
+                    rule = "YAML directives (%...) are not used in recipes"
+                    self.refuse(line, None, rule, "delete the line")
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            nodes += isinstance(event, yaml.NodeEvent)
+            if depth > MAX_DEPTH:
+                self.stop(line, f"is nested more than {MAX_DEPTH} levels deep")
+            if nodes > MAX_NODES:
+                self.stop(line, f"has more than {MAX_NODES} names and values: it is no recipe")
+            if name := getattr(event, "anchor", None):
+                is_alias = isinstance(event, yaml.AliasEvent)
+                rule, fix = "anchors and aliases are not used in recipes", "write the value out"
+                self.refuse(line, f"{'*' if is_alias else '&'}{name}", rule, fix)
+                if is_alias:  # which could lead into a circle
+                    raise RecipeError(self.problems)
+            if tag := getattr(event, "tag", None):
+                self.refuse(line, tag, "tags are not used in recipes", "delete the tag")
+
+    def tree(self, root: yaml.Node | None) -> dict[str, Any]:
+        """Return the values of a document."""
+        tree = self._value(root, "") if isinstance(root, yaml.MappingNode) else {}
+        if not self.problems and not tree:
             self.stop(1, "a recipe is a mapping of settings, as in 'name: mine'")
         return tree
 
-    def _node(self, event: Any, events: Iterator[Any], key: str, depth: int) -> Any:
-        line = event.start_mark.line + 1
-        self.nodes += 1
-        if self.nodes > MAX_NODES:
-            self.stop(line, f"has more than {MAX_NODES} values, so it is not a recipe")
-        if isinstance(event, yaml.AliasEvent) or event.anchor:
-            self.refuse(
-                line,
-                f"{'*' if isinstance(event, yaml.AliasEvent) else '&'}{event.anchor}",
-                "anchors and aliases are not used in recipes",
-                "write the value out",
-            )
-        if getattr(event, "tag", None):
-            self.refuse(line, event.tag, "tags are not used in recipes", "delete the tag")
-        if isinstance(event, yaml.ScalarEvent):
-            return self._scalar(event, line, key)
-        if isinstance(event, yaml.AliasEvent):
-            return None
-        if depth == MAX_DEPTH:
-            self.stop(line, f"is nested more than {MAX_DEPTH} levels deep")
-        if isinstance(event, yaml.MappingStartEvent):
-            return self._mapping(events, key, depth)
-        return self._sequence(events, key, depth)
-
-    def _mapping(self, events: Iterator[Any], key: str, depth: int) -> dict[str, Any]:
+    def _value(self, node: yaml.Node, key: str) -> Any:
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, node.start_mark.line + 1, key)
+        if isinstance(node, yaml.SequenceNode):
+            return [self._value(item, f"{key}.{place}") for place, item in enumerate(node.value)]
         tree: dict[str, Any] = {}
-        for event in events:
-            if isinstance(event, yaml.MappingEndEvent):
-                break
-            name, line = self._key(event, key), event.start_mark.line + 1
+        for head, item in node.value:
+            name, line = self._key(head, key), head.start_mark.line + 1
             full = f"{key}.{name}" if key else name
             if name in tree:
-                self.refuse(
-                    line,
-                    full,
-                    f"duplicate key; the first is on line {self.lines[full]}",
-                    "delete one of them",
-                )
+                rule = f"duplicate key; the first is on line {self.lines[full]}"
+                self.refuse(line, full, rule, "delete one of them")
             self.lines[full] = line
-            tree[name] = self._node(next(events), events, full, depth + 1)
+            tree[name] = self._value(item, full)
         return tree
 
-    def _sequence(self, events: Iterator[Any], key: str, depth: int) -> list[Any]:
-        items: list[Any] = []
-        for event in events:
-            if isinstance(event, yaml.SequenceEndEvent):
-                break
-            items.append(self._node(event, events, f"{key}.{len(items)}", depth + 1))
-        return items
-
-    def _key(self, event: Any, section: str) -> str:
-        line, form = event.start_mark.line + 1, _CHOICE if section.startswith("defaults.") else _KEY
-        if not isinstance(event, yaml.ScalarEvent):
+    def _key(self, node: yaml.Node, section: str) -> str:
+        line, form = node.start_mark.line + 1, _CHOICE if section.startswith("defaults.") else _KEY
+        if not isinstance(node, yaml.ScalarNode):
             self.stop(line, "a key must be a name")
-        name = event.value
-        if event.anchor or event.tag:
-            self.refuse(line, name, "keys cannot have anchors or tags", "delete it")
+        name = node.value
         if name == "hydra":
             self.refuse(line, name, "a recipe cannot configure Hydra", "delete the block")
         elif name == "<<":
-            self.refuse(
-                line,
-                name,
-                "merge keys are not used in recipes",
-                "write the values out, or inherit with 'defaults: [hot]'",
-            )
+            fix = "write the values out, or inherit with 'defaults: [hot]'"
+            self.refuse(line, name, "merge keys are not used in recipes", fix)
         elif not form.fullmatch(name):
             fix = "write it as nested keys, one on each line" if "." in name else "delete it"
             rule = "is not the name of a setting (letters, digits and '_', starting with a letter)"
             self.refuse(line, name[:80], rule, fix)
         return name
 
-    def _scalar(self, event: Any, line: int, key: str) -> Any:
-        text = event.value
+    def _scalar(self, node: yaml.ScalarNode, line: int, key: str) -> Any:
+        text = node.value
         if odd := next((char for char in text if not char.isprintable() and char != "\n"), ""):
             self.refuse(line, None, f"contains {odd!a}, which nobody can see", "delete it")
         if len(text) > MAX_TEXT:
@@ -237,7 +207,7 @@ class _Reader:
             self.refuse(line, text[:80], "??? means a missing value", "write the value out")
         if "${" in text:
             self._check_reference(text, line)
-        if event.style is not None:
+        if node.style is not None:
             return text
         if problem := doubtful(text, key):
             self.refuse(line, *problem)
@@ -245,24 +215,12 @@ class _Reader:
 
     def _check_reference(self, text: str, line: int) -> None:
         self.used_references += 1
+        rule = ""
         if not _REFERENCE.fullmatch(text):
-            self.refuse(
-                line,
-                text[:80],
-                "is not a reference to one setting, as in ${optimizer.lr}",
-                "write the value out",
-            )
+            rule = "is not a reference to one setting, as in ${optimizer.lr}"
         elif not self.references:
-            self.refuse(
-                line,
-                text,
-                "references are only read from recipes in your own ./recipes folder",
-                "write the value out",
-            )
+            rule = "references are only read from recipes in your own ./recipes folder"
         elif self.used_references > MAX_REFERENCES:
-            self.refuse(
-                line,
-                text,
-                f"is one reference too many; a recipe may have {MAX_REFERENCES}",
-                "write the value out",
-            )
+            rule = f"is one reference too many; a recipe may have {MAX_REFERENCES}"
+        if rule:
+            self.refuse(line, text[:80], rule, "write the value out")
