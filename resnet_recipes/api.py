@@ -167,8 +167,7 @@ def _composed(recipe: Recipe | Composed, needs_data: bool = True) -> Composed:
     if not isinstance(recipe, Recipe):
         return recipe
     wrong = frozen.problems(recipe)
-    if problems := [one for one in wrong if needs_data or one.key != "data.root"]:
-        raise RecipeError(problems)
+    RecipeError.refuse(one for one in wrong if needs_data or one.key != "data.root")
     return Composed(recipe, PROGRAM)
 
 

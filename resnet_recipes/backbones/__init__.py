@@ -88,9 +88,9 @@ def build(name: str, num_classes: int, arguments: Arguments) -> nn.Module:
     library, short = found.groups()
     source = library_of(name)
     assert source
-    if own := source.reserved & arguments.keys():
-        rule = "cannot be set here: this program sets it from the recipe"
-        raise RecipeError([Problem(f"model.args.{key}", None, rule) for key in sorted(own)])
+    rule = "cannot be set here: this program sets it from the recipe"
+    own = sorted(source.reserved & arguments.keys())
+    RecipeError.refuse(Problem(f"model.args.{key}", None, rule) for key in own)
     try:
         return source.build(short, num_classes, arguments)
     except Exception as error:  # whatever a library raises for arguments that it cannot use

@@ -80,6 +80,12 @@ class RecipeError(Exception):
         """Return the error of a single problem."""
         return cls([Problem(key, value, rule, fix)])
 
+    @classmethod
+    def refuse(cls, problems: Iterable[Problem | None]) -> None:
+        """Raise this error of all problems, if there are any."""
+        if found := [problem for problem in problems if problem]:
+            raise cls(found)
+
     def elsewhere(self, here: object, there: str) -> Self:
         """Return this error of a copy, `here`, as one of its original."""
 

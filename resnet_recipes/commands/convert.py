@@ -100,11 +100,10 @@ def _options(words: Sequence[str], known: Collection[str]) -> "ConvertOptions":
     values = {key: plain(value) for key, value in given.items()}
     options = build(ConvertOptions, values, "", problems)
     problems += options.problems()
-    if problems:
-        raise RecipeError(
-            one._replace(fix=one.fix or f"{one.key}={getattr(ConvertOptions(), one.key)}")
-            for one in problems
-        )
+    RecipeError.refuse(
+        one._replace(fix=one.fix or f"{one.key}={getattr(ConvertOptions(), one.key)}")
+        for one in problems
+    )
     return options
 
 

@@ -35,8 +35,7 @@ def run(arguments: Arguments) -> int:
     path = typed_path("FILE", arguments.words[1])
     entry, document = Library(arguments.recipes).chain(source)[-1]
     is_full = "--full" in arguments
-    if problem := _unusable(path) or _uncopied(source, entry, document, is_full):
-        raise RecipeError([problem])
+    RecipeError.refuse([_unusable(path) or _uncopied(source, entry, document, is_full)])
     new_path("FILE", arguments.words[1])
     text = CHILD.format(parent=entry.name, name=path.stem)
     if is_full:

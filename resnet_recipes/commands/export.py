@@ -32,8 +32,8 @@ validation images (of the run, or of PATH; random ones if there are none).""",
 
 def run(arguments: Arguments) -> int:
     """Export, compare, and print the largest difference."""
-    if absent := [flag for flag in ("--to", "--out") if flag not in arguments]:
-        raise RecipeError(Problem(flag, None, "is missing", USAGE.example) for flag in absent)
+    absent = (flag for flag in ("--to", "--out") if flag not in arguments)
+    RecipeError.refuse(Problem(flag, None, "is missing", USAGE.example) for flag in absent)
     from resnet_recipes.network.export import TARGETS
     from resnet_recipes.network.exportable import lacking, problems
     from resnet_recipes.training.export import IMAGES, export_checked
@@ -42,14 +42,11 @@ def run(arguments: Arguments) -> int:
     folder = new_path("--out", out, is_folder=True)
     if push := arguments.flags.get("--push"):
         hub.repository("--push", push)
-        if missing := list(hub.lacking()):
-            raise NotReadyError(missing)
+        NotReadyError.refuse(hub.lacking())
     opened = network_of([*arguments.words, "launch.device=cpu"], USAGE.example)
     how = "--fold-batchnorm" in arguments, "--with-preprocessing" in arguments
-    if found := list(problems(opened.network, to, *how)):
-        raise RecipeError(found)
-    if missing := list(lacking(to)):
-        raise NotReadyError(missing)
+    RecipeError.refuse(problems(opened.network, to, *how))
+    NotReadyError.refuse(lacking(to))
     target = TARGETS[to]
     if target.note:
         say(f"note: {target.note}")

@@ -67,8 +67,7 @@ def run(arguments: Arguments) -> int:
     problems = [*wrong, *_problems(nodes, changes), *_engine_problems(arguments)]
     if not problems and "--for" in arguments:
         problems += _place_problems(arguments, nodes, changes)
-    if problems:
-        raise RecipeError(problems)
+    RecipeError.refuse(problems)
     print(_text(arguments, recipe, changes, int(nodes.removeprefix("nodes="))), end="")
     return 0
 

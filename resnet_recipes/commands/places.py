@@ -34,8 +34,7 @@ def run_places(words: Iterable[str], key: str = "RUN") -> list[Path]:
     Raises NotReadyError, with the nearest name, for all that name none.
     """
     places = [(word, found(key, word)) for word in words]
-    if missing := [_missing(key, word) for word, place in places if place is None]:
-        raise NotReadyError(missing)
+    NotReadyError.refuse(_missing(key, word) for word, place in places if place is None)
     return [place for _, place in places if place]
 
 
@@ -97,8 +96,8 @@ def to_resume(arguments: Arguments) -> "tuple[Path, Sequence[str] | Recipe] | No
         return None
     if named != "auto":
         rule = "--resume chooses the run, and a run keeps its recipe"
-        if wrong := [word for word in words if word.startswith(("recipe=", *_NAMING))]:
-            raise RecipeError(Problem(word, None, rule, "leave it out") for word in wrong)
+        wrong = (word for word in words if word.startswith(("recipe=", *_NAMING)))
+        RecipeError.refuse(Problem(word, None, rule, "leave it out") for word in wrong)
         return run_places([named], "--resume")[0], words
     from resnet_recipes.jobs.resume import matching, unfinished
 

@@ -63,8 +63,7 @@ def run(arguments: Arguments) -> int:
         problems.append(Problem("--top", top, "must be a whole number from 1", "--top 5"))
     if {"--csv", "--json"} <= arguments.flags.keys():
         problems.append(Problem("--json", None, "--csv has all predictions", "leave one out"))
-    if problems:
-        raise RecipeError(problems)
+    RecipeError.refuse(problems)
     from resnet_recipes.data.inference import image_paths
     from resnet_recipes.training.trained import predictions
 

@@ -58,8 +58,7 @@ def run(arguments: Arguments) -> int:
     problems = [problem for problem in starmap(_wrong, filters) if problem]
     if order not in KEYS:
         problems.append(Problem("--sort", order, f"must be one of {', '.join(KEYS)}"))
-    if problems:
-        raise RecipeError(problems)
+    RecipeError.refuse(problems)
     found = [
         run
         for run in records(places)
@@ -82,8 +81,8 @@ def _remove(words: Sequence[str], sure: bool) -> int:
     if not words:
         raise RecipeError.of("rm", None, "needs the runs to delete", "resnet-recipes runs")
     places = run_places(words)
-    if others := [place for place in places if place.is_symlink() or not read_run(place)]:
-        raise RecipeError(Problem(str(place), None, "is not a run's folder") for place in others)
+    others = (place for place in places if place.is_symlink() or not read_run(place))
+    RecipeError.refuse(Problem(str(place), None, "is not a run's folder") for place in others)
     if not sure and not sys.stdin.isatty():
         raise RecipeError.of("rm", None, "asks on a terminal, and this is none", "add --yes")
     names = ", ".join(place.name for place in places)

@@ -42,8 +42,7 @@ def run(arguments: Arguments) -> int:
     The same command continues a sweep.
     """
     found, text = gpus.found().count, arguments.flags.get("--parallel", "1")
-    if problems := [*_problems(arguments), *_share_problems(text, found, arguments.words)]:
-        raise RecipeError(problems)
+    RecipeError.refuse([*_problems(arguments), *_share_problems(text, found, arguments.words)])
     parallel = int(text)
     shared = ["gpus=1"] if parallel > 1 and found else []
     runs = named(points([*arguments.words, *shared]), arguments)
@@ -91,8 +90,7 @@ def named(found: list[list[str]], arguments: Arguments, own: Sequence[str] = ())
             runs[name] = point, words
         except RecipeError as error:
             problems |= {str(problem): problem for problem in error.problems}
-    if problems:
-        raise RecipeError(problems.values())
+    RecipeError.refuse(problems.values())
     return runs
 
 

@@ -53,8 +53,7 @@ def measure(config: DataConfig, tell: Callable[[str], None] = lambda line: None)
             return tuple(text.replace(str(root), config.root) for text in texts)
 
         return replace(facts, notes=(note, *named(facts.notes)), details=named(facts.details))
-    if problem := root_problem(config.root):
-        raise NotReadyError([problem])
+    NotReadyError.refuse([root_problem(config.root)])
     backend, details = config.backend, []
     if backend == "auto":
         has_betons = all((Path(config.root) / f"{split}.beton").exists() for split in SPLITS)

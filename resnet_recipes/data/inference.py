@@ -104,8 +104,7 @@ def image_paths(places: Sequence[Path]) -> Iterator[str]:
             is_pattern = glob.has_magic(str(place))
             rule = "no file matches this" if is_pattern else "no such file or folder"
             missing.append(Problem(str(place), None, rule))
-    if missing:
-        raise NotReadyError(missing)
+    NotReadyError.refuse(missing)
     for path in paths:
         if not path.is_dir():
             yield str(path)

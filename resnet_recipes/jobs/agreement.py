@@ -51,10 +51,9 @@ def confirm_same(
         ranks = [json.loads(store.get(f"facts of {other}")) for other in range(world_size)]
         return json.dumps(list(_differences(ranks)))
 
-    if problems := [
+    NotReadyError.refuse(
         Problem(*problem) for problem in json.loads(broadcast(store, rank, world_size, verdict))
-    ]:
-        raise NotReadyError(problems)
+    )
 
 
 def _differences(ranks: list[dict]) -> Iterator[Problem]:

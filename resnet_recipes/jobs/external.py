@@ -38,8 +38,7 @@ def launcher() -> str:
     A task of srun is a rank, unless it is the only one: then it is our launcher. Raises
     NotReadyError if the environment contradicts itself.
     """
-    if problems := list(_garbage(os.environ)):
-        raise NotReadyError(problems)
+    NotReadyError.refuse(_garbage(os.environ))
     if ranks():
         return "torchrun"
     # of this step; not set in a batch script
@@ -68,8 +67,7 @@ def join(words: Sequence[str], prepare: Callable[[], Path | None]) -> int:
     os.environ |= allocator()  # before torch looks for it
 
     def checked() -> Path | None:
-        if wrong := list(_problems(words, by)):
-            raise RecipeError(wrong)
+        RecipeError.refuse(_problems(words, by))
         return prepare()
 
     folder, code = _agreed(words, checked)

@@ -58,8 +58,7 @@ def group_of(config: "LaunchConfig") -> Group:
 
     Raises NotReadyError if GPUs or a usable TMPDIR are missing.
     """
-    if problems := list(temporary_folder_problems()):
-        raise NotReadyError(problems)
+    NotReadyError.refuse(temporary_folder_problems())
     found = 0 if config.device == "cpu" else gpus.found().count
     if config.device == "cuda" and not found:
         raise NotReadyError([_no_gpu("launch.device", "cuda", "launch.device=cpu")])

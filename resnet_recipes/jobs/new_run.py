@@ -55,8 +55,7 @@ def check(plan: Plan) -> None:
     run, disk = plan.recipe.run, plan.disk
     root = Path(run.root)
     room = folder_problem("run.root", root, disk.total, f"the run needs {disk}")
-    if problems := [*trackers.lacking(plan.recipe.log.to), *filter(None, [room])]:
-        raise NotReadyError(problems)
+    NotReadyError.refuse([*trackers.lacking(plan.recipe.log.to), room])
     folder = root / run.name
     if run.name != "auto" and os.path.lexists(folder) and not _is_free(folder):
         raise _taken(folder)

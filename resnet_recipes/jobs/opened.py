@@ -83,8 +83,7 @@ def allowed(words: Sequence[str], known: Sequence[str] = (*_SETTINGS, *_OTHERS))
         for change in changes
         if change.key not in known
     ]
-    if problems:
-        raise RecipeError(problems)
+    RecipeError.refuse(problems)
     return changes
 
 
@@ -99,6 +98,5 @@ def _changed(recipe: Recipe, words: Sequence[str], known: Sequence[str]) -> Reci
     files = {"trained": frozen.tree_of(recipe)}
     tree = hydra_compose.composed("trained", files, changes=[change.word for change in changes])
     changed, wrong = typed(tree)
-    if wrong := [problem for problem in wrong if problem.key != "data.root"]:
-        raise RecipeError(wrong)
+    RecipeError.refuse(problem for problem in wrong if problem.key != "data.root")
     return changed

@@ -90,13 +90,11 @@ def accepted(
     if is_running(folder):
         with locked(folder):  # raises, unless the run ends at this moment
             pass
-    if missing := [*trackers.lacking(recipe.log.to), *filter(None, [_moved_data(recipe, folder)])]:
-        raise NotReadyError(missing)
+    NotReadyError.refuse([*trackers.lacking(recipe.log.to), _moved_data(recipe, folder)])
     ranks = external.ranks() or group_of(recipe.launch).ranks
     origin = Origin(Entry(recipe.name, folder / CONFIG, "file"))
     plan = taught(make_plan(recipe, _same_images(recipe, folder, say), ranks, origin))
-    if problem := lack_of_room(folder / CHECKPOINTS, plan.disk.total):
-        raise NotReadyError([problem])
+    NotReadyError.refuse([lack_of_room(folder / CHECKPOINTS, plan.disk.total)])
     return plan
 
 
@@ -128,8 +126,7 @@ def _checked(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
     if recipe.batch.bn_size == AUTO:
         rule = f"is found when a run begins; this one began with {began.batch.bn_size}"
         problems.append(Problem("batch.bn_size", AUTO, rule, "type a smaller number"))
-    if problems:
-        raise RecipeError(problems)
+    RecipeError.refuse(problems)
     return recipe
 
 

@@ -43,8 +43,7 @@ def wanted(out: str, top: str, cycle: str) -> Storing:
         for flag, text, also in (("--top", top, "all"), ("--cycle", cycle, ""))
         if not re.fullmatch(f"[1-9][0-9]{{0,3}}|{also}", text)
     ]
-    if problems:
-        raise RecipeError(problems)
+    RecipeError.refuse(problems)
     kept = 0 if top == "all" else int(top)
     return Storing(str(path.with_suffix(".safetensors").absolute()), kept, int(cycle or 0))
 
@@ -55,13 +54,11 @@ def check(plan: Plan, storing: Storing) -> str:
     if not [teacher for teacher in plan.teachers if teacher.network]:
         rule = "none of them learns from a teacher, whose outputs would be stored"
         problems.append(Problem("methods", None, rule, "resnet-recipes teach --help"))
-    if problems:
-        raise RecipeError(problems)
+    RecipeError.refuse(problems)
     (plan, writer), path = storing.planned(plan), new_path("--out", storing.out)
     size = byte_size(writer.bytes)
     need = f"the teacher's outputs need {size}"
-    if problem := folder_problem("--out", path.parent, writer.missing, need):
-        raise NotReadyError([problem])
+    NotReadyError.refuse([folder_problem("--out", path.parent, writer.missing, need)])
     epochs, copies, images, kept = writer.shape
     operations = sum(teaching(plan.teachers, side) for side in plan.sizes)
     return (

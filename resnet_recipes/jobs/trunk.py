@@ -71,8 +71,7 @@ def trunk_of(plan: Plan) -> Trunk | None:
     refuse_links(folder)
     recipe = frozen.read(folder / CONFIG)
     began = make_plan(recipe, DataFacts.read(folder / DATA, recipe.data.root), plan.world_size)
-    if problems := _differences(folder, began, plan):
-        raise RecipeError(problems)
+    RecipeError.refuse(_differences(folder, began, plan))
     checkpoints = Checkpoints(folder / CHECKPOINTS, recipe.checkpoint.keep, warn=print)
     end = min(began.trunk, plan.trunk)
     found = checkpoints.newest(end)

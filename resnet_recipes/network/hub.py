@@ -50,8 +50,7 @@ def lacking() -> Iterator[Problem]:
 @contextmanager
 def _hub(place: str, again: str) -> Iterator["HfApi"]:
     """Talk to the Hub. Raises NotReadyError for whatever goes wrong there or on the way."""
-    if problems := list(lacking()):
-        raise NotReadyError(problems)
+    NotReadyError.refuse(lacking())
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, HTTPError
 

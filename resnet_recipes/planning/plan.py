@@ -284,12 +284,10 @@ def make_plan(recipe: Recipe, facts: DataFacts, world_size: int, origin: Origin 
         network = network_of(recipe.model, max(2, num_classes), stack)
     except RecipeError as error:
         raise type(error)([*problems, *error.problems]) from None
-    if problems := [*problems, *network.problems()]:
-        raise RecipeError(problems)
+    RecipeError.refuse([*problems, *network.problems()])
     horizon = recipe.horizon(facts.train_examples)
     made = Plan(recipe, facts, world_size, num_classes, horizon, network, origin=origin)
-    if problems := list(network.size_problems(made.sizes, recipe.data.eval_size)):
-        raise RecipeError(problems)
+    RecipeError.refuse(network.size_problems(made.sizes, recipe.data.eval_size))
     return made
 
 

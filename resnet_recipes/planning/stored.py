@@ -86,8 +86,7 @@ def stored(plan: Plan, method: Method) -> Teacher:
     names = {f"methods.{name}" for name in vars(plan.recipe.methods)}
     if about.made.keys() - names != ours.keys() - names:
         raise NotReadyError.of(key, path, "has settings of another version", AGAIN)
-    if wrong := [*unstorable(plan), *_differences(about.made, ours, key, path)]:
-        raise RecipeError(wrong)
+    RecipeError.refuse([*unstorable(plan), *_differences(about.made, ours, key, path)])
     shape = epochs, plan.recipe.data.repeats, plan.facts.train_examples
     if fault := outputs.fault(shape, plan.num_classes):
         raise NotReadyError.of(key, path, fault, AGAIN)

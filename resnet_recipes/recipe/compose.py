@@ -82,8 +82,7 @@ def from_config(config: Mapping[str, Any]) -> Recipe:
         recipe, problems = typed(hydra_compose.plain(config))
     except ValueError as error:
         raise RecipeError.of("recipe", None, f"cannot be read: {error}") from None
-    if problems := [problem for problem in problems if problem.key != "data.root"]:
-        raise RecipeError(problems)
+    RecipeError.refuse(problem for problem in problems if problem.key != "data.root")
     _make_absolute(recipe)
     return recipe
 

@@ -55,11 +55,8 @@ def read_sealed(path: Path) -> Recipe:
 def read(path: Path) -> Recipe:
     """Read what `freeze` wrote. Raises RecipeError if an edit made it invalid."""
     recipe, problems = typed(strict_yaml.load(Path(path)).tree)
-    if problems:
-        raise RecipeError(
-            problem._replace(key=f"{strict_yaml.shown(Path(path))}: {problem.key}")
-            for problem in problems
-        )
+    place = strict_yaml.shown(Path(path))
+    RecipeError.refuse(one._replace(key=f"{place}: {one.key}") for one in problems)
     return recipe
 
 

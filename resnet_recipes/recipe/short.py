@@ -54,6 +54,5 @@ def written_out(document: Document) -> Document:
             elif isinstance(tree.get(section, {}), dict):
                 tree[section] = tree.get(section, {}) | setting
             lines[key] = line
-    if problems:
-        raise RecipeError(problems)
+    RecipeError.refuse(problems)
     return replace(document, tree=tree, lines=lines)

@@ -33,8 +33,7 @@ def points(words: Sequence[str]) -> list[list[str]]:
                 "-m", None, f"would start at least {count:,} runs; the maximum is {MAX_POINTS:,}"
             )
         )
-    if problems:
-        raise RecipeError(problems)
+    RecipeError.refuse(problems)
     return [list(point) for point in product(*choices)]
 
 

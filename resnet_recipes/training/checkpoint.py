@@ -77,8 +77,7 @@ class Checkpoints:
             raise NotReadyError.of(
                 str(self.folder), None, rule, "run.root=/another/folder"
             ) from None
-        if problem := lack_of_room(self.folder, needed):
-            raise NotReadyError([problem])
+        NotReadyError.refuse([lack_of_room(self.folder, needed)])
 
     def save(self, step: int, state: State, wait: bool = False, is_last: bool = False) -> None:
         """Save `state`.

@@ -94,8 +94,7 @@ def restore(run: Run, state: dict[str, Any]) -> int:
     state = dict[str, Any](best={}, owes_evaluation=False) | state
     try:
         _refuse(malformed(run, state))
-        if problems := list(conflicts(run, state)):
-            raise RecipeError(problems)
+        RecipeError.refuse(conflicts(run, state))
         _refuse(misfits(run, state))
         run.model.load_state_dict(state["model"])
         # Copied, since the optimizer would keep these tensors, which are mapped from a file. Its

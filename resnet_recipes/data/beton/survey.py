@@ -26,8 +26,7 @@ def survey(config: DataConfig) -> DataFacts:
     """
     root = Path(config.root)
     train, val = open_samples(root / "train.beton"), open_samples(root / "val.beton")
-    if problems := list(_problems(config, train.beton, val.beton)):
-        raise NotReadyError(problems)
+    NotReadyError.refuse(_problems(config, train.beton, val.beton))
     return DataFacts(
         "ffcv",
         root,

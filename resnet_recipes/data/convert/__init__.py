@@ -110,8 +110,7 @@ def convert(
     died, a file reads back differently).
     """
     splits = splits_of(src, dst, options)
-    if left_out := [problem for split in splits for problem in _left_out(split)]:
-        raise NotReadyError(left_out)
+    NotReadyError.refuse(problem for split in splits for problem in _left_out(split))
     expected = expected or forecast(src, dst, options)
     made, to_make = divided(splits)
     written = [split.target for split in made] + [partial_path(split.target) for split in to_make]
@@ -149,12 +148,12 @@ def _convert_split(split: Split, progress: Progress) -> None:
     first = len(writer.records)
     try:
         for samples, unreadable in _encoded(split, order[first:]):
-            if unreadable and split.options.on_bad_image == "error":
+            if split.options.on_bad_image == "error":
                 fix = (
                     "on_bad_image=skip skips and records such images; resnet-recipes doctor data "
                     "DIR lists all of them"
                 )
-                raise NotReadyError(Problem(name, None, why, fix) for name, why in unreadable)
+                NotReadyError.refuse(Problem(name, None, why, fix) for name, why in unreadable)
             writer.append(samples)
             progress(len(writer.records), total)
         left_out = order[writer.records["size"] == 0]

@@ -89,8 +89,7 @@ def splits_of(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
     Raises NotReadyError if SRC cannot be read, or RecipeError if DST does not fit it, or is
     something else, or if options are wrong.
     """
-    if problems := list(options.problems()):
-        raise RecipeError(problems)
+    RecipeError.refuse(options.problems())
     src, dst = Path(src), Path(dst)
     sources = _sources(src, options)
     if len(sources) == 1 and dst.suffix != ".beton":

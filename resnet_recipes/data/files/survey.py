@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import compress
 from pathlib import Path
 
@@ -33,13 +33,13 @@ def sorting_command(root: Path) -> str:
 
 def _surveyed(config: DataConfig, tell: Tell) -> DataFacts:
     root, there = Path(config.root), parts(Path(config.root))
-    _refuse(_part_problems(root, there))
-    _refuse(_split_problems(config, there))
+    NotReadyError.refuse(_part_problems(root, there))
+    NotReadyError.refuse(_split_problems(config, there))
     train, val = listings = [listing_of(config, split, tell) for split in SPLITS]
     unread = _unread(train.others + val.others)
     # what val_share sets aside has no part
     of_parts = list(zip(there.values(), listings, strict=False))
-    _refuse(
+    NotReadyError.refuse(
         problem(part.place, "has no images", f"{LAYOUT}{unread}")
         for part, listing in of_parts
         if not listing.classes  # with data.nested_classes, folders without images are none
@@ -49,7 +49,7 @@ def _surveyed(config: DataConfig, tell: Tell) -> DataFacts:
     if has_table and "val" in there and (twice := {*train.paths} & {*val.paths}):
         rule = f"has {len(twice):,} images for training that are for validation too: {min(twice)}"
         problems.append(problem(root, rule, "keep each in one of them"))
-    _refuse(problems)
+    NotReadyError.refuse(problems)
     return DataFacts(
         "torchvision",
         root,
@@ -62,11 +62,6 @@ def _surveyed(config: DataConfig, tell: Tell) -> DataFacts:
         tuple(map(int, train.counts)),
         tuple(_details(config, there, train, val)),
     )
-
-
-def _refuse(problems: Iterable[Problem]) -> None:
-    if found := list(problems):
-        raise NotReadyError(found)
 
 
 def _part_problems(root: Path, there: Mapping[str, Part]) -> Iterator[Problem]:

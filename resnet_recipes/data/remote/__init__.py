@@ -86,8 +86,8 @@ def staged(config: DataConfig, progress: Progress, stopped: Stopped) -> Path | N
 
 def _there(config: DataConfig) -> _There:
     """Ask what is at an address, and look for a copy of it."""
-    if problems := [problem.under("data") for problem in address_problems(config.root)]:
-        raise RecipeError(problems)  # a plan does without data.root, so it was not checked
+    # a plan does without data.root, so it was not checked
+    RecipeError.refuse(problem.under("data") for problem in address_problems(config.root))
     address, named = config.root, ""
     if address.lower().endswith(TABLES):
         address, _, named = address.rpartition("/")
