@@ -190,7 +190,10 @@ def print_offers(arguments: Arguments, price: float | None) -> None:
     words = [word for word in arguments.words if not word.startswith("recipe=")]
     limits = [f"budget={arguments.flags['--within']}"] if "--within" in arguments else []
     limits += [f"launch.price={price}"] if price is not None else []
-    offers = offered([*words, *limits], arguments.recipes, names, _reach(arguments), say)
+    try:
+        offers = offered([*words, *limits], arguments.recipes, names, _reach(arguments), say)
+    except RecipeError as error:
+        raise error.elsewhere("launch.budget", "--within") from None
     rows = [_offer_values(offer, words, price) for offer in offers.found]
     known = [row for row in rows if row["top1_percent"] and row["minutes"]]
     front = [id(row) for row in pareto(known, "minutes")]

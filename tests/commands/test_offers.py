@@ -72,7 +72,7 @@ def test_what_reaches_an_accuracy_is_listed_with_the_fastest_first(imagenet, ask
     [
         ("--reach 0.78", "must be a percentage, as in 78"),
         ("--reach 78 --within 2h", "--reach"),
-        ("--within 2", "must be a time, as in 2h"),
+        ("--within 2", "--within=2: must be a time, as in 2h"),
         ("--within '$20'", "set launch.price"),
     ],
 )
