@@ -17,7 +17,7 @@ from resnet_recipes.data.files.survey import some
 from resnet_recipes.data.images import eval_pipeline
 from resnet_recipes.data.images.decode import BadImageError, Pixels
 from resnet_recipes.data.loading import EvalLoader
-from resnet_recipes.data.root import unusable
+from resnet_recipes.data.root import root_problem, unreadable, unusable
 
 _FEW = 64  # decoding so few images takes less time than starting worker processes
 
@@ -40,7 +40,7 @@ def open_labelled(
     except OSError as error:
         if error.filename is None:  # of memory, rather than of an image
             raise
-        raise unusable(root, f"cannot be read: {error.strerror}") from None
+        raise NotReadyError([root_problem(str(root)) or unreadable(error)]) from None
     return EvalLoader(config, share, eval_pipeline(source, config, share))
 
 

@@ -27,7 +27,8 @@ def check_data(
     betons = _betons(root)
     found = list(check_betons(betons, images, progress))
     if not betons and (problem := root_problem(str(root.absolute()))):
-        return [finding_of(problem)]
+        fix = problem.fix.replace("data=", "resnet-recipes doctor data ")
+        return [finding_of(problem._replace(fix=fix))]
     if betons and not any((root / split).is_dir() for split in SPLITS):
         lacking = [
             split

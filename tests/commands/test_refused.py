@@ -23,7 +23,7 @@ eval RUN evaluation.sizes=[a] | 2 | evaluation.sizes
 eval RUN lr=1 | 2 | cannot be changed here
 eval RUN data.eval_size=4 | 2 | data.eval_size
 eval RUN/nothing | 3 | no such run, file or folder
-eval RUN data=/nowhere | 3 | data.root
+eval RUN data=/nowhere | 3 | data.root=/nowhere: does not exist
 eval RUN --csv /nowhere/x.csv | 3 | mkdir -p /nowhere
 export | 2 | --to: is missing
 export RUN --to onnx | 2 | --out: is missing

@@ -116,9 +116,9 @@ def test_an_unreadable_image_is_named_with_its_reason(root):
     assert "data.on_bad_image=skip" in finding.fix
 
 
-def test_a_wrong_folder_is_answered_as_training_answers_it(root):
+def test_a_wrong_folder_is_answered_with_the_command_for_the_right_one(root):
     finding = only(check_data(root / "val"), "fix")
-    assert finding.fix == f"data={root}"
+    assert finding.fix == f"resnet-recipes doctor data {root}"
 
 
 def test_deep_images_are_found(root):
