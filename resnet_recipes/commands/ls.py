@@ -25,9 +25,9 @@ _PUBLISHED = "PUBLISHED TOP-1"
 def run(arguments: Arguments) -> int:
     """Print a table of all recipes, or the same as JSON; needs neither torch nor Hydra."""
     if arguments.words:
-        told = [word.removeprefix("recipe=") for word in arguments.words]
-        fix = f"{shlex.join(['resnet-recipes', 'show', *told])}\n    resnet-recipes ls"
-        raise RecipeError.of(" ".join(told), None, "the list has all recipes", fix)
+        told = shlex.join(arguments.words)
+        fix = f"resnet-recipes show {told}\n    resnet-recipes ls"
+        raise RecipeError.of(told, None, "the list has all recipes", fix)
     library = Library(arguments.recipes)
     found = [_summary(library, entry) for entry in library.entries()]
     rows = [item | {"published": _result(item["published"])} for item in found]

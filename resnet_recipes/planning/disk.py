@@ -27,8 +27,7 @@ class Disk(NamedTuple):
 
     def __str__(self) -> str:
         kept = f"{self.checkpoints} checkpoint{'s' * (self.checkpoints > 1)}"
-        each = byte_size(self.checkpoint)
-        return f"{byte_size(self.total)}: {kept} of {each}, and the weights"
+        return f"{byte_size(self.total)}: {kept} of {byte_size(self.checkpoint)}, and the weights"
 
 
 def disk_of(recipe: Recipe, methods: Stack, parameters: int, saves: int) -> Disk:

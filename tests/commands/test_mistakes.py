@@ -173,7 +173,7 @@ resnet-train mild data=images precision.dtype=fp8 | fp32; numbers here have 16 b
 resnet-recipes convert images images | DST=images: already exists
 resnet-recipes convert images b write_mode=propotion | write_mode=proportion
 resnet-recipes ls mild | resnet-recipes show mild
-resnet-train --list mild | resnet-recipes show mild
+resnet-train --list mild | resnet-recipes show recipe=mild
 resnet-recipes ls nosuch | resnet-recipes ls
 resnet-train mild --hepl | did you mean --help?
 resnet-recipes show --hepl mild | did you mean --help?

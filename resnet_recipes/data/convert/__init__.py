@@ -116,8 +116,7 @@ def convert(
     written = [split.target for split in made] + [partial_path(split.target) for split in to_make]
     missing = expected.bytes - sum(path.stat().st_size for path in written if path.exists())
     if missing > expected.free_bytes:
-        free = byte_size(expected.free_bytes)
-        rule = f"has {free} free, and about {byte_size(missing)} are needed"
+        rule = f"has {byte_size(expected.free_bytes)} free; about {byte_size(missing)} are needed"
         fix = "write_mode=jpg or a smaller max_resolution makes smaller files"
         raise NotReadyError.at(dst, rule, fix)
     for split in to_make:

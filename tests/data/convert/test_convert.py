@@ -211,7 +211,7 @@ def test_a_second_conversion_to_the_same_file_is_refused(folder, tmp_path):
 
 def test_a_full_disk_is_noticed_before_anything_is_written(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
-    with pytest.raises(NotReadyError, match=r"has 1 kB free, and about [\d.]+ MB are needed"):
+    with pytest.raises(NotReadyError, match=r"has 1 kB free; about [\d.]+ MB are needed"):
         convert(folder, tmp_path / "out", RAW, silent)
     assert not (tmp_path / "out").exists()
 
