@@ -93,7 +93,7 @@ def _options(words: Sequence[str], known: Collection[str]) -> "ConvertOptions":
     given = dict(word.split("=", 1) for word in words)
     listed = f"options: {', '.join(known)}"
     problems = [
-        Problem(f"{key}={value}", None, "unknown option", did_you_mean(key, known) or listed)
+        Problem(key, value, "unknown option", did_you_mean(key, known, f"={value}") or listed)
         for key, value in given.items()
         if key not in known
     ]
@@ -108,10 +108,10 @@ def _options(words: Sequence[str], known: Collection[str]) -> "ConvertOptions":
 
 
 def _forecast(expected: "Forecast", target: Path) -> list[str]:
-    size, free = map(byte_size, (expected.bytes, expected.free_bytes))
     lines = [
-        f"{expected.images:,} images to {target}: about {size} of {free} free, "
-        f"about {clock_time(60 * expected.minutes)} (measured on {expected.sampled})"
+        f"{expected.images:,} images to {target}: about {byte_size(expected.bytes)} of "
+        f"{byte_size(expected.free_bytes)} free, about {clock_time(60 * expected.minutes)} "
+        f"(measured on {expected.sampled})"
     ]
     if names := expected.left_out:
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""

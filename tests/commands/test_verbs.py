@@ -235,4 +235,4 @@ def test_convert_takes_paths_with_an_equals_sign(said, enter, images, folder):
     words = f"convert {folder}/split=train ./run=1/a.beton workers=1"
     (folder / "run=1").mkdir()
     assert said(words) == "run=1/a.beton\n"
-    assert "did you mean shuffle?" in enter(f"resnet-recipes {words} shufle=true", 2).err
+    assert "did you mean shuffle=true?" in enter(f"resnet-recipes {words} shufle=true", 2).err
