@@ -12,6 +12,7 @@ from PIL import Image
 
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.data import convert as room
 from resnet_recipes.data import images
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.convert import convert
@@ -23,6 +24,7 @@ sys.path.append(str(Path(__file__).parent))  # loader workers import augmentatio
 CLASSES = ("ant", "bee", "cat")
 TRAIN, VAL = 37, 11
 RAW = ConvertOptions("raw", workers=1)
+SMALL_PAGE = 1 << 20  # bytes: an image of 500 px fits
 ALONE = Share(0, 1, global_size=12, eval_size=4, seed=5)
 built = pytest.mark.skipif(bool(why_not()), reason="the native library was not built")
 
@@ -82,12 +84,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.fixture
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write files of pages of 1 MiB instead of 8."""
+    monkeypatch.setattr(room, "PAGE_SIZE", SMALL_PAGE)
+
+
+def small_betons(source: Path, target: Path, options: ConvertOptions) -> Path:
+    """Convert images to files of pages of 1 MiB instead of 8; return the target."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(room, "PAGE_SIZE", SMALL_PAGE)
+        convert(source, target, options, silent)
+    return target
+
+
 @pytest.fixture(scope="session")
 def betons(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The images of `folder` as train.beton and val.beton, JPEG and raw mixed."""
-    root = tmp_path_factory.mktemp("betons")
-    convert(folder, root, ConvertOptions(workers=1), silent)
-    return root
+    return small_betons(folder, tmp_path_factory.mktemp("betons"), ConvertOptions(workers=1))
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from resnet_recipes.data.images.python import TrainImages
 from resnet_recipes.data.inference import open_labelled
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.doctor.data import check_data
-from tests.data.conftest import ALONE, built, silent, train_pixels
+from tests.data.conftest import ALONE, built, silent, small_betons, train_pixels
 
 OPTIONS = ConvertOptions("jpg", levels=2, jpeg_quality=95, workers=1)
 
@@ -33,9 +33,9 @@ OPTIONS = ConvertOptions("jpg", levels=2, jpeg_quality=95, workers=1)
 @pytest.fixture(scope="module")
 def levels(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The images of `folder` as files of two levels."""
-    root = tmp_path_factory.mktemp("levels")
-    made = convert(folder, root, OPTIONS, silent)
-    assert [path.name for path in made] == ["train.beton", "train.half.beton", "val.beton"]
+    root = small_betons(folder, tmp_path_factory.mktemp("levels"), OPTIONS)
+    names = [path.name for path in sorted(root.glob("*.beton"))]
+    assert names == ["train.beton", "train.half.beton", "val.beton"]
     return root
 
 
@@ -155,6 +155,7 @@ def test_the_small_level_is_part_of_what_a_run_began_with(levels, copied):
         open_train(config(copied), replace(before, root=copied), ALONE)
 
 
+@pytest.mark.usefixtures("small_pages")
 def test_the_forecast_counts_images_once_and_both_files(folder, tmp_path, levels):
     said = forecast(folder, tmp_path, OPTIONS)
     assert said.images == 37 + 11

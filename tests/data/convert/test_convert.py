@@ -22,8 +22,10 @@ from resnet_recipes.data.beton.sidecar import sidecar_path
 from resnet_recipes.data.convert import convert, forecast
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.source import Original
-from tests.data.conftest import CLASSES, RAW, silent
+from tests.data.conftest import CLASSES, RAW, SMALL_PAGE, silent
 from tests.jobs.nursery import alive
+
+pytestmark = pytest.mark.usefixtures("small_pages")
 
 
 def contents(path: Path) -> list[tuple[int, bytes]]:
@@ -167,14 +169,14 @@ def test_an_attempt_with_other_options_or_of_a_changed_source_is_not_resumed(
     assert forecast(source, target, RAW).resumed_images == 0
 
 
-CONVERT = """
+CONVERT = f"""
 import multiprocessing
 import sys
 from pathlib import Path
 from resnet_recipes.data import convert as room
 from resnet_recipes.data.convert.encode import ConvertOptions
 
-room._CHUNK = 1
+room._CHUNK, room.PAGE_SIZE = 1, {SMALL_PAGE}
 if __name__ == "__main__":
     def tell(done, *_):
         workers = [child.pid for child in multiprocessing.active_children()]
@@ -340,11 +342,8 @@ def test_what_a_conversion_of_something_else_has_made_is_not_replaced(folder, tm
     old = target.read_bytes()
     convert(folder / "val", target, ConvertOptions("jpg", workers=1), silent)
     assert target.read_bytes() != old
-    for source, place in (
-        (folder / "train", target),
-        (target, target),
-        (folder, tmp_path / "b.beton"),
-    ):
+    wrong = (folder / "train", target), (target, target), (folder, tmp_path / "b.beton")
+    for source, place in wrong:
         with pytest.raises(RecipeError, match=r"overwritten\n    .*a2\.beton|and a folder is"):
             convert(source, place, RAW, silent)
     target.write_text("mine")

@@ -1,6 +1,5 @@
 """A data set in S3, with moto in its place."""
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,16 +15,21 @@ moto = pytest.importorskip("moto.server")
 s3fs, botocore = pytest.importorskip("s3fs"), pytest.importorskip("botocore.exceptions")
 
 
-@pytest.fixture
-def bucket(betons: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["s3fs.S3FileSystem"]:
-    """A bucket `images` on this machine with .beton files; yields what writes to it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """A server on this machine; stopping it takes half a second."""
+    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(address: str, betons: Path, monkeypatch: pytest.MonkeyPatch) -> "s3fs.S3FileSystem":
+    """A bucket `images` with .beton files; returns what writes to it."""
     for name, value in {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ENDPOINT_URL": address,
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "secret",
         "AWS_DEFAULT_REGION": "us-east-1",
@@ -33,11 +37,10 @@ def bucket(betons: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["s3fs.S3Fi
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(store, "WAITS", ())
     files = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
-    files.makedirs("images", exist_ok=True)  # moto keeps what an earlier test made
+    files.makedirs("images", exist_ok=True)  # the server keeps what an earlier test made
     for path in betons.iterdir():
         files.put_file(str(path), f"images/set/{path.name}")
-    yield files
-    server.stop()
+    return files
 
 
 def test_a_bucket_is_copied_and_compared_with_its_md5(bucket, betons, tmp_path):

@@ -25,7 +25,7 @@ from tests.data.conftest import refusal
 from tests.data.remote.places import Site, site_of
 
 FILES = ["train.beton", "train.beton.json", "val.beton", "val.beton.json"]
-PIECE = 1 << 19  # bytes
+PIECE = 1 << 17  # bytes
 
 
 @pytest.fixture(autouse=True)
