@@ -52,7 +52,7 @@ def run(arguments: Arguments) -> int:
     problems = []
     if not images:
         rule = "is missing: images, or folders with images"
-        problems.append(Problem("IMAGE", None, rule, USAGE.example))
+        problems.append(Problem("IMAGE", None, rule, "resnet-recipes predict RUN IMAGE"))
     if swapped := list(filter(_is_run, words)):
         runs = [*filter(_is_run, place), *swapped]
         others = [word for word in arguments.words if word not in runs]

@@ -175,6 +175,7 @@ resnet-recipes convert images b write_mode=propotion | write_mode=proportion
 resnet-recipes ls mild | resnet-recipes show mild
 resnet-train --list mild | resnet-recipes show recipe=mild
 resnet-recipes ls nosuch | resnet-recipes ls
+resnet-recipes predict images | resnet-recipes predict RUN IMAGE
 resnet-train mild --hepl | did you mean --help?
 resnet-recipes show --hepl mild | did you mean --help?
 resnet-recipes --hepl | did you mean --help?
