@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import contenders
 import torch
-import torch.nn.functional as F
 from session import dtype_of, gpu_of
 from torch import Tensor, nn
 from verdict import tried
 
 from resnet_recipes.doctor.rates import seconds
 from resnet_recipes.estimating.roofline import FUSED_SHARE, START
+from resnet_recipes.network.fuse import FoldedConv2d
 from resnet_recipes.ops import batch_norm, blur, max_pool
 from resnet_recipes.ops.norm import Epilogue, Norm
 
@@ -35,14 +35,7 @@ BLURS = {"torch": contenders.blurred, "fused": blur.fused}
 POOLS = {"torch": max_pool.plain, "fused": max_pool.fused}
 
 SIDES = 224, 88
-#: Forms of the first convolution, which has 7x7 weights and stride 2: more channels, and 2x2 pixels
-#: as one of four times the channels. Channels, side of the weights, stride.
-FIRST = {
-    "3 channels": (3, 7, 2),
-    "4 channels": (4, 7, 2),
-    "8 channels": (8, 7, 2),
-    "2x2 pixels as one": (12, 4, 1),
-}
+FIRST = {"torch": nn.Conv2d, "folded": FoldedConv2d}
 
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:
@@ -50,9 +43,9 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
     torch.backends.cudnn.benchmark = True
     batch = 2 if quick else 256
     for side in (32,) if quick else SIDES:
-        for name, form in FIRST.items():
-            text = f"first convolution, {side} px, {name}"
-            yield from tried(text, partial(_first, batch, side, form, device))
+        for name, kind in FIRST.items():
+            text = f"first convolution, {side} px: {name}"
+            yield from tried(text, partial(_first, batch, side, kind, device))
     forms = [(case, name) for case in CASES for name in case.forms]
     # ours last: a kernel that reads out of bounds takes the GPU from all that follows
     for case, name in sorted(forms, key=lambda form: form[1] == "fused"):
@@ -113,25 +106,17 @@ def _call(form: Callable, x: Tensor, arguments: tuple) -> Callable[[], object]:
     return lambda: torch.autograd.grad(outputs(), [leaf, *inputs], upstream)
 
 
-def _first(
-    batch: int, side: int, form: tuple[int, int, int], device: torch.device
-) -> Iterator[dict]:
-    """Yield the row of the first convolution and its weights' gradient."""
-    channels, kernel, stride = form
-    side //= 3 - stride
-    out = (side + 2 * (kernel // 2) - kernel) // stride + 1
-    images, weights, upstream = (
-        torch.randn(each, device=device).to(dtype_of(device), memory_format=torch.channels_last)
-        for each in (
-            (batch, channels, side, side),
-            (64, channels, kernel, kernel),
-            (batch, 64, out, out),
-        )
-    )
-    weights.requires_grad_()
+def _first(batch: int, side: int, kind: type[nn.Conv2d], device: torch.device) -> Iterator[dict]:
+    """Yield the row of the first convolution of float32 images, and its weights' gradient."""
+    dtype = dtype_of(device)
+    images = torch.randn(batch, 3, side, side, device=device)
+    images = images.contiguous(memory_format=torch.channels_last)
+    layer = kind(3, 64, 7, 2, 3, bias=False)
+    layer.to(device, dtype, memory_format=torch.channels_last)
 
-    def call() -> object:
-        y = F.conv2d(images, weights, stride=stride, padding=kernel // 2)
-        return torch.autograd.grad(y, weights, upstream)
+    def output() -> Tensor:
+        return layer(images.to(dtype))
 
-    yield {"value": 1e3 * seconds(call, device, times=3), "unit": "ms"}
+    upstream = torch.ones_like(output())
+    taken = seconds(lambda: torch.autograd.grad(output(), layer.weight, upstream), device, times=3)
+    yield {"value": 1e3 * taken, "unit": "ms"}

@@ -7,6 +7,7 @@ import copy
 from functools import partial
 from itertools import chain, pairwise
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torchvision.models import ResNet
@@ -28,6 +29,7 @@ def fuse(model: nn.Module, operations: Operations) -> None:
     """
     for module in list(model.modules()) if operations.batch_norm is not batch_norm.plain else ():
         if type(module) is ResNet and _fits(module.bn1):
+            _fold_first(module.conv1)
             _adopt(module.bn1, operations, relu=True)
             module.relu = nn.Identity()
             if module.avgpool.output_size == (1, 1):
@@ -55,6 +57,13 @@ def _pool(pool: nn.MaxPool2d, operations: Operations) -> None:
         pool.largest = partial(operations.max_pool, stride=1)
     elif type(pool) is nn.MaxPool2d and not pool.return_indices:
         adopt(pool, FusedMaxPool2d, operation=operations.max_pool)
+
+
+def _fold_first(conv: nn.Module) -> None:
+    """Fold a ResNet's first convolution."""
+    sizes = conv.kernel_size, conv.stride, conv.padding, conv.dilation
+    if type(conv) is nn.Conv2d and sizes == ((7, 7), (2, 2), (3, 3), (1, 1)):
+        adopt(conv, FoldedConv2d)
 
 
 def _fuse_block(block: BasicBlock | Bottleneck, operations: Operations) -> None:
@@ -112,6 +121,34 @@ class FusedDropSamplesBatchNorm2d(DropSamplesBatchNorm2d):
             drawn = epilogue._replace(keep=self.draw(x))
             return self.operation(x, Norm.of(self), drawn)
         return batch_norm.followed(super().forward(x), epilogue)
+
+
+class FoldedConv2d(nn.Conv2d):
+    """A 7x7 convolution with stride 2, of 2x2 pixels folded into one with four times the channels.
+
+    The sums are the same. cuDNN needs half as long for it on an H200, as three channels fill few
+    of its tiles. The fourth, of zeros, makes 16, which it need not copy again.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[2] % 2 or x.shape[3] % 2:
+            return super().forward(x)
+        weight = F.pad(self.weight, (1, 0, 1, 0, 0, 4 - self.in_channels))
+        squares = _squares(x)
+        images, height, width = squares.shape[:3]
+        padded = weight.new_zeros(images, height + 3, width + 3, 2, 2, 4)
+        padded[:, 2:-1, 2:-1, ..., : self.in_channels] = squares
+        return F.conv2d(_as_pixels(padded), _as_pixels(_squares(weight)), self.bias)
+
+
+def _squares(x: Tensor) -> Tensor:
+    """Return [N, H/2, W/2, 2, 2, C] of [N, C, H, W]."""
+    return x.unflatten(3, (-1, 2)).unflatten(2, (-1, 2)).permute(0, 2, 4, 3, 5, 1)
+
+
+def _as_pixels(squares: Tensor) -> Tensor:
+    """Return channels_last [N, 4 C, H, W] of [N, H, W, 2, 2, C]."""
+    return squares.flatten(3).permute(0, 3, 1, 2)
 
 
 class FusedMaxPool2d(nn.MaxPool2d):

@@ -3,6 +3,8 @@
 Its numbers, its names, the weights that load into it.
 """
 
+import copy
+
 import pytest
 import torch
 import torchvision
@@ -14,6 +16,7 @@ from resnet_recipes import ops
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.stochastic_depth import StochasticDepth, fold
 from resnet_recipes.network.fuse import (
+    FoldedConv2d,
     FusedBatchNorm2d,
     FusedDropSamplesBatchNorm2d,
     FusedMaxPool2d,
@@ -69,6 +72,33 @@ def assert_same_gradients(plain: nn.Module, fused: nn.Module) -> None:
         assert torch.allclose(
             parameter.grad, other.grad, rtol=1e-6, atol=1e-8 * float(other.grad.norm())
         ), name
+
+
+@pytest.mark.parametrize("side", [32, 2, 33])
+@pytest.mark.parametrize("channels", [3, 1, 4])
+def test_the_first_convolution_is_the_same_of_two_by_two_pixels_as_one(channels, side):
+    torch.manual_seed(0)
+    network = ResNet(Bottleneck, [1, 1, 1, 1], width_per_group=8)
+    network.conv1 = nn.Conv2d(channels, 8, 7, stride=2, padding=3).double()
+    plain = copy.deepcopy(network.conv1)
+    fuse(network, FUSED)
+    assert isinstance(network.conv1, FoldedConv2d)
+    x = torch.randn(2, channels, side, 6).double().to(memory_format=torch.channels_last)
+    found, expected = network.conv1(x), plain(x)
+    assert found.is_contiguous(memory_format=torch.channels_last)
+    assert torch.allclose(found, expected)
+    upstream = torch.randn_like(found)
+    found.backward(upstream)
+    expected.backward(upstream)
+    assert torch.allclose(network.conv1.weight.grad, plain.weight.grad)
+
+
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 2, 1), (7, 1, 3), (7, 2, 2)])
+def test_another_first_convolution_stays(kernel, stride, padding):
+    network = ResNet(Bottleneck, [1, 1, 1, 1], width_per_group=8)
+    network.conv1 = nn.Conv2d(3, 64, kernel, stride, padding)
+    fuse(network, FUSED)
+    assert type(network.conv1) is nn.Conv2d
 
 
 @pytest.mark.parametrize("network", [narrow_resnet18, four_bottlenecks])
