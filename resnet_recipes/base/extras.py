@@ -2,11 +2,13 @@
 
 import json
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+from resnet_recipes.base.errors import Problem
 
 _NAME = "resnet-recipes"
 
@@ -41,6 +43,13 @@ def needed(data: str, settings: Iterable[str], log_to: Iterable[str]) -> dict[st
         for scheme, extra in (("timm", "timm"), ("hf", "hub"))
         if scheme in schemes
     }
+
+
+def lacking(key: str, value: object, extra: str, *packages: str) -> Iterator[Problem]:
+    """Yield that something needs packages of an extra, if any is not installed."""
+    if absent := [name for name in packages if find_spec(name) is None]:
+        rule = f"needs packages that are not installed: {', '.join(absent)}"
+        yield Problem(key, value, rule, remedy(extra))
 
 
 def remedy(extra: str) -> str:

@@ -35,18 +35,18 @@ def run(arguments: Arguments) -> int:
     absent = (flag for flag in ("--to", "--out") if flag not in arguments)
     RecipeError.refuse(Problem(flag, None, "is missing", USAGE.example) for flag in absent)
     from resnet_recipes.network.export import TARGETS
-    from resnet_recipes.network.exportable import lacking, problems
+    from resnet_recipes.network.exportable import missing, problems
     from resnet_recipes.training.export import IMAGES, export_checked
 
     to, out = arguments.flags["--to"], arguments.flags["--out"]
     folder = new_path("--out", out, is_folder=True)
     if push := arguments.flags.get("--push"):
         hub.repository("--push", push)
-        NotReadyError.refuse(hub.lacking())
+        NotReadyError.refuse(hub.missing())
     opened = network_of([*arguments.words, "launch.device=cpu"], USAGE.example)
     how = "--fold-batchnorm" in arguments, "--with-preprocessing" in arguments
     RecipeError.refuse(problems(opened.network, to, *how))
-    NotReadyError.refuse(lacking(to))
+    NotReadyError.refuse(missing(to))
     target = TARGETS[to]
     if target.note:
         say(f"note: {target.note}")

@@ -5,15 +5,12 @@ from dataclasses import replace
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
-from resnet_recipes.data.base import DataFacts
 from resnet_recipes.jobs import gpus
 from resnet_recipes.jobs.errand import errand
 from resnet_recipes.jobs.group import Group
 from resnet_recipes.jobs.rank import RankProcess
-from resnet_recipes.planning.plan import Plan, make_plan
-from resnet_recipes.recipe.frozen import read_sealed
+from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.sections import AUTO
-from resnet_recipes.run_folder.names import CONFIG, DATA
 
 #: The number of images that was found, in the folder of the rank that tried.
 FOUND = "bn_size"
@@ -55,13 +52,13 @@ def work(process: RankProcess) -> int:
     # imports torchvision, which takes seconds
     import torch
 
+    from resnet_recipes.jobs.prepared import prepared
     from resnet_recipes.training import build, distributed
 
-    recipe = read_sealed(process.folder / CONFIG)
-    rank = distributed.this_rank(recipe.launch.device)
-    facts = DataFacts.read(process.folder / DATA, recipe.data.root)
-    torch.cuda.set_per_process_memory_fraction(build.USABLE, rank.device)
-    found = build.largest_micro_batch(make_plan(recipe, facts, 1), rank)
+    if (made := prepared(process)) is None:
+        return process.interruption.exit_code
+    torch.cuda.set_per_process_memory_fraction(build.USABLE, made.rank.device)
+    found = build.largest_micro_batch(made.plan, made.rank)
     atomic.write_text(process.folder / FOUND, str(found))
     distributed.leave()
     return ExitCode.DONE

@@ -133,7 +133,7 @@ def lead(
     """Train as the rank that writes the run folder and reports to the user."""
     (first, _), is_job = spans[0], bool(job_of(process.folder))
     recorder.begin(first, run.clock.seconds(), run.owes_evaluation)
-    for note in (*run.notes, *checkpoints.notes, *run.train_data.notes):
+    for note in (*run.notes, *checkpoints.notes, *run.train_data.source.notes):
         recorder.note(first, note)
     checkpoints.warn = lambda text: recorder.note(process.watchdog.step, text)
     if run.graphs is not None:
@@ -149,9 +149,11 @@ def lead(
             error.add_note(str(unsaved))
         raise
     checkpoints.wait(is_last=is_done and not is_job)
-    if run.train_data.skipped:
-        count, some = len(run.train_data.skipped), ", ".join(list(run.train_data.skipped)[:5])
-        text = f"{count} training images could not be read and were replaced, on rank 0: {some}"
+    if skipped := run.train_data.source.skipped:
+        some = ", ".join(skipped[:5])
+        text = (
+            f"{len(skipped)} training images could not be read and were replaced, on rank 0: {some}"
+        )
         recorder.note(done, text)
     if not is_done:
         reason = process.interruption.reason or "another rank was asked to stop"

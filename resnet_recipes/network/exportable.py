@@ -1,18 +1,17 @@
 """Whether a network can be written in an export format, and if not, why."""
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.base.extras import remedy
+from resnet_recipes.base.extras import lacking
 from resnet_recipes.network.export import TARGETS
 from resnet_recipes.network.load import Network
 from resnet_recipes.recipe.foreign import FORMATS
 
-#: Packages that a target needs, and the extra that has them.
-_NEEDS = {"timm": (("timm",), "timm"), "onnx": (("onnx", "onnxruntime", "onnxscript"), "export")}
+#: The extra that a target needs, and its packages.
+_NEEDS = {"timm": ("timm", "timm"), "onnx": ("export", "onnx", "onnxruntime", "onnxscript")}
 
 
 def problems(
@@ -64,9 +63,6 @@ def problems(
         yield Problem("--fold-batchnorm", None, rule, "leave it out")
 
 
-def lacking(to: str) -> Iterator[Problem]:
+def missing(to: str) -> Iterator[Problem]:
     """Yield which packages `to` needs that are not installed."""
-    needed, extra = _NEEDS.get(to, ((), ""))
-    if missing := [name for name in needed if find_spec(name) is None]:
-        rule = f"needs packages that are not installed: {', '.join(missing)}"
-        yield Problem("--to", to, rule, remedy(extra))
+    return lacking("--to", to, *_NEEDS.get(to, ("",)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes.base import names
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
-from resnet_recipes.base.extras import remedy
+from resnet_recipes.base.extras import lacking
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -39,18 +39,15 @@ def push(folder: Path, place: str) -> str:
         return f"{hub.endpoint}/{name}"
 
 
-def lacking() -> Iterator[Problem]:
+def missing() -> Iterator[Problem]:
     """Yield what is missing to talk to the Hub."""
-    try:
-        import huggingface_hub  # noqa: F401
-    except ImportError:
-        yield Problem("hf", None, "needs huggingface_hub, which is not installed", remedy("hub"))
+    return lacking("hf", None, "hub", "huggingface_hub")
 
 
 @contextmanager
 def _hub(place: str, again: str) -> Iterator["HfApi"]:
     """Talk to the Hub. Raises NotReadyError for whatever goes wrong there or on the way."""
-    NotReadyError.refuse(lacking())
+    NotReadyError.refuse(missing())
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, HTTPError
 

@@ -36,7 +36,7 @@ class Teaching:
         plan = self._plan
         now = Now.at(epoch * plan.steps_per_epoch, plan.total_steps, plan.steps_per_epoch)
         jobs = self._images.whole(epoch)
-        stream = Stream(self._images.run(jobs), self._device)
+        stream = Stream(self._images.source.run(jobs), self._device)
         for job, raw in zip(jobs, stream, strict=True):
             batch = Batch.of(normalize(raw.pixels), raw.labels, plan.num_classes)
             batch = self._sizes.transform_batch(batch, now)

@@ -180,6 +180,6 @@ def test_torchscript_is_said_to_be_deprecated(run, tmp_path, enter):
 
 
 def test_a_missing_package_is_named_with_its_remedy(run, tmp_path, monkeypatch, enter):
-    monkeypatch.setattr("resnet_recipes.network.exportable.find_spec", lambda name: None)
+    monkeypatch.setattr("resnet_recipes.base.extras.find_spec", lambda name: None)
     said = enter("resnet-recipes export mine --to onnx --out out", 3).err
     assert remedy("export") in said

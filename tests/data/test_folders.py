@@ -91,7 +91,11 @@ def test_skipped_images_are_named_and_replaced_the_same_way_by_any_number_of_wor
         with closing(opened(small(broken, workers=workers, on_bad_image="skip"))) as loader:
             batches = itertools.islice(loader.batches(), 6)
             runs.append([part.clone() for batch in batches for part in batch[:2]])
-            assert {path[-7:] for path in loader.skipped} == {"004.jpg", "005.jpg", "007.jpg"}
+            assert {path[-7:] for path in loader.source.skipped} == {
+                "004.jpg",
+                "005.jpg",
+                "007.jpg",
+            }
     assert all(map(np.array_equal, *runs))
 
 

@@ -167,9 +167,9 @@ def test_a_run_that_does_not_fit_on_the_disk_is_refused(plan, free):
 
 
 def test_a_tracker_whose_package_is_missing_is_refused_before_the_start(plan, monkeypatch):
-    monkeypatch.setattr("resnet_recipes.report.trackers.find_spec", lambda name: None)
+    monkeypatch.setattr("resnet_recipes.base.extras.find_spec", lambda name: None)
     check(plan())
-    with pytest.raises(NotReadyError, match="needs the package wandb"):
+    with pytest.raises(NotReadyError, match="packages that are not installed: wandb"):
         check(plan("log.to=[wandb]"))
 
 

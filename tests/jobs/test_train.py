@@ -37,7 +37,11 @@ def test_a_run_that_was_stopped_can_be_resumed_unless_it_was_a_measurement(
         (tmp_path / "job.json").write_text('{"job": "train", "spans": [[5, 7]]}')
     monkeypatch.setattr(train, "train", lambda *_: 3)
     monkeypatch.setattr(train, "RunReporter", Mock())
-    settings = {"plan.total_steps": 7, "train_data.notes": (), "train_data.skipped": ()}
+    settings = {
+        "plan.total_steps": 7,
+        "train_data.source.notes": (),
+        "train_data.source.skipped": (),
+    }
     run, recorder = Mock(notes=(), graphs=None, **settings), Mock()
     run.has_reached_target = False
     process = Mock(folder=tmp_path)
@@ -64,8 +68,8 @@ def test_training_time_ends_before_the_last_checkpoint_and_the_weights_are_writt
     settings = {
         "plan.total_steps": 7,
         "plan.recipe.log.mlperf": False,
-        "train_data.notes": (),
-        "train_data.skipped": (),
+        "train_data.source.notes": (),
+        "train_data.source.skipped": (),
         "clock.seconds": lambda: times[-1],
         "best.metrics": None,
         "owes_evaluation": False,
@@ -82,7 +86,7 @@ def test_the_error_that_ends_a_run_stays_the_one_that_is_shown(monkeypatch, tmp_
     monkeypatch.setattr(train, "train", Mock(side_effect=OSError("No space left on device")))
     checkpoints = Mock(notes=())
     checkpoints.wait.side_effect = TrainingError("the last checkpoint could not be written")
-    run = Mock(notes=(), graphs=None, **{"train_data.notes": ()})
+    run = Mock(notes=(), graphs=None, **{"train_data.source.notes": ()})
     with pytest.raises(OSError, match="No space left") as failure:
         train.lead(run, Mock(folder=tmp_path), checkpoints, Mock(), [(0, 7)])
     checkpoints.wait.assert_called_once()

@@ -48,7 +48,7 @@ class EvalLoader:
 
     def __init__(self, config: DataConfig, share: Share, source: BatchSource):
         self.examples = source.examples  # over all ranks
-        self._config, self._share, self._source = config, share, source
+        self._config, self._share, self.source = config, share, source
 
     def batches(self) -> Iterator[RawBatch]:
         """Yield this rank's evaluation batches, the last one short.
@@ -59,15 +59,15 @@ class EvalLoader:
 
     def only(self, indices: np.ndarray) -> Iterator[RawBatch]:
         """Yield these images in batches, the last one short."""
-        return self._source.run(order.eval_jobs(self._config, self._share, indices))
+        return self.source.run(order.eval_jobs(self._config, self._share, indices))
 
     def path(self, index: int) -> str:
         """Return the name of image `index`."""
-        return self._source.path(index)
+        return self.source.path(index)
 
     def close(self) -> None:
         """Stop all workers; safe to call twice."""
-        self._source.close()
+        self.source.close()
 
 
 class TrainLoader(EvalLoader):
@@ -88,9 +88,9 @@ class TrainLoader(EvalLoader):
         when it resumes. A batch stays valid until the next one is requested. Raises TrainingError
         with the path of an unreadable image.
         """
-        return self._source.run(
+        return self.source.run(
             order.train_jobs(
-                self._config, self._share, self.examples, first_step, self._source.permute
+                self._config, self._share, self.examples, first_step, self.source.permute
             )
         )
 
@@ -100,20 +100,6 @@ class TrainLoader(EvalLoader):
         They are blocks in the order of the files, copy after copy.
         """
         return list(order.whole_epoch(self._config, self._share, self.examples, epoch))
-
-    def run(self, jobs: Iterable[Job]) -> Iterator[RawBatch]:
-        """Yield one batch for each job, valid until the next one is requested."""
-        return self._source.run(jobs)
-
-    @property
-    def skipped(self) -> Sequence[str]:
-        """Images that data.on_bad_image=skip has replaced on this rank so far."""
-        return self._source.skipped
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """Notes for the user: how this rank's batches are read."""
-        return self._source.notes
 
 
 #: Seconds without an image after which the loader gives up: a dead network drive never answers.

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
+from resnet_recipes.base import extras
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.base.extras import TRACKERS, remedy
+from resnet_recipes.base.extras import TRACKERS
 from resnet_recipes.report.trackers.base import Tracker
 
 #: Events that may wait for a slow server; further ones are dropped, but remain in metrics.jsonl.
@@ -108,8 +108,7 @@ def lacking(names: Sequence[str]) -> Iterator[Problem]:
     """Yield a problem for each tracker whose package is not installed on this machine."""
     for name in names:
         package, extra = TRACKERS[name]
-        if find_spec(package) is None:
-            yield Problem("log.to", name, f"needs the package {package}", remedy(extra))
+        yield from extras.lacking("log.to", name, extra, package)
 
 
 def opened(names: Sequence[str], folder: Path, settings: Mapping[str, object]) -> list[Background]:

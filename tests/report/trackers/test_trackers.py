@@ -242,7 +242,7 @@ def test_trackers_share_the_seconds_after_the_end_of_a_run():
 
 
 def test_unknown_and_missing_trackers_are_problems_with_what_to_type(monkeypatch):
-    monkeypatch.setattr("resnet_recipes.report.trackers.find_spec", lambda name: None)
+    monkeypatch.setattr("resnet_recipes.base.extras.find_spec", lambda name: None)
     (unknown,) = LogConfig(to=["tensorbord", "wandb"]).problems()
     (missing,) = lacking(["wandb"])
     assert "must be one of" in unknown.rule
