@@ -19,8 +19,7 @@ from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import BadImageError, Picture
 from resnet_recipes.data.native import Engine, why_not
 from resnet_recipes.data.native.rows import CENTRE, Status
-from resnet_recipes.doctor.data import check_data
-from resnet_recipes.doctor.image import check_image
+from resnet_recipes.doctor.data import check_data, check_image
 from tests.data import mutants
 from tests.data.conftest import silent
 from tests.data.native.batch import Batch, encoded, photo
