@@ -151,6 +151,8 @@ def accept(command: Sequence[str], recipe: str = "mild") -> None:
         run_places(word for word in runs if word not in (LAST, "rm") and not is_blank(word))
     elif name == "show":
         Library(found.recipes).chain(found.words[0].removeprefix("recipe="))
+    elif name == "ls" and found.words:
+        raise RecipeError.of("ls", None, "lists all recipes")
     settings = [word for word in found.words if word not in runs]
     if name == "job":
         settings = [word for word in settings if not word.startswith("nodes=")]
@@ -215,28 +217,17 @@ def _refuse_verb(argv: Sequence[str]) -> None:
     name, *rest = argv
     if name == "classify" and rest[:1] and rest[0] in (*VERBS, *OTHERS, "train"):  # a task
         name, *rest = rest
-    candidates = OTHERS.get(name, (name,))[0].split() or [name]
-    if name == "measure":  # its epochs= was no length of a run
-        given = [word for word in rest if word.startswith("epochs=")] or ["epochs=10"]
-        rest = [*(word for word in rest if word not in given), *given[-1:]]
-        rest[-1] = rest[-1].replace("epochs=", "--sample=")
-    elif name == "resume":
-        candidates, rest = ["train"], ["--resume", *(rest or ["last"])]
-    elif name in ("config", "cfg", "settings"):
-        candidates, rest = ["train"], [*(rest or ["mild"]), "--cfg"]
-    elif name in ("rm", "delete", "remove"):
-        candidates, rest = ["runs"], ["rm", *rest]
-    elif name in ("sweep", "multirun", "tune"):
-        candidates, rest = ["train"], ["-m", *rest]
-    if candidates[0] not in (*VERBS, "train"):
+    words = OTHERS[name].words if name in OTHERS else name
+    candidates = [candidate.split() or [name] for candidate in words.split(" | ")]
+    if candidates[0][0] not in (*VERBS, "train"):
         return
     wrong: list[Problem] = []
-    for ours in candidates:
-        command = ["resnet-train"] if ours == "train" else ["resnet-recipes", ours]
+    for ours, *own in candidates:
+        command = [*(["resnet-train"] if ours == "train" else ["resnet-recipes", ours]), *own]
         rule = f"is a command of {command[0]}" if name in VERBS else "is not a command here"
         problem = Problem(name, None, rule, shlex.join([*command, *rest]))
         try:
-            _parsed(ours, rest)
+            _parsed(ours, [*own, *rest])
             accept([*command, *rest])
         except RecipeError as error:
             fix = " ".join([*command, "..."])

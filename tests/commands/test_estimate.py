@@ -157,8 +157,7 @@ def test_a_sample_of_fewer_than_two_epochs_is_refused(enter, count):
     ("typed", "meant"),
     [
         ("bottleneck mild data=x", "resnet-recipes estimate mild data=x"),
-        ("measure mild data=x", "resnet-recipes estimate mild data=x --sample=10"),
-        ("measure mild epochs=3 data=x", "resnet-recipes estimate mild data=x --sample=3"),
+        ("measure mild data=x", "resnet-recipes estimate --sample=10 mild data=x"),
         ("profile mild data=x", "resnet-recipes estimate mild data=x"),
     ],
 )

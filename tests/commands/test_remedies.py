@@ -90,7 +90,7 @@ train demo data=images --parallell | did you mean --parallel N?
 predict first images --top-5 | did you mean --top N?
 predict first images --tp 5 | did you mean --top 5?
 convert images out --dryrun | did you mean --dry-run?
-convert images out.zip | out
+convert images out.zip | resnet-recipes convert images out
 convert images out max_resolution=500px | max_resolution=500
 convert images out jpeg_quality=0.9 | jpeg_quality=90
 job mild data=/d nodes=two --for slurm | nodes=2

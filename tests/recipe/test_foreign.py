@@ -56,7 +56,8 @@ def test_what_is_suggested_is_accepted():
 @pytest.mark.parametrize("verb", VERBS)
 def test_verbs_of_others_name_ours(verb):
     assert verb not in verbs.VERBS
-    assert {*VERBS[verb].words.split()} <= {*verbs.VERBS, "train"}
+    ours = {words.split()[0] for words in VERBS[verb].words.split(" | ")}
+    assert ours <= {*verbs.VERBS, "train"}
 
 
 @pytest.mark.parametrize(
