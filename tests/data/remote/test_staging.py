@@ -112,8 +112,8 @@ def test_a_plan_counts_images_that_are_not_there_yet(config, site, betons, monke
 
 @pytest.mark.parametrize("trouble", ["cuts", "stalls", "busy"])
 def test_requests_that_fail_are_repeated(config, site, origin, monkeypatch, trouble):
-    # a busy machine may miss the two seconds of the read on its own: leave it attempts for that
-    monkeypatch.setattr(stores, "_TIMEOUT", urllib3.Timeout(connect=9, read=2))
+    # a busy machine may miss the second of the read on its own: leave it attempts for that
+    monkeypatch.setattr(stores, "_TIMEOUT", urllib3.Timeout(connect=9, read=1))
     monkeypatch.setattr(store, "WAITS", (0.0,) * 9)
     setattr(site, trouble, 2)
     assert (fetched(config) / "train.beton").read_bytes() == (origin / "train.beton").read_bytes()
