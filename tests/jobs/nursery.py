@@ -11,6 +11,7 @@ while it runs.
 import faulthandler
 import gc
 import json
+import multiprocessing.util
 import os
 import resource
 import runpy
@@ -22,9 +23,11 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn, TextIO
 
 import torch
@@ -199,6 +202,20 @@ def _become(
         os._exit(code)
 
 
+def _serving(_: str, words: Sequence[str], files: Sequence[int]) -> int:
+    """Fork what multiprocessing would start, its server of processes; return the process id."""
+    if pid := os.fork():
+        return pid
+    try:
+        for file in sorted({*range(3, 1024)} - {*files}):
+            with suppress(OSError):
+                os.close(file)
+        sys.modules["__main__"] = ModuleType("__main__")  # that of the other is not imported
+        exec(words[-1], {})
+    finally:
+        os._exit(0)
+
+
 def alive(pid: int) -> bool:
     """Return whether a process is there and not a zombie."""
     try:
@@ -225,6 +242,7 @@ def serve(channel: int) -> NoReturn:
         gc.freeze()  # a collection in a rank then looks only at what is its own
         gc.enable()
         subprocess.Popen = Forked
+        multiprocessing.util.spawnv_passfds = _serving
         _answer(os.fdopen(channel, "r"), os.fdopen(os.dup(channel), "w", buffering=1))
     except BaseException:
         traceback.print_exc()
