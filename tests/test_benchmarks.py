@@ -3,6 +3,7 @@
 They follow the package, and write what they promise.
 """
 
+import itertools
 import json
 import re
 import runpy
@@ -197,6 +198,24 @@ def test_the_anchors_first_layer_whitens_patches_and_its_other_filters_pass_imag
     assert torch.allclose(found @ found.T / found.shape[1], torch.eye(12), atol=0.05)
     assert torch.allclose(whitened[:, 12:], -whitened[:, :12], atol=1e-4)
     assert torch.allclose(passed[:, :24], whitened, atol=1e-4)
+
+
+def test_the_anchors_images_move_and_are_mirrored_every_other_epoch():
+    anchor = runpy.run_path(str(BENCHMARKS / "airbench.py"))
+    torch.manual_seed(0)
+    images, labels = torch.rand(1024, 3, 32, 32), torch.arange(1024)
+    padded = torch.nn.functional.pad(images, (2, 2, 2, 2), "reflect")
+    mirrored = []
+    for batch, chosen in itertools.islice(anchor["epochs"](images, labels), 2):
+        seen = {}
+        for y, x in itertools.product(range(5), repeat=2):
+            moved = padded[chosen, :, y : y + 32, x : x + 32]
+            for flip, wanted in ((False, moved), (True, moved.flip(-1))):
+                found = (batch == wanted).all((1, 2, 3))
+                seen |= dict.fromkeys(chosen[found].tolist(), flip)
+        mirrored.append([seen[index] for index in range(1024)])
+    assert mirrored[0] == [not flip for flip in mirrored[1]]
+    assert 0 < sum(mirrored[0]) < 1024
 
 
 def test_the_anchors_rates_rise_and_fall_and_its_biases_learn_faster():
