@@ -29,7 +29,8 @@ _RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 
 #: Environment variables in which launchers put numbers.
 _COUNTS = (*_RANK, "LOCAL_WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT")
-_COUNTS += tuple(f"SLURM_{name}" for name in ("STEP_NUM_TASKS", "PROCID", "NODEID", "JOB_ID"))
+_SLURM = ("STEP_NUM_TASKS", "PROCID", "LOCALID", "NODEID", "JOB_ID", "CPUS_ON_NODE")
+_COUNTS += tuple(f"SLURM_{name}" for name in _SLURM)
 
 
 def launcher() -> str:
@@ -98,16 +99,19 @@ def restarted_run(root: Path) -> Path | None:
 def _garbage(environment: Mapping[str, str]) -> Iterator[Problem]:
     """Yield a problem for each launcher variable with a value that no launcher would set."""
     given = {name: environment[name] for name in _COUNTS if name in environment}
-    wrong = {name: text for name, text in given.items() if not re.fullmatch("[0-9]{1,9}", text)}
+    wrong = {name: text for name, text in given.items() if not re.fullmatch("[0-9]{1,10}", text)}
     for name, text in wrong.items():
         yield Problem(
             name, text, "must be a whole number; torchrun or srun sets it", f"unset {name}"
         )
-    if wrong or not given.keys() >= {*_RANK}:
+    if wrong:
         return
-    if int(given["RANK"]) >= int(given["WORLD_SIZE"]):
-        rule = f"must be less than WORLD_SIZE={given['WORLD_SIZE']}"
-        yield Problem("RANK", given["RANK"], rule, "unset RANK WORLD_SIZE")
+    for name, of in ("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"):
+        if given.keys() >= {name, of} and int(given[name]) >= int(given[of]):
+            rule = f"must be less than {of}={given[of]}"
+            yield Problem(name, given[name], rule, f"unset {name} {of}")
+    if not given.keys() >= {*_RANK}:
+        return
     for name in ("MASTER_ADDR", "MASTER_PORT") if int(given["WORLD_SIZE"]) > 1 else ():
         if not environment.get(name):
             rule = "is not set, so the ranks cannot find each other"
@@ -126,11 +130,14 @@ def _from_srun(slurm: Mapping[str, str]) -> dict[str, str]:
 
     Raises NotReadyError if srun cannot have set Slurm's.
     """
+    fix = "unset SLURM_STEP_NUM_TASKS"
     try:
         return _variables(slurm)
-    except LookupError as error:
-        rule = f"is not what srun sets: {error}"
-        raise NotReadyError.of("SLURM_*", None, rule, "unset SLURM_STEP_NUM_TASKS") from None
+    except KeyError as error:
+        raise NotReadyError.of(error.args[0], None, "is not set, and srun sets it", fix) from None
+    except IndexError:
+        rule = f"is no node of SLURM_STEP_TASKS_PER_NODE={slurm['SLURM_STEP_TASKS_PER_NODE']}"
+        raise NotReadyError.of("SLURM_NODEID", slurm["SLURM_NODEID"], rule, fix) from None
 
 
 def _variables(slurm: Mapping[str, str]) -> dict[str, str]:
@@ -235,7 +242,7 @@ def _store(rank: int, world_size: int) -> "dist.Store":
         return dist.HashStore()
     try:
         return distributed.meeting_place(rank, world_size)
-    except (OSError, OverflowError, dist.DistError) as error:
+    except (OSError, ValueError, OverflowError, dist.DistError) as error:
         place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         rule = f"rank {rank} cannot reach the others there: {str(error).splitlines()[0]}"
         raise NotReadyError.of(

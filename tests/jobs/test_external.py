@@ -61,7 +61,7 @@ def put(told: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
         (SRUN, "srun"),
         (SRUN | TORCHRUN, "torchrun"),
         # alone: it starts one process per GPU itself
-        (SRUN | {"SLURM_STEP_NUM_TASKS": "1"}, ""),
+        (SRUN | {"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}, ""),
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, ""),  # a batch script, outside of any step
     ],
 )
@@ -93,9 +93,12 @@ def test_what_no_launcher_can_have_set_is_refused_by_name(variables, said, told)
     ("name", "value", "said"),
     [
         ("SLURM_PROCID", "x", "SLURM_PROCID=x: must be a whole number"),
-        ("SLURM_STEP_NODELIST", None, "is not what srun sets: 'SLURM_STEP_NODELIST'"),
+        ("SLURM_PROCID", "8", "SLURM_PROCID=8: must be less than SLURM_STEP_NUM_TASKS=8"),
+        ("SLURM_LOCALID", "x", "SLURM_LOCALID=x: must be a whole number"),
+        ("SLURM_CPUS_ON_NODE", "x", "SLURM_CPUS_ON_NODE=x: must be a whole number"),
+        ("SLURM_STEP_NODELIST", None, "SLURM_STEP_NODELIST: is not set, and srun sets it"),
         ("SLURM_JOB_ID", "x", "SLURM_JOB_ID=x: must be a whole number"),
-        ("SLURM_NODEID", "7", "is not what srun sets"),
+        ("SLURM_NODEID", "7", "SLURM_NODEID=7: is no node of SLURM_STEP_TASKS_PER_NODE=4(x2)"),
     ],
 )
 def test_what_srun_cannot_have_set_is_refused_by_name(name, value, said, told):
@@ -114,6 +117,20 @@ def test_a_port_in_use_is_a_message(told):
             NotReadyError, match=r"127\.0\.0\.1:\d+: rank 0 cannot reach the others there: .*in use"
         ):
             external._store(0, 2)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "localhost"])
+def test_a_port_that_does_not_exist_is_a_message(address, told):
+    distributed.meeting_place.cache_clear()
+    put(told, TORCHRUN | {"MASTER_ADDR": address, "MASTER_PORT": "99999"})
+    with pytest.raises(NotReadyError, match=f"{address}:99999: rank 0 cannot reach .* port must"):
+        external._store(0, 2)
+
+
+def test_a_job_of_a_federation_of_clusters_has_ten_digits(told):
+    assert external._variables(SRUN | {"SLURM_JOB_ID": "4026531841"})["MASTER_PORT"] == "31841"
+    put(told, SRUN | {"SLURM_JOB_ID": "4026531841"})
+    assert external.launcher() == "srun"
 
 
 def test_gpu_memory_is_allocated_as_under_our_launcher(told):
