@@ -131,8 +131,8 @@ class _Reader:
         raise RecipeError(self.problems)
 
     def check(self, events: Iterable[Any]) -> None:
-        """Raise RecipeError for what recipes do not use, and for too much of anything."""
-        documents = nodes = depth = 0
+        """Note what recipes do not use. Raises RecipeError if no tree can be made."""
+        documents = nodes = depth = anchors = 0
         for event in events:
             line = event.start_mark.line + 1
             if isinstance(event, yaml.DocumentStartEvent):
@@ -150,13 +150,14 @@ class _Reader:
             if nodes > MAX_NODES:
                 self.stop(line, f"has more than {MAX_NODES} names and values: it is no recipe")
             if name := getattr(event, "anchor", None):
-                is_alias = isinstance(event, yaml.AliasEvent)
+                anchors += 1
+                sign = "*" if isinstance(event, yaml.AliasEvent) else "&"
                 rule, fix = "anchors and aliases are not used in recipes", "write the value out"
-                self.refuse(line, f"{'*' if is_alias else '&'}{name}", rule, fix)
-                if is_alias:  # which could lead into a circle
-                    raise RecipeError(self.problems)
+                self.refuse(line, f"{sign}{name}", rule, fix)
             if tag := getattr(event, "tag", None):
                 self.refuse(line, tag, "tags are not used in recipes", "delete the tag")
+        if anchors:  # aliases could lead into a circle
+            raise RecipeError(self.problems)
 
     def tree(self, root: yaml.Node | None) -> dict[str, Any]:
         """Return the values of a document."""

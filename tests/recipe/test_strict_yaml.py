@@ -127,6 +127,14 @@ def test_everything_that_is_wrong_is_reported_at_once():
     assert [f":{line}" in message for line in (1, 2, 3, 4)] == [True] * 4
 
 
+def test_a_name_that_two_anchors_have_is_no_fault_of_the_yaml():
+    message = refusal("a: &x 1\nb: &x 2\nc: *x\n")
+    assert [line for line in message.splitlines() if line.startswith("recipes")] == [
+        f"recipes/mine.yaml:{line}: {name}: anchors and aliases are not used in recipes"
+        for line, name in enumerate(("&x", "&x", "*x"), 1)
+    ]
+
+
 def test_references_are_read_where_they_are_allowed():
     assert parse(b"a: ${optimizer.lr}\n", PATH, references=True).tree == {"a": "${optimizer.lr}"}
     assert "is not a reference" in refusal("a: ${oc.env:HOME}\n", references=True)
