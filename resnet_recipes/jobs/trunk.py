@@ -1,7 +1,7 @@
 """`run.extends`: the trunk of another run, from which a new one goes on."""
 
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -106,7 +106,8 @@ def _differences(folder: Path, began: Plan, plan: Plan) -> list[Problem]:
     changed = changed_settings(asdict(as_long(began.recipe, recipe)), recipe)
     if problems := [problem for problem in changed if problem.key not in timed]:
         return problems
-    if others := began.facts.differing(plan.facts):
+    trained_on = replace(plan.facts, eval_digest=began.facts.eval_digest)
+    if others := began.facts.differing(trained_on):
         rule = f"has other {others} than {folder}"
         return [Problem("data.root", recipe.data.root, rule)]
     return list(departures(began, plan))

@@ -1,6 +1,7 @@
 """The state of a run between two steps: what a checkpoint holds, and how a run resumes from it."""
 
 import copy
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import islice
@@ -129,6 +130,8 @@ def malformed(run: Run, state: dict[str, Any]) -> Iterator[str]:
         yield f"{', '.join(wrong)}: missing or of the wrong type"
     elif not 0 <= state["step"] <= run.plan.total_steps:
         yield f"step {state['step']} is outside the run's {run.plan.total_steps}"
+    elif not 0 <= state["seconds"] < math.inf:
+        yield f"seconds: {state['seconds']} is no time"
     elif not is_plain(state["recipe"], _DEPTH):
         yield "recipe: not plain values"
 
@@ -210,7 +213,7 @@ def resume_warnings(run: Run, state: dict[str, Any]) -> list[str]:
         "device": state["device"],
         "precision": state["dtype"],
         "CPU threads": state["threads"],
-        "torch": state["versions"]["torch"],
+        "torch": state["versions"].get("torch"),
     }
     before, after = settings_in(state["recipe"]), flat(asdict(run.plan.recipe))
     then |= state["computed_by"] | {key: before[key] for key in REPAIRS}

@@ -1,5 +1,6 @@
 """A run resumes from a state, warns of differences, or refuses what would change the run."""
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import reduce
@@ -228,6 +229,7 @@ def after_a_step(run: Run) -> dict[str, Any]:
         (("step",), True, "step: missing"),
         (("step",), ABSENT, "step: missing"),
         (("seconds",), 1, "seconds: missing"),
+        (("seconds",), math.nan, "seconds: nan is no time"),
         (("threads",), "2", "threads: missing"),
         (("classes",), "ab", "classes: missing"),
         (("model",), [], "model: missing"),
