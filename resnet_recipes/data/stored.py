@@ -24,8 +24,6 @@ from resnet_recipes.data.base import Stored
 from resnet_recipes.data.loading.storage import Rows, Storage
 from resnet_recipes.data.tensors import read_tensors
 
-AGAIN = "write it again:  resnet-recipes teach NAME data=PATH methods.distill.teacher=T"
-
 #: Dtype and shape of tensors, by name.
 Layout = dict[str, tuple[np.dtype, tuple[int, ...]]]
 

@@ -13,13 +13,15 @@ from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.text import byte_size
 from resnet_recipes.data.base import Stored
 from resnet_recipes.data.crop import TrainCrop
-from resnet_recipes.data.stored import AGAIN, read
+from resnet_recipes.data.stored import read
 from resnet_recipes.estimating.network import Teacher
 from resnet_recipes.methods.base import Method
 from resnet_recipes.planning.length import of_length
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.schema import enabled
 from resnet_recipes.recipe.typed import plain
+
+_AGAIN = "write it again:  resnet-recipes teach NAME data=PATH methods.distill.teacher=T"
 
 
 def made_for(plan: Plan, cycle: int) -> dict[str, Any]:
@@ -47,7 +49,7 @@ def cycled(plan: Plan, epochs: int) -> Plan:
     """
     if not epochs:
         return plan
-    methods: Any = plan.recipe.methods
+    methods = plan.recipe.methods
     off = {name: None for name, one in enabled(methods).items() if one.changes == "sizes"}
     recipe = replace(plan.recipe, methods=replace(methods, **off))
     return of_length(replace(plan, recipe=recipe), Fraction(epochs))
@@ -89,7 +91,7 @@ def stored(plan: Plan, method: Method) -> Teacher:
         outputs.check(shape, plan.num_classes)
     except (OSError, ValueError) as error:
         rule = f"cannot be used: {getattr(error, 'strerror', None) or error}"
-        raise NotReadyError.of(key, path, rule, AGAIN) from None
+        raise NotReadyError.of(key, path, rule, _AGAIN) from None
     text = f"outputs of {teacher}, stored in {path}: {outputs.values.shape[-1]} of each "
     text += f"image, {byte_size(path.stat().st_size)}"
     if cycle:

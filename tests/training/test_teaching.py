@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError, RecipeError
-from resnet_recipes.data.stored import AGAIN, Blank, begun, layout, read
+from resnet_recipes.data.stored import Blank, begun, layout, read
 from resnet_recipes.methods import ORDER, Distill, MixUp
 from resnet_recipes.network import about
 from resnet_recipes.network.teacher import taught
@@ -65,6 +65,9 @@ def settings(images: Path, make_run: Callable, tmp_path: Path) -> Callable[..., 
         }
 
     return make
+
+
+AGAIN = "write it again:  resnet-recipes teach NAME data=PATH methods.distill.teacher=T"
 
 
 def write(
