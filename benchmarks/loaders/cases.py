@@ -44,17 +44,16 @@ def ours_taught(setting: Setting) -> Iterator:
     import torch
 
     from resnet_recipes.data.base import Stored
-    from resnet_recipes.data.stored import Blank, begun, kept, layout
+    from resnet_recipes.data.stored import Description, Writer, kept
 
     def stored(images: int) -> Stored:
-        about = {"teacher": "", "made_for": "{}"}
-        blank = Blank(setting.root / "labels", about, layout((8, 1, images, 10), 1000))
-        blank.begin().close()
-        outputs = begun(blank.part)
-        for epoch in range(8):
-            found = kept(torch.randn(images, 1000), 10)
-            outputs.values[epoch, 0], outputs.classes[epoch, 0] = found
-        return Stored(blank.part, 8, 1000)
+        path = setting.root / "labels.safetensors"
+        writer = Writer(path, Description("", True, {}), (8, 1, images, 10), 1000)
+        with writer.begin():
+            for epoch in range(8):
+                writer.write(epoch, 0, 0, kept(torch.randn(images, 1000), 10))
+        writer.publish()
+        return Stored(path, 8, 1000)
 
     return ours(setting, "torchvision", stored=stored)
 

@@ -61,14 +61,14 @@ _COPY = np.uint64(0xD1B54A32D192ED03)
 
 @dataclass(frozen=True)
 class TrainCrop:
-    """Training crops, identical in every backend: the settings of `data` that decide them."""
+    """Training crops, identical in every backend."""
 
     seed: int
-    crop_scale: tuple[float, float]
-    crop_ratio: tuple[float, float]
+    scale: tuple[float, float]
+    ratio: tuple[float, float]
     flip: bool
     interpolation: str = "bilinear"
-    crop_rule: str = "torchvision"
+    rule: str = "torchvision"
 
     @classmethod
     def of(cls, config: DataConfig, share: Share) -> Self:
@@ -90,8 +90,8 @@ class TrainCrop:
         The crops are int64 [N, 4]: top, left, height, width.
         """
         draws, mirrored = self._draws(epoch, indices, copies)
-        crops = distorted_crops if self.crop_rule == "tensorflow" else random_crops
-        return crops(draws, sizes, self.crop_scale, self.crop_ratio), mirrored
+        crops = distorted_crops if self.rule == "tensorflow" else random_crops
+        return crops(draws, sizes, self.scale, self.ratio), mirrored
 
     def attempts(
         self, epoch: int, indices: np.ndarray, copies: np.ndarray
@@ -102,17 +102,17 @@ class TrainCrop:
         are [N, 404]: draws, scale and ratio.
         """
         draws, mirrored = self._draws(epoch, indices, copies)
-        limits: tuple[float, ...] = *self.crop_scale, *self.crop_ratio
-        if self.crop_rule == "torchvision":
-            limits = self.crop_ratio
-            draws = attempts(draws, self.crop_scale, self.crop_ratio).reshape(len(draws), -1)
+        limits: tuple[float, ...] = *self.scale, *self.ratio
+        if self.rule == "torchvision":
+            limits = self.ratio
+            draws = attempts(draws, self.scale, self.ratio).reshape(len(draws), -1)
         return np.concatenate([draws, np.tile(limits, (len(draws), 1))], axis=1), mirrored
 
     def _draws(
         self, epoch: int, indices: np.ndarray, copies: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the random draws for each image's crop, and whether it is mirrored."""
-        tries = TRIES if self.crop_rule == "tensorflow" else _TRIES
+        tries = TRIES if self.rule == "tensorflow" else _TRIES
         draws = uniforms(self.seed, epoch, indices, 4 * tries + 1, copies)
         return draws[:, :-1], self.flip & (draws[:, -1] < 0.5)
 

@@ -58,6 +58,9 @@ class Distill(Method):
         ):
             rule = "must be a run, a weights file, timm:NAME or hf:USER/NAME"
             yield Problem("teacher", self.teacher, rule)
+        if self.labels and not self.labels.endswith(".safetensors"):
+            rule = "must be a .safetensors file of resnet-recipes teach"
+            yield Problem("labels", self.labels, rule, "methods.distill.labels=labels.safetensors")
         if self.teacher and self.labels:
             rule = "is what a teacher said: give one of the two"
             yield Problem("labels", self.labels, rule, "methods.distill.teacher=''")

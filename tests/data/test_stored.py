@@ -11,26 +11,20 @@ import pytest
 import torch
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.data.stored import Blank, Outputs, begun, kept, layout, read, spread
+from resnet_recipes.data.stored import Description, Writer, kept, read, spread
 
 SHAPE = 2, 1, 99
-ABOUT = {"teacher": "a", "made_for": '{"seed": 1}'}
-
-
-def finished(outputs: Outputs, epoch: int) -> None:
-    """Record that an epoch is whole."""
-    outputs.sha256[epoch] = outputs.digest(epoch)
 
 
 def written(path: Path, outputs: tuple[torch.Tensor, torch.Tensor], classes: int = 3) -> Path:
     """Write a file in which every epoch has the same outputs."""
-    blank = Blank(path, ABOUT, layout((*SHAPE, outputs[0].shape[1]), classes))
-    blank.begin().close()
-    found = begun(blank.part)
-    for epoch in range(2):
-        found.values[epoch, 0], found.classes[epoch, 0] = outputs
-        finished(found, epoch)
-    return blank.part.rename(path)
+    writer = Writer(path, Description("a", False, {}), (*SHAPE, outputs[0].shape[1]), classes)
+    with writer.begin():
+        for epoch in range(2):
+            writer.write(epoch, 0, 0, outputs)
+            writer.finish(epoch)
+    writer.publish()
+    return path
 
 
 def test_what_is_not_kept_is_spread_evenly():
@@ -51,21 +45,15 @@ def test_all_outputs_have_the_bits_of_torchs_softmax(temperature):
     assert torch.equal(torch.from_numpy(found), torch.softmax(logits / temperature, 1))
 
 
-def fault(outputs: Outputs, shape: tuple[int, int, int] = SHAPE, classes: int = 3) -> str:
-    with pytest.raises(ValueError, match="it") as caught:
-        outputs.check(shape, classes)
-    return str(caught.value)
-
-
 def test_outputs_that_were_written_have_no_fault(tmp_path):
-    outputs, teacher, made_for = read(written(tmp_path / "two", kept(torch.randn(99, 3), 2)))
-    assert (teacher, made_for) == ("a", {"seed": 1})
-    outputs.check(SHAPE, 3)
+    outputs, about = read(written(tmp_path / "two.safetensors", kept(torch.randn(99, 3), 2)))
+    assert about == Description("a", False, {})
+    assert outputs.fault(SHAPE, 3) == ""
     for shape in ((2, 1, 98), (2, 2, 99), (1, 1, 99), (2, 99)):
-        assert "do not belong to these images" in fault(outputs, shape)
-    assert "do not belong to these images" in fault(outputs, classes=1)
+        assert "do not belong to these images" in outputs.fault(shape, 3)
+    assert "do not belong to these images" in outputs.fault(SHAPE, 1)
     none = outputs._replace(**{name: part[:0] for name, part in outputs._asdict().items()})
-    assert "do not belong to these images" in fault(none, (0, 1, 99))
+    assert "do not belong to these images" in none.fault((0, 1, 99), 3)
 
 
 @pytest.mark.parametrize(
@@ -73,16 +61,16 @@ def test_outputs_that_were_written_have_no_fault(tmp_path):
 )
 def test_outputs_of_no_class_or_no_number_are_refused(tmp_path, values, classes):
     outputs = torch.full((99, 2), values), torch.full((99, 2), classes)
-    found = read(written(tmp_path / "two.safetensors", outputs))[0]
-    assert "not finite numbers, or of no class" in fault(found)
+    found, _ = read(written(tmp_path / "two.safetensors", outputs))
+    assert "not finite numbers, or of no class" in found.fault(SHAPE, 3)
 
 
 def test_an_epoch_that_is_not_whole_is_a_fault(tmp_path):
-    blank = Blank(tmp_path / "two.safetensors", ABOUT, layout((*SHAPE, 2), 3))
-    blank.begin().close()
-    outputs = begun(blank.part)
-    finished(outputs, 0)
-    assert "was changed" in fault(outputs)
+    writer = Writer(tmp_path / "two.safetensors", Description("a", False, {}), (*SHAPE, 2), 3)
+    with writer.begin():
+        writer.finish(0)
+    writer.publish()
+    assert "was changed" in read(tmp_path / "two.safetensors")[0].fault(SHAPE, 3)
 
 
 @pytest.mark.parametrize(
@@ -97,8 +85,8 @@ def test_an_epoch_that_is_not_whole_is_a_fault(tmp_path):
     ids=str,
 )
 def test_tensors_of_other_kinds_are_refused(tmp_path, change):
-    outputs = read(written(tmp_path / "two.safetensors", kept(torch.randn(99, 3), 2)))[0]
-    assert "do not belong to these images" in fault(outputs._replace(**change))
+    outputs, _ = read(written(tmp_path / "two.safetensors", kept(torch.randn(99, 3), 2)))
+    assert "do not belong to these images" in outputs._replace(**change).fault(SHAPE, 3)
 
 
 @pytest.fixture
@@ -106,32 +94,33 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "new" / "two.safetensors"
 
 
-def blank(path: Path, teacher: str = "a", images: int = 99) -> Blank:
-    return Blank(path, ABOUT | {"teacher": teacher}, layout((2, 1, images, 2), 3))
+def writer(path: Path, teacher: str = "a", images: int = 99) -> Writer:
+    return Writer(path, Description(teacher, False, {}), (2, 1, images, 2), 3)
 
 
-def test_a_file_that_was_killed_while_it_was_written_can_go_on(path):
-    one = blank(path)
+def test_a_writer_that_is_killed_anywhere_can_go_on(path):
+    one, part = writer(path), path.with_name("two.safetensors.part")
     one.begin().close()
-    os.truncate(one.part, 20)  # killed while it began
+    os.truncate(part, 20)  # killed while it began
     for epoch in range(2):
-        with blank(path).begin():
-            outputs = begun(one.part)
-            assert outputs.missing() == list(range(epoch, 2))
-            finished(outputs, epoch)
-    blank(path).begin().close()  # killed before the file got its name
-    outputs = begun(one.part)
-    assert outputs.missing() == []
-    outputs.values[0, 0, 98] = 1  # an epoch that did not reach the disk
-    assert outputs.missing() == [0]
-    assert [file.name for file in path.parent.iterdir()] == ["two.safetensors.part"]
+        with writer(path).begin():
+            one = writer(path)
+            assert one.whole == epoch
+            one.finish(epoch)
+    again = writer(path)  # killed before the file got its name
+    again.begin().close()
+    assert again.whole == 2
+    again.publish()
+    assert [file.name for file in path.parent.iterdir()] == ["two.safetensors"]
 
 
 def test_a_file_takes_its_room_at_once(path):
-    one = blank(path, images=1 << 16)
-    assert one.bytes > 1 << 18
+    one = writer(path, images=1 << 16)
+    assert one.missing == one.bytes > 1 << 18
     one.begin().close()
-    assert one.part.stat().st_blocks * 512 >= one.bytes == one.part.stat().st_size
+    part = path.with_name("two.safetensors.part")
+    assert part.stat().st_blocks * 512 >= one.bytes
+    assert one.missing == 0
 
 
 def test_a_file_that_may_not_grow_is_not_begun(path):
@@ -139,7 +128,7 @@ def test_a_file_that_may_not_grow_is_not_begun(path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
     try:
         with pytest.raises(OSError, match="too large") as caught:
-            blank(path, images=1 << 16).begin()
+            writer(path, images=1 << 16).begin()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert caught.value.errno == errno.EFBIG
@@ -152,13 +141,13 @@ def test_a_file_is_not_written_through_what_has_its_name(path, planted):
     planted(path.with_name("two.safetensors.part"))
     (path.parent / "other").write_bytes(b"")
     with pytest.raises(OSError):  # noqa: PT011, of many kinds
-        blank(path).begin()
+        writer(path).begin()
     assert (path.parent / "other").read_bytes() == b""
 
 
 def test_two_commands_do_not_write_the_same_file(path):
-    with blank(path).begin(), pytest.raises(NotReadyError, match="being written by another"):
-        blank(path).begin()
-    blank(path).begin().close()
+    with writer(path).begin(), pytest.raises(NotReadyError, match="being written by another"):
+        writer(path).begin()
+    writer(path).begin().close()
     with pytest.raises(NotReadyError, match="was begun with other settings"):
-        blank(path, "b").begin()
+        writer(path, "b").begin()

@@ -32,6 +32,7 @@ from resnet_recipes.training.state import capture, digest, restore
 #: Values that the settings must refuse.
 WRONG = {
     "teacher": ["torchvision", "timm:"],
+    "labels": ["runs/best"],
     "temperature": [0.0, -1.0],
     "share": [-0.1, 1.1],
 }

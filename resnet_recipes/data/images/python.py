@@ -126,7 +126,7 @@ class TrainImages(Images):
         drawn = rows.epoch, rows.indices, rows.copies
         draws, wanted["mirror"] = crop.attempts(*drawn)
         wanted["draws"] = draws.ctypes.data + np.arange(len(wanted)) * draws.strides[0]
-        wanted["geometry"] = DISTORTED if crop.crop_rule == "tensorflow" else CROP
+        wanted["geometry"] = DISTORTED if crop.rule == "tensorflow" else CROP
         wanted["whole"] = not self.reduce
         wanted["filter"] = crop.bicubic(*drawn)
         kept = [draws]
