@@ -105,7 +105,8 @@ def test_the_fused_operations_move_and_keep_what_their_kernels_are_given(side, b
     # to a thousandth: half of an odd side is rounded up
     expected = sum(traffic(work)[kind] for kind in ("batch norm", "blur", "pool"))
     assert kernels.moved == pytest.approx(expected, rel=1e-3)
-    found = sum(each.nbytes for each in seen.values() if each.shape[1] != 3)
+    # without the images, which the first convolution folds to 16 channels
+    found = sum(each.nbytes for each in seen.values() if each.shape[1] not in (3, 16))
     assert found == pytest.approx(kept(work), rel=1e-3)
 
 
