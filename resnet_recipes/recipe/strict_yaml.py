@@ -148,7 +148,9 @@ class _Reader:
             if depth > MAX_DEPTH:
                 self.stop(line, f"is nested more than {MAX_DEPTH} levels deep")
             if nodes > MAX_NODES:
-                self.stop(line, f"has more than {MAX_NODES} names and values: it is no recipe")
+                self.stop(
+                    line, f"has more than {MAX_NODES} names and values, too many for a recipe"
+                )
             if name := getattr(event, "anchor", None):
                 anchors += 1
                 sign = "*" if isinstance(event, yaml.AliasEvent) else "&"

@@ -131,7 +131,7 @@ def malformed(run: Run, state: dict[str, Any]) -> Iterator[str]:
     elif not 0 <= state["step"] <= run.plan.total_steps:
         yield f"step {state['step']} is outside the run's {run.plan.total_steps}"
     elif not 0 <= state["seconds"] < math.inf:
-        yield f"seconds: {state['seconds']} is no time"
+        yield f"seconds: must be finite and not negative, but is {state['seconds']}"
     elif not is_plain(state["recipe"], _DEPTH):
         yield "recipe: not plain values"
 

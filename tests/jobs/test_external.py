@@ -98,7 +98,11 @@ def test_what_no_launcher_can_have_set_is_refused_by_name(variables, said, told)
         ("SLURM_CPUS_ON_NODE", "x", "SLURM_CPUS_ON_NODE=x: must be a whole number"),
         ("SLURM_STEP_NODELIST", None, "SLURM_STEP_NODELIST: is not set, and srun sets it"),
         ("SLURM_JOB_ID", "x", "SLURM_JOB_ID=x: must be a whole number"),
-        ("SLURM_NODEID", "7", "SLURM_NODEID=7: is no node of SLURM_STEP_TASKS_PER_NODE=4(x2)"),
+        (
+            "SLURM_NODEID",
+            "7",
+            "SLURM_NODEID=7: is not one of the nodes in SLURM_STEP_TASKS_PER_NODE=4(x2)",
+        ),
     ],
 )
 def test_what_srun_cannot_have_set_is_refused_by_name(name, value, said, told):

@@ -229,7 +229,7 @@ def after_a_step(run: Run) -> dict[str, Any]:
         (("step",), True, "step: missing"),
         (("step",), ABSENT, "step: missing"),
         (("seconds",), 1, "seconds: missing"),
-        (("seconds",), math.nan, "seconds: nan is no time"),
+        (("seconds",), math.nan, "seconds: must be finite and not negative, but is nan"),
         (("threads",), "2", "threads: missing"),
         (("classes",), "ab", "classes: missing"),
         (("model",), [], "model: missing"),
