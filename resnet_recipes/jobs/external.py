@@ -136,7 +136,8 @@ def _from_srun(slurm: Mapping[str, str]) -> dict[str, str]:
     except KeyError as error:
         raise NotReadyError.of(error.args[0], None, "is not set, and srun sets it", fix) from None
     except IndexError:
-        rule = f"is not one of the nodes in SLURM_STEP_TASKS_PER_NODE={slurm['SLURM_STEP_TASKS_PER_NODE']}"
+        nodes = slurm["SLURM_STEP_TASKS_PER_NODE"]
+        rule = f"is not one of the nodes in SLURM_STEP_TASKS_PER_NODE={nodes}"
         raise NotReadyError.of("SLURM_NODEID", slurm["SLURM_NODEID"], rule, fix) from None
 
 
