@@ -7,7 +7,8 @@ from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar
 
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.base.limits import Bounds, OneOf, Section
+from resnet_recipes.base.limits import Bounds, OneOf
+from resnet_recipes.base.section import Section
 
 #: torchvision's ResNets, "v1.5": whether they have bottlenecks, and the number of blocks in each of
 #: their four stages.

@@ -1,17 +1,14 @@
-"""Sections of a recipe: dataclasses whose fields keep their types, with limits in annotations."""
+"""Limits of settings beside their types: they stand in the annotations of a dataclass's fields."""
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from difflib import get_close_matches
+from dataclasses import dataclass
 from functools import cache
 from inspect import get_annotations
 from math import inf
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, get_args
+from typing import Annotated, Any, ClassVar, Protocol, get_args
 
-from resnet_recipes.base.duration import Duration, is_duration
-from resnet_recipes.base.errors import Problem, RecipeError
-from resnet_recipes.base.kinds import WrongTypeError, converted, kinds_of
+from resnet_recipes.base.duration import Duration
+from resnet_recipes.base.errors import Problem
 
 
 class Limit(Protocol):
@@ -138,60 +135,3 @@ def broken_limits(settings: object) -> Iterator[Problem]:
             for item in value if is_list else [value]:
                 if item is not None and (rule := limit.broken(item)):
                     yield Problem(name, item, rule, limit.fix)
-
-
-class Section:
-    """Settings of a recipe: a dataclass that refuses unknown names and values of other types.
-
-    Names that begin with an underscore are an object's own state, and may hold anything.
-    """
-
-    _place: ClassVar[str] = ""  # of its settings in a recipe: "data."
-
-    if not TYPE_CHECKING:  # a type checker that saw this would accept every name
-
-        def __setattr__(self, name: str, value: object) -> None:
-            """Set a setting. Raises RecipeError."""
-            if not name.startswith("_"):
-                value = fitted(type(self), name, value, self._place)
-            super().__setattr__(name, value)
-
-    def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong with the values; keys are relative to the section ("alpha")."""
-        return broken_limits(self)
-
-
-def fitted(cls: type, name: str, value: object, place: str) -> Any:
-    """Return a value for a field of a dataclass, converted to its type. Raises RecipeError."""
-    kinds, key = kinds_of(cls), f"{place}{name}"
-    if name not in kinds:
-        meant = get_close_matches(name, kinds, n=1)
-        fix = f"did you mean {place}{meant[0]}?" if meant else f"settings: {', '.join(kinds)}"
-        raise RecipeError.of(key, value, "no such setting", fix)
-    try:
-        return converted(value, kinds[name])
-    except WrongTypeError as error:
-        fix = _fix(cls, name, value, key)
-        raise RecipeError.of(key, value, f"must be {error}", fix) from None
-
-
-def _fix(cls: type, name: str, value: object, key: str) -> str:
-    """Return what to write instead of a value of another type, or ""."""
-    default = next(item.default for item in fields(cls) if item.name == name)
-    if isinstance(default, str) and isinstance(value, int | float) and is_duration(default):
-        return f"a length needs a unit: {key}={value}ep or {key}={value}ba"
-    if (
-        isinstance(value, str)
-        and kinds_of(cls)[name] in (int, float)
-        and value.replace(".", "", 1).isdigit()
-    ):
-        return f"write {value} without quotes"
-    if kinds_of(cls)[name] is int and (span := re.fullmatch(r"(\d{1,9})-(\d{1,9})", str(value))):
-        return (
-            f"one number, or a sweep: resnet-train -m '{key}=range({span[1]},{int(span[2]) + 1})'"
-        )
-    if isinstance(value, list):
-        if kinds_of(cls)[name] == list[str]:
-            return f"lengths need a unit: '{key}=[{','.join(f'{item}ep' for item in value)}]'"
-        return f"-m {key}={','.join(map(str, value))}"
-    return ""

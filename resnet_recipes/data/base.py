@@ -10,8 +10,9 @@ from typing import Annotated, ClassVar, NamedTuple, Self
 from torch import Tensor
 
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.base.limits import Bounds, OneOf, Section, Span
+from resnet_recipes.base.limits import Bounds, OneOf, Span
 from resnet_recipes.base.reading import read_json, unreadable
+from resnet_recipes.base.section import Section
 from resnet_recipes.data.root import address_problems
 
 #: How far from the natural frequencies of classes to equal ones.

@@ -3,7 +3,7 @@
 from dataclasses import field, make_dataclass
 from typing import TYPE_CHECKING, Any, Optional
 
-from resnet_recipes.base.limits import Section
+from resnet_recipes.base.section import Section
 from resnet_recipes.methods.base import Batch as Batch
 from resnet_recipes.methods.base import Method as Method
 from resnet_recipes.methods.base import Now as Now

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from resnet_recipes.base.duration import Horizon
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.base.limits import Section
+from resnet_recipes.base.section import Section
 
 #: Every point in a run where a method can act: what is loaded, the network, then a step and what
 #: follows it, in the order in which these are called.

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from resnet_recipes.backbones import classifier
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.base.limits import Bounds, OneOf, Part, Positive, Section
+from resnet_recipes.base.limits import Bounds, OneOf, Part, Positive
+from resnet_recipes.base.section import Section
 
 _NORMS = (
     *(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm),

@@ -15,7 +15,8 @@ from resnet_recipes.base.duration import (
     steps_per_epoch,
 )
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.base.limits import Bounds, IsDuration, Section
+from resnet_recipes.base.limits import Bounds, IsDuration
+from resnet_recipes.base.section import Section
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.methods import Methods
 from resnet_recipes.optim import AnyOptimizer, DecoupledSGDW

@@ -10,16 +10,8 @@ from resnet_recipes.base import names
 from resnet_recipes.base.duration import budget_seconds, clock_seconds
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.extras import TRACKERS
-from resnet_recipes.base.limits import (
-    Bounds,
-    Length,
-    LengthOrZero,
-    OneOf,
-    Part,
-    Positive,
-    Section,
-    Share,
-)
+from resnet_recipes.base.limits import Bounds, Length, LengthOrZero, OneOf, Part, Positive, Share
+from resnet_recipes.base.section import Section
 from resnet_recipes.recipe.foreign import meaning_of
 
 #: `batch.bn_size` that is to be found by trying.

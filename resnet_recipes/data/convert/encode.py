@@ -8,7 +8,8 @@ import numpy as np
 from PIL import Image
 
 from resnet_recipes.base.cores import cores
-from resnet_recipes.base.limits import Bounds, OneOf, Part, Section, Share
+from resnet_recipes.base.limits import Bounds, OneOf, Part, Share
+from resnet_recipes.base.section import Section
 from resnet_recipes.data.beton import JPEG, RAW
 from resnet_recipes.data.crop import uniforms
 from resnet_recipes.data.images.decode import BadImageError, Picture, Pixels
