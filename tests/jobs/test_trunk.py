@@ -123,6 +123,18 @@ def test_the_newest_part_of_a_trunk_serves_unless_more_may_come(prepared, nurser
         trunk(99)
 
 
+def test_a_run_may_be_extended_with_other_validation_images_but_not_training_images(
+    prepared, recipe, tmp_path
+):
+    prepared("short", 16)
+    plan = api.plan(recipe(f"{WORDS} max_duration=24ba run.root={tmp_path} run.extends=short"))
+    others = [replace(plan.facts, **{f"{split}_digest": "x"}) for split in ("eval", "train")]
+    with pytest.raises(NotYetError):  # it has only to be trained
+        trunk_of(replace(plan, facts=others[0]))
+    with pytest.raises(RecipeError, match="has other training images than"):
+        trunk_of(replace(plan, facts=others[1]))
+
+
 def test_a_run_without_a_trunk_or_of_other_settings_is_refused_with_what_to_type(
     prepared, recipe, tmp_path
 ):

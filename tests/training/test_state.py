@@ -63,6 +63,7 @@ def test_lists_of_a_method_are_the_same_in_a_checkpoint(make_run, tmp_path):
         ({"device": "cuda"}, "device cuda -> cpu"),
         ({"dtype": "torch.float16"}, "precision torch.float16 -> torch.float32"),
         ({"versions": {"torch": "2.0.0"}}, "torch 2.0.0 -> "),
+        ({"versions": {}}, "torch None -> "),
         ({"threads": 99}, "CPU threads 99 -> "),
         (by(GPU="NVIDIA A100"), "GPU NVIDIA A100 -> none"),
         (
@@ -230,6 +231,7 @@ def after_a_step(run: Run) -> dict[str, Any]:
         (("step",), ABSENT, "step: missing"),
         (("seconds",), 1, "seconds: missing"),
         (("seconds",), math.nan, "seconds: must be finite and not negative, but is nan"),
+        (("seconds",), math.inf, "seconds: must be finite and not negative, but is inf"),
         (("threads",), "2", "threads: missing"),
         (("classes",), "ab", "classes: missing"),
         (("model",), [], "model: missing"),
