@@ -127,7 +127,8 @@ def test_a_run_may_be_extended_with_other_validation_images_but_not_training_ima
     prepared, recipe, tmp_path
 ):
     prepared("short", 16)
-    plan = api.plan(recipe(f"{WORDS} max_duration=24ba run.root={tmp_path} run.extends=short"))
+    longer = recipe(f"{WORDS} max_duration=24ba run.root={tmp_path} run.extends=short")
+    plan = make_plan(longer, data.measure(longer.data), 1)
     others = [replace(plan.facts, **{f"{split}_digest": "x"}) for split in ("eval", "train")]
     with pytest.raises(NotYetError):  # it has only to be trained
         trunk_of(replace(plan, facts=others[0]))
