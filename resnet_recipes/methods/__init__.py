@@ -24,6 +24,7 @@ from resnet_recipes.methods.mixup_or_cutmix import MixUpOrCutMix as MixUpOrCutMi
 from resnet_recipes.methods.progressive_resizing import ProgressiveResizing as ProgressiveResizing
 from resnet_recipes.methods.randaugment import RandAugment as RandAugment
 from resnet_recipes.methods.random_erasing import RandomErasing as RandomErasing
+from resnet_recipes.methods.random_translation import RandomTranslation as RandomTranslation
 from resnet_recipes.methods.sam import SAM as SAM
 from resnet_recipes.methods.stochastic_depth import StochasticDepth as StochasticDepth
 from resnet_recipes.methods.trivial_augment import TrivialAugment as TrivialAugment
@@ -36,6 +37,7 @@ _OURS: tuple[type[Method], ...] = (
     RandAugment,
     IncreasingRandAugment,
     TrivialAugment,
+    RandomTranslation,  # before all that changes sides: its pixels are those of the loader
     ColOut,  # before resizing: 176 -> 167 -> 100 pixels; after it, the sizes would be 104 -> 98
     ProgressiveResizing,
     # after everything that moves pixels, so that boxes keep their size in the final image

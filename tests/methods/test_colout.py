@@ -10,6 +10,9 @@ from resnet_recipes.methods.colout import ColOut
 #: Values that the settings must refuse.
 WRONG = {"p_row": [-0.1, 1.0], "p_col": [-0.1, 1.0]}
 
+#: Which pixels are left depends on which of the two comes first.
+DOES_NOT_COMMUTE = {"random_translation"}
+
 
 @pytest.mark.parametrize(
     ("share", "sizes"),

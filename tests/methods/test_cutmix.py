@@ -8,8 +8,14 @@ from resnet_recipes.methods.cutmix import CutMix
 #: Values that the settings must refuse.
 WRONG = {"alpha": [0.0, -1.0]}
 
-#: Where and how large the box is; the partner is erased, too, and its label is not smoothed.
-DOES_NOT_COMMUTE = {"colout", "progressive_resizing", "random_erasing", "label_smoothing"}
+#: Where and how large the box is; the partner is moved and erased, and its label not smoothed.
+DOES_NOT_COMMUTE = {
+    "random_translation",
+    "colout",
+    "progressive_resizing",
+    "random_erasing",
+    "label_smoothing",
+}
 
 
 def test_targets_follow_the_area_of_one_shared_box(now_at, batch_of):

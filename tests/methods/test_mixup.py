@@ -12,8 +12,8 @@ from resnet_recipes.methods.mixup import MixUp
 #: Values that the settings must refuse.
 WRONG = {"alpha": [0.0, -1.0]}
 
-#: The partner is erased, too, and its label is not smoothed.
-DOES_NOT_COMMUTE = {"random_erasing", "label_smoothing"}
+#: The partner is moved and erased, too, and its label is not smoothed.
+DOES_NOT_COMMUTE = {"random_translation", "random_erasing", "label_smoothing"}
 
 
 class Forced:

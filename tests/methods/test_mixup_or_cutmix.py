@@ -8,8 +8,8 @@ from resnet_recipes.methods.mixup_or_cutmix import MixUpOrCutMix
 #: Values that the settings must refuse.
 WRONG = {"mixup_alpha": [0.0], "cutmix_alpha": [-1.0], "switch": [-0.1, 1.1], "partner": ["random"]}
 
-#: Where and how large the box is; the partner is erased, too.
-DOES_NOT_COMMUTE = {"colout", "progressive_resizing", "random_erasing"}
+#: Where and how large the box is; the partner is moved and erased, too.
+DOES_NOT_COMMUTE = {"random_translation", "colout", "progressive_resizing", "random_erasing"}
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ WRONG = {
 }
 
 #: Sizes, and which pixels are left, depend on which of the two comes first.
-DOES_NOT_COMMUTE = {"colout"}
+DOES_NOT_COMMUTE = {"random_translation", "colout"}
 
 MILD = ProgressiveResizing(initial_scale=0.5, delay="0.4dur", finetune="0.2dur")
 HOT = ProgressiveResizing(initial_scale=0.6, delay="0.2dur", finetune="0.2dur")

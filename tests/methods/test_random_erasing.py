@@ -13,8 +13,8 @@ WRONG = {
     "ratio": [(3.0, 0.3), (0.0, 1.0)],
 }
 
-#: They change where and how large the box is.
-DOES_NOT_COMMUTE = {"colout", "progressive_resizing"}
+#: They change what, where and how large the box is.
+DOES_NOT_COMMUTE = {"random_translation", "colout", "progressive_resizing"}
 
 
 def test_erased_pixels_are_one_box_of_zeros_and_the_rest_is_untouched(now_at, batch_of):

@@ -1,0 +1,44 @@
+"""Images moved by a few pixels."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import torch
+from torch import Tensor
+
+from resnet_recipes.base.limits import Bounds
+from resnet_recipes.methods.base import Batch, Method, Now, send
+
+
+@dataclass
+class RandomTranslation(Method):
+    """Move each image by a few pixels (Krizhevsky et al., 2012, doi:10.1145/3065386).
+
+    Every image has its own move along both axes, drawn uniformly. Beyond its border an image goes
+    on as its reflection, as in airbench (Jordan, 2024, arXiv:2404.00498). Runs on the device, for
+    all images at once. It can replace crops: `data.crop_scale=[1,1] data.crop_ratio=[1,1]`.
+    """
+
+    name: ClassVar[str] = "random_translation"
+    cost: ClassVar[str] = "one pass over the batch."
+    gain: ClassVar[str] = "not measured on ImageNet."
+    avoid_when: ClassVar[str] = "Images are large, and crops can vary the size of what they show."
+    pixels: Annotated[int, Bounds(least=1)] = 2  # the longest move along each axis
+
+    def transform_batch(self, batch: Batch, now: Now) -> Batch:
+        examples, _, height, width = batch.images.shape
+        device = batch.images.device
+        moves = now.rng.integers(-self.pixels, self.pixels, (2, examples, 1), endpoint=True)
+        down, right = send(moves, device)
+        example = torch.arange(examples, device=device)[:, None, None]
+        rows = _reflected(torch.arange(height, device=device) - down)[:, :, None]
+        columns = _reflected(torch.arange(width, device=device) - right)[:, None]
+        # indexing the NHWC view keeps channels_last memory
+        images = batch.images.permute(0, 2, 3, 1)[example, rows, columns]
+        return batch._replace(images=images.permute(0, 3, 1, 2))
+
+
+def _reflected(places: Tensor) -> Tensor:
+    """Return places along an axis, int64 [N, side], with those beyond an end reflected there."""
+    last = places.shape[1] - 1
+    return last - (places % (2 * last) - last).abs()

@@ -1,0 +1,41 @@
+"""RandomTranslation against numpy's reflection, image by image."""
+
+import numpy as np
+import pytest
+import torch
+
+from resnet_recipes.methods.random_translation import RandomTranslation
+
+WRONG = {"pixels": [0, -1]}
+
+
+@pytest.mark.parametrize(("pixels", "side"), [(1, 8), (3, 8), (9, 6)])
+def test_every_image_is_cut_out_of_its_own_reflection(pixels, side, now_at, batch_of):
+    batch = batch_of(examples=40, side=side)
+    moved = RandomTranslation(pixels=pixels).transform_batch(batch, now_at()).images
+    found = set()
+    for before, after in zip(batch.images.numpy(), moved.numpy(), strict=True):
+        wide = np.pad(before, ((0, 0), (pixels, pixels), (pixels, pixels)), "reflect")
+        corners = np.ndindex(2 * pixels + 1, 2 * pixels + 1)
+        found.add(
+            next(
+                (top, left)
+                for top, left in corners
+                if np.array_equal(wide[:, top : top + side, left : left + side], after)
+            )
+        )
+    assert len(found) > min(20, 2 * pixels)
+
+
+def test_moves_are_uniform_along_both_axes(now_at, batch_of):
+    batch = batch_of(examples=5000, side=16)
+    ramp = torch.arange(16.0)
+    batch = batch._replace(images=(ramp + 100 * ramp[:, None]).expand(5000, 3, 16, 16))
+    moved = RandomTranslation(pixels=2).transform_batch(batch, now_at()).images[:, 0, 8, 8]
+    down = ((808 - moved) / 100).round()
+    right = 808 - moved - 100 * down
+    for moves in (down, right):
+        values, counts = moves.unique(return_counts=True)
+        assert values.tolist() == [-2, -1, 0, 1, 2]
+        assert counts.min() > 880
+    assert abs(np.corrcoef(down, right)[0, 1]) < 0.05
