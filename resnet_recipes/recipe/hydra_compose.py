@@ -7,7 +7,6 @@ which it finds in a config source of our own.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from functools import lru_cache
 from itertools import islice
 from typing import Any, ClassVar
@@ -26,7 +25,7 @@ from hydra.core.override_parser.types import (
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.plugins.config_source import ConfigResult, ConfigSource
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from resnet_recipes.recipe import frozen
@@ -120,26 +119,41 @@ def composed(
     resolved. Raises ValueError if the files do not fit together.
     """
     try:
-        config = deepcopy(_chosen(recipe, json.dumps(files), tuple(choices)))
+        text = _chosen(recipe, json.dumps(files), tuple(choices))
+        tree = json.loads(text)
         for change in map(_parsed, changes):
-            OmegaConf.update(config, change.key_or_group, change.value(), force_add=True)
-        return OmegaConf.to_container(config, resolve=True)
+            tree = _over(tree, nested(change.key_or_group, change.value()))
+        return plain(tree) if "${" in text else tree
     except (HydraException, OmegaConfBaseException, RecursionError) as error:
         raise ValueError(" ".join(str(error).split())[:200]) from None
 
 
 @lru_cache(64)  # the points of a sweep mostly differ in settings
-def _chosen(recipe: str, files: str, choices: tuple[str, ...]) -> DictConfig:
-    """Return the tree that Hydra composes of the files, which are JSON."""
+def _chosen(recipe: str, files: str, choices: tuple[str, ...]) -> str:
+    """Return what Hydra composes of the files over the defaults; these trees are JSON."""
     base = frozen.tree_of(Recipe()) | {"optimizer": {}}  # defaults of optimizers differ
-    defaults = [f"/{_APP}/base@_global_", {f"/{_FILES}@_global_": recipe}]
+    defaults = [{f"/{_FILES}@_global_": recipe}]
     defaults += [{f"/{_FILES}/{group}@{group}": None} for group in GROUPS]
     configs = {f"{_FILES}/{name}": tree for name, tree in json.loads(files).items()}
-    configs |= {f"{_APP}/all": {"defaults": [*defaults, "_self_"]}, f"{_APP}/base": base}
+    configs[f"{_APP}/all"] = {"defaults": [*defaults, "_self_"]}
     search = f"hydra.searchpath=[{_ReadFiles.scheme()}://]"
     with _own_hydra(configs):
         config = hydra.compose(overrides=[search, f"+{_APP}@_global_=all", *choices])
-        return OmegaConf.create(OmegaConf.to_container(config))
+    return json.dumps(_over(base, OmegaConf.to_container(config)))
+
+
+def nested(key: str, value: Any) -> dict[str, Any]:
+    """Return the tree in which one key, `optimizer.lr`, has a value."""
+    for name in reversed(key.split(".")):
+        value = {name: value}
+    return value
+
+
+def _over(below: Any, above: Any) -> Any:
+    """Return what Hydra makes of two values: mappings are merged, else the upper one wins."""
+    if not (isinstance(below, dict) and isinstance(above, dict)):
+        return above
+    return below | {name: _over(below.get(name), value) for name, value in above.items()}
 
 
 def plain(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from resnet_recipes.base.errors import Problem, no_setting
 from resnet_recipes.base.kinds import is_union
 from resnet_recipes.base.paths import EMPTY, is_fetched, typed_path
 from resnet_recipes.recipe.foreign import meaning_of, setting_of
-from resnet_recipes.recipe.hydra_compose import value_of
+from resnet_recipes.recipe.hydra_compose import nested, value_of
 from resnet_recipes.recipe.library import GROUPS
 from resnet_recipes.recipe.short import DECIMAL, SHORT, targets
 from resnet_recipes.recipe.suggestions import EVERY_SETTING, closest, did_you_mean
@@ -210,7 +210,7 @@ def _wrong(override: Override) -> Iterator[Problem]:
         yield _unknown(override)
     elif value is not None and not override.is_choice:
         try:
-            yield from fitting(_nested(key, override.read()), in_file=False)[1]
+            yield from fitting(nested(key, override.read()), in_file=False)[1]
             if get_origin(kind_of(key)) in (list, tuple) and value[:1] != "[":
                 yield Problem(key, value, "must be a list", f"'{key}=[{value}]'")
         except ValueError as error:
@@ -235,7 +235,7 @@ def misfits(word: str) -> Iterator[Problem]:
     yield from problems
     for change in changes:
         if change.value is not None and not change.is_choice:
-            wrong = typed(_nested(change.key, change.read()))[1]
+            wrong = typed(nested(change.key, change.read()))[1]
             yield from (problem for problem in wrong if problem.key == change.key)
 
 
@@ -247,9 +247,3 @@ def _respelled(key: str, value: str) -> str:
         decimal = f";  or {key}={value.replace(',', '.')}" if is_decimal else ""
         return f"{SWEEP}{decimal}"
     return "put the whole word in quotes if it has brackets or commas"
-
-
-def _nested(key: str, value: Any) -> dict[str, Any]:
-    for name in reversed(key.split(".")):
-        value = {name: value}
-    return value

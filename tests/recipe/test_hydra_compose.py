@@ -41,24 +41,32 @@ def test_references_see_changes_and_a_result_may_be_edited():
     assert composed("recipe", files)["seed"] == 8
 
 
+def test_a_changed_mapping_keeps_its_other_settings_and_a_result_may_be_edited():
+    changes = ["++optimizer={lr: 3}", "++methods.ema=null", "++log.wandb.a.b=[1]"]
+    for _ in range(2):
+        tree = composed("parent", {"parent": PARENT}, changes=changes)
+        assert tree["optimizer"] == {"name": "sgd", "lr": 3}
+        assert tree["methods"] == {"ema": None}
+        assert tree["log"].pop("wandb")["a"].pop("b").pop() == 1
+
+
 def test_what_no_file_sets_has_its_default():
     tree = composed("parent", {"parent": PARENT})
     assert (tree["data"]["train_size"], tree["max_duration"]) == (176, "90ep")
 
 
 @pytest.mark.parametrize(
-    ("tree", "choices", "changes"),
+    ("tree", "choices"),
     [
-        ({"seed": "${batch.bn_size}", "batch": {"bn_size": "${seed}"}}, [], []),
-        ({"seed": "${nothing}"}, [], []),
-        ({"about": [1]}, [], ["++about.b=1"]),
-        ({"defaults": ["nowhere", "_self_"]}, [], []),
-        ({}, [choice("optimizer", "optimizer/nothing")], []),
+        ({"seed": "${batch.bn_size}", "batch": {"bn_size": "${seed}"}}, []),
+        ({"seed": "${nothing}"}, []),
+        ({"defaults": ["nowhere", "_self_"]}, []),
+        ({}, [choice("optimizer", "optimizer/nothing")]),
     ],
 )
-def test_what_does_not_fit_together_is_an_error(tree, choices, changes):
+def test_what_does_not_fit_together_is_an_error(tree, choices):
     with pytest.raises(ValueError, match=r"\w"):
-        composed("recipe", {"recipe": tree}, choices, changes)
+        composed("recipe", {"recipe": tree}, choices)
 
 
 @pytest.mark.parametrize("parent", ["parent", "nowhere"])
