@@ -19,7 +19,6 @@ from resnet_recipes.training.loop import train
 from resnet_recipes.training.precision import resolve_dtype
 from resnet_recipes.training.probe import Stopwatch
 from resnet_recipes.training.run import Run
-from resnet_recipes.training.tuning import Tuning
 
 CLASSES = 1000
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -118,8 +117,8 @@ def run_from(
     recipe: Recipe, facts: DataFacts, device: torch.device, is_searched: bool = True
 ) -> Run:
     """Return a run of a recipe on one device, on the data that `facts` describe."""
-    tuning = Tuning([recipe.data.train_size] if is_searched else [])
-    return build(make_plan(recipe, facts, 1), Rank(0, 1, device), tuning)
+    searches = [recipe.data.train_size] if is_searched else []
+    return build(make_plan(recipe, facts, 1), Rank(0, 1, device), searches)
 
 
 def ours(recipe: Recipe, device: torch.device, is_searched: bool = True) -> Steps:

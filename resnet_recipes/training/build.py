@@ -1,7 +1,8 @@
 """From a plan to a run: model, optimizer and data, built in the only correct order."""
 
 import gc
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import torch
@@ -24,13 +25,31 @@ from resnet_recipes.training.gradient import rehearse
 from resnet_recipes.training.graphs import Graphs, Replayed
 from resnet_recipes.training.precision import Precision, resolve_dtype
 from resnet_recipes.training.run import Run
-from resnet_recipes.training.tuning import Tuning
+
+#: Pixels that a rank must train on at an image size for a search to pay: those of 300,000 images of
+#: 224 px, which take ResNet-50 45 s on an H200. There the first step takes 2 to 8 s with a search;
+#: its gain, some percent, is assumed.
+WORTH = 300_000 * 224**2
 
 
-def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
+def searched(plan: Plan) -> list[int]:
+    """Return the image sizes, in pixels, at which cuDNN searches for its fastest algorithms.
+
+    Torch keeps the algorithm of the first convolution of a shape, whether it was searched for or
+    not. So this is decided before, from the plan alone, and the same on every rank and after a
+    resume.
+    """
+    pixels: Counter[int] = Counter()
+    for epoch, side in enumerate(plan.sizes):
+        steps = min(plan.steps_per_epoch, plan.total_steps - epoch * plan.steps_per_epoch)
+        pixels[side] += steps * plan.rank_size * side**2
+    return [side for side, count in pixels.items() if count >= WORTH]
+
+
+def build(plan: Plan, rank: Rank, searches: Collection[int] | None = None) -> Run:
     """Return a run ready for step 0. Every rank builds the same weights from the seed.
 
-    `tuning` is for a plan that stands for another one, to measure it.
+    `searches` are the sizes of another plan, for one that stands for it, to measure it.
     """
     recipe = plan.recipe
     dtype = resolve_dtype(recipe.precision.dtype, rank.device)
@@ -79,7 +98,7 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
         operations=operations,
         precision=precision,
         clock=Clock(rank.device),
-        tuning=tuning or Tuning.of(plan),
+        searches=searched(plan) if searches is None else searches,
         train_data=train_data,
         eval_data=data.open_eval(recipe.data, plan.facts, plan.share(rank.rank)),
         notes=notes,

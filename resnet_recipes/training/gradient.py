@@ -40,7 +40,7 @@ def rehearse(run: Run) -> None:
     epoch = plan.sizes.index(side)
     now = Now.at(epoch * plan.steps_per_epoch, plan.total_steps, plan.steps_per_epoch)
     loaded = plan.loader_pixels[epoch] if plan.loader_pixels else plan.recipe.data.train_size
-    run.tuning.enter(side)
+    torch.backends.cudnn.benchmark = side in run.searches
     buffers = list(run.model.buffers())
     kept = [buffer.clone() for buffer in buffers]
     pixels = torch.zeros(plan.rank_size, 3, loaded, loaded, dtype=torch.uint8, device=device)

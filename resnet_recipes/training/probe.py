@@ -4,7 +4,7 @@ A few real steps at some image sizes, the loader alone, evaluation.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from resnet_recipes.estimating.estimate import Speeds
 from resnet_recipes.planning.plan import Plan, make_plan
-from resnet_recipes.training.build import build, open_train
+from resnet_recipes.training.build import build, open_train, searched
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.distributed import Rank, join, mean_over_ranks, meet, total_over_ranks
 from resnet_recipes.training.evaluate import evaluate
@@ -24,7 +24,6 @@ from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture
-from resnet_recipes.training.tuning import Tuning
 
 #: First steps that are not timed: they choose algorithms, compile and fill caches.
 WARM_UP = 2
@@ -98,7 +97,7 @@ def speeds(
     laps, parts = {}, len(sides) + (1 if plan.facts.backend == "synthetic" else 3)
     progress(0, parts)
     for side in sides:
-        laps[side] = _laps(plan, rank, side, size, share, Tuning.of(plan))
+        laps[side] = _laps(plan, rank, side, size, share, searched(plan))
         progress(len(laps), parts)
     first = warm_up(rank.device)
     steps = {side: _mixed(found[first:], _interval(plan)) for side, found in laps.items()}
@@ -106,7 +105,7 @@ def speeds(
         sum(found[:first]) - first * median(steps[side]) for side, found in laps.items()
     )
     images = size * rank.world_size
-    with closing(build(_synthetic(plan, rank, 8), rank, Tuning())) as run:
+    with closing(build(_synthetic(plan, rank, 8), rank, ())) as run:
         speeds = Speeds(
             {side: tuple(lap / images for lap in found) for side, found in steps.items()},
             _evaluation_rate(run),
@@ -134,14 +133,16 @@ def end_to_end_rate(plan: Plan, rank: Rank, size: int, seconds: float) -> float:
     recipe = replace(
         plan.recipe, batch=replace(plan.recipe.batch, global_size=images, bn_size=size)
     )
-    laps = _timed(make_plan(recipe, plan.facts, rank.world_size), rank, seconds, Tuning.of(plan))
+    laps = _timed(make_plan(recipe, plan.facts, rank.world_size), rank, seconds, searched(plan))
     # a run on few images may end within the warm-up
     return images / median(laps[warm_up(rank.device) :] or laps)
 
 
-def _timed(plan: Plan, rank: Rank, seconds: float, tuning: Tuning, first: int = 0) -> list[float]:
+def _timed(
+    plan: Plan, rank: Rank, seconds: float, searches: Collection[int], first: int = 0
+) -> list[float]:
     """Return the seconds of steps of a run from step `first` on, warm-up included."""
-    with closing(build(plan, rank, tuning)) as run:
+    with closing(build(plan, rank, searches)) as run:
         stopwatch = Stopwatch(rank.device, seconds)
         train(run, stopwatch, first)
     return stopwatch.laps
@@ -167,7 +168,7 @@ def _probe_size(plan: Plan, rank: Rank, side: int) -> int:
     if size <= 8:
         return size
     # without building the network and the warm-up, which take many times as long as a step
-    last = _laps(plan, rank, side, 8, 0.0, Tuning())[-1]
+    last = _laps(plan, rank, side, 8, 0.0, ())[-1]
     mean = mean_over_ranks(torch.tensor(last, device=rank.device))  # all take the same size
     images_per_second = 8 / mean.item()
     # the largest power of two that is not more; 0 for 0
@@ -176,7 +177,7 @@ def _probe_size(plan: Plan, rank: Rank, side: int) -> int:
 
 
 def _laps(
-    plan: Plan, rank: Rank, side: int, size: int, seconds: float, tuning: Tuning
+    plan: Plan, rank: Rank, side: int, size: int, seconds: float, searches: Collection[int]
 ) -> list[float]:
     """Return the seconds of steps at an image size, warm-up included.
 
@@ -185,7 +186,7 @@ def _laps(
     probe = _synthetic(plan, rank, size)
     begin = plan.sizes.index(side) * probe.steps_per_epoch
     timed = begin + warm_up(rank.device) + 1  # steps done after the first that is timed
-    return _timed(probe, rank, seconds, tuning, begin + -timed % _interval(plan))
+    return _timed(probe, rank, seconds, searches, begin + -timed % _interval(plan))
 
 
 def _interval(plan: Plan) -> int:

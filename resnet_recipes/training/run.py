@@ -1,5 +1,6 @@
 """A run: everything that a rank needs to train."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import torch
@@ -15,7 +16,6 @@ from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.exchange import Exchange
 from resnet_recipes.training.graphs import Graphs
 from resnet_recipes.training.precision import Precision
-from resnet_recipes.training.tuning import Tuning
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Run:
     operations: Operations  # that the network calls
     precision: Precision
     clock: Clock
-    tuning: Tuning
+    searches: Collection[int]  # sides at which cuDNN searches for algorithms
     train_data: TrainLoader
     eval_data: EvalLoader
     graphs: Graphs | None = None  # replays gradients on a GPU

@@ -20,7 +20,6 @@ from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.training import distributed, probe
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY
-from resnet_recipes.training.tuning import Tuning
 from tests.jobs.nursery import shallow_resnet18
 
 ALONE = Rank(0, 1, torch.device("cpu"))
@@ -149,7 +148,7 @@ def test_the_first_step_that_is_timed_is_one_of_sams_at_the_size_that_was_asked_
     )
     made.recipe.methods.sam.interval = 5
     for side in set(made.sizes):
-        probe._laps(made, ALONE, side, 16, 1.0, Tuning())
+        probe._laps(made, ALONE, side, 16, 1.0, ())
         plan, step = begun[-1][0], begun[-1][1] + probe.WARM_UP
         assert plan.pixels_at(step) == plan.pixels_at(begun[-1][1]) == side
         assert gradients_at(step, made.recipe.methods.sam, plan.horizon) == 2

@@ -9,9 +9,9 @@ import torch
 
 from resnet_recipes.jobs.signals import Interruption
 from resnet_recipes.training import gradient
+from resnet_recipes.training.build import searched
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
-from resnet_recipes.training.tuning import Tuning
 from tests.training.test_loop import Notes
 
 
@@ -23,7 +23,7 @@ def _switch() -> Iterator[None]:
 
 
 def plan(sizes: tuple[int, ...], images: int, last: float = 1.0) -> SimpleNamespace:
-    """What tuning reads of a plan.
+    """What a search for algorithms reads of a plan.
 
     The size of each epoch, and how many images a rank trains on in an epoch.
     """
@@ -40,13 +40,13 @@ def test_only_sizes_of_many_pixels_are_searched_for():
     # of 300,000 images of 224 px, an epoch of 88 px has 10 %, one of 112 px 17 %, and one of 176 px
     # 41 %
     mild = plan((88,) * 6 + (112,) * 5 + (176,) * 3, 200_000)
-    assert Tuning.of(mild).searched == {176}
-    assert Tuning.of(plan((88,) * 11 + (112, 176), 200_000)).searched == {88}
+    assert searched(mild) == [176]
+    assert searched(plan((88,) * 11 + (112, 176), 200_000)) == [88]
 
 
 def test_a_size_counts_in_all_its_epochs_as_far_as_they_go():
-    assert Tuning.of(plan((224, 176, 224), 151_000)).searched == {224}
-    assert Tuning.of(plan((224, 176, 224), 151_000, last=0.9)).searched == set()
+    assert searched(plan((224, 176, 224), 151_000)) == [224]
+    assert searched(plan((224, 176, 224), 151_000, last=0.9)) == []
 
 
 def test_the_choice_of_algorithms_precedes_the_first_step_of_a_size(make_run, monkeypatch):
@@ -54,7 +54,7 @@ def test_the_choice_of_algorithms_precedes_the_first_step_of_a_size(make_run, mo
     run = make_run("max_duration=3ep methods.progressive_resizing.delay=0.2dur")
     seen = []
     small, *_, large = run.plan.sizes
-    run.tuning = Tuning([large])
+    run.searches = [large]
     run.model.register_forward_pre_hook(
         lambda module, inputs: seen.append((inputs[0].shape[-1], torch.backends.cudnn.benchmark))
     )
@@ -67,7 +67,7 @@ def test_the_choice_of_algorithms_precedes_the_first_step_of_a_size(make_run, mo
 
 def test_nothing_is_searched_for_in_an_evaluation(make_run):
     run, seen = make_run(), []
-    Tuning([64]).enter(64)
+    torch.backends.cudnn.benchmark = True
     run.model.register_forward_pre_hook(
         lambda module, inputs: seen.append(torch.backends.cudnn.benchmark)
     )
