@@ -196,7 +196,7 @@ def write_best(run: Run, folder: Path) -> Path | None:
     plan, best = run.plan, run.best
     if best.metrics is None:
         return None
-    best.put_into(run.model)
+    run.model.load_state_dict(best.weights)
     epochs = best.step / plan.steps_per_epoch
     described = about.of(plan.recipe, plan.facts.classes, plan.num_classes, epochs, best.metrics)
     described = replace(described, best_of=best.evaluations)

@@ -1,8 +1,9 @@
-"""Evaluation: every example counted once, whatever the number of ranks."""
+"""Evaluation: every example counted once, whatever the number of ranks; the best is kept."""
 
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -107,3 +108,48 @@ def _fitting(raw: RawBatch) -> Iterator[None]:
         raise TrainingError(
             f"out of memory: {why}; batch.eval_size={max(1, size // 2)} needs less"
         ) from error
+
+
+class Best:
+    """Keeps a copy, on the host, of the weights that were best in an evaluation.
+
+    It is part of a checkpoint, so that a resumed run keeps the same. The best of many evaluations
+    is flattered: on other images its accuracy is lower.
+    """
+
+    def __init__(self, by: str):
+        """Compare by `by`, a value of checkpoint.best; "off" keeps nothing."""
+        self.by = by
+        self.step = 0  # completed steps at the best evaluation
+        self.evaluations = 0  # so far
+        self.metrics: Metrics | None = None
+        self.weights: dict[str, Tensor] = {}
+
+    def see(self, done: int, metrics: Metrics, model: nn.Module) -> bool:
+        """Take in an evaluation of `model` as it is; return whether it is the best so far."""
+        self.evaluations += 1
+        if self.by == "off" or (self.metrics and self._rank(metrics) <= self._rank(self.metrics)):
+            return False
+        self.step, self.metrics = done, metrics
+        self.weights = {
+            name: tensor.detach().to("cpu", copy=True)
+            for name, tensor in model.state_dict().items()
+        }
+        return True
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return plain values and tensors for a checkpoint; empty before the first evaluation."""
+        return {**vars(self)} if self.metrics else {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned, unless it was the best by another figure."""
+        if state.get("by") == self.by:
+            self.step, self.evaluations = state["step"], state["evaluations"]
+            self.metrics = Metrics(*state["metrics"])
+            self.weights = {name: tensor.clone() for name, tensor in state["weights"].items()}
+
+    def _rank(self, metrics: Metrics) -> float:
+        """Return a figure that is higher for better metrics."""
+        if self.by == "balanced_accuracy":
+            return metrics.top1 if metrics.balanced is None else metrics.balanced
+        return -metrics.loss if self.by == "loss" else metrics.top1

@@ -10,9 +10,9 @@ from resnet_recipes.data.loading import EvalLoader, TrainLoader
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.ops import Operations
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.training.best import Best
 from resnet_recipes.training.clock import Clock, Compiling
 from resnet_recipes.training.distributed import Rank
+from resnet_recipes.training.evaluate import Best
 from resnet_recipes.training.exchange import Exchange
 from resnet_recipes.training.graphs import Graphs
 from resnet_recipes.training.precision import Precision

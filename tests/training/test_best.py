@@ -8,7 +8,7 @@ from resnet_recipes.jobs.train import write_best
 from resnet_recipes.network.load import BEST, load
 from resnet_recipes.network.model_card import model_card
 from resnet_recipes.run_folder.metrics import Metrics
-from resnet_recipes.training.best import Best
+from resnet_recipes.training.evaluate import Best
 from resnet_recipes.training.state import capture, restore
 
 #: Evaluations of which another is best by each figure.
