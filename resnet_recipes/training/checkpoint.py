@@ -123,17 +123,16 @@ class Checkpoints:
         for step in steps:
             try:
                 state = self._verified(step)
-            except (ArchiveError, OSError) as error:
-                if isinstance(error, ArchiveError):  # another error may pass, and it is kept
-                    self._bad.add(step)
-                    reason = str(error)
-                else:
-                    reason = f"it cannot be read ({error.strerror})"
-                self.notes.append(f"the checkpoint of step {step:,} was skipped: {reason}")
-                continue
-            self._good.add(step)
-            self._bytes = self._path(step).stat().st_size
-            return step, state
+            except ArchiveError as error:
+                self._bad.add(step)
+                reason = str(error)
+            except OSError as error:  # it may pass, so the file is kept
+                reason = f"it cannot be read ({error.strerror})"
+            else:
+                self._good.add(step)
+                self._bytes = self._path(step).stat().st_size
+                return step, state
+            self.notes.append(f"the checkpoint of step {step:,} was skipped: {reason}")
         if steps:
             none = f"none of the {len(steps)} checkpoints in {self.folder} can be used"
             raise TrainingError("\n".join([none, *self.notes]))

@@ -14,9 +14,9 @@ class Clock:
     issued.
     """
 
-    def __init__(self, device: torch.device, seconds: float = 0.0):
+    def __init__(self, device: torch.device):
         self.device = device
-        self._before = seconds  # seconds of earlier sessions and of finished laps
+        self._before = 0.0  # seconds of earlier sessions and of finished laps
         self._since = time.perf_counter()
         self._running = True
 

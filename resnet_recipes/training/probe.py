@@ -57,14 +57,10 @@ class Stopwatch:
         self.laps.append(now - self._last)
         self._last = now
 
-    def log(self, done: int, stream: object) -> None:
-        """Record nothing."""
+    def nothing(self, *_: object) -> None:
+        """Record, evaluate and save nothing."""
 
-    def evaluate(self, done: int) -> None:
-        """Evaluate nothing."""
-
-    def save(self, done: int) -> None:
-        """Save nothing."""
+    log = evaluate = save = nothing
 
 
 def warm_up(device: torch.device) -> int:

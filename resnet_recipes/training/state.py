@@ -39,6 +39,14 @@ SAFE = (
 #: of memory.
 REPAIRS = ("data.on_bad_image", "batch.bn_size")
 
+#: Facts of a checkpoint that decide how numbers are rounded, beside torch and what computes them.
+COMPUTES = {
+    "world_size": "number of devices",
+    "device": "device",
+    "dtype": "precision",
+    "threads": "CPU threads",
+}
+
 #: Levels of nesting in a recipe: sections, methods, their settings, lists, and one to spare.
 _DEPTH = 5
 
@@ -51,6 +59,7 @@ def capture(run: Run, done: int) -> dict[str, Any]:
     There is no random state, no schedule and no position in the data: all are functions of the seed
     and the step.
     """
+    is_cuda = run.rank.device.type == "cuda"
     return {
         "step": done,
         "seconds": run.clock.seconds(),
@@ -71,17 +80,11 @@ def capture(run: Run, done: int) -> dict[str, Any]:
         "world_size": run.rank.world_size,
         "threads": torch.get_num_threads(),
         "versions": {"resnet-recipes": __version__, "torch": str(torch.__version__)},
-        "computed_by": computed_by(run),
+        "computed_by": {
+            "GPU": torch.cuda.get_device_name(run.rank.device) if is_cuda else "none",
+            "fused operations": ", ".join(run.operations.fused()) or "none",
+        },
         "teachers": {teacher.key: teacher.digest for teacher in run.plan.teachers},
-    }
-
-
-def computed_by(run: Run) -> dict[str, str]:
-    """Return what computes a run's numbers, beside torch: another of these rounds differently."""
-    is_cuda = run.rank.device.type == "cuda"
-    return {
-        "GPU": torch.cuda.get_device_name(run.rank.device) if is_cuda else "none",
-        "fused operations": ", ".join(run.operations.fused()) or "none",
     }
 
 
@@ -201,23 +204,14 @@ def resume_warnings(run: Run, state: dict[str, Any]) -> list[str]:
 
     Empty if it is.
     """
-    now = {
-        "number of devices": run.rank.world_size,
-        "device": run.rank.device.type,
-        "precision": str(run.precision.dtype),
-        "CPU threads": torch.get_num_threads(),
-        "torch": str(torch.__version__),
-    }
-    then = {
-        "number of devices": state["world_size"],
-        "device": state["device"],
-        "precision": state["dtype"],
-        "CPU threads": state["threads"],
-        "torch": state["versions"].get("torch"),
-    }
     before, after = settings_in(state["recipe"]), flat(asdict(run.plan.recipe))
-    then |= state["computed_by"] | {key: before[key] for key in REPAIRS}
-    now |= computed_by(run) | {key: after[key] for key in REPAIRS}
+    then, now = (
+        {name: found[key] for key, name in COMPUTES.items()}
+        | {"torch": found["versions"].get("torch")}
+        | found["computed_by"]
+        | {key: settings[key] for key in REPAIRS}
+        for found, settings in ((state, before), (capture(run, 0), after))
+    )
     warnings = [
         f"not bit-identical to an uninterrupted run: {name} {then.get(name)} -> {now[name]}"
         for name in now
