@@ -19,7 +19,7 @@ from resnet_recipes.jobs.group import LOOPBACK, allocator, temporary_folder_prob
 from resnet_recipes.run_folder.names import CONFIG
 
 if TYPE_CHECKING:
-    import torch.distributed as dist
+    from resnet_recipes.jobs.prepared import Meeting
 
 #: Settings that the launcher decides: how many processes there are, and how they start.
 DECIDED = ("gpus", "launch.gpus", "launch.max_restarts")
@@ -196,12 +196,8 @@ def _agreed(words: Sequence[str], prepare: Callable[[], Path | None]) -> tuple[P
     Raise rank 0's error on rank 0.
     """
     import torch
-    import torch.distributed as dist
 
-    from resnet_recipes.jobs import agreement
-
-    rank, world_size = int(os.environ["RANK"]), ranks()
-    store = _store(rank, world_size)
+    meeting = _meeting("command")
     typed = {key: value for key, _, value in (word.partition("=") for word in words)}
     raised: BaseException | None = None
 
@@ -217,35 +213,33 @@ def _agreed(words: Sequence[str], prepare: Callable[[], Path | None]) -> tuple[P
 
     try:
         facts = {**typed, "resnet-recipes": __version__, "torch": torch.__version__}
-        agreement.confirm_same(dist.PrefixStore("command", store), rank, world_size, facts)
+        meeting.confirm(facts)
     except NotReadyError as error:
-        if rank == 0:
+        if meeting.rank == 0:
             raise
         return None, error.exit_code
-    folder, code = json.loads(
-        agreement.broadcast(dist.PrefixStore("folder", store), rank, world_size, decide)
-    )
+    folder, code = json.loads(_meeting("folder").broadcast(decide))
     if raised:
         raise raised
     if folder and not (Path(folder) / CONFIG).is_file():
-        rule = f"is not visible to rank {rank} on {socket.gethostname()}: all nodes must see it"
+        seen_by = f"rank {meeting.rank} on {socket.gethostname()}"
+        rule = f"is not visible to {seen_by}: all nodes must see it"
         raise NotReadyError.of("run.root", folder, rule, "run.root=/a/shared/folder")
     return folder and Path(folder), code
 
 
-def _store(rank: int, world_size: int) -> "dist.Store":
-    """Return the store where the ranks meet. Raises NotReadyError if they cannot."""
-    import torch.distributed as dist
+def _meeting(topic: str) -> "Meeting":
+    """Return where the ranks meet. Raises NotReadyError if they cannot."""
+    from torch.distributed import DistError
 
-    from resnet_recipes.training import distributed
+    from resnet_recipes.jobs.prepared import Meeting
 
-    if world_size == 1:
-        return dist.HashStore()
     try:
-        return distributed.meeting_place(rank, world_size)
-    except (OSError, ValueError, OverflowError, dist.DistError) as error:
-        place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-        rule = f"rank {rank} cannot reach the others there: {str(error).splitlines()[0]}"
+        return Meeting.on(topic)
+    except (OSError, ValueError, OverflowError, DistError) as error:
+        place = "{MASTER_ADDR}:{MASTER_PORT}".format(**os.environ)
+        said = str(error).splitlines()[0]
+        rule = f"rank {os.environ['RANK']} cannot reach the others there: {said}"
         raise NotReadyError.of(
             "MASTER_ADDR:MASTER_PORT", place, rule, "export MASTER_PORT=another"
         ) from None

@@ -1,17 +1,21 @@
-"""What a rank has before it begins: images on its own machine, and the plan that all ranks make."""
+"""What ranks agree on before they begin: what they were asked, their images, and their plan."""
 
 import hashlib
-from collections.abc import Mapping
-from typing import NamedTuple
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, Self
 
 import torch
+import torch.distributed as dist
 import torchvision
-from torch.distributed import PrefixStore
 
 from resnet_recipes import __version__, data
+from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.data.base import DataConfig, DataFacts
-from resnet_recipes.jobs.agreement import await_all, confirm_same
 from resnet_recipes.jobs.rank import RankProcess, shown
+from resnet_recipes.jobs.watchdog import Watchdog
 from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.recipe.frozen import read_sealed
 from resnet_recipes.run_folder.names import CONFIG, DATA
@@ -41,21 +45,18 @@ def prepared(process: RankProcess) -> Prepared | None:
     process.interruption.limit(recipe.launch.max_wall, process.started)
     rank = distributed.this_rank(recipe.launch.device)
     frozen = {"device": rank.device.type, f"digest of {CONFIG}": _digest(str(recipe))}
-    confirm("recipe", rank, SOFTWARE | frozen)
-    if (local := _local_images(process, rank, recipe.data)) is None:
+    Meeting.on("recipe").confirm(SOFTWARE | frozen)
+    if (local := _local_images(process, recipe.data)) is None:
         return None
     facts = DataFacts.read(process.folder / DATA, local.root)
-    confirm(
-        "data",
-        rank,
-        {
-            "backend of the images": facts.backend,
-            "number of training images": facts.train_examples,
-            "number of validation images": facts.eval_examples,
-            "digest of the class names": _digest("\n".join(facts.classes)),
-            "digest of the images": facts.digest,
-        },
-    )
+    found = {
+        "backend of the images": facts.backend,
+        "number of training images": facts.train_examples,
+        "number of validation images": facts.eval_examples,
+        "digest of the class names": _digest("\n".join(facts.classes)),
+        "digest of the images": facts.digest,
+    }
+    Meeting.on("data").confirm(found)
     return Prepared(rank, make_plan(recipe, facts, rank.world_size))
 
 
@@ -63,23 +64,84 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def confirm(topic: str, rank: Rank, facts: Mapping[str, object]) -> None:
-    """Compare facts with the other ranks.
-
-    A different recipe, torch or class folder on one node would go unnoticed.
-
-    Raises NotReadyError, the same on every rank, if they differ.
-    """
-    if rank.world_size > 1:
-        store = distributed.meeting_place(rank.rank, rank.world_size)
-        confirm_same(PrefixStore(topic, store), rank.rank, rank.world_size, facts)
-
-
-def _local_images(process: RankProcess, rank: Rank, config: DataConfig) -> DataConfig | None:
+def _local_images(process: RankProcess, config: DataConfig) -> DataConfig | None:
     """Return the settings with images on this machine; remote ones are fetched, for all ranks."""
     with shown(process, f"fetching {config.root}", "MB") as progress:
         local = data.local(config, progress, lambda: process.interruption.requested)
-    if local is not None and local is not config and rank.world_size > 1:
-        store = distributed.meeting_place(rank.rank, rank.world_size)
-        await_all(PrefixStore("images", store), rank.rank, rank.world_size, process.watchdog)
+    if local is not None and local is not config:
+        Meeting.on("images").await_all(process.watchdog)
     return local
+
+
+class Meeting(NamedTuple):
+    """Where ranks tell each other something about one topic, through a store.
+
+    Collectives are not used: they need ranks that already agree.
+    """
+
+    store: dist.Store
+    rank: int
+    world_size: int
+
+    @classmethod
+    def on(cls, topic: str) -> Self:
+        """Return where this process meets the others, as its environment says."""
+        own = distributed.this_rank("cpu")
+        store = distributed.meeting_place(own.rank, own.world_size)
+        return cls(dist.PrefixStore(topic, store), own.rank, own.world_size)
+
+    def broadcast(self, text: Callable[[], str]) -> str:
+        """Return rank 0's `text()` on every rank.
+
+        Rank 0 waits until all have read it, since it may serve the store.
+        """
+        if self.rank == 0:
+            value = text()
+            self.store.set("text", value)
+            read = [f"read by {other}" for other in range(1, self.world_size)]
+            self.store.wait(read or ["text"])
+            return value
+        value = self.store.get("text").decode()
+        self.store.set(f"read by {self.rank}", "")
+        return value
+
+    def await_all(self, watchdog: Watchdog) -> None:
+        """Wait for all, however long their machines fetch images; a launcher ends what hangs."""
+        self.store.set(f"arrived {self.rank}", "")
+        while not self.store.check([f"arrived {other}" for other in range(self.world_size)]):
+            watchdog.beat(0, "start")
+            time.sleep(0.5)
+
+    def confirm(self, facts: Mapping[str, object]) -> None:
+        """Check that all ranks have the same facts: torch of one node may be another.
+
+        Raises NotReadyError, the same on every rank, naming a rank that differs from rank 0, and
+        how.
+        """
+        texts = {key: str(value) for key, value in facts.items()}
+        self.store.set(f"facts of {self.rank}", json.dumps([socket.gethostname(), texts]))
+
+        def verdict() -> str:
+            ranks = [self.store.get(f"facts of {other}") for other in range(self.world_size)]
+            return json.dumps(list(_differences(list(map(json.loads, ranks)))))
+
+        NotReadyError.refuse(Problem(*problem) for problem in json.loads(self.broadcast(verdict)))
+
+
+def _differences(ranks: list[tuple[str, dict[str, str]]]) -> Iterator[Problem]:
+    """Yield how the first rank that differs from rank 0 differs.
+
+    One rank is enough to know what to do.
+    """
+    (_, first), missing = ranks[0], "not given"
+    for rank, (host, facts) in enumerate(ranks):
+        if wrong := sorted(
+            key for key in first.keys() | facts.keys() if first.get(key) != facts.get(key)
+        ):
+            for key in wrong:
+                rule = (
+                    f"is {first.get(key, missing)} on rank 0, but {facts.get(key, missing)} "
+                    f"on rank {rank} ({host})"
+                )
+                yield Problem(key, None, rule, "it must be the same on all ranks")
+            return

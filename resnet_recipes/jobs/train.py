@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from resnet_recipes.base.errors import ExitCode, TrainingError
-from resnet_recipes.jobs.prepared import confirm, prepared
+from resnet_recipes.jobs.prepared import Meeting, prepared
 from resnet_recipes.jobs.rank import VERBOSE, RankProcess, Spans, job_of
 from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.load import BEST, WEIGHTS
@@ -46,7 +46,7 @@ def work(process: RankProcess) -> int:
             "compiling the network before the first step, which can take minutes\n"
         )
     plan = taught(made.plan)
-    confirm("teachers", rank, {teacher.key: teacher.digest for teacher in plan.teachers})
+    Meeting.on("teachers").confirm({teacher.key: teacher.digest for teacher in plan.teachers})
     run = build(plan, rank)
     keep, trunk = recipe.checkpoint.keep, plan.trunk
     checkpoints = Checkpoints(process.folder / CHECKPOINTS, keep, warn=print, trunk=trunk)

@@ -85,8 +85,10 @@ def meeting_place(rank: int, world_size: int) -> dist.Store:
     """Return the store through which ranks find each other; waits only for its server.
 
     On one machine nothing listens on the network: the launcher's ranks meet in a file, others on a
-    loopback port.
+    loopback port. A single one needs no other.
     """
+    if world_size == 1:
+        return dist.HashStore()
     if path := os.environ.get(STORE):
         store = dist.FileStore(path, -1)  # -1: never deleted here, since a rank may still need it
         store.set_timeout(TIMEOUT)

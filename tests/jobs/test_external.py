@@ -116,19 +116,19 @@ def test_what_srun_cannot_have_set_is_refused_by_name(name, value, said, told):
 def test_a_port_in_use_is_a_message(told):
     distributed.meeting_place.cache_clear()
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        put(told, TORCHRUN | {"MASTER_PORT": str(taken.getsockname()[1])})
+        put(told, TORCHRUN | {"RANK": "0", "MASTER_PORT": str(taken.getsockname()[1])})
         with pytest.raises(
             NotReadyError, match=r"127\.0\.0\.1:\d+: rank 0 cannot reach the others there: .*in use"
         ):
-            external._store(0, 2)
+            external._meeting("command")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost"])
 def test_a_port_that_does_not_exist_is_a_message(address, told):
     distributed.meeting_place.cache_clear()
-    put(told, TORCHRUN | {"MASTER_ADDR": address, "MASTER_PORT": "99999"})
+    put(told, TORCHRUN | {"RANK": "0", "MASTER_ADDR": address, "MASTER_PORT": "99999"})
     with pytest.raises(NotReadyError, match=f"{address}:99999: rank 0 cannot reach .* port must"):
-        external._store(0, 2)
+        external._meeting("command")
 
 
 def test_a_job_of_a_federation_of_clusters_has_ten_digits(told):

@@ -70,7 +70,7 @@ def raised_in(module: str, error: Exception) -> Exception:
         ),
         ("torch.autograd.graph", RuntimeError("anything"), True),
         (
-            "resnet_recipes.jobs.agreement",
+            "resnet_recipes.jobs.prepared",
             type("DistStoreError", (type("DistError", (RuntimeError,), {}),), {})(),
             True,
         ),

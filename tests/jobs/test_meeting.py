@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import torch.distributed as dist
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.jobs.agreement import await_all, broadcast, confirm_same
+from resnet_recipes.jobs.prepared import Meeting
 
 
 def verdicts(facts: list[dict]) -> list[str]:
@@ -15,7 +15,7 @@ def verdicts(facts: list[dict]) -> list[str]:
 
     def rank(number: int) -> str:
         try:
-            confirm_same(store, number, len(facts), facts[number])
+            Meeting(store, number, len(facts)).confirm(facts[number])
         except NotReadyError as error:
             return str(error)
         return ""
@@ -45,7 +45,7 @@ def test_what_rank_0_says_is_computed_once_and_returned_by_all():
     store, calls = dist.HashStore(), []
 
     def rank(number: int) -> str:
-        return broadcast(store, number, 3, lambda: calls.append(number) or "runs/a")
+        return Meeting(store, number, 3).broadcast(lambda: calls.append(number) or "runs/a")
 
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(rank, range(3))) == ["runs/a"] * 3
@@ -56,8 +56,8 @@ def test_ranks_wait_for_the_one_that_fetches_longest():
     store = dist.HashStore()
     with ThreadPoolExecutor(2) as pool:
         watchdog = Mock()
-        first = pool.submit(await_all, store, 0, 2, watchdog)
+        first = pool.submit(Meeting(store, 0, 2).await_all, watchdog)
         while not watchdog.beat.called:
             assert not first.done()
-        await_all(store, 1, 2, Mock())
+        Meeting(store, 1, 2).await_all(Mock())
         first.result(timeout=10)
