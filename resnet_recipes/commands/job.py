@@ -12,8 +12,7 @@ from resnet_recipes.base.extras import needed
 from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.composed import chosen, problems_of
 from resnet_recipes.commands.printing import say
-from resnet_recipes.jobs.engines import kubernetes, skypilot, slurm, torchx
-from resnet_recipes.jobs.engines.job import Allocation, Job
+from resnet_recipes.jobs.engines import Allocation, Job, kubernetes, skypilot, slurm, torchx
 from resnet_recipes.recipe.suggestions import did_you_mean
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from pathlib import Path
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode
-from resnet_recipes.jobs.group import GRACE, Group, command, environments
+from resnet_recipes.jobs.group import GRACE, Group, Ranks, command, environments
 from resnet_recipes.jobs.rank import job_of
-from resnet_recipes.jobs.ranks import Ranks
 from resnet_recipes.jobs.signals import handling
 from resnet_recipes.jobs.watchdog import Observer
 from resnet_recipes.report.terminal import SHOW_CURSOR, interjection, is_live

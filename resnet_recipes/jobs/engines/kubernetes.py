@@ -1,7 +1,7 @@
 """A TrainJob for Kubernetes with Kubeflow Trainer (2.3)."""
 
 from resnet_recipes import __version__
-from resnet_recipes.jobs.engines.job import CORES, MEMORY, SAVING, STORAGE, Job, flow
+from resnet_recipes.jobs.engines import CORES, MEMORY, SAVING, STORAGE, Job, flow
 
 #: The secret of the cluster that has the environment variables.
 _SECRET = "resnet-recipes"

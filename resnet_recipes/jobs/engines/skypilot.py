@@ -3,7 +3,7 @@
 import shlex
 from textwrap import indent
 
-from resnet_recipes.jobs.engines.job import CORES, MEMORY, SAVING, STORAGE, Job, flow
+from resnet_recipes.jobs.engines import CORES, MEMORY, SAVING, STORAGE, Job, flow
 
 #: GPUs of which the cheapest are taken; the recipes were published on the first.
 _GPUS = ("A100-80GB", "H100")

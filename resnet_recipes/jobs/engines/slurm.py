@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from math import ceil
 
-from resnet_recipes.jobs.engines.job import Allocation, title
+from resnet_recipes.jobs.engines import Allocation, title
 
 #: Seconds before the time limit at which Slurm sends the signal; a rank finishes its step and saves
 #: in less.

@@ -1,6 +1,6 @@
 """A component for torchx (0.7), which runs it by any of its schedulers."""
 
-from resnet_recipes.jobs.engines.job import CORES, MEMORY, SAVING, Job
+from resnet_recipes.jobs.engines import CORES, MEMORY, SAVING, Job
 
 _COMPONENT = '''\
 """torchx run -s local_cwd {name}.py:train     (or -s slurm, -s kubernetes ...)

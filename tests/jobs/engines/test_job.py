@@ -10,8 +10,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import yaml
 
-from resnet_recipes.jobs.engines import kubernetes, skypilot, torchx
-from resnet_recipes.jobs.engines.job import Allocation, Job
+from resnet_recipes.jobs.engines import Allocation, Job, kubernetes, skypilot, torchx
 from tests.jobs.engines.test_slurm import STRANGE
 
 ONE, TWO = Allocation(1, 4), Allocation(2, 8)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.jobs.engines.job import Allocation, title
+from resnet_recipes.jobs.engines import Allocation, title
 from resnet_recipes.jobs.engines.slurm import NOTICE, array, script, seconds
 from resnet_recipes.jobs.group import GRACE
 from resnet_recipes.recipe.sections import RunConfig
