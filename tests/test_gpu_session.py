@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from PIL import Image
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from resnet_recipes.estimating.datasheet import GPUS
+from resnet_recipes.estimating.roofline import GPUS
 
 SESSION = Path(__file__).parents[1] / "benchmarks" / "gpu_session"
 

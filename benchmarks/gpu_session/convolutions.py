@@ -11,8 +11,7 @@ from torch import Tensor
 from verdict import tried
 
 from resnet_recipes.doctor.rates import seconds
-from resnet_recipes.estimating.datasheet import Gpu
-from resnet_recipes.estimating.roofline import START, Convolution, convolutions
+from resnet_recipes.estimating.roofline import START, Convolution, Gpu, convolutions
 
 SIDES, BATCH = (224, 88, 176), 256
 

@@ -9,7 +9,7 @@ import yaml
 from torch import Tensor
 
 from resnet_recipes.data.base import DataFacts, RawBatch
-from resnet_recipes.estimating import datasheet
+from resnet_recipes.estimating import roofline
 from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import typed
@@ -27,9 +27,9 @@ RECIPES = Path(__file__).parents[2] / "recipes"
 Steps = Callable[[int], None]
 
 
-def gpu_of(device: torch.device) -> datasheet.Gpu | None:
+def gpu_of(device: torch.device) -> roofline.Gpu | None:
     """Return the datasheet of a device, if there is one."""
-    return datasheet.known(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
+    return roofline.known(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
 
 
 def dtype_of(device: torch.device) -> torch.dtype:

@@ -11,7 +11,7 @@ from resnet_recipes import ops
 from resnet_recipes.base.text import byte_size
 from resnet_recipes.doctor import Finding, rates
 from resnet_recipes.doctor.unused import DRIVER, PYTORCH, is_usable, untried, unused
-from resnet_recipes.estimating import datasheet
+from resnet_recipes.estimating.roofline import known
 
 _SMALLEST = 10e9  # bytes; the recipes' micro-batch of 256 images at 176 px in bfloat16 takes this
 _SLOW = 0.75  # share of its expected speed below which a GPU is called slow
@@ -126,7 +126,7 @@ def _operations(device: torch.device, dtype: torch.dtype) -> Finding:
 
 def _speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator[Finding]:
     """Compare the speeds of memory and of matrix products with the GPU's datasheet."""
-    gpu = datasheet.known(name)
+    gpu = known(name)
     if gpu is None:
         yield Finding(
             "ok", f"GPU {device.index}: no datasheet for {name}, so its speed is not judged"

@@ -1,11 +1,12 @@
 """How long a run will take and what it will cost: one arithmetic, whatever its speeds come from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
-from statistics import quantiles
 from typing import Any, NamedTuple, Self
+
+import numpy as np
 
 from resnet_recipes.base.text import clock_time, roughly
 from resnet_recipes.estimating.network import Network
@@ -53,17 +54,13 @@ class Speeds:
     save: float = 0.0  # seconds of a checkpoint, until it is on disk
 
     def seconds_at(self, side: int) -> tuple[float, float, float]:
-        """Return low, middle and high seconds of one training image, interpolated by area."""
-        known = {measured: _spread(laps) for measured, laps in sorted(self.step.items())}
-        below = max((size for size in known if size <= side), default=min(known))
-        above = min((size for size in known if size >= side), default=max(known))
-        if below == above:
-            share, scale = 0.0, (side / below) ** 2
-        else:
-            share, scale = (side**2 - below**2) / (above**2 - below**2), 1.0
+        """Return the quartiles of the seconds of one training image, interpolated by area."""
+        sides, laps = zip(*sorted(self.step.items()), strict=True)
+        nearest = min(max(side, sides[0]), sides[-1])
+        scale = (side / nearest) ** 2
+        spreads = zip(*(np.percentile(each, (25, 50, 75)) for each in laps), strict=True)
         low, middle, high = (
-            scale * ((1 - share) * a + share * b)
-            for a, b in zip(known[below], known[above], strict=True)
+            scale * float(np.interp(nearest**2, np.square(sides), known)) for known in spreads
         )
         return low, middle, high
 
@@ -169,11 +166,3 @@ def estimate(course: Course, speeds: Speeds) -> Estimate:
     if speeds.start is not None:
         other = (speeds.start + course.saves * speeds.save) / 60
     return Estimate(tuple(phases), evaluation, other)
-
-
-def _spread(laps: Sequence[float]) -> tuple[float, float, float]:
-    """Return the quartiles of some seconds; all three are the same for one value."""
-    if len(laps) < 2:
-        return (laps[0],) * 3
-    low, middle, high = quantiles(laps, n=4, method="inclusive")  # within what was measured
-    return low, middle, high

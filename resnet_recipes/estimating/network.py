@@ -1,7 +1,6 @@
 """What has to be known of a network before a run: size, operations, and what it cannot take."""
 
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import suppress
 from functools import cache, cached_property
 from typing import NamedTuple
 
@@ -111,7 +110,9 @@ class BuiltNetwork:
         key = "data.eval_size" if refused == [eval_side] else "data.train_size"
         shown = ", ".join(map(str, refused))
         rule = f"{self._model.name} does not take images of {shown} px: {whys[refused[-1]]}"
-        yield Problem(key, None, rule, ", or ".join(self._sized(whys)))
+        own = backbones.facts(self._plain).get("input_size", (3, 224))[1]
+        fix = "" if self._refusal(own) else f"data.train_size={own} data.eval_size={own}"
+        yield Problem(key, None, rule, fix)
 
     def _refusal(self, side: int) -> str:
         try:
@@ -119,25 +120,6 @@ class BuiltNetwork:
         except Exception as error:  # a library may raise anything for a size that it does not take
             return backbones.first_line(error)
         return ""
-
-    def _sized(self, sides: Collection[int]) -> Iterator[str]:
-        """Yield settings that make network and images fit."""
-        model = self._model
-        side = backbones.facts(self._plain).get("input_size", (3, 224))[1]
-        if not self._refusal(side):
-            yield f"data.train_size={side} data.eval_size={side}"
-        for key, value in (
-            ("img_size", max(sides)),
-            ("image_size", max(sides)),
-            ("dynamic_img_size", True),
-            ("aux_logits", False),
-        ):
-            # not every network has this argument, nor does it always help
-            with suppress(Exception):
-                other = backbones.structure(model.name, self._classes, model.args | {key: value})
-                for side in sides:
-                    self._check(other(torch.empty(2, 3, side, side, device="meta")))
-                yield f"model.args.{key}={str(value).lower()}"
 
     def _operations(self, side: int) -> Operations:
         """Count the operations of one image; compute it in evaluation, too, whose path may differ.

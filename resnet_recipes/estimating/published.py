@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from resnet_recipes.base.kinds import of_texts
 from resnet_recipes.run_folder.facts import Published
 
@@ -71,12 +73,11 @@ def accuracy_after(results: Sequence[Published], epochs: float) -> Accuracy | No
     known = {result.epochs: result.top1 for result in reversed(results) if result.epochs}
     if epochs in known:
         return Accuracy(known[int(epochs)], "published")
-    below = max((length for length in known if length < epochs), default=0)
-    above = min((length for length in known if length > epochs), default=0)
-    if not (below and above):
+    lengths = sorted(known, reverse=True)
+    if not (lengths and lengths[-1] < epochs < lengths[0]):
         return None
-    share = (1 / below - 1 / epochs) / (1 / below - 1 / above)
-    top1 = known[below] + share * (known[above] - known[below])
+    shares, accuracies = [1 / length for length in lengths], [known[length] for length in lengths]
+    top1 = float(np.interp(1 / epochs, shares, accuracies))
     return Accuracy(top1, f"interpolated, within {ERROR}")
 
 

@@ -1,15 +1,61 @@
-"""Estimate how fast a GPU trains a ResNet, and how much memory it needs.
+"""How fast a GPU trains a ResNet and how much memory that takes, by its datasheet.
 
 Computed layer by layer, not measured.
 """
 
+import csv
+import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.estimating.datasheet import Gpu
+from resnet_recipes.base.kinds import of_texts
 from resnet_recipes.estimating.layers import Convolution, backbone, convolutions
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU: rates from its datasheet, and shares of them fitted to measured training speeds."""
+
+    name: str
+    pattern: str  # regular expression of the driver's name for it
+    teraflops: float  # bf16 or fp16 with sums in fp32, dense, 10^12 per second
+    terabytes: float  # memory traffic, 10^12 bytes per second
+    gigabytes: float  # memory, 10^9 bytes
+    sustained: float  # share of `teraflops` that a large matrix product sustains
+    convolution: float  # share of the roofline that cuDNN's convolutions reach
+    plain: float  # share of `traffic` that torch's own elementwise kernels reach
+
+    @property
+    def traffic(self) -> float:
+        """Bytes per second that a large copy sustains."""
+        return 0.88e12 * self.terabytes
+
+    @property
+    def flops(self) -> float:
+        """Floating-point operations per second that a large matrix product sustains."""
+        return 1e12 * self.teraflops * self.sustained
+
+
+#: Rates: NVIDIA's datasheets of V100, T4, A100, L4, L40S, H100 and H200, of HGX B200, and the GA102
+#: and AD102 white papers. Shares: H200 measured by benchmarks/gpu_session; A100, V100 and 3090 from
+#: PyTorch and timm; convolutions of A100, H100 and L40S from MLPerf's logs (docs/performance.md);
+#: the others are guesses.
+with Path(__file__).with_name("datasheet.csv").open(encoding="utf-8", newline="") as _file:
+    GPUS: tuple[Gpu, ...] = tuple(of_texts(Gpu, row) for row in csv.DictReader(_file))
+
+
+def known(name: str) -> Gpu | None:
+    """Return the GPU that the driver calls `name`, as in "NVIDIA A100-SXM4-80GB".
+
+    None if it is not in the table.
+    """
+    bare = re.sub(r"^(NVIDIA|Tesla)\s+", "", re.sub(r"^NVIDIA\s+", "", name.strip()))
+    return next((gpu for gpu in GPUS if re.fullmatch(gpu.pattern, bare)), None)
+
 
 BYTES = 2  # per activation, in bf16 or fp16
 # Measured on an H200 in steps at 224, 176 and 88 px: shares of the memory traffic that our fused

@@ -9,15 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import mean
-from typing import NamedTuple
 
 from resnet_recipes import __version__
 from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import cores, emulates
 from resnet_recipes.base.paths import cache_folder
-from resnet_recipes.estimating.datasheet import Gpu
 from resnet_recipes.estimating.estimate import Course, Speeds
-from resnet_recipes.estimating.roofline import speed
+from resnet_recipes.estimating.roofline import Gpu, speed
 
 #: How much longer a step takes if ranks exchange gradients: a guess.
 EXCHANGE = 1.05
@@ -29,13 +27,6 @@ PER_CORE = 12
 #: How much longer a CPU takes in a type that it has no instructions for: measured with ResNet-18 on
 #: one AMD EPYC with AVX2.
 EMULATED = 6
-
-
-class Remembered(NamedTuple):
-    """Speeds with the time at which they were measured."""
-
-    speeds: Speeds
-    when: float  # seconds since the epoch
 
 
 def key_of(facts: Mapping[str, object]) -> str:
@@ -52,11 +43,14 @@ def key_of(facts: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:24]
 
 
-def recall(key: str) -> Remembered | None:
-    """Return what was measured before; None if nothing was, or the record is damaged."""
+def recall(key: str) -> tuple[Speeds, float] | None:
+    """Return speeds that were measured before, and when, in seconds since the epoch.
+
+    None if nothing was, or the record is damaged.
+    """
     try:
         value = json.loads(_path(key).read_bytes())
-        return Remembered(Speeds.of_json(value["speeds"]), float(value["when"]))
+        return Speeds.of_json(value["speeds"]), float(value["when"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

@@ -9,7 +9,7 @@ from statistics import mean
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
 from resnet_recipes.estimating.estimate import Prediction, Speeds, estimate
-from resnet_recipes.estimating.speeds import Remembered, remember, sampled, speeds_of
+from resnet_recipes.estimating.speeds import remember, sampled, speeds_of
 from resnet_recipes.jobs.errand import errand, sample
 from resnet_recipes.jobs.group import Group, group_of
 from resnet_recipes.jobs.prediction import from_measured, measured_as, predicted
@@ -49,7 +49,7 @@ def measured(plan: Plan, say: Callable[[str], None], again: bool = False) -> Pre
     if new is None:
         raise NotMeasuredError(ending)
     remember(measured_as(plan), new)
-    return from_measured(plan, Remembered(new, time.time()))
+    return from_measured(plan, new, time.time())
 
 
 def speeds(plan: Plan, group: Group, say: Callable[[str], None]) -> tuple[Ending, Speeds | None]:

@@ -8,9 +8,9 @@ import torch
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import cores
-from resnet_recipes.estimating.datasheet import Gpu, known
-from resnet_recipes.estimating.estimate import Prediction, estimate
-from resnet_recipes.estimating.speeds import Remembered, key_of, on_cpu, on_gpus, recall
+from resnet_recipes.estimating.estimate import Prediction, Speeds, estimate
+from resnet_recipes.estimating.roofline import known
+from resnet_recipes.estimating.speeds import key_of, on_cpu, on_gpus, recall
 from resnet_recipes.jobs import gpus
 from resnet_recipes.jobs.group import threads
 from resnet_recipes.planning.course import course_of, gpu_memory, time_of
@@ -28,9 +28,9 @@ def predicted(plan: Plan) -> Prediction | None:
     None for GPUs of which no datasheet is known.
     """
     if found := recall(measured_as(plan)):
-        return from_measured(plan, found)
+        return from_measured(plan, *found)
     launch, course, ranks = plan.recipe.launch, course_of(plan), plan.world_size
-    if gpu := _gpu(plan):
+    if gpu := _has_roofline(plan) and known(gpus.found().name):
         speeds = on_gpus(course, gpu)
         source = f"predicted for {ranks} x {gpu.name}, if loading keeps up; {MEASURES}"
     elif ranks == 1 and (launch.device == "cpu" or not gpus.found().count):
@@ -41,11 +41,10 @@ def predicted(plan: Plan) -> Prediction | None:
     return Prediction(estimate(course, speeds), speeds, source)
 
 
-def from_measured(plan: Plan, found: Remembered) -> Prediction:
+def from_measured(plan: Plan, speeds: Speeds, when: float) -> Prediction:
     """Return the time of a run at speeds that were measured on this machine."""
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(found.when))
-    made = time_of(plan, found.speeds)
-    return Prediction(made, found.speeds, f"measured on this machine {when}", found.when)
+    day = time.strftime("%Y-%m-%d %H:%M", time.localtime(when))
+    return Prediction(time_of(plan, speeds), speeds, f"measured on this machine {day}", when)
 
 
 def keep_estimate(plan: Plan, folder: Path) -> None:
@@ -87,11 +86,6 @@ def measured_as(plan: Plan) -> str:
             "devices": plan.world_size,
         }
     )
-
-
-def _gpu(plan: Plan) -> Gpu | None:
-    """Return the datasheet of this machine's GPU, if the run's speed on it can be predicted."""
-    return known(gpus.found().name) if _has_roofline(plan) else None
 
 
 def _has_roofline(plan: Plan) -> bool:

@@ -82,7 +82,7 @@ def test_speeds_are_recalled_for_the_same_facts_alone(monkeypatch, tmp_path):
     key = speeds.key_of({"model": "resnet50"})
     assert speeds.recall(key) is None
     speeds.remember(key, SPEEDS)
-    assert speeds.recall(key).speeds == SPEEDS
+    assert speeds.recall(key)[0] == SPEEDS
     assert speeds.recall(speeds.key_of({"model": "resnet18"})) is None
     with monkeypatch.context() as other:
         other.setattr(speeds, "cores", lambda: 1000)

@@ -12,14 +12,15 @@ from torchvision import models
 
 from resnet_recipes import ops
 from resnet_recipes.base.architecture import ModelConfig
-from resnet_recipes.estimating.datasheet import GPUS, known
 from resnet_recipes.estimating.layers import convolutions, operations
 from resnet_recipes.estimating.roofline import (
     FUSED_SHARE,
+    GPUS,
     POOLED,
     SPLIT,
     Work,
     kept,
+    known,
     memory,
     speed,
     traffic,
