@@ -62,7 +62,7 @@ def ours_normalized(setting: Setting) -> Iterator:
     """Read with the torchvision backend and normalise on the CPU; a GPU run does it on the GPU."""
     import torch
 
-    from resnet_recipes.data.normalize import normalize
+    from resnet_recipes.data.base import normalize
 
     torch.set_num_threads(1)
     return (normalize(batch.pixels) for batch in ours(setting, "torchvision"))

@@ -35,8 +35,7 @@ def run(arguments: Arguments) -> int:
     absent = (flag for flag in ("--to", "--out") if flag not in arguments)
     RecipeError.refuse(Problem(flag, None, "is missing", USAGE.example) for flag in absent)
     from resnet_recipes.network.export import TARGETS
-    from resnet_recipes.network.exportable import missing, problems
-    from resnet_recipes.training.export import IMAGES, export_checked
+    from resnet_recipes.training.export import IMAGES, export_checked, missing, problems
 
     to, out = arguments.flags["--to"], arguments.flags["--out"]
     folder = new_path("--out", out, is_folder=True)

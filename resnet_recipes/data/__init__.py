@@ -7,7 +7,7 @@ from pathlib import Path
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.data import remote, synthetic
-from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share
+from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share, normalize
 from resnet_recipes.data.beton import survey as beton_pair
 from resnet_recipes.data.beton.samples import Samples, open_samples, quasi_random
 from resnet_recipes.data.files import Files
@@ -16,7 +16,6 @@ from resnet_recipes.data.images import eval_pipeline, train_pipeline
 from resnet_recipes.data.loading import EvalLoader, TrainLoader
 from resnet_recipes.data.machine import oversubscription
 from resnet_recipes.data.native import description, why_not
-from resnet_recipes.data.normalize import normalize
 from resnet_recipes.data.remote.copy import Progress, Stopped
 from resnet_recipes.data.root import SPLITS, root_problem
 from resnet_recipes.data.synthetic import Synthetic

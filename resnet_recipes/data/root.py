@@ -1,7 +1,6 @@
 """Check `data.root` itself: whether it can be read, and which folder was probably meant."""
 
 import os
-import re
 import shlex
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -25,7 +24,6 @@ SYNONYMS = {
 TABLES = (".csv", ".tsv", ".jsonl")
 
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".rar", ".7z")
-_SPREADSHEETS = (".xlsx", ".xls", ".ods")
 _SEARCHED = 200  # folders searched for splits
 
 
@@ -94,8 +92,6 @@ def _missing(root: Path) -> Problem:
     """Return the problem for a folder that does not exist, with what exists instead."""
     there = next(parent for parent in root.parents if os.path.isdir(parent))
     wrong, *rest = root.relative_to(there).parts
-    if wrong.startswith("~"):
-        return problem(root, f"does not exist, and neither does a user {wrong[1:]!r}")
     names = {name.lower(): name for name in _folders(there)}
     for name in get_close_matches(wrong.lower(), names, n=3, cutoff=0.6):
         if os.path.exists(meant := there.joinpath(names[name], *rest)):
@@ -109,12 +105,7 @@ def _missing(root: Path) -> Problem:
 
 def _file_problem(root: Path) -> Problem:
     if root.suffix != ".beton":
-        stem = root.with_name(re.sub(r"(\.tar)?\.\w+$", "", root.name))
-        fix = f"{LAYOUT};  a table has the columns path and label"
-        if root.name.lower().endswith(_ARCHIVES):
-            fix = _typed(stem) if stem.is_dir() else f"unpack it, then type {_typed(stem)}"
-        elif root.suffix.lower() in _SPREADSHEETS:
-            fix = f"save it as CSV, then type {_typed(root.with_suffix('.csv'))}"
+        fix = f"unpack an archive;  {LAYOUT};  a table has the columns path and label"
         return problem(root, f"is neither a folder nor a table ({', '.join(TABLES)})", fix)
     fix = "resnet-recipes convert SRC DST  makes both"
     if _has_splits(root.parent):

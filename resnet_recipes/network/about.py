@@ -9,7 +9,7 @@ from resnet_recipes.base.architecture import LIBRARY, NETWORKS, Arguments
 from resnet_recipes.base.kinds import WrongTypeError, converted, kinds_of
 from resnet_recipes.base.limits import Bounds, OneOf, broken_limits
 from resnet_recipes.base.reading import parse_json
-from resnet_recipes.data.normalize import MEAN, STD
+from resnet_recipes.data.base import MEAN, STD
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe.schema import Recipe, enabled

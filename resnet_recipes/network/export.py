@@ -37,6 +37,7 @@ class Target(NamedTuple):
     use: str  # Python code that reads it
     use_preprocessed: str = ""  # the same for a network with its preprocessing; "": cannot hold it
     note: str = ""  # what a user should know before choosing it
+    needs: tuple[str, ...] = ("",)  # an extra, and its packages
 
 
 def _write_weights(network: Network, path: Path) -> None:
@@ -167,6 +168,7 @@ model.load_state_dict(torch.load("model.pt", weights_only=True))""",
         """\
 import timm
 model = timm.create_model("local-dir:FOLDER", pretrained=True).eval()        # this folder""",
+        needs=("timm", "timm"),
     ),
     "safetensors": Target(
         "model.safetensors",
@@ -197,6 +199,7 @@ if image.mode[0] == "I":        # 16-bit grey: the upper eight bits
 pixels = numpy.asarray(image.convert("RGB"))        # uint8 [height, width, 3]
 shares = session.run(["probabilities"], {{"images": pixels[None]}})[0][0]
 print(classes[shares.argmax()], shares.max())""",
+        needs=("export", "onnx", "onnxruntime", "onnxscript"),
     ),
     "torchscript": Target(
         "model.pt",

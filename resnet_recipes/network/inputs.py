@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from resnet_recipes.data.normalize import shift_and_scale
+from resnet_recipes.data.base import shift_and_scale
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import Network
 

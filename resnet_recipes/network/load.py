@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import NETWORKS, ModelConfig
 from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.data.base import normalize
 from resnet_recipes.data.images.decode import Picture, Pixels, read_file, rgb
 from resnet_recipes.data.images.python import centred
-from resnet_recipes.data.normalize import normalize
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.methods.stochastic_depth import fold
 from resnet_recipes.network import about

@@ -17,8 +17,7 @@ from resnet_recipes.backbones import classifier, frozen_by
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS, Arguments, ModelConfig
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.data.base import DataConfig, are_imagenets
-from resnet_recipes.data.normalize import MEAN, STD
+from resnet_recipes.data.base import MEAN, STD, DataConfig, are_imagenets
 from resnet_recipes.methods.stochastic_depth import unfold
 from resnet_recipes.methods.surgery import adopt
 from resnet_recipes.network import published

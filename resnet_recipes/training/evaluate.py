@@ -10,9 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.data.base import RawBatch
+from resnet_recipes.data.base import RawBatch, normalize
 from resnet_recipes.data.loading import EvalLoader
-from resnet_recipes.data.normalize import normalize
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training.distributed import broadcast_statistics, total_over_ranks

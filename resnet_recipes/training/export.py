@@ -2,7 +2,7 @@
 
 import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from glob import escape
 from itertools import cycle, islice
@@ -14,15 +14,19 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from resnet_recipes.base.errors import NotReadyError, TrainingError
+from resnet_recipes import backbones
+from resnet_recipes.base.architecture import NETWORKS
+from resnet_recipes.base.errors import NotReadyError, Problem, TrainingError
+from resnet_recipes.base.extras import lacking
 from resnet_recipes.data import demo
+from resnet_recipes.data.base import normalize
 from resnet_recipes.data.images.decode import BadImageError
-from resnet_recipes.data.normalize import normalize
-from resnet_recipes.network.export import Run, export, largest_difference, usage
+from resnet_recipes.network.export import TARGETS, Run, export, largest_difference, usage
 from resnet_recipes.network.fuse import fold_batchnorm
 from resnet_recipes.network.inputs import Preprocessed
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.model_card import model_card
+from resnet_recipes.recipe.foreign import FORMATS
 from resnet_recipes.report.waiting import Progress
 from resnet_recipes.training.trained import Trained
 
@@ -168,3 +172,52 @@ def _images(trained: Trained) -> tuple[Tensor, str]:
         drawn = [network.transform(picture) for picture in _drawn()]
         return torch.stack(drawn), f"{IMAGES} drawn images"
     return images, f"{len(images)} validation images"
+
+
+def problems(
+    network: Network, to: str, folds: bool, preprocesses: bool = False
+) -> Iterator[Problem]:
+    """Yield why a network cannot be written as `to`.
+
+    `folds` says whether BatchNorm is folded, `preprocesses` whether it has its preprocessing.
+    """
+    if to not in TARGETS:
+        meant = FORMATS.get(to.lower(), (to.lower(),))[0]
+        fitting = [
+            name
+            for name in (meant, "safetensors")
+            if meant in TARGETS and not any(problems(network, name, folds, preprocesses))
+        ]
+        fix = f"--to {fitting[0]}" if fitting else ""
+        yield Problem("--to", to, f"must be one of {', '.join(TARGETS)}", fix)
+        return
+    if preprocesses and not TARGETS[to].use_preprocessed:
+        able = " or ".join(name for name, target in TARGETS.items() if target.use_preprocessed)
+        yield Problem("--with-preprocessing", None, f"cannot be part of {to}", f"--to {able}")
+    graphs = "onnx, torchscript or exported_program"
+    library = backbones.from_library(network.about.architecture)
+    if {to, library} == {"timm", "torchvision"} and ":" in network.about.architecture:
+        rule = f"has no network like {network.about.architecture}"
+        yield Problem("--to", to, rule, f"--to {library}, or {graphs}")
+    is_own = bool(network.about.arguments) and network.about.architecture in NETWORKS
+    if is_own and not TARGETS[to].takes_any:
+        rule = "has no ResNet of this stem, width or number of input channels"
+        yield Problem("--to", to, rule, f"--to safetensors, or {graphs}")
+    if network.about.surgery and not TARGETS[to].takes_any:
+        rule = (
+            f"does not support {' and '.join(network.about.surgery)}, which is part of this network"
+        )
+        if to == "timm":
+            rule += "; timm's resnetblur50 blurs in other places and is a different network"
+        yield Problem("--to", to, rule, f"--to safetensors, or {graphs}")
+    if folds and to in ("torchvision", "timm", "safetensors"):
+        rule = f"removes BatchNorm, which {to}'s own network has"
+        yield Problem("--fold-batchnorm", None, rule, f"--to {graphs}")
+    if folds and not backbones.is_resnet(network.model):
+        rule = f"is for ResNets; {network.about.architecture} orders its layers differently"
+        yield Problem("--fold-batchnorm", None, rule, "leave it out")
+
+
+def missing(to: str) -> Iterator[Problem]:
+    """Yield which packages `to` needs that are not installed."""
+    return lacking("--to", to, *TARGETS[to].needs)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.data.normalize import normalize
+from resnet_recipes.data.base import normalize
 from resnet_recipes.methods.base import Batch, Now
 from resnet_recipes.training.run import Run
 

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from resnet_recipes.data.normalize import normalize
+from resnet_recipes.data.base import normalize
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.methods.base import Batch, Now
 from resnet_recipes.training.distributed import Vote, average_statistics

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from resnet_recipes.data.normalize import normalize
+from resnet_recipes.data.base import normalize
 from resnet_recipes.data.order import Job
 from resnet_recipes.data.stored import kept
 from resnet_recipes.data.stream import Stream

@@ -19,11 +19,11 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.build import build_model
 from resnet_recipes.network.export import export
-from resnet_recipes.network.exportable import problems
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning import outline
 from resnet_recipes.planning.plan import IMAGENET, make_plan
 from resnet_recipes.recipe.compose import compose
+from resnet_recipes.training.export import problems
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import restore

@@ -13,8 +13,7 @@ import torch.nn.functional as F
 from PIL import Image
 
 from resnet_recipes import data
-from resnet_recipes.data.base import DataConfig, Share
-from resnet_recipes.data.normalize import normalize
+from resnet_recipes.data.base import DataConfig, Share, normalize
 from resnet_recipes.network.load import load
 from resnet_recipes.recipe.frozen import freeze, read
 from resnet_recipes.report.waiting import Waiting

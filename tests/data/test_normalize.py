@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from resnet_recipes.data.normalize import MEAN, STD, normalize
+from resnet_recipes.data.base import MEAN, STD, normalize
 
 VECTORS = {
     0: (-2.11790, -2.03571, -1.80444),

@@ -1,9 +1,6 @@
 """A wrong `data.root` is refused with the folder that was meant, whatever the mistake."""
 
 import os
-import shlex
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -40,11 +37,6 @@ def test_a_missing_folder_is_answered_with_one_of_a_similar_name(images):
     assert f"{images.parent} has cifar" in refused(images.parent / "imagenet")
 
 
-def test_an_unknown_home_is_named(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert "neither does a user 'nosuchuser'" in refused("~nosuchuser/data")
-
-
 def test_a_split_given_itself_is_answered_with_its_parent(images):
     assert f"is one split; use the folder containing train/ and val/\n    data={images}" in refused(
         images / "train"
@@ -60,35 +52,11 @@ def test_a_file_is_answered_with_its_folder_or_a_command(images):
     assert f"from one folder\n    data={images}" in refused(images / "val.beton")
     (images.parent / "mine.beton").touch()
     assert "resnet-recipes convert SRC DST  makes both" in refused(images.parent / "mine.beton")
-    (images / "x.txt").touch()
-    said = refused(images / "x.txt")
-    assert "is neither a folder nor a table" in said
-    assert "a table has the columns path and label" in said
-
-
-@pytest.mark.parametrize(
-    ("name", "command"),
-    [
-        ("my set.zip", "zip -qr"),
-        ("a.b.tar", "tar -cf"),
-        ("a.tar.gz", "tar -czf"),
-        ("A.TGZ", "tar -czf"),
-    ],
-)
-def test_an_archive_is_answered_with_what_unpacks_it(images, name, command):
-    archive = images.parent / name
-    subprocess.run(f"{command} '{archive}' .", shell=True, check=True, cwd=images)
-    line, _, typed = refused(archive).splitlines()[1].partition(", then type data=")
-    assert line.strip() == "unpack it"
-    (place,) = shlex.split(typed)
-    shutil.unpack_archive(archive, place, "zip" if "zip" in name else "tar")
-    assert refused(archive).splitlines()[1].strip() == f"data={shlex.quote(place)}"
-    assert root_problem(place) is None
-
-
-def test_a_spreadsheet_is_answered_with_a_table(tmp_path):
-    (tmp_path / "t.xlsx").touch()
-    assert f"save it as CSV, then type data={tmp_path}/t.csv" in refused(tmp_path / "t.xlsx")
+    for name in ("x.txt", "x.zip", "x.xlsx"):
+        (images / name).touch()
+        said = refused(images / name)
+        assert "is neither a folder nor a table (.csv, .tsv, .jsonl)" in said
+        assert "a table has the columns path and label" in said
 
 
 @pytest.mark.parametrize("place", ["images/train labels/train", "train/images train/labels"])

@@ -16,10 +16,10 @@ from resnet_recipes.network.export import (
     largest_difference,
     usage,
 )
-from resnet_recipes.network.exportable import problems
 from resnet_recipes.network.inputs import Preprocessed
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.model_card import model_card
+from resnet_recipes.training.export import problems
 from tests.jobs.nursery import shallow_resnet18
 
 IMAGES = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))

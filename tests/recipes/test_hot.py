@@ -13,7 +13,7 @@ from torch import Tensor
 from torchvision.models import ResNet
 
 from resnet_recipes import data
-from resnet_recipes.data.normalize import normalize
+from resnet_recipes.data.base import normalize
 from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.training import loop

@@ -8,8 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.data.base import RawBatch
-from resnet_recipes.data.normalize import normalize
+from resnet_recipes.data.base import RawBatch, normalize
 from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.outcomes import Outcomes
 from resnet_recipes.training.precision import Precision

@@ -21,8 +21,7 @@ from resnet_recipes.base.processes import ProcessPool
 from resnet_recipes.base.text import byte_size
 from resnet_recipes.data.beton.samples import open_samples
 from resnet_recipes.data.beton.writer import BetonWriter, partial_path
-from resnet_recipes.data.convert.encode import ConvertOptions, Encoded
-from resnet_recipes.data.convert.source import Halved
+from resnet_recipes.data.convert.encode import ConvertOptions, Encoded, Halved
 from resnet_recipes.data.convert.splits import Split, divided, splits_of
 from resnet_recipes.data.images.decode import BadImageError
 from resnet_recipes.data.root import SPLITS

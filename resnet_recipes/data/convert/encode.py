@@ -1,8 +1,10 @@
-"""Encode one image for a .beton file."""
+"""The images of a conversion, each encoded for a .beton file."""
 
 import io
-from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, NamedTuple, Self
 
 import numpy as np
 from PIL import Image
@@ -11,9 +13,14 @@ from resnet_recipes.base.cores import cores
 from resnet_recipes.base.limits import Bounds, OneOf, Part, Share
 from resnet_recipes.base.section import Section
 from resnet_recipes.data.beton import JPEG, RAW
+from resnet_recipes.data.beton.samples import open_samples
+from resnet_recipes.data.beton.sidecar import halved
 from resnet_recipes.data.crop import uniforms
-from resnet_recipes.data.images.decode import BadImageError, Picture, Pixels
+from resnet_recipes.data.files import Files
+from resnet_recipes.data.files.listing import Listing
+from resnet_recipes.data.images.decode import BadImageError, ChangedError, Picture, Pixels
 from resnet_recipes.data.images.jpeg import ends_early, frame_size, has_usual_chroma
+from resnet_recipes.data.images.python import Readable
 
 WRITE_MODES = ("raw", "proportion", "jpg")
 _RESTART = 4  # units of 16 pixels between two restart markers
@@ -122,3 +129,68 @@ def _is_plain(data: bytes) -> bool:
     """
     channels = frame_size(np.frombuffer(data, np.uint8))[2]
     return channels in (1, 3) and has_usual_chroma(data) and not ends_early(data)
+
+
+@dataclass(frozen=True)
+class Original:
+    """Labelled images in a fixed order; small enough to send to another process."""
+
+    images: Readable
+    place: str  # whence they come: a folder, or a file
+    classes: tuple[str, ...]
+    # changes when images are added, removed, renamed, or replaced by others in size
+    fingerprint: str
+    left_out: tuple[str, ...] = ()  # files beside them that belong to no split
+    groups: np.ndarray | None = None  # int64 [N], of images that are read together; None: none are
+
+    @classmethod
+    def files(cls, listing: Listing, place: Path) -> Self:
+        """Return image files, sorted by class and name as ImageFolder numbers them.
+
+        They were found at `place`, a folder or a table.
+        """
+        return cls(Files(listing), os.path.realpath(place), listing.classes, listing.digest)
+
+    @classmethod
+    def beton(cls, path: Path) -> Self:
+        """Return the samples of a .beton file, in stored order. Raises NotReadyError."""
+        samples = open_samples(path)
+        return cls(samples, os.path.realpath(path), samples.beton.classes, samples.beton.structure)
+
+    def halved(self, longest: int | None) -> Self:
+        """Return the same images at half their size, for the small level of a .beton file.
+
+        `longest` is the longer side of its images in the full level, in pixels.
+        """
+        images, fingerprint = Halved(self.images, longest), halved(self.fingerprint)
+        return replace(self, images=images, fingerprint=fingerprint, left_out=())
+
+    def encoded(self, index: int, options: ConvertOptions) -> Encoded | str:
+        """Encode one image, or return why it cannot be read."""
+        try:
+            return encode(self.images.read(index), index, options)
+        except (OSError, ValueError, MemoryError, ChangedError) as error:
+            return str(error) or type(error).__name__
+
+    def shuffled(self, rng: np.random.Generator) -> np.ndarray:
+        """Return the images in a random order that can be read without delay, int64 [N]."""
+        count = len(self.images.labels)
+        if self.groups is None:
+            return rng.permutation(count)
+        groups = np.split(np.arange(count), np.flatnonzero(np.diff(self.groups)) + 1)
+        mixed = [rng.permutation(groups[number]) for number in rng.permutation(len(groups))]
+        return np.concatenate(mixed)
+
+
+class Halved:
+    """Images at half their size, sides rounded up."""
+
+    def __init__(self, images: Readable, longest: int | None):
+        self.labels, self.path = images.labels, images.path
+        self._images, self._longest = images, longest
+
+    def read(self, index: int) -> Pixels:
+        """Read one image. Raises BadImageError, or ChangedError."""
+        picture = shrunk(Image.fromarray(self._images.read(index).whole()), self._longest)
+        half = area_mean(picture, -(-picture.height // 2), -(-picture.width // 2))
+        return Pixels(np.asarray(half))

@@ -15,7 +15,7 @@ import numpy as np
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.extras import remedy
 from resnet_recipes.base.reading import MAX_BYTES, open_regular, parse_json, read_bytes
-from resnet_recipes.data.convert.source import Original
+from resnet_recipes.data.convert.encode import Original
 from resnet_recipes.data.files.table import LABEL
 from resnet_recipes.data.images import decode
 from resnet_recipes.data.root import SYNONYMS

@@ -14,9 +14,8 @@ from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import half_path, open_beton
 from resnet_recipes.data.beton.sidecar import Sidecar
 from resnet_recipes.data.beton.writer import partial_path, read_journal
-from resnet_recipes.data.convert.encode import ConvertOptions
+from resnet_recipes.data.convert.encode import ConvertOptions, Original
 from resnet_recipes.data.convert.shards import shards_of
-from resnet_recipes.data.convert.source import Original
 from resnet_recipes.data.files.layout import listing_of, parts
 from resnet_recipes.data.files.listing import SUFFIXES
 from resnet_recipes.data.files.survey import survey

@@ -93,22 +93,12 @@ def _tables(folder: Path) -> list[Path]:
 def _split_problems(config: DataConfig, there: dict[str, Part]) -> Iterator[Problem]:
     """Yield missing splits, and data.val_share if it is set beside validation images."""
     if not there.keys() - {"val"}:
-        yield problem(config.root, "has no training images", _renaming(there, "train") or LAYOUT)
+        yield problem(config.root, "has no training images", LAYOUT)
     if "val" in there and config.val_share:
         rule = f"is for data without validation images; {there['val'].name} has some"
         yield Problem("data.val_share", config.val_share, rule, "data.val_share=0")
     if "val" not in there and not config.val_share:
-        yield problem(config.root, "has no validation images", _renaming(there, "val") or _SHARE)
-
-
-def _renaming(there: Mapping[str, Part], lacking: str) -> str:
-    """Return what makes the only folder beside the other split the one that is lacking."""
-    ((name, place, _),) = there.values()
-    if name and place.is_dir():
-        left = [place.with_name(other) for other in class_names(place.parent) if other != name]
-        if len(left) == 1 and class_names(*left):
-            return f"mv {shlex.join(map(str, [*left, place.with_name(lacking)]))}"
-    return ""
+        yield problem(config.root, "has no validation images", _SHARE)
 
 
 def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterator[Problem]:

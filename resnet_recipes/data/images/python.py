@@ -11,12 +11,11 @@ from typing import Protocol
 import numpy as np
 from PIL import Image
 
-from resnet_recipes.data.base import SampleAugment
+from resnet_recipes.data.base import MEAN, SampleAugment
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.images.decode import BadImageError, Pixels, resized
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.data.native.rows import CENTRE, CROP, DISTORTED, blank_rows, put_steps
-from resnet_recipes.data.normalize import MEAN
 
 
 class Readable(Protocol):

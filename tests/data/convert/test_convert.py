@@ -20,8 +20,7 @@ from resnet_recipes.data.beton import METADATA_START, open_beton
 from resnet_recipes.data.beton import writer as beton_writer
 from resnet_recipes.data.beton.sidecar import sidecar_path
 from resnet_recipes.data.convert import convert, forecast
-from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.data.convert.source import Original
+from resnet_recipes.data.convert.encode import ConvertOptions, Original
 from tests.data.conftest import CLASSES, RAW, SMALL_PAGE, silent
 from tests.jobs.nursery import alive
 

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from resnet_recipes.data.base import MEAN
 from resnet_recipes.data.images.decode import Pixels
 from resnet_recipes.data.images.python import centred
-from resnet_recipes.data.normalize import MEAN
 
 
 @pytest.mark.parametrize("turned", [False, True])
