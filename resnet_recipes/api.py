@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resnet_recipes import data
-from resnet_recipes.base.errors import NotReadyError, RecipeError, TrainingError
+from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.estimating.estimate import Estimate
@@ -217,13 +217,7 @@ def teach(
     from resnet_recipes.jobs import teach as storing
 
     say = partial(print, file=sys.stderr)
-    wanted = storing.wanted(str(out), str(top), str(cycle or ""))
-    planned = plan_here(_composed(recipe), say)
-    say(storing.check(planned, wanted))
-    ending = storing.teach(planned, wanted, say)
-    if ending.code:
-        raise TrainingError(ending.message or "the teacher's outputs are not whole: it was stopped")
-    return Path(wanted.out)
+    return storing.teach(_composed(recipe), str(top), str(cycle), str(out), say)
 
 
 def load(place: str | Path) -> "Network":

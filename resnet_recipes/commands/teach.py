@@ -27,18 +27,11 @@ command again.""",
 
 def run(arguments: Arguments) -> int:
     """Say what it takes, and write the file unless --dry-run."""
-    from resnet_recipes.jobs.budget import plan_here
-    from resnet_recipes.jobs.teach import check, teach, wanted
+    from resnet_recipes.jobs.teach import teach
 
-    flags = arguments.flags
-    storing = wanted(
-        flags.get("--out", "labels"), flags.get("--top", "10"), flags.get("--cycle", "")
-    )
-    plan = plan_here(composed(arguments), say)
-    say(check(plan, storing))
-    if "--dry-run" not in arguments:
-        ending = teach(plan, storing, say)
-        if ending.code:
-            return ending.code
-        print(printable(storing.out))
+    flags, is_dry = arguments.flags, "--dry-run" in arguments
+    wanted = flags.get("--top", "10"), flags.get("--cycle", "0"), flags.get("--out", "labels")
+    path = teach(composed(arguments), *wanted, say, is_dry)
+    if not is_dry:
+        print(printable(path))
     return 0

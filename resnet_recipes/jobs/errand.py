@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from resnet_recipes.base.errors import REFUSED
+from resnet_recipes.base.errors import REFUSED, ExitCode, TrainingError
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.jobs import launcher, new_run
 from resnet_recipes.jobs.group import Group, group_of
@@ -19,6 +19,14 @@ from resnet_recipes.recipe.frozen import sealed
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.names import CONFIG, DATA, JOB
+
+
+class NotDoneError(TrainingError):
+    """The ranks have failed, or were stopped; they have said why."""
+
+    def __init__(self, said: str, ending: Ending):
+        super().__init__(said)
+        self.exit_code = ExitCode(ending.code)
 
 
 @contextmanager

@@ -7,10 +7,10 @@ from dataclasses import asdict, replace
 from statistics import mean
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
+from resnet_recipes.base.errors import ExitCode, RecipeError
 from resnet_recipes.estimating.estimate import Prediction, Speeds, estimate
 from resnet_recipes.estimating.speeds import remember, sampled, speeds_of
-from resnet_recipes.jobs.errand import errand, sample
+from resnet_recipes.jobs.errand import NotDoneError, errand, sample
 from resnet_recipes.jobs.group import Group, group_of
 from resnet_recipes.jobs.prediction import from_measured, measured_as, predicted
 from resnet_recipes.jobs.rank import RankProcess, shown
@@ -28,18 +28,10 @@ SPEEDS = "speeds.json"
 CHECKED = 2
 
 
-class NotMeasuredError(TrainingError):
-    """The ranks that measure have failed, or were stopped; they have said why."""
-
-    def __init__(self, ending: Ending):
-        super().__init__("this machine was not measured")
-        self.exit_code = ExitCode(ending.code)
-
-
 def measured(plan: Plan, say: Callable[[str], None], again: bool = False) -> Prediction:
     """Return the time of a run as this machine was measured, or is now, for about a minute.
 
-    Raises NotMeasuredError.
+    Raises NotDoneError.
     """
     found = predicted(plan)
     if found and found.when and not again:
@@ -47,7 +39,7 @@ def measured(plan: Plan, say: Callable[[str], None], again: bool = False) -> Pre
     say("measuring this machine, for about a minute ...")
     ending, new = speeds(plan, group_of(plan.recipe.launch), say)
     if new is None:
-        raise NotMeasuredError(ending)
+        raise NotDoneError("this machine was not measured", ending)
     remember(measured_as(plan), new)
     return from_measured(plan, new, time.time())
 
@@ -67,7 +59,7 @@ def trained(
     """Train, evaluate and save some epochs of a run as it would.
 
     Return the seconds of each epoch, counted from 0, and what they say of the whole run. Raises
-    NotMeasuredError; then the folder with the ranks' logs is kept.
+    NotDoneError; then the folder with the ranks' logs is kept.
     """
     whole = plan.sizes[: plan.total_steps // plan.steps_per_epoch]
     if len(whole) < 2:
@@ -77,7 +69,7 @@ def trained(
     spans = [(epoch * size, (epoch + 1) * size) for epoch in sampled(whole, count)]
     with sample(plan, spans, say) as (folder, ending):
         if ending.code:
-            raise NotMeasuredError(ending)
+            raise NotDoneError("this machine was not measured", ending)
         records = read_metrics(folder / METRICS)
     timed, evaluations = epoch_seconds(records, size), evaluation_seconds(records)
     images = plan.facts.eval_examples * (1 + plan.recipe.evaluation.flip)

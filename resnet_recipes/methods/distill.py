@@ -1,5 +1,6 @@
 """Learn from the outputs of a trained network."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from resnet_recipes.base import names
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.limits import Positive, Share
 from resnet_recipes.methods.base import TAUGHT_AT_ONCE, Batch, Method, Now
@@ -53,9 +53,7 @@ class Distill(Method):
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
-        if self.teacher.startswith(("torchvision", "timm:")) and not (
-            self.teacher.startswith("timm:") and names.WEIGHTS.fullmatch(self.teacher)
-        ):
+        if re.match("torchvision(:|$)|timm:$", self.teacher):
             rule = "must be a run, a weights file, timm:NAME or hf:USER/NAME"
             yield Problem("teacher", self.teacher, rule)
         if self.labels and not self.labels.endswith(".safetensors"):

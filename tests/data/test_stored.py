@@ -5,25 +5,38 @@ import math
 import os
 import resource
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.data.stored import Description, Writer, kept, read, spread
+from resnet_recipes.data.base import Stored
+from resnet_recipes.data.loading.storage import Rows
+from resnet_recipes.data.stored import Outputs, Taught, begin, header, kept, read, spread
 
 SHAPE = 2, 1, 99
+ABOUT = {"teacher": "a", "data.seed": "1"}
+
+
+def begun(path: Path, count: int = 2, classes: int = 3) -> Outputs:
+    """Begin a file, and map it to be written."""
+    begin(path, *header(ABOUT, (*SHAPE, count), classes)).close()
+    return read(path, "r+")[0]
+
+
+def finish(outputs: Outputs, epoch: int) -> None:
+    """Record that an epoch is whole."""
+    outputs.sha256[epoch] = outputs.digest(epoch)
 
 
 def written(path: Path, outputs: tuple[torch.Tensor, torch.Tensor], classes: int = 3) -> Path:
     """Write a file in which every epoch has the same outputs."""
-    writer = Writer(path, Description("a", False, {}), (*SHAPE, outputs[0].shape[1]), classes)
-    with writer.begin():
-        for epoch in range(2):
-            writer.write(epoch, 0, 0, outputs)
-            writer.finish(epoch)
-    writer.publish()
+    found = begun(path, outputs[0].shape[1], classes)
+    for epoch in range(2):
+        found.values[epoch, 0], found.classes[epoch, 0] = outputs
+        finish(found, epoch)
     return path
 
 
@@ -45,15 +58,21 @@ def test_all_outputs_have_the_bits_of_torchs_softmax(temperature):
     assert torch.equal(torch.from_numpy(found), torch.softmax(logits / temperature, 1))
 
 
+def fault(outputs: Outputs, shape: tuple[int, int, int] = SHAPE, classes: int = 3) -> str:
+    with pytest.raises(ValueError, match="it") as caught:
+        outputs.check(shape, classes)
+    return str(caught.value)
+
+
 def test_outputs_that_were_written_have_no_fault(tmp_path):
-    outputs, about = read(written(tmp_path / "two.safetensors", kept(torch.randn(99, 3), 2)))
-    assert about == Description("a", False, {})
-    assert outputs.fault(SHAPE, 3) == ""
+    outputs, about = read(written(tmp_path / "two", kept(torch.randn(99, 3), 2)))
+    assert about == ABOUT
+    outputs.check(SHAPE, 3)
     for shape in ((2, 1, 98), (2, 2, 99), (1, 1, 99), (2, 99)):
-        assert "do not belong to these images" in outputs.fault(shape, 3)
-    assert "do not belong to these images" in outputs.fault(SHAPE, 1)
+        assert "do not belong to these images" in fault(outputs, shape)
+    assert "do not belong to these images" in fault(outputs, classes=1)
     none = outputs._replace(**{name: part[:0] for name, part in outputs._asdict().items()})
-    assert "do not belong to these images" in none.fault((0, 1, 99), 3)
+    assert "do not belong to these images" in fault(none, (0, 1, 99))
 
 
 @pytest.mark.parametrize(
@@ -61,16 +80,14 @@ def test_outputs_that_were_written_have_no_fault(tmp_path):
 )
 def test_outputs_of_no_class_or_no_number_are_refused(tmp_path, values, classes):
     outputs = torch.full((99, 2), values), torch.full((99, 2), classes)
-    found, _ = read(written(tmp_path / "two.safetensors", outputs))
-    assert "not finite numbers, or of no class" in found.fault(SHAPE, 3)
+    found = read(written(tmp_path / "two.safetensors", outputs))[0]
+    assert "not finite numbers, or of no class" in fault(found)
 
 
 def test_an_epoch_that_is_not_whole_is_a_fault(tmp_path):
-    writer = Writer(tmp_path / "two.safetensors", Description("a", False, {}), (*SHAPE, 2), 3)
-    with writer.begin():
-        writer.finish(0)
-    writer.publish()
-    assert "was changed" in read(tmp_path / "two.safetensors")[0].fault(SHAPE, 3)
+    outputs = begun(tmp_path / "two.safetensors")
+    finish(outputs, 0)
+    assert "was changed" in fault(outputs)
 
 
 @pytest.mark.parametrize(
@@ -85,50 +102,46 @@ def test_an_epoch_that_is_not_whole_is_a_fault(tmp_path):
     ids=str,
 )
 def test_tensors_of_other_kinds_are_refused(tmp_path, change):
-    outputs, _ = read(written(tmp_path / "two.safetensors", kept(torch.randn(99, 3), 2)))
-    assert "do not belong to these images" in outputs._replace(**change).fault(SHAPE, 3)
+    outputs = read(written(tmp_path / "two.safetensors", kept(torch.randn(99, 3), 2)))[0]
+    assert "do not belong to these images" in fault(outputs._replace(**change))
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "new" / "two.safetensors"
+def part(tmp_path: Path) -> Path:
+    return tmp_path / "new" / "two.safetensors.part"
 
 
-def writer(path: Path, teacher: str = "a", images: int = 99) -> Writer:
-    return Writer(path, Description(teacher, False, {}), (2, 1, images, 2), 3)
+#: The first bytes of a file, and the number of all its bytes.
+SMALL, LARGE = (header(ABOUT, (2, 1, images, 2), 3) for images in (99, 1 << 16))
 
 
-def test_a_writer_that_is_killed_anywhere_can_go_on(path):
-    one, part = writer(path), path.with_name("two.safetensors.part")
-    one.begin().close()
+def test_a_file_whose_writer_is_killed_anywhere_goes_on(part):
+    begin(part, *SMALL).close()
     os.truncate(part, 20)  # killed while it began
     for epoch in range(2):
-        with writer(path).begin():
-            one = writer(path)
-            assert one.whole == epoch
-            one.finish(epoch)
-    again = writer(path)  # killed before the file got its name
-    again.begin().close()
-    assert again.whole == 2
-    again.publish()
-    assert [file.name for file in path.parent.iterdir()] == ["two.safetensors"]
+        with begin(part, *SMALL):
+            outputs = read(part, "r+")[0]
+            assert outputs.missing() == list(range(epoch, 2))
+            finish(outputs, epoch)
+    begin(part, *SMALL).close()  # killed before the file got its name
+    outputs = read(part, "r+")[0]
+    assert outputs.missing() == []
+    outputs.values[0, 0, 98] = 1  # as if it had not reached the disk
+    assert outputs.missing() == [0]
+    assert [file.name for file in part.parent.iterdir()] == ["two.safetensors.part"]
 
 
-def test_a_file_takes_its_room_at_once(path):
-    one = writer(path, images=1 << 16)
-    assert one.missing == one.bytes > 1 << 18
-    one.begin().close()
-    part = path.with_name("two.safetensors.part")
-    assert part.stat().st_blocks * 512 >= one.bytes
-    assert one.missing == 0
+def test_a_file_takes_its_room_at_once(part):
+    begin(part, *LARGE).close()
+    assert part.stat().st_blocks * 512 >= part.stat().st_size == LARGE[1] > 1 << 18
 
 
-def test_a_file_that_may_not_grow_is_not_begun(path):
+def test_a_file_that_may_not_grow_is_not_begun(part):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
     try:
         with pytest.raises(OSError, match="too large") as caught:
-            writer(path, images=1 << 16).begin()
+            begin(part, *LARGE)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert caught.value.errno == errno.EFBIG
@@ -136,18 +149,28 @@ def test_a_file_that_may_not_grow_is_not_begun(path):
 
 
 @pytest.mark.parametrize("planted", [os.mkfifo, os.mkdir, lambda path: os.symlink("other", path)])
-def test_a_file_is_not_written_through_what_has_its_name(path, planted):
-    path.parent.mkdir()
-    planted(path.with_name("two.safetensors.part"))
-    (path.parent / "other").write_bytes(b"")
+def test_a_file_is_not_written_through_what_has_its_name(part, planted):
+    part.parent.mkdir()
+    planted(part)
+    (part.parent / "other").write_bytes(b"")
     with pytest.raises(OSError):  # noqa: PT011, of many kinds
-        writer(path).begin()
-    assert (path.parent / "other").read_bytes() == b""
+        begin(part, *SMALL)
+    assert (part.parent / "other").read_bytes() == b""
 
 
-def test_two_commands_do_not_write_the_same_file(path):
-    with writer(path).begin(), pytest.raises(NotReadyError, match="being written by another"):
-        writer(path).begin()
-    writer(path).begin().close()
+def test_two_commands_do_not_write_the_same_file(part):
+    with begin(part, *SMALL), pytest.raises(NotReadyError, match="being written by another"):
+        begin(part, *SMALL)
     with pytest.raises(NotReadyError, match="was begun with other settings"):
-        writer(path, "b").begin()
+        begin(part, *LARGE)
+
+
+def test_a_file_that_is_written_anew_is_read_anew(tmp_path):
+    """By a later run in the same process."""
+    path, rows = tmp_path / "two.safetensors", np.zeros(1, np.int64)
+    for found in ([2.0, 1.0], [1.0, 2.0]):
+        written(path, (torch.tensor([found]).log_softmax(1), torch.tensor([[0, 1]])))
+        filled = Rows(0, rows, rows, rows, rows, rows, np.empty((1, 2), np.float32))
+        Taught(Mock(), Stored(path, 2, 2)).fill(filled)
+        wanted = torch.tensor(found).softmax(0).tolist()
+        assert filled.taught[0].tolist() == pytest.approx(wanted, abs=1e-3)
