@@ -19,7 +19,6 @@ from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
 from resnet_recipes.base.text import printable, wrapped
 from resnet_recipes.commands import verbs
 from resnet_recipes.commands.printing import line_width
-from resnet_recipes.commands.remedies import tried
 from resnet_recipes.report.terminal import lost_output, protect_output
 
 
@@ -53,10 +52,7 @@ def guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
         return code
     except (RecipeError, TrainingError) as error:
         starts = run is verbs.train or list(argv[:1]) == ["train"]
-        if isinstance(error, RecipeError):
-            program = "resnet-train" if run is verbs.train else "resnet-recipes"
-            error = tried(error, [program, *argv], verbs.accept)
-        print(boxed(error, starts), file=sys.stderr)
+        print(boxed(verbs.tried(error, argv), starts), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -40,6 +40,10 @@ STOPPED = (ExitCode.PREEMPTED, ExitCode.CANCELLED)
 REFUSED = (ExitCode.RECIPE, ExitCode.NOT_READY)
 
 
+#: The rule that a setting breaks which does not exist.
+NO_SETTING = "no such setting"
+
+
 class Problem(NamedTuple):
     """One thing that is wrong with what the user wrote."""
 
@@ -47,7 +51,6 @@ class Problem(NamedTuple):
     value: object  # what was written there; None if nothing was
     rule: str  # the rule that was broken: "must be positive"
     fix: str = ""  # what to type instead
-    is_unknown: bool = False  # whether there is no such setting
 
     def under(self, section: str) -> "Problem":
         """Return the same problem with its key placed inside `section`."""
@@ -59,11 +62,6 @@ class Problem(NamedTuple):
         shown = value if len(value) <= SHOWN else f"{value[:SHOWN]}..."
         said = key if self.value is None else f"{key}={shown}"
         return f"{said}: {rule}" + (f"\n    {fix}" if fix else "")
-
-
-def no_setting(key: str, fix: str, rule: str = "") -> Problem:
-    """Return the problem of a key that is no setting; `rule` says what it is, if that is known."""
-    return Problem(key, None, rule or "no such setting", fix, is_unknown=not rule)
 
 
 class RecipeError(Exception):

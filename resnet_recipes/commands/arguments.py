@@ -9,12 +9,19 @@ from itertools import pairwise
 from math import inf
 from pathlib import Path
 
-from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import NO_SETTING, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.text import wrapped
-from resnet_recipes.recipe.foreign import FLAGS, IMAGES, RUNS, meaning_of
 from resnet_recipes.recipe.short import SHORT
-from resnet_recipes.recipe.suggestions import EVERY_SETTING, closest, did_you_mean
+from resnet_recipes.recipe.suggestions import (
+    FLAGS,
+    IMAGES,
+    MEANINGS,
+    RUNS,
+    closest,
+    did_you_mean,
+    meaning_of,
+)
 
 WIDTH = 80  # columns of a help page in the documentation
 NARROW = 60  # columns below which texts are below their labels, not to the right
@@ -123,6 +130,7 @@ def split(
     Raises RecipeError with a correction for each mistake, and with what is `also` wrong then.
     """
     found, problems, known = Arguments(), [], usage.values
+    settings: dict[str, str] = {}  # as which unknown flags are read
     ahead = deque(argv)
     while ahead:
         if usage.composes and _SEVERAL.search(ahead[0]):
@@ -136,8 +144,13 @@ def split(
         elif name not in known:
             has_value = ahead and not ahead[0].startswith("-") and "=" not in ahead[0]
             given = ahead.popleft() if has_value and not equals else value
-            problems.append(_unknown(name, given, usage, argv))
-            found.words += _settings_in(problems[-1].fix)
+            if problem := _unknown(name, given, usage, argv):
+                problems.append(problem)
+            else:
+                key = _key(name)
+                is_recipe = MEANINGS.get(key, ("",))[0] == "recipe={}"
+                found.words.append(f"{'recipe' if is_recipe else key}={given}")
+                settings[found.words[-1]] = f"{name} {given}".strip()
         elif known[name]:
             value = value if equals else ahead.popleft() if ahead else ""
             if not value or (value.startswith("-") and not equals):
@@ -150,14 +163,14 @@ def split(
             problems.append(Problem(word, None, f"takes no value: {name}"))
         else:
             found.flags[name] = ""
-    problems += [
-        Problem(word, None, "is not UTF-8", "rename the file or folder")
-        for word in argv
-        if re.search("[\ud800-\udfff]", word)  # bytes that are not text
-    ]
+    strange = [word for word in argv if re.search("[\ud800-\udfff]", word)]  # bytes, not text
+    for word in strange:
+        problems.append(Problem(word, None, "is not UTF-8", "rename the file or folder"))
     spaced, found.words = _spaced(found.words, usage)
-    if problems := problems + spaced:
-        raise RecipeError([*problems, *also(found)])
+    problems += spaced
+    if problems or settings:
+        others = [] if strange else list(also(found))
+        raise RecipeError([*problems, *_as_flags(settings, usage, others)])
     for flag, name in found.flags.items():
         if known[flag].startswith("FILE"):
             _require_folder(flag, name)
@@ -169,10 +182,26 @@ def split(
     return found
 
 
-def _settings_in(fix: str) -> list[str]:
-    """Return what to type instead of a flag, if it is settings, which may be wrong as well."""
-    words = shlex.split(fix.replace("?", "")) if fix.count("'") % 2 == 0 else []
-    return words if "VALUE" not in fix and all("=" in w or w[0] == "~" for w in words) else []
+def _as_flags(settings: Mapping[str, str], usage: Usage, wrong: list[Problem]) -> Iterator[Problem]:
+    """Yield what is wrong with settings that were typed as flags, then with other words."""
+    # imports torch, which takes seconds
+    from resnet_recipes.recipe.meant import keys_of
+
+    for word, flag in settings.items():
+        problem = next((one for one in wrong if one.key in keys_of(word)), None)
+        fix = shlex.quote(word) if word[-1] != "=" else f"{word}VALUE"
+        is_blank = problem and problem.key != word and word[-1] == "="
+        if problem and not is_blank:
+            fix = problem.fix if problem.key == word or "=" in problem.fix else ""
+        if is_blank or fix:
+            wrong = [one for one in wrong if one != problem]
+        if "RUN|FILE" in usage.line:
+            fix = fix.replace("resnet-train", " ".join(usage.line.split()[:2]))
+        rule = "unknown flag" if fix[:1] == "-" else f"unknown flag; {_WRITTEN}"
+        if problem and problem.key == word and problem.rule != NO_SETTING:
+            rule = problem.rule
+        yield Problem(flag, None, rule, fix)
+    yield from wrong
 
 
 def _misnamed(flag: str, name: str, ending: str) -> Iterator[Problem]:
@@ -190,8 +219,11 @@ def _require_folder(flag: str, name: str) -> None:
         raise NotReadyError.of(flag, name, "cannot be written: its folder does not exist", fix)
 
 
-def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Problem:
-    """Return what to type instead of a flag that the command does not have."""
+def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Problem | None:
+    """Return what to type instead of a flag that the command does not have.
+
+    None if it may be a setting.
+    """
     typed, key = f"{name} {value}".strip(), _key(name)
     command, known = " ".join(usage.line.split()[:2]), usage.values
     meaning = meaning_of(name, value) if usage.has_settings else None
@@ -218,17 +250,12 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
         options = dict.fromkeys(re.findall(r"([a-z_]+)=", usage.more))
         rule = "unknown flag; options are written option=value"
         fix = did_you_mean(key, options, f"={value}") or meant or f"options: {', '.join(options)}"
-    elif not meaning and meant:
+    elif meant and not meaning:
         fix = meant
-    elif not usage.has_settings:
-        fix = f"flags: {', '.join([*known, '--help'])}"
+    elif usage.has_settings:
+        return None
     else:
-        fix = meaning.words or "leave it out" if meaning else _setting(key, value)
-        said = rule if fix.startswith("-") else f"{rule}; {_WRITTEN}"
-        rule = (meaning and meaning.rule) or said
-        if "RUN|FILE" in usage.line:
-            fix = _of_a_trained_network(fix, command)
-        return Problem(typed, None, rule, fix, is_unknown=True)
+        fix = f"flags: {', '.join([*known, '--help'])}"
     return Problem(typed, None, rule, fix)
 
 
@@ -245,31 +272,6 @@ def _flag(key: str, value: str, known: Mapping[str, str], sweeps: bool) -> str:
 def _key(flag: str) -> str:
     """Return a flag in the spelling of a setting."""
     return flag.lstrip("-").replace("-", "_")
-
-
-def _setting(key: str, value: str) -> str:
-    """Return the setting that a flag is most likely meant to be."""
-    # imports torch, which takes seconds
-    from resnet_recipes.recipe.overrides import expanded, meant
-    from resnet_recipes.recipe.typed import kind_of
-
-    if not value and kind_of(expanded(f"{key}=true")[0].key) is str:
-        return f"{key}=VALUE"
-    found = meant(f"{key}={value or 'true'}")
-    return found if value or "{" in found or "true" in found else EVERY_SETTING
-
-
-def _of_a_trained_network(fix: str, command: str) -> str:
-    """Return what to type after `command`, which takes few of the settings of training."""
-    # imports torch, which takes seconds
-    from resnet_recipes.jobs.opened import meant
-
-    if fix == "leave it out":
-        return fix
-    if " resnet-train " in fix:  # after what the environment says
-        return fix.replace("resnet-train", command)
-    near = meant(fix)
-    return near if near.startswith("did") else f"{command} --help   lists flags and settings"
 
 
 def _spaced(words: list[str], usage: Usage) -> tuple[list[Problem], list[str]]:

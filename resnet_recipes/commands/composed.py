@@ -108,7 +108,7 @@ def chosen(arguments: Arguments) -> tuple[str, list[str]]:
 def problems_of(check: Callable[[Arguments], object], arguments: Arguments) -> tuple[Problem, ...]:
     """Return what `composed` or `chosen` refuses, to be said with what else is wrong."""
     try:
-        check(with_recipe(arguments))
+        check(arguments)
     except RecipeError as error:
         return error.problems
     return ()

@@ -10,7 +10,7 @@ from resnet_recipes.base.duration import budget_seconds
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.extras import needed
 from resnet_recipes.commands.arguments import Arguments, Usage
-from resnet_recipes.commands.composed import chosen, problems_of
+from resnet_recipes.commands.composed import chosen, problems_of, with_recipe
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs.engines import Allocation, Job, kubernetes, skypilot, slurm, torchx
 from resnet_recipes.recipe.suggestions import did_you_mean
@@ -57,7 +57,7 @@ USUAL = 8
 
 def run(arguments: Arguments) -> int:
     """Check recipe and settings, and print the job of `nodes=` nodes with `gpus=` GPUs each."""
-    wrong = problems_of(chosen, arguments)
+    wrong = problems_of(chosen, with_recipe(arguments))
     recipe, changes = ("", arguments.words) if wrong else chosen(arguments)
     if not (wrong or recipe):
         wrong = (Problem("recipe", None, "is missing: a job names one", "mild"),)

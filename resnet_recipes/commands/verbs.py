@@ -1,16 +1,14 @@
 """The two commands: find the module that does what the words ask for, and run it."""
 
+import re
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from math import inf
 from types import ModuleType
 
 from resnet_recipes import __version__
-from resnet_recipes.base import names
-from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
+from resnet_recipes.base.errors import ExitCode, Problem, RecipeError, TrainingError
 from resnet_recipes.commands.arguments import Arguments, Usage, row, split
 from resnet_recipes.commands.composed import chosen, composed, is_named, problems_of, with_recipe
 from resnet_recipes.commands.places import (
@@ -22,10 +20,9 @@ from resnet_recipes.commands.places import (
     with_weights,
 )
 from resnet_recipes.commands.printing import page_width
-from resnet_recipes.commands.remedies import is_blank
 from resnet_recipes.jobs import external
-from resnet_recipes.recipe.foreign import VERBS as OTHERS
 from resnet_recipes.recipe.library import Library
+from resnet_recipes.recipe.suggestions import VERBS as OTHERS
 from resnet_recipes.recipe.suggestions import did_you_mean
 
 #: The commands of `resnet-recipes`, in the order of the overview. Each is a file of this folder,
@@ -62,6 +59,9 @@ _INSTEAD = {
     "-m": "sweep",
     "--dry-run": "plan",
 }
+
+#: What a message says to type, if it is settings, without placeholders, of the recipe at hand.
+_SETTINGS = re.compile(r"('?(~[\w.]+|(?!recipe|nodes)[a-z][\w.]*=(?![A-Z/])[^ ,]*)'?( |$))+")
 
 _VERSION = ("--version", "-v", "-V", "version")
 
@@ -132,60 +132,51 @@ def run(argv: Sequence[str]) -> int:
     return _module(name).run(arguments)
 
 
-def accept(command: Sequence[str], recipe: str = "mild") -> None:
-    """Raise RecipeError if a command that a message tells to type would be refused in its turn.
+def tried(error: RecipeError | TrainingError, argv: Sequence[str]) -> RecipeError | TrainingError:
+    """Return an error without the settings to type that the recipe of `argv` refuses."""
+    takes_none = [name for name in argv[:1] if name in VERBS and not usage_of(name).has_settings]
+    if takes_none or not isinstance(error, RecipeError):
+        return error
+    name = next((word for word in argv if word in Library().names()), "mild")
 
-    "..." stands for the words of the command that was refused, which named `recipe`.
+    def works(fix: str) -> bool:
+        words = fix.partition("   ")[0]
+        if not _SETTINGS.fullmatch(words):
+            return True
+        from resnet_recipes.recipe.compose import accepts
+
+        return accepts(name, shlex.split(words))
+
+    return type(error)(
+        one._replace(fix="\n    ".join(filter(works, one.fix.split("\n    "))))
+        for one in error.problems
+    )
+
+
+def _judge(name: str, found: Arguments, needs_data: bool = False) -> None:
+    """Raise RecipeError if the settings of a command are wrong, or its recipe.
+
+    Of a sweep, the first point is judged.
     """
-    if "--help" in command:
+    if has_run(found):
         return
-    program, *words = command
-    name, *words = words if program == "resnet-recipes" else ["train", *words]
-    if name not in (*VERBS, "train"):
-        raise RecipeError.of(name, None, "unknown command")
-    is_part, usage = "..." in words, usage_of(name)
-    own = words[words.index("...") + 1 :] if is_part else words
-    found = split(own, usage if not is_part else replace(usage, words=(0, inf)))
-    takes_run = "RUN" in usage.line and name != "diff"
-    if runs := [word for word in found.words if takes_run and not is_setting(word)]:
-        run_places(word for word in runs if word not in (LAST, "rm") and not is_blank(word))
-    elif name == "show":
-        Library(found.recipes).chain(found.words[0].removeprefix("recipe="))
-    elif name == "ls" and found.words:
-        raise RecipeError.of("ls", None, "lists all recipes")
-    settings = [word for word in found.words if word not in runs]
-    if name == "job":
-        settings = [word for word in settings if not word.startswith("nodes=")]
-    if "RUN|FILE" in usage.line and settings:
-        from resnet_recipes.jobs.opened import allowed
+    if name in ("eval", "predict", "export"):
+        from resnet_recipes.jobs.opened import changed
+        from resnet_recipes.recipe.schema import Recipe
 
-        allowed(settings)
-    elif not has_run(found) and (usage.composes or name == "job"):
-        if is_part and not any(word.startswith("recipe=") for word in settings):
-            settings.insert(0, f"recipe={recipe}")
-        _composed(Arguments(found.flags, settings), own if is_part else ())
+        changed(Recipe(), list(filter(is_setting, found.words)))
+    elif _composes(name):
+        chosen(with_recipe(found))
+        from resnet_recipes.recipe.sweep import points
+
+        words = [word for word in found.words if not word.startswith("nodes=")]
+        words = points(words)[0] if "-m" in found else words
+        composed(Arguments(found.flags, words), needs_data)
 
 
-def _composed(arguments: Arguments, typed: Sequence[str]) -> None:
-    """Compose a recipe. Raises RecipeError for what is wrong with all words, or with `typed`."""
-    chosen(with_recipe(arguments))
-    if not any("=" in word or word[0] == "~" for word in typed or arguments.words):
-        return
-    from resnet_recipes.backbones import library_of
-    from resnet_recipes.recipe.overrides import expanded
-    from resnet_recipes.recipe.sweep import points
-
-    if "-m" in arguments:
-        arguments.words = points(arguments.words)[0]
-    try:
-        model = composed(arguments, needs_data=False).recipe.model
-        library_of(model.name)
-        if model.weights and not names.WEIGHTS.fullmatch(model.weights):
-            run_places([model.weights], "model.weights")
-    except RecipeError as error:
-        keys = {key for word in typed for key in (word, *(one.key for one in expanded(word)))}
-        if wrong := [one for one in error.problems if not typed or one.key in keys]:
-            raise RecipeError(wrong) from None
+def _composes(name: str) -> bool:
+    """Return whether a command takes a recipe and its settings."""
+    return name in ("sweep", "job", "train") or (name in VERBS and usage_of(name).composes)
 
 
 def _parsed(name: str, argv: Sequence[str]) -> Arguments:
@@ -193,16 +184,16 @@ def _parsed(name: str, argv: Sequence[str]) -> Arguments:
 
     def also(found: Arguments) -> Iterable[Problem]:
         asked = _asked(found) if name == "train" else name
-        composes = asked == "train" or (asked in VERBS and usage_of(asked).composes)
-        if not (composes or asked in ("sweep", "job")) or has_run(found):
-            return ()
         taken = [word for word in argv if word in Library().names()]  # as an unknown flag's value
-        if taken and not any(word.startswith("recipe=") for word in with_recipe(found).words):
+        if not _composes(asked) or has_run(found):
+            return problems_of(partial(_judge, asked, needs_data=False), found)
+        if not is_named(with_recipe(found)) and taken:
             found.words.append(f"recipe={taken[0]}")
-        if not composes:
-            return problems_of(chosen, found)
-        needs_data = asked != "plan" and "--cfg" not in found
-        return problems_of(partial(composed, needs_data=needs_data), found)
+        if wrong := problems_of(chosen, found):  # the settings are judged with another recipe
+            found.words = [word for word in found.words if not word.startswith("recipe=")]
+            found.words.insert(0, "recipe=mild")
+        needs_data = asked != "plan" and "--cfg" not in found and not wrong
+        return [*wrong, *problems_of(partial(_judge, asked, needs_data=needs_data), found)]
 
     return split(argv, usage_of(name), also)
 
@@ -227,14 +218,25 @@ def _refuse_verb(argv: Sequence[str]) -> None:
         rule = f"is a command of {command[0]}" if name in VERBS else "is not a command here"
         problem = Problem(name, None, rule, shlex.join([*command, *rest]))
         try:
-            _parsed(ours, [*own, *rest])
-            accept([*command, *rest])
+            _check(ours, _parsed(ours, [*own, *rest]))
         except RecipeError as error:
             fix = " ".join([*command, "..."])
             wrong = wrong or [problem._replace(fix=fix), *error.problems]
         else:
             raise RecipeError([problem])
     raise RecipeError(wrong)
+
+
+def _check(name: str, found: Arguments) -> None:
+    """Raise RecipeError if a command would be refused for its words."""
+    words = found.words
+    if name == "show":
+        Library(found.recipes).chain(words[0].removeprefix("recipe="))
+    elif "RUN" in usage_of(name).line and name != "diff":
+        run_places(word for word in words if word not in (LAST, "rm") and not is_setting(word))
+    elif name == "ls" and words:
+        raise RecipeError.of("ls", None, "lists all recipes")
+    _judge(name, found)
 
 
 def _module(name: str) -> ModuleType:

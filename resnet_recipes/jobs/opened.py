@@ -3,7 +3,6 @@
 Those of its run, and a user's changes.
 """
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +12,9 @@ from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.network.inputs import takes
 from resnet_recipes.network.load import load
 from resnet_recipes.recipe import frozen, hydra_compose, overrides
-from resnet_recipes.recipe.overrides import Override
+from resnet_recipes.recipe.meant import answered
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.recipe.suggestions import did_you_mean
+from resnet_recipes.recipe.suggestions import near
 from resnet_recipes.recipe.typed import typed
 from resnet_recipes.training.trained import Trained, recipe_of
 
@@ -53,7 +52,7 @@ def opened(place: Path, changes: Sequence[str] = (), also: Sequence[str] = ()) -
     every problem.
     """
     network = load(place)
-    recipe = _changed(recipe_of(place, network), changes, (*_SETTINGS, *also))
+    recipe = changed(recipe_of(place, network), changes, (*_SETTINGS, *also))
     name, own = network.about.architecture, network.about.eval_size
     for size in recipe.evaluation.sizes or [recipe.data.eval_size]:
         if size != own and not (is_resnet(network.model) or takes(network.model, size, size)):
@@ -62,41 +61,44 @@ def opened(place: Path, changes: Sequence[str] = (), also: Sequence[str] = ()) -
     return Trained(place, network, recipe)
 
 
-def meant(fix: str, known: Sequence[str] = _SETTINGS) -> str:
-    """Return the setting of a trained network that is most like a fix for training, or all."""
-    words = shlex.split(fix.removeprefix("did you mean ").removesuffix("?"))
-    near = [
-        did_you_mean(change.key, known, f"={change.value}") for change in overrides.parse(words)[0]
-    ]
-    return next(filter(None, near), f"settings here: {', '.join(known)}")
+def changed(
+    recipe: Recipe, words: Sequence[str], known: Sequence[str] = (*_SETTINGS, *_OTHERS)
+) -> Recipe:
+    """Return a recipe with settings of `known` changed. Raises RecipeError with every problem."""
+    made, problems = _changed(recipe, known, words)
+
+    def attempt(words: Sequence[str]) -> list[Problem]:
+        return _changed(recipe, known, words)[1]
+
+    RecipeError.refuse(answered(one, words, recipe, attempt, _listed(known)) for one in problems)
+    return made
 
 
-def allowed(words: Sequence[str], known: Sequence[str] = (*_SETTINGS, *_OTHERS)) -> list[Override]:
-    """Return what words change. Raises RecipeError unless all are settings of `known`."""
+def _changed(
+    recipe: Recipe, known: Sequence[str], words: Sequence[str]
+) -> tuple[Recipe, list[Problem]]:
+    """Return a recipe with settings changed, and what is wrong with that."""
     changes, problems = overrides.parse(words)
-    problems = [
-        problem._replace(fix=meant(problem.fix, known)) if problem.is_unknown else problem
-        for problem in problems
-    ]
-    problems += [
-        Problem(change.key, change.value, "cannot be changed here", meant(str(change), known))
-        for change in changes
-        if change.key not in known
-    ]
-    RecipeError.refuse(problems)
-    return changes
-
-
-def _changed(recipe: Recipe, words: Sequence[str], known: Sequence[str]) -> Recipe:
-    """Return the recipe with settings changed. Raises RecipeError with every problem."""
-    if not words:
-        return recipe
-    changes = allowed(words, known)
+    keys = [change.key for change in changes]
     # other images are not split, unless requested
-    if "data.root" in {change.key for change in changes}:
+    if "data.root" in keys:
         recipe = replace(recipe, data=replace(recipe.data, val_share=0.0))
     files = {"trained": frozen.tree_of(recipe)}
     tree = hydra_compose.composed("trained", files, changes=[change.word for change in changes])
-    changed, wrong = typed(tree)
-    RecipeError.refuse(problem for problem in wrong if problem.key != "data.root")
-    return changed
+    made, wrong = typed(tree)
+    problems += [problem for problem in wrong if problem.key in keys]
+    problems += [
+        Problem(
+            change.key,
+            change.value,
+            "cannot be changed here",
+            next((f"{key}={change.value}" for key in near(change.key, known)), _listed(known)),
+        )
+        for change in changes
+        if change.key not in known
+    ]
+    return made, problems
+
+
+def _listed(known: Sequence[str]) -> str:
+    return f"settings here: {', '.join(known)}"

@@ -24,7 +24,7 @@ from resnet_recipes.network import published
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.load import load as load_network
-from resnet_recipes.recipe.foreign import meaning_of
+from resnet_recipes.recipe.suggestions import meaning_of
 
 
 class Start(NamedTuple):

@@ -1,17 +1,20 @@
 """Compose one recipe from a name and a user's changes."""
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from resnet_recipes.backbones import library_of
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import following
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.methods import ORDER
 from resnet_recipes.recipe import hydra_compose, overrides
 from resnet_recipes.recipe.library import Entry, Library, Origin, read
-from resnet_recipes.recipe.meant import answered
+from resnet_recipes.recipe.meant import answered, keys_of
 from resnet_recipes.recipe.overrides import Override, absolute
 from resnet_recipes.recipe.schema import Recipe, enabled
 from resnet_recipes.recipe.sections import ScheduleConfig
@@ -40,6 +43,46 @@ def compose(
     """
     library = Library(folder)
     links = library.chain(name)
+    made, problems = _composed(links, changes, library)
+    problems += _idle_settings(overrides.parse(changes)[0], made.recipe.schedule)
+    if problems := [one for one in problems if needs_data or one.key != "data.root"]:
+        own = _composed(links, (), library)[0].recipe
+        attempt = partial(_refused, links, library=library)
+        told = [answered(problem, changes, own, attempt) for problem in problems]
+        others = [problem for problem in told if problem.key != "data.root"]
+        is_found = any(problem.fix.startswith("data=") for problem in others)
+        raise RecipeError(others if is_found else told)
+    _make_absolute(made.recipe)
+    return made
+
+
+def accepts(name: str, words: Sequence[str]) -> bool:
+    """Return whether a recipe takes settings, whatever else may be wrong."""
+    library = Library()
+    return not _refused(library.chain(name), words, library)
+
+
+def _refused(links: Links, words: Sequence[str], library: Library) -> list[Problem]:
+    """Return what is wrong with words, which change a recipe."""
+    keys = {key for word in words for key in keys_of(word)}
+    try:
+        made, problems = _composed(links, words, library)
+        library_of(made.recipe.model.name)
+    except RecipeError as error:
+        problems = list(error.problems)
+    for word in words:
+        key, _, value = word.partition("=")
+        if key == "model.weights" and not (
+            names.WEIGHTS.fullmatch(value or "torchvision") or os.path.exists(value)
+        ):
+            problems.append(Problem(key, value, "does not exist"))
+    return [problem for problem in problems if problem.key in keys]
+
+
+def _composed(
+    links: Links, changes: Sequence[str], library: Library
+) -> tuple[Composed, list[Problem]]:
+    """Return a recipe with changes, and everything that is wrong with it."""
     entry, _ = links[-1]
     changed, problems = overrides.parse(changes)
     options, wrong = _options(changed, library)
@@ -56,21 +99,13 @@ def compose(
     _claim(tree, links, changed)
     _follow(tree, links, changed)
     recipe, wrong = typed(tree)
-    problems += [*_idle_removals(changed, links), *_idle_settings(changed, recipe.schedule)]
-    links += options
-    problems += [
-        _located(problem, changed, links)
-        for problem in wrong
-        if needs_data or problem.key != "data.root"
-    ]
-    if problems:
-        own, _ = typed(hydra_compose.composed(_config(entry), files, choices))
-        raise RecipeError(answered(problem, list(changes), own) for problem in problems)
-    _make_absolute(recipe)
+    problems += _idle_removals(changed, links)
+    links = [*links, *options]
+    problems += [_located(problem, changed, links) for problem in wrong]
     digests = {str(link.path): hashlib.sha256(document.raw).hexdigest() for link, document in links}
     words = tuple(dict.fromkeys(override.typed for override in changed))
     full = {override.key: str(override) for override in changed}
-    return Composed(recipe, Origin(entry, digests, words, full))
+    return Composed(recipe, Origin(entry, digests, words, full)), problems
 
 
 def from_config(config: Mapping[str, Any]) -> Recipe:
@@ -121,7 +156,7 @@ def _files(links: Links, library: Library) -> tuple[dict[str, dict[str, Any]], l
     files, problems = {}, []
     for entry, document in links:
         tree = {key: value for key, value in document.tree.items() if key != "defaults"}
-        tree, wrong = fitting(tree, in_file=True)
+        tree, wrong = fitting(tree)
         problems += [_placed(problem, document) for problem in wrong]
         if entry.group:
             files[_config(entry)] = whole(entry.group, tree[entry.group])
@@ -205,8 +240,8 @@ def _idle_settings(changed: list[Override], schedule: ScheduleConfig) -> Iterato
         section, _, name = override.key.partition(".")
         readers = schedule.READ_BY.get(name, ()) if section == "schedule" else ()
         if readers and schedule.name not in readers:
-            rule = f"is for {' and '.join(readers)}; the schedule is {schedule.name}"
-            yield Problem(override.typed, None, rule, f"schedule.name={readers[0]}")
+            rule = f"does not use {override.typed}, which is for {' and '.join(readers)}"
+            yield Problem("schedule.name", schedule.name, rule, f"schedule.name={readers[0]}")
 
 
 def _located(problem: Problem, changed: list[Override], links: Links) -> Problem:

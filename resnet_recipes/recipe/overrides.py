@@ -1,21 +1,17 @@
 """What a user types after the recipe's name: `optimizer.lr=1.0`, `~methods.ema`, `epochs=18`."""
 
-import os
 import re
-import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, get_args, get_origin
 
 from resnet_recipes.base.duration import is_duration
-from resnet_recipes.base.errors import Problem, no_setting
+from resnet_recipes.base.errors import NO_SETTING, Problem
 from resnet_recipes.base.kinds import is_union
 from resnet_recipes.base.paths import EMPTY, is_fetched, typed_path
-from resnet_recipes.recipe.foreign import meaning_of, setting_of
 from resnet_recipes.recipe.hydra_compose import nested, value_of
 from resnet_recipes.recipe.library import GROUPS
-from resnet_recipes.recipe.short import DECIMAL, SHORT, targets
-from resnet_recipes.recipe.suggestions import EVERY_SETTING, closest, did_you_mean
-from resnet_recipes.recipe.typed import fitting, kind_of, settings, typed
+from resnet_recipes.recipe.short import DECIMAL, targets
+from resnet_recipes.recipe.typed import fitting, kind_of
 
 #: Settings that are folders: `~` is expanded and the path made absolute.
 FOLDERS = ("data.root", "data.cache", "run.root")
@@ -114,7 +110,7 @@ def _quoted(text: str) -> str:
 
 
 def _refused(word: str) -> Problem | None:
-    """Return why a word is not an override, and the right spelling; None if it is one."""
+    """Return why a word is not an override; None if it is one."""
     key, equals, value = word.partition("=")
     if (
         len(word) > MAX_LENGTH
@@ -126,28 +122,16 @@ def _refused(word: str) -> Problem | None:
     if key.lstrip("+~").split(".")[0].split("/")[0].split("@")[0] == "hydra":
         return Problem(word, None, "Hydra itself cannot be configured from here", "leave it out")
     if word.startswith("+"):
-        return Problem(
-            word, None, "settings need no '+'", meant(word.lstrip("+").replace("/", ".", 1))
-        )
+        return Problem(word, None, "settings need no '+'")
     if word.startswith("~"):
-        return _not_removed(word)
+        if re.fullmatch(r"~(methods|optimizer)\.[a-z][a-z0-9_]*", word):
+            return None
+        return Problem(word, None, "only a method or a setting of the optimizer can be removed")
     if not equals:
-        return Problem(word, None, "settings are written key=value", _with_value(word))
+        return Problem(word, None, "settings are written key=value")
     if not _KEY.fullmatch(key):
-        if meaning := meaning_of(key, value):
-            return no_setting(word, meaning.words, meaning.rule)
-        rule = "is not a setting: names are letters, digits and '_', joined by '.'"
-        return Problem(word, None, rule)
+        return Problem(word, None, NO_SETTING)
     return _no_value(key, value)
-
-
-def _not_removed(word: str) -> Problem | None:
-    """Return why a word that begins with ~ removes nothing; None if it removes something."""
-    if re.fullmatch(r"~(methods|optimizer)\.[a-z][a-z0-9_]*", word):
-        return None
-    method = f"methods.{word.partition('=')[0][1:].removeprefix('methods.')}"
-    rule = "only a method or a setting of the optimizer can be removed"
-    return Problem(word, None, rule, f"'~{method if method in settings() else 'methods.ema'}'")
 
 
 def _no_value(key: str, value: str) -> Problem | None:
@@ -168,23 +152,6 @@ def _no_value(key: str, value: str) -> Problem | None:
     return Problem(key, value, rule, fix)
 
 
-def _with_value(word: str) -> str:
-    """Return a word that has no "=" as a setting; "" if it is like none."""
-    key, _, value = map(str.strip, word.partition(":"))
-    if word in settings() and word.startswith("methods."):
-        return f"'{word}={{}}'"
-    if value and (key in SHORT or key in settings()):
-        return shlex.quote(f"{key}={value}")
-    if re.fullmatch(r"[0-9.]+[hms]", word):
-        return f"budget={word}"
-    return f"data={shlex.quote(word)}" if os.path.isdir(word) else ""
-
-
-def meant(word: str) -> str:
-    """Return a word to type, or what to type instead if it is wrong as well."""
-    return next((problem.fix for problem in parse([word])[1]), shlex.quote(word))
-
-
 def expanded(word: str) -> list[Override]:
     """Return the overrides that one word stands for."""
     if word.startswith("~"):
@@ -201,47 +168,19 @@ def expanded(word: str) -> list[Override]:
 
 def _wrong(override: Override) -> Iterator[Problem]:
     """Yield what is wrong with the name of an override, or with the form of its value."""
-    key, value, known = override.key, override.value, settings()
-    if kind_of(key) is None and value is None:
-        meant = closest(key, known)
-        fix = f"did you mean '~{meant}'?" if meant else "resnet-recipes methods lists them"
-        yield Problem(override.typed, None, "no such method", fix)
-    elif kind_of(key) is None:
-        yield _unknown(override)
+    key, value = override.key, override.value
+    if kind_of(key) is None:
+        yield Problem(override.typed, None, NO_SETTING)
     elif value is not None and not override.is_choice:
         try:
-            yield from fitting(nested(key, override.read()), in_file=False)[1]
+            yield from fitting(nested(key, override.read()))[1]
             if get_origin(kind_of(key)) in (list, tuple) and value[:1] != "[":
-                yield Problem(key, value, "must be a list", f"'{key}=[{value}]'")
+                yield Problem(key, value, "must be a list")
         except ValueError as error:
             yield Problem(key, value, str(error), _respelled(key, value))
 
 
-def _unknown(override: Override) -> Problem:
-    """Return the problem of an unknown setting, with what another program's name means here."""
-    section, dot, _ = override.key.partition(".")
-    meant = did_you_mean(override.key, [*settings(), *SHORT], f"={override.value}")
-    is_near = dot and closest(section, {key.partition(".")[0] for key in settings()})
-    is_of = setting_of(override.key.rpartition(".")[2]).startswith(f"{section}.")
-    meaning = meaning_of(override.key, override.value)
-    if meaning and (is_of or not (is_near and meant and meaning.words)):
-        return no_setting(override.typed, meaning.words or "leave it out", meaning.rule)
-    return no_setting(override.typed, meant or EVERY_SETTING)
-
-
-def misfits(word: str) -> Iterator[Problem]:
-    """Yield what is wrong with a setting by itself: its name, its form or its type."""
-    changes, problems = parse([word])
-    yield from problems
-    for change in changes:
-        if change.value is not None and not change.is_choice:
-            wrong = typed(nested(change.key, change.read()))[1]
-            yield from (problem for problem in wrong if problem.key == change.key)
-
-
 def _respelled(key: str, value: str) -> str:
-    if get_origin(kind_of(key)) in (list, tuple) and "[" not in value:
-        return f"a list is written '{key}=[{value}]'"
     if "," in value or value.startswith(("range(", "choice(")):
         is_decimal = kind_of(key) is not int and re.fullmatch(_COMMA, value)
         decimal = f";  or {key}={value.replace(',', '.')}" if is_decimal else ""

@@ -12,7 +12,6 @@ from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.extras import TRACKERS
 from resnet_recipes.base.limits import Bounds, Length, LengthOrZero, OneOf, Part, Positive, Share
 from resnet_recipes.base.section import Section
-from resnet_recipes.recipe.foreign import meaning_of
 
 #: `batch.bn_size` that is to be found by trying.
 AUTO = "auto"
@@ -105,10 +104,6 @@ class PrecisionConfig(Section):
     # send gradients as bf16: half the traffic, slightly different results
     compress_gradients: bool = False
 
-    def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong; keys are relative to `precision`."""
-        yield from map(_answered, super().problems())
-
 
 _PIXELS = Bounds(
     least=8,
@@ -196,7 +191,7 @@ class LaunchConfig(Section):
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `launch`."""
-        yield from map(_answered, super().problems())
+        yield from super().problems()
         for key, seconds in (
             ("max_wall", clock_seconds),
             ("budget", partial(budget_seconds, price=self.price)),
@@ -232,11 +227,3 @@ class RunConfig(Section):
             yield Problem("name", self.name, rule, f"run={called}")
         if self.name == "last":
             yield Problem("name", self.name, "stands for the run that was started last")
-
-
-def _answered(problem: Problem) -> Problem:
-    """Return a problem with what to type, and what to know, if its value is of other programs."""
-    words, rule = meaning_of(problem.key, str(problem.value)) or ("", "")
-    if words.endswith(f"={problem.value}"):
-        return problem
-    return problem._replace(rule="; ".join(filter(None, (problem.rule, rule))), fix=words)

@@ -1,27 +1,20 @@
 """A plain recipe of nested mappings as typed sections, with every problem of it."""
 
-import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cache
 from typing import Any, get_args, get_origin
 
-from resnet_recipes.base.errors import Problem, RecipeError, no_setting
+from resnet_recipes.base.errors import NO_SETTING, Problem, RecipeError
 from resnet_recipes.base.kinds import dataclasses_in, kinds_of, words
-from resnet_recipes.recipe.foreign import meaning_of
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.suggestions import closest, did_you_mean
 
-_ON, _OFF = ("true", "on", "yes", "1"), ("false", "off", "no", "none", "0")
 
-
-def fitting(
-    tree: dict[str, Any], in_file: bool, prefix: str = ""
-) -> tuple[dict[str, Any], list[Problem]]:
+def fitting(tree: dict[str, Any], prefix: str = "") -> tuple[dict[str, Any], list[Problem]]:
     """Return the tree without values in place of sections, or sections in place of values.
 
-    Each of them is a problem. The fix is spelled as in a recipe file or as on the command line.
-    Types of values are checked later, by `typed`.
+    Each of them is a problem. Types of values are checked later, by `typed`.
     """
     fits, problems = {}, []
     for name, value in tree.items():
@@ -34,13 +27,11 @@ def fitting(
             and not (value is None and type(None) in get_args(kind))
         ):
             rule = "must be a mapping of its settings"
-            problems.append(
-                Problem(key, value, rule, _as_section(key, value, sections[0], in_file))
-            )
+            problems.append(Problem(key, value, rule, _settings_of(sections[0])))
         elif kind and not sections and get_origin(kind) is not dict and isinstance(value, dict):
             problems.append(Problem(key, value, f"must be {words(kind)}"))
         elif isinstance(value, dict):
-            fits[name], wrong = fitting(value, in_file, f"{key}.")
+            fits[name], wrong = fitting(value, f"{key}.")
             problems += wrong
         else:
             fits[name] = value
@@ -76,9 +67,7 @@ def unknown(tree: dict[str, Any]) -> Iterator[Problem]:
     for key in _keys(tree, ""):
         parent = key.rpartition(".")[0]
         if kind_of(key) is None and (not parent or dataclasses_in(known.get(parent))):
-            meaning = meaning_of(key, None)
-            rule = meaning.rule if meaning and not meaning.words else ""
-            yield no_setting(key, did_you_mean(key, known), rule)
+            yield Problem(key, None, NO_SETTING, did_you_mean(key, known))
 
 
 @cache
@@ -164,30 +153,9 @@ def _keys(tree: dict[str, Any], prefix: str) -> Iterator[str]:
             yield from _keys(value, f"{prefix}{name}.")
 
 
-def _as_section(key: str, value: Any, section: type, in_file: bool) -> str:
-    """Return what was most likely meant by a plain value where a section belongs."""
-    names, word = list(kinds_of(section)), str(value).lower()
-    several = [str(item) for item in (value if isinstance(value, list) else [value])]
-    if key == "methods" and not in_file and {*several} <= {*names}:
-        return " ".join(f"'methods.{name}={{}}'" for name in several)
-    if isinstance(value, list) and "name" in names and not in_file:
-        return f"-m {key}={','.join(several)}"
-    if key.startswith("methods."):
-        if word in _ON or word in _OFF:
-            off = f"{key.rpartition('.')[2]}: null" if in_file else f"'~{key}'"
-            on = f"{key.rpartition('.')[2]}: {{}}" if in_file else f"'{key}={{}}'"
-            return off if word in _OFF else on
-        target = names[0] if len(names) == 1 else None
-    else:
-        target = "name" if "name" in names and isinstance(value, str) else None
-    if target:
-        if in_file:
-            return f"{key.rpartition('.')[2]}: {{{target}: {value}}}"
-        return shlex.quote(f"{key}.{target}={value}")
-    meaning = None if in_file else meaning_of(key, str(value))
-    if meaning and meaning.words:
-        return meaning.words
-    return f"its settings: {', '.join(names)}" if names else "it has no settings; write {}"
+def _settings_of(section: type) -> str:
+    names = ", ".join(kinds_of(section))
+    return f"its settings: {names}" if names else "it has no settings; write {}"
 
 
 def plain(value: Any) -> Any:

@@ -26,7 +26,7 @@ from resnet_recipes.network.fuse import fold_batchnorm
 from resnet_recipes.network.inputs import Preprocessed
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.model_card import model_card
-from resnet_recipes.recipe.foreign import FORMATS
+from resnet_recipes.recipe.suggestions import FORMATS
 from resnet_recipes.report.waiting import Progress
 from resnet_recipes.training.trained import Trained
 

@@ -87,21 +87,21 @@ def test_a_command_that_means_nothing_is_answered(capsys, row):
 WRONG = [
     *rows(
         """
-optimiser.lr=1.0 | optimiser.lr=1.0 | did you mean optimizer.lr=1.0?
-methods.mixup.alfa=0.2 | methods.mixup.alfa=0.2 | did you mean methods.mixup.alpha=0.2?
-methods.emma={} | methods.emma={} | did you mean 'methods.ema={}'?
+optimiser.lr=1.0 | optimiser.lr=1.0 | optimizer.lr=1.0
+methods.mixup.alfa=0.2 | methods.mixup.alfa=0.2 | methods.mixup.alpha=0.2
+methods.emma={} | methods.emma={} | 'methods.ema={}'
 learning_rate=1 | no such setting | lr=1
 +optimizer.lr=1 | settings need no '+' | optimizer.lr=1
 ++optimizer.lr=1 | settings need no '+'
 ~data.root | only a method or a setting of the optimizer can be removed
 ~methods.sam | ~methods.sam | is not on in mild
-~methods.emma | no such method | did you mean '~methods.ema'?
+~methods.emma | no such setting | '~methods.ema'
 hydra.run.dir=/tmp/x | Hydra itself cannot be configured
 hydra/launcher=joblib | Hydra itself cannot be configured
 +hydra.searchpath=[file:///x] | Hydra itself cannot be configured
-optimizer._target_=os.system | is not a setting
-data/backend=ffcv | is not a setting
-optimizer@x=adam | is not a setting
+optimizer._target_=os.system | no such setting
+data/backend=ffcv | no such setting | data.backend=ffcv
+optimizer@x=adam | no such setting
 lr=${oc.env:HOME} | references are only read from recipe files
 lr | written key=value
 lr= | optimizer.lr= | must be a number

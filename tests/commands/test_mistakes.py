@@ -24,7 +24,7 @@ resume=true | --resume last
 epoch=5 | epochs=5
 max_steps=100 | max_duration=100ba ssr=1
 trainer.max_epochs=7 | epochs=7
-seeds=1 | did you mean seed=1?
+seeds=1 | seed=1
 warmup=5 | schedule.warmup=5ep
 warmup=5ep | schedule.warmup=5ep
 precision=16-mixed | precision.dtype=fp16
@@ -45,7 +45,7 @@ ema=false | '~methods.ema'
 mixup=true | 'methods.mixup={}'
 ema.decay=0.999 | methods.ema.half_life=100ba
 img_size=[160,160] | data.train_size=160
---train-size 128 | did you mean data.train_size=128?
+--train-size 128 | data.train_size=128
 log=wandb | 'log.to=[wandb]'
 log.to=csv | 'log.to=[csv]'
 --print-freq 10 | log.interval=10ba
@@ -59,7 +59,7 @@ weight_decay=none | leave it out
 optimizer.name=SGD | optimizer=sgd
 workers 4 | workers=4
 model.name=resnet-50 | model.name=resnet50
-data.batch_size=64 | did you mean batch.global_size=64?
+data.batch_size=64 | bs=64
 precision.fp16=true | precision.dtype=fp16
 schedule.warmup_epochs=5 | schedule.warmup=5ep
 --nnodes 2 | leave it out
@@ -109,7 +109,7 @@ COMMANDS = rows(
 resnet-train train mild data=images | resnet-train mild data=images
 resnet-train plan mild | resnet-recipes plan mild
 resnet-train resnet34 data=images | recipe=mild model.name=resnet34
-resnet-train mild data=images optimizer.type=sgd | resnet-train mild --cfg   prints
+resnet-train mild data=images optimizer.type=sgd | optimizer.name=sgd
 resnet-recipes logs first | resnet-recipes watch first
 resnet-recipes settings | resnet-train mild --cfg
 resnet-recipes sweep mild seed=1,2 | resnet-train -m mild seed=1,2
@@ -123,6 +123,7 @@ resnet-train mild.yaml | recipe=mild
 resnet-train mine.yaml | recipe=mine
 resnet-train recipes/mine | recipe=recipes/mine.yaml
 resnet-train config=mild | recipe=mild
+resnet-train -c mild data=images | recipe=mild
 resnet-train mild --evaluate | resnet-recipes eval last
 resnet-train mild --resume | its name in ./runs, last, or auto
 resnet-recipes mild data=images | resnet-train mild data=images
@@ -144,15 +145,15 @@ resnet-train mild data=images schedule=CosineAnnealingLR | did you mean cosine?
 resnet-train mild data=images optimizer=[sgd,lamb] | -m optimizer=sgd,lamb
 resnet-train mild data=file:///images | data=/images
 resnet-train mild data=https://host/images.zip | unpack it, and give the folder
-resnet-recipes eval first --batch-size 64 | did you mean batch.eval_size=64?
+resnet-recipes eval first --batch-size 64 | batch.eval_size=64
 resnet-recipes eval first --gpu 0 | CUDA_VISIBLE_DEVICES=0 resnet-recipes eval ... gpus=1
 resnet-train mild data=images seed=[1,2] | -m seed=1,2
-resnet-train mild data=images seed=1-3 | resnet-train -m 'seed=range(1,4)'
+resnet-train mild data=images seed=1-3 | -m 'seed=range(1,4)'
 resnet-recipes diff mild frist | no such recipe or run
 resnet-recipes diff mild frist | did you mean first?
 resnet-train mild data=images sampler=weighted | data.sampling=balanced
 resnet-train mild --no-such-thing | resnet-train mild --cfg   prints every setting
-resnet-recipes eval first --ema | resnet-recipes eval --help
+resnet-recipes eval first --ema | settings here: data.root
 resnet-recipes eval first --gallery worst.png | --gallery worst.html
 resnet-recipes predict first images --out x.csv | --csv x.csv
 resnet-recipes export first --to onnx --out model.onnx | --out model
@@ -256,6 +257,13 @@ def test_a_setting_in_pieces_is_one_mistake(typed, answered):
 def test_a_folder_may_have_spaces_and_dashes_in_its_name(enter, folder):
     (images := folder / "photos - all -2026").symlink_to("images")
     enter(f"resnet-train mild 'data={images}' bs=4 batch.bn_size=4 epochs=9 --dry-run")
+
+
+def test_a_folder_of_images_without_its_setting_is_one_mistake(answered, folder):
+    assert answered("resnet-train small images")[2:4] == [
+        "images: settings are written key=value",
+        "data=images",
+    ]
 
 
 @pytest.mark.parametrize("flag", ["--recipe", "--no-such-thing"])

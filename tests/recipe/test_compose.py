@@ -208,7 +208,7 @@ def test_all_problems_come_at_once_with_their_places(folder):
         "recipes/mine.yaml:6: methods.mixup.alhpa",
         "did you mean methods.mixup.alpha?",
         "optimiser.lr=1",
-        "did you mean optimizer.lr=1?",
+        "optimizer.lr=1",
         "batch.global_size=x",
         "methods.ema.half_life=banana",
         "optimizer.lr=nan",
