@@ -203,7 +203,7 @@ def _own_hydra(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
     Plugins.instance().register(_ReadFiles)
     _ReadFiles.served = configs
     try:
-        with hydra.initialize(config_path=None, **_VERSION):
+        with hydra.initialize_config_module("resnet_recipes", **_VERSION):  # has no configs
             yield
     finally:
         _ReadFiles.served = {}
