@@ -46,8 +46,9 @@ def test_a_run_from_weights_keeps_what_is_frozen_and_resumes_bitwise_without_the
     loaded = torch.load(weights, weights_only=True)
     frozen = [name for name in loaded if name.startswith(("conv1.", "layer1.")) and "conv" in name]
     assert len(frozen) == 3
-    assert all(torch.equal(whole["model"][name], loaded[name]) for name in frozen)
-    assert not torch.equal(whole["model"]["layer2.0.conv1.weight"], loaded["layer2.0.conv1.weight"])
+    learned = whole.state()["model"]
+    assert all(torch.equal(learned[name], loaded[name]) for name in frozen)
+    assert not torch.equal(learned["layer2.0.conv1.weight"], loaded["layer2.0.conv1.weight"])
 
     stopped = Run(tmp_path / "stopped", configs, nursery, 2)
     for pid in stopped.start_until(4):

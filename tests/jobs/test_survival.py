@@ -73,12 +73,20 @@ class Run:
             assert first_failure(self.observer.endings()) is None
             time.sleep(0.002)
 
-    def finish(self) -> dict:
-        """Go on to the end, and return the last state."""
+    def finish(self) -> "Run":
+        """Go on to the end."""
         self.start()
         codes = self.nursery.wait()
         assert codes == [0] * self.ranks, (self.folder / "logs" / "rank0.log").read_text()[-2000:]
+        return self
+
+    def state(self) -> dict:
+        """Return the last state of a run that has ended."""
         return archive.read(self.folder / "checkpoints" / f"step-{STEPS:08d}.pt")
+
+    def newest(self) -> int:
+        """Return the step of the newest checkpoint that can be read."""
+        return Checkpoints(self.folder / "checkpoints", 2, print).newest()[0]
 
     def evaluated(self) -> list[int]:
         """Return the steps after which it was evaluated."""
@@ -89,8 +97,8 @@ class Run:
 @pytest.fixture(scope="module")
 def untouched(
     tmp_path_factory: pytest.TempPathFactory, configs: dict, nursery: Nursery
-) -> Callable[[int], dict]:
-    """Return a function from a number of ranks to the last state of an undisturbed run."""
+) -> Callable[[int], Run]:
+    """Return a function from a number of ranks to an undisturbed run that has ended."""
     return cache(
         lambda ranks: Run(
             tmp_path_factory.mktemp("untouched") / str(ranks), configs, nursery, ranks
@@ -98,8 +106,9 @@ def untouched(
     )
 
 
-def assert_same(a: dict, b: dict) -> None:
+def assert_same(run: Run, other: Run) -> None:
     """Check that two runs have learned the same, bit for bit."""
+    a, b = run.state(), other.state()
     assert set(a["best"]) >= {"step", "weights"}
     for part in ("model", "optimizer", "methods", "precision", "best"):
         left, right = dict(tensors(a[part])), dict(tensors(b[part]))
@@ -121,26 +130,21 @@ def tensors(value: object, key: str = "") -> Iterator[tuple[str, torch.Tensor]]:
         yield key, torch.tensor(value)
 
 
-def test_killed(tmp_path, configs, nursery, untouched):
+def test_a_full_disk_ctrl_c_a_kill_and_a_damaged_checkpoint_one_after_another(
+    tmp_path, configs, nursery, untouched
+):
     run = Run(tmp_path / "run", configs, nursery, 1)
-    os.kill(run.start_until(5)[0], signal.SIGKILL)
-    assert nursery.wait() == [-signal.SIGKILL]
-    assert_same(run.finish(), untouched(1))
-
-
-def test_stopped_by_ctrl_c_loses_no_step(tmp_path, configs, nursery, untouched):
-    run = Run(tmp_path / "run", configs, nursery, 1)
-    os.kill(run.start_until(3)[0], signal.SIGINT)
+    os.kill(run.start_until(3, largest_file=100_000)[0], signal.SIGTERM)
+    assert nursery.wait() == [1]  # not 75: nothing could be saved
+    assert "could not be written" in first_failure(run.observer.endings()).message
+    assert not list((run.folder / "checkpoints").iterdir())
+    os.kill(run.start_until(2)[0], signal.SIGINT)
     assert nursery.wait() == [130]
-    step, _ = Checkpoints(run.folder / "checkpoints", 2, print).newest()
     (beat,) = watchdog.beats(run.folder)
-    assert step == beat.step
-    assert_same(run.finish(), untouched(1))
-
-
-def test_last_checkpoint_damaged(tmp_path, configs, nursery, untouched):
-    run = Run(tmp_path / "run", configs, nursery, 1)
-    os.kill(run.start_until(4)[0], signal.SIGTERM)
+    assert run.newest() == beat.step  # no step is lost
+    os.kill(run.start_until(beat.step + 1)[0], signal.SIGKILL)
+    assert nursery.wait() == [-signal.SIGKILL]
+    os.kill(run.start_until(beat.step + 1)[0], signal.SIGTERM)
     nursery.wait()
     last = max((run.folder / "checkpoints").glob("*.pt"))
     content = bytearray(last.read_bytes())
@@ -150,20 +154,10 @@ def test_last_checkpoint_damaged(tmp_path, configs, nursery, untouched):
     assert "was skipped" in (run.folder / "metrics.jsonl").read_text()
 
 
-def test_disk_full(tmp_path, configs, nursery, untouched):
-    run = Run(tmp_path / "run", configs, nursery, 1)
-    os.kill(run.start_until(3, largest_file=100_000)[0], signal.SIGTERM)
-    assert nursery.wait() == [1]  # not 75: nothing could be saved
-    assert "could not be written" in first_failure(run.observer.endings()).message
-    assert not list((run.folder / "checkpoints").iterdir())
-    assert_same(run.finish(), untouched(1))
-
-
 def test_weights_that_fit_are_written_when_the_last_checkpoint_does_not(
     tmp_path, configs, nursery, untouched
 ):
-    folder = tmp_path / "whole"
-    Run(folder, configs, nursery, 1).finish()
+    folder = untouched(1).folder
     weights, checkpoint = (
         (folder / name).stat().st_size
         for name in ("weights.safetensors", f"checkpoints/step-{STEPS:08d}.pt")
@@ -211,15 +205,14 @@ def test_two_ranks_stopped_between_steps_and_in_an_evaluation(
     for step in (1, 4, 5):
         nursery.start(run.folder, 2, stop_at=step)
         assert nursery.wait() == [75, 75]
-        saved.append(Checkpoints(run.folder / "checkpoints", 2, print).newest()[0])
+        saved.append(run.newest())
     assert saved == [3, 4, 7]  # the vote takes two steps; 4, after one of SAM's, is evaluated
     assert_same(run.finish(), untouched(2))
     assert run.evaluated() == [4, 8, 10]
 
 
-def test_two_ranks_stopped_in_the_last_evaluation(tmp_path, configs, nursery):
-    whole, run = (Run(tmp_path / name, configs, nursery, 2) for name in ("whole", "run"))
-    whole.finish()
+def test_two_ranks_stopped_in_the_last_evaluation(tmp_path, configs, nursery, untouched):
+    run = Run(tmp_path / "run", configs, nursery, 2)
     nursery.start(run.folder, 2, stop_at=STEPS)
     assert nursery.wait() == [75, 75]
     assert run.evaluated() == [4, 8]
@@ -227,7 +220,7 @@ def test_two_ranks_stopped_in_the_last_evaluation(tmp_path, configs, nursery):
     run.finish()
     assert run.evaluated() == [4, 8, 10]
     for name in (WEIGHTS, BEST):
-        assert (run.folder / name).read_bytes() == (whole.folder / name).read_bytes()
+        assert (run.folder / name).read_bytes() == (untouched(2).folder / name).read_bytes()
 
 
 def test_three_ranks_of_which_one_gets_a_signal_and_then_one_is_killed(
