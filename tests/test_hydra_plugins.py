@@ -25,7 +25,7 @@ def application(*words: str, recipe: str = "hot") -> dict:
     defaults = [{"resnet_recipes/recipe@recipe": recipe}, "_self_"]
     own = {"defaults": defaults, "side": "${recipe.data.train_size}", "recipe": {"seed": 5}}
     ConfigStore.instance().store("application", own)
-    with hydra.initialize(config_path=None, version_base="1.3"):
+    with hydra.initialize_config_module("resnet_recipes", version_base="1.3"):
         return OmegaConf.to_container(hydra.compose("application", list(words)), resolve=True)
 
 

@@ -1,7 +1,7 @@
 """What Hydra does: read words in its grammar, and compose recipes, options and words to a tree.
 
 Hydra reads no recipe file. What it composes are the trees that the strict reader made of them,
-which it finds in a config source of our own.
+which it finds in a config source of our own. A recipe that stands alone needs no composing.
 """
 
 import json
@@ -130,16 +130,24 @@ def composed(
 
 @lru_cache(64)  # the points of a sweep mostly differ in settings
 def _chosen(recipe: str, files: str, choices: tuple[str, ...]) -> str:
-    """Return what Hydra composes of the files over the defaults; these trees are JSON."""
+    """Return one of the files over the defaults, as Hydra composes it; these trees are JSON."""
     base = frozen.tree_of(Recipe()) | {"optimizer": {}}  # defaults of optimizers differ
+    read = json.loads(files)
+    alone = not choices and read[recipe].get("defaults") == ["_self_"]
+    tree = read[recipe] if alone else _by_hydra(recipe, read, choices)
+    return json.dumps(_over(base, {key: tree[key] for key in tree if key != "defaults"}))
+
+
+def _by_hydra(recipe: str, files: dict[str, Any], choices: Sequence[str]) -> Any:
+    """Return the tree that Hydra composes of a file, those that it names, and choices."""
     defaults = [{f"/{_FILES}@_global_": recipe}]
     defaults += [{f"/{_FILES}/{group}@{group}": None} for group in GROUPS]
-    configs = {f"{_FILES}/{name}": tree for name, tree in json.loads(files).items()}
+    configs = {f"{_FILES}/{name}": tree for name, tree in files.items()}
     configs[f"{_APP}/all"] = {"defaults": [*defaults, "_self_"]}
     search = f"hydra.searchpath=[{_ReadFiles.scheme()}://]"
     with _own_hydra(configs):
         config = hydra.compose(overrides=[search, f"+{_APP}@_global_=all", *choices])
-    return json.dumps(_over(base, OmegaConf.to_container(config)))
+    return OmegaConf.to_container(config)
 
 
 def nested(key: str, value: Any) -> dict[str, Any]:

@@ -50,6 +50,14 @@ def test_a_changed_mapping_keeps_its_other_settings_and_a_result_may_be_edited()
         assert tree["log"].pop("wandb")["a"].pop("b").pop() == 1
 
 
+def test_a_file_that_stands_alone_is_what_hydra_makes_of_it():
+    tree = PARENT | {"batch": {"bn_size": 8}, "seed": "${batch.bn_size}", "about": None}
+    alone, child = (tree | {"defaults": [*above, "_self_"]} for above in ([], ["empty"]))
+    by_hydra = composed("child", {"empty": {}, "child": child})
+    assert composed("alone", {"alone": alone}) == by_hydra
+    assert (by_hydra["seed"], by_hydra["methods"]) == (8, {"ema": {}})
+
+
 def test_what_no_file_sets_has_its_default():
     tree = composed("parent", {"parent": PARENT})
     assert (tree["data"]["train_size"], tree["max_duration"]) == (176, "90ep")
