@@ -32,9 +32,9 @@ from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.library import PROGRAM
 from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.run_folder import EXIT, SUMMARY
 from resnet_recipes.run_folder.ending import Ending, of_error, write
 from resnet_recipes.run_folder.lock import begun
-from resnet_recipes.run_folder.names import EXIT, SUMMARY
 
 if TYPE_CHECKING:  # these import torchvision, which takes seconds
     from resnet_recipes.network.load import Network

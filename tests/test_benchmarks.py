@@ -15,7 +15,7 @@ from statistics import stdev
 import pytest
 import torch
 
-from resnet_recipes.report.page import pictures
+from resnet_recipes.report.page import charts
 from tests.run_folders import run_folder
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -62,13 +62,13 @@ def test_a_proof_pairs_seeds_and_widens_intervals_by_the_number_of_comparisons(
     minutes.write_text("recipe,epochs,minutes\ntiny_mild,4,0.5\ntiny_mild,8,1.25\n")
     words = ["--csv", str(table), "--png", str(picture), "--minutes", str(minutes)]
     words += ["--against", "tiny_mild@8:tiny_baseline@4"]
-    plots, draw = [], pictures.write_pictures
+    plots, draw = [], charts.write_pictures
 
-    def drawn(folder, figures):
-        plots.extend(figures)
-        draw(folder, figures)
+    def drawn(folder, specs):
+        plots.extend(specs.values())
+        draw(folder, specs)
 
-    monkeypatch.setattr(pictures, "write_pictures", drawn)
+    monkeypatch.setattr(charts, "write_pictures", drawn)
     for place in (tmp_path / "runs", table):
         read, rows = ("--table", str(place), *words), tmp_path / f"{place.name}.json"
         with pytest.raises(SystemExit):
@@ -77,7 +77,7 @@ def test_a_proof_pairs_seeds_and_widens_intervals_by_the_number_of_comparisons(
     assert json.loads((tmp_path / "runs.csv.json").read_text()) == found
     for file in (picture, tmp_path / "proof-minutes.png"):
         assert file.read_bytes().startswith(b"\x89PNG")
-    points = next(layer for layer in plots[1].spec["layer"] if "low" in layer["data"]["values"][0])
+    points = next(layer for layer in plots[1]["layer"] if "low" in layer["data"]["values"][0])
     timed = points["data"]["values"]
     assert [(row["minutes"], row["top1_percent"]) for row in timed] == [
         (0.5, pytest.approx(163 / 3)),

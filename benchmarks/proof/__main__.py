@@ -37,9 +37,8 @@ from table import (
     write,
 )
 
-from resnet_recipes.report.page.charts import accuracy
+from resnet_recipes.report.page.charts import accuracy, write_pictures
 from resnet_recipes.report.page.html import Figure
-from resnet_recipes.report.page.pictures import write_pictures
 
 RECIPES = Path(__file__).parent / "recipes"
 TRAIN = (
@@ -67,7 +66,8 @@ def main() -> int:
     if options.csv:
         write(options.csv, cells)
     if options.png:
-        write_pictures(options.png.parent, figures(cells, options))
+        plots = {figure.name: figure.spec for figure in figures(cells, options)}
+        write_pictures(options.png.parent, plots)
     return 0
 
 

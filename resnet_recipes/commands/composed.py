@@ -9,7 +9,7 @@ from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.printing import say
 from resnet_recipes.recipe.library import Library
-from resnet_recipes.run_folder.names import CONFIG
+from resnet_recipes.run_folder import CONFIG
 
 if TYPE_CHECKING:
     from resnet_recipes.recipe.compose import Composed

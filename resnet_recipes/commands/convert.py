@@ -10,7 +10,7 @@ from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.text import byte_size, clock_time, printable
 from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.printing import say
-from resnet_recipes.recipe.scalars import plain
+from resnet_recipes.recipe.strict_yaml import plain
 from resnet_recipes.recipe.suggestions import closest, did_you_mean
 from resnet_recipes.report.waiting import Waiting
 

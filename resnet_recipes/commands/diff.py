@@ -10,7 +10,7 @@ from resnet_recipes.commands.printing import show
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.recipe.suggestions import did_you_mean
 from resnet_recipes.report.comparison import differences, flat
-from resnet_recipes.run_folder.names import CONFIG
+from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.runs import newest
 
 USAGE = Usage(

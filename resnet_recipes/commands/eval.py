@@ -10,10 +10,10 @@ from resnet_recipes.base.text import csv_line, digits, labelled, printable
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import network_of
 from resnet_recipes.commands.printing import line_width, opened_file, say, show, table
-from resnet_recipes.report.page.pictures import plotting, png
+from resnet_recipes.report.page.charts import plotting, png
 
 if TYPE_CHECKING:
-    from resnet_recipes.report.page.gallery import Tile
+    from resnet_recipes.report.page.html import Tile
     from resnet_recipes.training.outcomes import Cell, Means, Outcomes
     from resnet_recipes.training.trained import Evaluated, Trained
 
@@ -138,7 +138,7 @@ def _write_images(arguments: Arguments, opened: "Trained", outcomes: "Outcomes")
         return
     import numpy as np
 
-    from resnet_recipes.report.page.gallery import Tile, gallery
+    from resnet_recipes.report.page.html import Tile, gallery
 
     images, class_name = opened.open_images(), opened.network.about.class_name
     labels, best, probabilities, losses = (field.tolist() for field in outcomes)

@@ -74,7 +74,7 @@ def run(arguments: Arguments) -> int:
 def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> str:
     """Return the job as its engine reads it."""
     from resnet_recipes.commands.sweep import named
-    from resnet_recipes.recipe.sweep import points
+    from resnet_recipes.recipe.hydra_compose import points
     from resnet_recipes.report.comparison import flat
 
     engine, words = arguments.flags["--for"], [f"recipe={recipe}", *changes]

@@ -12,7 +12,7 @@ from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.printing import say
 from resnet_recipes.recipe.suggestions import closest
-from resnet_recipes.run_folder.names import CONFIG
+from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.runs import RunRecord, newest, read_run, runs_in
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import found, is_setting, network_of
 from resnet_recipes.commands.printing import opened_file, say
 from resnet_recipes.report.waiting import Waiting
-from resnet_recipes.run_folder.names import CONFIG
+from resnet_recipes.run_folder import CONFIG
 
 if TYPE_CHECKING:
     from resnet_recipes.training.trained import Prediction

@@ -8,8 +8,8 @@ from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import records
 from resnet_recipes.commands.printing import say
 from resnet_recipes.commands.runs import price_of
+from resnet_recipes.report.page.charts import plotting, write_pictures
 from resnet_recipes.report.page.html import is_ours, page
-from resnet_recipes.report.page.pictures import plotting, write_pictures
 from resnet_recipes.report.sections import sections_of
 
 USAGE = Usage(
@@ -53,8 +53,8 @@ def run(arguments: Arguments) -> int:
     try:
         atomic.write_text(out, page(counted[0].upper() + counted[1:], sections))
         if pictures:
-            figures = (figure for section in sections for figure in section.figures)
-            write_pictures(folder, figures)
+            figures = [figure for section in sections for figure in section.figures]
+            write_pictures(folder, {figure.name: figure.spec for figure in figures})
     except OSError as error:
         raise NotReadyError.of(
             "--out", str(out), f"cannot be written: {error.strerror}", "--out FILE"

@@ -28,8 +28,8 @@ from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
 from resnet_recipes.planning.trunk import chains
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.frozen import freeze
+from resnet_recipes.recipe.hydra_compose import points
 from resnet_recipes.recipe.sections import LaunchConfig, RunConfig
-from resnet_recipes.recipe.sweep import points
 from resnet_recipes.run_folder.facts import petaoperations
 from resnet_recipes.run_folder.runs import read_run
 

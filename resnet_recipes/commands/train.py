@@ -15,7 +15,7 @@ from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs import external
 from resnet_recipes.jobs.group import group_of
 from resnet_recipes.jobs.rank import VERBOSE
-from resnet_recipes.run_folder.names import CONFIG
+from resnet_recipes.run_folder import CONFIG
 
 if TYPE_CHECKING:
     from resnet_recipes.planning.plan import Plan

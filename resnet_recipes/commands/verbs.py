@@ -167,7 +167,7 @@ def _judge(name: str, found: Arguments, needs_data: bool = False) -> None:
         changed(Recipe(), list(filter(is_setting, found.words)))
     elif _composes(name):
         chosen(with_recipe(found))
-        from resnet_recipes.recipe.sweep import points
+        from resnet_recipes.recipe.hydra_compose import points
 
         words = [word for word in found.words if not word.startswith("nodes=")]
         words = points(words)[0] if "-m" in found else words

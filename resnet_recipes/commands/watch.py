@@ -13,8 +13,8 @@ from resnet_recipes.commands.places import run_places
 from resnet_recipes.commands.printing import width
 from resnet_recipes.report.comparison import read_all
 from resnet_recipes.report.terminal import is_live
+from resnet_recipes.run_folder import METRICS
 from resnet_recipes.run_folder.metrics import Record, of_kind, read_metrics, top1_of
-from resnet_recipes.run_folder.names import METRICS
 from resnet_recipes.run_folder.runs import RunRecord, read_run
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from resnet_recipes.jobs.prediction import UNKNOWN, predicted
 from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.course import time_of
 from resnet_recipes.planning.feasible import MAX_EPOCHS
-from resnet_recipes.planning.length import of_length
 from resnet_recipes.planning.plan import Plan, make_plan
+from resnet_recipes.planning.trunk import of_length
 
 if TYPE_CHECKING:  # ranks never import Hydra
     from resnet_recipes.recipe.compose import Composed

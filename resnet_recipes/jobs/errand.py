@@ -17,8 +17,8 @@ from resnet_recipes.jobs.rank import Spans
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.frozen import sealed
 from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.run_folder import CONFIG, DATA, JOB
 from resnet_recipes.run_folder.ending import Ending
-from resnet_recipes.run_folder.names import CONFIG, DATA, JOB
 
 
 class NotDoneError(TrainingError):

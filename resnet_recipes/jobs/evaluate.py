@@ -16,8 +16,8 @@ from resnet_recipes.jobs.rank import RankProcess, job_of, shown
 from resnet_recipes.network.load import load
 from resnet_recipes.recipe.frozen import read_sealed
 from resnet_recipes.report.waiting import Waiting
+from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.metrics import Metrics
-from resnet_recipes.run_folder.names import CONFIG
 from resnet_recipes.training import distributed
 from resnet_recipes.training.outcomes import Outcomes
 from resnet_recipes.training.trained import Evaluated, Trained

@@ -16,7 +16,7 @@ from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError, TrainingError
 from resnet_recipes.jobs import watchdog
 from resnet_recipes.jobs.group import LOOPBACK, allocator, temporary_folder_problems
-from resnet_recipes.run_folder.names import CONFIG
+from resnet_recipes.run_folder import CONFIG
 
 if TYPE_CHECKING:
     from resnet_recipes.jobs.prepared import Meeting

@@ -20,10 +20,9 @@ from resnet_recipes.jobs.rank import job_of
 from resnet_recipes.jobs.signals import handling
 from resnet_recipes.jobs.watchdog import Observer
 from resnet_recipes.report.terminal import SHOW_CURSOR, interjection, is_live
-from resnet_recipes.run_folder import ending
+from resnet_recipes.run_folder import EXIT, LOGS, ending
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.lock import HeldFolder, begun
-from resnet_recipes.run_folder.names import EXIT, LOGS
 
 #: Seconds that ranks get to stop when there is nothing to save: after one has failed, and before
 #: the first step.

@@ -16,10 +16,10 @@ from resnet_recipes.jobs.prediction import from_measured, measured_as, predicted
 from resnet_recipes.jobs.rank import RankProcess, shown
 from resnet_recipes.planning.course import course_of
 from resnet_recipes.planning.plan import Plan
+from resnet_recipes.run_folder import METRICS
 from resnet_recipes.run_folder.clocks import epoch_seconds, evaluation_seconds
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.metrics import read_metrics
-from resnet_recipes.run_folder.names import METRICS
 
 #: What rank 0 found, in the folder of ranks that measure.
 SPEEDS = "speeds.json"

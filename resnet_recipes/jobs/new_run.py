@@ -30,8 +30,7 @@ from resnet_recipes.planning import outline
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.frozen import sealed
 from resnet_recipes.report import trackers
-from resnet_recipes.run_folder.lock import locked, refuse_links
-from resnet_recipes.run_folder.names import (
+from resnet_recipes.run_folder import (
     CHECKPOINTS,
     COMMAND,
     CONFIG,
@@ -43,6 +42,7 @@ from resnet_recipes.run_folder.names import (
     PROVENANCE,
     SUMMARY,
 )
+from resnet_recipes.run_folder.lock import locked, refuse_links
 
 PACKAGES = ("torch", "torchvision", "numpy", "pillow", "hydra-core", "omegaconf")
 

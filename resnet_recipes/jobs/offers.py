@@ -24,10 +24,10 @@ from resnet_recipes.jobs.prediction import predicted
 from resnet_recipes.network import pretrained
 from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.course import time_of
-from resnet_recipes.planning.length import of_length
 from resnet_recipes.planning.plan import Plan, make_plan
+from resnet_recipes.planning.trunk import of_length
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.run_folder.names import DATA
+from resnet_recipes.run_folder import DATA
 from resnet_recipes.run_folder.runs import runs_in
 
 #: Pixels of the shorter side up to which images are small.

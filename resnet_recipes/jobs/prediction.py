@@ -15,7 +15,7 @@ from resnet_recipes.jobs import gpus
 from resnet_recipes.jobs.group import threads
 from resnet_recipes.planning.course import course_of, gpu_memory, time_of
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.run_folder.names import ESTIMATE
+from resnet_recipes.run_folder import ESTIMATE
 
 #: How a person gets to know it better.
 MEASURES = "`resnet-recipes estimate` measures"

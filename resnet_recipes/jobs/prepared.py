@@ -18,7 +18,7 @@ from resnet_recipes.jobs.rank import RankProcess, shown
 from resnet_recipes.jobs.watchdog import Watchdog
 from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.recipe.frozen import read_sealed
-from resnet_recipes.run_folder.names import CONFIG, DATA
+from resnet_recipes.run_folder import CONFIG, DATA
 from resnet_recipes.training import distributed
 from resnet_recipes.training.distributed import Rank
 

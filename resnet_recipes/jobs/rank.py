@@ -19,9 +19,9 @@ from resnet_recipes.jobs.signals import Interruption
 from resnet_recipes.jobs.watchdog import Observer, Watchdog
 from resnet_recipes.report.terminal import lasting, protect_output
 from resnet_recipes.report.waiting import Progress, Waiting
+from resnet_recipes.run_folder import ENDINGS, EXIT, JOB
 from resnet_recipes.run_folder.ending import Ending, first_failure, log_path, of_error, write
 from resnet_recipes.run_folder.lock import HeldFolder, begun
-from resnet_recipes.run_folder.names import ENDINGS, EXIT, JOB
 
 #: The jobs, each by the module here whose `work` a rank does: no file names another module.
 JOBS = {name: name for name in ("train", "evaluate", "measure", "fit", "teach")}

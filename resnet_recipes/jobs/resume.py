@@ -24,8 +24,8 @@ from resnet_recipes.recipe.library import Entry, Origin
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.report import trackers
+from resnet_recipes.run_folder import CHECKPOINTS, CONFIG, DATA, JOB, SUMMARY
 from resnet_recipes.run_folder.lock import is_running, locked, refuse_links
-from resnet_recipes.run_folder.names import CHECKPOINTS, CONFIG, DATA, JOB, SUMMARY
 from resnet_recipes.run_folder.runs import newest
 from resnet_recipes.training.state import changed_settings
 

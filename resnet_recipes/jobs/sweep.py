@@ -13,8 +13,8 @@ from typing import NamedTuple
 from resnet_recipes.base.errors import STOPPED, ExitCode
 from resnet_recipes.jobs.rank import die_with_parent
 from resnet_recipes.jobs.signals import handling
+from resnet_recipes.run_folder import CHECKPOINT, CHECKPOINTS, SUMMARY
 from resnet_recipes.run_folder.lock import is_running
-from resnet_recipes.run_folder.names import CHECKPOINT, CHECKPOINTS, SUMMARY
 
 Slot = Mapping[str, str]  # environment variables that give a run its share of the machine
 

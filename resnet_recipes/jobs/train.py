@@ -22,8 +22,8 @@ from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report import trackers
 from resnet_recipes.report.console import open_console
 from resnet_recipes.report.recorder import Recorder
+from resnet_recipes.run_folder import CHECKPOINTS
 from resnet_recipes.run_folder.facts import RunFacts
-from resnet_recipes.run_folder.names import CHECKPOINTS
 from resnet_recipes.training import distributed
 from resnet_recipes.training.build import build
 from resnet_recipes.training.checkpoint import Checkpoints

@@ -14,9 +14,7 @@ from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.planning.trunk import as_long, departures, durations
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.run_folder.lock import is_running, refuse_links
-from resnet_recipes.run_folder.metrics import line, read_metrics
-from resnet_recipes.run_folder.names import (
+from resnet_recipes.run_folder import (
     CHECKPOINTS,
     CONFIG,
     DATA,
@@ -25,6 +23,8 @@ from resnet_recipes.run_folder.names import (
     OVERRIDES,
     SUMMARY,
 )
+from resnet_recipes.run_folder.lock import is_running, refuse_links
+from resnet_recipes.run_folder.metrics import line, read_metrics
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.state import changed_settings
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from resnet_recipes.run_folder import ENDINGS
 from resnet_recipes.run_folder.ending import Ending, read
 from resnet_recipes.run_folder.lock import HeldFolder
-from resnet_recipes.run_folder.names import ENDINGS
 
 #: Seconds without a beat after which a rank writes its stacks to its log, once; nothing is killed.
 STALLED = 300.0

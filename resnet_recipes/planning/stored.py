@@ -14,8 +14,8 @@ from resnet_recipes.data.base import Stored
 from resnet_recipes.data.stored import FOREIGN, WRITE, read
 from resnet_recipes.estimating.network import Teacher
 from resnet_recipes.methods.base import Method
-from resnet_recipes.planning.length import of_length
 from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.trunk import of_length
 from resnet_recipes.recipe.schema import enabled
 
 #: What decides an image's pixels before the network sees them.

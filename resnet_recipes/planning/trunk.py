@@ -27,6 +27,18 @@ def as_long(recipe: Recipe, other: Recipe) -> Recipe:
     )
 
 
+def of_length(plan: Plan, epochs: Fraction) -> Plan:
+    """Return the plan of the same run with another length, and without a budget."""
+    recipe = plan.recipe
+    recipe = replace(
+        recipe,
+        max_duration=f"{float(epochs):g}ep",
+        scale_schedule_ratio=1.0,
+        launch=replace(recipe.launch, budget=""),
+    )
+    return replace(plan, recipe=recipe, horizon=recipe.horizon(plan.facts.train_examples))
+
+
 def durations(recipe: Recipe) -> dict[str, str]:
     """Return the durations, by key, that a trunk depends on."""
     sections: dict[str, Any] = {"schedule": recipe.schedule}

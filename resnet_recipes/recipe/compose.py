@@ -20,7 +20,7 @@ from resnet_recipes.recipe.schema import Recipe, enabled
 from resnet_recipes.recipe.sections import ScheduleConfig
 from resnet_recipes.recipe.strict_yaml import Document
 from resnet_recipes.recipe.typed import fitting, typed, whole
-from resnet_recipes.run_folder.names import CONFIG
+from resnet_recipes.run_folder import CONFIG
 
 Links = list[tuple[Entry, Document]]  # a recipe's files, the most basic one first
 

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from resnet_recipes.base.errors import Problem, RecipeError
-from resnet_recipes.recipe import scalars, strict_yaml
+from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import build, plain, typed
 
@@ -18,7 +18,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    same = scalars.plain(text) == text and not scalars.doubtful(text, "")
+    same = strict_yaml.plain(text) == text and not strict_yaml.doubtful(text, "")
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, None if same else "'")
 
 

@@ -1,4 +1,4 @@
-"""What Hydra does: read words in its grammar, and compose recipes, options and words to a tree.
+"""What Hydra does: words in its grammar, sweeps too, and recipes, options and words as one tree.
 
 Hydra reads no recipe file. What it composes are the trees that the strict reader made of them,
 which it finds in a config source of our own. A recipe that stands alone needs no composing.
@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, product
 from typing import Any, ClassVar
 
 import hydra
@@ -28,12 +28,18 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.library import GROUPS
 from resnet_recipes.recipe.schema import Recipe
 
 _APP = "resnet_recipes"  # the group of all our configs
 _FILES = f"{_APP}/files"  # that of the recipes that were read, and of options below it
+
+#: The budgets of the papers' trade-off curves, in epochs: `epochs=curve`.
+CURVE = "22.5,30,54,60,72,90"
+
+MAX_POINTS = 1000
 
 #: Hydra 1.3 warns if it is not told its version, and 1.4 if it is.
 _VERSION = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
@@ -59,7 +65,44 @@ def value_of(override: str) -> Any:
     return parsed.value()
 
 
-def texts_of(override: str, most: int) -> list[str]:
+def points(words: Sequence[str]) -> list[list[str]]:
+    """Return the words of each run, the last sweep changing fastest.
+
+    Raises RecipeError if one cannot be listed.
+    """
+    choices, problems, count = [], [], 1
+    for word in words:
+        try:
+            choices.append(_choices(word))
+            count *= len(choices[-1])
+        except ValueError as error:
+            problems.append(Problem(word, None, str(error), "seed=1,2,3 or seed=range(1,4)"))
+    if count > MAX_POINTS:
+        problems.append(
+            Problem(
+                "-m", None, f"would start at least {count:,} runs; the maximum is {MAX_POINTS:,}"
+            )
+        )
+    RecipeError.refuse(problems)
+    return [list(point) for point in product(*choices)]
+
+
+def _choices(word: str) -> list[str]:
+    """Return the words that one word stands for.
+
+    Itself, unless it holds several values in Hydra's grammar.
+    """
+    key, equals, value = word.partition("=")
+    if word.startswith("~") and not equals:  # ~methods.sam,ema: without the one, without the other
+        section, dot, names = word.rpartition(".")
+        return [f"{section}{dot}{name}" for name in names.split(",")]
+    if not equals:
+        return [word]
+    value = CURVE if (key, value) == ("epochs", "curve") else value
+    return [f"{key}={text}" for text in _texts_of(f"{key}={value}", MAX_POINTS + 1)] or [word]
+
+
+def _texts_of(override: str, most: int) -> list[str]:
     """Return the values of a sweep such as "seed=1,2,3" or "seed=range(1,4)", at most `most`.
 
     Empty if not a sweep.

@@ -18,7 +18,7 @@ from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.short import written_out
 from resnet_recipes.recipe.strict_yaml import Document, shown
 from resnet_recipes.recipe.suggestions import did_you_mean
-from resnet_recipes.run_folder.names import CONFIG
+from resnet_recipes.run_folder import CONFIG
 
 USER_FOLDER = Path("recipes")
 MAX_PARENTS = 8

@@ -7,8 +7,7 @@ import re
 from dataclasses import replace
 
 from resnet_recipes.base.errors import Problem, RecipeError
-from resnet_recipes.recipe.scalars import plain
-from resnet_recipes.recipe.strict_yaml import Document
+from resnet_recipes.recipe.strict_yaml import Document, plain
 
 #: Short words and what they stand for; the value replaces {}.
 SHORT = {

@@ -9,7 +9,7 @@ from typing import Any
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.recipe import strict_yaml
-from resnet_recipes.run_folder.names import CONFIG, ENVIRONMENT
+from resnet_recipes.run_folder import CONFIG, ENVIRONMENT
 from resnet_recipes.run_folder.runs import RunRecord, read_run
 
 #: Settings that may differ between runs of the same configuration: a key, or all of a section.

@@ -7,8 +7,8 @@ from typing import Any
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.report.page import charts
 from resnet_recipes.report.page.html import Figure, Section
+from resnet_recipes.run_folder import METRICS, SUMMARY
 from resnet_recipes.run_folder.metrics import Record, of_kind, read_metrics, top1_of
-from resnet_recipes.run_folder.names import METRICS, SUMMARY
 from resnet_recipes.run_folder.runs import RunRecord
 
 #: Runs whose curves are drawn: more lines than this cannot be told apart.

@@ -11,7 +11,7 @@ from resnet_recipes.base.text import clock_time
 from resnet_recipes.report.comparison import settings
 from resnet_recipes.report.page import charts
 from resnet_recipes.report.page.html import Section, Table
-from resnet_recipes.run_folder.names import DATA
+from resnet_recipes.run_folder import DATA
 from resnet_recipes.run_folder.runs import RunRecord, shared_changes
 
 #: Rows of the front that are shown: the table of all runs has the others.

@@ -12,6 +12,7 @@ from resnet_recipes.report import mlperf
 from resnet_recipes.report.pace import Pace
 from resnet_recipes.report.trackers import Background
 from resnet_recipes.report.trackers.base import scalars_of
+from resnet_recipes.run_folder import METRICS, SUMMARY
 from resnet_recipes.run_folder.facts import RunFacts
 from resnet_recipes.run_folder.metrics import (
     Metrics,
@@ -22,7 +23,6 @@ from resnet_recipes.run_folder.metrics import (
     line,
     read_metrics,
 )
-from resnet_recipes.run_folder.names import METRICS, SUMMARY
 from resnet_recipes.run_folder.summary import Summary, intervals, summarize
 
 if TYPE_CHECKING:  # reading results needs no terminal library

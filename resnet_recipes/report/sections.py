@@ -13,8 +13,8 @@ from resnet_recipes.report.course import course
 from resnet_recipes.report.headline import data_of, headline
 from resnet_recipes.report.page import charts
 from resnet_recipes.report.page.html import Figure, Section, Table
+from resnet_recipes.run_folder import COMMAND, DATA, METRICS, SUMMARY
 from resnet_recipes.run_folder.metrics import read_metrics
-from resnet_recipes.run_folder.names import COMMAND, DATA, METRICS, SUMMARY
 from resnet_recipes.run_folder.runs import RunRecord
 
 #: The machine of most published results.

@@ -16,7 +16,7 @@ from pathlib import Path
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import REFUSED, STOPPED, ExitCode, RecipeError, TrainingError
 from resnet_recipes.base.text import printable
-from resnet_recipes.run_folder.names import LOGS
+from resnet_recipes.run_folder import LOGS
 
 #: Where ranks communicate: a RuntimeError raised here is how torch reports that another rank is
 #: gone.

@@ -13,7 +13,7 @@ from typing import TextIO
 
 from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.base.reading import read_json
-from resnet_recipes.run_folder.names import EXIT, LOCK
+from resnet_recipes.run_folder import EXIT, LOCK
 
 #: Seconds after which a lock is taken for another run's: who lists runs holds it for an instant.
 PATIENCE = 1.0

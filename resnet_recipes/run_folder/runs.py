@@ -9,9 +9,7 @@ from typing import Any
 
 from resnet_recipes.base.errors import STOPPED, NotReadyError
 from resnet_recipes.base.reading import read_bytes, read_json
-from resnet_recipes.run_folder.lock import is_running
-from resnet_recipes.run_folder.metrics import last_records
-from resnet_recipes.run_folder.names import (
+from resnet_recipes.run_folder import (
     CHECKPOINTS,
     CONFIG,
     EXIT,
@@ -21,6 +19,8 @@ from resnet_recipes.run_folder.names import (
     PROVENANCE,
     SUMMARY,
 )
+from resnet_recipes.run_folder.lock import is_running
+from resnet_recipes.run_folder.metrics import last_records
 
 STATES = ("finished", "running", "stopped", "failed", "killed", "prepared", "unreadable")
 

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import read_json
+from resnet_recipes.run_folder import ESTIMATE
 from resnet_recipes.run_folder.clocks import evaluation_seconds, mlperf_seconds, papers_seconds
 from resnet_recipes.run_folder.facts import Published, RunFacts, nearest
 from resnet_recipes.run_folder.metrics import Metrics, Record, of_kind
-from resnet_recipes.run_folder.names import ESTIMATE
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from resnet_recipes.base.text import byte_size
 from resnet_recipes.network import archive
 from resnet_recipes.network.archive import ArchiveError, State
 from resnet_recipes.planning.disk import lack_of_room
-from resnet_recipes.run_folder.names import CHECKPOINT
+from resnet_recipes.run_folder import CHECKPOINT
 
 #: Version of a checkpoint's contents; a run refuses newer ones.
 FORMAT = 1

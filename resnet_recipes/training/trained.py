@@ -22,8 +22,8 @@ from resnet_recipes.network.load import Network
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.sections import EvaluationConfig
+from resnet_recipes.run_folder import CONFIG, DATA
 from resnet_recipes.run_folder.metrics import Metrics
-from resnet_recipes.run_folder.names import CONFIG, DATA
 from resnet_recipes.training.distributed import Rank, this_rank
 from resnet_recipes.training.evaluate import evaluate, logits_of
 from resnet_recipes.training.outcomes import Confusion, Outcomes

@@ -21,8 +21,7 @@ from resnet_recipes.base.text import (
     roughly,
 )
 from resnet_recipes.report.page.charts import to_json
-from resnet_recipes.report.page.gallery import Tile, gallery
-from resnet_recipes.report.page.html import Figure, Section, Table, page
+from resnet_recipes.report.page.html import Figure, Section, Table, Tile, gallery, page
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,7 @@ def test_names_stand_beside_their_points_and_not_on_each_other():
     assert [row["series"] for row in text] == ["far", "a", "b", "c"]
     assert len({row["dy"] for row in text[1:]}) == 3
     assert [row["dy"] for row in named([[rows[0]]], "minutes")] == [11]
+    assert named([], "minutes") == []
 
 
 def test_page_and_pictures_may_be_in_the_home_folder(enter, tmp_path, monkeypatch):

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from resnet_recipes import cli
+from resnet_recipes.run_folder import LOCK
 from resnet_recipes.run_folder.lock import is_running
-from resnet_recipes.run_folder.names import LOCK
 from tests.run_folders import run_folder
 
 #: A run that ends when it is asked to.

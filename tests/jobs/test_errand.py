@@ -8,8 +8,8 @@ from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.jobs import errand as room
 from resnet_recipes.jobs.group import Group
 from resnet_recipes.recipe.compose import compose
+from resnet_recipes.run_folder import CONFIG, JOB
 from resnet_recipes.run_folder.ending import Ending
-from resnet_recipes.run_folder.names import CONFIG, JOB
 
 
 @pytest.mark.parametrize(

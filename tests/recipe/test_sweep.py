@@ -1,7 +1,7 @@
 import pytest
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.recipe.sweep import points
+from resnet_recipes.recipe.hydra_compose import points
 from tests.tables import rows
 
 

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.base.errors import NotReadyError, TrainingError
-from resnet_recipes.run_folder import lock
+from resnet_recipes.run_folder import EXIT, lock
 from resnet_recipes.run_folder.lock import HeldFolder, begun, locked, refuse_links
-from resnet_recipes.run_folder.names import EXIT
 
 
 def test_a_second_run_in_the_same_folder_is_refused_and_told_who_has_it(tmp_path):

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.report.closing import rows
+from resnet_recipes.run_folder import ESTIMATE
 from resnet_recipes.run_folder.facts import Published, nearest
-from resnet_recipes.run_folder.names import ESTIMATE
 
 
 @pytest.fixture

@@ -1,10 +1,18 @@
-"""The plots of the report, by Vega-Lite, which draws them in the browser or into PNG files."""
+"""The plots of the report, by Vega-Lite, which draws them in the browser or into PNG files.
 
+The library that draws files is an extra.
+"""
+
+import io
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.extras import remedy
 from resnet_recipes.base.text import printable
 
 Row = dict[str, Any]
@@ -72,6 +80,8 @@ def named(lines: Sequence[Sequence[Row]], x: str) -> list[Row]:
     import numpy as np
 
     rows = [row for line in lines for row in line]
+    if not rows:
+        return []
     places = np.array([(np.log(row[x]), -row["top1_percent"]) for row in rows])
     places *= _SIZE / np.maximum(np.ptp(places, 0), 1e-9)
     taken, found = places, []
@@ -202,3 +212,30 @@ def _mapped(value: Any, change: Callable[[str], object]) -> Any:
     if isinstance(value, list | tuple):
         return [_mapped(item, change) for item in value]
     return change(value) if isinstance(value, str) else value
+
+
+def plotting(key: str) -> ModuleType:
+    """Return the plotting library, which `key` needs. Raises NotReadyError if it is missing."""
+    try:
+        import vl_convert
+    except ImportError:
+        rule = "needs the plotting library, which is not installed"
+        raise NotReadyError.of(key, None, rule, remedy("report")) from None
+    return vl_convert
+
+
+def png(spec: Spec) -> bytes:
+    """Draw a plot as a PNG."""
+    return plotting("--png").vegalite_to_png(to_json(spec), scale=2)
+
+
+def write_pictures(folder: Path, plots: Mapping[str, Spec]) -> None:
+    """Write named plots as PNGs, with a palette, which looks the same at a tenth of the size."""
+    from PIL import Image
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, spec in plots.items():
+        drawn = io.BytesIO(png(spec | {"width": 760}))
+        picture = Image.open(drawn).convert("RGB").quantize(256)
+        with atomic.replacing(folder / f"{name}.png") as file:
+            picture.save(file, "PNG", optimize=True)

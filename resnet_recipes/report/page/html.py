@@ -1,14 +1,22 @@
 """The page around the plots: one HTML file with everything in it."""
 
+import base64
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resnet_recipes.base.text import in_html
 from resnet_recipes.report.page.charts import COLOURS, DASHES, Spec, to_json
 
+if TYPE_CHECKING:
+    import numpy as np
+
 _HERE = Path(__file__).parent
+
+#: Most pixels of a thumbnail's side.
+_SIDE = 160
 
 #: Characters beyond which a table cell is wrapped.
 LONG = 24
@@ -60,6 +68,27 @@ def page(title: str, sections: Sequence[Section]) -> str:
 def is_ours(path: Path) -> bool:
     """Return whether a file is a page of this program, which a new one may replace."""
     return path.is_file() and path.read_bytes().startswith(_HEAD.encode())
+
+
+class Tile(NamedTuple):
+    """An image, as the network saw it, and what it was taken for."""
+
+    pixels: "np.ndarray"  # uint8 [H, W, 3]
+    name: str
+    label: str
+    prediction: str
+    probability: float
+
+
+def gallery(title: str, text: str, tiles: Iterable[Tile]) -> str:
+    """Return the page, about 10 kB for each image; every name is escaped."""
+    figures = [
+        f'<figure><img src="data:image/jpeg;base64,{_jpeg(tile.pixels)}" alt="">'
+        f"<figcaption>{100 * tile.probability:.1f} % {in_html(tile.prediction)}<br>"
+        f"is {in_html(tile.label)}<br><small>{in_html(tile.name)}</small></figcaption></figure>"
+        for tile in tiles
+    ]
+    return document(title, [f"<p>{in_html(text)}</p>", '<div class="gallery">', *figures, "</div>"])
 
 
 def document(title: str, body: Iterable[str], scripts: Iterable[str] = ()) -> str:
@@ -153,3 +182,12 @@ def _cell(value: str | float | None, kind: str) -> str:
     else:
         shown = f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
     return f'<td{kind} data-value="{value}">{shown}</td>'
+
+
+def _jpeg(pixels: "np.ndarray") -> str:
+    from PIL import Image
+
+    picture, file = Image.fromarray(pixels), io.BytesIO()
+    picture.thumbnail((_SIDE, _SIDE))
+    picture.save(file, "JPEG", quality=90)
+    return base64.b64encode(file.getvalue()).decode()

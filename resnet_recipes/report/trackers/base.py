@@ -7,7 +7,7 @@ from typing import Protocol
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import read_json
-from resnet_recipes.run_folder.names import PROVENANCE
+from resnet_recipes.run_folder import PROVENANCE
 
 #: Key of a record in metrics.jsonl -> its customary name in trackers.
 NAMES = {
