@@ -176,17 +176,17 @@ def test_a_run_that_was_stopped_has_a_reason_and_no_summary(tmp_path, monkeypatc
 TEACH = """
 import resnet_recipes
 from resnet_recipes.methods import Distill
-recipe = resnet_recipes.compose("demo", {words}, epochs=1)
+recipe = resnet_recipes.compose("demo", {words}, epochs=2)
 recipe.methods.distill = Distill(teacher="teacher.safetensors")
-print(resnet_recipes.teach(recipe, "said"))
+print(resnet_recipes.teach(recipe, "said", cycle=1))
 """
 
 
 def test_a_teacher_is_run_once(images, monkeypatch, nursery):
     monkeypatch.chdir(images)
     words = [word.strip('"') for word in SMALL.split(", ")]
-    words += ["model.name=resnet18", "schedule.warmup=1ba", "data=images", "data.train_size=32"]
-    recipe = resnet_recipes.compose("demo", *words, epochs=1)
+    words += ["model.name=resnet18", "schedule.warmup=1ep", "data=images", "data.train_size=32"]
+    recipe = resnet_recipes.compose("demo", *words, epochs=2)
     described = about.of(recipe, ("dark", "light"), 2)
     teacher = write_weights(shallow_resnet18(2), images / "teacher.safetensors", described)
     recipe.methods.distill = resnet_recipes.methods.Distill(teacher=str(teacher))
@@ -198,7 +198,9 @@ def test_a_teacher_is_run_once(images, monkeypatch, nursery):
     path = images / "said.safetensors"
     assert (code, out) == (0, f"{path}\n"), err
     recipe.methods.distill = resnet_recipes.methods.Distill(labels=str(path))
-    assert f"stored in {path}: 2 of each image" in resnet_recipes.plan(recipe).teachers[0].text
+    (teacher,) = resnet_recipes.plan(recipe).teachers
+    assert f"stored in {path}: 2 of each image" in teacher.text
+    assert "crops repeat every 1 epochs" in teacher.text
     with pytest.raises(resnet_recipes.RecipeError, match="outputs would be stored"):
         resnet_recipes.teach(recipe)
 

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -15,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.stored import begin, header, read
 from resnet_recipes.methods import ORDER, Distill, MixUp
 from resnet_recipes.network import about
@@ -205,6 +207,12 @@ def test_images_of_the_same_size_that_are_made_otherwise_are_others(settings, re
     said = refusal(recipe, RecipeError, **settings(path, **other))
     assert "at:loader" in said
     assert "at:device" in said
+
+
+def test_all_that_decides_crops_is_compared(settings, recipe):
+    made = made_for(planned(recipe, **settings()), 0)
+    for setting in fields(TrainCrop):
+        assert made.keys() & {f"data.{setting.name}", f"data.crop_{setting.name}"}
 
 
 def described(path: Path, **changes: str) -> None:
