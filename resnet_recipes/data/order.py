@@ -70,12 +70,16 @@ def train_jobs(
 
 
 def whole_epoch(config: DataConfig, share: Share, examples: int, epoch: int) -> Iterator[Job]:
-    """Yield this rank's blocks of all images of an epoch, in the order of their indices."""
+    """Yield this rank's blocks of all images of an epoch, in the order of their indices.
+
+    All blocks are of one size, for which the last repeats images: one image alone is computed
+    otherwise, with other bits.
+    """
     pixels = in_epoch(epoch, share.train_pixels or [config.train_size])
     starts = range(share.rank * share.rank_size, examples, share.global_size)
     for copy in range(config.repeats):
         for start in starts:
-            block = np.arange(start, min(start + share.rank_size, examples))
+            block = np.arange(share.rank_size) + min(start, examples - share.rank_size)
             yield Job(epoch, block, np.full_like(block, copy), pixels)
 
 

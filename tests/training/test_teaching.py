@@ -141,6 +141,15 @@ def test_a_run_with_all_outputs_is_the_run_with_the_teacher_bit_by_bit(
     assert torch.equal(trained(rest, first=STEPS // 2 + 1), learned)
 
 
+def test_an_image_that_is_left_over_has_the_bits_that_it_has_among_others(
+    settings, make_run, recipe, tmp_path
+):
+    batch = {"batch": {"global_size": 13, "bn_size": 13}}  # of 27 images
+    path = write(planned(recipe, **settings() | batch), tmp_path / "all.safetensors")
+    learned = trained(make_run(**settings(path) | batch))
+    assert torch.equal(learned, trained(make_run(**settings() | batch)))
+
+
 def test_one_file_serves_runs_of_other_seeds_and_batches(settings, make_run, recipe, tmp_path):
     path = write(planned(recipe, **settings()), tmp_path / "all.safetensors")
     other = settings(path, seed=7) | {"batch": {"global_size": 4, "bn_size": 4}}
