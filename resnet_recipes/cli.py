@@ -57,28 +57,23 @@ def guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return ExitCode.CANCELLED
-    except ImportError as error:
-        if not str(error.path).endswith(".so"):
-            raise
-        print(f"error: a library cannot be loaded: {error}", file=sys.stderr)
-        print(_LIMITED, file=sys.stderr)
-        return ExitCode.NOT_READY
-    except MemoryError:
-        print("error: there is not enough memory", file=sys.stderr)
-        print(_LIMITED, file=sys.stderr)
-        return ExitCode.NOT_READY
-    except OSError as error:
-        if error.errno == errno.EFBIG:
-            print("error: a file would be larger than allowed", file=sys.stderr)
-            print("  if sizes are limited:  ulimit -f unlimited", file=sys.stderr)
-            return ExitCode.NOT_READY
-        if error.filename is None:
-            raise
-        print(f"error: {printable(error.filename)}: {error.strerror}", file=sys.stderr)
+    except (ImportError, MemoryError, OSError) as error:
+        print(f"error: {_of_machine(error)}", file=sys.stderr)
         return ExitCode.NOT_READY
 
 
-_LIMITED = "  if memory is limited:  ulimit -v unlimited"
+def _of_machine(error: ImportError | MemoryError | OSError) -> str:
+    """Return what the machine lacks. Raises the error if it says nothing about that."""
+    memory = "\n  if memory is limited:  ulimit -v unlimited"
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory{memory}"
+    if isinstance(error, ImportError) and str(error.path).endswith(".so"):
+        return f"a library cannot be loaded: {error}{memory}"
+    if isinstance(error, OSError) and error.errno == errno.EFBIG:
+        return "a file would be larger than allowed\n  if sizes are limited:  ulimit -f unlimited"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{printable(error.filename)}: {error.strerror}"
+    raise error
 
 
 def _end(code: int) -> NoReturn:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -18,53 +18,12 @@ from resnet_recipes.base.extras import remedy
 STAGES = ("conv1", "bn1", "layer1", "layer2", "layer3", "layer4")
 
 
-class Library(NamedTuple):
-    """Where networks come from."""
-
-    names: Callable[[], list[str]]
-    build: Callable[[str, int, Arguments], nn.Module]  # by name, with a number of classes
-    reserved: frozenset[str]  # arguments that are not the user's
-
-
-def _torchvision_names() -> list[str]:
-    import torchvision
-
-    return torchvision.models.list_models(module=torchvision.models)
-
-
-def _torchvision(name: str, num_classes: int, arguments: Arguments) -> nn.Module:
-    import torchvision
-
-    return getattr(torchvision.models, name)(num_classes=num_classes, **arguments)
-
-
-def _timm_names() -> list[str]:
-    import timm
-
-    return timm.list_models()
-
-
-def _timm(name: str, num_classes: int, arguments: Arguments) -> nn.Module:
-    import timm
-
-    settings: dict[str, Any] = {"num_classes": num_classes, **arguments}
-    return timm.create_model(name, pretrained=False, **settings)
-
-
-#: The libraries of `base.architecture.LIBRARY`, by name.
-LIBRARIES = {
-    "torchvision": Library(
-        _torchvision_names,
-        _torchvision,
-        frozenset({"num_classes", "weights", "weights_backbone", "progress"}),
-    ),
-    "timm": Library(
-        _timm_names,
-        _timm,
-        frozenset(
-            {"num_classes", "in_chans", "pretrained", "pretrained_cfg", "pretrained_cfg_overlay"}
-            | {"checkpoint_path", "cache_dir", "scriptable", "exportable", "no_jit"}
-        ),
+#: Arguments that are not the user's, by the libraries of `base.architecture.LIBRARY`.
+RESERVED = {
+    "torchvision": frozenset({"num_classes", "weights", "weights_backbone", "progress"}),
+    "timm": frozenset(
+        {"num_classes", "in_chans", "pretrained", "pretrained_cfg", "pretrained_cfg_overlay"}
+        | {"checkpoint_path", "cache_dir", "scriptable", "exportable", "no_jit"}
     ),
 }
 
@@ -86,36 +45,56 @@ def build(name: str, num_classes: int, arguments: Arguments) -> nn.Module:
             rule = f"{name} cannot be built with these: {first_line(error)}"
             raise RecipeError.of("model.args", json.dumps(arguments), rule) from None
     library, short = found.groups()
-    source = library_of(name)
-    assert source
+    require(name)
     rule = "cannot be set here: this program sets it from the recipe"
-    own = sorted(source.reserved & arguments.keys())
+    own = sorted(RESERVED[library] & arguments.keys())
     RecipeError.refuse(Problem(f"model.args.{key}", None, rule) for key in own)
     try:
-        return source.build(short, num_classes, arguments)
+        return created(library, short, num_classes=num_classes, **arguments)
     except Exception as error:  # whatever a library raises for arguments that it cannot use
         rule = f"{library} cannot build {short} with these: {first_line(error)}"
         raise RecipeError.of("model.args", json.dumps(arguments), rule) from None
 
 
-def library_of(name: str) -> Library | None:
-    """Return the library of a network; None if it is one of the recipes' own.
+def created(library: str, name: str, **arguments: Any) -> nn.Module:
+    """Return a network of a library, with weights as it draws them."""
+    if library == "timm":
+        import timm
 
-    Raises RecipeError if the library has no such network, NotReadyError if it is not installed.
+        return timm.create_model(name, pretrained=False, **arguments)
+    import torchvision
+
+    return getattr(torchvision.models, name)(**arguments)
+
+
+def require(name: str) -> None:
+    """Raise RecipeError if a network's library has none of this name.
+
+    NotReadyError if the library is not installed.
     """
     if not (found := LIBRARY.fullmatch(name)):
-        return None
+        return
     library, short = found.groups()
     if not find_spec(library):
         rule, fix = f"needs {library}, which is not installed", remedy(library)
         raise NotReadyError.of("model.name", name, rule, fix)
-    if short not in (known := LIBRARIES[library].names()):
+    if short not in (known := _names(library)):
         like = [one for one in known if one.startswith(f"{short}_")]
         like = like or get_close_matches(short, known, n=3)
         near = [f"model.name={library}:{one}" for one in sorted(like, key=len)[:3]]
         rule = f"{library} has no such network"
         raise RecipeError.of("model.name", name, rule, "\n    ".join(near))
-    return LIBRARIES[library]
+
+
+def _names(library: str) -> list[str]:
+    """Return the networks of a library."""
+    if library == "timm":
+        import timm
+
+        return timm.list_models()
+    from torchvision import models
+
+    return models.list_models(module=models)
 
 
 def structure(name: str, num_classes: int, arguments: Arguments) -> nn.Module:

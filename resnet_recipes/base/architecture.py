@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar
 
 from resnet_recipes.base.errors import Problem
@@ -138,11 +137,8 @@ class ModelConfig(Section):
             return self.named(f"{library}:{name}") + weights
         if self.name.endswith((".pt", ".pth", ".safetensors")):
             return f"model.weights={self.name}"
-        depth = re.sub(r"\D", "", self.name)  # resnet50d is timm's
-        same_depth = [name for name in NETWORKS if name[6:] == depth and self.name[-1:].isdigit()]
-        near = get_close_matches(self.name.lower(), same_depth, n=1, cutoff=0.8)
-        is_plain = re.fullmatch(r"[a-z][a-z0-9_]*", self.name)
-        return self.named(near[0] if near else f"timm:{self.name}") if near or is_plain else ""
+        plain = re.sub("[^a-z0-9_]", "", self.name.lower())
+        return self.named(plain if plain in NETWORKS else f"timm:{plain}") if plain else ""
 
     def named(self, name: str) -> str:
         """Return the words that choose another network, with what a library's needs."""

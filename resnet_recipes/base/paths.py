@@ -106,15 +106,18 @@ def folder_problem(key: str, folder: Path, needed: int, need: str) -> Problem | 
         place = nearest_existing(folder)
         disk = os.statvfs(place)
     except OSError as error:
-        return Problem(key, str(folder), f"cannot be written to: {error.strerror}", fix)
-    if not place.is_dir():
-        return Problem(key, str(folder), f"cannot be written to: {place} is a file", fix)
-    if not os.access(place, os.W_OK | os.X_OK):
-        why = "Read-only file system" if disk.f_flag & os.ST_RDONLY else "Permission denied"
-        return Problem(key, str(folder), f"cannot be written to: {why}", fix)
-    if (free := disk.f_bavail * disk.f_frsize) < needed:
-        return Problem(key, str(folder), f"has {byte_size(free)} free, and {need}", fix)
-    return None
+        why = error.strerror
+    else:
+        free, is_fixed = disk.f_bavail * disk.f_frsize, disk.f_flag & os.ST_RDONLY
+        if not place.is_dir():
+            why = f"{place} is a file"
+        elif not os.access(place, os.W_OK | os.X_OK):
+            why = "Read-only file system" if is_fixed else "Permission denied"
+        elif free < needed:
+            return Problem(key, str(folder), f"has {byte_size(free)} free, and {need}", fix)
+        else:
+            return None
+    return Problem(key, str(folder), f"cannot be written to: {why}", fix)
 
 
 def cache_folder() -> Path:

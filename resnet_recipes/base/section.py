@@ -1,6 +1,5 @@
 """The base class of all sections of a recipe, whose settings keep their types."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import fields
 from difflib import get_close_matches
@@ -58,12 +57,4 @@ def _fix(cls: type, name: str, value: object, key: str) -> str:
         and value.replace(".", "", 1).isdigit()
     ):
         return f"write {value} without quotes"
-    if kinds_of(cls)[name] is int and (span := re.fullmatch(r"(\d{1,9})-(\d{1,9})", str(value))):
-        return (
-            f"one number, or a sweep: resnet-train -m '{key}=range({span[1]},{int(span[2]) + 1})'"
-        )
-    if isinstance(value, list):
-        if kinds_of(cls)[name] == list[str]:
-            return f"lengths need a unit: '{key}=[{','.join(f'{item}ep' for item in value)}]'"
-        return f"-m {key}={','.join(map(str, value))}"
     return ""

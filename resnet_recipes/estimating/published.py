@@ -7,8 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from resnet_recipes.base.kinds import of_texts
 from resnet_recipes.run_folder.facts import Published
 
@@ -77,6 +75,8 @@ def accuracy_after(results: Sequence[Published], epochs: float) -> Accuracy | No
     if not (lengths and lengths[-1] < epochs < lengths[0]):
         return None
     shares, accuracies = [1 / length for length in lengths], [known[length] for length in lengths]
+    import numpy as np  # pages of help do not wait for it
+
     top1 = float(np.interp(1 / epochs, shares, accuracies))
     return Accuracy(top1, f"interpolated, within {ERROR}")
 

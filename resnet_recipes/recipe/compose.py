@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from resnet_recipes.backbones import library_of
+from resnet_recipes import backbones
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import following
 from resnet_recipes.base.errors import Problem, RecipeError
@@ -67,7 +67,7 @@ def _refused(links: Links, words: Sequence[str], library: Library) -> list[Probl
     keys = {key for word in words for key in keys_of(word)}
     try:
         made, problems = _composed(links, words, library)
-        library_of(made.recipe.model.name)
+        backbones.require(made.recipe.model.name)
     except RecipeError as error:
         problems = list(error.problems)
     for word in words:

@@ -31,6 +31,14 @@ FAR_BEHIND = 1.0
 #: Settings that are said elsewhere: in a run's name, its folder, its epochs.
 _SAID = ("run.", "max_duration=", "scale_schedule_ratio=")
 
+#: Times of a finished run, with their keys in its summary.
+_CLOCKS = {
+    "minutes": "training_seconds",
+    "minutes_papers": "training_seconds_papers_rule",
+    "minutes_mlperf": "mlperf_seconds",
+    "wall_minutes": "wall_seconds",
+}
+
 _STEP = re.compile(r"step-\d+\.json")
 
 
@@ -148,13 +156,9 @@ def _finished(summary: dict[str, Any]) -> dict[str, Any]:
         "epochs": epochs,
         "epochs_done": epochs or 0.0,
         **_top1(summary),
-        "best_top1_percent": _number(summary, "best_top1_percent"),
-        "best_epoch": _number(summary, "best_epoch"),
+        **{key: _number(summary, key) for key in ("best_top1_percent", "best_epoch")},
         "pflops": _number(summary, "training_pflops"),
-        "minutes": _minutes(summary, "training_seconds"),
-        "minutes_papers": _minutes(summary, "training_seconds_papers_rule"),
-        "minutes_mlperf": _minutes(summary, "mlperf_seconds"),
-        "wall_minutes": _minutes(summary, "wall_seconds"),
+        **{name: _minutes(summary, key) for name, key in _CLOCKS.items()},
         "devices": _text(summary, "devices"),
     }
 

@@ -1,5 +1,6 @@
 """The summary of a finished run, computed only from its records."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -87,12 +88,11 @@ def intervals(records: Sequence[Record]) -> Iterator[Interval]:
 
 def throughput(records: Sequence[Record], global_size: int) -> dict[int, float]:
     """Return images per second by image size, only from settled intervals."""
-    steps: dict[int, int] = {}
-    seconds: dict[int, float] = {}
+    steps, seconds = defaultdict[int, int](int), defaultdict[int, float](float)
     for interval in intervals(records):
         if interval.settled and interval.seconds > 0:
-            steps[interval.pixels] = steps.get(interval.pixels, 0) + interval.steps
-            seconds[interval.pixels] = seconds.get(interval.pixels, 0.0) + interval.seconds
+            steps[interval.pixels] += interval.steps
+            seconds[interval.pixels] += interval.seconds
     return {pixels: global_size * steps[pixels] / seconds[pixels] for pixels in sorted(steps)}
 
 

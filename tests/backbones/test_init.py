@@ -102,7 +102,7 @@ def check_two_steps(run: Run) -> None:
     model, seen, wanted = run.plan.recipe.model, [], []
     library, _, short = model.name.partition(":")
     torch.manual_seed(SEED)
-    own = backbones.LIBRARIES[library].build(short, run.plan.num_classes, model.args)
+    own = backbones.created(library, short, num_classes=run.plan.num_classes, **model.args)
     own.train().to(memory_format=torch.channels_last)
     loss_of = run.methods.loss
 
