@@ -25,17 +25,6 @@ def seeds(name: str, top1: float, count: int = 3, /, **config: object) -> str:
     return " ".join(names)
 
 
-def test_settings_machines_and_results_that_differ_are_shown(compared):
-    run_folder(Path(), "a")
-    run_folder(Path(), "b", top1=72.5, config={"optimizer": {"lr": 1.0}})
-    out = compared("./a ./b")
-    assert "optimizer.lr  2.0  1.0" in out
-    assert "MACHINE: the same" in out
-    assert "72.50 %" in out
-    assert "PFLOPs          1,250     1,250" in out
-    assert "one seed cannot tell" in out
-
-
 def test_runs_may_have_the_names_of_recipes(compared):
     for name in ("mild", "hot"):
         run_folder(Path("runs"), name)

@@ -26,16 +26,6 @@ def test_the_table_fits_80_columns_and_says_how_to_resume(root, enter):
     assert f"resume: resnet-train --resume {root / 'wrong'}" in table
 
 
-def test_long_names_have_their_own_lines(tmp_path, enter):
-    run_folder(tmp_path, "medium32-epochs22.5-seed1-0a1b2c3d", recipe="medium32")
-    lines = enter(f"resnet-recipes runs {tmp_path} --price 36").out.splitlines()
-    assert all(len(line) <= 80 for line in lines)
-    assert lines[2:4] == [
-        "medium32-epochs22.5-seed1-0a1b2c3d",
-        "  medium32  finished       4  70.00 %   1,250  4:00  3.00",
-    ]
-
-
 def test_what_all_runs_share_is_said_once_above_the_table(root, enter):
     (root / "better" / "overrides.txt").write_text("seed=1\nrun.name=better\noptimizer.lr=3\n")
     lines = enter(f"resnet-recipes runs {root}").out.splitlines()

@@ -96,14 +96,6 @@ def test_output_sizes_and_memory_format_are_those_of_the_plain_network(network, 
     assert shapes[0] == shapes[1]
 
 
-def test_every_map_size_of_a_resnet_keeps_its_halved_size():
-    pool, plain = nn.MaxPool2d(3, 2, 1), nn.MaxPool2d(3, 2, 1)
-    adopt(pool, BlurMaxPool2d)
-    for side in range(4, 60):
-        x = torch.zeros(1, 1, side, side)
-        assert pool(x).shape == plain(x).shape
-
-
 def test_blur_changes_what_the_network_says_at_evaluation(network):
     plain, blurred = network().eval(), network().eval()
     BlurPool().modify_model(blurred)

@@ -47,17 +47,6 @@ def test_decay_is_two_to_the_minus_interval_over_half_life(half_life, interval, 
     assert ema.state_dict()["w"].item() == pytest.approx(1 - decay, abs=1e-12)
 
 
-def test_step_response_reaches_one_half_after_100_steps(now_at):
-    ema, model, response = EMA(), OneWeight(0.0), []
-    for step in range(200):
-        ema.after_step(model, now_at(step))
-        model.set(1.0)
-        if (step + 1) % 20 == 0:
-            response.append(ema.state_dict()["w"].item())
-    assert response[:5] == pytest.approx([0.129449, 0.242142, 0.340246, 0.425651, 0.5], abs=1e-6)
-    assert response[9] == pytest.approx(0.75)
-
-
 def test_average_of_a_rising_weight_starts_as_a_copy_after_the_first_step(now_at):
     ema, model = EMA(), OneWeight()
     for step in range(200):

@@ -7,7 +7,6 @@ import torch
 from resnet_recipes.base.duration import Horizon
 from resnet_recipes.methods.base import Batch, Now, one_hot
 from resnet_recipes.methods.label_smoothing import LabelSmoothing
-from resnet_recipes.methods.mixup import blend_targets
 
 #: Values that the settings must refuse.
 WRONG = {"smoothing": [-0.1, 1.1]}
@@ -47,13 +46,3 @@ def test_nothing_is_identity_and_everything_is_uniform():
 def test_soft_rows_keep_their_sum():
     rows = torch.softmax(torch.randn(5, 7), dim=1)
     assert torch.allclose(smoothed(rows, 0.13).sum(1), torch.ones(5))
-
-
-def test_smoothing_before_mixing_leaves_the_partner_unsmoothed():
-    labels = torch.tensor([4, 9])
-    batch = Batch(torch.zeros(2), smoothed(one_hot(labels, 1000), 0.13), labels)
-    row = blend_targets(batch, torch.tensor([1, 0]), 0.3)[0]
-    assert row[4].item() == pytest.approx(0.609091, abs=1e-6)
-    assert row[9].item() == pytest.approx(0.300091, abs=1e-6)
-    assert row[0].item() == pytest.approx(9.1e-5, abs=1e-8)
-    assert row.sum().item() == pytest.approx(1, abs=1e-5)

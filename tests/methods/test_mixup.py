@@ -48,12 +48,6 @@ def test_a_pair_is_mixed_and_its_own_label_dominates(share):
     assert result.labels is PAIR.labels
 
 
-def test_share_zero_changes_nothing():
-    result = mixed(0.0, [1, 0], PAIR)
-    assert torch.equal(result.images, PAIR.images)
-    assert torch.equal(result.targets, PAIR.targets)
-
-
 @pytest.mark.parametrize(("alpha", "mean"), [(0.2, 0.1012), (0.25, 0.1186), (1.0, 0.25)])
 def test_shares_have_the_published_mean_and_never_exceed_one_half(alpha, mean, monkeypatch):
     shares = []

@@ -60,11 +60,6 @@ def test_size_at_every_share_of_the_run(method, full, row):
     assert {share: method.size_at(full, Fraction(share, 100)) for share in table(row)} == table(row)
 
 
-def test_a_run_of_five_epochs_grows_in_two():
-    sizes = [MILD.size_at(176, Fraction(epoch, 5)) for epoch in range(5)]
-    assert sizes == [88, 88, 88, 132, 176]
-
-
 def test_stairs_hold_from_their_time_to_the_next_whatever_its_unit():
     # as the record of DAWNBench: 96 px x 12, 128 x 6, 224 x 2 and 288 x 1 of 21 epochs
     stairs = [("0ep", 24 / 64), ("0.5dur", 32 / 64), ("12ep", 52 / 64), ("150ba", 1.0)]
@@ -103,19 +98,6 @@ def test_mean_number_of_pixels(method, full, epochs, share, digit):
 def resized(method: ProgressiveResizing, images: torch.Tensor, elapsed: Fraction) -> torch.Tensor:
     now = Now(elapsed.numerator, Horizon(elapsed.denominator, 1), np.random.default_rng(0))
     return method.transform_batch(Batch(images, torch.zeros(1), torch.zeros(1)), now).images
-
-
-def test_nearest_takes_the_pixel_at_the_floor_and_120_is_120():
-    line = torch.arange(176.0).expand(1, 3, 176, -1)
-    columns = resized(MILD, line, Fraction(49, 90))[0, 0, 0].int().tolist()
-    assert columns == [i * 176 // 120 for i in range(120)]
-    assert (columns[:13], columns[-3:]) == (
-        [0, 1, 2, 4, 5, 7, 8, 10, 11, 13, 14, 16, 17],
-        [171, 173, 174],
-    )
-    assert resized(MILD, torch.arange(8.0).expand(1, 3, 8, -1), Fraction(0, 1))[
-        0, 0, 0
-    ].tolist() == [0, 2, 4, 6]
 
 
 @pytest.mark.parametrize("full", [160, 167, 176, 192, 212, 224, 256, 288])

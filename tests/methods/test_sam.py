@@ -58,16 +58,6 @@ def test_norm_spans_all_tensors_and_skips_those_without_gradient(now_at):
     assert torch.equal(idle, torch.ones(1))
 
 
-def test_only_every_interval_th_step_is_a_sam_step(now_at):
-    w = nn.Parameter(torch.tensor([1.0]))
-    sam, passes = SAM(interval=10), []
-    for step in range(30):
-        calls = []
-        sam.gradient(closure([w], lambda: (w**2).sum(), calls), [w], now_at(step))
-        passes.append(len(calls))
-    assert [step for step, count in enumerate(passes) if count == 2] == [9, 19, 29]
-
-
 def test_radius_zero_is_the_plain_gradient(now_at):
     torch.manual_seed(0)
     model, x = nn.Linear(4, 3), torch.randn(5, 4)

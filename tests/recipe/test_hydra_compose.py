@@ -47,6 +47,7 @@ def test_a_changed_mapping_keeps_its_other_settings_and_a_result_may_be_edited()
         tree = composed("parent", {"parent": PARENT}, changes=changes)
         assert tree["optimizer"] == {"name": "sgd", "lr": 3}
         assert tree["methods"] == {"ema": None}
+        assert tree["data"].pop("train_size") == 176
         assert tree["log"].pop("wandb")["a"].pop("b").pop() == 1
 
 
