@@ -1,4 +1,4 @@
-"""SAM against worked numbers and plain steps; its ranks: tests/training/test_distributed.py."""
+"""SAM against worked numbers and plain steps; its ranks: tests/jobs/test_survival.py."""
 
 import math
 from collections.abc import Callable

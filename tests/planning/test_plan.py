@@ -107,11 +107,6 @@ def test_mild_on_imagenet_is_the_published_run(imagenet):
     )
 
 
-@pytest.mark.parametrize(("name", "epochs"), [("mild", 36), ("medium", 135), ("hot", 270)])
-def test_the_recipes_have_their_default_lengths(imagenet, name, epochs):
-    assert imagenet(name).epochs == epochs
-
-
 @pytest.mark.parametrize(
     ("ratio", "epochs"), [(0.18, 16), (0.32, 28), (0.36, 32), (0.7, 63), (0.75, 67), (2.3, 207)]
 )
@@ -146,16 +141,6 @@ def test_scaling_stretches_the_run_but_never_the_warmup(imagenet, ratio, epochs)
 )
 def test_images_grow_as_in_the_published_runs(imagenet, name, changes, expected):
     assert starts(imagenet(name, *changes)) == expected
-
-
-def test_pixels_follow_the_step(imagenet):
-    made = imagenet("mild")
-    assert [made.pixels_at(step) for step in (0, 20 * 625 - 1, 20 * 625, 22499)] == [
-        88,
-        116,
-        124,
-        176,
-    ]
 
 
 def test_a_loader_that_resizes_is_told_the_sizes(imagenet):

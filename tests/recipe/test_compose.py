@@ -105,10 +105,6 @@ def test_short_spellings_are_reported_in_full(folder):
     ]
 
 
-def test_the_last_of_two_changes_wins(folder):
-    assert compose("mild", [DATA, "lr=1", "lr=2"]).recipe.optimizer.lr == 2
-
-
 def test_a_users_recipe_hides_the_packaged_one_and_says_so(folder):
     folder("recipes/mild.yaml", "name: mild\nseed: 5\n")
     composed = compose("mild", [DATA])

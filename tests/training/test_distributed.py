@@ -110,16 +110,6 @@ def test_compressed_gradients_are_right_to_three_digits(finished, make_run):
     assert 1e-5 < error < 2**-8  # a bfloat16 has 8 bits
 
 
-def test_ten_sam_steps_leave_two_ranks_bitwise_equal(finished):
-    """Every save compares the ranks' weights and would fail."""
-    finished(
-        2,
-        "max_duration=10ba data.train_size=16 data.eval_resize=16 data.eval_size=16 "
-        "checkpoint.interval=5ba evaluation.interval=1dur batch.global_size=4 batch.bn_size=2 "
-        "methods.sam.rho=0.5 methods.sam.interval=1",
-    )
-
-
 def averaged(process: RankProcess) -> list[object]:
     """Average statistics that differ from rank to rank, and those of a network that has none."""
     rank = this_rank("cpu")

@@ -1,4 +1,4 @@
-"""The loop on small runs: it learns, resumes bit for bit, and never waits for the device."""
+"""The loop on small runs: it resumes bit for bit, and never waits for the device."""
 
 from dataclasses import replace
 from typing import Any
@@ -73,16 +73,6 @@ def differing(ours: Run, theirs: Run) -> list[str]:
         pairs.append({**state["model"], **momenta, **state["methods"]})
     assert pairs[0].keys() == pairs[1].keys()
     return [key for key in pairs[0] if not torch.equal(pairs[0][key], pairs[1][key])]
-
-
-def test_the_loss_falls(make_run):
-    run = make_run(
-        "max_duration=24ba evaluation.interval=1dur optimizer.lr=0.1 methods.bce_loss={}"
-    )
-    notes = Notes(run)
-    assert train(run, notes) == run.plan.total_steps
-    losses = torch.stack(notes.losses)
-    assert losses[-5:].mean() < 0.8 * losses[:5].mean()
 
 
 def test_the_plan_says_when_to_log_evaluate_and_save(make_run):
