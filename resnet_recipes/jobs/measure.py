@@ -17,9 +17,9 @@ from resnet_recipes.jobs.rank import RankProcess, shown
 from resnet_recipes.planning.course import course_of
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.run_folder import METRICS
-from resnet_recipes.run_folder.clocks import epoch_seconds, evaluation_seconds
 from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.metrics import read_metrics
+from resnet_recipes.run_folder.summary import epoch_seconds, evaluation_seconds
 
 #: What rank 0 found, in the folder of ranks that measure.
 SPEEDS = "speeds.json"

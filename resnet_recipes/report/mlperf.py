@@ -6,9 +6,9 @@ The lines that mlperf-logging's compliance checker reads.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from resnet_recipes.run_folder.clocks import mlperf_readings
 from resnet_recipes.run_folder.facts import RunFacts
 from resnet_recipes.run_folder.metrics import Record, of_kind, top1_of
+from resnet_recipes.run_folder.summary import mlperf_readings
 
 #: File of a run folder.
 RESULT = "result_0.txt"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes.base import atomic
 from resnet_recipes.report import mlperf
-from resnet_recipes.report.pace import Pace
 from resnet_recipes.report.trackers import Background
 from resnet_recipes.report.trackers.base import scalars_of
+from resnet_recipes.report.waiting import Pace
 from resnet_recipes.run_folder import METRICS, SUMMARY
 from resnet_recipes.run_folder.facts import RunFacts
 from resnet_recipes.run_folder.metrics import (

@@ -1,16 +1,21 @@
-"""Progress of what a person waits for: a bar on a terminal, a line every ten seconds in a pipe."""
+"""How long a person has to wait: the time left of a run, and a bar or lines for other work."""
 
 import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from math import ceil
 from typing import TYPE_CHECKING, TextIO
 
 from resnet_recipes.base.text import clock_time
 from resnet_recipes.report.terminal import is_live
+from resnet_recipes.run_folder.facts import RunFacts
 
 if TYPE_CHECKING:  # drawing is not needed in a pipe
     from rich.live import Live
+
+#: Weight of a new measurement in the running mean of a run's pace.
+SMOOTHING = 0.2
 
 #: What a long function calls with how much is done, and of how much.
 Progress = Callable[[int, int], None]
@@ -71,3 +76,40 @@ class Waiting(AbstractContextManager):
         row.add_row(self.what, ProgressBar(total, done), text)
         self._live.start()
         self._live.update(row, refresh=True)
+
+
+class Pace:
+    """Seconds that 10^15 operations of training take: a running mean."""
+
+    def __init__(self, facts: RunFacts):
+        self._facts = facts
+        self._seconds: float | None = None
+        self._is_settled = False
+        self._evaluation = 0.0
+
+    def observe(self, done: int, seconds_per_step: float, settled: bool) -> None:
+        """Take in one logged interval that ends after `done` steps.
+
+        `settled`: all of it was at one image size, and it was not the first.
+        """
+        new = seconds_per_step / (self._facts.pflops(done) - self._facts.pflops(done - 1))
+        if settled and self._is_settled and self._seconds is not None:
+            self._seconds += SMOOTHING * (new - self._seconds)
+        elif settled or not self._is_settled:
+            self._seconds, self._is_settled = new, settled
+
+    def evaluated(self, seconds: float) -> None:
+        """Take in the seconds of an evaluation."""
+        self._evaluation = seconds
+
+    def seconds_left(self, done: int) -> float | None:
+        """Estimate the seconds from here to the end, evaluations included.
+
+        None before the first measurement.
+        """
+        facts = self._facts
+        if self._seconds is None:
+            return None
+        evaluations = ceil((facts.total_steps - done) / facts.eval_steps)
+        left = facts.pflops(facts.total_steps) - facts.pflops(done)
+        return self._evaluation * evaluations + self._seconds * left

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from resnet_recipes import backbones, load
-from resnet_recipes.backbones.resnet import build
+from resnet_recipes.backbones import resnet as build
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.estimating.network import network_of
 from resnet_recipes.methods.stack import Stack

@@ -26,8 +26,8 @@ from resnet_recipes.jobs.train import work
 from resnet_recipes.network import about, archive
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.run_folder.clocks import epoch_seconds
 from resnet_recipes.run_folder.metrics import read_metrics
+from resnet_recipes.run_folder.summary import epoch_seconds
 from resnet_recipes.training import distributed, exchange
 from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.precision import Precision

@@ -2,7 +2,7 @@
 
 import pytest
 
-from resnet_recipes.report.pace import Pace
+from resnet_recipes.report.waiting import Pace
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """The clocks against sums done by hand."""
 
-from resnet_recipes.run_folder.clocks import (
+from resnet_recipes.run_folder.summary import (
     epoch_seconds,
     evaluation_seconds,
     mlperf_readings,
