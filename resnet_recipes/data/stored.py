@@ -169,10 +169,8 @@ def begin(part: Path, first: bytes, size: int) -> BinaryIO:
         file = os.fdopen(handle, "r+b")
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if first.startswith(file.read(len(first))):
-            os.pwrite(file.fileno(), first, 0)
-            if hasattr(os, "posix_fallocate"):  # macOS has none
-                os.posix_fallocate(file.fileno(), 0, size)
-            os.truncate(file.fileno(), size)
+            os.pwrite(handle, first, 0)
+            os.posix_fallocate(handle, 0, size)
             return file
         rule = "was begun with other settings: delete it, or give another name"
     except BlockingIOError:
