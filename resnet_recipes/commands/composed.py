@@ -84,9 +84,6 @@ def chosen(arguments: Arguments) -> tuple[str, list[str]]:
     known = library.names()
     if not names and any(word.startswith(("budget=", "launch.budget=")) for word in changes):
         return "", changes
-    for word in changes:
-        if word.startswith("+recipe="):
-            raise RecipeError.of(word, None, "settings need no '+'", word[1:])
     if not names:
         values = (word.rpartition("=")[2] for word in changes)
         meant = next((value for value in values if value in known), None)

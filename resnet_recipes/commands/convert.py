@@ -97,7 +97,7 @@ def _options(words: Sequence[str], known: Collection[str]) -> "ConvertOptions":
         for key, value in given.items()
         if key not in known
     ]
-    values = {key: plain(value) for key, value in given.items()}
+    values = {key: plain(value) for key, value in given.items() if key in known}
     options = build(ConvertOptions, values, "", problems)
     problems += options.problems()
     RecipeError.refuse(

@@ -1,12 +1,11 @@
 """`resnet-recipes report`: the curves of runs over published results, as one HTML page."""
 
-from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.paths import new_path, typed_path
 from resnet_recipes.base.text import byte_size
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import records
-from resnet_recipes.commands.printing import say
+from resnet_recipes.commands.printing import opened_file, say
 from resnet_recipes.commands.runs import price_of
 from resnet_recipes.report.page.charts import plotting, write_pictures
 from resnet_recipes.report.page.html import is_ours, page
@@ -50,14 +49,10 @@ def run(arguments: Arguments) -> int:
     counted = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
     if "--published" in arguments:
         counted = "published results of ResNet-50 on ImageNet"
-    try:
-        atomic.write_text(out, page(counted[0].upper() + counted[1:], sections))
+    with opened_file("--out", str(out)) as file:
+        file.write(page(counted[0].upper() + counted[1:], sections).encode())
         if pictures:
             figures = [figure for section in sections for figure in section.figures]
             write_pictures(folder, {figure.name: figure.spec for figure in figures})
-    except OSError as error:
-        raise NotReadyError.of(
-            "--out", str(out), f"cannot be written: {error.strerror}", "--out FILE"
-        ) from None
     say(f"{out}: {counted}, {byte_size(out.stat().st_size)}")
     return 0

@@ -112,16 +112,14 @@ class Library:
             if usable
             else "is neither the name of a recipe nor a path ending in .yaml"
         )
+        files = (f"{name}/{CONFIG}", f"{name}.yaml", f"runs/{name}/{CONFIG}")
+        fix = next((f"recipe={file}" for file in files if os.path.isfile(file)), "")
         if os.path.isdir(name):
-            is_run = os.path.isfile(os.path.join(name, CONFIG))
-            fix = f"recipe={name}/config.yaml" if is_run else f"mild data={shlex.quote(name)}"
-            raise RecipeError.of("recipe", name, "is a folder, not a recipe", fix)
-        if name in NETWORKS:
-            fix = f"recipe=mild model.name={name}"
-            raise RecipeError.of("recipe", name, "is a network, not a recipe", fix)
-        for file in (f"{name}.yaml", os.path.join("runs", name, CONFIG)):
-            if os.path.isfile(file):
-                raise RecipeError.of("recipe", name, "no such recipe", f"recipe={file}")
+            rule, fix = "is a folder, not a recipe", fix or f"mild data={shlex.quote(name)}"
+        elif name in NETWORKS:
+            rule, fix = "is a network, not a recipe", f"recipe=mild model.name={name}"
+        if fix:
+            raise RecipeError.of("recipe", name, rule, fix)
         raise _not_found("recipe", name, rule, self.names())
 
     def option(self, group: str, name: str) -> Entry:

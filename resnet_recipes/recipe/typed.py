@@ -1,6 +1,5 @@
 """A plain recipe of nested mappings as typed sections, with every problem of it."""
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cache
 from typing import Any, get_args, get_origin
@@ -52,22 +51,10 @@ def whole(section: str, chosen: dict[str, Any]) -> dict[str, Any]:
 
 def typed(tree: dict[str, Any]) -> tuple[Recipe, list[Problem]]:
     """Return a recipe and everything wrong with the tree: names, types, and its own rules."""
-    problems = list(unknown(tree))
-    mistyped: list[Problem] = []
-    recipe = build(Recipe, tree, "", mistyped)
-    wrong = tuple(problem.key for problem in mistyped)  # the recipe has defaults for these
-    return recipe, problems + mistyped + [
-        problem for problem in recipe.problems() if problem.key not in wrong
-    ]
-
-
-def unknown(tree: dict[str, Any]) -> Iterator[Problem]:
-    """Yield a problem for each unknown setting or section; not for those inside of the latter."""
-    known = settings()
-    for key in _keys(tree, ""):
-        parent = key.rpartition(".")[0]
-        if kind_of(key) is None and (not parent or dataclasses_in(known.get(parent))):
-            yield Problem(key, None, NO_SETTING, did_you_mean(key, known))
+    problems: list[Problem] = []
+    recipe = build(Recipe, tree, "", problems)
+    wrong = {problem.key for problem in problems}  # the recipe has defaults for these
+    return recipe, problems + [one for one in recipe.problems() if one.key not in wrong]
 
 
 @cache
@@ -95,9 +82,11 @@ def kind_of(key: str) -> Any:
 
 
 def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem]) -> Any:
-    """Build one section; a value that does not fit is a problem, and the default stays."""
-    made = cls()
-    for name, kind in kinds_of(cls).items():
+    """Build one section; an unknown name, or a value that does not fit, is a problem."""
+    made, kinds = cls(), kinds_of(cls)
+    for key in (prefix + name for name in tree if name not in kinds):
+        problems.append(Problem(key, None, NO_SETTING, did_you_mean(key, settings())))
+    for name, kind in kinds.items():
         if name not in tree:
             continue
         key, value, sections = prefix + name, tree[name], dataclasses_in(kind)
@@ -129,28 +118,15 @@ def _chosen(
         problems.append(Problem(f"{key}.name", name, rule, fix))
         return sections[0], {}
     own = kinds_of(names[name])
-    strange = {
-        setting for section in sections for setting in kinds_of(section)
-    } & tree.keys() - own.keys()
-    problems += [
-        Problem(
-            f"{key}.{setting}",
-            tree[setting],
-            f"is not a setting of {name}",
-            f"{key}={name} chooses {name} with its own settings; {setting} is for "
-            + ", ".join(other for other in names if setting in kinds_of(names[other])),
-        )
-        for setting in tree
-        if setting in strange and tree[setting] is not None
-    ]
-    return names[name], {setting: value for setting, value in tree.items() if setting in own}
-
-
-def _keys(tree: dict[str, Any], prefix: str) -> Iterator[str]:
-    for name, value in tree.items():
-        yield f"{prefix}{name}"
-        if isinstance(value, dict):
-            yield from _keys(value, f"{prefix}{name}.")
+    owners = {each: [one for one in names if each in kinds_of(names[one])] for each in tree}
+    for setting, others in owners.items():
+        if others and setting not in own and tree[setting] is not None:
+            rule = f"is not a setting of {name}"
+            fix = f"{key}={name} chooses {name} with its own settings; {setting} is for "
+            found = Problem(f"{key}.{setting}", tree[setting], rule, fix + ", ".join(others))
+            problems.append(found)
+    mine = {each: value for each, value in tree.items() if each in own or not owners[each]}
+    return names[name], mine
 
 
 def _settings_of(section: type) -> str:
