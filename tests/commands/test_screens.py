@@ -14,6 +14,7 @@ from resnet_recipes.report.console import LiveConsole
 from resnet_recipes.run_folder.facts import Published, RunFacts
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.summary import Summary
+from tests.report.conftest import Terminal
 from tests.run_folders import run_folder
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -33,13 +34,6 @@ SCREENS = {
     "help-convert": ["convert", "--help"],
     "summary": [],
 }
-
-
-class Terminal(io.StringIO):
-    """A terminal, as far as a program can tell."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def summary() -> str:

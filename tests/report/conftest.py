@@ -1,5 +1,6 @@
-"""A run of four epochs on two image sizes, written by hand."""
+"""A run of four epochs on two image sizes, written by hand; and a terminal."""
 
+import io
 from contextlib import closing
 from pathlib import Path
 
@@ -8,6 +9,13 @@ import pytest
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.run_folder.facts import Published, RunFacts
 from resnet_recipes.run_folder.metrics import Metrics, Progress
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self):
+        return True
 
 
 class SilentConsole:

@@ -12,15 +12,9 @@ from resnet_recipes.report.console import LiveConsole, PlainConsole, open_consol
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.run_folder.facts import Published
 from resnet_recipes.run_folder.metrics import Metrics, Progress
+from tests.report.conftest import Terminal
 
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ")
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self):
-        return True
 
 
 @pytest.fixture(autouse=True)

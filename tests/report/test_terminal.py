@@ -1,6 +1,5 @@
 """Two processes write to one terminal."""
 
-import io
 import os
 import re
 import sys
@@ -19,13 +18,11 @@ from resnet_recipes.report.terminal import (
     lost_output,
     protect_output,
 )
+from tests.report.conftest import Terminal
 
 
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal, and knows what would be on its screen."""
-
-    def isatty(self) -> bool:
-        return True
+class Screen(Terminal):
+    """A terminal that knows what would be on its screen."""
 
     def screen(self) -> list[str]:
         """Return the lines that can be read, without what colours them."""
@@ -51,13 +48,13 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Screen:
     """A terminal of 80 columns."""
     for name, value in {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}.items():
         monkeypatch.setenv(name, value)
     for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
-    return Terminal()
+    return Screen()
 
 
 def test_a_sentence_from_another_process_leaves_nothing_of_the_display_behind(terminal):

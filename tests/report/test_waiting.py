@@ -7,13 +7,7 @@ import pytest
 
 from resnet_recipes.report import waiting
 from resnet_recipes.report.waiting import Waiting
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self):
-        return True
+from tests.report.conftest import Terminal
 
 
 @pytest.fixture
