@@ -72,18 +72,6 @@ STRANGE = [
 ]
 
 
-def test_the_command_resumes_the_run_of_its_job(tmp_path):
-    process = run(tmp_path, script("hot", ["data=/data/my images"], TWO_NODES))
-    out, _ = process.communicate(timeout=10)
-    assert process.returncode == 0
-    assert out.splitlines() == [
-        *SRUN_WORDS,
-        "recipe=hot",
-        "data=/data/my images",
-        "run.name=hot-41234",
-    ]
-
-
 def test_on_one_node_a_launcher_starts_the_ranks_and_on_several_each_task_is_one(tmp_path):
     text = script("mild", [], ONE_NODE)
     assert "#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=4\n" in text
@@ -222,13 +210,6 @@ def test_a_job_that_failed_is_not_queued_again(tmp_path):
     out, _ = (process := run(tmp_path, script("hot", [], ONE_NODE), code=1)).communicate(timeout=10)
     assert process.returncode == 1
     assert "requeue" not in out
-
-
-def test_every_directive_precedes_the_first_command():
-    lines = script("hot", [], ONE_NODE).splitlines()
-    first = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
-    assert all(line.startswith("#SBATCH") for line in lines[1:first] if line.startswith("#S"))
-    assert not any(line.startswith("#SBATCH") for line in lines[first:])
 
 
 def test_slurm_gives_notice_before_a_rank_has_to_be_done_with_its_save():
