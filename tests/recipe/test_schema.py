@@ -103,11 +103,6 @@ def test_rules_across_settings_of_a_section():
     )
 
 
-@pytest.mark.parametrize("method", ORDER, ids=lambda method: method.name)
-def test_every_method_has_defaults_that_are_right(method):
-    assert problems(methods={method.name: method()}) == {}
-
-
 def test_problems_of_a_method_name_its_full_key():
     mixup = next(method for method in ORDER if method.name == "mixup")
     assert list(problems(methods={"mixup": mixup(alpha=-1)})) == ["methods.mixup.alpha"]

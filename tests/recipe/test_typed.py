@@ -33,10 +33,6 @@ def test_a_tree_becomes_the_objects_that_run():
     assert recipe.methods.bce_loss is None
 
 
-def test_an_empty_mapping_switches_a_method_on():
-    assert typed({"methods": {"bce_loss": {}}})[0].methods.bce_loss is not None
-
-
 @pytest.mark.parametrize(
     ("tree", "key", "rule"),
     rows(

@@ -106,9 +106,3 @@ def test_nvidias_mlperf_evaluates_after_epoch_3_and_every_4_and_we_after_the_las
     made = planned("nvidia_mlperf_pt")
     epochs = [e for e in range(1, 38) if made.evaluates_at(e * made.steps_per_epoch)]
     assert epochs == [*range(3, 36, 4), 37]
-
-
-def test_the_schedule_of_step_decay_has_its_steps_where_they_were():
-    made = planned("pytorch_v1")
-    rates = [made.lr_at(epoch * 5004) for epoch in (0, 29, 30, 59, 60, 89)]
-    assert rates == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001])

@@ -9,7 +9,6 @@ import torch
 from resnet_recipes.base.schedule import multistep
 from resnet_recipes.optim import OPTIMIZERS
 from resnet_recipes.planning.plan import IMAGENET, make_plan
-from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import GROUPS, packaged_folder
 
@@ -83,9 +82,3 @@ def test_an_option_fits_on_a_card_and_every_line_says_unit_or_source(group, name
 def test_every_option_can_be_planned_with_every_length(group, name):
     words = [f"{group}={name}", "epochs=12"]
     assert make_plan(compose("hot", words, needs_data=False).recipe, IMAGENET, 8).total_steps > 0
-
-
-@pytest.mark.parametrize(("group", "name"), OPTIONS)
-def test_an_option_has_no_setting_of_another(group, name):
-    tree = strict_yaml.load(packaged_folder() / group / f"{name}.yaml").tree
-    assert set(tree) <= vars(section(group, "hot", f"{group}={name}")).keys()
