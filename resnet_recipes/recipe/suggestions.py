@@ -102,6 +102,7 @@ def meaning_of(name: str, value: str) -> Meaning | None:
     if not value.replace(".", "", 1).isdecimal():
         words = re.sub(r"(?<=\{\})(ep|ba|dur|s)\b", "", words)  # it has a unit of its own
     ours = VALUES.get(re.split("[ =]", words)[0], {}).get(value.lower())
+    value = re.sub("^timm/", "timm:", value)
     filled = [shlex.quote(word.format(value)) for word in words.split()]
     return Meaning(ours.words if ours else " ".join(filled), (ours and ours.rule) or rule)
 
