@@ -2,14 +2,18 @@
 
 import shlex
 from collections.abc import Iterator
+from dataclasses import asdict
+from math import inf
 from typing import Any
 
 from resnet_recipes.base.duration import Duration, decimal
 from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.kinds import WrongTypeError, converted
 from resnet_recipes.base.text import wrapped
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, Arguments, Usage
 from resnet_recipes.commands.printing import show, table, width
 from resnet_recipes.recipe.library import Entry, Library
+from resnet_recipes.run_folder.facts import Published, nearest
 
 USAGE = Usage(
     "resnet-recipes ls",
@@ -106,28 +110,20 @@ def _length(head: dict[str, Any]) -> str:
 
 
 def _nearest(results: object, epochs: str) -> dict[str, Any] | None:
-    """Return the published result whose length is nearest to the recipe's own.
-
-    An unknown length comes last.
-    """
-    rows = [row for row in results if isinstance(row, dict)] if isinstance(results, list) else []
-    known = [row for row in rows if isinstance(row.get("epochs"), int)]
-    if known and epochs.isdigit():
-        return min(known, key=lambda row: (abs(row["epochs"] - int(epochs)), "minutes" not in row))
-    return rows[0] if rows else None
+    """Return the published result whose length is nearest to the recipe's own, the first if any."""
+    try:
+        found = converted(results, list[Published])
+    except WrongTypeError:
+        return None
+    result = nearest(found, float(epochs) if epochs.isdigit() else inf)
+    return asdict(result) if result else None
 
 
 def _result(result: dict[str, Any] | None) -> str:
-    """Return accuracy, time and length in one cell.
-
-    Any of them may be missing or have another type.
-    """
+    """Return accuracy, time and length in one cell."""
     if not result:
         return "-"
-    cells = [
-        f"{result[key]:.4g} {unit}"
-        for key, unit in (("top1", "%"), ("minutes", "min"))
-        if isinstance(result.get(key), int | float)
-    ]
-    length = f", {result['epochs']} epochs" if isinstance(result.get("epochs"), int) else ""
-    return ", ".join(cells) + length
+    cells = [f"{result['top1']:.4g} %"]
+    cells += [f"{result['minutes']:.4g} min"] if result["minutes"] else []
+    cells += [f"{result['epochs']} epochs"] if result["epochs"] else []
+    return ", ".join(cells)

@@ -79,13 +79,11 @@ def train(argv: Sequence[str]) -> int:
         about = "plan" if "--dry-run" in argv else "train"
         print(usage_of(about).page(page_width()), end="")
         return ExitCode.DONE if argv else ExitCode.RECIPE
-    if argv[0] in _VERSION:
+    if argv[0] in _VERSION or "--version" in argv:
         return _version()
     if argv[0] not in Library().names():
         _refuse_verb(argv)
     arguments = with_weights(with_recipe(extended(_parsed("train", argv))))
-    if "--version" in arguments:
-        return _version()
     if "--parallel" in arguments and "-m" not in arguments:
         rule = "runs several runs of a sweep at a time"
         raise RecipeError.of("--parallel", arguments.flags["--parallel"], rule, "add -m")

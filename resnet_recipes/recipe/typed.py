@@ -131,7 +131,7 @@ def _chosen(
 
 def _settings_of(section: type) -> str:
     names = ", ".join(kinds_of(section))
-    return f"its settings: {names}" if names else "it has no settings; write {}"
+    return f"its settings: {names}; {{}} for their defaults" if names else "it has none; write {}"
 
 
 def plain(value: Any) -> Any:

@@ -265,17 +265,7 @@ def _run_table(runs: Mapping[str, RunRecord], price: float | None) -> Table:
 
 
 def _published_table(known: Sequence[dict[str, Any]]) -> Table:
-    keys = (
-        "recipe",
-        "label",
-        "epochs",
-        "top1_percent",
-        "minutes",
-        "clock",
-        "hardware",
-        "source",
-        "note",
-    )
+    keys = [key for key in known[0] if key != "images_per_second"]
     return Table(
         "All published results; a heading sorts. The clock says what the time includes: papers "
         "(no evaluation, no checkpoint), mlperf (evaluations too), wall (everything).",
