@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple, Self
@@ -55,14 +56,18 @@ class Speeds:
 
     def seconds_at(self, side: int) -> tuple[float, float, float]:
         """Return the quartiles of the seconds of one training image, interpolated by area."""
-        sides, laps = zip(*sorted(self.step.items()), strict=True)
-        nearest = min(max(side, sides[0]), sides[-1])
-        scale = (side / nearest) ** 2
-        spreads = zip(*(np.percentile(each, (25, 50, 75)) for each in laps), strict=True)
-        low, middle, high = (
-            scale * float(np.interp(nearest**2, np.square(sides), known)) for known in spreads
-        )
+        areas, quartiles = self._known
+        nearest = min(max(side**2, areas[0]), areas[-1])
+        scale = side**2 / nearest
+        low, middle, high = (scale * float(np.interp(nearest, areas, known)) for known in quartiles)
         return low, middle, high
+
+    @cached_property  # a budget asks for it thousands of times
+    def _known(self) -> tuple[list[int], list[tuple[float, ...]]]:
+        """The areas of the measured images, and each quartile of the seconds at all of them."""
+        areas = [side**2 for side in sorted(self.step)]
+        spreads = (np.percentile(self.step[side], (25, 50, 75)) for side in sorted(self.step))
+        return areas, list(zip(*spreads, strict=True))
 
     def step_seconds(self, side: int) -> float:
         """Return the seconds of a step of the timed size."""
