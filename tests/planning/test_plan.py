@@ -105,6 +105,7 @@ def test_mild_on_imagenet_is_the_published_run(imagenet):
     assert [made.lr_at(step) for step in (0, 15, 5000, 13750)] == pytest.approx(
         [0, 0.006144, 2.048, 1.024]
     )
+    assert [made.pixels_at(step) for step in (20 * 625 - 1, 20 * 625)] == [116, 124]
 
 
 @pytest.mark.parametrize(
