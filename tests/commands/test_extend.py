@@ -24,7 +24,12 @@ def mine(started: list[Path], nursery: Nursery) -> list[Path]:
 
 
 @pytest.mark.slow
-def test_an_extended_run_says_where_it_comes_from(mine: list[Path], enter: Callable[..., Said]):
+def test_an_extended_run_says_where_it_comes_from_and_a_sweep_does_not_count_its_trunk(
+    mine: list[Path], enter: Callable[..., Said]
+):
+    out = enter("resnet-train -m --extend mine max_duration=20ba,30ba --dry-run").out
+    total, saved = re.search(r"^(.+) PFLOPs .*; trunks .* save (.+)$", out, re.MULTILINE).groups()
+    assert float(saved) / float(total) == pytest.approx((8 + 8) / (12 + 22), rel=0.01)
     place = Path("runs/mine").absolute()
     line = "resnet-train --extend mine max_duration=20ba"
     said = " ".join(enter(f"{line} --dry-run").out.split())
@@ -49,13 +54,6 @@ def test_an_extended_run_says_where_it_comes_from(mine: list[Path], enter: Calla
     assert mine == [longer, longer]
     enter(f"{line} --resume auto", 75)  # the unfinished run with these settings
     assert mine == [longer] * 3
-
-
-@pytest.mark.slow
-def test_a_sweep_does_not_count_the_trunk_that_it_goes_on_from(mine, enter):
-    out = enter("resnet-train -m --extend mine max_duration=20ba,30ba --dry-run").out
-    total, saved = re.search(r"^(.+) PFLOPs .*; trunks .* save (.+)$", out, re.MULTILINE).groups()
-    assert float(saved) / float(total) == pytest.approx((8 + 8) / (12 + 22), rel=0.01)
 
 
 @pytest.mark.parametrize(
