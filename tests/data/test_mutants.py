@@ -10,11 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from resnet_recipes.data.convert.source import Original
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data import convert as room
-from resnet_recipes.data.convert.encode import ConvertOptions
+from resnet_recipes.data.convert.encode import ConvertOptions, Original
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import BadImageError, Picture
 from resnet_recipes.data.native import Engine, why_not
