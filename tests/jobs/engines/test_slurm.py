@@ -105,6 +105,7 @@ def test_no_name_or_word_can_run_a_command_or_add_a_directive(recipe, tmp_path):
     assert f"\nrun.name={title(recipe)}-41234\n" in out
     assert list(RunConfig(name=f"{title(recipe)}-41234").problems()) == []
     directives = text[: text.index("\n\n")].splitlines()
+    assert {line.split()[0] for line in directives[1:]} == {"#SBATCH"}
     assert [line.split()[1].partition("=")[0] for line in directives[1:]] == [
         "--job-name",
         "--nodes",
