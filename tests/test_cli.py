@@ -225,3 +225,13 @@ def test_listing_and_a_misspelt_recipe_import_neither_torch_nor_hydra(tmp_path):
     result = in_python(code, tmp_path)
     assert result.returncode == 0, result.stderr
     assert "mild" in result.stdout
+
+
+@pytest.mark.parametrize("error", [OSError(5, "broken"), ImportError("no such name")])
+def test_an_error_that_says_nothing_about_the_machine_is_raised(error):
+    def run(argv):
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        cli.guarded(run, [])
+    assert raised.value is error

@@ -100,10 +100,12 @@ def _options(words: Sequence[str], known: Collection[str]) -> "ConvertOptions":
     values = {key: plain(value) for key, value in given.items() if key in known}
     options = build(ConvertOptions, values, "", problems)
     problems += options.problems()
-    RecipeError.refuse(
-        one._replace(fix=one.fix or f"{one.key}={getattr(ConvertOptions(), one.key)}")
-        for one in problems
-    )
+
+    def fix_of(problem: Problem) -> str:
+        meant = closest(str(problem.value), problem.rule.replace(",", "").split())
+        return f"{problem.key}={meant or getattr(ConvertOptions(), problem.key)}"
+
+    RecipeError.refuse(one._replace(fix=one.fix or fix_of(one)) for one in problems)
     return options
 
 

@@ -41,6 +41,7 @@ launch.device=mps | launch.device=cpu
 --accelerator gpu | launch.device=cuda
 --accelerator=mps | launch.device=cpu
 ema=false | '~methods.ema'
+ema=0 | '~methods.ema'
 --use_ema true | 'methods.ema={}'
 mixup=true | 'methods.mixup={}'
 ema.decay=0.999 | methods.ema.half_life=100ba
@@ -173,6 +174,10 @@ resnet-train mild data=images epochs: 5 | epochs: 5: settings are written key=va
 resnet-train mild data=images precision.dtype=fp8 | fp32; numbers here have 16 bits or 32
 resnet-recipes convert images images | DST=images: already exists
 resnet-recipes convert images b write_mode=propotion | write_mode=proportion
+resnet-recipes convert images b write_mode=jgp | write_mode=jpg
+resnet-recipes runs --cvs x.csv | did you mean --csv x.csv?
+resnet-train mild data=images ~methods.mixpu | resnet-train mild --cfg   prints every setting
+resnet-train mild data=images optimizer=lamb optimizer.momentum=0.9 | optimizer=lamb chooses lamb
 resnet-recipes ls mild | resnet-recipes show mild
 resnet-train --list mild | resnet-recipes show recipe=mild
 resnet-recipes ls nosuch | resnet-recipes ls
@@ -260,10 +265,9 @@ def test_a_folder_may_have_spaces_and_dashes_in_its_name(enter, folder):
 
 
 def test_a_folder_of_images_without_its_setting_is_one_mistake(answered, folder):
-    assert answered("resnet-train small images")[2:4] == [
-        "images: settings are written key=value",
-        "data=images",
-    ]
+    lines = answered("resnet-train small images")
+    assert lines[0] == "error: 1 problem"
+    assert lines[2:4] == ["images: settings are written key=value", "data=images"]
 
 
 @pytest.mark.parametrize("flag", ["--recipe", "--no-such-thing"])

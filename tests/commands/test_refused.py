@@ -50,7 +50,7 @@ slurm mild data=/data --parallel 2 | 2 | --parallel=2: is only for a sweep
 slurm hot data=/data run=mine | 2 | is set by the job
 slurm hot data=/data lrr=1 | 2 | lrr=1
 slurm data=/data | 2 | recipe: is missing
-slurm hot data=/caf\udce9 | 2 | data=/caf\\udce9: is not UTF-8
+slurm hot data=/caf\udce9 | 2 | 1 problemEOLEOL  data=/caf\\udce9: is not UTF-8
 slurm hot data=/data --time soon | 2 | --time=soon: must be a time limit in one of Slurm's forms
 slurm hot data=/data --time '1:00:00EOL#SBATCH --array=0-9' | 2 | must be a time limit in one of
 slurm hot data=/data --time 2:00 | 2 | --time=2:00: must be at least 5 minutes

@@ -49,6 +49,14 @@ def test_ls_lists_packaged_and_own_recipes(said, recipes):
     assert max(map(len, out.splitlines())) <= 80
 
 
+def test_ls_shows_the_nearest_of_ones_own_results(said, recipes):
+    (recipes / "mine.yaml").write_text(
+        "defaults: [hot]\nmax_duration: 10ep\nscale_schedule_ratio: 1\n"
+        "published: [{top1: 70, epochs: 90}, {top1: 60, epochs: 9}, {top1: 50}]\n"
+    )
+    assert "60 %, 9 epochs" in said("ls")
+
+
 def test_ls_survives_whatever_a_recipe_says_about_itself(said, recipes):
     (recipes / "odd.yaml").write_text(
         'about: "\\x1b[2J"\nmax_duration: [1]\npublished: [{top1: [1], minutes: x}]\n'
