@@ -16,6 +16,7 @@ from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.reading import read_json
+from resnet_recipes.base.text import Say, silent
 from resnet_recipes.estimating.estimate import Estimate
 from resnet_recipes.jobs import new_run
 from resnet_recipes.jobs.budget import plan_here, settled
@@ -103,9 +104,7 @@ def with_network_methods(wanted: Composed) -> Composed:
     return wanted._replace(recipe=replace(recipe, methods=replace(methods, **kept)))
 
 
-def plan(
-    recipe: Recipe | Composed, ranks: int = 1, tell: Callable[[str], None] = lambda line: None
-) -> Plan:
+def plan(recipe: Recipe | Composed, ranks: int = 1, tell: Say = silent) -> Plan:
     """Return all that a run of `recipe` on `ranks` devices would do.
 
     Without `data.root`, on ImageNet.
@@ -135,9 +134,7 @@ def plan(
     return replace(found, start=text)
 
 
-def estimate(
-    recipe: Recipe | Composed, tell: Callable[[str], None] = lambda line: None
-) -> Estimate:
+def estimate(recipe: Recipe | Composed, tell: Say = silent) -> Estimate:
     """Return what a run of `recipe` takes on this machine, all its devices together.
 
     Unless it was measured before, this measures it for about a minute, of which `tell` is told.

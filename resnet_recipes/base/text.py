@@ -5,7 +5,18 @@ import html
 import io
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+#: Shows a line to the user.
+Say = Callable[[str], None]
+
+#: Shows how much is done, and of how much.
+Progress = Callable[[int, int], None]
+
+
+def silent(*_: object) -> None:
+    """Show nothing."""
+
 
 _MARKDOWN = re.compile(r"[\\`*\[\]|]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=www)\.", re.IGNORECASE)
 

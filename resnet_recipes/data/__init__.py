@@ -1,11 +1,11 @@
 """The images of a run: find them, and open them through the backend that reads them."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.paths import is_fetched
+from resnet_recipes.base.text import Progress, Say, silent
 from resnet_recipes.data import remote, synthetic
 from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share, normalize
 from resnet_recipes.data.beton import survey as beton_pair
@@ -16,7 +16,7 @@ from resnet_recipes.data.images import eval_pipeline, train_pipeline
 from resnet_recipes.data.loading import EvalLoader, TrainLoader
 from resnet_recipes.data.machine import oversubscription
 from resnet_recipes.data.native import description, why_not
-from resnet_recipes.data.remote.copy import Progress, Stopped
+from resnet_recipes.data.remote.copy import Stopped
 from resnet_recipes.data.root import SPLITS, root_problem
 from resnet_recipes.data.synthetic import Synthetic
 
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-def measure(config: DataConfig, tell: Callable[[str], None] = lambda line: None) -> DataFacts:
+def measure(config: DataConfig, tell: Say = silent) -> DataFacts:
     """Survey the images at `config.root` and choose the backend; takes seconds for ImageNet.
 
     `tell` shows progress.
@@ -72,7 +72,7 @@ def measure(config: DataConfig, tell: Callable[[str], None] = lambda line: None)
 
 def local(
     config: DataConfig,
-    progress: Progress = lambda *_: None,
+    progress: Progress = silent,
     stopped: Stopped = lambda: False,
 ) -> DataConfig | None:
     """Return the settings with `root` on this machine: remote images are fetched.

@@ -7,14 +7,12 @@ from typing import NamedTuple, TypeVar
 
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import ExitCode, Problem
+from resnet_recipes.base.text import Progress
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 _BLOCK = 4096  # items given to the threads at a time
-
-#: (done, total) -> None.
-Progress = Callable[[int, int], None]
 
 
 class Finding(NamedTuple):

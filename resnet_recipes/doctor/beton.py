@@ -7,13 +7,13 @@ import numpy as np
 
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.base.text import byte_size
+from resnet_recipes.base.text import Progress, byte_size
 from resnet_recipes.data.beton import Beton, pair_problems
 from resnet_recipes.data.beton.samples import Samples, open_samples, stored_by_class
 from resnet_recipes.data.images import natively
 from resnet_recipes.data.images.python import EvalImages
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
-from resnet_recipes.doctor import Finding, Progress, checked, few, finding_of
+from resnet_recipes.doctor import Finding, checked, few, finding_of
 
 _AGAIN = "resnet-recipes convert SRC DST"
 _THUMBNAIL = 8  # pixels, side to which samples are resized here

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from resnet_recipes import data
 from resnet_recipes.base.duration import Duration, budget_seconds
 from resnet_recipes.base.errors import NotReadyError, RecipeError
-from resnet_recipes.base.text import clock_time
+from resnet_recipes.base.text import Say, clock_time
 from resnet_recipes.estimating.estimate import Estimate, Prediction
 from resnet_recipes.jobs import external
 from resnet_recipes.jobs.fit import fitted
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # ranks never import Hydra
 WHOLE = 20
 
 
-def plan_here(wanted: "Composed", say: Callable[[str], None]) -> Plan:
+def plan_here(wanted: "Composed", say: Say) -> Plan:
     """Return the plan of a recipe's run on the devices of this machine."""
     recipe = wanted.recipe
     facts, group = data.measure(recipe.data), group_of(recipe.launch)
@@ -37,7 +37,7 @@ def plan_here(wanted: "Composed", say: Callable[[str], None]) -> Plan:
     return settled(plan, say)
 
 
-def settled(plan: Plan, say: Callable[[str], None]) -> Plan:
+def settled(plan: Plan, say: Say) -> Plan:
     """Return the plan with numbers in place of all that this machine decides.
 
     They are a micro-batch of auto, and the length of a budget.
@@ -45,7 +45,7 @@ def settled(plan: Plan, say: Callable[[str], None]) -> Plan:
     return within_budget(fitted(plan, say), say)
 
 
-def within_budget(plan: Plan, say: Callable[[str], None], measures: bool = True) -> Plan:
+def within_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
     """Return the plan with the length of its budget, if it has one.
 
     `measures` says whether the machine may be measured, for a minute, if it was not before. Raises

@@ -4,12 +4,13 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from resnet_recipes.base.errors import REFUSED, ExitCode, TrainingError
+from resnet_recipes.base.text import Say
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.jobs import launcher, new_run
 from resnet_recipes.jobs.group import Group, group_of
@@ -35,7 +36,7 @@ def errand(
     recipe: Recipe,
     facts: DataFacts | None,
     group: Group,
-    say: Callable[[str], None],
+    say: Say,
     **values: object,
 ) -> Iterator[tuple[Path, Ending]]:
     """Let ranks do a job; yield the folder, which has its results, and how they ended.
@@ -55,7 +56,7 @@ def errand(
 
 
 @contextmanager
-def sample(plan: Plan, spans: Spans, say: Callable[[str], None]) -> Iterator[tuple[Path, Ending]]:
+def sample(plan: Plan, spans: Spans, say: Say) -> Iterator[tuple[Path, Ending]]:
     """Train parts of a run as it would; yield its folder, and how the ranks ended."""
     root = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
     recipe = plan.recipe

@@ -3,13 +3,14 @@
 Start ranks as in training, and merge their results.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
 from resnet_recipes import data
 from resnet_recipes.base.errors import ExitCode
+from resnet_recipes.base.text import Say
 from resnet_recipes.jobs.errand import errand
 from resnet_recipes.jobs.group import Group, group_of
 from resnet_recipes.jobs.rank import RankProcess, job_of, shown
@@ -23,9 +24,7 @@ from resnet_recipes.training.outcomes import Outcomes
 from resnet_recipes.training.trained import Evaluated, Trained
 
 
-def evaluate(
-    opened: Trained, sizes: Sequence[int], say: Callable[[str], None]
-) -> tuple[int, list[Evaluated]]:
+def evaluate(opened: Trained, sizes: Sequence[int], say: Say) -> tuple[int, list[Evaluated]]:
     """Evaluate at each size, in this process or one per device.
 
     Return the exit code, and the results if it is 0.
@@ -41,7 +40,7 @@ def evaluate(
 
 
 def _by_ranks(
-    opened: Trained, sizes: Sequence[int], group: Group, say: Callable[[str], None]
+    opened: Trained, sizes: Sequence[int], group: Group, say: Say
 ) -> tuple[int, list[Evaluated]]:
     job = {"place": str(opened.place.absolute()), "sizes": list(sizes)}
     with errand("evaluate", opened.recipe, None, group, say, **job) as (folder, ending):

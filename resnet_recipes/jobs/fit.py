@@ -1,10 +1,10 @@
 """`batch.bn_size=auto`: the number that it stands for on this machine."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
+from resnet_recipes.base.text import Say
 from resnet_recipes.jobs import gpus
 from resnet_recipes.jobs.errand import errand
 from resnet_recipes.jobs.group import Group
@@ -16,7 +16,7 @@ from resnet_recipes.recipe.sections import AUTO
 FOUND = "bn_size"
 
 
-def fitted(plan: Plan, say: Callable[[str], None]) -> Plan:
+def fitted(plan: Plan, say: Say) -> Plan:
     """Return the plan with the micro-batch that fits in place of auto.
 
     It is tried on the first GPU, which takes some seconds; `say` is told what was found and what it
@@ -34,7 +34,7 @@ def fitted(plan: Plan, say: Callable[[str], None]) -> Plan:
     return replace(plan, recipe=replace(plan.recipe, batch=batch))
 
 
-def _largest(plan: Plan, say: Callable[[str], None]) -> int:
+def _largest(plan: Plan, say: Say) -> int:
     alone = replace(
         plan.recipe,
         batch=replace(plan.recipe.batch, global_size=plan.rank_size),

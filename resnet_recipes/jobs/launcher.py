@@ -7,7 +7,6 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum, auto
 from math import inf
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode
+from resnet_recipes.base.text import Say
 from resnet_recipes.jobs.group import GRACE, Group, Ranks, command, environments
 from resnet_recipes.jobs.rank import job_of
 from resnet_recipes.jobs.signals import handling
@@ -34,7 +34,7 @@ AFTERMATH = 5
 ECHO = 0.5
 
 
-def start(folder: Path, group: Group, say: Callable[[str], None]) -> Ending:
+def start(folder: Path, group: Group, say: Say) -> Ending:
     """Train the frozen recipe in `folder` and return how that ended; nothing is left running.
 
     Raises NotReadyError if the folder is in use, and TrainingError if it was replaced during the
@@ -70,7 +70,7 @@ class Launch:
     killed. A request to save sets the deadline, and so does a rank that fails.
     """
 
-    def __init__(self, folder: Path, group: Group, say: Callable[[str], None]):
+    def __init__(self, folder: Path, group: Group, say: Say):
         self.folder, self.group, self.say = folder, group, say
         self._request, self._deadline = Request.TRAIN, inf
         self._signal = 0  # which asked to save

@@ -2,12 +2,12 @@
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from statistics import mean
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode, RecipeError
+from resnet_recipes.base.text import Say
 from resnet_recipes.estimating.estimate import Prediction, Speeds, estimate
 from resnet_recipes.estimating.speeds import remember, sampled, speeds_of
 from resnet_recipes.jobs.errand import NotDoneError, errand, sample
@@ -28,7 +28,7 @@ SPEEDS = "speeds.json"
 CHECKED = 2
 
 
-def measured(plan: Plan, say: Callable[[str], None], again: bool = False) -> Prediction:
+def measured(plan: Plan, say: Say, again: bool = False) -> Prediction:
     """Return the time of a run as this machine was measured, or is now, for about a minute.
 
     Raises NotDoneError.
@@ -44,7 +44,7 @@ def measured(plan: Plan, say: Callable[[str], None], again: bool = False) -> Pre
     return from_measured(plan, new, time.time())
 
 
-def speeds(plan: Plan, group: Group, say: Callable[[str], None]) -> tuple[Ending, Speeds | None]:
+def speeds(plan: Plan, group: Group, say: Say) -> tuple[Ending, Speeds | None]:
     """Return how the ranks that measure ended, and what they found if they ended well."""
     here = replace(group, max_restarts=0)
     with errand("measure", plan.recipe, plan.facts, here, say) as (folder, ending):
@@ -53,9 +53,7 @@ def speeds(plan: Plan, group: Group, say: Callable[[str], None]) -> tuple[Ending
         return ending, Speeds.of_json(json.loads((folder / SPEEDS).read_text()))
 
 
-def trained(
-    plan: Plan, count: int, say: Callable[[str], None]
-) -> tuple[dict[int, float], Prediction]:
+def trained(plan: Plan, count: int, say: Say) -> tuple[dict[int, float], Prediction]:
     """Train, evaluate and save some epochs of a run as it would.
 
     Return the seconds of each epoch, counted from 0, and what they say of the whole run. Raises
@@ -79,7 +77,7 @@ def trained(
     return timed, Prediction(estimate(course, speeds), speeds, source, time.time())
 
 
-def check(plan: Plan, say: Callable[[str], None]) -> Ending:
+def check(plan: Plan, say: Say) -> Ending:
     """Train the last steps of a run, which has its largest images, and evaluate and save once.
 
     Return how the ranks ended. Nothing is kept, unless they failed.

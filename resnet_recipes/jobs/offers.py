@@ -1,6 +1,6 @@
 """What the recipes offer for some images on this machine: lengths, minutes, cost and accuracy."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
@@ -14,6 +14,7 @@ from resnet_recipes.base.duration import Duration
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.reading import read_json
+from resnet_recipes.base.text import Say, silent
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.data.files import Files
 from resnet_recipes.estimating.estimate import Estimate
@@ -62,7 +63,7 @@ def offered(
     folder: Path | None,
     names: Sequence[str],
     reach: float | None = None,
-    say: Callable[[str], None] = lambda line: None,
+    say: Say = silent,
 ) -> Offers:
     """Return what recipes of these names offer with these changes.
 

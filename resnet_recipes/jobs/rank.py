@@ -15,10 +15,11 @@ from typing import Any, NamedTuple, NoReturn, TextIO
 
 from resnet_recipes.base.errors import REFUSED
 from resnet_recipes.base.reading import read_json
+from resnet_recipes.base.text import Progress
 from resnet_recipes.jobs.signals import Interruption
 from resnet_recipes.jobs.watchdog import Observer, Watchdog
 from resnet_recipes.report.terminal import lasting, protect_output
-from resnet_recipes.report.waiting import Progress, Waiting
+from resnet_recipes.report.waiting import Waiting
 from resnet_recipes.run_folder import ENDINGS, EXIT, JOB
 from resnet_recipes.run_folder.ending import Ending, first_failure, log_path, of_error, write
 from resnet_recipes.run_folder.lock import HeldFolder, begun

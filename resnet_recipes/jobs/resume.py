@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,6 +11,7 @@ from resnet_recipes import data
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import is_fetched
+from resnet_recipes.base.text import Say
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.data.root import root_problem
 from resnet_recipes.jobs import external
@@ -30,7 +31,7 @@ from resnet_recipes.run_folder.runs import newest
 from resnet_recipes.training.state import changed_settings
 
 
-def matching(recipe: Recipe, say: Callable[[str], None]) -> Path | None:
+def matching(recipe: Recipe, say: Say) -> Path | None:
     """Return the folder of the run to continue with `recipe`.
 
     The run of its name, or else the newest that fits.
@@ -56,9 +57,7 @@ def matching(recipe: Recipe, say: Callable[[str], None]) -> Path | None:
     return None
 
 
-def continued(
-    folder: Path, changes: Sequence[str] | Recipe, say: Callable[[str], None]
-) -> Path | None:
+def continued(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Path | None:
     """Prepare a run folder to continue with changed settings, and return it.
 
     None if the run is finished. Raises what `accepted` does.
@@ -74,9 +73,7 @@ def continued(
     return folder
 
 
-def accepted(
-    folder: Path, changes: Sequence[str] | Recipe, say: Callable[[str], None]
-) -> Plan | None:
+def accepted(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Plan | None:
     """Return the plan of a run that continues here with changed settings; None if it is finished.
 
     Everything that its ranks would refuse is refused here, before anything is written. Raises
@@ -142,7 +139,7 @@ def _as_long(recipe: Recipe, began: Recipe) -> Recipe:
     )
 
 
-def _same_images(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> DataFacts:
+def _same_images(recipe: Recipe, folder: Path, say: Say) -> DataFacts:
     """Return the facts about the run's images. Raises NotReadyError if it began with others."""
     began = DataFacts.read(folder / DATA, recipe.data.root)
     found = data.measure(replace(recipe.data, backend=began.backend), tell=say)

@@ -6,11 +6,12 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base.errors import STOPPED, ExitCode
+from resnet_recipes.base.text import Say
 from resnet_recipes.jobs.rank import die_with_parent
 from resnet_recipes.jobs.signals import handling
 from resnet_recipes.run_folder import CHECKPOINT, CHECKPOINTS, SUMMARY
@@ -39,7 +40,7 @@ class Sweep:
         self,
         root: Path,
         runs: Mapping[str, Sequence[str]],
-        say: Callable[[str], None],
+        say: Say,
         slots: Sequence[Slot],
         trunks: Mapping[str, tuple[str, int]] | None = None,
     ):

@@ -2,13 +2,12 @@
 
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import folder_problem, new_path, typed_path
-from resnet_recipes.base.text import byte_size
+from resnet_recipes.base.text import Say, byte_size
 from resnet_recipes.data.stored import begin, header, read
 from resnet_recipes.estimating.network import teaching
 from resnet_recipes.jobs.budget import plan_here
@@ -26,7 +25,7 @@ def teach(
     top: str,
     cycle: str,
     out: str,
-    say: Callable[[str], None],
+    say: Say,
     is_dry: bool = False,
 ) -> Path:
     """Let all devices of this machine store what a recipe's teacher says, and return the file.

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from resnet_recipes import backbones
 from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.base.text import Progress, silent
 from resnet_recipes.network.about import About
 from resnet_recipes.network.inputs import example, is_preprocessed, shapes, takes_any_size
 from resnet_recipes.network.load import Network, load
 from resnet_recipes.network.weights import KEY, write_weights
-from resnet_recipes.report.waiting import Progress
 
 #: Takes normalised float32 images [N, 3, H, W] and returns logits [N, K].
 Run = Callable[[Tensor], Tensor]
@@ -277,7 +277,7 @@ def largest_difference(
     one: nn.Module | Run,
     other: nn.Module | Run,
     images: Tensor,
-    progress: Progress = lambda done, total: None,
+    progress: Progress = silent,
 ) -> tuple[float, float]:
     """Return the largest difference between two networks' logits, and the first's largest logit.
 

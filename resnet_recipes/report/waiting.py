@@ -2,7 +2,6 @@
 
 import sys
 import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from math import ceil
 from typing import TYPE_CHECKING, TextIO
@@ -16,9 +15,6 @@ if TYPE_CHECKING:  # drawing is not needed in a pipe
 
 #: Weight of a new measurement in the running mean of a run's pace.
 SMOOTHING = 0.2
-
-#: What a long function calls with how much is done, and of how much.
-Progress = Callable[[int, int], None]
 
 
 class Waiting(AbstractContextManager):

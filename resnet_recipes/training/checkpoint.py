@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from io import BytesIO, FileIO
 from math import inf
@@ -21,7 +21,7 @@ from torch import Tensor
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.base.reading import open_regular, parse_json
-from resnet_recipes.base.text import byte_size
+from resnet_recipes.base.text import Say, byte_size
 from resnet_recipes.network import archive
 from resnet_recipes.network.archive import ArchiveError, State
 from resnet_recipes.planning.disk import lack_of_room
@@ -45,7 +45,7 @@ class Checkpoints:
     format). The manifest is written last: a checkpoint without one is incomplete, and ignored.
     """
 
-    def __init__(self, folder: Path, keep: int, warn: Callable[[str], None], trunk: int = 0):
+    def __init__(self, folder: Path, keep: int, warn: Say, trunk: int = 0):
         """Keep the newest `keep` checkpoints, and that of the step `trunk`."""
         self.folder = folder
         self.keep = keep

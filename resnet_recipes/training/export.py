@@ -18,6 +18,7 @@ from resnet_recipes import backbones
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import NotReadyError, Problem, TrainingError
 from resnet_recipes.base.extras import lacking
+from resnet_recipes.base.text import Progress, silent
 from resnet_recipes.data import demo
 from resnet_recipes.data.base import normalize
 from resnet_recipes.data.images.decode import BadImageError
@@ -27,7 +28,6 @@ from resnet_recipes.network.inputs import Preprocessed
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.model_card import model_card
 from resnet_recipes.recipe.suggestions import FORMATS
-from resnet_recipes.report.waiting import Progress
 from resnet_recipes.training.trained import Trained
 
 #: Images that an export is compared on.
@@ -60,7 +60,7 @@ def export_checked(
     folder: Path,
     folds: bool,
     preprocesses: bool = False,
-    progress: Progress = lambda done, total: None,
+    progress: Progress = silent,
 ) -> Exported:
     """Write a network for the program `to` and its model card into a new folder.
 

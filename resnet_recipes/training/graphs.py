@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from resnet_recipes.base.text import Say
 from resnet_recipes.methods.base import Batch
 from resnet_recipes.ops.capture import capture
 from resnet_recipes.training.exchange import Exchange
@@ -29,7 +30,7 @@ class Graphs:
     numbers that change with every step.
     """
 
-    def __init__(self, model: nn.Module, exchange: Exchange, tell: Callable[[str], None]):
+    def __init__(self, model: nn.Module, exchange: Exchange, tell: Say):
         self.tell = tell  # shows the user a line
         self._params = [param for param in model.parameters() if param.requires_grad]
         self._exchange = exchange

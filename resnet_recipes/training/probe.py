@@ -4,7 +4,7 @@ A few real steps at some image sizes, the loader alone, evaluation.
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import Tensor
 
+from resnet_recipes.base.text import Progress, silent
 from resnet_recipes.estimating.estimate import Speeds
 from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.training.build import build, open_train, searched
@@ -76,7 +77,7 @@ def speeds(
     rank: Rank,
     seconds: float = 45.0,
     started: float = 0.0,
-    progress: Callable[[int, int], None] = lambda *_: None,
+    progress: Progress = silent,
 ) -> Speeds:
     """Measure for about `seconds` on all ranks at once; the machine should be otherwise idle.
 

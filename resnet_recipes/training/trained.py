@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -12,6 +12,7 @@ from torch import nn
 
 from resnet_recipes import data, ops
 from resnet_recipes.base.errors import NotReadyError, TrainingError
+from resnet_recipes.base.text import Progress, silent
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.inference import Unlabelled, open_labelled
 from resnet_recipes.data.loading import EvalLoader
@@ -123,7 +124,7 @@ class Trained:
             raise NotReadyError.of("data.root", None, rule, "data=PATH")
         return open_labelled(_local(config, fetches), about.classes, about.num_classes, share)
 
-    def evaluated(self, progress: Callable[[int, int], None] = lambda *_: None) -> Evaluated:
+    def evaluated(self, progress: Progress = silent) -> Evaluated:
         """Evaluate as training does, with all ranks.
 
         `progress` is called at every batch, with about how many images all ranks have evaluated,

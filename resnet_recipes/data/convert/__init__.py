@@ -6,7 +6,7 @@ import shutil
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
@@ -18,7 +18,7 @@ import numpy as np
 from resnet_recipes.base.errors import NotReadyError, Problem, TrainingError
 from resnet_recipes.base.paths import nearest_existing
 from resnet_recipes.base.processes import ProcessPool
-from resnet_recipes.base.text import byte_size
+from resnet_recipes.base.text import Progress, byte_size
 from resnet_recipes.data.beton.samples import open_samples
 from resnet_recipes.data.beton.writer import BetonWriter, partial_path
 from resnet_recipes.data.convert.encode import ConvertOptions, Encoded, Halved
@@ -35,9 +35,6 @@ _PAGE_LOSS = 1.02  # ends of pages that no image fits into
 _METADATA = 48  # bytes of one image
 
 _CHUNK = 128  # images between two visits to the disk
-
-#: Told how many images of a split are done, those of an earlier attempt included, and of how many.
-Progress = Callable[[int, int], None]
 
 
 class Forecast(NamedTuple):

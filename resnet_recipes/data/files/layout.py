@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from resnet_recipes.base.text import Say, silent
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files import table
-from resnet_recipes.data.files.listing import Listing, Tell
+from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.root import SYNONYMS, TABLES, unusable
 
 
@@ -27,7 +28,7 @@ class Part(NamedTuple):
         """Whether the labels come from a table."""
         return self.place.suffix.lower() in TABLES and self.place.is_file()
 
-    def listing(self, config: DataConfig, tell: Tell) -> Listing:
+    def listing(self, config: DataConfig, tell: Say) -> Listing:
         """List the images. Raises NotReadyError, or OSError."""
         if self.is_table:
             rows = table.rows(self.place, self.name.lower() if self.is_whole else "")
@@ -53,7 +54,7 @@ def parts(root: Path) -> dict[str, Part]:
     return there or {"": Part("", root)}
 
 
-def listing_of(config: DataConfig, split: str, tell: Tell = lambda line: None) -> Listing:
+def listing_of(config: DataConfig, split: str, tell: Say = silent) -> Listing:
     """List the images of "train" or "val".
 
     With data.val_share, validation images are those set aside.

@@ -10,7 +10,7 @@ import os
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ import numpy as np
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.paths import cache_folder
+from resnet_recipes.base.text import Say, silent
 from resnet_recipes.data.images.decode import SUFFIXES
 
 #: Left behind by archivers and file servers; hidden names are ignored as well.
@@ -81,9 +82,6 @@ _SETTLED = 2 * 10**9
 _THREADS = 16  # network file systems serve many requests at once
 _ARRAYS = ("text", "ends", "sizes", "counts")
 
-#: Shows a line of progress.
-Tell = Callable[[str], None]
-
 
 @dataclass(frozen=True)
 class Listing:
@@ -126,7 +124,7 @@ class Listing:
         return [os.path.join(self.folder, name) for name in self.names]
 
     @classmethod
-    def of(cls, split: Path, tell: Tell = lambda line: None) -> Self:
+    def of(cls, split: Path, tell: Say = silent) -> Self:
         """List a folder of class folders, or return the cached listing if no folder has changed."""
         cache = cache_path(split)
         if (kept := _kept(cache, split)) is not None:
@@ -174,7 +172,7 @@ def cache_path(split: Path) -> Path:
     return cache_folder() / f"listing-{digest[:32]}.npz"
 
 
-def _listed(split: Path, tell: Tell) -> tuple[Listing, list[tuple[str, int, int]]]:
+def _listed(split: Path, tell: Say) -> tuple[Listing, list[tuple[str, int, int]]]:
     """List a split; return with it (path, time of change, inode) of all its folders."""
     classes, others = class_names(split), Counter()
     folders, images, counts = [_stamp(split, "")], [], []
@@ -237,7 +235,7 @@ def _kept(cache: Path, split: Path) -> Listing | None:
         return None
 
 
-def _keep(cache: Path, listing: Listing, folders: list[tuple[str, int, int]], tell: Tell) -> None:
+def _keep(cache: Path, listing: Listing, folders: list[tuple[str, int, int]], tell: Say) -> None:
     about = {"classes": listing.classes, "folders": folders, "others": listing.others}
     arrays = {name: getattr(listing, name) for name in _ARRAYS}
     try:

@@ -9,16 +9,17 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.text import Say
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.files.layout import Part, listing_of, parts
-from resnet_recipes.data.files.listing import Listing, Tell, class_names, image_names
+from resnet_recipes.data.files.listing import Listing, class_names, image_names
 from resnet_recipes.data.order import imbalance
 from resnet_recipes.data.root import LAYOUT, SPLITS, TABLES, problem, unreadable
 
 _SHARE = "data.val_share=0.1   sets a tenth of each class aside"
 
 
-def survey(config: DataConfig, tell: Tell) -> DataFacts:
+def survey(config: DataConfig, tell: Say) -> DataFacts:
     """List the images at `config.root`. Raises NotReadyError with all problems found."""
     try:
         return _surveyed(config, tell)
@@ -31,7 +32,7 @@ def sorting_command(root: Path) -> str:
     return f"resnet-recipes doctor data {shlex.quote(str(root))} --fix-val LOC_val_solution.csv"
 
 
-def _surveyed(config: DataConfig, tell: Tell) -> DataFacts:
+def _surveyed(config: DataConfig, tell: Say) -> DataFacts:
     root, there = Path(config.root), parts(Path(config.root))
     NotReadyError.refuse(_part_problems(root, there))
     NotReadyError.refuse(_split_problems(config, there))

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.extras import remedy
-from resnet_recipes.base.text import byte_size
+from resnet_recipes.base.text import Progress, byte_size
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.remote import disk
 from resnet_recipes.data.remote.contents import THREADS, contents_of, heads_of
-from resnet_recipes.data.remote.copy import PART, Copy, Progress, Stopped
+from resnet_recipes.data.remote.copy import PART, Copy, Stopped
 from resnet_recipes.data.remote.store import RemoteFile, Store
 from resnet_recipes.data.root import TABLES, address_problems
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.text import Progress, silent
 from resnet_recipes.data.beton import ALLOCATION, HEADER, METADATA_START, SAMPLE, VERSION
 from resnet_recipes.data.remote import disk
 from resnet_recipes.data.remote.contents import THREADS, Contents
@@ -26,9 +27,6 @@ from resnet_recipes.data.remote.store import RemoteFile, Store
 
 PIECE = 8 << 20  # bytes of a request
 PART, _JOURNAL = ".part", ".journal"
-
-#: Told how many megabytes are there, and of how many.
-Progress = Callable[[int, int], None]
 
 #: Whether to stop: what has been fetched is kept.
 Stopped = Callable[[], bool]
@@ -121,7 +119,7 @@ class Copy:
     def _fetch(
         self,
         wanted: Sequence[int],
-        progress: Progress = lambda *_: None,
+        progress: Progress = silent,
         stopped: Stopped = lambda: False,
     ) -> bool:
         """Fetch pieces, by number, or wait for a process that does; False if told to stop."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from resnet_recipes.base import extras
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.extras import TRACKERS
+from resnet_recipes.base.text import Say
 from resnet_recipes.report.trackers.base import Tracker
 
 #: Events that may wait for a slow server; further ones are dropped, but remain in metrics.jsonl.
@@ -60,7 +61,7 @@ class Background:
         self._is_finished = is_finished
         self._events.put(None)
 
-    def wait(self, tell: Callable[[str], None], ended: float) -> None:
+    def wait(self, tell: Say, ended: float) -> None:
         """Wait until the tracker is closed, but not for a server that does not answer.
 
         The run `ended` at that reading of time.monotonic(), from which all its trackers count.
