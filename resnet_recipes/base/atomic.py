@@ -4,6 +4,7 @@ import errno
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,6 +42,21 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file, or replace one. Raises OSError."""
     with replacing(path) as file:
         file.write(text.encode())
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Make a folder that gets its name `path` only once the block has filled it.
+
+    An exception in the block leaves nothing; a killed process leaves a part. Raises OSError.
+    """
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    try:
+        part.mkdir(parents=True)
+        yield part
+        part.rename(path)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def delete_parts(folder: Path, of: str = "") -> None:

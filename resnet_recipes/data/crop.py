@@ -6,6 +6,7 @@ from typing import Self
 import numpy as np
 
 from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.loading.storage import Rows
 
 TRIES = 100
 
@@ -82,52 +83,48 @@ class TrainCrop:
             config.crop_rule,
         )
 
-    def boxes(
-        self, epoch: int, indices: np.ndarray, copies: np.ndarray, sizes: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def boxes(self, rows: Rows, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return crops of images of `sizes` [N, 2] (height, width), and mirrored, bool [N].
 
         The crops are int64 [N, 4]: top, left, height, width.
         """
-        draws, mirrored = self._draws(epoch, indices, copies)
+        draws, mirrored = self._draws(rows)
         crops = distorted_crops if self.rule == "tensorflow" else random_crops
         return crops(draws, sizes, self.scale, self.ratio), mirrored
 
-    def attempts(
-        self, epoch: int, indices: np.ndarray, copies: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def attempts(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         """Return the numbers that `boxes` needs once sizes are known, and mirrored, bool [N].
 
         The numbers are float64 [N, 42]: ten `attempts` and the ratio. With TensorFlow's rule they
         are [N, 404]: draws, scale and ratio.
         """
-        draws, mirrored = self._draws(epoch, indices, copies)
+        draws, mirrored = self._draws(rows)
         limits: tuple[float, ...] = *self.scale, *self.ratio
         if self.rule == "torchvision":
             limits = self.ratio
             draws = attempts(draws, self.scale, self.ratio).reshape(len(draws), -1)
         return np.concatenate([draws, np.tile(limits, (len(draws), 1))], axis=1), mirrored
 
-    def _draws(
-        self, epoch: int, indices: np.ndarray, copies: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _draws(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         """Return the random draws for each image's crop, and whether it is mirrored."""
         tries = TRIES if self.rule == "tensorflow" else _TRIES
-        draws = uniforms(self.seed, epoch, indices, 4 * tries + 1, copies)
+        draws = uniforms(self.seed, rows.epoch, rows.indices, 4 * tries + 1, rows.copies)
         return draws[:, :-1], self.flip & (draws[:, -1] < 0.5)
 
-    def bicubic(self, epoch: int, indices: np.ndarray, copies: np.ndarray) -> np.ndarray:
+    def bicubic(self, rows: Rows) -> np.ndarray:
         """Return which images are resized with bicubic interpolation, bool [N].
 
         The others with bilinear.
         """
         if self.interpolation != "random":
-            return np.full(len(indices), self.interpolation == "bicubic")
-        return uniforms(self.seed, epoch, indices, 4 * _TRIES + 2, copies)[:, -1] < 0.5
+            return np.full(len(rows.indices), self.interpolation == "bicubic")
+        draws = uniforms(self.seed, rows.epoch, rows.indices, 4 * _TRIES + 2, rows.copies)
+        return draws[:, -1] < 0.5
 
-    def generator(self, epoch: int, index: int, copy: int) -> np.random.Generator:
-        """Return the random generator for augmenting one image."""
-        key = self.seed, epoch, index, _AUGMENT
+    def generator(self, rows: Rows, row: int) -> np.random.Generator:
+        """Return the random generator for augmenting the image of one row."""
+        copy = int(rows.copies[row])
+        key = self.seed, rows.epoch, int(rows.indices[row]), _AUGMENT
         return np.random.default_rng((*key, copy) if copy else key)
 
 

@@ -4,12 +4,12 @@ Small synthetic images of twelve classes of objects, as a folder of JPEGs.
 """
 
 import colorsys
-import shutil
-import tempfile
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
+
+from resnet_recipes.base import atomic
 
 TRAIN_IMAGES = 260  # per class
 VAL_IMAGES = 45  # per class
@@ -37,21 +37,15 @@ def write(
     """
     if folder.exists():
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
+    with atomic.new_folder(folder) as draft:
         for part, (split, count) in enumerate((("train", train_images), ("val", val_images))):
             for label, name in enumerate(CLASSES):
-                (temporary / split / name).mkdir(parents=True)
+                place = draft / split / name
+                place.mkdir(parents=True)
                 for number in range(count):
                     rng = np.random.default_rng((seed, part, label, number))
-                    scene, file = picture(name, rng), temporary / split / name / f"{number:04d}.jpg"
-                    scene.save(file, quality=int(rng.integers(60, 95)))
-        temporary.chmod(0o755)
-        temporary.rename(folder)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+                    scene = picture(name, rng)
+                    scene.save(place / f"{number:04d}.jpg", quality=int(rng.integers(60, 95)))
     return folder
 
 

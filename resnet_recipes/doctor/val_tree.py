@@ -1,10 +1,10 @@
 """Build class folders of links for a flat validation set; nothing is moved or copied."""
 
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.data.files.listing import SUFFIXES, class_names
@@ -38,14 +38,12 @@ def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Pa
     if strange := sorted({*wanted.values()} - {*classes}):
         rule = f"names classes that {root / 'train'} lacks: {', '.join(strange[:5])}"
         raise NotReadyError.at(class_map, rule)
-    partial = target.with_name(f"{target.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)  # of an attempt that was killed
-    for name in classes:
-        (partial / "val" / name).mkdir(parents=True)
-    for file, name in wanted.items():
-        (partial / "val" / name / file).symlink_to(root / "val" / file)
-    (partial / "train").symlink_to(root / "train")
-    partial.rename(target)
+    with atomic.new_folder(target) as draft:
+        for name in classes:
+            (draft / "val" / name).mkdir(parents=True)
+        for file, name in wanted.items():
+            (draft / "val" / name / file).symlink_to(root / "val" / file)
+        (draft / "train").symlink_to(root / "train")
     return target
 
 

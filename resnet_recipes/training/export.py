@@ -1,6 +1,5 @@
 """Export a trained network, and check that its target program computes what the network does."""
 
-import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
@@ -15,6 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from resnet_recipes import backbones
+from resnet_recipes.base import atomic
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import NotReadyError, Problem, TrainingError
 from resnet_recipes.base.extras import lacking
@@ -67,21 +67,15 @@ def export_checked(
     The folder is whole or absent; what a killed export has left is deleted. Raises TrainingError if
     the program computes something else, NotReadyError if the folder cannot be written.
     """
-    home, name = folder.absolute().parent, folder.name
-    for left in home.glob(f".{escape(name)}.{'[0-9a-f]' * 16}.part"):
+    for left in folder.absolute().parent.glob(f".{escape(folder.name)}.{'[0-9a-f]' * 16}.part"):
         shutil.rmtree(left, ignore_errors=True)  # of an export that was killed
-    draft = home / f".{name}.{secrets.token_hex(8)}.part"
     try:
-        draft.mkdir(parents=True)
-        exported = _written(trained, to, draft, folds, preprocesses, progress)
-        draft.rename(folder)
-        return exported
+        with atomic.new_folder(folder.absolute()) as draft:
+            return _written(trained, to, draft, folds, preprocesses, progress)
     except OSError as error:
         raise NotReadyError.of(
             "--out", str(folder), f"cannot be written: {error.strerror}"
         ) from None
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
 
 
 def _written(

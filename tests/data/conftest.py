@@ -2,7 +2,7 @@
 
 import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -12,11 +12,13 @@ from PIL import Image
 
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.text import silent
 from resnet_recipes.data import convert as room
 from resnet_recipes.data import images
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
+from resnet_recipes.data.loading.storage import Rows
 from resnet_recipes.data.native import why_not
 
 sys.path.append(str(Path(__file__).parent))  # loader workers import augmentations.py by name
@@ -29,8 +31,10 @@ ALONE = Share(0, 1, global_size=12, eval_size=4, seed=5)
 built = pytest.mark.skipif(bool(why_not()), reason="the native library was not built")
 
 
-def silent(*_: object) -> None:
-    """Show no progress."""
+def which(epoch: int, indices: Sequence[int], copies: Sequence[int] | int = 0) -> Rows:
+    """Return rows of these images, of which only the random numbers are asked for."""
+    chosen, none = np.array(indices), np.empty(0)
+    return Rows(epoch, chosen, 0 * chosen + np.array(copies), none, none, none)
 
 
 def small(root: Path, backend: str = "torchvision", **changes) -> DataConfig:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from resnet_recipes.data.crop import TRIES, TrainCrop, distorted_crops, random_crops, uniforms
+from tests.data.conftest import which
 
 SIZES = np.array(
     [[375, 500], [500, 375], [32, 32], [20, 2000], [2000, 20], [1, 1], [333, 500], [3, 2]]
@@ -123,10 +124,11 @@ def test_every_copy_of_an_image_has_its_own_draws_and_the_first_keeps_the_former
     assert len(np.unique(draws)) == draws.size
     assert draws[0, :2].tolist() == [0.3516638536144425, 0.04862915538478085]
     crop = TrainCrop(7, (0.08, 1.0), (3 / 4, 4 / 3), flip=True)
-    boxes, _ = crop.boxes(2, np.full(4, 63), copies, np.full((4, 2), 400))
+    rows = which(2, [63] * 4, copies)
+    boxes, _ = crop.boxes(rows, np.full((4, 2), 400))
     assert len({tuple(box) for box in boxes.tolist()}) == 4
-    assert len({crop.generator(2, 63, copy).integers(2**63) for copy in range(4)}) == 4
-    assert crop.generator(2, 63, 0).integers(2**63) == 8101156065028769671
+    assert len({crop.generator(rows, row).integers(2**63) for row in range(4)}) == 4
+    assert crop.generator(rows, 0).integers(2**63) == 8101156065028769671
 
 
 def test_draws_are_uniform_and_unrelated():
@@ -142,7 +144,8 @@ def test_draws_are_uniform_and_unrelated():
 def test_half_of_the_images_are_mirrored_and_half_are_bicubic_whether_mirrored_or_not():
     indices = np.arange(40_000)
     crop = TrainCrop(7, (0.08, 1.0), (3 / 4, 4 / 3), flip=True, interpolation="random")
-    _, mirrored = crop.boxes(0, indices, 0 * indices, np.full((len(indices), 2), 64))
-    bicubic = crop.bicubic(0, indices, 0 * indices)
+    rows = which(0, indices)
+    _, mirrored = crop.boxes(rows, np.full((len(indices), 2), 64))
+    bicubic = crop.bicubic(rows)
     for share in (mirrored, bicubic, mirrored == bicubic):
         assert share.mean() == pytest.approx(0.5, abs=0.01)  # four standard deviations

@@ -23,6 +23,7 @@ from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.order import shuffled
 from resnet_recipes.methods.increasing_randaugment import VALUES, IncreasingRandAugment, applied
 from resnet_recipes.recipe.compose import compose
+from tests.data.conftest import which
 
 COUNT = 8
 ALONE = Share(0, 1, COUNT, COUNT, seed=3)
@@ -103,8 +104,8 @@ def test_training_crops_are_resized_as_torchvision_does(settings, folder):
     crop, images = TrainCrop.of(settings, ALONE), opened(folder, "train")
     order = shuffled(ALONE.seed, 0, COUNT)
     sizes = np.array([(images[index].height, images[index].width) for index in order])
-    drawn = 0, order, np.zeros(COUNT, np.int64)
-    (boxes, mirrored), bicubic = crop.boxes(*drawn, sizes), crop.bicubic(*drawn)
+    rows = which(0, order)
+    (boxes, mirrored), bicubic = crop.boxes(rows, sizes), crop.bicubic(rows)
 
     def theirs() -> Iterator[Image.Image]:
         for index, box, is_mirrored, is_bicubic in zip(

@@ -100,9 +100,8 @@ class TrainImages(Images):
         """Write the pixels; see Storage."""
         pictures = deque(self._opened(rows, row) for row in range(len(rows.indices)))
         sizes = np.array([(picture.height, picture.width) for picture in pictures])
-        drawn = rows.epoch, rows.indices, rows.copies
-        boxes, mirrored = self.crop.boxes(*drawn, sizes)
-        bicubic = self.crop.bicubic(*drawn)
+        boxes, mirrored = self.crop.boxes(rows, sizes)
+        bicubic = self.crop.bicubic(rows)
         for row in range(len(pictures)):
             with self._reading(rows, row):
                 how = rows.pixels.shape[1], self.reduce, bool(bicubic[row])
@@ -110,7 +109,7 @@ class TrainImages(Images):
             if mirrored[row]:
                 pixels = pixels[:, ::-1]
             if self.augment:
-                rng = self.crop.generator(rows.epoch, int(rows.indices[row]), int(rows.copies[row]))
+                rng = self.crop.generator(rows, row)
                 pixels = np.asarray(self.augment(Image.fromarray(pixels), rng))
             rows.pixels[row] = pixels
 
@@ -122,16 +121,14 @@ class TrainImages(Images):
     def for_engine(self, rows: Rows) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return the engine's rows, which lack images and pixels; and memory that they point to."""
         crop, wanted = self.crop, blank_rows(len(rows.indices))
-        drawn = rows.epoch, rows.indices, rows.copies
-        draws, wanted["mirror"] = crop.attempts(*drawn)
+        draws, wanted["mirror"] = crop.attempts(rows)
         wanted["draws"] = draws.ctypes.data + np.arange(len(wanted)) * draws.strides[0]
         wanted["geometry"] = DISTORTED if crop.rule == "tensorflow" else CROP
         wanted["whole"] = not self.reduce
-        wanted["filter"] = crop.bicubic(*drawn)
+        wanted["filter"] = crop.bicubic(rows)
         kept = [draws]
         if self.augment:
-            side, keys = rows.pixels.shape[1], zip(rows.indices, rows.copies, strict=True)
-            rngs = [crop.generator(rows.epoch, int(index), int(copy)) for index, copy in keys]
+            side, rngs = rows.pixels.shape[1], (crop.generator(rows, i) for i in range(len(wanted)))
             kept.append(put_steps(wanted, [self.augment.steps(side, rng) for rng in rngs]))
         return wanted, kept
 

@@ -17,6 +17,7 @@ from resnet_recipes.data.images.python import EvalImages, Images, TrainImages
 from resnet_recipes.data.loading.storage import Rows, Storage, UnreadableError, fill
 from resnet_recipes.data.native import why_not
 from resnet_recipes.methods.randaugment import RandAugment
+from tests.data.conftest import which
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason="the native library was not built")
 
@@ -94,7 +95,7 @@ def test_an_augmentation_with_steps_draws_the_same_as_in_python(files):
     augment = RandAugment(augmentation_set="safe").augment_sample()
     pixels = filled(in_engine(files, CROP, None, False), files)
     for index in range(len(files)):
-        rng = CROP.generator(2, index, index % 2)
+        rng = CROP.generator(which(2, [index], [index % 2]), 0)
         pixels[index] = np.asarray(augment(Image.fromarray(pixels[index]), rng))
     names = [Path(files.path(index)).name for index in range(len(files))]
     jpegs = [name not in ("png.png", "cmyk.jpg") for name in names]
