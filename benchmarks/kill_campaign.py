@@ -211,7 +211,7 @@ def untouched(root: Path, ranks: int) -> dict[int, str]:
     run.start("checkpoint.keep=1000", "checkpoint.interval=1ba")
     if run.wait() != 0:
         raise SystemExit((root / "output.txt").read_text())
-    checkpoints = Checkpoints(run.folder / "checkpoints", 1000, print)
+    checkpoints = Checkpoints(run.folder / "checkpoints", 1000)
     digests = {step: digest(checkpoints._verified(step)) for step in checkpoints._steps()}
     shutil.rmtree(run.folder)
     return digests
@@ -230,7 +230,7 @@ def strike(victim: Victim, fault: str, rng: random.Random, truth: dict[int, str]
     while (left := victim.processes()) and time.monotonic() - began < 150:
         time.sleep(0.05)
     seconds = time.monotonic() - began
-    saved = Checkpoints(victim.folder / "checkpoints", 2, print).newest()
+    saved = Checkpoints(victim.folder / "checkpoints", 2).newest()
     step = saved[0] if saved else 0
     problem = ""
     if left:
@@ -277,7 +277,7 @@ def campaign(root: Path, kills: int, ranks: int, seed: int) -> list[Outcome]:
 def finished(victim: Victim, truth: dict[int, str]) -> list[Outcome]:
     """Return a complaint if a resumed run ends with other weights than the undisturbed one."""
     victim.wait()
-    step, state = Checkpoints(victim.folder / "checkpoints", 2, print).newest()
+    step, state = Checkpoints(victim.folder / "checkpoints", 2).newest()
     if (step, digest(state)) == (STEPS, truth[STEPS]):
         return []
     return [

@@ -25,7 +25,7 @@ def distorted_crops(
     original, a crop smaller than the image never touches its right or bottom border. `draws` is [N,
     4 * 100], from `uniforms`.
     """
-    tall, wide = sizes[:, :1].astype(np.float64), sizes[:, 1:].astype(np.float64)
+    tall, wide = np.split(sizes.astype(np.float64), 2, axis=1)
     shape, length, down, right = np.moveaxis(draws.reshape(-1, TRIES, 4), 2, 0)
     aspect = ratio[0] + (ratio[1] - ratio[0]) * shape
     least, most = scale[0] * tall * wide, scale[1] * tall * wide
@@ -153,7 +153,7 @@ def random_crops(
     and a log-uniform aspect ratio from `ratio`; if ten tries fail, the largest centred crop within
     `ratio`. `draws` is [N, 4 * 10], from `uniforms`.
     """
-    height, width = sizes[:, :1].astype(np.float64), sizes[:, 1:].astype(np.float64)
+    height, width = np.split(sizes.astype(np.float64), 2, axis=1)
     share, aspect, down, right = np.moveaxis(attempts(draws, scale, ratio), 2, 0)
     area = height * width * share
     tried_width, tried_height = np.rint(np.sqrt(area * aspect)), np.rint(np.sqrt(area / aspect))

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base.errors import NotReadyError, Problem
-from resnet_recipes.base.text import silent
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.beton.samples import Samples, open_samples
 from resnet_recipes.data.files import Files
@@ -71,7 +70,7 @@ def _listing(config: DataConfig, root: Path) -> Listing:
     if "" not in there:
         fix = f"data={there['train'].place}   evaluates these"
         raise unusable(root, "has training images only", fix)
-    return there[""].listing(config, silent)
+    return there[""].listing(config)
 
 
 def _places(

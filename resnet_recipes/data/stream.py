@@ -50,16 +50,18 @@ class Stream:
         if len(self._finished) == AHEAD:
             self._side.wait_event(self._finished[0])
         with torch.cuda.stream(self._side):
-            batch = RawBatch(*map(self._to_device, raw))
+            batch = RawBatch(
+                *(
+                    part if part is None else part.to(self._device, non_blocking=True)
+                    for part in raw
+                )
+            )
             self._copied = self._side.record_event()
         current.wait_event(self._copied)
         for tensor in batch:
             if tensor is not None:
                 tensor.record_stream(current)  # not to be reused before this step is done with it
         return batch
-
-    def _to_device(self, part: torch.Tensor | None) -> torch.Tensor | None:
-        return None if part is None else part.to(self._device, non_blocking=True)
 
 
 @cache

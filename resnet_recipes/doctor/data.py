@@ -93,7 +93,7 @@ def _betons(root: Path) -> list[Path]:
 
 def _check_folders(config: DataConfig) -> Iterator[Finding]:
     """Count the images, as a run does. Raises NotReadyError with what would prevent the run."""
-    facts = survey(config, silent)
+    facts = survey(config)
     for split, total in zip(SPLITS, (facts.train_examples, facts.eval_examples), strict=True):
         yield Finding("ok", f"{split}: {total:,} images in {len(facts.classes):,} classes")
         if are_imagenets(facts.classes) and total != IMAGENET[split]:

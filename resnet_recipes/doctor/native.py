@@ -15,18 +15,13 @@ _REINSTALL = "pip install --force-reinstall --no-deps ."
 
 def check_native() -> list[Finding]:
     """Load the library and start a thread; if that fails, name everything that its build lacks."""
-    found = _decoder()
-    return [found] if found.level == "ok" else [*_missing(), found]
-
-
-def _decoder() -> Finding:
     if why := why_not():
-        return Finding("warn", f"the native decoder {why}; {_COST}", _REINSTALL)
+        return [*_missing(), Finding("warn", f"the native decoder {why}; {_COST}", _REINSTALL)]
     try:
         Engine(1).close()
     except OSError as error:
-        return Finding("fix", f"the native decoder {error}", "ulimit -u")
-    return Finding("ok", f"the native decoder works ({description()})")
+        return [*_missing(), Finding("fix", f"the native decoder {error}", "ulimit -u")]
+    return [Finding("ok", f"the native decoder works ({description()})")]
 
 
 def _missing() -> Iterator[Finding]:

@@ -1,6 +1,6 @@
 """Measure the speed of a device: memory traffic and matrix products."""
 
-import time
+import timeit
 from collections.abc import Callable
 from statistics import median
 
@@ -28,14 +28,7 @@ def seconds(
         with torch.cuda.device(device):
             lap = _replayed(calls)
             return median(lap() for _ in range(times)) / repeats
-    return median(_lap(calls) for _ in range(times)) / repeats
-
-
-def _lap(calls: Callable[[], None]) -> float:
-    """Return the seconds that calls take on the CPU."""
-    began = time.perf_counter()
-    calls()
-    return time.perf_counter() - began
+    return median(timeit.repeat(calls, repeat=times, number=1)) / repeats
 
 
 def _replayed(calls: Callable[[], None]) -> Callable[[], float]:

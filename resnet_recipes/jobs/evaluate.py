@@ -12,7 +12,7 @@ from resnet_recipes import data
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.base.text import Say
 from resnet_recipes.jobs.errand import errand
-from resnet_recipes.jobs.group import Group, group_of
+from resnet_recipes.jobs.group import group_of
 from resnet_recipes.jobs.rank import RankProcess, job_of, shown
 from resnet_recipes.network.load import load
 from resnet_recipes.recipe.frozen import read_sealed
@@ -32,16 +32,10 @@ def evaluate(opened: Trained, sizes: Sequence[int], say: Say) -> tuple[int, list
     config, group = opened.recipe.data, group_of(opened.recipe.launch)
     with Waiting(f"fetching {config.root}", "MB") as waiting:
         data.local(config, waiting)  # what opens the images finds them here
-    if group.ranks > 1:
-        return _by_ranks(opened, sizes, group, say)
-    trained = opened.on_device()
-    with Waiting("evaluating") as waiting:
-        return ExitCode.DONE, [trained.at_size(size).evaluated(waiting) for size in sizes]
-
-
-def _by_ranks(
-    opened: Trained, sizes: Sequence[int], group: Group, say: Say
-) -> tuple[int, list[Evaluated]]:
+    if group.ranks == 1:
+        trained = opened.on_device()
+        with Waiting("evaluating") as waiting:
+            return ExitCode.DONE, [trained.at_size(size).evaluated(waiting) for size in sizes]
     job = {"place": str(opened.place.absolute()), "sizes": list(sizes)}
     with errand("evaluate", opened.recipe, None, group, say, **job) as (folder, ending):
         numbers = () if ending.code else range(len(sizes))

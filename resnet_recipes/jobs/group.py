@@ -71,7 +71,11 @@ def group_of(config: "LaunchConfig") -> Group:
     else:
         wanted = int(config.gpus)
         if config.device != "cpu" and wanted > found:
-            raise NotReadyError([_too_many(wanted, found)])
+            fix = f"launch.device=cpu gpus={wanted}   starts as many processes on the CPU"
+            problem = _no_gpu("launch.gpus", wanted, fix)
+            if found:
+                problem = problem._replace(rule=f"this machine has {found}", fix=f"gpus={found}")
+            raise NotReadyError([problem])
     return Group(wanted, config.max_restarts)
 
 
@@ -148,17 +152,6 @@ def allocator() -> dict[str, str]:
     if is_set or not gpus.has_nvml():
         return {}
     return {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
-
-
-def _too_many(wanted: int, found: int) -> Problem:
-    """Return the problem of a machine with fewer GPUs than were asked for."""
-    if found:
-        return Problem("launch.gpus", wanted, f"this machine has {found}", f"gpus={found}")
-    fix = (
-        f"launch.device=cpu gpus={wanted} starts {wanted} "
-        f"{'process' if wanted == 1 else 'processes'} on the CPU"
-    )
-    return _no_gpu("launch.gpus", wanted, fix)
 
 
 def _no_gpu(key: str, value: object, fix: str) -> Problem:

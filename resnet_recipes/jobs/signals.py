@@ -55,7 +55,7 @@ class Interruption:
     def __init__(self) -> None:
         self.signal = 0  # the first that came
         self._code = ExitCode.DONE
-        self._reason = ""
+        self.reason = ""  # in a few words; empty if another rank was asked to stop
         self._first = 0.0  # when the first signal came
         self._max_wall = ""
         self._deadline = float("inf")
@@ -80,11 +80,6 @@ class Interruption:
         return self._code != ExitCode.DONE
 
     @property
-    def reason(self) -> str:
-        """Return why this process was asked to stop, in a few words; empty if another rank was."""
-        return self._reason
-
-    @property
     def exit_code(self) -> ExitCode:
         """Return CANCELLED after Ctrl-C here, and PREEMPTED after any other request."""
         return self._code or ExitCode.PREEMPTED
@@ -92,7 +87,7 @@ class Interruption:
     def request(self, reason: str, code: ExitCode = ExitCode.PREEMPTED) -> None:
         """Ask to stop; the first request counts."""
         if not self._code:
-            self._code, self._reason = code, reason
+            self._code, self.reason = code, reason
 
     def receive(self, number: int) -> None:
         """Act on a signal: the first is a request, and a second Ctrl-C ends the process."""

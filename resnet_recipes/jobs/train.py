@@ -48,8 +48,7 @@ def work(process: RankProcess) -> int:
     plan = taught(made.plan)
     Meeting.on("teachers").confirm({teacher.key: teacher.digest for teacher in plan.teachers})
     run = build(plan, rank)
-    keep, trunk = recipe.checkpoint.keep, plan.trunk
-    checkpoints = Checkpoints(process.folder / CHECKPOINTS, keep, warn=print, trunk=trunk)
+    checkpoints = Checkpoints(process.folder / CHECKPOINTS, recipe.checkpoint.keep, plan.trunk)
     first = resume(run, checkpoints)
     spans = job_of(process.folder).get("spans", [(first, plan.total_steps)])
     if rank.is_main:

@@ -48,7 +48,7 @@ class Trunk(NamedTuple):
 
     def put_into(self, folder: Path, recipe: Recipe) -> None:
         """Write what a run of `recipe` would have at this step: its checkpoint, and its records."""
-        checkpoints = Checkpoints(folder / CHECKPOINTS, recipe.checkpoint.keep, warn=print)
+        checkpoints = Checkpoints(folder / CHECKPOINTS)
         checkpoints.open_for_writing()
         checkpoints.save(self.step, self.state | {"recipe": asdict(recipe)}, wait=True)
         records: list[dict[str, Any]] = read_metrics(self.folder / METRICS)
@@ -72,7 +72,7 @@ def trunk_of(plan: Plan) -> Trunk | None:
     recipe = frozen.read(folder / CONFIG)
     began = make_plan(recipe, DataFacts.read(folder / DATA, recipe.data.root), plan.world_size)
     RecipeError.refuse(_differences(folder, began, plan))
-    checkpoints = Checkpoints(folder / CHECKPOINTS, recipe.checkpoint.keep, warn=print)
+    checkpoints = Checkpoints(folder / CHECKPOINTS)
     end = min(began.trunk, plan.trunk)
     found = checkpoints.newest(end)
     has_ended = (folder / EXIT).exists() and not is_running(folder)

@@ -1,7 +1,7 @@
 """The network of a recipe, ready to train or to evaluate."""
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
 from resnet_recipes import backbones
@@ -35,7 +35,7 @@ def build_network(
     if recipe.precision.channels_last:
         return model.to(device, memory_format=torch.channels_last)
     # a convolution follows its input's memory format, not its weights'
-    model.register_forward_pre_hook(_as_nchw)
+    model.register_forward_pre_hook(lambda _, inputs: inputs[0].contiguous())
     return model.to(device)
 
 
@@ -58,7 +58,3 @@ def build_model(config: ModelConfig, num_classes: int, seed: int) -> nn.Module:
                 module.bn3.weight if isinstance(module, Bottleneck) else module.bn2.weight
             )
     return model
-
-
-def _as_nchw(_: nn.Module, inputs: tuple[Tensor]) -> Tensor:
-    return inputs[0].contiguous()

@@ -20,6 +20,9 @@ from resnet_recipes.ops import Operations, batch_norm, max_pool
 from resnet_recipes.ops.blur import Blurring
 from resnet_recipes.ops.norm import Epilogue, Norm
 
+#: What a block gives: its output, or the output twice, for the next block's branch and sum.
+Maps = Tensor | tuple[Tensor, Tensor]
+
 
 def fuse(model: nn.Module, operations: Operations) -> None:
     """Make the modules of `model` call `operations`, in place.
@@ -103,9 +106,7 @@ def _adopt(norm: nn.BatchNorm2d, operations: Operations, relu: bool) -> None:
 class FusedBatchNorm2d(nn.BatchNorm2d):
     """A BatchNorm with the residual sum and ReLU that follow it, as one operation in training."""
 
-    def forward(
-        self, x: Tensor, residual: Tensor | None = None, twice: bool = False
-    ) -> Tensor | tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, residual: Tensor | None = None, twice: bool = False) -> Maps:
         epilogue = Epilogue(residual, None, self.relu, twice)
         if self.training:
             return self.operation(x, Norm.of(self), epilogue)
@@ -115,7 +116,7 @@ class FusedBatchNorm2d(nn.BatchNorm2d):
 class FusedDropSamplesBatchNorm2d(DropSamplesBatchNorm2d):
     """The last BatchNorm of a branch with StochasticDepth, with the residual sum and its ReLU."""
 
-    def forward(self, x: Tensor, residual: Tensor, twice: bool) -> Tensor | tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, residual: Tensor, twice: bool) -> Maps:
         epilogue = Epilogue(residual, None, self.relu, twice)
         if self.training:
             drawn = epilogue._replace(keep=self.draw(x))
@@ -170,7 +171,7 @@ class FusedBasicBlock(BasicBlock):
 
     twice: bool = False  # so that the next block's branch and sum have separate gradients
 
-    def forward(self, x: Tensor | tuple[Tensor, Tensor]) -> Tensor | tuple[Tensor, Tensor]:
+    def forward(self, x: Maps) -> Maps:
         x, identity = x if isinstance(x, tuple) else (x, x)
         identity = identity if self.downsample is None else self.downsample(identity)
         return _end(self, self.bn2, self.conv2(self.bn1(self.conv1(x))), identity)
@@ -181,7 +182,7 @@ class FusedBottleneck(Bottleneck):
 
     twice: bool = False  # so that the next block's branch and sum have separate gradients
 
-    def forward(self, x: Tensor | tuple[Tensor, Tensor]) -> Tensor | tuple[Tensor, Tensor]:
+    def forward(self, x: Maps) -> Maps:
         x, identity = x if isinstance(x, tuple) else (x, x)
         y = self.bn2(self.conv2(self.bn1(self.conv1(x))))
         identity = identity if self.downsample is None else self.downsample(identity)
@@ -193,7 +194,7 @@ def _end(
     norm: nn.BatchNorm2d,
     y: Tensor,
     identity: Tensor,
-) -> Tensor | tuple[Tensor, Tensor]:
+) -> Maps:
     """Return a block's output, even if its StochasticDepth was folded into a plain BatchNorm."""
     if isinstance(norm, tuple(NORMS.values())):
         return norm(y, identity, block.twice)

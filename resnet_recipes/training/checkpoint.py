@@ -45,13 +45,13 @@ class Checkpoints:
     format). The manifest is written last: a checkpoint without one is incomplete, and ignored.
     """
 
-    def __init__(self, folder: Path, keep: int, warn: Say, trunk: int = 0):
+    def __init__(self, folder: Path, keep: int = 1, trunk: int = 0):
         """Keep the newest `keep` checkpoints, and that of the step `trunk`."""
         self.folder = folder
         self.keep = keep
         self.trunk = trunk
         self.notes: list[str] = []  # what newest() had to skip, one sentence each
-        self.warn = warn
+        self.warn: Say = print
         self._good: set[int] = set()  # steps that this process has written or verified
         self._bad: set[int] = set()  # steps that newest() found damaged
         self._staging: dict[str, Tensor] = {}  # host copies, reused from one save to the next

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from resnet_recipes import __version__
 from resnet_recipes.base.errors import Problem, RecipeError, TrainingError
-from resnet_recipes.network.archive import is_plain
+from resnet_recipes.network.archive import State, is_plain
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import build, plain
 from resnet_recipes.training.run import Run
@@ -51,7 +51,7 @@ COMPUTES = {
 _DEPTH = 5
 
 
-def capture(run: Run, done: int) -> dict[str, Any]:
+def capture(run: Run, done: int) -> State:
     """Return everything that defines the run after `done` steps.
 
     References to live tensors, and plain values.
@@ -88,14 +88,14 @@ def capture(run: Run, done: int) -> dict[str, Any]:
     }
 
 
-def restore(run: Run, state: dict[str, Any]) -> int:
+def restore(run: Run, state: State) -> int:
     """Restore `run` from a checkpoint's state, in place; return the number of completed steps.
 
     Raises RecipeError if the run's settings or data differ, and TrainingError if the state does not
     fit the run.
     """
     # what older checkpoints do not have
-    state = dict[str, Any](best={}, owes_evaluation=False) | state
+    state = State(best={}, owes_evaluation=False) | state
     try:
         _refuse(malformed(run, state))
         RecipeError.refuse(conflicts(run, state))
@@ -123,7 +123,7 @@ def _refuse(wrong: Iterator[str]) -> None:
         raise ValueError("; ".join(said))
 
 
-def malformed(run: Run, state: dict[str, Any]) -> Iterator[str]:
+def malformed(run: Run, state: State) -> Iterator[str]:
     """Yield what in `state`, which anyone may have written, has not the form that `run` gives it.
 
     If nothing has, its fields can be compared.
@@ -139,14 +139,14 @@ def malformed(run: Run, state: dict[str, Any]) -> Iterator[str]:
         yield "recipe: not plain values"
 
 
-def misfits(run: Run, state: dict[str, Any]) -> Iterator[str]:
+def misfits(run: Run, state: State) -> Iterator[str]:
     """Yield each tensor in `state` that is not of the shape and dtype that `run` needs."""
     for place, own, found in _tensors(run, state):
         if _kind(own) != _kind(found):
             yield f"{place}: is {_kind(found)}, but this run needs {_kind(own)}"
 
 
-def _tensors(run: Run, state: dict[str, Any]) -> Iterator[tuple[str, object, object]]:
+def _tensors(run: Run, state: State) -> Iterator[tuple[str, object, object]]:
     """Yield the place of each tensor in a state, what `run` has there, and what is there."""
     model = run.model.state_dict()
     for place, found in ("model", state["model"]), ("best", state["best"].get("weights", model)):
@@ -168,7 +168,7 @@ def _kind(value: object) -> str:
     return "missing" if value is None else kind.__name__
 
 
-def conflicts(run: Run, state: dict[str, Any]) -> Iterator[Problem]:
+def conflicts(run: Run, state: State) -> Iterator[Problem]:
     """Yield what forbids resuming from `state`: changed settings or data."""
     yield from changed_settings(state["recipe"], run.plan.recipe)
     facts, classes = run.plan.facts, tuple(state["classes"])
@@ -199,7 +199,7 @@ def settings_in(recipe: dict[str, Any]) -> dict[str, Any]:
     return flat(asdict(build(Recipe, recipe, "", []))) | flat(recipe)
 
 
-def resume_warnings(run: Run, state: dict[str, Any]) -> list[str]:
+def resume_warnings(run: Run, state: State) -> list[str]:
     """Return why resuming from `state` may not be bit-identical to an uninterrupted run.
 
     Empty if it is.

@@ -86,7 +86,7 @@ class Run:
 
     def newest(self) -> int:
         """Return the step of the newest checkpoint that can be read."""
-        return Checkpoints(self.folder / "checkpoints", 2, print).newest()[0]
+        return Checkpoints(self.folder / "checkpoints", 2).newest()[0]
 
     def evaluated(self) -> list[int]:
         """Return the steps after which it was evaluated."""

@@ -93,7 +93,7 @@ def test_a_checkpoint_gives_the_averaged_network_with_its_surgery_and_classes(ma
     wanted = outputs(run.model)
     with torch.no_grad():
         run.model.fc.weight.zero_()
-    checkpoints = Checkpoints(tmp_path, 2, print)
+    checkpoints = Checkpoints(tmp_path, 2)
     checkpoints.save(8, capture(run, 8), wait=True)
     loaded = load(tmp_path / "step-00000008.pt")
     torch.testing.assert_close(outputs(loaded.model), wanted, rtol=1e-4, atol=1e-4)

@@ -54,7 +54,8 @@ def warnings() -> list[str]:
 @pytest.fixture
 def checkpoints(tmp_path: Path, warnings: list[str]) -> Checkpoints:
     """A folder with the checkpoints of steps 10 and 20."""
-    made = Checkpoints(tmp_path / "checkpoints", 2, warnings.append)
+    made = Checkpoints(tmp_path / "checkpoints", 2)
+    made.warn = warnings.append
     made.open_for_writing()
     for step in (10, 20):
         made.save(step, state_at(step), wait=True)
@@ -67,7 +68,7 @@ def file_of(checkpoints: Checkpoints, step: int) -> Path:
 
 def reopened(checkpoints: Checkpoints) -> Checkpoints:
     """Return the same folder as the next process sees it."""
-    again = Checkpoints(checkpoints.folder, checkpoints.keep, print)
+    again = Checkpoints(checkpoints.folder, checkpoints.keep)
     again.open_for_writing()
     return again
 
@@ -79,7 +80,7 @@ def test_a_saved_state_is_read_back_bit_for_bit(checkpoints):
 
 
 def test_an_empty_folder_has_no_checkpoint(tmp_path):
-    assert Checkpoints(tmp_path / "none", 2, print).newest() is None
+    assert Checkpoints(tmp_path / "none", 2).newest() is None
 
 
 def test_training_may_change_its_tensors_as_soon_as_save_returns(checkpoints, monkeypatch):
@@ -296,7 +297,7 @@ def test_a_save_that_was_waited_for_is_not_lost_in_silence(checkpoints):
 def test_a_folder_that_cannot_be_written_is_refused_at_the_start(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(NotReadyError, match="cannot be written here"):
-        Checkpoints(tmp_path / "file" / "checkpoints", 2, print).open_for_writing()
+        Checkpoints(tmp_path / "file" / "checkpoints", 2).open_for_writing()
 
 
 def test_bytes_reach_the_disk_before_names_do(checkpoints, monkeypatch):
@@ -341,7 +342,7 @@ def test_a_kill_at_any_stage_of_a_save_leaves_the_old_checkpoint_or_the_new(plac
         os.fsync = counted(os.fsync)
         os.replace = counted(os.replace)
         Path.unlink = counted(Path.unlink)
-        again = Checkpoints(checkpoints.folder, 2, print)
+        again = Checkpoints(checkpoints.folder, 2)
         again.save(30, state_at(30), wait=True)
 
     os.waitpid(forked(save), 0)
@@ -361,7 +362,7 @@ def test_a_kill_at_a_random_moment_never_costs_more_than_one_checkpoint(checkpoi
         heard, told = os.pipe()
 
         def save_on(first: int = reached, told: int = told) -> None:
-            again = Checkpoints(checkpoints.folder, 2, print)
+            again = Checkpoints(checkpoints.folder, 2)
             for step in range(first + 1, first + 1000):
                 again.save(step, state_at(step) | {"ballast": ballast}, wait=step == first + 1)
                 if step == first + 1:

@@ -30,7 +30,7 @@ class Silent:
 def reporter(make_run: Callable[..., Run], tmp_path: Path) -> RunReporter:
     """The reporter of a small run, with the checkpoint of step 1."""
     run = make_run()
-    checkpoints = Checkpoints(tmp_path / "checkpoints", 2, print)
+    checkpoints = Checkpoints(tmp_path / "checkpoints", 2)
     recorder = Recorder(
         tmp_path, run_facts(run, tmp_path), PlainConsole(io.StringIO(), io.StringIO())
     )

@@ -51,7 +51,7 @@ def test_only_a_run_that_is_evaluated_after_these_steps_owes_that(interval, owes
 
 def test_lists_of_a_method_are_the_same_in_a_checkpoint(make_run, tmp_path):
     words = "methods.progressive_resizing.stairs=[[0ep,0.5],[1ep,1.0]]"
-    checkpoints = Checkpoints(tmp_path, 2, print)
+    checkpoints = Checkpoints(tmp_path, 2)
     checkpoints.save(3, capture(make_run(words), 3), wait=True)
     assert restore(make_run(words), checkpoints.newest()[1]) == 3
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.paths import new_path
-from resnet_recipes.base.text import silent
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import half_path, open_beton
 from resnet_recipes.data.beton.sidecar import Sidecar
@@ -139,11 +138,11 @@ def _sources(src: Path, options: ConvertOptions) -> dict[str, Original]:
         return found
     there = parts(src)
     if "val" in there or options.val_share:
-        survey(config, silent)
+        survey(config)
         return {split: Original.files(listing_of(config, split), src) for split in SPLITS}
     if all((src / f"{split}.beton").is_file() for split in SPLITS):
         return {split: Original.beton(src / f"{split}.beton") for split in SPLITS}
-    listing = (there.get("train") or there[""]).listing(config, silent)
+    listing = (there.get("train") or there[""]).listing(config)
     if not len(listing):
         raise NotReadyError.at(src, f"has no images ({', '.join(SUFFIXES)}) in class folders")
     return {"": Original.files(listing, src)}

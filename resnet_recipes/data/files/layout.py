@@ -28,7 +28,7 @@ class Part(NamedTuple):
         """Whether the labels come from a table."""
         return self.place.suffix.lower() in TABLES and self.place.is_file()
 
-    def listing(self, config: DataConfig, tell: Say) -> Listing:
+    def listing(self, config: DataConfig, tell: Say = silent) -> Listing:
         """List the images. Raises NotReadyError, or OSError."""
         if self.is_table:
             rows = table.rows(self.place, self.name.lower() if self.is_whole else "")

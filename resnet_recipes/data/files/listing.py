@@ -83,6 +83,10 @@ _THREADS = 16  # network file systems serve many requests at once
 _ARRAYS = ("text", "ends", "sizes", "counts")
 
 
+#: Of folders: path, time of change, inode.
+_Stamps = list[tuple[str, int, int]]
+
+
 @dataclass(frozen=True)
 class Listing:
     """Every image of a split, sorted by class and name."""
@@ -172,7 +176,7 @@ def cache_path(split: Path) -> Path:
     return cache_folder() / f"listing-{digest[:32]}.npz"
 
 
-def _listed(split: Path, tell: Say) -> tuple[Listing, list[tuple[str, int, int]]]:
+def _listed(split: Path, tell: Say) -> tuple[Listing, _Stamps]:
     """List a split; return with it (path, time of change, inode) of all its folders."""
     classes, others = class_names(split), Counter()
     folders, images, counts = [_stamp(split, "")], [], []
@@ -200,9 +204,7 @@ def packed(names: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
     return np.frombuffer(b"".join(names), np.uint8), np.cumsum([*map(len, names)], dtype=np.int64)
 
 
-def _class(
-    split: Path, name: str
-) -> tuple[list[tuple[str, int]], list[tuple[str, int, int]], Counter]:
+def _class(split: Path, name: str) -> tuple[list[tuple[str, int]], _Stamps, Counter]:
     """Return the images of a class with their sizes, its folders, and a count of other files."""
     others, folders, images = Counter(), [], []
     for path, entry in walk(split, name, others, folders):
@@ -235,7 +237,7 @@ def _kept(cache: Path, split: Path) -> Listing | None:
         return None
 
 
-def _keep(cache: Path, listing: Listing, folders: list[tuple[str, int, int]], tell: Say) -> None:
+def _keep(cache: Path, listing: Listing, folders: _Stamps, tell: Say) -> None:
     about = {"classes": listing.classes, "folders": folders, "others": listing.others}
     arrays = {name: getattr(listing, name) for name in _ARRAYS}
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base.errors import NotReadyError, Problem
-from resnet_recipes.base.text import Say
+from resnet_recipes.base.text import Say, silent
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.files.layout import Part, listing_of, parts
 from resnet_recipes.data.files.listing import Listing, class_names, image_names
@@ -19,17 +19,12 @@ from resnet_recipes.data.root import LAYOUT, SPLITS, TABLES, problem, unreadable
 _SHARE = "data.val_share=0.1   sets a tenth of each class aside"
 
 
-def survey(config: DataConfig, tell: Say) -> DataFacts:
+def survey(config: DataConfig, tell: Say = silent) -> DataFacts:
     """List the images at `config.root`. Raises NotReadyError with all problems found."""
     try:
         return _surveyed(config, tell)
     except OSError as error:  # a folder is unreadable or has just vanished
         raise NotReadyError([unreadable(error)]) from None
-
-
-def sorting_command(root: Path) -> str:
-    """Return the command that sorts val/ into class folders by Kaggle's map of files to classes."""
-    return f"resnet-recipes doctor data {shlex.quote(str(root))} --fix-val LOC_val_solution.csv"
 
 
 def _surveyed(config: DataConfig, tell: Say) -> DataFacts:
@@ -78,7 +73,8 @@ def _part_problems(root: Path, there: Mapping[str, Part]) -> Iterator[Problem]:
         fix = f"data={shlex.quote(str(tables[0]))}"
         yield problem(place, f"{rule}, and a table that is not read", fix)
     elif place != root and some_image.startswith("ILSVRC2012_val_"):
-        yield problem(place, f"{rule}; Kaggle's list can sort them", sorting_command(root))
+        fix = f"resnet-recipes doctor data {shlex.quote(str(root))} --fix-val LOC_val_solution.csv"
+        yield problem(place, f"{rule}; Kaggle's list can sort them", fix)
     else:
         more = ";  or a table with the columns path and label:  data=TABLE"
         yield problem(place, rule, f"{LAYOUT}{more}")

@@ -34,6 +34,10 @@ _LONGEST_LINE = 1 << 20  # bytes
 _THREADS = 16  # network file systems answer many questions at once
 
 
+#: The names of columns; and of each row, its line and its cells.
+_Cells = tuple[list[str], list[tuple[int, list[str]]]]
+
+
 class Row(NamedTuple):
     """One image."""
 
@@ -119,7 +123,7 @@ def listing(table: Path, found: Sequence[Row]) -> Listing:
     return Listing.made(folder, zip((row.label for row in found), names, sizes, strict=True))
 
 
-def _read(table: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+def _read(table: Path) -> _Cells:
     """Return the column names, and the line number and cells of each row."""
     content = read_bytes(table, _LARGEST)
     try:
@@ -132,7 +136,7 @@ def _read(table: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
         raise unusable(table, f"cannot be read as a table: {error}") from None
 
 
-def _of_csv(text: io.StringIO) -> tuple[list[str], list[tuple[int, list[str]]]]:
+def _of_csv(text: io.StringIO) -> _Cells:
     """Read comma-, semicolon- or tab-separated values.
 
     Two columns without names are path and label.
@@ -147,7 +151,7 @@ def _of_csv(text: io.StringIO) -> tuple[list[str], list[tuple[int, list[str]]]]:
     return columns, found[1:]
 
 
-def _of_objects(text: io.StringIO) -> tuple[list[str], list[tuple[int, list[str]]]]:
+def _of_objects(text: io.StringIO) -> _Cells:
     """Read one JSON object per line."""
     found = [
         (number, parse_json(line)) for number, line in enumerate(text, start=1) if line.strip()
