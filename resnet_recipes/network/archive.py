@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from resnet_recipes.base.reading import open_regular
-from resnet_recipes.data.tensors import MAX_ENTRIES, read_tensors
+from resnet_recipes.data.tensors import MAX_ENTRIES
 
 State = dict[str, Any]  # nested dictionaries and lists of tensors, str, int, float, bool and None
 
@@ -48,7 +48,7 @@ _MAX_PICKLE, _MAX_OPCODES = 8 << 20, 500_000
 MAX_BYTES = 8 << 30
 
 
-class ArchiveError(Exception):
+class ArchiveError(ValueError):
     """The file is damaged or holds more than plain tensors.
 
     The message is a sentence without the path.
@@ -60,17 +60,13 @@ def read(path: Path, check_crc: bool = True) -> State:
 
     Nothing in the file is executed: its directory and the names in its pickle are checked first,
     then torch reads it with weights_only. torch does not check CRCs (pytorch/pytorch#126952), so
-    `check_crc` does; pass False if a digest was already checked. Raises ArchiveError.
+    `check_crc` does; pass False if a digest was already checked. Raises ArchiveError or OSError.
     """
     try:
         _check(path, check_crc)
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except ArchiveError:
+    except (ArchiveError, OSError):
         raise
-    except FileNotFoundError:
-        raise ArchiveError("no such file") from None
-    except OSError as error:
-        raise ArchiveError(f"unreadable ({error.strerror})") from None
     except Exception as error:  # zipfile and torch raise a dozen types of error for damaged files
         reason = str(error).partition("\n")[0][:200]
         raise ArchiveError(f"unreadable ({type(error).__name__}: {reason})") from None
@@ -78,16 +74,6 @@ def read(path: Path, check_crc: bool = True) -> State:
         raise ArchiveError(f"it contains a {type(state).__name__}, not a dictionary")
     _check_plain(state)
     return state
-
-
-def read_safetensors(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the tensors of a .safetensors file, and its metadata. Raises ArchiveError."""
-    try:
-        return read_tensors(path, MAX_BYTES)
-    except FileNotFoundError:
-        raise ArchiveError("no such file") from None
-    except (OSError, ValueError) as error:
-        raise ArchiveError(f"unreadable ({getattr(error, 'strerror', None) or error})") from None
 
 
 def is_plain(value: object, depth: int) -> bool:

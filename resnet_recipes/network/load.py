@@ -94,7 +94,7 @@ def load(path: Path | str, assumed: ModelConfig | None = None) -> Network:
         return Network(_assembled(described, described.methods(), state), described, note)
     except RecipeError as error:  # its library, or the network in it, is not on this machine
         raise NotReadyError(problem._replace(key=str(path)) for problem in error.problems) from None
-    except (ArchiveError, OSError) as error:
+    except (ValueError, OSError) as error:
         rule = f"cannot be used: {getattr(error, 'strerror', None) or error}"
         raise NotReadyError.at(path, rule) from None
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from resnet_recipes.base.atomic import replacing
+from resnet_recipes.data.tensors import read_tensors
 from resnet_recipes.methods.stochastic_depth import folded_state
 from resnet_recipes.network import about, archive
 from resnet_recipes.network.about import About
@@ -66,19 +67,19 @@ def _write_sorted(file: BinaryIO, saved: bytes) -> None:
 def read_weights(path: Path) -> tuple[dict[str, Any], About | None]:
     """Return the contents of a weights file or checkpoint, and its description or None.
 
-    Nothing in the file is executed. Raises ArchiveError if it is damaged or holds more than plain
-    tensors.
+    Nothing in the file is executed. Raises OSError, or ValueError with a phrase for the user if it
+    is damaged or holds more than plain tensors.
     """
     if path.suffix != ".safetensors":
         state = archive.read(path)
         text = _private_metadata(state).get(KEY)
-        return state, None if text is None else _described(text)
-    state, metadata = archive.read_safetensors(path)
+        return state, None if text is None else about.from_json(str(text))
+    state, metadata = read_tensors(path, archive.MAX_BYTES)
     if not metadata.keys() - {"format"}:
         return state, None  # from torchvision or timm
     if KEY not in metadata or metadata.get("sha256") != digest(state, metadata[KEY]):
         raise ArchiveError("checksum mismatch: it is damaged or was modified")
-    return state, _described(metadata[KEY])
+    return state, about.from_json(metadata[KEY])
 
 
 def digest(state: Mapping[str, Tensor], text: str) -> str:
@@ -91,10 +92,3 @@ def digest(state: Mapping[str, Tensor], text: str) -> str:
         sha.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
         sha.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())
     return sha.hexdigest()
-
-
-def _described(text: object) -> About:
-    try:
-        return about.from_json(str(text))
-    except ValueError as error:
-        raise ArchiveError(str(error)) from None

@@ -21,6 +21,7 @@ import torch
 
 from resnet_recipes.network import archive
 from resnet_recipes.network.archive import ArchiveError
+from resnet_recipes.network.weights import read_weights
 
 
 class Call:
@@ -176,8 +177,8 @@ def test_a_safetensors_file_may_have_20000_entries(tmp_path):
     header = "{" + ",".join(f'"{number}":{entry}' for number in range(20_001)) + "}"
     path = tmp_path / "w.safetensors"
     path.write_bytes(len(header).to_bytes(8, "little") + header.encode())
-    with pytest.raises(ArchiveError, match="more than 20,000 entries"):
-        archive.read_safetensors(path)
+    with pytest.raises(ValueError, match="more than 20,000 entries"):
+        read_weights(path)
 
 
 def test_an_archive_may_have_20000_entries(tmp_path):
@@ -193,11 +194,11 @@ def test_an_archive_may_have_20000_entries(tmp_path):
 def test_headers_that_are_no_object_are_refused(header, tmp_path):
     path = tmp_path / "w.safetensors"
     path.write_bytes(len(header).to_bytes(8, "little") + header)
-    with pytest.raises(ArchiveError):
-        archive.read_safetensors(path)
+    with pytest.raises(ValueError, match="safetensors|entries"):
+        read_weights(path)
     path.write_bytes(b"\xff" * 8 + header)
-    with pytest.raises(ArchiveError):
-        archive.read_safetensors(path)
+    with pytest.raises(ValueError, match="safetensors|entries"):
+        read_weights(path)
 
 
 @pytest.mark.timeout(30)
@@ -221,7 +222,7 @@ def test_other_archives_are_refused(tmp_path):
     torch.save([1, 2], listed)
     with pytest.raises(ArchiveError, match="contains a list"):
         archive.read(listed)
-    with pytest.raises(ArchiveError, match="no such file"):
+    with pytest.raises(FileNotFoundError):
         archive.read(tmp_path / "missing.pt")
 
 
@@ -243,7 +244,7 @@ def test_a_damaged_file_is_refused_or_its_tensors_are_intact(damage, good, tmp_p
         path.write_bytes(content)
         try:
             state = archive.read(path)
-        except ArchiveError:
+        except (ArchiveError, OSError):
             refused += 1
         else:  # the damage hit padding between entries
             assert state.keys() == wanted.keys()

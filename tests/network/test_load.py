@@ -141,7 +141,7 @@ def test_special_files_and_endless_ones_are_refused_at_once(suffix, tmp_path):
     assert "Not a regular file" in refused(path("fifo"))
     assert "Not a regular file" in refused(path("device"))
     assert "Larger than" in refused(path("sparse"))
-    assert "no such file" in refused(path("nowhere"))
+    assert "No such file" in refused(path("nowhere"))
     assert "too long" in refused(tmp_path / f"{'a' * 5000}.{suffix}")
     assert "null byte" in refused(tmp_path / f"a\0b.{suffix}")
     os.mkfifo(tmp_path / "weights.safetensors")
@@ -192,8 +192,8 @@ def test_weights_that_fit_no_network_are_refused(narrow, tmp_path):
     for said, saved in wrong.items():
         torch.save(saved, path)
         assert said in refused(path)
-    assert "no such file" in refused(tmp_path / "missing.safetensors")
-    assert "no such file" in refused(tmp_path / "missing.pt")
+    assert "No such file" in refused(tmp_path / "missing.safetensors")
+    assert "No such file" in refused(tmp_path / "missing.pt")
 
 
 def mutated(content: bytes, rng: random.Random) -> bytes:
