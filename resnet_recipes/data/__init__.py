@@ -8,16 +8,15 @@ from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.text import Progress, Say, silent
 from resnet_recipes.data import remote, synthetic
 from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share, normalize
-from resnet_recipes.data.beton import survey as beton_pair
 from resnet_recipes.data.beton.samples import Samples, open_samples, quasi_random
 from resnet_recipes.data.files import Files
-from resnet_recipes.data.files import survey as folder
 from resnet_recipes.data.images import eval_pipeline, train_pipeline
 from resnet_recipes.data.loading import EvalLoader, TrainLoader
 from resnet_recipes.data.machine import oversubscription
 from resnet_recipes.data.native import description, why_not
 from resnet_recipes.data.remote.copy import Stopped
 from resnet_recipes.data.root import SPLITS, root_problem
+from resnet_recipes.data.survey import survey_betons, survey_files
 from resnet_recipes.data.synthetic import Synthetic
 
 __all__ = [
@@ -59,7 +58,7 @@ def measure(config: DataConfig, tell: Say = silent) -> DataFacts:
         backend = "ffcv" if has_betons else "torchvision"
         if not has_betons:
             details.append("images are decoded from their files: no train.beton and val.beton")
-    facts = beton_pair.survey(config) if backend == "ffcv" else folder.survey(config, tell)
+    facts = survey_betons(config) if backend == "ffcv" else survey_files(config, tell)
     notes, details = [*facts.notes], [*details, *facts.details]
     if why := why_not():
         slow = f"JPEGs are decoded in Python, at about half the speed: the native decoder {why}"

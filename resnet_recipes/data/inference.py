@@ -13,11 +13,11 @@ from resnet_recipes.data.beton.samples import Samples, open_samples
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.layout import listing_of, parts
 from resnet_recipes.data.files.listing import Listing, image_names
-from resnet_recipes.data.files.survey import some
 from resnet_recipes.data.images import eval_pipeline
 from resnet_recipes.data.images.decode import BadImageError, Pixels
 from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.data.root import root_problem, unreadable, unusable
+from resnet_recipes.data.survey import some
 
 _FEW = 64  # decoding so few images takes less time than starting worker processes
 

@@ -14,9 +14,9 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.text import Progress, silent
 from resnet_recipes.data.base import DataConfig, are_imagenets
 from resnet_recipes.data.files.layout import listing_of, parts
-from resnet_recipes.data.files.survey import survey
 from resnet_recipes.data.images.decode import FORMATS, KINDS, BadImageError, Picture, read_file
 from resnet_recipes.data.root import SPLITS, root_problem
+from resnet_recipes.data.survey import survey_files
 from resnet_recipes.doctor import Finding, checked, few, finding_of
 from resnet_recipes.doctor.beton import check_betons
 
@@ -93,7 +93,7 @@ def _betons(root: Path) -> list[Path]:
 
 def _check_folders(config: DataConfig) -> Iterator[Finding]:
     """Count the images, as a run does. Raises NotReadyError with what would prevent the run."""
-    facts = survey(config)
+    facts = survey_files(config)
     for split, total in zip(SPLITS, (facts.train_examples, facts.eval_examples), strict=True):
         yield Finding("ok", f"{split}: {total:,} images in {len(facts.classes):,} classes")
         if are_imagenets(facts.classes) and total != IMAGENET[split]:

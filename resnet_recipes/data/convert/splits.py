@@ -18,8 +18,8 @@ from resnet_recipes.data.convert.encode import ConvertOptions, Original
 from resnet_recipes.data.convert.shards import shards_of
 from resnet_recipes.data.files.layout import listing_of, parts
 from resnet_recipes.data.files.listing import SUFFIXES
-from resnet_recipes.data.files.survey import survey
 from resnet_recipes.data.root import SPLITS, root_problem
+from resnet_recipes.data.survey import survey_files
 
 _ANY = {"workers": 0, "on_bad_image": ""}  # options that may change when an attempt is resumed
 
@@ -138,7 +138,7 @@ def _sources(src: Path, options: ConvertOptions) -> dict[str, Original]:
         return found
     there = parts(src)
     if "val" in there or options.val_share:
-        survey(config)
+        survey_files(config)
         return {split: Original.files(listing_of(config, split), src) for split in SPLITS}
     if all((src / f"{split}.beton").is_file() for split in SPLITS):
         return {split: Original.beton(src / f"{split}.beton") for split in SPLITS}
