@@ -20,8 +20,7 @@ from resnet_recipes.base.text import Say, silent
 from resnet_recipes.estimating.estimate import Estimate
 from resnet_recipes.jobs import new_run
 from resnet_recipes.jobs.budget import plan_here, settled
-from resnet_recipes.jobs.measure import measured
-from resnet_recipes.jobs.prediction import keep_estimate
+from resnet_recipes.jobs.measure import keep_estimate, measured
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.jobs.signals import Interruption, handling
 from resnet_recipes.jobs.trunk import trunk_of

@@ -38,8 +38,8 @@ def composed(arguments: Arguments, needs_data: bool = True) -> "Composed":
 
 def _best(changes: Sequence[str], arguments: Arguments) -> str:
     """Return the recipe that makes the most of a budget, and say by which rule."""
+    from resnet_recipes.jobs.measure import UNKNOWN
     from resnet_recipes.jobs.offers import offered
-    from resnet_recipes.jobs.prediction import UNKNOWN
 
     found, rule, _ = offered(changes, arguments.recipes, Library(arguments.recipes).names())
     if not found:

@@ -66,10 +66,10 @@ def lines(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[str]:
 
     What may be wrong comes last, where a terminal stops.
     """
-    from resnet_recipes.jobs import prediction
+    from resnet_recipes.jobs import measure
     from resnet_recipes.planning import outline
 
-    entry, memory, found = plan.origin.entry, prediction.memory(plan), prediction.predicted(plan)
+    entry, memory, found = plan.origin.entry, measure.memory(plan), measure.predicted(plan)
     hides = ", hides the packaged recipe of the same name" if entry.shadows else ""
     rows = [("recipe", f"{plan.recipe.name}, {entry.place}{hides}")]
     if plan.origin.words:

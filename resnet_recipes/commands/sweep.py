@@ -20,7 +20,7 @@ from resnet_recipes.commands.train import PLANNED
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.jobs import external, gpus
 from resnet_recipes.jobs.budget import within
-from resnet_recipes.jobs.prediction import UNKNOWN, predicted
+from resnet_recipes.jobs.measure import UNKNOWN, predicted
 from resnet_recipes.jobs.sweep import Sweep, slots
 from resnet_recipes.jobs.trunk import trunk_of
 from resnet_recipes.network.teacher import taught

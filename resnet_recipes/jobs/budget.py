@@ -14,8 +14,7 @@ from resnet_recipes.estimating.estimate import Estimate, Prediction
 from resnet_recipes.jobs import external
 from resnet_recipes.jobs.fit import fitted
 from resnet_recipes.jobs.group import group_of
-from resnet_recipes.jobs.measure import measured
-from resnet_recipes.jobs.prediction import UNKNOWN, predicted
+from resnet_recipes.jobs.measure import UNKNOWN, measured, predicted
 from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.course import time_of
 from resnet_recipes.planning.feasible import MAX_EPOCHS

@@ -21,7 +21,7 @@ from resnet_recipes.estimating.estimate import Estimate
 from resnet_recipes.estimating.published import IMAGENET_IMAGES, Accuracy, accuracy_after, shortest
 from resnet_recipes.jobs.budget import within
 from resnet_recipes.jobs.group import group_of
-from resnet_recipes.jobs.prediction import predicted
+from resnet_recipes.jobs.measure import predicted
 from resnet_recipes.network import pretrained
 from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.course import time_of

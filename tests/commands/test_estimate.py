@@ -11,7 +11,7 @@ from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.plan import USAGE
 from resnet_recipes.estimating.estimate import Speeds
-from resnet_recipes.jobs import budget, launcher, measure, prediction
+from resnet_recipes.jobs import budget, launcher, measure
 from resnet_recipes.run_folder.ending import Ending
 
 WORDS = (
@@ -107,15 +107,15 @@ def test_the_plan_has_time_and_cost_once_measured_and_the_run_learns_how_wrong_t
     words = f"{WORDS} launch.price=36"
     assert "measured on" not in enter(f"resnet-recipes plan {words}").out
     made = budget.plan_here(composed(split(words.split(), USAGE)), print)
-    prediction.keep_estimate(made, tmp_path)
+    measure.keep_estimate(made, tmp_path)
     assert not (tmp_path / "estimate.json").exists()  # a guess is none
     enter(f"resnet-recipes estimate {words}")
     out = enter(f"resnet-recipes plan {words}").out
     assert "measured on this machine" in out
     assert "at 36 per hour" in out
-    prediction.keep_estimate(made, tmp_path)
+    measure.keep_estimate(made, tmp_path)
     kept = json.loads((tmp_path / "estimate.json").read_text())
-    expected = prediction.predicted(made).estimate
+    expected = measure.predicted(made).estimate
     assert kept["training_seconds"] == pytest.approx(60 * expected.minutes)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from resnet_recipes.commands.train import PLANNED
 from resnet_recipes.estimating.estimate import Speeds
-from resnet_recipes.jobs import prediction
+from resnet_recipes.jobs import measure
 from resnet_recipes.run_folder.runs import runs_in
 from tests.commands.conftest import TINY
 from tests.run_folders import run_folder
@@ -76,9 +76,9 @@ def test_a_run_of_a_sweep_does_not_print_its_plan_again(started, monkeypatch, en
 
 def test_a_dry_run_adds_up_what_this_machine_was_measured_to_need(runs, monkeypatch, enter):
     speeds = Speeds({32: (0.01,)}, loader=None, evaluation=1000.0, batch=16)
-    monkeypatch.setattr(prediction, "measured_as", lambda made: made.recipe.name)
+    monkeypatch.setattr(measure, "measured_as", lambda made: made.recipe.name)
     known = {"mild": (speeds, 1.0)}
-    monkeypatch.setattr(prediction, "recall", known.get)
+    monkeypatch.setattr(measure, "recall", known.get)
     words = (
         f"{TINY} max_duration=6000ba launch.price=3.0 evaluation.interval=1dur "
         "~methods.progressive_resizing"
