@@ -1,4 +1,4 @@
-"""The cores of this machine."""
+"""The cores of this machine, and its memory."""
 
 import os
 from pathlib import Path
@@ -21,3 +21,26 @@ def emulates(dtype: str) -> bool:
     except OSError:
         return False
     return bool(names) and not any(name in known for name in names)
+
+
+_NO_LIMIT = 1 << 62
+
+
+def available_memory() -> int:
+    """Return the bytes available on the machine or within the container's limit, if that is less.
+
+    Page cache counts as available.
+    """
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    rows = dict(line.split(":", 1) for line in lines)
+    free = int(rows["MemAvailable"].split()[0]) * 1024
+    return min(free, _container(Path("/sys/fs/cgroup")))
+
+
+def _container(cgroup: Path) -> int:
+    """Read a version 2 control group: its limit minus used memory that cannot be reclaimed."""
+    limit, used = cgroup / "memory.max", cgroup / "memory.current"
+    if not limit.exists() or limit.read_text().strip() == "max":
+        return _NO_LIMIT
+    rows = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
+    return max(0, int(limit.read_text()) - int(used.read_text()) + int(rows.get("file", 0)))

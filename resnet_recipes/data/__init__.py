@@ -12,7 +12,7 @@ from resnet_recipes.data.beton.samples import Samples, open_samples, quasi_rando
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.images import eval_pipeline, train_pipeline
 from resnet_recipes.data.loading import EvalLoader, TrainLoader
-from resnet_recipes.data.machine import oversubscription
+from resnet_recipes.data.loading.slots import oversubscription
 from resnet_recipes.data.native import description, why_not
 from resnet_recipes.data.remote.copy import Stopped
 from resnet_recipes.data.root import SPLITS, root_problem

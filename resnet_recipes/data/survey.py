@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from resnet_recipes.base.cores import available_memory
 from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.base.text import Say, byte_size, silent
 from resnet_recipes.data.base import DataConfig, DataFacts
@@ -20,7 +21,6 @@ from resnet_recipes.data.beton.samples import (
 )
 from resnet_recipes.data.files.layout import Part, listing_of, parts
 from resnet_recipes.data.files.listing import Listing, class_names, image_names
-from resnet_recipes.data.machine import available_memory
 from resnet_recipes.data.order import imbalance
 from resnet_recipes.data.root import LAYOUT, SPLITS, TABLES, problem, unreadable
 

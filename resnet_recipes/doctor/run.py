@@ -6,10 +6,9 @@ from pathlib import Path
 
 import torch
 
-from resnet_recipes.base.cores import cores
+from resnet_recipes.base.cores import available_memory, cores
 from resnet_recipes.base.paths import nearest_existing
 from resnet_recipes.base.text import byte_size
-from resnet_recipes.data.machine import available_memory
 from resnet_recipes.doctor import Finding
 
 _OPEN_FILES = 4096

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
+from resnet_recipes.base.cores import available_memory
 from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.base.text import byte_size
 from resnet_recipes.data.beton import JPEG, Beton, half_path, open_beton
 from resnet_recipes.data.beton.sidecar import halved
 from resnet_recipes.data.images.decode import BadImageError, Picture, Pixels
-from resnet_recipes.data.machine import available_memory
 from resnet_recipes.data.order import Permute
 
 

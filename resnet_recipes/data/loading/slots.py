@@ -1,16 +1,52 @@
-"""Reusable batches in memory shared by processes, from which GPUs copy."""
+"""What a loader has: workers, and batches in memory shared by processes, from which GPUs copy."""
 
+import os
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple, Self
 
 import torch
 
+from resnet_recipes.base.cores import cores
 from resnet_recipes.base.text import byte_size
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.loading.storage import Rows
-from resnet_recipes.data.machine import workers
 from resnet_recipes.data.order import Job
 from resnet_recipes.data.shared import Layout, SharedArrays, layout_bytes
+
+_MOST = 16  # more would not make one rank faster
+
+
+def workers(config: DataConfig, ranks: int = 1) -> int:
+    """Return a rank's loader processes or threads.
+
+    The recipe's number, or its share of the cores, at most 16.
+
+    `ranks` is the number of ranks on this machine if no launcher has set it.
+    """
+    if config.workers != "auto":
+        return int(config.workers)
+    return fair_share(int(os.environ.get("LOCAL_WORLD_SIZE", ranks)))
+
+
+def fair_share(ranks: int) -> int:
+    """Return the workers per rank with `data.workers=auto`, for `ranks` on this machine."""
+    return max(1, min(_MOST, cores() // ranks))
+
+
+def oversubscription(config: DataConfig) -> Iterator[str]:
+    """Yield a note if a recipe asks for more workers than cores.
+
+    Before a launch, one rank per GPU is assumed.
+    """
+    ranks = int(os.environ.get("LOCAL_WORLD_SIZE", max(1, torch.cuda.device_count())))
+    # a rank needs one in any case
+    if config.workers != "auto" and int(config.workers) > max(1, cores() // ranks):
+        each = f" for each of {ranks} ranks" if ranks > 1 else ""
+        yield (
+            f"data.workers={config.workers}{each} is more than the {cores()} cores of this "
+            f"machine, which slows loading; use data.workers={fair_share(ranks)}"
+        )
 
 
 class Capacity(NamedTuple):

@@ -5,14 +5,15 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import data
-from resnet_recipes.data import machine
+from resnet_recipes.base import cores
 from resnet_recipes.data.base import DataConfig
+from resnet_recipes.data.loading import slots
 
 
 @pytest.fixture(autouse=True)
 def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pretend that this machine has eight cores, no GPU and no launcher."""
-    monkeypatch.setattr(machine, "cores", lambda: 8)
+    monkeypatch.setattr(slots, "cores", lambda: 8)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
 
@@ -25,10 +26,10 @@ def notes(root: Path, workers: int | str, backend: str = "torchvision") -> str:
 
 
 def test_the_cores_are_shared_by_the_ranks_and_what_a_recipe_says_is_kept(monkeypatch):
-    assert [machine.workers(DataConfig(), ranks) for ranks in (1, 2, 3, 9)] == [8, 4, 2, 1]
-    assert [machine.workers(DataConfig(workers=number), 2) for number in (0, 64)] == [0, 64]
+    assert [slots.workers(DataConfig(), ranks) for ranks in (1, 2, 3, 9)] == [8, 4, 2, 1]
+    assert [slots.workers(DataConfig(workers=number), 2) for number in (0, 64)] == [0, 64]
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    assert machine.workers(DataConfig(), 1) == 2
+    assert slots.workers(DataConfig(), 1) == 2
 
 
 def test_more_workers_than_cores_are_reported_with_the_number_that_fits(folder):
@@ -63,12 +64,12 @@ def test_a_rank_with_one_worker_is_not_told_to_use_one(folder, monkeypatch):
 
 
 def test_the_file_cache_of_a_container_counts_as_free(tmp_path: Path):
-    assert machine._container(tmp_path) == machine._NO_LIMIT
+    assert cores._container(tmp_path) == cores._NO_LIMIT
     (tmp_path / "memory.max").write_text("max\n")
-    assert machine._container(tmp_path) == machine._NO_LIMIT
+    assert cores._container(tmp_path) == cores._NO_LIMIT
     (tmp_path / "memory.max").write_text("1000\n")
     (tmp_path / "memory.current").write_text("900\n")
     (tmp_path / "memory.stat").write_text("anon 300\nfile 600\n")
-    assert machine._container(tmp_path) == 700
+    assert cores._container(tmp_path) == 700
     (tmp_path / "memory.stat").write_text("anon 900\n")
-    assert machine._container(tmp_path) == 100
+    assert cores._container(tmp_path) == 100
