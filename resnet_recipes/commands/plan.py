@@ -116,7 +116,7 @@ def _device(plan: "Plan", memory: Memory) -> Rows:
         f"{'fp32' if dtype == 'auto' else dtype}",
     )
     if emulates(dtype):
-        from resnet_recipes.estimating.speeds import EMULATED
+        from resnet_recipes.estimating.estimate import EMULATED
 
         yield (
             WARNING,

@@ -12,9 +12,10 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import ExitCode, RecipeError
 from resnet_recipes.base.text import Say
-from resnet_recipes.estimating.estimate import Prediction, Speeds, estimate
-from resnet_recipes.estimating.roofline import known
-from resnet_recipes.estimating.speeds import (
+from resnet_recipes.estimating.estimate import (
+    Prediction,
+    Speeds,
+    estimate,
     key_of,
     on_cpu,
     on_gpus,
@@ -23,6 +24,7 @@ from resnet_recipes.estimating.speeds import (
     sampled,
     speeds_of,
 )
+from resnet_recipes.estimating.roofline import known
 from resnet_recipes.jobs import gpus
 from resnet_recipes.jobs.errand import NotDoneError, errand, sample
 from resnet_recipes.jobs.group import Group, group_of, threads

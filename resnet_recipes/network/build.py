@@ -1,7 +1,10 @@
-"""The network of a recipe, ready to train or to evaluate."""
+"""The network of a recipe, ready to train or to evaluate: built, and its weights cast together."""
+
+from collections.abc import Sequence
+from itertools import compress
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
 from resnet_recipes import backbones
@@ -58,3 +61,73 @@ def build_model(config: ModelConfig, num_classes: int, seed: int) -> nn.Module:
                 module.bn3.weight if isinstance(module, Bottleneck) else module.bn2.weight
             )
     return model
+
+
+def cast_together(model: nn.Module, dtype: torch.dtype) -> None:
+    """Let the convolutions and linear layers of `model` use weights that are cast stage by stage.
+
+    Autocast needs one launch for each weight and one for each gradient, in every forward and
+    backward pass. Here each stage casts its weights in one launch and their gradients in another,
+    so a stage's gradients become ready together, at the end of its backward pass. Results,
+    parameters and state-dict keys do not change. Not for compiled models, which fuse the casts.
+    """
+    stages = [found for stage in model.children() if (found := _cast_in(stage))]
+    model.cast_stages, model.cast_dtype = stages, dtype
+    model.register_forward_pre_hook(_put_cast_weights)
+    model.register_forward_hook(_remove_cast_weights, always_call=True)
+
+
+def cast_once(model: nn.Module, dtype: torch.dtype) -> None:
+    """Cast the weights of a frozen network that autocast would cast at every call, in place."""
+    for layer, name in _cast_in(model):
+        weight = getattr(layer, name)
+        weight.data = weight.data.to(dtype)
+
+
+def _cast_in(stage: nn.Module) -> list[tuple[nn.Module, str]]:
+    """Return the module and the name of each parameter that autocast would cast."""
+    layers = [module for module in stage.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
+    return [(layer, name) for layer in layers for name, _ in layer.named_parameters(recurse=False)]
+
+
+def _put_cast_weights(model: nn.Module, images: tuple[Tensor]) -> None:
+    """Set a cast copy as an instance attribute, which takes precedence over its Parameter."""
+    if not torch.is_autocast_enabled(images[0].device.type):
+        return
+    for stage in model.cast_stages:
+        cast = _Cast.apply(model.cast_dtype, *(getattr(*place) for place in stage))
+        for (module, name), weight in zip(stage, cast, strict=True):
+            module.__dict__[name] = weight
+
+
+def _remove_cast_weights(model: nn.Module, *_: object) -> None:
+    for stage in model.cast_stages:
+        for module, name in stage:
+            module.__dict__.pop(name, None)
+
+
+class _Cast(torch.autograd.Function):
+    """Cast tensors in one launch, and their gradients in another."""
+
+    @staticmethod
+    def forward(
+        ctx: torch.autograd.function.FunctionCtx, dtype: torch.dtype, *weights: Tensor
+    ) -> tuple[Tensor, ...]:
+        ctx.dtype = weights[0].dtype
+        return tuple(_cast(weights, dtype))
+
+    @staticmethod
+    def backward(
+        ctx: torch.autograd.function.FunctionCtx, *gradients: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        # frozen weights get none
+        wanted = ctx.needs_input_grad[1:]
+        cast = iter(_cast([*compress(gradients, wanted)], ctx.dtype))
+        return None, *(next(cast) if is_wanted else None for is_wanted in wanted)
+
+
+def _cast(tensors: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
+    """Return tensors of `dtype` with the same values, in one launch."""
+    cast = [torch.empty_like(tensor, dtype=dtype) for tensor in tensors]
+    torch._foreach_copy_(cast, tensors)
+    return cast

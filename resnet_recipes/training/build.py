@@ -12,8 +12,7 @@ from resnet_recipes import data, ops
 from resnet_recipes.backbones import first_line, is_resnet
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.methods.stack import Stack
-from resnet_recipes.network.build import build_network
-from resnet_recipes.network.cast import cast_once, cast_together
+from resnet_recipes.network.build import build_network, cast_once, cast_together
 from resnet_recipes.network.fuse import fold_batchnorm, fuse
 from resnet_recipes.network.pretrained import freeze
 from resnet_recipes.network.teacher import teachers

@@ -5,10 +5,16 @@ from unittest.mock import Mock
 
 import pytest
 
-from resnet_recipes.estimating import speeds
-from resnet_recipes.estimating.estimate import Course, Estimate, Speeds, estimate
+from resnet_recipes.estimating import estimate as speeds
+from resnet_recipes.estimating.estimate import (
+    Course,
+    Estimate,
+    Speeds,
+    estimate,
+    sampled,
+    speeds_of,
+)
 from resnet_recipes.estimating.roofline import Work
-from resnet_recipes.estimating.speeds import sampled, speeds_of
 
 SPEEDS = Speeds({88: (0.001,) * 5, 176: (0.004,) * 5}, evaluation=500.0, batch=64)
 

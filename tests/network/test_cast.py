@@ -7,7 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from resnet_recipes.methods.blurpool import BlurPool
-from resnet_recipes.network.cast import cast_together
+from resnet_recipes.network.build import cast_together
 from tests.jobs.nursery import narrow_resnet18
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0)).to(

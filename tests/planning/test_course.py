@@ -2,10 +2,9 @@
 
 import pytest
 
-from resnet_recipes.estimating import speeds
-from resnet_recipes.estimating.estimate import Estimate, estimate
+from resnet_recipes.estimating import estimate as speeds
+from resnet_recipes.estimating.estimate import Estimate, estimate, on_cpu, on_gpus
 from resnet_recipes.estimating.roofline import GPUS, SPLIT, Work, speed
-from resnet_recipes.estimating.speeds import on_cpu, on_gpus
 from resnet_recipes.planning.course import course_of, gpu_memory
 from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
 from resnet_recipes.recipe.compose import compose

@@ -13,7 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from resnet_recipes.network.cast import cast_together
+from resnet_recipes.network.build import cast_together
 from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY, Graphs, Replayed
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
