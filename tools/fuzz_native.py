@@ -19,6 +19,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -291,7 +292,7 @@ def main() -> None:
             raise SystemExit(subprocess.run(command, env=environment, check=False).returncode)
         native.library = lambda: library(args.library)
         began, rng = time.monotonic(), np.random.default_rng(args.seed)
-        with Engine(2) as engine:
+        with closing(Engine(2)) as engine:
             print(f"{args.jpegs} JPEGs: {counts(fuzz_jpegs(engine, args.jpegs, rng))}", flush=True)
             print(
                 f"{args.betons} .beton files: "

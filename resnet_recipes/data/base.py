@@ -107,10 +107,10 @@ class DataConfig(Section):
             rule = f"must be {', '.join(SHARES)} or a share from 0 (natural) to 1 (equal classes)"
             yield Problem("sampling", self.sampling, rule, "data.sampling=sqrt")
         elif self.class_share:
-            plain = {"repeats": 1, "order": "random"}
-            for key in (key for key, value in plain.items() if getattr(self, key) != value):
-                rule = f"cannot be used with data.{key}={getattr(self, key)}"
-                yield Problem("sampling", self.sampling, rule, f"data.{key}={plain[key]}")
+            for key, plain in {"repeats": 1, "order": "random"}.items():
+                if getattr(self, key) != plain:
+                    rule = f"cannot be used with data.{key}={getattr(self, key)}"
+                    yield Problem("sampling", self.sampling, rule, f"data.{key}={plain}")
             if self.backend == "synthetic":
                 rule = "needs images with labels of their own"
                 yield Problem("sampling", self.sampling, rule, "data.sampling=natural")

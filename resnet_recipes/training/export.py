@@ -92,7 +92,7 @@ def _written(
     if preprocesses:
         pictures, which = _pictures(trained)
         difference, allowed = (
-            _difference_of_shares(Network(model, about), read, pictures),
+            _difference_of_shares(trained.used, read, pictures),
             _SHARE_TOLERANCE,
         )
         text = f"largest difference of probabilities {difference:.2g}, on {which}"
@@ -128,8 +128,7 @@ def _pictures(trained: Trained) -> tuple[list[Picture], str]:
     with suppress(NotReadyError), closing(trained.open_images(fetches=False)) as labelled:
         chosen = np.linspace(0, labelled.examples - 1, min(IMAGES, labelled.examples)).astype(int)
         paths = [path for path in map(labelled.path, chosen.tolist()) if Path(path).is_file()]
-    network = Network(trained.model, trained.about)
-    pictures = [_read(network, place) for place in paths or _drawn()]
+    pictures = [_read(trained.used, place) for place in paths or _drawn()]
     sizes = len({pixels.shape for _, pixels in pictures})
     kind = "validation" if paths else "drawn"  # samples of a .beton file are no files
     return pictures, f"{len(pictures)} {kind} images of {sizes} size{'' if sizes == 1 else 's'}"
@@ -162,9 +161,8 @@ def _images(trained: Trained) -> tuple[Tensor, str]:
             first = labelled.only(np.arange(min(IMAGES, labelled.examples)))
             images = torch.cat([normalize(raw.pixels) for raw in first])
     except NotReadyError:
-        network = Network(trained.model, trained.about)
-        drawn = [network.transform(picture) for picture in _drawn()]
-        return torch.stack(drawn), f"{IMAGES} drawn images"
+        drawn = map(trained.used.transform, _drawn())
+        return torch.stack(list(drawn)), f"{IMAGES} drawn images"
     return images, f"{len(images)} validation images"
 
 

@@ -96,6 +96,11 @@ class Trained:
         return replace(used, top1_percent=None, top5_percent=None, loss=None, eval_examples=0)
 
     @property
+    def used(self) -> Network:
+        """The network, for use with the recipe's evaluation settings."""
+        return Network(self.model, self.about)
+
+    @property
     def device(self) -> torch.device:
         """The device that the network is on."""
         return self.precision.device

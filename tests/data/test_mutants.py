@@ -6,6 +6,7 @@ RESNET_RECIPES_MUTANTS=2000 tries that many; 100 are enough to notice a lost `ex
 """
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -59,7 +60,7 @@ def test_the_engine_refuses_a_damaged_jpeg_or_decodes_it_the_same_way_every_time
     jpegs = [file for file in mutants.images() if file[0].endswith(".jpg")]
     files = [data or b"\0" for _, data in mutants.mutants(jpegs, 4 * COUNT)]
     runs = [Batch(files, 32, geometry=CENTRE, resize=40) for _ in range(2)]
-    with Engine(2) as engine:
+    with closing(Engine(2)) as engine:
         status, again = (run.filled(engine) for run in runs)
     assert np.array_equal(status, again)
     assert np.array_equal(runs[0].pixels, runs[1].pixels)

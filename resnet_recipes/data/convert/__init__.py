@@ -83,11 +83,9 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
     )
 
 
-class _Chunk(NamedTuple):
-    """Consecutive images, encoded."""
-
-    samples: list[tuple[tuple, bytes]]  # for BetonWriter.append; unreadable ones have no bytes
-    unreadable: list[tuple[str, str]]  # name and reason
+#: Consecutive images, encoded: samples for BetonWriter.append, of which unreadable ones have no
+#: bytes; and names of those with reasons.
+_Chunk = tuple[list[tuple[tuple, bytes]], list[tuple[str, str]]]
 
 
 def convert(
@@ -218,7 +216,7 @@ def _encode_chunk(split: Split, chunk: np.ndarray) -> _Chunk:
         mode, height, width, data = found
         record = (mode, width, height, 0, 0, zlib.crc32(data), source.images.labels[index])
         samples.append((record, data))
-    return _Chunk(samples, unreadable)
+    return samples, unreadable
 
 
 def _complaint(path: Path) -> str | None:

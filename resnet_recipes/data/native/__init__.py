@@ -9,7 +9,6 @@ import functools
 import os
 import zlib
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 
@@ -188,12 +187,6 @@ class Engine:
     def __del__(self) -> None:
         if hasattr(self, "_engine"):
             self.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def _open(self) -> int:
         if not self._engine:

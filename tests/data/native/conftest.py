@@ -1,6 +1,7 @@
 """The native engine, where it has been built."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -17,5 +18,5 @@ def built() -> None:
 @pytest.fixture
 def engine(built: None) -> Iterator[Engine]:
     """An engine of two threads."""
-    with Engine(2) as made:
+    with closing(Engine(2)) as made:
         yield made

@@ -5,6 +5,7 @@ Each is refused with its own status, and none gives another image's pixels.
 
 import os
 import struct
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -146,9 +147,9 @@ def test_codes_of_an_earlier_image_do_not_serve_one_whose_table_is_empty(built):
     whole = encoded(photo(1, 64, 64), quality=20)
     at = whole.index(b"\xff\xc4\x00\x1f\x01")  # the codes of the colours' mean values
     without = whole[:at] + b"\xff\xc4\x00\x13\x01" + bytes(16) + whole[at + 33 :]
-    with Engine(1) as earlier:  # leaves its tables on the stack that the next one gets
+    with closing(Engine(1)) as earlier:  # leaves its tables on the stack that the next one gets
         assert status_of(earlier, whole) == Status.DONE
-    with Engine(1) as engine:
+    with closing(Engine(1)) as engine:
         assert status_of(engine, without) == Status.DAMAGED
 
 

@@ -11,6 +11,7 @@ import signal
 import threading
 import time
 import zlib
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ def jpeg() -> bytes:
 def test_pixels_do_not_depend_on_the_number_of_threads(built, jpeg):
     images = []
     for threads in (1, 2, 7):
-        with Engine(threads) as engine:
+        with closing(Engine(threads)) as engine:
             images.append(Batch([jpeg] * 200, 32, box=BOXES).decoded(engine))
     assert np.array_equal(images, images[:1] * 3)
 
@@ -94,7 +95,7 @@ def test_files_are_fetched_before_a_thread_comes_to_them(built, jpeg, tmp_path):
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     if is_in_page_cache(late.path):
         pytest.skip("the temporary folder is in memory")
-    with Engine(1) as engine:
+    with closing(Engine(1)) as engine:
         early = Batch([jpeg] * 3000, 64, box=(0, 0, 150, 150))
         for batch in (early, late):
             engine.submit(batch.rows)
@@ -115,7 +116,7 @@ def test_threads_give_back_the_memory_of_a_large_file(built, tmp_path):
     large = FileBatch(tmp_path, b"")
     os.truncate(large.path, 40 << 20)
     large.rows = np.repeat(large.rows, 16)
-    with Engine(4) as engine:
+    with closing(Engine(4)) as engine:
         before = int(status("RssAnon"))
         assert Status.DONE not in large.filled(engine)
         # kB; two threads that kept theirs would have 80 MB
@@ -154,7 +155,7 @@ def test_waiting_gives_up_after_its_seconds_and_leaves_the_interpreter_free(buil
     # not reached yet.
     image = encoded(photo(0, 1500, 2000), quality=95)
     ran = []
-    with Engine(1) as engine:
+    with closing(Engine(1)) as engine:
         batch = Batch([image] * 40, 224, box=(0, 0, 2000, 1500))
         ticket = engine.submit(batch.rows)
         other = threading.Thread(target=lambda: ran.append(not engine.wait(ticket, 0.0)))

@@ -1,5 +1,6 @@
 """The native engine's pixels against Pillow's; test_property.py has random ones."""
 
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +52,7 @@ def test_plain_instructions_give_the_same_bits(engine):
         best, plain = (
             Batch([encoded(photo())] * 20, side, box=boxes(20), filter=chosen) for _ in range(2)
         )
-        with Engine(1, scalar=True) as scalar:
+        with closing(Engine(1, scalar=True)) as scalar:
             assert np.array_equal(best.decoded(engine), plain.decoded(scalar))
 
 
