@@ -84,8 +84,7 @@ def _places(
         raise unusable(root, rule)
     if strange := sorted({*found} - {*classes}):
         known = f"it knows {', '.join(classes[:5])}{' ...' if len(classes) > 5 else ''}"
-        rule = f"has classes that the network does not know: {some(strange)}"
-        raise unusable(root, rule, known)
+        raise unusable(root, f"has classes that the network does not know: {some(strange)}", known)
     places = {name: label for label, name in enumerate(classes)}
     return np.array([places[name] for name in found], np.int64)
 

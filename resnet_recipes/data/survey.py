@@ -125,16 +125,14 @@ def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterato
     if len(train.classes) < 2:
         inner = "data.nested_classes=true   makes each inner folder a class;   "
         fix = f"{inner}{LAYOUT}" if _has_inner(train) else LAYOUT
-        rule = f"has one class, {train.classes[0]}; at least 2 are needed"
-        yield problem(config.root, rule, fix)
+        yield problem(config.root, f"has one class, {train.classes[0]}; at least 2 are needed", fix)
     if odd := [ascii(name) for name in train.classes if not name.isprintable()]:
         rule = f"has class names that are not printable UTF-8 text: {some(odd)}"
         yield problem(f"{config.root}/train", rule, "rename these folders in both splits")
     both = zip(train.classes, train.counts, val.counts, strict=False)
     if config.val_share and (alone := [name for name, *counts in both if sum(counts) == 1]):
         rule = f"needs two images of each class; there is one of {some(alone)}"
-        fix = "add images, or remove the class"
-        yield Problem("data.val_share", config.val_share, rule, fix)
+        yield Problem("data.val_share", config.val_share, rule, "add images, or remove the class")
 
 
 def _notes(config: DataConfig, train: Listing, val: Listing, has_table: bool) -> Iterator[str]:

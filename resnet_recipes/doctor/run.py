@@ -37,8 +37,7 @@ def _memory(root: Path) -> Finding:
     if size < 0.9 * free:
         return Finding("ok", f"the .beton files ({held}) fit in the free memory ({room})")
     fix = "data.order=quasi_random, or convert with write_mode=jpg or a smaller max_resolution"
-    what = f"the .beton files ({held}) do not fit in the free memory ({room})"
-    return Finding("warn", what, fix)
+    return Finding("warn", f"the .beton files ({held}) do not fit in the free memory ({room})", fix)
 
 
 def _files() -> Finding:

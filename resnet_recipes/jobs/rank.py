@@ -23,6 +23,7 @@ from resnet_recipes.report.waiting import Waiting
 from resnet_recipes.run_folder import ENDINGS, EXIT, JOB
 from resnet_recipes.run_folder.ending import Ending, first_failure, log_path, of_error, write
 from resnet_recipes.run_folder.lock import HeldFolder, begun
+from resnet_recipes.run_folder.metrics import Record
 
 #: The jobs, each by the module here whose `work` a rank does: no file names another module.
 JOBS = {name: name for name in ("train", "evaluate", "measure", "fit", "teach")}
@@ -53,7 +54,7 @@ class RankProcess(NamedTuple):
     interruption: Interruption
     watchdog: Watchdog
     # called with every record of the run, on rank 0
-    on_record: Callable[[dict[str, Any]], None] | None = None
+    on_record: Callable[[Record], None] | None = None
 
 
 def job_of(folder: Path) -> dict[str, Any]:

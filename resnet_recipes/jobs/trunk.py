@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, NotYetError, Problem, RecipeError
@@ -51,7 +51,7 @@ class Trunk(NamedTuple):
         checkpoints = Checkpoints(folder / CHECKPOINTS)
         checkpoints.open_for_writing()
         checkpoints.save(self.step, self.state | {"recipe": asdict(recipe)}, wait=True)
-        records: list[dict[str, Any]] = read_metrics(self.folder / METRICS)
+        records = read_metrics(self.folder / METRICS)
         text = "".join(line(record) for record in records if record["step"] <= self.step)
         atomic.write_text(folder / METRICS, text)
 
@@ -108,6 +108,5 @@ def _differences(folder: Path, began: Plan, plan: Plan) -> list[Problem]:
         return problems
     trained_on = replace(plan.facts, eval_digest=began.facts.eval_digest)
     if others := began.facts.differing(trained_on):
-        rule = f"has other {others} than {folder}"
-        return [Problem("data.root", recipe.data.root, rule)]
+        return [Problem("data.root", recipe.data.root, f"has other {others} than {folder}")]
     return list(departures(began, plan))

@@ -16,7 +16,7 @@ from resnet_recipes.data.tensors import read_tensors
 from resnet_recipes.methods.stochastic_depth import folded_state
 from resnet_recipes.network import about, archive
 from resnet_recipes.network.about import About
-from resnet_recipes.network.archive import ArchiveError
+from resnet_recipes.network.archive import ArchiveError, State
 
 #: Key of the network's description in the metadata of a file.
 KEY = "resnet_recipes"
@@ -45,7 +45,7 @@ def write_weights(model: nn.Module, path: Path, described: About) -> Path:
     return path
 
 
-def _private_metadata(state: Mapping[str, Any]) -> dict[str, Any]:
+def _private_metadata(state: Mapping[str, Any]) -> State:
     """Return torch's private place for all but tensors, which `load_state_dict` ignores."""
     return getattr(state, "_metadata", {})
 
@@ -64,7 +64,7 @@ def _write_sorted(file: BinaryIO, saved: bytes) -> None:
     file.write(memoryview(saved)[end:])
 
 
-def read_weights(path: Path) -> tuple[dict[str, Any], About | None]:
+def read_weights(path: Path) -> tuple[State, About | None]:
     """Return the contents of a weights file or checkpoint, and its description or None.
 
     Nothing in the file is executed. Raises OSError, or ValueError with a phrase for the user if it

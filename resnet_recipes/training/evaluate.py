@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +12,7 @@ from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.base import RawBatch, normalize
 from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.data.stream import Stream
+from resnet_recipes.network.archive import State
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training.distributed import broadcast_statistics, total_over_ranks
 from resnet_recipes.training.outcomes import Outcomes
@@ -136,11 +136,11 @@ class Best:
         }
         return True
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """Return plain values and tensors for a checkpoint; empty before the first evaluation."""
         return {**vars(self)} if self.metrics else {}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Restore what `state_dict` returned, unless it was the best by another figure."""
         if state.get("by") == self.by:
             self.step, self.evaluations = state["step"], state["evaluations"]

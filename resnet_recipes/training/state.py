@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import islice
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -181,7 +180,7 @@ def conflicts(run: Run, state: State) -> Iterator[Problem]:
             yield Problem(teacher.key, teacher.text, rule, "put the original file back")
 
 
-def changed_settings(old: dict[str, Any], new: Recipe) -> Iterator[Problem]:
+def changed_settings(old: State, new: Recipe) -> Iterator[Problem]:
     """Yield a problem for each setting that differs from the checkpoint's and changes learning."""
     before, after = settings_in(old), flat(asdict(new))
     for key in sorted(before.keys() | after.keys()):
@@ -191,7 +190,7 @@ def changed_settings(old: dict[str, Any], new: Recipe) -> Iterator[Problem]:
             yield Problem(key, after.get(key), rule, "leave it as it was, or start a new run")
 
 
-def settings_in(recipe: dict[str, Any]) -> dict[str, Any]:
+def settings_in(recipe: State) -> State:
     """Return the settings of a checkpoint's recipe, with dotted keys.
 
     Those that are newer have their defaults.
@@ -242,14 +241,14 @@ def _is_any_of(key: str, places: Sequence[str]) -> bool:
     return any(key == place or key.startswith(place + ".") for place in places)
 
 
-def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat(tree: State, prefix: str = "") -> State:
     """Return a nested dictionary with dotted keys.
 
     Tuples as lists, as YAML and checkpoints have them.
 
     A method without settings stays an empty dictionary, so that it differs from one that is off.
     """
-    leaves: dict[str, Any] = {}
+    leaves: State = {}
     for key, value in tree.items():
         if isinstance(value, dict) and (value or not prefix):  # a section may be empty: methods: {}
             leaves |= flat(value, f"{prefix}{key}.")

@@ -285,8 +285,7 @@ def _parquet(path: Path) -> "ParquetFile":
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
     except ImportError:
-        rule = "needs the package pyarrow"
-        raise NotReadyError.at(path, rule, remedy("parquet")) from None
+        raise NotReadyError.at(path, "needs the package pyarrow", remedy("parquet")) from None
     try:
         with open_regular(path) as file:  # pyarrow takes a description of any size into memory
             file.seek(-_END, os.SEEK_END)

@@ -113,8 +113,7 @@ def listing(table: Path, found: Sequence[Row]) -> Listing:
     if missing := [row for row, size in zip(found, sizes, strict=True) if size < 0]:
         first = f"{missing[0].name}, line {missing[0].line}"
         rule = f"names {len(missing):,} of {len(found):,} files that do not exist: {first}"
-        fix = f"paths are relative to {folder}"
-        raise unusable(table, rule, fix)
+        raise unusable(table, rule, f"paths are relative to {folder}")
     seen: set[str] = set()
     for row, name in zip(found, names, strict=True):
         if name in seen:
