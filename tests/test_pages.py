@@ -9,7 +9,7 @@ from configparser import ConfigParser
 import pytest
 
 from resnet_recipes import cli
-from resnet_recipes.jobs import gpus
+from resnet_recipes.doctor import cuda
 from tests.sources import ROOT, nodes, sources
 from tests.test_documented_commands import PAGES, fenced
 
@@ -69,7 +69,7 @@ def test_the_terminal_of_the_readme_shows_what_the_command_prints_now(
 ):
     """As on a machine without a GPU, on which nothing was measured."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(gpus, "found", gpus.Gpus)
+    monkeypatch.setattr(cuda, "found", cuda.Gpus)
     assert cli.main(["plan", "mild", "gpus=8"]) == 0
     drawn = html.unescape(re.sub(r"<[^>]+>", " ", (ROOT / "docs/plan.svg").read_text()))
     shown = " ".join(drawn.replace("\xa0", " ").split())

@@ -11,7 +11,7 @@ from resnet_recipes.commands.arguments import JSON, RECIPES, Arguments, Usage
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.places import to_resume
 from resnet_recipes.commands.printing import page_width, say, show
-from resnet_recipes.jobs import gpus
+from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs.group import group_of, warnings
 from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.run_folder.facts import nearest
@@ -97,7 +97,7 @@ def ranks(recipe: "Recipe") -> int:
 def _device(plan: "Plan", memory: Memory) -> Rows:
     """Yield what the run computes on and in which precision, and whether it may not fit there."""
     launch, dtype = plan.recipe.launch, plan.recipe.precision.dtype
-    if launch.device != "cpu" and ((found := gpus.found()).count or plan.world_size > 1):
+    if launch.device != "cpu" and ((found := cuda.found()).count or plan.world_size > 1):
         here = "" if found.count else ", of which this machine has none"
         if dtype == "auto":
             dtype = found.dtype or "bf16 if the GPU supports it, else fp16"

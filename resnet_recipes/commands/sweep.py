@@ -18,7 +18,8 @@ from resnet_recipes.commands.printing import say
 from resnet_recipes.commands.runs import listed
 from resnet_recipes.commands.train import PLANNED
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.jobs import external, gpus
+from resnet_recipes.doctor import cuda
+from resnet_recipes.jobs import external
 from resnet_recipes.jobs.budget import within
 from resnet_recipes.jobs.measure import UNKNOWN, predicted
 from resnet_recipes.jobs.sweep import Sweep, slots
@@ -41,7 +42,7 @@ def run(arguments: Arguments) -> int:
 
     The same command continues a sweep.
     """
-    found, text = gpus.found().count, arguments.flags.get("--parallel", "1")
+    found, text = cuda.found().count, arguments.flags.get("--parallel", "1")
     RecipeError.refuse([*_problems(arguments), *_share_problems(text, found, arguments.words)])
     parallel = int(text)
     shared = ["gpus=1"] if parallel > 1 and found else []
@@ -154,7 +155,7 @@ def _outline(
     trunks = f"; trunks that several lengths share save {digits(saved)}" if saved else ""
     yield f"{digits(operations)} PFLOPs of training in total{trunks}"
     if minutes:
-        share = parallel if gpus.found().count else 1  # on a CPU, parallel runs share the cores
+        share = parallel if cuda.found().count else 1  # on a CPU, parallel runs share the cores
         money = f", {cost / share:,.2f} at launch.price" if cost else ""
         yield f"about {clock_time(60 * minutes / share)} in total{money}"
     yield from (f"{count} of {len(runs)}: {source}" for source, count in sources.items())

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from resnet_recipes import ops
 from resnet_recipes.base.text import byte_size
 from resnet_recipes.doctor import Finding, rates
-from resnet_recipes.doctor.unused import DRIVER, PYTORCH, is_usable, untried, unused
+from resnet_recipes.doctor.cuda import DRIVER, PYTORCH, is_usable, untried, unused
 from resnet_recipes.estimating.roofline import known
 
 _SMALLEST = 10e9  # bytes; the recipes' micro-batch of 256 images at 176 px in bfloat16 takes this

@@ -5,7 +5,7 @@ from dataclasses import replace
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
 from resnet_recipes.base.text import Say
-from resnet_recipes.jobs import gpus
+from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs.errand import errand
 from resnet_recipes.jobs.group import Group
 from resnet_recipes.jobs.rank import RankProcess
@@ -24,11 +24,11 @@ def fitted(plan: Plan, say: Say) -> Plan:
     """
     if plan.recipe.batch.bn_size != AUTO:
         return plan
-    if plan.recipe.launch.device == "cpu" or not gpus.found().count:
+    if plan.recipe.launch.device == "cpu" or not cuda.found().count:
         rule = "is found by trying on a GPU, and this run has none"
         raise RecipeError.of("batch.bn_size", AUTO, rule, "batch.bn_size=64")
     size = _largest(plan, say)
-    say(f"batch.bn_size={size} is the most that fits on {gpus.found().name or 'this GPU'}.")
+    say(f"batch.bn_size={size} is the most that fits on {cuda.found().name or 'this GPU'}.")
     say(f"BatchNorm sees {size} images at a time: compare runs with the same number.")
     batch = replace(plan.recipe.batch, bn_size=size)
     return replace(plan, recipe=replace(plan.recipe, batch=batch))

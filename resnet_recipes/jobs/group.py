@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import STOPPED, ExitCode, NotReadyError, Problem
-from resnet_recipes.doctor.unused import untried, unused
-from resnet_recipes.jobs import gpus
+from resnet_recipes.doctor import cuda
+from resnet_recipes.doctor.cuda import untried, unused
 from resnet_recipes.jobs.rank import LOCKED, STARTED, die_with_parent
 from resnet_recipes.training import STORE
 
@@ -63,7 +63,7 @@ def group_of(config: "LaunchConfig") -> Group:
     Raises NotReadyError if GPUs or a usable TMPDIR are missing.
     """
     NotReadyError.refuse(temporary_folder_problems())
-    found = 0 if config.device == "cpu" else gpus.found().count
+    found = 0 if config.device == "cpu" else cuda.found().count
     if config.device == "cuda" and not found:
         raise NotReadyError([_no_gpu("launch.device", "cuda", "launch.device=cpu")])
     if config.gpus == "auto":
@@ -149,7 +149,7 @@ def allocator() -> dict[str, str]:
     None if the user set one.
     """
     is_set = bool({"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys())
-    if is_set or not gpus.has_nvml():
+    if is_set or not cuda.has_nvml():
         return {}
     return {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
 

@@ -12,6 +12,7 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import ExitCode, RecipeError
 from resnet_recipes.base.text import Say
+from resnet_recipes.doctor import cuda
 from resnet_recipes.estimating.estimate import (
     Prediction,
     Speeds,
@@ -25,7 +26,6 @@ from resnet_recipes.estimating.estimate import (
     speeds_of,
 )
 from resnet_recipes.estimating.roofline import known
-from resnet_recipes.jobs import gpus
 from resnet_recipes.jobs.errand import NotDoneError, errand, sample
 from resnet_recipes.jobs.group import Group, group_of, threads
 from resnet_recipes.jobs.rank import RankProcess, shown
@@ -49,10 +49,10 @@ def predicted(plan: Plan) -> Prediction | None:
     if found := recall(measured_as(plan)):
         return from_measured(plan, *found)
     launch, course, ranks = plan.recipe.launch, course_of(plan), plan.world_size
-    if gpu := _has_roofline(plan) and known(gpus.found().name):
+    if gpu := _has_roofline(plan) and known(cuda.found().name):
         speeds = on_gpus(course, gpu)
         source = f"predicted for {ranks} x {gpu.name}, if loading keeps up; {MEASURES}"
-    elif ranks == 1 and (launch.device == "cpu" or not gpus.found().count):
+    elif ranks == 1 and (launch.device == "cpu" or not cuda.found().count):
         speeds = on_cpu(course, cores(), plan.recipe.precision.dtype)
         source = f"a guess from the network's arithmetic on this CPU; {MEASURES}"
     else:
@@ -82,14 +82,14 @@ def keep_estimate(plan: Plan, folder: Path) -> None:
 
 def memory(plan: Plan) -> tuple[float, int] | None:
     """Return the bytes that a GPU is expected to need, and has; None if they are not known."""
-    size = gpus.found().memory if _has_roofline(plan) else 0
+    size = cuda.found().memory if _has_roofline(plan) else 0
     return (gpu_memory(plan), size) if size else None
 
 
 def measured_as(plan: Plan) -> str:
     """Return a key for everything that speeds depend on, besides machine and version."""
     recipe = plan.recipe
-    gpu = gpus.found().name if recipe.launch.device != "cpu" else ""
+    gpu = cuda.found().name if recipe.launch.device != "cpu" else ""
     return key_of(
         {
             "device": gpu or f"cpu, {threads(plan.world_size)} threads",

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from resnet_recipes.base.cores import cores
-from resnet_recipes.doctor.unused import is_usable
+from resnet_recipes.doctor.cuda import is_usable
 from resnet_recipes.training import STORE
 
 #: How long a rank waits for the others: long enough to compile, read folders and evaluate.

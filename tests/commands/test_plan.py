@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 import yaml
 
-from resnet_recipes.jobs import gpus
+from resnet_recipes.doctor import cuda
 from tests.trained_runs import ended_run
 
 
@@ -20,8 +20,8 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path, enter) -> Callable[..., str]
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def tell(name: str, gigabytes: float, words: str = "") -> str:
-        found = gpus.Gpus(8, name, "bf16", int(gigabytes * 1e9))
-        monkeypatch.setattr(gpus, "found", lambda: found)
+        found = cuda.Gpus(8, name, "bf16", int(gigabytes * 1e9))
+        monkeypatch.setattr(cuda, "found", lambda: found)
         line = f"resnet-recipes plan mild launch.device=cuda gpus=8 {words}"
         return " ".join(enter(line).out.split())
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from resnet_recipes.commands import train
-from resnet_recipes.jobs import gpus
+from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs.rank import VERBOSE
 from resnet_recipes.jobs.watchdog import Beat
 from resnet_recipes.recipe.frozen import read
@@ -152,7 +152,7 @@ def test_a_users_recipe_is_named_in_the_plan(started, enter):
 def test_the_plan_opens_with_images_and_device_and_says_how_long_a_cpu_needs(
     started, enter, monkeypatch
 ):
-    monkeypatch.setattr(gpus, "found", gpus.Gpus)
+    monkeypatch.setattr(cuda, "found", cuda.Gpus)
     monkeypatch.setattr("resnet_recipes.base.cores.cores", lambda: 2)
     lines = enter("resnet-train mild --dry-run").out.splitlines()
     assert lines[2].startswith("  images     ImageNet-1k: 1,281,167 to train on")
@@ -165,6 +165,6 @@ def test_the_plan_opens_with_images_and_device_and_says_how_long_a_cpu_needs(
     assert "no instructions for bf16" in said
     said = " ".join(enter("resnet-train mild --dry-run gpus=8").out.split())
     assert "8 x GPU, of which this machine has none, bf16 if the GPU supports it, else fp16" in said
-    monkeypatch.setattr(gpus, "found", lambda: gpus.Gpus(8, "NVIDIA A100", "bf16"))
+    monkeypatch.setattr(cuda, "found", lambda: cuda.Gpus(8, "NVIDIA A100", "bf16"))
     lines = enter("resnet-train mild --dry-run").out.splitlines()
     assert "  device     8 x NVIDIA A100, bf16" in lines

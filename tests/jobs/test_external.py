@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.base.errors import ExitCode, NotReadyError
-from resnet_recipes.jobs import external, gpus
+from resnet_recipes.doctor import cuda
+from resnet_recipes.jobs import external
 from resnet_recipes.jobs.watchdog import Beat
 from resnet_recipes.run_folder.ending import read
 from resnet_recipes.training import distributed
@@ -139,7 +140,7 @@ def test_a_job_of_a_federation_of_clusters_has_ten_digits(told):
 
 def test_gpu_memory_is_allocated_as_under_our_launcher(told):
     told.setattr(os, "environ", TORCHRUN | {"PATH": os.environ["PATH"]})
-    told.setattr(gpus, "has_nvml", lambda: True)
+    told.setattr(cuda, "has_nvml", lambda: True)
     told.setattr(external, "_agreed", lambda *_: (None, ExitCode.DONE))
     assert external.join([], Path) == ExitCode.DONE
     assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"

@@ -32,7 +32,7 @@ def on_gpu(tmp_path, monkeypatch):
             yield tmp_path, SimpleNamespace(code=code)
 
         monkeypatch.setattr(fit, "errand", errand)
-        monkeypatch.setattr(fit.gpus, "found", lambda: fit.gpus.Gpus(2, "H200", "bf16"))
+        monkeypatch.setattr(fit.cuda, "found", lambda: fit.cuda.Gpus(2, "H200", "bf16"))
         wanted, told = compose("mild", AUTO), []
         return fit.fitted(api.plan(wanted, 2), told.append), told, asked
 

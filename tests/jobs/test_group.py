@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.doctor import Finding
-from resnet_recipes.jobs import gpus, group
-from resnet_recipes.jobs.gpus import Gpus
+from resnet_recipes.doctor import Finding, cuda
+from resnet_recipes.doctor.cuda import Gpus
+from resnet_recipes.jobs import group
 from resnet_recipes.jobs.group import (
     LONGEST_TMPDIR,
     MEMORY,
@@ -33,7 +33,7 @@ RUN = Path("runs/a")
 @pytest.fixture
 def four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the machine have four GPUs."""
-    monkeypatch.setattr(gpus, "found", lambda: Gpus(4))
+    monkeypatch.setattr(cuda, "found", lambda: Gpus(4))
 
 
 @pytest.mark.usefixtures("four_gpus")
@@ -57,7 +57,7 @@ def test_more_gpus_than_there_are_is_refused():
 
 
 def test_gpus_where_there_are_none_are_refused_unless_the_cpu_was_asked_for(monkeypatch):
-    monkeypatch.setattr(gpus, "found", lambda: Gpus(0))
+    monkeypatch.setattr(cuda, "found", lambda: Gpus(0))
     monkeypatch.setattr(group, "unused", lambda: None)
     with pytest.raises(NotReadyError, match=r"launch\.device=cuda: torch sees no GPU"):
         group_of(LaunchConfig(device="cuda"))
@@ -71,7 +71,7 @@ def test_gpus_where_there_are_none_are_refused_unless_the_cpu_was_asked_for(monk
 
 
 def test_gpus_that_torch_does_not_use_are_refused_with_the_reason(monkeypatch):
-    monkeypatch.setattr(gpus, "found", lambda: Gpus(0))
+    monkeypatch.setattr(cuda, "found", lambda: Gpus(0))
     monkeypatch.setattr(group, "unused", lambda: Finding("fix", "it is hidden", "unset X"))
     for config in (LaunchConfig(device="cuda"), LaunchConfig(gpus=2)):
         with pytest.raises(NotReadyError, match=r"it is hidden\n.*unset X\n +launch\.device=cpu"):
@@ -126,7 +126,7 @@ def test_the_users_environment_is_kept_without_modules_of_the_current_folder(mon
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth7")
     monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=1")
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64")
-    monkeypatch.setattr(gpus, "has_nvml", lambda: True)
+    monkeypatch.setattr(cuda, "has_nvml", lambda: True)
     monkeypatch.delenv("PYTORCH_ALLOC_CONF", raising=False)
     given, _ = environments(Group(2), 1.0)
     assert (given["OMP_NUM_THREADS"], given["PYTHONSAFEPATH"], given["GLOO_SOCKET_IFNAME"]) == (
@@ -150,7 +150,7 @@ def test_segments_are_expandable_where_nvml_works(answer, expected, monkeypatch)
             raise OSError(f"{name}: cannot open shared object file")
         return SimpleNamespace(nvmlInit_v2=lambda: answer)
 
-    monkeypatch.setattr(gpus.ctypes, "CDLL", library)
+    monkeypatch.setattr(cuda.ctypes, "CDLL", library)
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         monkeypatch.delenv(name, raising=False)
     given, _ = environments(Group(2), 1.0)

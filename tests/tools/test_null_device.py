@@ -101,8 +101,8 @@ print(seconds, *(sum(entry.startswith(word) for entry in entries) for word in wo
 #: after each of four evaluations' copies.
 OTHERS = """
 import torch
-from resnet_recipes.jobs import gpus
-print(*vars(gpus.found()).values())
+from resnet_recipes.doctor import cuda
+print(*vars(cuda.found()).values())
 from types import SimpleNamespace
 from resnet_recipes.data.base import RawBatch
 from resnet_recipes.data.stream import Stream

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from resnet_recipes.jobs import gpus
-from resnet_recipes.jobs.gpus import Gpus
+from resnet_recipes.doctor import cuda
+from resnet_recipes.doctor.cuda import Gpus
 
 
 @pytest.fixture(autouse=True)
 def forgetful() -> Iterator[None]:
     """Count anew in each test, and after it."""
-    gpus.found.cache_clear()
+    cuda.found.cache_clear()
     yield
-    gpus.found.cache_clear()
+    cuda.found.cache_clear()
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def torch_sees(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 )
 def test_cuda_decides_how_many_gpus_there_are(physical, answer, found, torch_sees):
     torch_sees(physical, answer)
-    assert gpus.found().count == found
+    assert cuda.found().count == found
 
 
 @pytest.mark.parametrize(
@@ -57,11 +57,11 @@ def test_cuda_decides_how_many_gpus_there_are(physical, answer, found, torch_see
 )
 def test_of_the_first_gpu_is_known_what_cuda_tells(answer, known, torch_sees):
     torch_sees(1, answer)
-    assert gpus.found() == known
+    assert cuda.found() == known
 
 
 def test_a_gpu_whose_driver_torch_cannot_use_is_not_counted(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)  # NVML's
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", "13.2")
-    assert gpus.found() == Gpus()
+    assert cuda.found() == Gpus()

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from resnet_recipes.doctor import unused
+from resnet_recipes.doctor import cuda
 
 
 @pytest.fixture
@@ -53,21 +53,21 @@ def test_a_gpu_that_torch_does_not_use_is_told_with_the_reason(
             cuDriverGetVersion=lambda place: setattr(place._obj, "value", driver)
         )
 
-    monkeypatch.setattr(unused.ctypes, "CDLL", library)
+    monkeypatch.setattr(cuda.ctypes, "CDLL", library)
     torch_sees(False, build, hip)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    monkeypatch.setattr(unused, "_sign_of_a_gpu", lambda: "")
-    assert unused.unused() is None
-    monkeypatch.setattr(unused, "_sign_of_a_gpu", lambda: "nvidia-smi is installed")
-    found = unused.unused()
+    monkeypatch.setattr(cuda, "_sign_of_a_gpu", lambda: "")
+    assert cuda.unused() is None
+    monkeypatch.setattr(cuda, "_sign_of_a_gpu", lambda: "nvidia-smi is installed")
+    found = cuda.unused()
     assert found.level == "fix"
     assert found.what.startswith("this machine seems to have a GPU (nvidia-smi is installed), but ")
     assert why in found.what
     assert fix in found.fix
     torch_sees(True)
-    assert unused.unused() is None
+    assert cuda.unused() is None
 
 
 def test_the_reason_is_told_instead_of_torchs_warning(monkeypatch):
@@ -79,27 +79,27 @@ def test_the_reason_is_told_instead_of_torchs_warning(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "is_available", warned)
     with warnings.catch_warnings(record=True) as shown:
-        assert not unused.is_usable()
+        assert not cuda.is_usable()
     assert shown == []
 
 
 def test_a_mac_and_amds_gpus_are_said_to_be_untried(torch_sees, monkeypatch):
-    monkeypatch.setattr(unused.sys, "platform", "linux")
-    assert unused.untried() is None
+    monkeypatch.setattr(cuda.sys, "platform", "linux")
+    assert cuda.untried() is None
     torch_sees(False, None, "7.1")
-    assert unused.untried() is None  # no GPU
+    assert cuda.untried() is None  # no GPU
     torch_sees(True, None, "7.1")
-    assert "AMD's GPUs (ROCm)" in unused.untried().what
-    monkeypatch.setattr(unused.sys, "platform", "darwin")
-    assert "a Mac's GPU (mps) cannot be used" in unused.untried().what
+    assert "AMD's GPUs (ROCm)" in cuda.untried().what
+    monkeypatch.setattr(cuda.sys, "platform", "darwin")
+    assert "a Mac's GPU (mps) cannot be used" in cuda.untried().what
 
 
 def test_driver_device_and_nvidia_smi_are_signs_of_a_gpu(monkeypatch, tmp_path):
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(unused, "DRIVER", tmp_path / "version")
+    monkeypatch.setattr(cuda, "DRIVER", tmp_path / "version")
     monkeypatch.setattr(Path, "glob", lambda *_: iter(()))
-    assert unused._sign_of_a_gpu() == "nvidia-smi is installed"
+    assert cuda._sign_of_a_gpu() == "nvidia-smi is installed"
     monkeypatch.setattr(Path, "glob", lambda *_: iter([Path("/dev/nvidia0")]))
-    assert unused._sign_of_a_gpu() == "/dev/nvidia*"
-    unused.DRIVER.touch()
-    assert unused._sign_of_a_gpu() == "the NVIDIA driver is loaded"
+    assert cuda._sign_of_a_gpu() == "/dev/nvidia*"
+    cuda.DRIVER.touch()
+    assert cuda._sign_of_a_gpu() == "the NVIDIA driver is loaded"
