@@ -5,11 +5,11 @@ import json
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import version
 from typing import NamedTuple, Self
 
 import torch
 import torch.distributed as dist
-import torchvision
 
 from resnet_recipes import __version__, data
 from resnet_recipes.base.errors import NotReadyError, Problem
@@ -21,12 +21,6 @@ from resnet_recipes.recipe.frozen import read_sealed
 from resnet_recipes.run_folder import CONFIG, DATA
 from resnet_recipes.training import distributed
 from resnet_recipes.training.distributed import Rank
-
-SOFTWARE = {
-    "resnet-recipes": __version__,
-    "torch": torch.__version__,
-    "torchvision": torchvision.__version__,
-}
 
 
 class Prepared(NamedTuple):
@@ -44,8 +38,14 @@ def prepared(process: RankProcess) -> Prepared | None:
     recipe = read_sealed(process.folder / CONFIG)
     process.interruption.limit(recipe.launch.max_wall, process.started)
     rank = distributed.this_rank(recipe.launch.device)
-    frozen = {"device": rank.device.type, f"digest of {CONFIG}": _digest(str(recipe))}
-    Meeting.on("recipe").confirm(SOFTWARE | frozen)
+    asked = {
+        "resnet-recipes": __version__,
+        "torch": torch.__version__,
+        "torchvision": version("torchvision"),
+        "device": rank.device.type,
+        f"digest of {CONFIG}": _digest(str(recipe)),
+    }
+    Meeting.on("recipe").confirm(asked)
     if (local := _local_images(process, recipe.data)) is None:
         return None
     facts = DataFacts.read(process.folder / DATA, local.root)
