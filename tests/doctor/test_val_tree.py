@@ -78,3 +78,12 @@ def test_a_tree_that_exists_is_not_touched(flat, tmp_path):
     build_val_tree(flat, written(tmp_path / "map", MAPS["tabs"]))
     with pytest.raises(NotReadyError, match="already exists"):
         build_val_tree(flat, tmp_path / "map")
+
+
+@pytest.mark.parametrize("names", ["missing.txt", "folder"])
+def test_a_list_of_names_that_cannot_be_read_is_refused(flat, tmp_path, names):
+    (tmp_path / "folder").mkdir()
+    numbers = written(tmp_path / "truth.txt", "3\n1\n2\n")
+    with pytest.raises(NotReadyError, match=f"{names}: cannot be read"):
+        build_val_tree(flat, numbers, tmp_path / names)
+    assert not list(tmp_path.glob("*by-class*"))
