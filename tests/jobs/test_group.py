@@ -52,7 +52,7 @@ def test_ranks_are_the_gpus_or_what_was_asked_for(config, ranks):
 
 @pytest.mark.usefixtures("four_gpus")
 def test_more_gpus_than_there_are_is_refused():
-    with pytest.raises(NotReadyError, match=r"launch\.gpus=8: this machine has 4"):
+    with pytest.raises(NotReadyError, match=r"launch\.gpus=8: this machine has 4\n +gpus=4$"):
         group_of(LaunchConfig(gpus=8))
 
 
