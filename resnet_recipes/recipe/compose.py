@@ -59,7 +59,10 @@ def compose(
 def accepts(name: str, words: Sequence[str]) -> bool:
     """Return whether a recipe takes settings, whatever else may be wrong."""
     library = Library()
-    return not _refused(library.chain(name), words, library)
+    try:
+        return not _refused(library.chain(name), words, library)
+    except RecipeError:  # of a file that cannot be read
+        return False
 
 
 def _refused(links: Links, words: Sequence[str], library: Library) -> list[Problem]:

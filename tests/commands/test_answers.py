@@ -1,6 +1,7 @@
 """What a message says to type is accepted when it is typed."""
 
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -173,3 +174,9 @@ def test_settings_that_the_recipe_refuses_are_not_printed(line, fix, printed):
 def test_of_several_lines_those_that_are_accepted_are_printed():
     error = RecipeError.of("rate", 1, "is no setting", "lr=-1\n    lr=1\n    leave it out")
     assert fix_of(error, "hot rate=1") == "lr=1\n    leave it out"
+
+
+def test_settings_of_a_recipe_that_cannot_be_read_are_not_printed(folder):
+    Path("recipes").mkdir()
+    Path("recipes/broken.yaml").write_text("defaults: [broken]\n")
+    assert fix_of(RecipeError.of("rate", 1, "is no setting", "lr=1"), "broken rate=1") == ""
