@@ -38,7 +38,7 @@ from resnet_recipes.run_folder.lock import begun
 
 if TYPE_CHECKING:  # these import torchvision, which takes seconds
     from resnet_recipes.network.load import Network
-    from resnet_recipes.training.trained import Evaluated, Prediction
+    from resnet_recipes.training.trained import Evaluated, Prediction, Trained
 
 #: Called with each record of metrics.jsonl as it is written; a true return value saves the run and
 #: ends it.
@@ -236,11 +236,7 @@ def evaluate(place: str | Path, *changes: str, **settings: object) -> "Evaluated
     Changes are those of `resnet-recipes eval`:
     `evaluate("runs/a", "data.eval_size=256", data="images")`.
     """
-    from resnet_recipes.jobs.opened import opened
-
-    return (
-        opened(typed_path("place", str(place)), _words(changes, settings)).on_device().evaluated()
-    )
+    return _opened(place, _words(changes, settings)).evaluated()
 
 
 def predict(
@@ -253,13 +249,17 @@ def predict(
     Changes are those of `evaluate`.
     """
     from resnet_recipes.data.inference import image_paths
-    from resnet_recipes.jobs.opened import opened
     from resnet_recipes.training.trained import predictions
 
     named = [images] if isinstance(images, str | Path) else images
     paths = list(image_paths([typed_path("images", str(name)) for name in named]))
-    network = opened(typed_path("place", str(place)), _words(changes, settings)).on_device()
-    return predictions(network, paths)
+    return predictions(_opened(place, _words(changes, settings)), paths)
+
+
+def _opened(place: str | Path, words: Sequence[str]) -> "Trained":
+    from resnet_recipes.jobs.opened import opened
+
+    return opened(typed_path("place", str(place)), words).on_device()
 
 
 def _words(changes: Sequence[str], settings: dict[str, object]) -> list[str]:
