@@ -45,7 +45,8 @@ def compose(
     links = library.chain(name)
     made, problems = _composed(links, changes, library)
     problems += _idle_settings(overrides.parse(changes)[0], made.recipe.schedule)
-    if problems := [one for one in problems if needs_data or one.key != "data.root"]:
+    # a file's own problem begins with its place
+    if problems := [one for one in problems if needs_data or not one.key.endswith("data.root")]:
         own = _composed(links, (), library)[0].recipe
         attempt = partial(_refused, links, library=library)
         told = [answered(problem, changes, own, attempt) for problem in problems]
