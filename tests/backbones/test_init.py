@@ -224,7 +224,7 @@ timm:test_convnext model.freeze=layer1 model.weights=x | =backbone
 timm:vit_tiny_patch16_224 data.train_size=96 | data.train_size=224 data.eval_size=224
 timm:test_vit methods.blurpool={} | ~methods.blurpool
 torchvision:googlenet model.args.aux_logits=true | not take images of 224 px: its output is not
-torchvision:vit_b_32 data.train_size=96 data.eval_size=96 | or model.args.image_size=96
+torchvision:vit_b_32 data.train_size=96 data.eval_size=96 | data.train_size=224 data.eval_size=224
 timm:deit_tiny_distilled_patch16_224 | several classifiers
 """
     ),
