@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar
 
 from resnet_recipes.base.errors import Problem
@@ -138,7 +139,9 @@ class ModelConfig(Section):
         if self.name.endswith((".pt", ".pth", ".safetensors")):
             return f"model.weights={self.name}"
         plain = re.sub("[^a-z0-9_]", "", self.name.lower())
-        return self.named(plain if plain in NETWORKS else f"timm:{plain}") if plain else ""
+        same_depth = [name for name in NETWORKS if plain.endswith(name[6:])]  # resnet50d is timm's
+        near = get_close_matches(plain, same_depth, n=1, cutoff=0.8)
+        return self.named(near[0] if near else f"timm:{plain}") if plain else ""
 
     def named(self, name: str) -> str:
         """Return the words that choose another network, with what a library's needs."""

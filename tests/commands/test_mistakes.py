@@ -60,6 +60,7 @@ weight_decay=none | leave it out
 optimizer.name=SGD | optimizer=sgd
 workers 4 | workers=4
 model.name=resnet-50 | model.name=resnet50
+model.name=resent50 | model.name=resnet50
 data.batch_size=64 | bs=64
 precision.fp16=true | precision.dtype=fp16
 schedule.warmup_epochs=5 | schedule.warmup=5ep
