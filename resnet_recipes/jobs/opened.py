@@ -86,7 +86,7 @@ def _changed(
     files = {"trained": frozen.tree_of(recipe)}
     tree = hydra_compose.composed("trained", files, changes=[change.word for change in changes])
     made, wrong = typed(tree)
-    problems += [problem for problem in wrong if problem.key in keys]
+    problems += [one for one in wrong if keys and (one.key != "data.root" or one.key in keys)]
     problems += [
         Problem(
             change.key,

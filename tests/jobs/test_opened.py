@@ -18,3 +18,10 @@ def test_a_size_that_a_network_does_not_take_is_refused(word, tmp_path, monkeypa
         opened.opened(tmp_path / "weights.pt", [word], ("evaluation.sizes",))
     assert refused.value.problems[0].fix == "data.eval_size=32"
     assert opened.opened(tmp_path / "weights.pt").recipe.data.eval_size == 32
+
+
+def test_a_setting_that_does_not_fit_another_is_refused(tmp_path, monkeypatch):
+    about = About("resnet18", 4, eval_resize=32, eval_size=32)
+    monkeypatch.setattr(opened, "load", lambda place: Network(nn.Flatten(), about))
+    with pytest.raises(RecipeError, match="must be at least"):
+        opened.opened(tmp_path / "weights.pt", ["data.eval_size=64"])
