@@ -19,6 +19,7 @@ from resnet_recipes.recipe.overrides import Override, absolute
 from resnet_recipes.recipe.schema import Recipe, enabled
 from resnet_recipes.recipe.sections import ScheduleConfig
 from resnet_recipes.recipe.strict_yaml import Document
+from resnet_recipes.recipe.suggestions import VALUES, Meaning
 from resnet_recipes.recipe.typed import fitting, typed, whole
 from resnet_recipes.run_folder import CONFIG
 
@@ -47,8 +48,12 @@ def compose(
     problems += _idle_settings(overrides.parse(changes)[0], made.recipe.schedule)
     # a file's own problem begins with its place
     if problems := [one for one in problems if needs_data or not one.key.endswith("data.root")]:
-        own = _composed(links, (), library)[0].recipe
-        attempt = partial(_refused, links, library=library)
+        chosen = [str(one) for one in overrides.parse(changes)[0] if one.is_choice]
+        attempt = partial(_refused, links, library=library, chosen=chosen)
+        try:
+            own = _composed(links, chosen, library)[0].recipe
+        except RecipeError:  # a file that only fits together with the changes
+            own = made.recipe
         told = [answered(problem, changes, own, attempt) for problem in problems]
         others = [problem for problem in told if problem.key != "data.root"]
         is_found = any(problem.fix.startswith("data=") for problem in others)
@@ -66,11 +71,14 @@ def accepts(name: str, words: Sequence[str]) -> bool:
         return False
 
 
-def _refused(links: Links, words: Sequence[str], library: Library) -> list[Problem]:
-    """Return what is wrong with words, which change a recipe."""
+def _refused(
+    links: Links, words: Sequence[str], library: Library, chosen: Sequence[str] = ()
+) -> list[Problem]:
+    """Return what is wrong with words, which change a recipe with the options `chosen`."""
     keys = {key for word in words for key in keys_of(word)}
+    others = [word for word in chosen if word.partition("=")[0] not in keys]
     try:
-        made, problems = _composed(links, words, library)
+        made, problems = _composed(links, [*others, *words], library)
         backbones.require(made.recipe.model.name)
     except RecipeError as error:
         problems = list(error.problems)
@@ -160,7 +168,7 @@ def _files(links: Links, library: Library) -> tuple[dict[str, dict[str, Any]], l
     files, problems = {}, []
     for entry, document in links:
         tree = {key: value for key, value in document.tree.items() if key != "defaults"}
-        tree, wrong = fitting(tree)
+        tree, wrong = fitting(tree, in_file=True)
         problems += [_placed(problem, document) for problem in wrong]
         if entry.group:
             files[_config(entry)] = whole(entry.group, tree[entry.group])
@@ -264,4 +272,8 @@ def _located(problem: Problem, changed: list[Override], links: Links) -> Problem
 
 
 def _placed(problem: Problem, document: Document) -> Problem:
-    return problem._replace(key=f"{document.where(problem.key)}: {problem.key}")
+    """Name file and line of a problem, and answer a value that has another name elsewhere."""
+    known, place = VALUES.get(problem.key, {}), f"{document.where(problem.key)}: {problem.key}"
+    ours = known.get(str(problem.value).lower(), Meaning(problem.fix))
+    rule = "; ".join(filter(None, (problem.rule, ours.rule)))
+    return Problem(place, problem.value, rule, ours.words)

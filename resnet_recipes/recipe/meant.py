@@ -9,6 +9,7 @@ from typing import get_origin
 from resnet_recipes.base.duration import is_duration
 from resnet_recipes.base.errors import NO_SETTING, Problem
 from resnet_recipes.base.kinds import dataclasses_in, kinds_of
+from resnet_recipes.recipe.hydra_compose import points
 from resnet_recipes.recipe.overrides import expanded
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.short import SHORT
@@ -49,10 +50,11 @@ def answered(
     That is the first that `attempt` accepts, else what the problem says, else what the recipe,
     `own`, has without the change; of a setting that does not exist, where all are `listed`.
     """
-    given = next((word for word in words if problem.key in keys_of(word)), None)
-    if given is None or problem.fix == LEAVE_OUT or not attempt([given]):
+    given = [word for word in words if problem.key in keys_of(word)]
+    given = [word for word in given if problem.fix != LEAVE_OUT and attempt([word])]
+    if not given:
         return problem
-    if meaning := _accepted(given, problem, own, attempt):
+    if meaning := _accepted(given[0], problem, own, attempt):
         known = "" if problem.rule == NO_SETTING else problem.rule
         rule = "; ".join(filter(None, (known, meaning.rule))) or problem.rule
         return problem._replace(rule=rule, fix=meaning.words or LEAVE_OUT)
@@ -78,6 +80,10 @@ def _accepted(
     """Return the first candidate that is accepted, or what mends one that is not."""
     for meaning in _candidates(word, problem, own):
         words = shlex.split(meaning.words)
+        if words[:1] == ["-m"]:
+            if attempt(points(words[1:])[0]):
+                continue
+            return meaning
         is_setting = all("=" in each or each[0] == "~" for each in words)
         if not is_setting or re.search(r" \.\.\. |=VALUE|^recipe=", meaning.words):
             return meaning  # of flags and commands, whoever prints them decides
@@ -147,6 +153,8 @@ def _misnamed(name: str, value: str) -> Iterator[str | Meaning]:
 def _in_section(section: str, value: str, names: list[str]) -> Iterator[str | Meaning]:
     """Yield settings of a section, which has these, for a value in its place."""
     several = re.findall(r"\w+", value)
+    if value.lower() in OFF and not section.startswith("methods."):
+        return  # a section has nothing to switch off
     if section == "methods":
         methods = [shlex.quote(f"methods.{name}={{}}") for name in several]
         yield Meaning(" ".join(methods))

@@ -12,6 +12,8 @@ from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
+from resnet_recipes.recipe.short import targets
+
 EVERY_SETTING = "resnet-train mild --cfg   prints every setting"
 LEAVE_OUT = "leave it out"
 SHORT = 3  # letters of a name in which a wrong first one is no slip
@@ -67,7 +69,11 @@ def did_you_mean(name: str, known: Collection[str], value: str = "") -> str:
 
 def closest(name: str, known: Iterable[str]) -> str:
     """Return the known dotted name that is most like `name`, or ""."""
-    return next(iter(near(name, known)), "")
+    leaf, known = _leaf(name.lower()), list(known)
+    key, equals, _ = MEANINGS.get(leaf, Meaning("")).words.partition("=")
+    meant = targets(key, "1")[0].partition("=")[0] if equals else ""
+    is_foreign = meant in known and leaf not in map(_leaf, known)
+    return meant if is_foreign else next(iter(near(name, known)), "")
 
 
 def near(name: str, known: Iterable[str]) -> list[str]:

@@ -10,7 +10,9 @@ from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.suggestions import closest, did_you_mean
 
 
-def fitting(tree: dict[str, Any], prefix: str = "") -> tuple[dict[str, Any], list[Problem]]:
+def fitting(
+    tree: dict[str, Any], prefix: str = "", in_file: bool = False
+) -> tuple[dict[str, Any], list[Problem]]:
     """Return the tree without values in place of sections, or sections in place of values.
 
     Each of them is a problem. Types of values are checked later, by `typed`.
@@ -26,11 +28,16 @@ def fitting(tree: dict[str, Any], prefix: str = "") -> tuple[dict[str, Any], lis
             and not (value is None and type(None) in get_args(kind))
         ):
             rule = "must be a mapping of its settings"
-            problems.append(Problem(key, value, rule, _settings_of(sections[0])))
+            fix = _settings_of(sections[0])
+            if in_file and "name" in kinds_of(sections[0]) and isinstance(value, str):
+                fix = f"{name}: {{name: {value}}}"
+            elif in_file and prefix == "methods.":
+                fix += "; null turns it off"
+            problems.append(Problem(key, value, rule, fix))
         elif kind and not sections and get_origin(kind) is not dict and isinstance(value, dict):
             problems.append(Problem(key, value, f"must be {words(kind)}"))
         elif isinstance(value, dict):
-            fits[name], wrong = fitting(value, f"{key}.")
+            fits[name], wrong = fitting(value, f"{key}.", in_file)
             problems += wrong
         else:
             fits[name] = value
@@ -84,7 +91,7 @@ def kind_of(key: str) -> Any:
 def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem]) -> Any:
     """Build one section; an unknown name, or a value that does not fit, is a problem."""
     made, kinds = cls(), kinds_of(cls)
-    for key in (prefix + name for name in tree if name not in kinds):
+    for key in (f"{prefix}{name}" for name in tree if name not in kinds):
         problems.append(Problem(key, None, NO_SETTING, did_you_mean(key, settings())))
     for name, kind in kinds.items():
         if name not in tree:

@@ -144,6 +144,9 @@ ema.half_life | methods.ema.half_life
 weight_decay | optimizer.weight_decay
 methods.emma | methods.ema
 rnu.root | run.root
+batchsize | batch.global_size
+learning_rate | optimizer.lr
+epoch | max_duration
 """
     ),
 )

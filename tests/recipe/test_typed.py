@@ -45,6 +45,7 @@ optimizer: {lr: true} | optimizer.lr=true | a number
 optimizer: {lr: null} | optimizer.lr | a number
 optimizer: {lr: [1]} | optimizer.lr=[1] | a number
 optimizer: {nesterov: 1} | optimizer.nesterov=1 | true or false
+optimizer: {1: 2} | optimizer.1 | no such setting
 optimizer: 5 | optimizer=5 | a mapping of name, lr
 max_duration: 90 | max_duration=90 | 90ep or max_duration=90ba
 data: {crop_scale: [1, 2, 3]} | data.crop_scale | a list of 2 values
