@@ -171,6 +171,7 @@ def begin(part: Path, first: bytes, size: int) -> BinaryIO:
         if first.startswith(file.read(len(first))):
             os.pwrite(handle, first, 0)
             os.posix_fallocate(handle, 0, size)
+            os.truncate(handle, size)
             return file
         rule = "was begun with other settings: delete it, or give another name"
     except BlockingIOError:
