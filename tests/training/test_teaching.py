@@ -150,6 +150,14 @@ def test_an_image_that_is_left_over_has_the_bits_that_it_has_among_others(
     assert torch.equal(learned, trained(make_run(**settings() | batch)))
 
 
+def test_no_rank_ends_before_all_is_written(settings, recipe, tmp_path, monkeypatch):
+    path, missing = tmp_path / "all.safetensors", []
+    meeting = "resnet_recipes.training.teaching.meet"
+    monkeypatch.setattr(meeting, lambda: missing.append(read(path)[0].missing()))
+    write(planned(recipe, **settings()), path)
+    assert missing == [[0, 1], []]
+
+
 def test_one_file_serves_runs_of_other_seeds_and_batches(settings, make_run, recipe, tmp_path):
     path = write(planned(recipe, **settings()), tmp_path / "all.safetensors")
     other = settings(path, seed=7) | {"batch": {"global_size": 4, "bn_size": 4}}
