@@ -51,6 +51,7 @@ def _page(item: type, width: int) -> Iterator[str]:
     facts = {
         "gain": card.gain,
         "cost": card.cost,
+        "inference": item.inference if is_method else "",
         "avoid when": card.avoid_when,
         "acts at": ", ".join(hooks),
         "excludes": ", ".join(sorted(item.conflicts)) if is_method else "",

@@ -9,7 +9,7 @@ USAGE = Usage(
     "resnet-recipes teach NAME data=PATH methods.distill.teacher=T [key=value ...]",
     "store what a teacher says of every image of a run, for runs that learn from it without the "
     "teacher",
-    "resnet-recipes teach small data=D methods.distill.teacher=last",
+    "resnet-recipes teach mild data=D methods.distill.teacher=last",
     RECIPES
     | {
         "--out FILE.safetensors": "the file to write (default labels.safetensors)",

@@ -117,6 +117,7 @@ class Method(Section):
     cost: ClassVar[str]  # for its card: time and memory
     gain: ClassVar[str]  # for its card: published gains, with sources
     avoid_when: ClassVar[str]  # for its card: when to leave it out
+    inference: ClassVar[str] = "costs nothing."  # for its card: what the trained network costs more
     conflicts: ClassVar[Mapping[str, str]] = {}  # methods it cannot be combined with: why not
     # its modules use torch's generator, to be seeded every step
     draws_in_forward: ClassVar[bool] = False

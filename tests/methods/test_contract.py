@@ -31,6 +31,7 @@ def test_its_card_is_complete_and_names_the_source(method):
     assert re.search(r"arXiv:\d{4}\.\d{4,5}|doi:|fast\.ai|Composer", card.summary)
     assert re.search(r"\d{4}|0\.7\.1", card.summary)
     assert all(setting.meaning for setting in card.settings)
+    assert (method.inference != Method.inference) == method.in_network
 
 
 @every_method
