@@ -62,6 +62,7 @@ def methods() -> Iterator[str]:
     for method in ORDER:
         hooks = [hook for hook in HOOKS if method().provides(hook)]
         facts = {
+            "Inference": _text(method.inference),
             "Acts at": ", ".join(f"`{hook}`" for hook in hooks),
             "Excludes": ", ".join(f"[{name}](#{name})" for name in sorted(method.conflicts)),
         }

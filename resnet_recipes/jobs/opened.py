@@ -83,10 +83,11 @@ def _changed(
     # other images are not split, unless requested
     if "data.root" in keys:
         recipe = replace(recipe, data=replace(recipe.data, val_share=0.0))
-    files = {"trained": frozen.tree_of(recipe)}
-    tree = hydra_compose.composed("trained", files, changes=[change.word for change in changes])
-    made, wrong = typed(tree)
-    problems += [one for one in wrong if keys and (one.key != "data.root" or one.key in keys)]
+    before = frozen.tree_of(recipe)
+    words = [change.word for change in changes]
+    made, wrong = typed(hydra_compose.composed("trained", {"trained": before}, changes=words))
+    own = {problem.key for problem in typed(before)[1]}  # of an older version's file, say
+    problems += [one for one in wrong if one.key in keys or one.key not in own]
     problems += [
         Problem(
             change.key,

@@ -18,7 +18,7 @@ REFUSED = rows(
 eval | 2 | RUN|FILE: is missing
 eval RUN evaluation.sizes=[4] | 2 | must be between 8 and 1024 pixels
 eval RUN evaluation.sizes=192,224 | 2 | 'evaluation.sizes=[192,224]'
-eval RUN imgsz=64 | 2 | data.eval_size=64
+eval RUN imgsz=32 | 2 | data.eval_size=32
 eval RUN evaluation.sizes=[a] | 2 | evaluation.sizes
 eval RUN lr=1 | 2 | cannot be changed here
 eval RUN data.eval_size=4 | 2 | data.eval_size
