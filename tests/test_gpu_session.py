@@ -363,7 +363,8 @@ def without_one_update_in_a_hundred(patched: pytest.MonkeyPatch) -> Iterator[Non
 #: Three-step checks. SAM's takes two gradients a step, and is the hardest to keep together.
 STEPS = (
     *("no methods", "sam", "blurpool", "bce_loss", "colout", "progressive_resizing", "mixup"),
-    *("random_erasing", "label_smoothing", "cutmix", "mixup_or_cutmix", "class_weights", "ema"),
+    *("random_translation", "random_erasing", "label_smoothing", "cutmix", "mixup_or_cutmix"),
+    *("class_weights", "ema"),
 )
 OTHERS = {natively: True, in_float64: True, without_one_update_in_a_hundred: False}
 #: What is tried where not all is asked for.

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from resnet_recipes.base.limits import Bounds
 from resnet_recipes.methods.base import Batch, Method, Now, send
@@ -26,19 +26,20 @@ class RandomTranslation(Method):
     pixels: Annotated[int, Bounds(least=1)] = 2  # the longest move along each axis
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
-        examples, _, height, width = batch.images.shape
+        examples, _, *sides = batch.images.shape
         device = batch.images.device
         moves = now.rng.integers(-self.pixels, self.pixels, (2, examples, 1), endpoint=True)
-        down, right = send(moves, device)
+        rows, columns = (
+            send(_reflected(np.arange(side) - move), device)
+            for side, move in zip(sides, moves, strict=True)
+        )
         example = torch.arange(examples, device=device)[:, None, None]
-        rows = _reflected(torch.arange(height, device=device) - down)[:, :, None]
-        columns = _reflected(torch.arange(width, device=device) - right)[:, None]
         # indexing the NHWC view keeps channels_last memory
-        images = batch.images.permute(0, 2, 3, 1)[example, rows, columns]
+        images = batch.images.permute(0, 2, 3, 1)[example, rows[:, :, None], columns[:, None]]
         return batch._replace(images=images.permute(0, 3, 1, 2))
 
 
-def _reflected(places: Tensor) -> Tensor:
+def _reflected(places: np.ndarray) -> np.ndarray:
     """Return places along an axis, int64 [N, side], with those beyond an end reflected there."""
     last = places.shape[1] - 1
-    return last - (places % (2 * last) - last).abs()
+    return last - np.abs(places % (2 * last) - last)
