@@ -68,7 +68,7 @@ class BlurPool(Method):
         "epochs of Mild on 20 classes of Tiny ImageNet (docs/proof.md)."
     )
     avoid_when: ClassVar[str] = "Single pixels of the images matter."
-    inference: ClassVar[str] = "takes 10 % more of a CPU core (9 to 13), for ResNet-50 at 224 px."
+    inference: ClassVar[str] = "costs 10 % more CPU time (9 to 13), for ResNet-50 at 224 px."
     in_network: ClassVar[bool] = True
     blurs: ClassVar[bool] = True
     replace_convs: bool = True  # blur strided convolutions
