@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
-from resnet_recipes.base.text import printable, wrapped
+from resnet_recipes.base.text import counted, printable, wrapped
 from resnet_recipes.commands import verbs
 from resnet_recipes.commands.printing import line_width
 from resnet_recipes.report.terminal import lost_output, protect_output
@@ -72,7 +72,7 @@ def _of_machine(error: ImportError | MemoryError | OSError) -> str:
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         return "a file would be larger than allowed\n  if sizes are limited:  ulimit -f unlimited"
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{printable(error.filename)}: {error.strerror}"
+        return f"{printable(error.filename)}: {error.strerror or error.args[0]}"
     raise error
 
 
@@ -102,8 +102,8 @@ def boxed(error: RecipeError | TrainingError, starts: bool) -> str:
     """
     if isinstance(error, TrainingError):
         return "\n".join(map(printable, f"error: {error}".splitlines()))
-    count, width = len(error.problems), line_width()
-    lines = [f"error: {count} problem{'' if count == 1 else 's'}", ""]
+    width = line_width()
+    lines = [f"error: {counted(len(error.problems), 'problem')}", ""]
     for problem in error.problems:
         rule, *fixes = str(problem).splitlines()
         lines += wrapped(rule, width, "  ", "    ")

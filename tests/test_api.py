@@ -200,7 +200,7 @@ def test_a_teacher_is_run_once(images, monkeypatch, nursery):
     recipe.methods.distill = resnet_recipes.methods.Distill(labels=str(path))
     (teacher,) = resnet_recipes.plan(recipe).teachers
     assert f"stored in {path}: 2 of each image" in teacher.text
-    assert "crops repeat every 1 epochs" in teacher.text
+    assert "crops repeat after 1 epoch," in teacher.text
     with pytest.raises(resnet_recipes.RecipeError, match="outputs would be stored"):
         resnet_recipes.teach(recipe)
 

@@ -139,8 +139,9 @@ class ModelConfig(Section):
         if self.name.endswith((".pt", ".pth", ".safetensors")):
             return f"model.weights={self.name}"
         plain = re.sub("[^a-z0-9_]", "", self.name.lower())
-        same_depth = [name for name in NETWORKS if plain.endswith(name[6:])]  # resnet50d is timm's
-        near = get_close_matches(plain, same_depth, n=1, cutoff=0.8)
+        # resnet50d and resnext50 are timm's
+        ours = [name for name in NETWORKS if plain.endswith(name[6:]) and "next" not in plain]
+        near = get_close_matches(plain, ours, n=1, cutoff=0.8)
         return self.named(near[0] if near else f"timm:{plain}") if plain else ""
 
     def named(self, name: str) -> str:

@@ -1,6 +1,7 @@
 """Files that are either complete or absent, whatever happens while they are written."""
 
 import errno
+import glob
 import os
 import re
 import secrets
@@ -48,8 +49,11 @@ def write_text(path: Path, text: str) -> None:
 def new_folder(path: Path) -> Iterator[Path]:
     """Make a folder that gets its name `path` only once the block has filled it.
 
-    An exception in the block leaves nothing; a killed process leaves a part. Raises OSError.
+    An exception in the block leaves nothing. A killed process leaves a part, which the next one
+    deletes. Raises OSError.
     """
+    for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.part"):
+        shutil.rmtree(left, ignore_errors=True)
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     try:
         part.mkdir(parents=True)

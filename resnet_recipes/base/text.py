@@ -99,6 +99,12 @@ def clock_time(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Write a number with its noun, as "1 epoch" or "1,024 batches"."""
+    plural = "s" if noun[-2:] not in ("ch", "ss") or noun == "epoch" else "es"
+    return f"{number:,} {noun}{'' if number == 1 else plural}"
+
+
 def percent(share: float) -> str:
     """Write a share as whole percent; a small one as "<1 %", not as 0."""
     return "<1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"

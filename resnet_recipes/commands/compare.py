@@ -6,7 +6,7 @@ from math import inf
 from string import ascii_uppercase
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.base.text import digits, printable, wrapped
+from resnet_recipes.base.text import counted, digits, printable, wrapped
 from resnet_recipes.commands.arguments import CSV, JSON, RUN, Arguments, Usage
 from resnet_recipes.commands.places import found, run_places
 from resnet_recipes.commands.printing import minutes, or_dash, show, table, width
@@ -143,9 +143,8 @@ def _verdict(groups: Sequence[Group]) -> Iterator[str]:
     for group in groups:
         if group.mean_top1 is not None:
             noise = "" if group.noise is None else f" +- {group.noise:.2f}"
-            names, count = ", ".join(run.name for run in group.runs), len(group.top1)
-            seeds = "1 seed" if count == 1 else f"{count} seeds"
-            yield f"top-1 {group.mean_top1:.2f}{noise} % over {seeds}: {names}"
+            names, seeds = ", ".join(run.name for run in group.runs), len(group.top1)
+            yield f"top-1 {group.mean_top1:.2f}{noise} % over {counted(seeds, 'seed')}: {names}"
     if len(several) > 1:
         best, second = sorted(several, key=lambda group: -group.mean_top1)[:2]
         gap = best.mean_top1 - second.mean_top1

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
 from resnet_recipes.base.cores import cores, emulates
-from resnet_recipes.base.text import byte_size, clock_time, digits
+from resnet_recipes.base.text import byte_size, clock_time, counted, digits
 from resnet_recipes.commands.arguments import JSON, RECIPES, Arguments, Usage
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.places import to_resume
@@ -112,8 +112,7 @@ def _device(plan: "Plan", memory: Memory) -> Rows:
         return
     yield (
         "device",
-        f"CPU with {cores()} core{'' if cores() == 1 else 's'}, "
-        f"{'fp32' if dtype == 'auto' else dtype}",
+        f"CPU with {counted(cores(), 'core')}, {'fp32' if dtype == 'auto' else dtype}",
     )
     if emulates(dtype):
         from resnet_recipes.estimating.estimate import EMULATED

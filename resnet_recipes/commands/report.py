@@ -2,7 +2,7 @@
 
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.paths import new_path, typed_path
-from resnet_recipes.base.text import byte_size
+from resnet_recipes.base.text import byte_size, counted
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import records
 from resnet_recipes.commands.printing import opened_file, say
@@ -46,13 +46,13 @@ def run(arguments: Arguments) -> int:
         fix = "resnet-recipes report RUN|FOLDER, or report --published"
         raise NotReadyError.of(where, None, "has no runs", fix)
     sections = list(sections_of(runs, price))
-    counted = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
+    what = counted(len(runs), "run")
     if "--published" in arguments:
-        counted = "published results of ResNet-50 on ImageNet"
+        what = "published results of ResNet-50 on ImageNet"
     with opened_file("--out", str(out)) as file:
-        file.write(page(counted[0].upper() + counted[1:], sections).encode())
+        file.write(page(what[0].upper() + what[1:], sections).encode())
         if pictures:
             figures = [figure for section in sections for figure in section.figures]
             write_pictures(folder, {figure.name: figure.spec for figure in figures})
-    say(f"{out}: {counted}, {byte_size(out.stat().st_size)}")
+    say(f"{out}: {what}, {byte_size(out.stat().st_size)}")
     return 0

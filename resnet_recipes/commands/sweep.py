@@ -10,7 +10,7 @@ from pathlib import Path
 from resnet_recipes import api, data
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import Problem, RecipeError
-from resnet_recipes.base.text import clock_time, digits
+from resnet_recipes.base.text import clock_time, counted, digits
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.plan import lines, ranks
@@ -132,7 +132,7 @@ def _outline(
     yield ""
     order = "one after another" if parallel == 1 else f"{parallel} at a time"
     first_of = ", the first as above" if len(runs) > 1 else ""
-    yield f"{len(runs)} run{'' if len(runs) == 1 else 's'}, {order}{first_of}:"
+    yield f"{counted(len(runs), 'run')}, {order}{first_of}:"
     shared = set.intersection(*(set(words) for _, words in runs.values()))
     minutes, cost, operations, saved = 0.0, 0.0, 0.0, 0.0
     sources: Counter[str] = Counter()

@@ -24,7 +24,7 @@ from resnet_recipes.data.files.listing import Listing, class_names, image_names
 from resnet_recipes.data.order import imbalance
 from resnet_recipes.data.root import LAYOUT, SPLITS, TABLES, problem, unreadable
 
-_SHARE = "data.val_share=0.1   sets a tenth of each class aside"
+_SHARE = "data.val_share=0.1   sets a tenth of each class aside, and needs two images of each"
 
 
 def survey_files(config: DataConfig, tell: Say = silent) -> DataFacts:

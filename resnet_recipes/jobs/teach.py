@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import folder_problem, new_path, typed_path
-from resnet_recipes.base.text import Say, byte_size
+from resnet_recipes.base.text import Say, byte_size, counted
 from resnet_recipes.data.stored import begin, header, read
 from resnet_recipes.estimating.network import teaching
 from resnet_recipes.jobs.budget import plan_here
@@ -56,8 +56,9 @@ def teach(
     NotReadyError.refuse([folder_problem("--out", path.parent, room, need)])
     operations = images * copies * sum(teaching(plan.teachers, side) for side in sizes)
     say(
-        f"{teacher}: {kept} outputs for each of {copies * images:,} images in {len(sizes)} epochs, "
-        f"{byte_size(size)} and {operations / 1e15:,.3g} PFLOPs, once for all runs"
+        f"{teacher}: {kept} outputs for each of {copies * images:,} images in "
+        f"{counted(len(sizes), 'epoch')}, {byte_size(size)} and "
+        f"{operations / 1e15:,.3g} PFLOPs, once for all runs"
     )
     if is_dry:
         return path
@@ -65,7 +66,8 @@ def teach(
     ranks = errand("teach", plan.recipe, plan.facts, group_of(plan.recipe.launch), say, **values)
     with begin(part, first, size) as file, ranks as (_, ending):
         if ending.code:
-            rule = "the teacher's outputs are not whole: type the command again to go on"
+            then = "mend that, and " if ending.failed else ""
+            rule = f"the teacher's outputs are not whole: {then}type the command again to go on"
             raise NotDoneError(rule, ending)
         os.fsync(file)
         part.rename(path)

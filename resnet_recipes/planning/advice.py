@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator
 
 from resnet_recipes.base.duration import Duration, Horizon
+from resnet_recipes.base.text import counted
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe.schema import Recipe, enabled
 from resnet_recipes.recipe.sections import AUTO
@@ -40,7 +41,7 @@ def _length_notes(recipe: Recipe, horizon: Horizon, typed: Collection[str]) -> I
     if horizon.steps_per_epoch < 8 <= recipe.batch.global_size // 8:
         size = recipe.batch.global_size * horizon.steps_per_epoch // 64
         words = " ".join([f"bs={size}", *scaled_rate(recipe, size, typed)])
-        steps = "1 step" if horizon.steps_per_epoch == 1 else f"{horizon.steps_per_epoch} steps"
+        steps = counted(horizon.steps_per_epoch, "step")
         yield f"An epoch has only {steps}; a smaller batch gives more: {words}."
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from resnet_recipes.base.duration import Duration
-from resnet_recipes.base.text import byte_size, digits, labelled
+from resnet_recipes.base.text import byte_size, counted, digits, labelled
 from resnet_recipes.methods.base import Method
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.run_folder.facts import Published, nearest
@@ -39,7 +39,7 @@ def answers(plan: Plan, machine: Iterable[Row] = ()) -> Iterator[Row]:
     yield (
         "images",
         f"{plan.recipe.data.root or facts.root}: {facts.train_examples:,} to train on and "
-        f"{facts.eval_examples:,} to evaluate, {_count(len(facts.classes), 'class')}",
+        f"{facts.eval_examples:,} to evaluate, {counted(len(facts.classes), 'class')}",
     )
     if plan.start:
         yield "start", plan.start
@@ -67,13 +67,13 @@ def details(plan: Plan) -> Iterator[Row]:
     recipe = plan.recipe
     yield (
         "length",
-        f"{length(plan)}{_scaling(plan)}, {_count(plan.steps_per_epoch, 'step')} each: "
-        f"{_count(plan.total_steps, 'step')}{_target(plan)}",
+        f"{length(plan)}{_scaling(plan)}, {counted(plan.steps_per_epoch, 'step')} each: "
+        f"{counted(plan.total_steps, 'step')}{_target(plan)}",
     )
     yield (
         "batch",
-        f"{recipe.batch.global_size:,} images a step: {_count(plan.world_size, 'device')} x "
-        f"{_count(plan.microbatches, 'micro-batch')} of {plan.bn_size}, each with its own "
+        f"{recipe.batch.global_size:,} images a step: {counted(plan.world_size, 'device')} x "
+        f"{counted(plan.microbatches, 'micro-batch')} of {plan.bn_size}, each with its own "
         "BatchNorm statistics",
     )
     yield "lr", f"learning rate {_rate(plan)}"
@@ -115,7 +115,7 @@ def rest(plan: Plan) -> Iterator[Row]:
         yield (
             "loader",
             f"up to {byte_size(plan.batch_memory)} of memory for the "
-            f"batches of {_count(plan.world_size, 'device')} in all, with "
+            f"batches of {counted(plan.world_size, 'device')} in all, with "
             f"data.prefetch={plan.recipe.data.prefetch}; {plan.facts.backend}",
         )
     for index, detail in enumerate(plan.facts.details):
@@ -145,7 +145,7 @@ def size_ranges(sizes: tuple[int, ...]) -> str:
 def published(result: Published) -> str:
     """Return a published result in one line."""
     parts = [f"{result.top1:g} % top-1"]
-    parts += [_count(result.epochs, "epoch")] if result.epochs else []
+    parts += [counted(result.epochs, "epoch")] if result.epochs else []
     parts += [f"{result.minutes:g} min"] if result.minutes else []
     parts += [result.hardware] if result.hardware else []
     return ", ".join(parts) + (f" ({result.source})" if result.source else "")
@@ -191,8 +191,3 @@ def _summary(method: Method) -> str:
     """Return what a method does: the first sentence of its page, without the paper."""
     text = type(method).__doc__.partition("\n")[0].partition(" (")[0].rstrip(".")
     return text[:1].lower() + text[1:]
-
-
-def _count(number: int, noun: str) -> str:
-    plural = "s" if noun[-2:] not in ("ch", "ss") or noun == "epoch" else "es"
-    return f"{number:,} {noun}{'' if number == 1 else plural}"

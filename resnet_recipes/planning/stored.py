@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
-from resnet_recipes.base.text import byte_size
+from resnet_recipes.base.text import byte_size, counted
 from resnet_recipes.data.base import Stored
 from resnet_recipes.data.stored import FOREIGN, WRITE, read
 from resnet_recipes.estimating.network import Teacher
@@ -106,7 +106,7 @@ def stored(plan: Plan, method: Method) -> Teacher:
     text = f"outputs of {teacher}, stored in {path}: {outputs.values.shape[-1]} of each "
     text += f"image, {byte_size(path.stat().st_size)}"
     if cycle:
-        text += f"; crops repeat every {epochs} epochs, seen at full size"
+        text += f"; crops repeat after {counted(epochs, 'epoch')}, seen at full size"
     digest = hashlib.sha256(outputs.sha256.tobytes()).hexdigest()
     found = Stored(path, epochs, plan.num_classes, getattr(method, "temperature", 1.0))
     return Teacher(None, text, key, digest, found)

@@ -1,9 +1,7 @@
 """Export a trained network, and check that its target program computes what the network does."""
 
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from glob import escape
 from itertools import cycle, islice
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +16,7 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import NotReadyError, Problem, TrainingError
 from resnet_recipes.base.extras import lacking
-from resnet_recipes.base.text import Progress, silent
+from resnet_recipes.base.text import Progress, counted, silent
 from resnet_recipes.data import demo
 from resnet_recipes.data.base import normalize
 from resnet_recipes.data.images.decode import BadImageError
@@ -64,11 +62,9 @@ def export_checked(
 ) -> Exported:
     """Write a network for the program `to` and its model card into a new folder.
 
-    The folder is whole or absent; what a killed export has left is deleted. Raises TrainingError if
-    the program computes something else, NotReadyError if the folder cannot be written.
+    The folder is whole or absent. Raises TrainingError if the program computes something else,
+    NotReadyError if the folder cannot be written.
     """
-    for left in folder.absolute().parent.glob(f".{escape(folder.name)}.{'[0-9a-f]' * 16}.part"):
-        shutil.rmtree(left, ignore_errors=True)  # of an export that was killed
     try:
         with atomic.new_folder(folder.absolute()) as draft:
             return _written(trained, to, draft, folds, preprocesses, progress)
@@ -129,9 +125,9 @@ def _pictures(trained: Trained) -> tuple[list[Picture], str]:
         chosen = np.linspace(0, labelled.examples - 1, min(IMAGES, labelled.examples)).astype(int)
         paths = [path for path in map(labelled.path, chosen.tolist()) if Path(path).is_file()]
     pictures = [_read(trained.used, place) for place in paths or _drawn()]
-    sizes = len({pixels.shape for _, pixels in pictures})
+    sizes = counted(len({pixels.shape for _, pixels in pictures}), "size")
     kind = "validation" if paths else "drawn"  # samples of a .beton file are no files
-    return pictures, f"{len(pictures)} {kind} images of {sizes} size{'' if sizes == 1 else 's'}"
+    return pictures, f"{len(pictures)} {kind} images of {sizes}"
 
 
 def _read(network: Network, place: str | Image.Image) -> Picture:

@@ -73,3 +73,13 @@ def test_a_file_that_cannot_reach_the_disk_does_not_replace_the_old(tmp_path, mo
     with pytest.raises(OSError, match="Input/output"):
         atomic.write_text(tmp_path / "a", "new")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "old")]
+
+
+def test_what_a_killed_process_has_left_of_a_folder_is_deleted_by_the_next(tmp_path):
+    others = tmp_path / ".out.part", tmp_path / f".other.{'0' * 16}.part"
+    for left in (tmp_path / f".out.{'0' * 16}.part", *others):
+        left.mkdir()
+        (left / "model.safetensors").write_text("half")
+    with atomic.new_folder(tmp_path / "out") as folder:
+        (folder / "model.safetensors").write_text("whole")
+    assert {*tmp_path.iterdir()} == {tmp_path / "out", *others}

@@ -40,6 +40,7 @@ global_batch_size=64 | bs=64
 precision.dtype=bfloat | precision.dtype=bf16
 precision.dtype=fp8 | precision.dtype=bf16
 model.name=resnet50d | model.name=timm:resnet50d
+model.name=resnext50 | model.name=timm:resnext50_32x4d
 model.name=resnet-50 | model.name=resnet50
 data: images | data=images
 lr: 0.1 | lr=0.1

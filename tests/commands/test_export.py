@@ -123,15 +123,6 @@ def test_an_export_that_computes_something_else_is_not_kept(run, tmp_path, monke
     assert not list(tmp_path.glob(".out*"))
 
 
-def test_what_a_killed_export_has_left_is_deleted_by_the_next(enter, run, tmp_path):
-    others = tmp_path / ".out.part", tmp_path / f".other.{'0' * 16}.part"
-    for left in (tmp_path / f".out.{'0' * 16}.part", *others):
-        left.mkdir()
-        (left / "model.safetensors").write_text("half")
-    enter("resnet-recipes export mine --to safetensors --out out")
-    assert set(tmp_path.glob(".*")) == set(others)
-
-
 @pytest.mark.parametrize("to", ["torchscript", "exported_program"])
 def test_a_full_disk_is_met_by_python_for_torch_would_abort(run, tmp_path, monkeypatch, enter, to):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

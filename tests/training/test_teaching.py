@@ -304,7 +304,7 @@ def test_the_plan_says_how_large_stored_outputs_are_and_that_they_repeat(
 ):
     path = write(planned(recipe, **settings()), tmp_path / "one.safetensors", 2, cycle=1)
     (teacher,) = planned(recipe, **settings(path)).teachers
-    said = r"2 of each image, \d+ bytes; crops repeat every 1 epochs"
+    said = r"2 of each image, \d+ bytes; crops repeat after 1 epoch,"
     assert re.search(said, teacher.text)
 
 
