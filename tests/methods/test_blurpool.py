@@ -17,13 +17,6 @@ WRONG = {"min_channels": [0]}
 MAP = torch.arange(25.0).view(1, 1, 5, 5)
 
 
-def test_blur_of_ones_fades_at_the_border():
-    assert torch.equal(
-        blur(torch.ones(1, 1, 5, 5))[0, 0, 0], torch.tensor([0.5625, 0.75, 0.75, 0.75, 0.5625])
-    )
-    assert blur(torch.ones(1, 1, 5, 5))[0, 0, 2, 2] == 1
-
-
 def test_blur_of_a_ramp_gives_the_published_numbers():
     assert torch.equal(blur(MAP)[0, 0, 0], torch.tensor([1.125, 2.0, 2.75, 3.5, 3.0]))
     assert (blur(MAP)[0, 0, 2, 2], blur(MAP)[0, 0, 4, 4]) == (12.0, 12.375)
@@ -74,30 +67,16 @@ def test_resnet50_has_six_convolutions_and_one_pool_replaced():
     assert all(parameter is before[name] for name, parameter in model.named_parameters())
 
 
-def test_no_weight_is_changed(network):
-    plain, blurred = network(), network()
-    BlurPool().modify_model(blurred)
-    assert all(map(torch.equal, blurred.parameters(), plain.parameters()))
-
-
 @pytest.mark.parametrize("side", [17, 32, 36])
-def test_output_sizes_and_memory_format_are_those_of_the_plain_network(network, side):
+def test_weights_sizes_and_memory_format_are_those_of_the_plain_network(network, side):
     x = torch.randn(1, 3, side, side).contiguous(memory_format=torch.channels_last)
     plain, blurred = network(), network()
     BlurPool().modify_model(blurred)
+    assert all(map(torch.equal, blurred.parameters(), plain.parameters()))
     shapes = []
-    for model in (
-        plain.to(memory_format=torch.channels_last),
-        blurred.to(memory_format=torch.channels_last),
-    ):
+    for model in (plain, blurred):
+        model.to(memory_format=torch.channels_last)
         features = model.layer3(model.layer2(model.layer1(model.maxpool(model.conv1(x)))))
         shapes.append(features.shape)
         assert features.is_contiguous(memory_format=torch.channels_last)
     assert shapes[0] == shapes[1]
-
-
-def test_blur_changes_what_the_network_says_at_evaluation(network):
-    plain, blurred = network().eval(), network().eval()
-    BlurPool().modify_model(blurred)
-    x = torch.randn(2, 3, 32, 32)
-    assert not torch.allclose(plain(x), blurred(x), atol=1e-3)

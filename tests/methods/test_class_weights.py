@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 
 from resnet_recipes import data
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.methods.base import Batch, Now, one_hot
-from resnet_recipes.methods.bce_loss import BCELoss
 from resnet_recipes.methods.class_weights import ClassWeights
 from resnet_recipes.planning.plan import make_plan
 
@@ -17,11 +15,6 @@ WRONG = {"rule": ["balanced", ""], "beta": [-0.1, 1.0]}
 
 COUNTS = (500, 50, 5)
 NOW = Now.at(0, 10, 5)
-
-
-def told(**settings: object) -> ClassWeights:
-    """Return the method with the counts of three classes."""
-    return ClassWeights(**settings).counted(COUNTS)
 
 
 @pytest.mark.parametrize("beta", [0.9, 0.99, 0.999])
@@ -51,33 +44,10 @@ def test_a_mixed_target_weighs_the_mean_of_its_classes_and_earlier_weights_count
     targets = torch.stack([torch.tensor([0.25, 0.0, 0.75]), one_hot(labels, 3)[1]])
     batch = Batch(torch.zeros(2), targets, labels, torch.tensor([1.0, 0.5]))
     by_class = ClassWeights().weights(COUNTS)
-    found = told().transform_batch(batch, NOW)
+    found = ClassWeights().counted(COUNTS).transform_batch(batch, NOW)
     wanted = [0.25 * by_class[0] + 0.75 * by_class[2], 0.5 * by_class[2]]
     np.testing.assert_allclose(found.weights, wanted, rtol=1e-6)
     assert torch.equal(found.targets, targets)
-
-
-@pytest.mark.parametrize("loss", ["softmax", "sigmoid"])
-def test_the_weighted_loss_is_the_papers(loss: str):
-    logits, labels = torch.randn(6, 3), torch.tensor([0, 0, 1, 1, 2, 2])
-    batch = told(beta=0.99).transform_batch(Batch(logits, one_hot(labels, 3), labels), NOW)
-    losses = F.cross_entropy(logits, labels, reduction="none")
-    if loss == "sigmoid":
-        losses = BCELoss().loss(logits, batch.targets)
-    by_hand = 0.0
-    for row, label in zip(logits.tolist(), labels.tolist(), strict=True):
-        signs = [1 if index == label else -1 for index in range(3)]
-        sigmoid = sum(np.log1p(np.exp(-sign * z)) for sign, z in zip(signs, row, strict=True))
-        softmax = np.log(sum(np.exp(row))) - row[label]
-        by_hand += told(beta=0.99).weights(COUNTS)[label] * (
-            sigmoid if loss == "sigmoid" else softmax
-        )
-    assert (losses * batch.weights).mean().item() == pytest.approx(by_hand / 6, rel=1e-5)
-
-
-def test_without_counts_nothing_is_weighed():
-    batch = Batch(torch.zeros(1), torch.ones(1, 1), torch.zeros(1))
-    assert ClassWeights().counted(()).transform_batch(batch, NOW).weights is None
 
 
 def test_a_run_knows_the_counts_of_its_classes_also_when_it_resumes(recipe, tmp_path):
@@ -89,4 +59,5 @@ def test_a_run_knows_the_counts_of_its_classes_also_when_it_resumes(recipe, tmp_
     (method,) = make_plan(made, again, 1).methods()
     batch = Batch(torch.zeros(1), one_hot(torch.tensor([0]), 10), torch.tensor([0]))
     assert method.transform_batch(batch, NOW).weights == pytest.approx(128 / 10 / 13)
-    assert DataFacts("synthetic", tmp_path, 1, 1, ()).class_images == ()
+    unknown = DataFacts("synthetic", tmp_path, 1, 1, ()).class_images
+    assert method.counted(unknown).transform_batch(batch, NOW).weights is None

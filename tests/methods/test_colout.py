@@ -45,11 +45,6 @@ def test_a_subset_of_rows_and_columns_is_kept_in_order_and_shared_by_all_images(
     assert result.targets is batch.targets
 
 
-def test_nothing_removed_is_identity(now_at, batch_of):
-    batch = batch_of()
-    assert torch.equal(ColOut(0.0, 0.0).transform_batch(batch, now_at()).images, batch.images)
-
-
 def test_rows_and_columns_have_separate_shares(now_at, batch_of):
     assert ColOut(0.5, 0.25).transform_batch(batch_of(side=32), now_at()).images.shape[-2:] == (
         16,

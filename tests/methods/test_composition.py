@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from PIL import Image
 
 from resnet_recipes.methods import ORDER, Methods
-from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.colout import ColOut
 from resnet_recipes.methods.ema import EMA
 from resnet_recipes.methods.label_smoothing import LabelSmoothing
@@ -21,6 +20,7 @@ from resnet_recipes.methods.randaugment import RandAugment
 from resnet_recipes.methods.sam import SAM
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.methods.trivial_augment import TrivialAugment
+from tests.tables import rows
 
 BY_NAME = {method.name: method for method in ORDER}
 TRANSFORMS = [method.name for method in ORDER if method().provides("transform_batch")]
@@ -39,12 +39,8 @@ HOT = {
 }
 
 EXCLUDE_EACH_OTHER = {
-    ("mixup", "cutmix"),
-    ("mixup", "mixup_or_cutmix"),
-    ("cutmix", "mixup_or_cutmix"),
-    ("randaugment", "trivial_augment"),
-    ("randaugment", "increasing_randaugment"),
-    ("increasing_randaugment", "trivial_augment"),
+    *combinations(("mixup", "cutmix", "mixup_or_cutmix"), 2),
+    *combinations(("randaugment", "increasing_randaugment", "trivial_augment"), 2),
 }
 
 
@@ -105,18 +101,19 @@ def test_a_stack_uses_the_declared_order_whatever_the_order_of_its_methods():
 
 @pytest.mark.parametrize(
     ("interval", "said"),
-    [
-        (1, "every step"),
-        (2, "every 2nd step"),
-        (3, "every 3rd step"),
-        (5, "every 5th step"),
-        (11, "every 11th step"),
-        (21, "every 21st step"),
-        (112, "every 112th step"),
-    ],
+    rows(
+        """
+1 | every step
+2 | every 2nd step
+3 | every 3rd step
+11 | every 11th step
+21 | every 21st step
+112 | every 112th step
+"""
+    ),
 )
 def test_table_says_how_often_sam_acts(interval, said):
-    assert Stack({"sam": SAM(interval=interval)}).table() == {"gradient": [f"sam ({said})"]}
+    assert Stack({"sam": SAM(interval=int(interval))}).table() == {"gradient": [f"sam ({said})"]}
 
 
 def test_two_providers_of_an_exclusive_hook_are_a_problem(monkeypatch):
@@ -170,9 +167,3 @@ def test_state_is_kept_by_method_and_refused_for_one_that_is_off(network, now_at
     assert all(torch.equal(tensor, other.state_dict()[key]) for key, tensor in state.items())
     with pytest.raises(ValueError, match="ema, which is off"):
         Stack({}).load_state_dict(state)
-
-
-def test_every_hook_that_a_stack_calls_is_a_methods_own():
-    called = {hook for method in ORDER for hook in ("loss", "gradient") if method().provides(hook)}
-    assert called == {"loss", "gradient"}
-    assert not any(Method().provides(hook) for hook in called)

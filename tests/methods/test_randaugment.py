@@ -8,6 +8,7 @@ from PIL import Image
 
 from resnet_recipes.methods.image_ops import IMAGE_OPS
 from resnet_recipes.methods.randaugment import RandAugment
+from tests.tables import rows
 
 #: Values that the settings must refuse.
 WRONG = {
@@ -37,49 +38,42 @@ def drawn(method: RandAugment, name: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("severity", "name", "weakest", "strongest"),
-    [
-        (10, "posterize", 4, 1),
-        (9, "posterize", 4, 1),
-        (10, "rotate", 0, 29),
-        (9, "rotate", 0, 26),
-        (10, "solarize", 254, 1),
-        (9, "solarize", 254, 26),
-        (10, "shear_x", 0.003, 0.3),
-        (9, "shear_y", 0.003, 0.27),
-        (10, "translate_x", 0, 58),
-        (9, "translate_y", 0, 52),
-    ],
+    ("name", "weakest", "at_9", "at_10"),
+    rows(
+        """
+posterize | 4 | 1 | 1
+rotate | 0 | 26 | 29
+solarize | 254 | 26 | 1
+shear_x | 0.003 | 0.27 | 0.3
+shear_y | 0.003 | 0.27 | 0.3
+translate_x | 0 | 52 | 58
+translate_y | 0 | 52 | 58
+"""
+    ),
 )
-def test_ranges_are_the_published_ones(severity, name, weakest, strongest):
-    method = RandAugment(severity=severity)
-    assert abs(method.value(name, 176, Fixed(0.0))) == pytest.approx(weakest)
-    assert abs(method.value(name, 176, Fixed(1 - 1e-9))) == pytest.approx(strongest, abs=1e-6)
-    if name in ("rotate", "shear_x", "translate_x"):
-        negative = method.value(name, 176, Fixed(1 - 1e-9, -1))
-        assert negative == pytest.approx(-strongest, abs=1e-6)
+def test_ranges_are_the_published_ones(name, weakest, at_9, at_10):
+    for severity, strongest in ((9, at_9), (10, at_10)):
+        method = RandAugment(severity=severity)
+        ends = (abs(method.value(name, 176, Fixed(share))) for share in (0.0, 1 - 1e-9))
+        assert [*ends] == pytest.approx([float(weakest), float(strongest)], abs=1e-6)
+        if name not in ("posterize", "solarize"):
+            negative = method.value(name, 176, Fixed(1 - 1e-9, -1))
+            assert negative == pytest.approx(-float(strongest), abs=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("severity", "name", "low", "high"),
-    [
-        (10, "color", 0.1, 10),
-        (10, "contrast", 0.1, 10),
-        (10, "sharpness", 0.1, 10),
-        (10, "brightness", 0.1, 7.5),
-        (9, "color", 0.19, 9),
-        (9, "contrast", 0.19, 9),
-        (9, "sharpness", 0.19, 9),
-        (9, "brightness", 0.19, 6.75),
-    ],
+    ("severity", "low", "high"),
+    [(10, 0.1, {"contrast": 10, "brightness": 7.5}), (9, 0.19, {"color": 9, "sharpness": 9})],
 )
-def test_enhancement_factors_are_around_one_half_of_the_time_each_way(severity, name, low, high):
-    factors = drawn(RandAugment(severity=severity), name)
-    assert low <= factors.min() < low + 0.02
-    assert high - 0.02 < factors.max() <= high
-    # three quarters of a factor may be below one
-    lighter = (severity - 1 / 0.75) / (severity - 1) if name == "brightness" else 1
-    assert (factors > 1).mean() == pytest.approx(0.5 * lighter, abs=0.025)  # five standard errors
+def test_enhancement_factors_are_around_one_half_of_the_time_each_way(severity, low, high):
+    for name, highest in high.items():
+        factors = drawn(RandAugment(severity=severity), name)
+        assert low <= factors.min() < low + 0.02
+        assert highest - 0.02 < factors.max() <= highest
+        # three quarters of a factor may be below one
+        lighter = (severity - 1 / 0.75) / (severity - 1) if name == "brightness" else 1
+        # five standard errors
+        assert (factors > 1).mean() == pytest.approx(0.5 * lighter, abs=0.025)
 
 
 def test_brightness_quirk_darkens_some_images_that_should_be_lightened():
