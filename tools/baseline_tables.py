@@ -1,18 +1,16 @@
-#!/usr/bin/env python3
-"""Write the tables that the baselines are tested against.
+"""Write the tables that the baselines are tested against: tests/recipes/golden/peers.json.
 
-Where possible they are computed by the sources' own code. python tools/baseline_tables.py        #
-needs torch, torchvision and timm; writes tests/recipes/golden/peers.json
+    python tools/baseline_tables.py
 
 A table has the learning rate of the first and the last step of every epoch, its mean over each
 epoch if it changes within epochs, the warm-up, the image size of every epoch, and the names of the
-parameters that do not decay. timm's, torch's and torchvision's own classes compute their part;
-NVIDIA's, FFCV's, Composer's and MLPerf's formulas are written out here, each in a few lines,
-because no package has them.
+parameters that do not decay. timm's and torch's own schedulers compute their part; NVIDIA's,
+FFCV's, Composer's and MLPerf's formulas are written out here, because no package has them. Needs
+timm.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from math import cos, pi
 from pathlib import Path
@@ -21,10 +19,9 @@ from statistics import fmean
 import numpy as np
 import torch
 import torchvision
-from timm.optim._param_groups import param_groups_weight_decay
+from timm.optim import param_groups_weight_decay
 from timm.scheduler import CosineLRScheduler
 from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR, StepLR
-from torchvision.ops._utils import split_normalization_params
 
 OUT = Path(__file__).parents[1] / "tests/recipes/golden/peers.json"
 IMAGES = 1_281_167
@@ -32,18 +29,19 @@ IMAGES = 1_281_167
 #: Changes to NVIDIA's recipe for the reference convergence point that suits one GPU.
 ONE_GPU = "bs=1632 lr=7.4 epochs=35 schedule.final=1.3513513513513514e-05"
 
+#: FFCV's lengths, and the epochs between which its images grow.
+FFCV = {16: (11, 13), 24: (17, 20), 32: (23, 27), 40: (29, 34), 56: (41, 48), 88: (65, 76)}
+
+MODEL = torchvision.models.resnet50()
+NAMES = {id(parameter): name for name, parameter in MODEL.named_parameters()}
+BY_NAME = [name for name in NAMES.values() if "bn" in name]
+
 Rate = Callable[[int], float]  # of a step
 
 
 def nvidia_hparams() -> dict:
     """Return the table of Composer's CosineAnnealingWithWarmupScheduler, one rate per step."""
-
-    def rate(step: int) -> float:
-        return 2.048 * (
-            step / 5000 if step < 5000 else (1 + cos(pi * (step - 5000) / (90 * 625 - 5000))) / 2
-        )
-
-    return table(rate, 90, 625, 8, [224] * 90, [])
+    return table(lambda step: cosine(step, 8 * 625, 90 * 625), 625, 8, [224] * 90)
 
 
 def nvidia_dle() -> dict:
@@ -51,61 +49,50 @@ def nvidia_dle() -> dict:
 
     def rate(step: int) -> float:
         epoch = step // 625
-        return 2.048 * (
-            (epoch + 1) / 8 if epoch < 8 else (1 + np.cos(np.pi * (epoch - 8) / (90 - 8))) / 2
-        )
+        return cosine(epoch + (epoch < 8), 8, 90)  # no epoch has a rate of zero
 
-    return table(rate, 90, 625, 8, [224] * 90, [name for name in parameters() if "bn" in name])
+    return table(rate, 625, 8, [224] * 90, BY_NAME)
+
+
+def cosine(done: int, warmup: int, total: int) -> float:
+    """Return NVIDIA's rate when so many steps or epochs are done."""
+    share = (
+        done / warmup if done < warmup else 0.5 + cos(pi * (done - warmup) / (total - warmup)) / 2
+    )
+    return 2.048 * share
 
 
 def pytorch_v1() -> dict:
     """Return the table of torch's StepLR, as references/classification/train.py makes it."""
-    return table(
-        of_torch(0.1, lambda optimizer: StepLR(optimizer, 30, 0.1), 90, 5004),
-        90,
-        5004,
-        0,
-        [224] * 90,
-        [],
-    )
+    optimizer = with_rate(0.1)
+    scheduler = StepLR(optimizer, 30, 0.1)
+    return table(by_epoch(optimizer, scheduler.step, 90, 5004), 5004, 0, [224] * 90)
 
 
 def pytorch_v2() -> dict:
     """Return the table of torch's LinearLR, then CosineAnnealingLR, as in its train.py."""
-
-    def scheduler(optimizer: torch.optim.Optimizer) -> SequentialLR:
-        warmup = LinearLR(optimizer, start_factor=0.01, total_iters=5)
-        return SequentialLR(
-            optimizer, [warmup, CosineAnnealingLR(optimizer, T_max=595)], milestones=[5]
-        )
-
-    norms = {id(parameter) for parameter in split_normalization_params(model)[0]}
-    spared = [name for name, parameter in parameters().items() if id(parameter) in norms]
-    return table(of_torch(0.5, scheduler, 600, 1251), 600, 1251, 5, [176] * 600, spared)
+    optimizer = with_rate(0.5)
+    parts = LinearLR(optimizer, 0.01, total_iters=5), CosineAnnealingLR(optimizer, T_max=595)
+    scheduler = SequentialLR(optimizer, [*parts], milestones=[5])
+    norms = (module for module in MODEL.modules() if isinstance(module, torch.nn.BatchNorm2d))
+    spared = named(parameter for norm in norms for parameter in norm.parameters())
+    return table(by_epoch(optimizer, scheduler.step, 600, 1251), 1251, 5, [176] * 600, spared)
 
 
 def timm(epochs: int, lr: float, decay: float, size: int) -> dict:
     """Return the table of timm's CosineLRScheduler by its train.py, and of its groups."""
-    optimizer = torch.optim.SGD([torch.zeros(1)], lr=lr)
+    optimizer, numbers = with_rate(lr), iter(range(1, epochs + 1))
     scheduler = CosineLRScheduler(
         optimizer, t_initial=epochs, lr_min=1e-6, warmup_t=5, warmup_lr_init=1e-4
     )
-    rates = [scheduler._get_lr(epoch)[0] for epoch in range(epochs)]
-    spared = {id(parameter) for parameter in param_groups_weight_decay(model, decay)[0]["params"]}
-    names = [name for name, parameter in parameters().items() if id(parameter) in spared]
-    return table(lambda step: rates[step // 625], epochs, 625, 5, [size] * epochs, names)
+    rate = by_epoch(optimizer, lambda: scheduler.step(next(numbers)), epochs, 625)
+    spared = named(param_groups_weight_decay(MODEL, decay)[0]["params"])
+    return table(rate, 625, 5, [size] * epochs, spared)
 
 
 def ffcv(epochs: int) -> dict:
     """Return the table of get_lr and get_resolution in train_imagenet.py, by rn50_configs."""
-    start, end = {
-        16: (11, 13),
-        24: (17, 20),
-        32: (23, 27),
-        40: (29, 34),
-        56: (41, 48),
-        88: (65, 76),
-    }[epochs]
+    start, end = FFCV[epochs]
 
     def rate(step: int) -> float:
         epoch, iteration = divmod(step, 312)
@@ -117,8 +104,7 @@ def ffcv(epochs: int) -> dict:
             return 160 if epoch <= start else 192
         return int(np.round(np.interp([epoch], [start, end], [160, 192])[0] / 32)) * 32
 
-    names = [name for name in parameters() if "bn" in name]
-    return table(rate, epochs, 312, 2, [size(epoch) for epoch in range(epochs)], names)
+    return table(rate, 312, 2, [size(epoch) for epoch in range(epochs)], BY_NAME)
 
 
 def mlperf(batch: int, lr: float, epochs: int) -> dict:
@@ -134,56 +120,56 @@ def mlperf(batch: int, lr: float, epochs: int) -> dict:
             return lr * step / warmup
         return 1e-4 + (lr - 1e-4) * (1 - (step - warmup) / (total - warmup)) ** 2
 
-    names = [name for name, parameter in parameters().items() if parameter.ndim <= 1]
-    return table(rate, epochs, steps, 2, [224] * epochs, names)
+    spared = named(parameter for parameter in MODEL.parameters() if parameter.ndim <= 1)
+    return table(rate, steps, 2, [224] * epochs, spared)
 
 
-def of_torch(lr: float, scheduler: Callable, epochs: int, steps: int) -> Rate:
-    """Return the rates of one of torch's schedulers, which takes a step once per epoch."""
-    optimizer = torch.optim.SGD([torch.zeros(1)], lr=lr)
-    made, rates = scheduler(optimizer), []
+def with_rate(lr: float) -> torch.optim.Optimizer:
+    """Return an optimizer for a scheduler."""
+    return torch.optim.SGD([torch.zeros(1)], lr=lr)
+
+
+def by_epoch(
+    optimizer: torch.optim.Optimizer, advance: Callable[[], None], epochs: int, steps: int
+) -> Rate:
+    """Return the rates of a scheduler that advances once per epoch."""
+    rates = []
     for _ in range(epochs):
         rates.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
-        made.step()
+        advance()
     return lambda step: rates[step // steps]
 
 
+def named(parameters: Iterable[torch.nn.Parameter]) -> list[str]:
+    """Return the names of some parameters of ResNet-50."""
+    return [NAMES[id(parameter)] for parameter in parameters]
+
+
 def table(
-    rate: Rate, epochs: int, steps: int, warmup: int, sizes: list[int], spared: list[str]
+    rate: Rate, steps: int, warmup: int, sizes: list[int], spared: Iterable[str] = ()
 ) -> dict:
-    """Return the table of one recipe."""
+    """Return the table of one recipe, with a size for each epoch."""
 
     def shown(value: float) -> float:
         return float(f"{value:.10g}")
 
-    ends = [
-        [shown(rate(epoch * steps)), shown(rate(epoch * steps + steps - 1))]
-        for epoch in range(epochs)
-    ]
+    epochs = [range(first, first + steps) for first in range(0, len(sizes) * steps, steps)]
+    ends = [[shown(rate(epoch[0])), shown(rate(epoch[-1]))] for epoch in epochs]
     by_step = any(first != last for first, last in ends)
-    means = [
-        shown(fmean(map(rate, range(epoch * steps, epoch * steps + steps))))
-        for epoch in range(epochs)
-    ]
     return {
-        "epochs": epochs,
+        "epochs": len(sizes),
         "steps_per_epoch": steps,
         "warmup_epochs": warmup,
         "rates": ends,
-        "means": means if by_step else [],
+        "means": [shown(fmean(map(rate, epoch))) for epoch in epochs] if by_step else [],
         "sizes": [[size, len(list(group))] for size, group in groupby(sizes)],
         "not_decayed": sorted(spared),
     }
 
 
-def parameters() -> dict[str, torch.nn.Parameter]:
-    """Return the parameters of torchvision's ResNet-50."""
-    return dict(model.named_parameters())
-
-
-if __name__ == "__main__":
-    model = torchvision.models.resnet50()
+def main() -> None:
+    """Write all tables."""
     found = {
         "nvidia_hparams": nvidia_hparams(),
         "nvidia_hparams_mlperf": nvidia_hparams(),
@@ -195,13 +181,15 @@ if __name__ == "__main__":
         "timm_a3": timm(100, 8e-3, 0.02, 160),
         "nvidia_mlperf_pt": mlperf(3264, 10.5, 37),
         f"nvidia_mlperf_pt {ONE_GPU}": mlperf(1632, 7.4, 35),
-    } | {f"ffcv_rn50 epochs={epochs}": ffcv(epochs) for epochs in (16, 24, 32, 40, 56, 88)}
-    policies = {json.dumps(entry["not_decayed"]): entry["not_decayed"] for entry in found.values()}
+    } | {f"ffcv_rn50 epochs={epochs}": ffcv(epochs) for epochs in FFCV}
+    policies: list[list[str]] = []
     for entry in found.values():  # four lists of names, not sixteen
-        entry["not_decayed"] = list(policies).index(json.dumps(entry["not_decayed"]))
-    OUT.write_text(
-        json.dumps(
-            {"not_decayed": list(policies.values()), "recipes": found}, separators=(",", ":")
-        )
-        + "\n"
-    )
+        if entry["not_decayed"] not in policies:
+            policies.append(entry["not_decayed"])
+        entry["not_decayed"] = policies.index(entry["not_decayed"])
+    tables = {"not_decayed": policies, "recipes": found}
+    OUT.write_text(json.dumps(tables, separators=(",", ":")) + "\n")
+
+
+if __name__ == "__main__":
+    main()
