@@ -45,7 +45,7 @@ floors: $(RUN)
 	build/floors/bin/python -m pytest -q $(FLOOR_TESTS)
 
 fuzz: $(TEST)
-	$(BIN)/python tools/fuzz_native.py
+	$(BIN)/python -m tools.fuzz_native
 	RESNET_RECIPES_CASES=20000 $(BIN)/python -m pytest -q tests/data/native/test_property.py
 
 setup: $(TEST)
