@@ -1,14 +1,14 @@
 """An MkDocs hook that generates the pages under reference/ from the code."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from resnet_recipes.base.card import Setting, card_of, settings_of
+from resnet_recipes.base.card import card_of, settings_of
 from resnet_recipes.commands.methods import in_your_loop
 from resnet_recipes.commands.verbs import VERBS, usage_of
 from resnet_recipes.methods import ORDER
@@ -41,9 +41,8 @@ def recipes() -> Iterator[str]:
     """
     yield "# Recipes\n"
     yield (
-        "The packaged recipes. A recipe is one file, in which every number has its unit "
-        "and source; "
-        "[your own](../howto/recipe.md) can start from any of them.\n"
+        "The packaged recipes. A recipe is one file, in which every number has its unit and "
+        "source; [your own](../howto/recipe.md) can start from any of them.\n"
     )
     for path in sorted(packaged_folder().glob("*.yaml")):
         yield from _recipe(path.read_text(encoding="utf-8"), strict_yaml.load(path).tree)
@@ -54,10 +53,8 @@ def methods() -> Iterator[str]:
     yield "# Methods\n"
     yield (
         "These are in the order in which they run. A method is on if its key is in the recipe's "
-        "`methods` section: "
-        "`methods.NAME={}` adds one with its defaults, `~methods.NAME` removes it. "
-        "`resnet-recipes methods NAME` "
-        "prints the same card.\n"
+        "`methods` section: `methods.NAME={}` adds one with its defaults, `~methods.NAME` removes "
+        "it. `resnet-recipes methods NAME` prints the same card.\n"
     )
     for method in ORDER:
         hooks = [hook for hook in HOOKS if method().provides(hook)]
@@ -78,9 +75,8 @@ def optimizers() -> Iterator[str]:
     """Yield a section for each optimizer, the default first."""
     yield "# Optimizers\n"
     yield (
-        "`optimizer=NAME` chooses one with all its settings, those of "
-        "`recipes/optimizer/NAME.yaml`; "
-        "[If you know Hydra](../howto/hydra.md#the-groups) lists the options. A recipe has the "
+        "`optimizer=NAME` chooses one with all its settings, those of `recipes/optimizer/NAME.yaml`"
+        "; [If you know Hydra](../howto/hydra.md#the-groups) lists the options. A recipe has the "
         "settings of its own optimizer only.\n"
     )
     for optimizer in OPTIMIZERS:
@@ -91,24 +87,20 @@ def settings() -> Iterator[str]:
     """Yield a table of the keys of each section of a recipe."""
     yield "# Settings\n"
     yield (
-        "Every key of a recipe. On the command line a setting is `key=value`; `resnet-train "
-        "recipe=NAME --cfg` "
-        "prints all of them with their values. [Methods](methods.md) and "
-        "[optimizers](optimizers.md) have pages of "
-        "their own.\n"
+        "Every key of a recipe. On the command line a setting is `key=value`; "
+        "`resnet-train recipe=NAME --cfg` prints all of them with their values. "
+        "[Methods](methods.md) and [optimizers](optimizers.md) have pages of their own.\n"
     )
     sections = {
         item.name: item.default_factory
         for item in fields(Recipe)
         if isinstance(item.default_factory, type)
     }
-    elsewhere = {"methods", "optimizer", "published"}
-    plain = [setting for setting in settings_of(Recipe) if setting.name not in sections]
-    yield from _table("", plain, types_of(Recipe))
+    yield from _table("", Recipe, sections)
     for name, section in sections.items():
-        if name not in elsewhere:
+        if name not in ("methods", "optimizer", "published"):
             yield f"## {name}\n"
-            yield from _table(f"{name}.", settings_of(section), types_of(section))
+            yield from _table(f"{name}.", section)
 
 
 def commands() -> Iterator[str]:
@@ -117,16 +109,6 @@ def commands() -> Iterator[str]:
     for name in ("train", *VERBS):
         command = "resnet-train" if name == "train" else f"resnet-recipes {name}"
         yield f"## {command}\n\n```text\n{usage_of(name).page().rstrip()}\n```\n"
-
-
-def types_of(section: type) -> dict[str, str]:
-    """Return the types of the fields of a section, by name."""
-    return {
-        item.name: item.type.__name__
-        if isinstance(item.type, type) and not hasattr(item.type, "__args__")
-        else str(item.type)
-        for item in fields(section)
-    }
 
 
 def _recipe(text: str, tree: Mapping[str, Any]) -> Iterator[str]:
@@ -157,17 +139,21 @@ def _card(item: type, key: str, facts: Mapping[str, str]) -> Iterator[str]:
     } | facts
     yield from (f"**{label}:** {text}\n" for label, text in known.items() if text)
     if card.settings:
-        yield from _table(f"{key}.", card.settings, types_of(item))
+        yield from _table(f"{key}.", item, ["name"])
 
 
-def _table(prefix: str, rows: Sequence[Setting], types: Mapping[str, str]) -> Iterator[str]:
+def _table(prefix: str, section: type, left_out: Collection[str] = ()) -> Iterator[str]:
     yield "| key | type | default | meaning |\n|---|---|---|---|"
-    for row in rows:
+    types = get_type_hints(section)
+    for row in settings_of(section):
+        if row.name in left_out:
+            continue
         if not row.meaning:
             raise ValueError(f"{prefix}{row.name} has no comment that says what it means")
+        kind = types[row.name]
         cells = (
             f"`{prefix}{row.name}`",
-            _text(types[row.name]),
+            _text(str(kind).removeprefix("typing.") if get_args(kind) else kind.__name__),
             f"`{row.written or '(empty)'}`",
             _text(row.meaning),
         )

@@ -17,6 +17,7 @@ for page in "${pages[@]}"; do
     grep -qF "href=\"$page\"" index.html || fail "no link leads to $page"
 done
 ! grep -E '<(script|link|img)[^>]*(src|href)="https?:' index.html "${pages[@]}" || fail "something is loaded from elsewhere"
+! grep -E ' object at 0x|typing\.' reference/settings.html reference/methods.html || fail "a type is shown as Python holds it"
 [ "$(stat -c %s search/search_index.js)" -gt 100000 ] || fail "the search has no index"
 grep -qF '<script src="iframe-worker.js"' index.html || fail "the search needs a server"
 echo "the site has ${#pages[@]} pages, and stands alone"
