@@ -30,8 +30,15 @@ def recorded() -> Iterator[list[str]]:
     try:
         yield entries
     finally:
-        entries += [_device.null_entry(i).decode() for i in range(_device.null_size())]
+        entries += taken()
         _device.null_log(False)
+
+
+def taken() -> list[str]:
+    """Return the entries of the block so far, and begin anew."""
+    entries = [_device.null_entry(i).decode() for i in range(_device.null_size())]
+    _device.null_log(True)
+    return entries
 
 
 class Profile:
@@ -77,10 +84,8 @@ def _like(x: Tensor, shape: tuple[int, ...], of: Tensor) -> Tensor:
 
 
 def _convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
-    launch(
-        "cudnn convolution "
-        f"{'NHWC' if x.is_contiguous(memory_format=torch.channels_last) else 'NCHW'} {x.dtype}"
-    )
+    nhwc = x.is_contiguous(memory_format=torch.channels_last)
+    launch(f"cudnn convolution {'NHWC' if nhwc else 'NCHW'} {x.dtype}")
     sides = [
         (x.shape[2 + i] + 2 * padding[i] - dilation[i] * (weight.shape[2 + i] - 1) - 1) // stride[i]
         + 1

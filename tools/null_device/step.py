@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from unittest.mock import Mock
 
 import torch
-from null_device import recorded
+from null_device import recorded, taken
 
 from resnet_recipes.data.base import DataFacts, RawBatch
 from resnet_recipes.ops import trial
@@ -47,17 +47,17 @@ def measure(name: str, changes: list[str]) -> dict[str, object]:
     graphs, run.graphs = run.graphs, None
     steps = recorded_steps(run)
     takes_two = run.plan.extra_gradient_every > 0
+    # by the beginnings of their names
+    kernels = Counter(entry[:100] for entry in min(steps, key=len) if entry.startswith("launch"))
     facts = counts(steps, takes_two) | {
         "cpu_ms": cpu_ms(run),
-        "kernels": dict(kinds(min(steps, key=len)).most_common(12)),
+        "kernels": dict(kernels.most_common(12)),
     }
     if graphs is not None:
         run.graphs = graphs
         steps = recorded_steps(run)
         replayed = [step for step in steps if any(entry.endswith("launch graph") for entry in step)]
-        calm = [
-            step for step in replayed if not any(entry.startswith("captured") for entry in step)
-        ]
+        calm = [step for step in replayed if not any("captured" in entry for entry in step)]
         facts |= {
             "replayed": counts(calm, takes_two) | {"cpu_ms": cpu_ms(run)},
             "not_captured": not_captured(steps),
@@ -68,7 +68,9 @@ def measure(name: str, changes: list[str]) -> dict[str, object]:
 def counts(steps: list[list[str]], takes_two: bool) -> dict[str, object]:
     """Return the counts of a plain step, and those of the longest if some take two gradients."""
     plain, longest = min(steps, key=launches), max(steps, key=launches)
-    facts = {"launches": launches(plain), "waits": waits(plain), "copies": copies(plain)}
+    # an entry ends with the number of bytes
+    copies = [entry for entry in plain if entry.startswith("copy") and "pageable" in entry]
+    facts = {"launches": launches(plain), "waits": waits(plain), "copies": Counter(copies)}
     if takes_two:
         facts |= {"sam_launches": launches(longest), "sam_waits": waits(longest)}
     return facts
@@ -81,13 +83,13 @@ def a_run(name: str, changes: list[str]) -> Run:
     recipe = compose(name, changes, needs_data=False).recipe
     facts = DataFacts("synthetic", "x", 1_281_167, 50_000, tuple(map(str, range(1000))))
     side = recipe.data.train_size
-    pixels = torch.empty(BATCH, side, side, 3, dtype=torch.uint8, pin_memory=True).permute(
-        0, 3, 1, 2
-    )
+    pixels = torch.empty(BATCH, side, side, 3, dtype=torch.uint8, pin_memory=True)
     distill = recipe.methods.distill
     has_outputs = distill is not None and distill.labels  # of a teacher, stored
     taught = torch.empty(BATCH, 1000, pin_memory=True) if has_outputs else None
-    batch = RawBatch(pixels, torch.zeros(BATCH, dtype=torch.int64, pin_memory=True), taught)
+    batch = RawBatch(
+        pixels.permute(0, 3, 1, 2), torch.zeros(BATCH, dtype=torch.int64, pin_memory=True), taught
+    )
     loader = SimpleNamespace(
         batches=lambda *_: iter(lambda: batch, None), skipped=(), close=lambda: None
     )
@@ -98,25 +100,13 @@ def a_run(name: str, changes: list[str]) -> Run:
 
 
 def recorded_steps(run: Run) -> list[list[str]]:
-    """Return what each step of the training loop asks of the device, without the first two."""
+    """Return what each step of the training loop asks of the device, without the first three."""
     reporter, found = Mock(spec=RunReporter), []
-    reporter.wants_to_stop.side_effect = lambda: len(found) == STEPS
-    reporter.step.side_effect = lambda done, loss: turn()
-    block = None
-
-    def turn() -> None:
-        """End the record of a step and begin the next."""
-        nonlocal block
-        if block is not None:
-            block[0].__exit__(None, None, None)
-            found.append(block[1])
-        context = recorded()
-        block = context, context.__enter__()
-
-    train(run, reporter, FIRST)
-    # else Python would end it some time later, along with another record
-    block[0].__exit__(None, None, None)
-    return found[2:]
+    reporter.wants_to_stop.side_effect = lambda: len(found) > STEPS
+    reporter.step.side_effect = lambda done, loss: found.append(taken())
+    with recorded():
+        train(run, reporter, FIRST)
+    return found[3:]
 
 
 def cpu_ms(run: Run) -> float:
@@ -130,18 +120,11 @@ def cpu_ms(run: Run) -> float:
 
 def not_captured(steps: list[list[str]]) -> list[str]:
     """Return what was asked for during a capture although a CUDA graph cannot contain it."""
-    inside = (
-        entry.removeprefix("captured ")
-        for step in steps
-        for entry in step
-        if entry.startswith("captured ")
-    )
-    found = {
-        entry
-        for entry in inside
-        if "wait" in entry or "pageable" in entry or "other stream" in entry
-    }
-    return sorted(found - {"wait other stream"})  # torch setting up its random numbers
+    entries = {entry for step in steps for entry in step if entry.startswith("captured ")}
+    strange = ("wait", "pageable", "other stream")
+    found = {entry for entry in entries if any(word in entry for word in strange)}
+    found -= {"captured wait other stream"}  # torch setting up its random numbers
+    return sorted(entry.removeprefix("captured ") for entry in found)
 
 
 def launches(entries: list[str]) -> int:
@@ -151,19 +134,7 @@ def launches(entries: list[str]) -> int:
 
 def waits(entries: list[str]) -> dict[str, int]:
     """Return how often the host waits, and for what."""
-    return dict(Counter(entry for entry in entries if entry.startswith("wait")))
-
-
-def copies(entries: list[str]) -> dict[str, int]:
-    """Return how often each pageable copy was made; an entry ends with the number of bytes."""
-    return dict(
-        Counter(entry for entry in entries if entry.startswith("copy") and "pageable" in entry)
-    )
-
-
-def kinds(entries: list[str]) -> Counter[str]:
-    """Return how often each kernel was launched, by the beginning of its name."""
-    return Counter(entry[:100] for entry in entries if entry.startswith("launch"))
+    return Counter(entry for entry in entries if entry.startswith("wait"))
 
 
 if __name__ == "__main__":
