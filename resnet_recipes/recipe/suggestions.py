@@ -84,7 +84,8 @@ def near(name: str, known: Iterable[str]) -> list[str]:
     alike = [key for key in known if len(name) > SHORT or key[:1] == name[:1]]
     whole = get_close_matches(name, alike, cutoff=0.72)
     swapped = [key for key in alike if sorted(key) == sorted(name)]
-    same = [key for key in known if SequenceMatcher(None, _leaf(key), leaf).ratio() >= 0.8]
+    leaves = get_close_matches(leaf, {*map(_leaf, known)}, n=len(known) or 1, cutoff=0.8)
+    same = [key for key in known if _leaf(key) in leaves]
     same.sort(key=lambda key: SequenceMatcher(None, key, name).ratio(), reverse=True)
     return [*whole, *swapped, *same]
 
