@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from resnet_recipes.base.card import Setting, card_of
-from resnet_recipes.methods.mixup import MixUp
 from resnet_recipes.optim import DecoupledSGDW
 
 
@@ -35,20 +34,6 @@ def test_card_of_a_class():
         "The toy is broken.",
     )
     assert card.settings == (Setting("size", 3, "pixels, at least 1"), Setting("plain", False, ""))
-
-
-def test_card_of_mixup():
-    card = card_of(MixUp)
-    assert card.name == "mixup"
-    assert (
-        card.summary == "Train on convex combinations of pairs of examples (Zhang et al., 2018, "
-        "arXiv:1710.09412)."
-    )
-    assert card.settings == (
-        Setting("alpha", 0.2, "concentration of the Beta distribution, above 0"),
-    )
-    assert card.cost.startswith("one gather")
-    assert "Table 5" in card.avoid_when
 
 
 def test_inherited_settings_keep_the_meaning_given_by_the_class_that_defines_them():

@@ -7,19 +7,21 @@ from tests.tables import rows
 
 
 @pytest.mark.parametrize(
-    ("text", "value", "unit"),
-    [
-        ("8ep", Fraction(8), "ep"),
-        ("100ba", Fraction(100), "ba"),
-        ("0.4dur", Fraction(2, 5), "dur"),
-        (" 2 ep ", Fraction(2), "ep"),
-        ("1e3ba", Fraction(1000), "ba"),
-        ("0ep", Fraction(0), "ep"),
-        ("1dur", Fraction(1), "dur"),
-    ],
+    ("text", "value", "unit", "written"),
+    rows(
+        """
+8ep | 8 | ep | 8ep
+0.4dur | 2/5 | dur | 0.4dur
+ 2 ep  | 2 | ep | 2ep
+1e2ba | 100 | ba | 100ba
+0ep | 0 | ep | 0ep
+1dur | 1 | dur | 1dur
+"""
+    ),
 )
-def test_a_duration_is_a_number_and_a_unit(text, value, unit):
-    assert Duration.parse(text) == Duration(value, unit)
+def test_a_duration_is_a_number_and_a_unit(text, value, unit, written):
+    assert Duration.parse(text) == Duration(Fraction(value), unit)
+    assert str(Duration.parse(text)) == written
 
 
 @pytest.mark.parametrize(
@@ -78,46 +80,35 @@ def test_text_that_is_not_a_duration_is_refused_in_a_sentence(text):
     ),
 )
 def test_scaling_rounds_down_to_whole_epochs_without_float_errors(ratio, epochs):
-    assert Duration.parse("90ep").scaled(decimal(ratio)) == Duration(Fraction(int(epochs)), "ep")
-    assert Duration.parse("90ep").scaled(decimal(float(ratio))) == Duration(
-        Fraction(int(epochs)), "ep"
-    )
+    for given in (ratio, float(ratio)):
+        scaled = Duration.parse("90ep").scaled(decimal(given))
+        assert scaled == Duration(Fraction(int(epochs)), "ep")
 
 
 def test_a_share_of_the_run_is_not_scaled_again():
     assert Duration.parse("0.5dur").scaled(Fraction(2)) == Duration.parse("0.5dur")
 
 
-def test_durations_become_steps_by_the_horizon():
-    horizon = Horizon(total_steps=22500, steps_per_epoch=625)
-    assert [
-        horizon.steps(Duration.parse(text)) for text in ("8ep", "100ba", "0.4dur", "1dur", "0.5ep")
-    ] == [5000, 100, 9000, 22500, 312]
-    assert horizon.epochs == 36
-
-
-def test_a_duration_is_never_nothing_unless_nothing_was_written():
-    horizon = Horizon(total_steps=10, steps_per_epoch=5)
-    assert horizon.steps(Duration.parse("0.001dur")) == 1
-    assert horizon.steps(Duration.parse("0ep")) == 0
-
-
-def test_shares_are_exact():
-    assert Horizon(100, 10).steps(Duration.parse("0.29dur")) == 29  # int(0.29 * 100) is 28
-
-
-def test_durations_are_written_as_they_are_read():
-    assert [str(Duration.parse(text)) for text in ("8ep", "0.4dur", "1e2ba")] == [
-        "8ep",
-        "0.4dur",
-        "100ba",
-    ]
-
-
-def test_steps_are_rounded_down_but_for_the_first():
-    horizon = Horizon(103, 7)
-    for text, steps in (("1.99ep", 13), ("0.25dur", 25), ("0.01ep", 1), ("0ep", 0)):
-        assert horizon.steps(Duration.parse(text)) == steps
+@pytest.mark.parametrize(
+    ("total", "per_epoch", "text", "steps"),
+    rows(
+        """
+22500 | 625 | 8ep | 5000
+22500 | 625 | 100ba | 100
+22500 | 625 | 1dur | 22500
+22500 | 625 | 0.5ep | 312
+100 | 10 | 0.29dur | 29
+103 | 7 | 1.99ep | 13
+103 | 7 | 0.25dur | 25
+103 | 7 | 0.01ep | 1
+103 | 7 | 0ep | 0
+"""
+    ),
+)
+def test_durations_become_whole_steps_rounded_down_but_for_the_first(total, per_epoch, text, steps):
+    horizon = Horizon(int(total), int(per_epoch))
+    assert horizon.steps(Duration.parse(text)) == int(steps)
+    assert horizon.epochs == Fraction(int(total), int(per_epoch))
 
 
 def test_a_budget_is_a_time_or_a_sum_at_a_price_per_hour():

@@ -157,44 +157,34 @@ def test_settings_that_cannot_be_are_all_named_with_their_rules(capsys, wrong):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    "row",
     [
-        (
-            "defaults: [mild]\noptimizer:\n  lrr: 1.7\n",
-            ["recipes/mine.yaml:3: optimizer.lrr", "did you mean optimizer.lr?"],
+        *rows(
+            r"""
+defaults: [mild]\noptimizer:\n  lrr: 1.7 | recipes/mine.yaml:3: optimizer.lrr | mean optimizer.lr?
+defaults: [mild]\nseed: yes | recipes/mine.yaml:2 | true or false
+defaults: [mild]\nseed: 0777 | recipes/mine.yaml:2
+defaults: [mild]\noptimizer: 5 | recipes/mine.yaml | optimizer
+defaults: [mildd] | recipes/mine.yaml:1 | did you mean mild?
+defaults: [mine] | recipes/mine.yaml:1 | in a circle
+defaults: [../../etc/passwd] | recipes/mine.yaml:1 | a list of recipe names
+defaults: [_self_, mild] | recipes/mine.yaml:1 | must come last
+defaults:\n  - override hydra/launcher: joblib | recipes/mine.yaml:2 | not the name of a setting
+hydra:\n  callbacks: {x: {_target_: os.system}} | recipes/mine.yaml:1 | cannot configure Hydra
+# @package _global_\nname: mine | recipes/mine.yaml:1 | instruction to Hydra
+name: mine\nabout: ${oc.env:SECRET} | recipes/mine.yaml:2 | is not a reference to one setting
+about: !!python/object/apply:os.system ['touch pwned'] | mine.yaml:1 | tags are not used
+name: mine\nname: yours | recipes/mine.yaml:2 | duplicate key
+name: [mine | recipes/mine.yaml | not YAML
+"""
         ),
-        ("defaults: [mild]\nseed: yes\n", ["recipes/mine.yaml:2", "true or false"]),
-        ("defaults: [mild]\nseed: 0777\n", ["recipes/mine.yaml:2"]),
-        ("defaults: [mild]\noptimizer: 5\n", ["recipes/mine.yaml", "optimizer"]),
-        ("defaults: [mildd]\n", ["recipes/mine.yaml:1", "did you mean mild?"]),
-        ("defaults: [mine]\n", ["recipes/mine.yaml:1", "in a circle"]),
-        ("defaults: [../../etc/passwd]\n", ["recipes/mine.yaml:1", "a list of recipe names"]),
-        ("defaults: [_self_, mild]\n", ["recipes/mine.yaml:1", "must come last"]),
-        (
-            "defaults:\n  - override hydra/launcher: joblib\n",
-            ["recipes/mine.yaml:2", "not the name of a setting"],
-        ),
-        (
-            "hydra:\n  callbacks: {x: {_target_: os.system}}\n",
-            ["recipes/mine.yaml:1", "cannot configure Hydra"],
-        ),
-        ("# @package _global_\nname: mine\n", ["recipes/mine.yaml:1", "instruction to Hydra"]),
-        (
-            "name: mine\nabout: ${oc.env:SECRET}\n",
-            ["recipes/mine.yaml:2", "is not a reference to one setting"],
-        ),
-        (
-            "name: mine\nabout: !!python/object/apply:os.system ['touch pwned']\n",
-            ["recipes/mine.yaml:2", "tags are not used"],
-        ),
-        (BOMB, ["recipes/mine.yaml:1", "anchors"]),
-        ("name: mine\nname: yours\n", ["recipes/mine.yaml:2", "duplicate key"]),
-        ("name: [mine\n", ["recipes/mine.yaml", "not YAML"]),
-        ("", ["recipes/mine.yaml:1", "a mapping of settings"]),
+        (BOMB, "recipes/mine.yaml:1", "anchors"),
+        ("", "recipes/mine.yaml:1", "a mapping of settings"),
     ],
 )
-def test_a_recipe_file_that_cannot_be_is_named_with_its_line(capsys, text, said):
-    Path("recipes/mine.yaml").write_text(text)
+def test_a_recipe_file_that_cannot_be_is_named_with_its_line(capsys, row):
+    text, *said = row
+    Path("recipes/mine.yaml").write_text(text.replace("\\n", "\n"))
     check(capsys, ["recipe=mine", "data=/data"], *said)
     assert not Path("pwned").exists()
 

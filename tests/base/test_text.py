@@ -9,46 +9,50 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from resnet_recipes.base.text import (
-    byte_size,
-    clock_time,
-    csv_line,
-    digits,
-    in_html,
-    in_markdown,
-    percent,
-    printable,
-    roughly,
-)
+from resnet_recipes.base import text as formats
+from resnet_recipes.base.text import csv_line, in_html, in_markdown, printable
 from resnet_recipes.report.page.charts import to_json
 from resnet_recipes.report.page.html import Figure, Section, Table, Tile, gallery, page
+from tests.tables import rows
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "0:00"), (41.4, "0:41"), (59.6, "1:00"), (1658, "27:38"), (18250, "5:04:10")],
+    ("name", "number", "text"),
+    rows(
+        """
+clock_time | 0 | 0:00
+clock_time | 41.4 | 0:41
+clock_time | 59.6 | 1:00
+clock_time | 1658 | 27:38
+clock_time | 18250 | 5:04:10
+roughly | 3 | 1 minute
+roughly | 100 | 2 minutes
+roughly | 3000 | 50 minutes
+roughly | 5400 | 90 minutes
+roughly | 86400 | 24 hours
+roughly | 345600 | 4 days
+roughly | 6912000 | 11 weeks
+roughly | 63072000 | 100 weeks
+roughly | 63936000 | 2 years
+roughly | 3.2e9 | 100 years
+percent | 0 | 0 %
+percent | 0.004 | <1 %
+percent | 0.03 | 3 %
+percent | 1 | 100 %
+digits | 27310.4 | 27,310
+digits | 143.2 | 143
+digits | 8.237 | 8.24
+byte_size | 0 | 0 bytes
+byte_size | 2040 | 2.04 kB
+byte_size | 999499 | 999 kB
+byte_size | 999500 | 1 MB
+byte_size | 85899345920 | 85.9 GB
+byte_size | 2345678000000000 | 2,346 TB
+"""
+    ),
 )
-def test_a_length_of_time_reads_as_a_clock(seconds, text):
-    assert clock_time(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (3, "1 minute"),
-        (100, "2 minutes"),
-        (3000, "50 minutes"),
-        (5400, "90 minutes"),
-        (86400, "24 hours"),
-        (4 * 86400, "4 days"),
-        (80 * 86400, "11 weeks"),
-        (730 * 86400, "100 weeks"),
-        (740 * 86400, "2 years"),
-        (3.2e9, "100 years"),
-    ],
-)
-def test_a_guessed_length_is_told_in_the_unit_that_a_person_would_use(seconds, text):
-    assert roughly(seconds) == text
+def test_numbers_are_told_as_people_say_them(name, number, text):
+    assert getattr(formats, name)(float(number)) == text
 
 
 @pytest.mark.parametrize(
@@ -70,12 +74,16 @@ def test_ordinary_names_stay_as_they_are():
 @pytest.mark.parametrize(
     ("text", "escaped"),
     [
-        ("[a](http://b)", r"\[a\](http\://b)"),
-        ("![a][b]", r"!\[a\]\[b\]"),
-        ("<img src=x>&lt;", "&lt;img src=x&gt;&amp;lt;"),
-        ("www.evil.example WWW.x", r"www\.evil.example WWW\.x"),
+        *rows(
+            r"""
+[a](http://b) | \[a\](http\://b)
+![a][b] | !\[a\]\[b\]
+<img src=x>&lt; | &lt;img src=x&gt;&amp;lt;
+www.evil.example WWW.x | www\.evil.example WWW\.x
+`a` *b* _c_ \[ | \`a\` \*b\* \_c\_ \\\[
+"""
+        ),
         ("a | b\n\n# c", r"a \| b # c"),
-        ("`a` *b* _c_ \\[", r"\`a\` \*b\* \_c\_ \\\["),
         ("a\x1b\u202eb", r"a\\x1b\\u202eb"),
     ],
 )
@@ -133,15 +141,10 @@ class Attributes(HTMLParser):
 
 
 def test_a_page_writes_its_large_numbers_out():
-    rows = [{"x": value} for value in (13190.4, 1_281_167, 94.25, 0.034, 3)]
-    text = page("runs", [Section("runs", tables=[Table("runs", {"x": "x"}, rows)])])
-    assert re.findall(r'data-value="[^"]+">([^<]+)</td>', text) == [
-        "13,190",
-        "1,281,167",
-        "94.25",
-        "0.034",
-        "3",
-    ]
+    lines = [{"x": value} for value in (13190.4, 1_281_167, 94.25, 0.034, 3)]
+    text = page("runs", [Section("runs", tables=[Table("runs", {"x": "x"}, lines)])])
+    found = re.findall(r'data-value="[^"]+">([^<]+)</td>', text)
+    assert " ".join(found) == "13,190 1,281,167 94.25 0.034 3"
 
 
 def test_no_text_of_a_page_is_markup():
@@ -163,30 +166,3 @@ def test_no_text_of_a_page_is_markup():
         (parser := Attributes()).feed(own)
         assert {"class", "src"} & parser.names
         assert "onload" not in parser.names
-
-
-@pytest.mark.parametrize(
-    ("share", "text"), [(0, "0 %"), (0.004, "<1 %"), (0.03, "3 %"), (1, "100 %")]
-)
-def test_a_small_share_differs_from_none(share, text):
-    assert percent(share) == text
-
-
-@pytest.mark.parametrize(("speed", "text"), [(27310.4, "27,310"), (143.2, "143"), (8.237, "8.24")])
-def test_slow_rates_keep_their_digits(speed, text):
-    assert digits(speed) == text
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (0, "0 bytes"),
-        (2_040, "2.04 kB"),
-        (999_499, "999 kB"),
-        (999_500, "1 MB"),
-        (85_899_345_920, "85.9 GB"),
-        (2_345_678_000_000_000, "2,346 TB"),
-    ],
-)
-def test_sizes_are_in_the_unit_that_fits(count, text):
-    assert byte_size(count) == text

@@ -1,8 +1,9 @@
-"""A GPU that torch does not use is not overlooked, and untried machines are told."""
+"""GPUs are counted as CUDA shows them, none is overlooked, and untried machines are told."""
 
 import shutil
+import subprocess
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +11,16 @@ import pytest
 import torch
 
 from resnet_recipes.doctor import cuda
+from resnet_recipes.doctor.cuda import Gpus
+from tests.tables import rows
+
+
+@pytest.fixture(autouse=True)
+def forgetful() -> Iterator[None]:
+    """Count anew in each test, and after it."""
+    cuda.found.cache_clear()
+    yield
+    cuda.found.cache_clear()
 
 
 @pytest.fixture
@@ -25,39 +36,59 @@ def torch_sees(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 @pytest.mark.parametrize(
-    ("build", "hip", "visible", "driver", "why", "fix"),
+    ("physical", "answer", "found"),
     [
-        (None, None, None, 13020, "is built for CPUs", "reinstall torch"),
-        (None, "7.1", None, 13020, "is built for ROCm", "reinstall torch"),
-        ("13.2", None, "", 13020, "CUDA_VISIBLE_DEVICES='' hides it", "unset CUDA_"),
-        ("13.2", None, "NoDevFiles", 13020, "CUDA_VISIBLE_DEVICES='NoDevFiles' hides", "unset"),
-        ("13.2", None, None, None, "libcuda.so.1 is not found", "--gpus all"),
-        (
-            "13.2",
-            None,
-            None,
-            12080,
-            "too old: it supports CUDA 12.8, and torch ",
-            "update the driv",
-        ),
-        ("13.2", None, None, 13000, "torch cannot use it", "torch.cuda.init()'  prints"),
+        (8, "8\nNVIDIA A100\n8\n85000\n", Gpus(8, "NVIDIA A100", "bf16", 85000)),
+        (8, "1\nTesla V100\n7\n", Gpus(1, "Tesla V100", "fp16")),  # MIG mode: CUDA shows a slice
+        (1, "7\n", Gpus(7)),  # CUDA_VISIBLE_DEVICES names seven slices of one
+        (4, "", Gpus(4)),  # no libcuda, as in a test
     ],
+)
+def test_gpus_are_counted_and_the_first_is_known_as_cuda_shows_them(
+    physical, answer, found, torch_sees, monkeypatch
+):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: physical)  # NVML's
+    asked = subprocess.CompletedProcess([], 0, answer)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: asked)
+    torch_sees(False)  # whose driver torch cannot use
+    assert cuda.found() == Gpus()
+    cuda.found.cache_clear()
+    torch_sees(True)
+    assert cuda.found() == found
+
+
+@pytest.mark.parametrize(
+    ("build", "hip", "visible", "driver", "why", "fix"),
+    rows(
+        """
+- | - | - | 13020 | is built for CPUs | reinstall torch
+- | 7.1 | - | 13020 | is built for ROCm | reinstall torch
+13.2 | - | '' | 13020 | CUDA_VISIBLE_DEVICES='' hides it | unset CUDA_
+13.2 | - | NoDevFiles | 13020 | CUDA_VISIBLE_DEVICES='NoDevFiles' hides | unset
+13.2 | - | - | - | libcuda.so.1 is not found | --gpus all
+13.2 | - | - | 12080 | too old: it supports CUDA 12.8, and torch | update the driv
+13.2 | - | - | 13000 | torch cannot use it | torch.cuda.init()'  prints
+"""
+    ),
 )
 def test_a_gpu_that_torch_does_not_use_is_told_with_the_reason(
     build, hip, visible, driver, why, fix, torch_sees, monkeypatch
 ):
+    found = (None if cell == "-" else cell for cell in (build, hip, visible, driver))
+    build, hip, visible, driver = found
+
     def library(name: str) -> SimpleNamespace:
         if driver is None:
             raise OSError(f"{name}: cannot open shared object file")
         return SimpleNamespace(
-            cuDriverGetVersion=lambda place: setattr(place._obj, "value", driver)
+            cuDriverGetVersion=lambda place: setattr(place._obj, "value", int(driver))
         )
 
     monkeypatch.setattr(cuda.ctypes, "CDLL", library)
     torch_sees(False, build, hip)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible.strip("'"))
     monkeypatch.setattr(cuda, "_sign_of_a_gpu", lambda: "")
     assert cuda.unused() is None
     monkeypatch.setattr(cuda, "_sign_of_a_gpu", lambda: "nvidia-smi is installed")

@@ -6,16 +6,14 @@ import pytest
 import torch
 
 from resnet_recipes.doctor import Finding, exit_code, gpu
-
-
-def test_packages_that_fit_are_fine():
-    assert exit_code(list(gpu._packages())) == 0
+from tests.tables import rows
 
 
 def test_a_torchvision_built_for_another_torch_must_be_replaced(monkeypatch):
     def fail(*_):
         raise RuntimeError("operator torchvision::nms does not exist")
 
+    assert exit_code(list(gpu._packages())) == 0
     monkeypatch.setattr("torchvision.ops.nms", fail)
     assert exit_code(list(gpu._packages())) == 3
 
@@ -50,23 +48,18 @@ def test_devices_are_described_with_their_precision_and_versions(tmp_path, monke
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_device_properties", devices.__getitem__)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr(
-        gpu, "_convolution", lambda device, dtype: Finding("ok", f"{device} {dtype}")
-    )
-    monkeypatch.setattr(
-        gpu, "_operations", lambda device, dtype: Finding("ok", f"operations {device} {dtype}")
-    )
-    monkeypatch.setattr(gpu, "_exchange", lambda found: Finding("ok", f"exchange {len(found)}"))
-    versions, new, on_new, right, speed, old, small, on_old, *_, exchange = gpu._devices()
-    assert right.what == "operations cuda:0 torch.bfloat16"
+    for name in ("_convolution", "_operations", "_exchange"):
+        monkeypatch.setattr(gpu, name, lambda *on, name=name: Finding("ok", f"{name} {on}"))
+    versions, new, *on_new, speed, old, small, on_old, _, _, exchange = gpu._devices()
     assert speed.what == "GPU 0: no datasheet for New, so its speed is not judged"
-    assert exchange.what == "exchange 2"
     assert "driver 535.104.05, CUDA 13.0, cuDNN " in versions.what
     assert "bfloat16" in new.what
-    assert on_new.what == "cuda:0 torch.bfloat16"
+    assert [found.what.partition(" ")[0] for found in on_new] == ["_convolution", "_operations"]
+    assert all("index=0), torch.bfloat16" in found.what for found in on_new)
     assert "float16 with loss scaling" in old.what
     assert small.level == "warn"
-    assert on_old.what == "cuda:1 torch.float16"
+    assert "index=1), torch.float16" in on_old.what
+    assert exchange.what.count("device") == 2
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
@@ -102,29 +95,28 @@ def test_a_wrong_convolution_and_a_failing_one_are_reported(monkeypatch):
     assert finding.fix.startswith("reinstall torch")
 
 
-def test_operations_that_differ_are_a_warning_and_say_what_runs_do(monkeypatch):
-    monkeypatch.setattr(gpu.ops, "compare", lambda *_: gpu.ops.Operations())
-    assert gpu._operations(torch.device("cpu", 0), torch.float32).level == "ok"
-    monkeypatch.setattr(
-        gpu.ops, "compare", lambda *_: gpu.ops.Operations(notes=("the kernel of blur is wrong",))
-    )
-    finding = gpu._operations(torch.device("cpu", 0), torch.float32)
-    assert finding.level == "warn"
-    assert finding.what == "GPU 0: the kernel of blur is wrong"
-    assert "torch's own operations instead" in finding.fix
+@pytest.mark.parametrize(
+    ("place", "level", "what"),
+    rows(
+        """
+nowhere | ok | GPU 0: the fused operations give the same results
+cpu | fix | GPU 0 and the CPU disagree: the kernel of blur is wrong
+cpu:0 | warn | GPU 0: the kernel of blur is wrong
+"""
+    ),
+)
+def test_operations_that_differ_are_a_warning_and_where_only_the_cpu_does_a_broken_gpu(
+    place, level, what, monkeypatch
+):
+    def compare(device, dtype, reference):
+        wrong = ("the kernel of blur is wrong",) if str(reference) == place else ()
+        return gpu.ops.Operations(notes=wrong)
 
-
-def test_operations_that_only_the_cpu_contradicts_mean_a_broken_gpu(monkeypatch):
-    monkeypatch.setattr(
-        gpu.ops,
-        "compare",
-        lambda device, dtype, reference: gpu.ops.Operations(
-            notes=("the kernel of blur is wrong",) if reference.index is None else ()
-        ),
-    )
+    monkeypatch.setattr(gpu.ops, "compare", compare)
     finding = gpu._operations(torch.device("cpu", 0), torch.float32)
-    assert finding.level == "fix"
-    assert finding.what == "GPU 0 and the CPU disagree: the kernel of blur is wrong"
+    assert finding.level == level
+    assert finding.what.startswith(what)
+    assert ("torch's own operations instead" in finding.fix) == (level == "warn")
 
 
 @pytest.mark.parametrize(
