@@ -63,20 +63,6 @@ def test_too_little_for_a_warm_up_is_refused_with_the_least(started, enter):
     enter(f"resnet-train {WORDS} run=a budget=2m schedule.warmup=8ep", 75)
 
 
-@pytest.mark.parametrize("word", ["epochs=3", "ssr=2", "max_duration=3ep"])
-def test_one_word_sets_the_length(word, started, enter):
-    said = enter(f"resnet-train {WORDS} budget=2m {word}", 2).err
-    assert f"budget: sets the length, and so does {word}" in said
-
-
-@pytest.mark.parametrize(
-    ("budget", "said"),
-    [("2", "must be a time, as in 2h"), ("$9", "set launch.price")],
-)
-def test_a_budget_that_is_none_is_refused(budget, said, started, enter):
-    assert said in enter(f"resnet-train {WORDS} budget='{budget}'", 2).err
-
-
 def test_a_resumed_run_keeps_its_length(started, measured, enter):
     line = f"resnet-train {WORDS} run=a budget=2m --resume auto"
     enter(line, 75)

@@ -43,9 +43,3 @@ def test_the_run_that_is_tried_is_the_one_that_was_typed(code, tmp_path, monkeyp
     assert recipe["log"]["to"] == []  # no tracker is sent a run that is no run
     assert not Path("runs").exists()
     assert folder.exists() == (code == 1)  # its logs say why
-
-
-@pytest.mark.parametrize("words", ["-m seed=1,2", "--resume auto"])
-def test_only_one_new_run_is_checked(words, enter):
-    said = enter(f"resnet-train mild {TINY} {words} --check", 2).err
-    assert f"leave out {words.split()[0]}" in said

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.cli import train
 from resnet_recipes.commands.completion import script
 from resnet_recipes.data.base import DataConfig
 from tests.tables import rows
@@ -151,10 +149,3 @@ def test_a_name_on_the_line_is_quoted_and_runs_nothing(shell, tmp_path):
     command = [shell, "-c", f"{ask}; {enter}"]
     found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert (found.stdout, (tmp_path / "ran").exists()) == (run, False)
-
-
-def test_an_unknown_shell_is_a_mistake(capsys):
-    with pytest.raises(RecipeError):
-        script("csh")
-    assert train(["--completion", "csh"]) == 2
-    assert "bash, zsh, fish" in capsys.readouterr().err

@@ -79,11 +79,6 @@ def test_phases_and_cost_are_there_for_programs(enter):
     assert values["speeds"]["loader"] == 50.0
 
 
-def test_a_price_that_is_none_is_refused_before_images_are_counted(enter):
-    said = enter("resnet-recipes estimate mild data=/nowhere --price abc", 2).err
-    assert "must be a price per hour" in said
-
-
 def test_what_limits_the_run_is_named_with_what_to_change(enter):
     out = enter(f"resnet-recipes estimate {WORDS}").out
     assert "step alone    100 at 88 px, 25 at 176 px, in images/s" in out
@@ -145,24 +140,6 @@ def test_a_sample_says_what_it_is_from_and_what_it_leaves_out(asked, enter):
     assert "The papers' rule, from 4 of 60 epochs" in out
     said = enter(f"resnet-recipes estimate {WORDS} max_duration=15ba --sample 9", 2).err
     assert "must be at least two epochs" in said
-
-
-@pytest.mark.parametrize("count", ["1", "many", "1.5"])
-def test_a_sample_of_fewer_than_two_epochs_is_refused(enter, count):
-    said = enter(f"resnet-recipes estimate {WORDS} --sample={count}", 2).err
-    assert "must be a number of epochs, at least 2" in said
-
-
-@pytest.mark.parametrize(
-    ("typed", "meant"),
-    [
-        ("bottleneck mild data=x", "resnet-recipes estimate mild data=x"),
-        ("measure mild data=x", "resnet-recipes estimate --sample=10 mild data=x"),
-        ("profile mild data=x", "resnet-recipes estimate mild data=x"),
-    ],
-)
-def test_verbs_of_before_and_of_others_are_answered(enter, typed, meant):
-    assert f"    {meant}\n" in enter(f"resnet-recipes {typed}", 2).err
 
 
 @pytest.mark.slow

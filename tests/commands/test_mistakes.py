@@ -130,6 +130,9 @@ resnet-train mild --evaluate | resnet-recipes eval last
 resnet-train mild --resume | its name in ./runs, last, or auto
 resnet-recipes mild data=images | resnet-train mild data=images
 resnet-recipes resume | resnet-train --resume last
+resnet-recipes bottleneck mild data=x | resnet-recipes estimate mild data=x
+resnet-recipes measure mild data=x | resnet-recipes estimate --sample=10 mild data=x
+resnet-recipes profile mild data=x | resnet-recipes estimate mild data=x
 resnet-recipes fit mild | resnet-train mild
 resnet-recipes --list | resnet-recipes ls
 resnet-recipes eval --weights first | resnet-recipes eval first

@@ -67,19 +67,6 @@ def test_what_reaches_an_accuracy_is_listed_with_the_fastest_first(imagenet, ask
     assert "No recipe does." in enter(f"resnet-recipes estimate {IMAGES} --reach 99").out
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        ("--reach 0.78", "must be a percentage, as in 78"),
-        ("--reach 78 --within 2h", "--reach"),
-        ("--within 2", "--within=2: must be a time, as in 2h"),
-        ("--within '$20'", "set launch.price"),
-    ],
-)
-def test_limits_that_are_none_are_refused(flags, said, imagenet, enter):
-    assert said in enter(f"resnet-recipes estimate {IMAGES} {flags}", 2).err
-
-
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A folder of 32 px images, in an empty working directory."""

@@ -101,6 +101,30 @@ train demo data=. launch.max_wall=99999999h | 2 | max_wall=99999999h: is longer 
 train demo data=. budget=99999999h | 2 | launch.budget=99999999h: is longer than ten years
 train demo data=. run.extends=typo | 2 | run.extends=typo: there is no run
 job mild data=/d run.extends=typo --for slurm | 2 | run.extends=typo: there is no run
+train mild data=x budget=2m epochs=3 | 2 | budget: sets the length, and so does epochs=3
+train mild data=x budget=2m ssr=2 | 2 | budget: sets the length, and so does ssr=2
+train mild data=x budget=2m max_duration=3ep | 2 | and so does max_duration=3ep
+train mild data=x budget=2 | 2 | must be a time, as in 2h
+train mild data=x budget=$9 | 2 | set launch.price
+train mild data=x -m seed=1,2 --check | 2 | leave out -m
+train mild data=x --resume auto --check | 2 | leave out --resume
+train -m mild data=x seed=1,2 --dry-run --json | 2 | --json: prints the plan of one run
+train -m mild data=x seed=1,2 --parallel=0 | 2 | --parallel=0: must be from 1 to
+train -m mild data=x seed=1,2 --parallel=x | 2 | --parallel=x: must be from 1 to
+train -m mild data=x seed=1,2 --parallel=1000000 | 2 | --parallel=1000000: must be from 1 to
+train -m mild,hott data=x seed=1,2 lr=1,-1 | 2 | 2 problemsEOLEOL  optimizer.lr=-1.0: must be
+train -m mild data=x ~methods.ema, | 2 | ~methods.: only a method
+train --completion csh | 2 | bash, zsh, fish
+estimate mild data=/nowhere --price abc | 2 | must be a price per hour
+estimate mild data=/nowhere --sample=1 | 2 | must be a number of epochs, at least 2
+estimate mild data=/nowhere --sample=many | 2 | must be a number of epochs, at least 2
+estimate data=/nowhere --reach 0.78 | 2 | must be a percentage, as in 78
+estimate data=/nowhere --reach 78 --within 2h | 2 | --reach
+estimate data=/nowhere --within 2 | 2 | --within=2: must be a time, as in 2h
+estimate data=/nowhere --within $20 | 2 | set launch.price
+watch | 2 | needs one run
+watch . | 3 | is not a run folder
+watch a b | 2 | needs one run
 runs /nowhere | 3 | no such run, file or folder
 report nowhere | 3 | no such run, file or folder
 report --published --out no/r.html | 3 | --out=no/r.html: cannot be written

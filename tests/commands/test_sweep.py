@@ -45,11 +45,6 @@ def test_every_run_of_a_verbose_sweep_is_verbose(runs, enter):
     assert "\n  hooks " in said
 
 
-def test_a_sweep_has_no_plan_as_json(runs, enter):
-    said = enter("resnet-train -m recipe=mild seed=1,2 --dry-run --json", 2).err
-    assert "--json: prints the plan of one run" in said
-
-
 def test_a_sweep_prints_one_plan_what_differs_and_in_the_end_the_runs(tmp_path, monkeypatch, enter):
     monkeypatch.chdir(tmp_path)
 
@@ -107,12 +102,6 @@ def test_each_run_is_told_the_recipe_that_its_budget_chose(runs, enter, monkeypa
     assert [own[0] for own in points.values()] == ["recipe=mild"] * 2
 
 
-@pytest.mark.parametrize("parallel", ["0", "-1", "x", "", "1000000"])
-def test_more_runs_at_a_time_than_the_machine_has_room_for_are_refused(parallel, runs, enter):
-    line = f"resnet-train -m recipe=mild {TINY} seed=1,2 --parallel={parallel}"
-    assert "--parallel" in enter(line, 2).err
-
-
 def test_names_depend_on_what_makes_the_result_alone(enter, runs):
     for extra in ("seed=1,2", "launch.max_restarts=1 seed=1,2", "seed=1,2 lr=0.07"):
         enter(f"resnet-train -m recipe=mild {TINY} {extra}")
@@ -128,15 +117,6 @@ def test_a_sweep_may_leave_out_one_method_at_a_time(runs, enter):
     ((_, points),) = runs
     said = [name.rpartition("-")[0] for name in points]
     assert said == [f"mild-seed{seed}-{key}" for seed in "12" for key in ("noema", "noblurpool")]
-    assert "~methods." in enter(f"{line}'", 2).err
-
-
-def test_all_points_are_checked_before_the_first_is_trained(runs, enter):
-    err = enter(f"resnet-train -m recipe=mild,hott {TINY} lr=1,-1 seed=1,2", 2).err
-    assert "error: 2 problems" in err
-    assert "did you mean hot?" in err
-    assert "optimizer.lr=-1.0: must be positive" in err
-    assert runs == []
 
 
 WSD = "schedule=wsd schedule.warmup=1ba ~methods.progressive_resizing"

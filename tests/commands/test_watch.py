@@ -56,8 +56,3 @@ def test_no_name_acts_on_the_screen(tmp_path):
     assert "a\\x1b[2J: failed" in shown.get()
     assert "b\\u202e" in shown.get()
     assert "\x1b[2J" not in shown.get()
-
-
-def test_only_a_run_can_be_watched(tmp_path, enter):
-    for words, code in (("", 2), (tmp_path, 3), ("a b", 2)):
-        enter(f"resnet-recipes watch {words}", code)

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from itertools import chain
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -12,33 +13,32 @@ import torch._dynamo
 from torch import Tensor, nn
 
 from resnet_recipes import ops
+from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data import synthetic
+from resnet_recipes.jobs.signals import Interruption
 from resnet_recipes.methods import ORDER
 from resnet_recipes.network.fuse import FusedBatchNorm2d
+from resnet_recipes.training import build as building
+from resnet_recipes.training import gradient
+from resnet_recipes.training.build import searched
 from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
+from tests.training.test_loop import Notes
 
 #: Every method that can be in one recipe with all others, images that grow from the first epoch on,
 #: and a SAM step in every third.
-ALL: dict[str, Any] = {
-    method.name: {}
-    for method in ORDER
-    if method.name
-    not in {
-        "trivial_augment",
-        "increasing_randaugment",
-        "cutmix",
-        "mixup_or_cutmix",
-        "distill",
-    }
-} | {
-    "colout": {"p_row": 0.05, "p_col": 0.05},
-    "progressive_resizing": {"delay": "0dur", "finetune": "0.2dur"},
-    "sam": {"interval": 3},
-    "ema": {"half_life": "3ba", "update_interval": "2ba"},
-}
+ALONE = {"trivial_augment", "increasing_randaugment", "cutmix", "mixup_or_cutmix", "distill"}
+GROWING = "methods.progressive_resizing.delay=0dur methods.progressive_resizing.finetune=0.2dur"
+ALL = " ".join(
+    [
+        *(f"methods.{method.name}={{}}" for method in ORDER if method.name not in ALONE),
+        GROWING,
+        "methods.colout.p_row=0.05 methods.colout.p_col=0.05 methods.sam.interval=3",
+        "methods.ema.half_life=3ba methods.ema.update_interval=2ba",
+    ]
+)
 
 
 def losses_of(run: Run) -> Tensor:
@@ -51,7 +51,7 @@ def losses_of(run: Run) -> Tensor:
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_features_have_the_memory_format_of_the_recipe(wanted, make_run):
-    model = make_run(precision={"channels_last": wanted}).model
+    model = make_run(f"precision.channels_last={wanted}").model
     seen = []
     model.layer2.register_forward_hook(lambda module, inputs, output: seen.append(output))
     model(torch.randn(2, 3, 32, 32).to(memory_format=torch.channels_last))
@@ -59,7 +59,7 @@ def test_features_have_the_memory_format_of_the_recipe(wanted, make_run):
 
 
 def test_convolutions_and_images_are_channels_last_with_every_method_on(make_run):
-    run = make_run("max_duration=1ba schedule.warmup=0ba", methods=ALL)
+    run = make_run(f"max_duration=1ba schedule.warmup=0ba {ALL}")
     wide = [
         module.weight
         for module in run.model.modules()
@@ -78,12 +78,12 @@ def test_convolutions_and_images_are_channels_last_with_every_method_on(make_run
 
 
 def test_memory_format_does_not_change_what_the_network_says(make_run):
-    surgery = {"blurpool": {}, "stochastic_depth": {"drop_rate": 0.1}, "bce_loss": {}}
+    surgery = "methods.blurpool={} methods.stochastic_depth={} methods.bce_loss={}"
     images = torch.randn(4, 3, 40, 40, generator=torch.Generator().manual_seed(0)).to(
         memory_format=torch.channels_last
     )
     nhwc, nchw = (
-        make_run(precision={"channels_last": wanted}, methods=surgery).model.eval()(images)
+        make_run(f"precision.channels_last={wanted} {surgery}").model.eval()(images)
         for wanted in (True, False)
     )
     assert nhwc.std() > 0.01
@@ -94,7 +94,7 @@ def test_memory_format_does_not_change_what_the_network_says(make_run):
     ("methods", "sizes"),
     [
         (ALL, (36, 40, 48, 52, 56, 60)),
-        ({}, (40, 44, 48, 56, 60, 64)),  # at full size the batch is not made of others' pixels
+        ("", (40, 44, 48, 56, 60, 64)),  # at full size the batch is not made of others' pixels
     ],
 )
 def test_a_compiled_run_is_one_graph_over_all_sizes_and_trains_as_the_plain_one(
@@ -102,16 +102,13 @@ def test_a_compiled_run_is_one_graph_over_all_sizes_and_trains_as_the_plain_one(
 ):
     # an epoch is one step, so that every step has another size
     monkeypatch.setattr(synthetic, "TRAIN_EXAMPLES", 16)
-    growing = {"initial_scale": 0.6, "delay": "0dur", "finetune": "0.2dur"}
-    changes = {
-        "max_duration": "6ba",
-        "data": {"train_size": 64, "eval_resize": 72, "eval_size": 64},
-        "batch": {"eval_size": 50},
-        "methods": methods | {"progressive_resizing": growing},
-    }
-    plain = losses_of(make_run(**changes))
+    words = (
+        "max_duration=6ba data.train_size=64 data.eval_resize=72 data.eval_size=64 "
+        f"batch.eval_size=50 {methods} {GROWING} methods.progressive_resizing.initial_scale=0.6"
+    )
+    plain = losses_of(make_run(words))
     with counted_graphs(monkeypatch) as graphs:
-        run = make_run("precision.compile=true", **changes)
+        run = make_run(f"precision.compile=true {words}")
         assert run.plan.sizes == sizes
         compiled = losses_of(run)
         trained = len(graphs)
@@ -147,24 +144,136 @@ FUSED = ops.Operations(
 
 
 @pytest.mark.parametrize(
-    ("precision", "fused"),
-    [
-        ({}, True),
-        ({"kernels": "off"}, False),
-        ({"channels_last": False}, False),
-    ],
+    ("words", "fused"),
+    [("", True), ("precision.kernels='off'", False), ("precision.channels_last=false", False)],
 )
 def test_fused_operations_are_for_channels_last_and_can_be_left_out(
-    precision, fused, make_run, monkeypatch
+    words, fused, make_run, monkeypatch
 ):
     monkeypatch.setattr(ops, "choose", lambda device, dtype: FUSED)
-    run = make_run(precision=precision)
+    run = make_run(words)
     assert any(isinstance(module, FusedBatchNorm2d) for module in run.model.modules()) is fused
     assert run.notes == [*(FUSED.notes if fused else ())]
 
 
 def test_a_run_with_fused_operations_has_the_losses_of_the_plain_one(make_run, monkeypatch):
-    changes = {"max_duration": "4ba", "schedule": {"warmup": "0ba"}, "methods": ALL}
-    expected = losses_of(make_run(**changes))
+    words = f"max_duration=4ba schedule.warmup=0ba {ALL}"
+    expected = losses_of(make_run(words))
     monkeypatch.setattr(ops, "choose", lambda device, dtype: FUSED)
-    torch.testing.assert_close(losses_of(make_run(**changes)), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(losses_of(make_run(words)), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture(autouse=True)
+def _switch() -> Iterator[None]:
+    before = torch.backends.cudnn.benchmark
+    yield
+    torch.backends.cudnn.benchmark = before
+
+
+def plan(sizes: tuple[int, ...], images: int, last: float = 1.0) -> SimpleNamespace:
+    """What a search for algorithms reads of a plan.
+
+    The size of each epoch, and how many images a rank trains on in an epoch.
+    """
+    steps = images // 256
+    return SimpleNamespace(
+        total_steps=round((len(sizes) - 1 + last) * steps),
+        steps_per_epoch=steps,
+        rank_size=256,
+        sizes=sizes,
+    )
+
+
+def test_only_sizes_of_many_pixels_are_searched_for():
+    # of 300,000 images of 224 px, an epoch of 88 px has 10 %, one of 112 px 17 %, and one of 176 px
+    # 41 %
+    mild = plan((88,) * 6 + (112,) * 5 + (176,) * 3, 200_000)
+    assert searched(mild) == [176]
+    assert searched(plan((88,) * 11 + (112, 176), 200_000)) == [88]
+
+
+def test_a_size_counts_in_all_its_epochs_as_far_as_they_go():
+    assert searched(plan((224, 176, 224), 151_000)) == [224]
+    assert searched(plan((224, 176, 224), 151_000, last=0.9)) == []
+
+
+def test_the_choice_of_algorithms_precedes_the_first_step_of_a_size(make_run, monkeypatch):
+    """Torch keeps the first one, also that of the rehearsal."""
+    run = make_run("max_duration=3ep methods.progressive_resizing.delay=0.2dur")
+    seen = []
+    small, *_, large = run.plan.sizes
+    run.searches = [large]
+    run.model.register_forward_pre_hook(
+        lambda module, inputs: seen.append((inputs[0].shape[-1], torch.backends.cudnn.benchmark))
+    )
+    gradient.rehearse(run)
+    assert seen == [(large, True)]
+    train(run, Notes(run))
+    assert set(seen) == {(side, side == large) for side in run.plan.sizes}
+    assert small != large
+
+
+def test_nothing_is_searched_for_in_an_evaluation(make_run):
+    run, seen = make_run(), []
+    torch.backends.cudnn.benchmark = True
+    run.model.register_forward_pre_hook(
+        lambda module, inputs: seen.append(torch.backends.cudnn.benchmark)
+    )
+    RunReporter(run, None, Interruption(), Mock()).evaluate(1)
+    assert set(seen) == {False}
+
+
+@pytest.fixture
+def tried(make_run, monkeypatch):
+    """Return a search as on a GPU that fits `most` images, the numbers it tried, and the run."""
+    run, found = make_run("batch.global_size=96 batch.bn_size=auto max_duration=8ba"), []
+
+    def search(most: int, engine: int = 96) -> int:
+        def build(plan, rank):
+            found.append(plan.bn_size)
+            assert plan.microbatches * plan.bn_size == 96
+            if plan.bn_size > engine:
+                raise RuntimeError("GET was unable to find an engine to execute this computation")
+            if plan.bn_size > most:
+                raise TrainingError("out of memory") from torch.OutOfMemoryError()
+            return run
+
+        monkeypatch.setattr(building, "build", build)
+        monkeypatch.setattr(run, "close", lambda: found.append(run))
+        monkeypatch.setattr(building.gc, "collect", lambda: found.append("freed"))  # takes 50 ms
+        return building.largest_micro_batch(run.plan, run.rank)
+
+    return search, found, run
+
+
+@pytest.mark.parametrize(("most", "expected"), [(96, 96), (95, 48), (40, 32), (1, 1)])
+def test_the_largest_divisor_of_the_batch_that_fits_is_found(most, expected, tried):
+    search, found, run = tried
+    assert search(most) == expected
+    larger = [size for size in (96, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2) if size > expected]
+    assert found == [*chain.from_iterable((size, "freed") for size in larger), expected, run]
+
+
+@pytest.mark.parametrize(("most", "engine", "expected"), [(40, 48, 32), (48, 40, 32)])
+def test_tensors_that_cudnn_has_no_engine_for_do_not_fit(most, engine, expected, tried):
+    assert tried[0](most, engine) == expected
+
+
+@pytest.mark.parametrize(
+    ("engine", "why"), [(96, "out of memory"), (0, "GET was unable to find an engine")]
+)
+def test_where_no_image_fits_the_search_ends_with_the_last_reason(engine, why, tried):
+    with pytest.raises(TrainingError, match=f"not even one image can be computed .*: {why}"):
+        tried[0](0, engine)
+
+
+def test_another_failure_is_not_taken_for_a_lack_of_memory(tried, monkeypatch):
+    search, *_, run = tried
+
+    def fails(plan, rank):
+        raise TrainingError("no images")
+
+    search(96)
+    monkeypatch.setattr(building, "build", fails)
+    with pytest.raises(TrainingError, match="no images"):
+        building.largest_micro_batch(run.plan, run.rank)

@@ -30,7 +30,7 @@ def grown(run: Run, limit: int) -> Run:
 
 
 def test_a_rehearsal_leaves_nothing_behind(make_run):
-    ours, theirs = (make_run("max_duration=4ba", methods=HOT) for _ in range(2))
+    ours, theirs = (make_run(f"max_duration=4ba {HOT}") for _ in range(2))
     rehearse(ours)
     assert all(param.grad is None for param in ours.model.parameters())
     for run in (ours, theirs):
@@ -39,10 +39,7 @@ def test_a_rehearsal_leaves_nothing_behind(make_run):
 
 
 def test_too_little_memory_for_the_largest_images_is_known_before_the_first_step(make_run):
-    resizing = {
-        "progressive_resizing": {"initial_scale": 0.5, "delay": "0.2dur", "finetune": "0.2dur"}
-    }
-    run = make_run("max_duration=3ep batch.bn_size=4", methods=resizing)
+    run = make_run(f"max_duration=3ep batch.bn_size=4 {HOT}")
     side = max(run.plan.sizes)
     grown(run, limit=side - 1)
     assert run.plan.pixels_at(0) < side
@@ -71,7 +68,7 @@ def test_a_cpu_that_compiles_nothing_is_not_watched(make_run):
 
 @pytest.mark.parametrize("parts", [1, 2, 4])
 def test_a_step_follows_the_weighted_mean_of_its_losses(parts, make_run):
-    run = make_run(batch={"bn_size": 16 // parts})
+    run = make_run(f"batch.bn_size={16 // parts}")
     run.model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3, 7))
     run.exchange = Exchange(run.model, False)
     batch = Batch.of(torch.randn(16, 3, 1, 1), torch.arange(16) % 7, 7)

@@ -20,7 +20,7 @@ from resnet_recipes.training.run import Run
 from tests.training.test_loop import HOT, Notes, differing
 
 #: Smaller images than those of other tests.
-TINY = {"train_size": 16, "eval_resize": 16, "eval_size": 16}
+TINY = "data.train_size=16 data.eval_resize=16 data.eval_size=16"
 
 
 class Recording(TorchDispatchMode):
@@ -99,8 +99,8 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
 def replayed(device: Device, make_run: Callable[..., Run]) -> Callable[..., tuple[Run, list[str]]]:
     """Return a function that makes a run which may replay its gradients, and what it tells."""
 
-    def make(words: str = "", **changes: Any) -> tuple[Run, list[str]]:
-        run, told = make_run(words, **changes), []
+    def make(words: str = "") -> tuple[Run, list[str]]:
+        run, told = make_run(words), []
         if run.precision.dtype != torch.float32:
             cast_together(run.model, run.precision.dtype)
         run.graphs = Graphs(run.model, run.exchange, told.append)
@@ -111,24 +111,15 @@ def replayed(device: Device, make_run: Callable[..., Run]) -> Callable[..., tupl
 
 
 @pytest.mark.parametrize(
-    "changes",
+    "words",
     [
-        {"max_duration": "16ba", "data": TINY, "methods": HOT},
-        {
-            "max_duration": "9ba",
-            "data": TINY,
-            "batch": {"bn_size": 4},
-            "methods": {"ema": {"update_interval": "2ba"}},
-        },
-        {
-            "max_duration": "10ba",
-            "precision": {"dtype": "bf16"},
-            "methods": {"sam": {"interval": 3}, "bce_loss": {}},
-        },
+        f"max_duration=16ba {TINY} {HOT}",
+        f"max_duration=9ba {TINY} batch.bn_size=4 methods.ema.update_interval=2ba",
+        "max_duration=10ba precision.dtype=bf16 methods.sam.interval=3 methods.bce_loss={}",
     ],
 )
-def test_replaying_gives_the_bits_of_computing(changes, replayed, make_run, device):
-    ours, theirs = replayed(**changes)[0], make_run(**changes)
+def test_replaying_gives_the_bits_of_computing(words, replayed, make_run, device):
+    ours, theirs = replayed(words)[0], make_run(words)
     notes, others = Notes(ours), Notes(theirs)
     train(ours, notes)
     train(theirs, others)
@@ -138,14 +129,11 @@ def test_replaying_gives_the_bits_of_computing(changes, replayed, make_run, devi
 
 
 def test_float16_is_replayed_with_the_scale_of_the_step(replayed, make_run, device):
-    changes = {
-        "max_duration": "8ba",
-        "precision": {"dtype": "fp16"},
-        "batch": {"global_size": 2, "bn_size": 2},
-        "data": TINY,
-        "optimizer": {"lr": 0.01},
-    }
-    ours, theirs = replayed(**changes)[0], make_run(**changes)
+    words = (
+        "max_duration=8ba precision.dtype=fp16 batch.global_size=2 batch.bn_size=2 "
+        f"optimizer.lr=0.01 {TINY}"
+    )
+    ours, theirs = replayed(words)[0], make_run(words)
     train(ours, Notes(ours))
     train(theirs, Notes(theirs))
     assert device.graphs[0].replays == 8 - WAITS_BEFORE_REPLAY

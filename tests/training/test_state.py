@@ -1,6 +1,5 @@
 """A run resumes from a state, warns of differences, or refuses what would change the run."""
 
-import math
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import reduce
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 
 from resnet_recipes.base.errors import RecipeError, TrainingError
 from resnet_recipes.training.checkpoint import Checkpoints
@@ -21,17 +21,13 @@ from resnet_recipes.training.state import (
     restore,
     resume_warnings,
 )
+from tests.tables import rows
 
 
 @pytest.fixture
 def state(make_run: Callable[..., Run]) -> dict[str, Any]:
     """The state of a small run after three steps."""
     return capture(make_run(), 3)
-
-
-def by(**changes: str) -> dict[str, dict[str, str]]:
-    """Return the field of a checkpoint that says what computed its numbers."""
-    return {"computed_by": {"GPU": "none", "fused operations": "none"} | changes}
 
 
 def test_the_same_run_resumes_without_a_warning(make_run, state):
@@ -58,23 +54,22 @@ def test_lists_of_a_method_are_the_same_in_a_checkpoint(make_run, tmp_path):
 
 @pytest.mark.parametrize(
     ("changes", "said"),
-    [
-        ({"world_size": 8}, "number of devices 8 -> 1"),
-        ({"device": "cuda"}, "device cuda -> cpu"),
-        ({"dtype": "torch.float16"}, "precision torch.float16 -> torch.float32"),
-        ({"versions": {"torch": "2.0.0"}}, "torch 2.0.0 -> "),
-        ({"versions": {}}, "torch None -> "),
-        ({"threads": 99}, "CPU threads 99 -> "),
-        (by(GPU="NVIDIA A100"), "GPU NVIDIA A100 -> none"),
-        (
-            by(**{"fused operations": "blur"}),
-            "fused operations blur -> none",
-        ),
-        ({"computed_by": {"GPU": "none"}}, "fused operations None -> none"),
-    ],
+    rows(
+        """
+world_size: 8 | number of devices 8 -> 1
+device: cuda | device cuda -> cpu
+dtype: torch.float16 | precision torch.float16 -> torch.float32
+versions: {torch: 2.0.0} | torch 2.0.0 ->
+versions: {} | torch None ->
+threads: 99 | CPU threads 99 ->
+computed_by: {GPU: NVIDIA A100, fused operations: none} | GPU NVIDIA A100 -> none
+computed_by: {GPU: none, fused operations: blur} | fused operations blur -> none
+computed_by: {GPU: none} | fused operations None -> none
+"""
+    ),
 )
 def test_another_machine_is_a_warning(changes, said, make_run, state):
-    (sentence,) = resume_warnings(make_run(), state | changes)
+    (sentence,) = resume_warnings(make_run(), state | yaml.safe_load(changes))
     assert sentence.startswith(f"not bit-identical to an uninterrupted run: {said}")
 
 
@@ -100,17 +95,12 @@ def test_a_stop_within_an_epoch_loses_statistics_that_are_averaged(make_run, sta
 
 
 @pytest.mark.parametrize(
-    ("changes", "key"),
-    [
-        ({"classes": ["cat", "dog"]}, "data.root"),
-        ({"train_digest": "00"}, "data.root"),
-        ({"backend": "ffcv"}, "data.root"),
-    ],
+    "changes", [{"classes": ["cat", "dog"]}, {"train_digest": "00"}, {"backend": "ffcv"}]
 )
-def test_other_data_are_refused(changes, key, make_run, state):
+def test_other_data_are_refused(changes, make_run, state):
     with pytest.raises(RecipeError) as caught:
         restore(make_run(), state | changes)
-    assert [problem.key for problem in caught.value.problems] == [key]
+    assert [problem.key for problem in caught.value.problems] == ["data.root"]
 
 
 def test_all_changed_settings_are_refused_together(make_run, state):
@@ -138,25 +128,23 @@ def test_a_run_that_began_before_a_setting_existed_resumes_with_its_default(make
 
 
 @pytest.mark.parametrize(
-    ("section", "key", "changes", "refused"),
-    [
-        ("data", "order", {"data": {"order": "quasi_random"}}, "data.order"),
-        ("optimizer", "momentum", {"optimizer": {"momentum": 0.5}}, "optimizer.momentum"),
-        ("methods", "mixup", {"methods": {"mixup": {}}}, "methods.mixup.alpha"),
-        (
-            "methods",
-            "trivial_augment",
-            {"methods": {"trivial_augment": {}}},
-            "methods.trivial_augment",
-        ),
-    ],
+    ("setting", "value", "refused"),
+    rows(
+        """
+data.order | quasi_random | data.order
+optimizer.momentum | 0.5 | optimizer.momentum
+methods.mixup | {} | methods.mixup.alpha
+methods.trivial_augment | {} | methods.trivial_augment
+"""
+    ),
 )
 def test_a_setting_that_is_newer_than_the_run_may_have_no_other_value(
-    section, key, changes, refused, recipe
+    setting, value, refused, recipe
 ):
     old = asdict(recipe())
+    section, _, key = setting.partition(".")
     del old[section][key]
-    (problem,) = changed_settings(old, recipe(**changes))
+    (problem,) = changed_settings(old, recipe(f"{setting}={value}"))
     assert problem.key == refused
 
 
@@ -167,12 +155,9 @@ def test_a_setting_that_does_not_exist_is_refused(recipe):
 
 def test_a_method_without_settings_is_a_change_too(recipe):
     off, on = recipe(), recipe("methods.trivial_augment={}")
-    assert [problem.key for problem in changed_settings(asdict(off), on)] == [
-        "methods.trivial_augment"
-    ]
-    assert [problem.key for problem in changed_settings(asdict(on), off)] == [
-        "methods.trivial_augment"
-    ]
+    for old, new in ((off, on), (on, off)):
+        (problem,) = changed_settings(asdict(old), new)
+        assert problem.key == "methods.trivial_augment"
 
 
 def test_a_single_nan_is_found(make_run):
@@ -203,14 +188,6 @@ def test_no_other_setting_of_what_is_learned_may_change(recipe):
         assert [problem.key for problem in changed_settings(old, new)] == [key]
 
 
-DEEP: list = []
-for _ in range(3000):
-    DEEP = [DEEP]
-
-#: Instead of a value: what is there is taken out.
-ABSENT = object()
-
-
 def after_a_step(run: Run) -> dict[str, Any]:
     """Return the state of a run with an average that has made a step, as zeros."""
     for parameter in run.model.parameters():
@@ -221,51 +198,64 @@ def after_a_step(run: Run) -> dict[str, Any]:
     return state
 
 
+DEEP = reduce(lambda inside, _: [inside], range(3000), [])
+
+#: What words of the table below stand for; ABSENT takes out what is there.
+VALUES = {
+    "DEEP": {"a": DEEP},
+    "BOXED": {"momentum_buffer": torch.zeros(2)},
+    "ONE": torch.zeros(1),
+    "TWO": torch.zeros(2),
+    "WHOLE": torch.zeros(64, dtype=torch.int64),
+}
+
+
 @pytest.mark.parametrize(
     ("place", "value", "said"),
-    [
-        (("step",), -1, "step -1 is outside"),
-        (("step",), 99, "step 99 is outside"),
-        (("step",), 3.0, "step: missing or of the wrong type"),
-        (("step",), True, "step: missing"),
-        (("step",), ABSENT, "step: missing"),
-        (("seconds",), 1, "seconds: missing"),
-        (("seconds",), math.nan, "seconds: must be finite and not negative, but is nan"),
-        (("seconds",), math.inf, "seconds: must be finite and not negative, but is inf"),
-        (("threads",), "2", "threads: missing"),
-        (("classes",), "ab", "classes: missing"),
-        (("model",), [], "model: missing"),
-        (("computed_by",), [], "computed_by: missing"),
-        (("recipe",), {"seed": torch.zeros(2)}, "recipe: not plain values"),
-        (("recipe",), {1: 2}, "recipe: not plain values"),
-        (("recipe",), {"a": DEEP}, "recipe: not plain values"),
-        (("best",), {"by": "off"}, "step"),
-        (("best", "weights"), {}, "best conv1.weight: is missing"),
-        (("model", "bn1.weight"), ABSENT, "model bn1.weight: is missing"),
-        (("model", "more"), torch.zeros(1), "model more: is float32 [1], but this run needs miss"),
-        (("model", "bn1.weight"), torch.zeros(1), "model bn1.weight: is float32 [1]"),
-        (("model", "bn1.weight"), torch.zeros(64, dtype=torch.int64), "model bn1.weight: is int64"),
-        (("model", "bn1.weight"), 1.0, "model bn1.weight: is float"),
-        (("methods", "ema.fc.bias"), torch.zeros(3), "methods ema.fc.bias: is float32 [3]"),
-        (("methods", "sam.fc.bias"), torch.zeros(3), "methods sam.fc.bias: is float32 [3]"),
-        (("methods", "sam.a"), torch.zeros(3), "the checkpoint has tensors of sam, which is off"),
-        (("methods", "ema.fc.bias"), "x", "methods ema.fc.bias: is str"),
-        (("optimizer", "state"), ABSENT, "state"),
-        (("optimizer", "state", 1000), {"momentum_buffer": torch.zeros(2)}, "out of range"),
-        (("optimizer", "state", 0), 5, "attribute"),
-        (
-            ("optimizer", "state", 0, "momentum_buffer"),
-            torch.zeros(2),
-            "optimizer momentum_buffer of parameter 0: is float32 [2]",
-        ),
-    ],
+    rows(
+        """
+step | -1 | step -1 is outside
+step | 99 | step 99 is outside
+step | 3.0 | step: missing or of the wrong type
+step | true | step: missing
+step | ABSENT | step: missing
+seconds | 1 | seconds: missing
+seconds | .nan | seconds: must be finite and not negative, but is nan
+seconds | .inf | seconds: must be finite and not negative, but is inf
+threads | '2' | threads: missing
+classes | ab | classes: missing
+model | [] | model: missing
+computed_by | [] | computed_by: missing
+recipe | BOXED | recipe: not plain values
+recipe | {1: 2} | recipe: not plain values
+recipe | DEEP | recipe: not plain values
+best | {by: 'off'} | step
+best/weights | {} | best conv1.weight: is missing
+model/bn1.weight | ABSENT | model bn1.weight: is missing
+model/more | ONE | model more: is float32 [1], but this run needs miss
+model/bn1.weight | ONE | model bn1.weight: is float32 [1]
+model/bn1.weight | WHOLE | model bn1.weight: is int64
+model/bn1.weight | 1.0 | model bn1.weight: is float
+methods/ema.fc.bias | TWO | methods ema.fc.bias: is float32 [2]
+methods/sam.fc.bias | TWO | methods sam.fc.bias: is float32 [2]
+methods/sam.a | TWO | the checkpoint has tensors of sam, which is off
+methods/ema.fc.bias | x | methods ema.fc.bias: is str
+optimizer/state | ABSENT | state
+optimizer/state/1000 | BOXED | out of range
+optimizer/state/0 | 5 | attribute
+optimizer/state/0/momentum_buffer | TWO | optimizer momentum_buffer of parameter 0: is float32 [2]
+"""
+    ),
 )
 def test_a_state_of_another_form_is_refused_in_a_sentence(place, value, said, make_run):
     run = make_run("methods.ema={}")
     state = after_a_step(run)
-    *path, last = place
+    *path, last = (int(key) if key.isdecimal() else key for key in place.split("/"))
     section = reduce(getitem, path, state)
-    section.pop(last) if value is ABSENT else section.update({last: value})
+    if value == "ABSENT":
+        del section[last]
+    else:
+        section[last] = VALUES.get(value, yaml.safe_load(value))
     with pytest.raises(TrainingError) as caught:
         restore(run, state)
     assert str(caught.value).startswith("the checkpoint cannot be used: ")
