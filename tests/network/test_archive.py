@@ -8,7 +8,6 @@ import functools
 import io
 import os
 import pickle
-import random
 import subprocess
 import tarfile
 import zipfile
@@ -85,31 +84,14 @@ PAYLOADS = tuple(touching(Path("marker")))
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_code_in_a_pickle_is_refused_and_not_run(payload, tmp_path):
     marker = tmp_path / "marker"
-    path = torch_file(tmp_path / "weights.pt", touching(marker)[payload]())
+    pickled = touching(marker)[payload]()
+    path = torch_file(tmp_path / "weights.pt", pickled)
     with pytest.raises(ArchiveError, match="may run code"):
         archive.read(path)
     assert not marker.exists()
-
-
-@pytest.mark.parametrize("payload", PAYLOADS)
-def test_the_payloads_do_run_when_loaded_without_checks(payload, tmp_path):
-    marker = tmp_path / "marker"
-    pickled = touching(marker)[payload]()
     with contextlib.suppress(Exception):
         pickle.loads(pickled)
-    assert marker.exists()
-
-
-@pytest.fixture
-def good(tmp_path: Path) -> Path:
-    """A weights file."""
-    path = tmp_path / "good.pt"
-    torch.save({f"layer{i}.weight": torch.randn(64, 65) for i in range(4)}, path)
-    return path
-
-
-def test_a_plain_weights_file_is_read(good):
-    assert archive.read(good)["layer3.weight"].shape == (64, 65)
+    assert marker.exists()  # without the check, it does run
 
 
 def test_old_formats_that_can_run_code_are_refused(tmp_path):
@@ -126,7 +108,7 @@ def test_old_formats_that_can_run_code_are_refused(tmp_path):
     assert not marker.exists()
 
 
-def test_zip_bombs_are_refused_before_unpacking(tmp_path, good):
+def test_zip_bombs_are_refused_before_unpacking(tmp_path):
     zeros = bytes(50_000_000)
     deflated = torch_file(
         tmp_path / "deflated.pt",
@@ -224,29 +206,3 @@ def test_other_archives_are_refused(tmp_path):
         archive.read(listed)
     with pytest.raises(FileNotFoundError):
         archive.read(tmp_path / "missing.pt")
-
-
-@pytest.mark.parametrize("damage", ["cut", "flip", "zero", "insert"])
-def test_a_damaged_file_is_refused_or_its_tensors_are_intact(damage, good, tmp_path):
-    whole, wanted = good.read_bytes(), archive.read(good)
-    rng, path, refused = random.Random(damage), tmp_path / "damaged.pt", 0
-    for _ in range(60):
-        content, place = bytearray(whole), rng.randrange(len(whole))
-        match damage:
-            case "cut":
-                del content[place:]
-            case "flip":
-                content[place] ^= 1 << rng.randrange(8)
-            case "zero":
-                content[place : place + 4096] = bytes(len(content[place : place + 4096]))
-            case "insert":
-                content[place:place] = rng.randbytes(7)
-        path.write_bytes(content)
-        try:
-            state = archive.read(path)
-        except (ArchiveError, OSError):
-            refused += 1
-        else:  # the damage hit padding between entries
-            assert state.keys() == wanted.keys()
-            assert all(torch.equal(state[name], wanted[name]) for name in wanted)
-    assert refused >= 40

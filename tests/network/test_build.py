@@ -1,4 +1,4 @@
-"""The initialisers of the recipes.
+"""Initial weights, and weights cast together.
 
 Figures from Composer's initializers.py and torchvision's ResNet-50.
 """
@@ -10,11 +10,13 @@ import pytest
 import torch
 import torchvision
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.methods.base import one_hot
 from resnet_recipes.methods.bce_loss import BCELoss
-from resnet_recipes.network.build import build_model
+from resnet_recipes.methods.blurpool import BlurPool
+from resnet_recipes.network.build import build_model, cast_together
 from tests.jobs.nursery import narrow_resnet18
 
 
@@ -56,17 +58,12 @@ def test_first_loss_on_noise_is_near_eight_with_a_recipe_and_in_the_hundreds_wit
     recipe = copy.deepcopy(resnet50)
     plain = build_model(ModelConfig(init="library", bn_init="ones"), 1000, seed=0)
     BCELoss().modify_model(recipe)
+    # torchvision's initialisation is left as it is: fan_out
+    assert plain.conv1.weight.std().item() == pytest.approx(math.sqrt(2 / (64 * 49)), rel=0.05)
     noise = torch.randn(8, 3, 64, 64, generator=torch.Generator().manual_seed(0))
     targets = one_hot(torch.arange(8), 1000)
     assert 6 < BCELoss().loss(recipe(noise), targets).mean().item() < 12
     assert BCELoss().loss(plain(noise), targets).mean().item() > 500
-
-
-def test_torchvision_initialisation_is_left_as_it_is():
-    model = build_model(ModelConfig(name="resnet18", init="library", bn_init="ones"), 10, seed=0)
-    # fan_out
-    assert model.conv1.weight.std().item() == pytest.approx(math.sqrt(2 / (64 * 49)), rel=0.05)
-    assert (model.bn1.weight == 1).all()
 
 
 def test_the_same_seed_gives_the_same_weights(monkeypatch):
@@ -76,3 +73,94 @@ def test_the_same_seed_gives_the_same_weights(monkeypatch):
     )
     assert all(torch.equal(first[key], again[key]) for key in first)
     assert not torch.equal(first["conv1.weight"], other["conv1.weight"])
+
+
+IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0)).to(
+    memory_format=torch.channels_last
+)
+
+
+class Counted(TorchDispatchMode):
+    """Count the casts of four-dimensional tensors to bfloat16 and back."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.found += function is torch.ops.aten._to_copy.default and args[0].dim() == 4
+        return function(*args, **kwargs or {})
+
+
+@pytest.fixture
+def networks():
+    """Return two networks with the same weights, one of which casts them together."""
+    plain = narrow_resnet18(10).to(memory_format=torch.channels_last)
+    BlurPool().modify_model(plain)
+    together = copy.deepcopy(plain)
+    cast_together(together, torch.bfloat16)
+    return plain, together
+
+
+def logits(model, dtype=torch.bfloat16):
+    """Return the output of a forward pass in mixed precision."""
+    with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+        return model(IMAGES)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_outputs_and_gradients_have_the_same_bits(networks, dtype):
+    outputs = []
+    for model in networks:
+        outputs.append(logits(model, dtype))
+        outputs[-1].float().square().sum().backward()
+    assert torch.equal(*outputs)
+    for (name, parameter), other in zip(
+        networks[1].named_parameters(), networks[0].parameters(), strict=True
+    ):
+        assert torch.equal(parameter.grad, other.grad), name
+        assert parameter.grad.stride() == parameter.stride()
+
+
+def test_no_convolution_needs_its_own_cast(networks):
+    found = []
+    for model in networks:
+        with Counted() as casts:
+            logits(model).sum().backward()
+        found.append(casts.found)
+    assert found[0] - found[1] == 2 * 21
+
+
+def test_after_the_forward_pass_the_weights_are_parameters_again(networks):
+    plain, together = networks
+    logits(together)
+    assert (
+        together.layer1[0].conv1.weight
+        is dict(together.named_parameters())["layer1.0.conv1.weight"]
+    )
+    assert list(together.state_dict()) == list(plain.state_dict())
+    with pytest.raises(RuntimeError), torch.autocast("cpu", torch.bfloat16):
+        together(torch.zeros(1, 4, 8, 8))
+    assert not any("weight" in vars(module) for module in together.modules())
+
+
+def test_frozen_weights_get_no_gradient(networks):
+    for model in networks:
+        model.layer1.requires_grad_(False)
+        model.layer2[0].conv1.weight.requires_grad_(False)
+    outputs = [logits(model) for model in networks]
+    assert torch.equal(*outputs)
+    outputs[1].sum().backward()
+    assert [name for name, p in networks[1].named_parameters() if p.grad is None] == [
+        name for name, p in networks[1].named_parameters() if not p.requires_grad
+    ]
+
+
+def test_a_weight_changed_in_any_way_is_cast_anew_and_a_copy_has_its_own(networks):
+    plain, together = networks
+    logits(together)
+    twin = copy.deepcopy(together)
+    for model in networks:  # unseen by autograd, as by a fused optimizer
+        model.layer1[0].conv1.weight.data.zero_()
+    assert torch.equal(logits(together), logits(plain))
+    assert not torch.equal(logits(twin), logits(plain))

@@ -7,45 +7,26 @@ from torch import nn
 from resnet_recipes.optim import SGD, DecoupledSGDW
 
 
-def walk(
-    settings: SGD, rates: list[float], gradients: list[float]
-) -> tuple[list[float], list[float]]:
-    """Return the weight and the momentum of a single weight of 1 after each step."""
+@pytest.mark.parametrize(
+    ("kind", "rates", "weights", "momenta"),
+    [
+        (DecoupledSGDW, [0.1, 0.1, 0.1], [0.94, 0.86185, 0.89307525], [0.5, 0.6875, -0.3984375]),
+        # a rate of 0 moves no weight, but the momentum fills
+        (DecoupledSGDW, [0.1, 0.05, 0.0], [0.94, 0.900925, 0.900925], [0.5, 0.6875, -0.3984375]),
+        (SGD, [0.1, 0.1, 0.1], [0.949, 0.878426, 0.915795324], [0.51, 0.70574, -0.37369324]),
+    ],
+)
+def test_a_weight_of_one_takes_the_published_walk(kind, rates, weights, momenta):
     model = nn.Linear(1, 1, bias=False, dtype=torch.float64)
     nn.init.ones_(model.weight)
-    optimizer = settings.build(model)
-    weights, momenta = [], []
-    for rate, gradient in zip(rates, gradients, strict=True):
+    optimizer, found = kind(lr=0.1, momentum=0.875, weight_decay=0.01).build(model), []
+    for rate, gradient in zip(rates, [0.5, 0.25, -1], strict=True):
         optimizer.param_groups[0]["lr"] = rate
         model.weight.grad = torch.full_like(model.weight, gradient)
         optimizer.step()
-        weights.append(model.weight.item())
-        momenta.append(optimizer.state[model.weight]["momentum_buffer"].item())
-    return weights, momenta
-
-
-def test_it_gives_the_published_vector():
-    weights, momenta = walk(
-        DecoupledSGDW(lr=0.1, momentum=0.875, weight_decay=0.01), [0.1, 0.1, 0.1], [0.5, 0.25, -1]
-    )
-    assert weights == pytest.approx([0.94, 0.86185, 0.89307525], abs=1e-12)
-    assert momenta == pytest.approx([0.5, 0.6875, -0.3984375], abs=1e-12)
-
-
-def test_decay_follows_the_shape_of_the_rate():
-    weights, momenta = walk(
-        DecoupledSGDW(lr=0.1, momentum=0.875, weight_decay=0.01), [0.1, 0.05, 0.0], [0.5, 0.25, -1]
-    )
-    assert weights == pytest.approx([0.94, 0.900925, 0.900925], abs=1e-12)
-    # a rate of 0 moves no weight, but the momentum fills
-    assert momenta[-1] == pytest.approx(-0.3984375)
-
-
-def test_coupled_sgd_gives_the_published_vector():
-    weights, _ = walk(
-        SGD(lr=0.1, momentum=0.875, weight_decay=0.01), [0.1, 0.1, 0.1], [0.5, 0.25, -1]
-    )
-    assert weights == pytest.approx([0.949, 0.878426, 0.915795], abs=1e-6)
+        momentum = optimizer.state[model.weight]["momentum_buffer"]
+        found.append((model.weight.item(), momentum.item()))
+    assert [*zip(*found, strict=True)] == [pytest.approx(weights), pytest.approx(momenta)]
 
 
 def test_the_peak_rate_and_the_momentum_survive_a_checkpoint():
