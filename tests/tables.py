@@ -2,7 +2,14 @@
 
 import re
 
+import yaml
+
 
 def rows(text: str) -> list[tuple[str, ...]]:
     """Return the cells of each line; an empty cell is an empty text."""
     return [tuple(re.split(r"\s+\|(?:\s+|$)", line)) for line in text.strip("\n").splitlines()]
+
+
+def values(text: str) -> list[list[object]]:
+    """Return the cells of each line as values of YAML; an empty cell is None."""
+    return [[yaml.safe_load(cell) for cell in row] for row in rows(text)]

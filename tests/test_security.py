@@ -15,59 +15,60 @@ from resnet_recipes.jobs.group import Group, environments
 from resnet_recipes.recipe.compose import compose
 
 #: Recipe files that try to run code, to read what is not theirs, or to cost minutes. MARKER stands
-#: for a file that must not appear.
-RECIPES = {
-    "python tag": "name: !!python/object/apply:os.system ['touch MARKER']",
-    "python name tag": "name: !!python/name:os.system",
-    "python module tag": "name: !!python/module:antigravity",
-    "python new tag": "name: !!python/object/new:subprocess.Popen [['touch', 'MARKER']]",
-    "own tag": "name: !Call {function: os.system}",
-    "binary": "name: !!binary aGVsbG8=",
-    "set": "methods: !!set {ema}",
-    "ordered map": "methods: !!omap [ema: {}]",
-    "hydra callback": "hydra: {callbacks: {evil: {_target_: os.system, command: touch MARKER}}}",
-    "hydra logging": "hydra: {job_logging: {handlers: {evil: {(): os.system, command: "
-    "touch MARKER}}}}",
-    "hydra folder": "hydra: {run: {dir: /tmp/elsewhere}}",
-    "hydra search path": "hydra: {searchpath: [file:///tmp/elsewhere]}",
-    "hydra sweeper": "hydra: {sweeper: {_target_: os.system}}",
-    "package instruction": "# @package _global_\nhydra: {callbacks: {evil: {_target_: os.system}}}",
-    "package instruction alone": "name: x\n# @package hydra.callbacks",
-    "target": "model: {_target_: os.system, command: touch MARKER}",
-    "partial target": "optimizer: {_partial_: true, _target_: os.system}",
-    "component": "model: {_component_: os.system}",
-    "target in a method": "methods: {ema: {_target_: os.system}}",
-    "dotted method": "methods: {os.system: {command: touch MARKER}}",
-    "dunder key": "model: {__class__: os.system}",
-    "environment": "model: {name: '${oc.env:HOME}'}",
-    "environment in a list": "schedule: {milestones: ['${oc.env:HOME}']}",
-    "decoded environment": "about: '${oc.decode:${oc.env:HOME}}'",
-    "file reader": "about: '${oc.create:{x: 1}}'",
-    "resolver": "seed: '${now:%S}'",
-    "reference bomb": "about: ${name}\nname: ${about}",
-    "anchors": "a: &a [1, 1]\nb: *a",
-    "merge key": "base: &base {lr: 1}\noptimizer: {<<: *base}",
-    "laughs": "a: &a [x, x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, "
-    "*b, *b, *b, *b, "
-    "*b]\nabout: *c",
-    "depth": "name: " + "[" * 5000 + "]" * 5000,
-    "depth in mappings": "name: " + "{a: " * 1000 + "1" + "}" * 1000,
-    "size": "about: " + "x" * 100_000,
-    "keys": "\n".join(f"k{i}: 1" for i in range(5000)),
-    "twice": "seed: 1\nseed: 2",
-    "two documents": "name: a\n---\nname: b",
-    "nul": "name: a\0b",
-    "not text": "name: \udcff",
-    "escapes": 'run: {name: "\\e]0;owned\\a"}',
-    "parent outside": "defaults: [../../../etc/passwd]",
-    "absolute parent": "defaults: [/etc/passwd]",
-    "hydra parent": "defaults: [hydra/launcher: evil, _self_]",
-    "own parent": "defaults: [hostile]",
-    "number as run name": "run: {name: ../../outside}",
-    "infinite": "optimizer: {lr: .inf}",
-    "not a number": "optimizer: {lr: .nan}",
-    "huge number": "seed: 1" + "0" * 400,
-}
+#: for a file that must not appear; the first makes it when it is loaded carelessly.
+RECIPES = [
+    text.encode().decode("unicode_escape")
+    for text in r"""
+name: !!python/object/apply:os.system ['touch MARKER']
+name: !!python/name:os.system
+name: !!python/module:antigravity
+name: !!python/object/new:subprocess.Popen [['touch', 'MARKER']]
+name: !Call {function: os.system}
+name: !!binary aGVsbG8=
+methods: !!set {ema}
+methods: !!omap [ema: {}]
+hydra: {callbacks: {evil: {_target_: os.system, command: touch MARKER}}}
+hydra: {job_logging: {handlers: {evil: {(): os.system, command: touch MARKER}}}}
+hydra: {run: {dir: /tmp/elsewhere}}
+hydra: {searchpath: [file:///tmp/elsewhere]}
+hydra: {sweeper: {_target_: os.system}}
+# @package _global_\nhydra: {callbacks: {evil: {_target_: os.system}}}
+name: x\n# @package hydra.callbacks
+model: {_target_: os.system, command: touch MARKER}
+optimizer: {_partial_: true, _target_: os.system}
+model: {_component_: os.system}
+methods: {ema: {_target_: os.system}}
+methods: {os.system: {command: touch MARKER}}
+model: {__class__: os.system}
+model: {name: '${oc.env:HOME}'}
+schedule: {milestones: ['${oc.env:HOME}']}
+about: '${oc.decode:${oc.env:HOME}}'
+about: '${oc.create:{x: 1}}'
+seed: '${now:%S}'
+about: ${name}\nname: ${about}
+a: &a [1, 1]\nb: *a
+base: &base {lr: 1}\noptimizer: {<<: *base}
+a: &a [x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, *b]\nabout: *c
+seed: 1\nseed: 2
+name: a\n---\nname: b
+name: a\0b
+name: \udcff
+run: {name: "\\e]0;owned\\a"}
+defaults: [../../../etc/passwd]
+defaults: [/etc/passwd]
+defaults: [hydra/launcher: evil, _self_]
+defaults: [hostile]
+run: {name: ../../outside}
+optimizer: {lr: .inf}
+optimizer: {lr: .nan}
+""".strip().splitlines()
+] + [
+    "name: " + "[" * 5000 + "]" * 5000,
+    "name: " + "{a: " * 1000 + "1" + "}" * 1000,
+    "about: " + "x" * 100_000,
+    "\n".join(f"k{i}: 1" for i in range(5000)),
+    "seed: 1" + "0" * 400,
+]
 
 #: Names of recipes.
 NAMES = (
@@ -86,21 +87,21 @@ NAMES = (
 )
 
 #: Settings of a command, as a wrapper that passes on a stranger's text might build them.
-WORDS = (
-    "hydra.run.dir=/tmp/elsewhere",
-    "+hydra.callbacks.evil._target_=os.system",
-    "hydra.searchpath=[file:///tmp]",
-    "model._target_=os.system",
-    "methods.ema._target_=os.system",
-    "optimizer@hydra.callbacks=sgd",
-    "run.name=../../outside",
-    "run.name=..",
-    "run.name=a/b",
-    "run.name=a;ls",
-    "model.name=${oc.env:HOME}",
-    "run.name=${oc.env:HOME}",
-    "optimizer.lr=nan",
-)
+WORDS = """
+hydra.run.dir=/tmp/elsewhere
++hydra.callbacks.evil._target_=os.system
+hydra.searchpath=[file:///tmp]
+model._target_=os.system
+methods.ema._target_=os.system
+optimizer@hydra.callbacks=sgd
+run.name=../../outside
+run.name=..
+run.name=a/b
+run.name=a;ls
+model.name=${oc.env:HOME}
+run.name=${oc.env:HOME}
+optimizer.lr=nan
+""".strip().splitlines()
 
 
 @pytest.fixture
@@ -117,11 +118,11 @@ def refused(recipe: str, *words: str) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("kind", RECIPES)
-def test_a_hostile_recipe_is_refused_and_not_run(kind, here):
+@pytest.mark.parametrize("text", RECIPES, ids=lambda text: ascii(text[:60]))
+def test_a_hostile_recipe_is_refused_and_not_run(text, here):
     marker = here / "marker"
     (here / "hostile.yaml").write_bytes(
-        RECIPES[kind].replace("MARKER", str(marker)).encode(errors="surrogateescape")
+        text.replace("MARKER", str(marker)).encode(errors="surrogateescape")
     )
     assert refused("hostile.yaml")
     assert not marker.exists()
@@ -129,7 +130,7 @@ def test_a_hostile_recipe_is_refused_and_not_run(kind, here):
 
 def test_the_payload_of_these_tests_does_run_when_it_is_loaded_carelessly(here):
     marker = here / "marker"
-    yaml.unsafe_load(RECIPES["python tag"].replace("MARKER", str(marker)))
+    yaml.unsafe_load(RECIPES[0].replace("MARKER", str(marker)))
     assert marker.exists()
 
 

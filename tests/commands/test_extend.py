@@ -11,6 +11,7 @@ from tests.commands.conftest import TINY
 from tests.fixtures import Said
 from tests.jobs.nursery import Nursery
 from tests.run_folders import run_folder
+from tests.tables import rows
 
 START = f"{TINY} schedule=wsd schedule.warmup=1ba ~methods.progressive_resizing"
 
@@ -58,20 +59,22 @@ def test_an_extended_run_says_where_it_comes_from_and_a_sweep_does_not_count_its
 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
-    [
-        ("--extend a --resume b", 2, "--resume=b: continues a run, and --extend begins one"),
-        ("--extend last --resume auto", 2, "--extend=last: would be another run"),
-        ("-m --extend last seed=1,2", 2, "--extend=last: would be another run"),
-        ("--extend b", 3, "--extend=b: no such run"),
-        ("--extend .", 2, "--extend=.: is not a run folder: it has no config.yaml"),
-        ("--extend a mild", 2, "a run has one recipe"),
-        ("--extend", 2, "--extend: needs a value: --extend RUN"),
-        (f"mild {START} run.extends=b", 2, "run.extends=b: there is no run"),
-    ],
+    rows(
+        f"""
+--extend a --resume b | 2 | --resume=b: continues a run, and --extend begins one
+--extend last --resume auto | 2 | --extend=last: would be another run
+-m --extend last seed=1,2 | 2 | --extend=last: would be another run
+--extend b | 3 | --extend=b: no such run
+--extend . | 2 | --extend=.: is not a run folder: it has no config.yaml
+--extend a mild | 2 | a run has one recipe
+--extend | 2 | --extend: needs a value: --extend RUN
+mild {START} run.extends=b | 2 | run.extends=b: there is no run
+"""
+    ),
 )
 def test_a_run_that_cannot_be_extended_is_refused_before_anything_starts(
     words, code, said, started, enter
 ):
     run_folder(Path("runs"), "a")
-    assert said in enter(f"resnet-train {words}", code).err
+    assert said in enter(f"resnet-train {words}", int(code)).err
     assert started == []

@@ -9,6 +9,7 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.places import records, run_places, with_weights
 from tests.run_folders import run_folder
+from tests.tables import rows
 
 
 @pytest.fixture
@@ -35,13 +36,15 @@ def test_a_path_comes_before_a_name_in_runs(runs):
 
 @pytest.mark.parametrize(
     ("typed", "path"),
-    [
-        ("last", "runs/alpha"),
-        ("beta", "runs/beta"),
-        ("runs/beta", "runs/beta"),
-        ("last,torchvision", "runs/alpha,torchvision"),
-        ("resnet50.pt", "resnet50.pt"),
-    ],
+    rows(
+        """
+last | runs/alpha
+beta | runs/beta
+runs/beta | runs/beta
+last,torchvision | runs/alpha,torchvision
+resnet50.pt | resnet50.pt
+"""
+    ),
 )
 def test_weights_of_a_run_are_named_as_a_run_is(runs, typed, path):
     assert with_weights(Arguments({}, [f"model.weights={typed}"])).words == [
@@ -87,13 +90,15 @@ def test_records_are_those_of_runs_and_of_folders_of_runs(runs):
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [
-        ("watch last --once", "alpha: finished"),
-        ("compare beta last", "A  runs/beta\nB  runs/alpha"),
-        ("diff beta last", "\nseed        2     1\n"),
-        ("diff mild last", "\n  max_duration\n    mild: 90ep\n    last: 4ep\n"),
-        ("runs last", "\nalpha"),
-    ],
+    rows(
+        r"""
+watch last --once | alpha: finished
+compare beta last | A  runs/beta\nB  runs/alpha
+diff beta last | \nseed        2     1\n
+diff mild last | \n  max_duration\n    mild: 90ep\n    last: 4ep\n
+runs last | \nalpha
+"""
+    ),
 )
 def test_verbs_take_names(runs, enter, words, said):
     for seed, name in enumerate(("alpha", "beta"), 1):
@@ -103,4 +108,5 @@ def test_verbs_take_names(runs, enter, words, said):
             times = os.stat(config)
             config.write_text(recipe)
             os.utime(config, (times.st_atime, times.st_mtime))
-    assert said in f"\n{enter(f'resnet-recipes {words}').out}"
+    out = enter(f"resnet-recipes {words}").out
+    assert said.replace(r"\n", "\n") in f"\n{out}"

@@ -7,6 +7,7 @@ import pytest
 
 from tests.commands.conftest import csv_rows
 from tests.run_folders import run_folder
+from tests.tables import rows
 
 
 @pytest.fixture
@@ -16,14 +17,6 @@ def root(tmp_path: Path) -> Path:
     run_folder(tmp_path, "better", top1=75.9, recipe="hot")
     run_folder(tmp_path, "wrong", state="failed", epochs=9.0)
     return tmp_path
-
-
-def test_the_table_fits_80_columns_and_says_how_to_resume(root, enter):
-    table = enter(f"resnet-recipes runs {root} --price 36/h").out
-    assert all(len(line) <= 80 for line in table.splitlines() if "--resume" not in line)
-    assert "75.90 %" in table
-    assert "3.00" in table
-    assert f"resume: resnet-train --resume {root / 'wrong'}" in table
 
 
 def test_what_all_runs_share_is_said_once_above_the_table(root, enter):
@@ -36,14 +29,16 @@ def test_what_all_runs_share_is_said_once_above_the_table(root, enter):
 
 @pytest.mark.parametrize(
     ("words", "names"),
-    [
-        ("", "better first wrong"),
-        ("--sort top1", "better first wrong"),
-        ("recipe=hot", "better"),
-        ("state=failed", "wrong"),
-        ("name=irs", "first"),
-        ("state=running", ""),
-    ],
+    rows(
+        """
+ | better first wrong
+--sort top1 | better first wrong
+recipe=hot | better
+state=failed | wrong
+name=irs | first
+state=running |
+"""
+    ),
 )
 def test_runs_are_sorted_and_filtered(words, names, root, enter):
     rows = json.loads(enter(f"resnet-recipes runs {root} --json {words}").out)

@@ -16,24 +16,29 @@ from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.summary import Summary
 from tests.report.conftest import Terminal
 from tests.run_folders import run_folder
+from tests.tables import rows
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
-SCREENS = {
-    "runs": ["runs", "--price", "36"],
-    "compare": ["compare", "first", "better"],
-    "watch": ["watch", "first", "--once"],
-    "mistakes": ["train", "mild", "--batch-size", "64", "--no-ema", "--epochs", "3"],
-    "unknown": ["show", "resnet"],
-    "ls": ["ls"],
-    "plan": ["plan", "hot", "launch.device=cpu", "epochs=18"],
-    "methods": ["methods"],
-    "method": ["methods", "mixup"],
-    "help": ["--help"],
-    "help-train": ["train", "--help"],
-    "help-convert": ["convert", "--help"],
-    "summary": [],
-}
+SCREENS = dict(
+    rows(
+        """
+runs | runs --price 36
+compare | compare first better
+watch | watch first --once
+mistakes | train mild --batch-size 64 --no-ema --epochs 3
+unknown | show resnet
+ls | ls
+plan | plan hot launch.device=cpu epochs=18
+methods | methods
+method | methods mixup
+help | --help
+help-train | train --help
+help-convert | convert --help
+summary |
+"""
+    )
+)
 
 
 def summary() -> str:
@@ -69,7 +74,7 @@ def summary() -> str:
     return re.sub(r"\n{2,}", "\n\n", shown).lstrip("\n")
 
 
-def screen(words: list[str], folder: Path, columns: int) -> str:
+def screen(words: str, folder: Path, columns: int) -> str:
     """Return what a command prints in a folder with three runs, on a terminal of some columns."""
     said = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
@@ -80,7 +85,7 @@ def screen(words: list[str], folder: Path, columns: int) -> str:
         if not words:
             return summary()
         with redirect_stdout(said), redirect_stderr(said):
-            cli.main(words)
+            cli.main(words.split())
     return said.getvalue()
 
 

@@ -15,6 +15,7 @@ from resnet_recipes.estimating.estimate import (
     speeds_of,
 )
 from resnet_recipes.estimating.roofline import Work
+from tests.tables import values
 
 SPEEDS = Speeds({88: (0.001,) * 5, 176: (0.004,) * 5}, evaluation=500.0, batch=64)
 
@@ -46,19 +47,23 @@ def test_sizes_between_the_measured_ones_are_interpolated_by_area():
 
 @pytest.mark.parametrize(
     ("changes", "limits", "seconds"),
-    [
-        ({"loader": 400.0}, ["loader", "step"], [1000 / 400, 4.0]),
-        ({"warm_up_seconds": 6.0}, ["step", "step"], [7.0, 10.0]),
-        # 1 ms a step alone, 1.25 ms alongside the loader at 88 px
-        ({"loader": 5000.0, "end_to_end": 800.0}, ["step", "step"], [1.25, 4.25]),
-        # together no faster than the slower of them, whatever was measured
-        ({"loader": 5000.0, "end_to_end": 2000.0}, ["step", "step"], [1.0, 4.0]),
-        # a step of 2 x 64 images at 88 px takes 128 ms, one at 176 px 512 ms
-        ({"devices": 2, "exchange": 0.1}, ["exchange", "step"], [1.0, 4.0]),
-        ({"limits": {88: "arithmetic"}}, ["arithmetic", "step"], [1.0, 4.0]),
-    ],
+    values(
+        """
+{loader: 400.0} | [loader, step] | [2.5, 4.0]
+{warm_up_seconds: 6.0} | [step, step] | [7.0, 10.0]
+{loader: 5000.0, end_to_end: 800.0} | [step, step] | [1.25, 4.25]
+{loader: 5000.0, end_to_end: 2000.0} | [step, step] | [1.0, 4.0]
+{devices: 2, exchange: 0.1} | [exchange, step] | [1.0, 4.0]
+{limits: {88: arithmetic}} | [arithmetic, step] | [1.0, 4.0]
+"""
+    ),
 )
 def test_what_a_phase_waits_for_is_counted_and_named(changes, limits, seconds):
+    """By hand: 1 ms a step alone is 1.25 ms alongside the loader at 88 px.
+
+    Together they are no faster than the slower of them, whatever was measured. A step of 2 x 64
+    images at 88 px takes 128 ms, one at 176 px 512 ms.
+    """
     made = estimate(course(88, 176), replace(SPEEDS, **changes))
     assert [phase.limit for phase in made.phases] == limits
     assert [60 * each for each in minutes(made)] == pytest.approx(seconds)
@@ -66,19 +71,19 @@ def test_what_a_phase_waits_for_is_counted_and_named(changes, limits, seconds):
 
 @pytest.mark.parametrize(
     ("laps", "expected"),
-    [((1.0, 2.0, 3.0, 4.0, 5.0), (2, 3, 4)), ((1.0, 3.0), (1.5, 2, 2.5)), ((2.0,), (2, 2, 2))],
+    values("[1, 2, 3, 4, 5] | [2, 3, 4]\n[1, 3] | [1.5, 2, 2.5]\n[2] | [2, 2, 2]"),
 )
 def test_bounds_are_the_quartiles_of_the_measured_steps(laps, expected):
     made = estimate(course(88, images=60), Speeds({88: laps}))
     low, high = made.bounds
-    assert (low, made.total_minutes, high) == pytest.approx(expected)
+    assert [low, made.total_minutes, high] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
-    ("laps", "slowest"),
-    [((1.0,) * 5, 1.08 * (1.0 + 0.5)), ((1.0, 1.0, 1.0, 2.0, 2.0), 2.0 + 0.5)],
+    ("laps", "slowest"), values("[1, 1, 1, 1, 1] | 1.62\n[1, 1, 1, 2, 2] | 2.5")
 )
 def test_at_most_is_by_the_slower_steps_and_never_below_what_a_machine_drifts(laps, slowest):
+    """By hand: 1.08 x (1.0 + 0.5), and 2.0 + 0.5."""
     speeds = Speeds({88: laps}, start=30.0)
     assert estimate(course(88, images=60), speeds).most == pytest.approx(slowest)
 
@@ -97,34 +102,41 @@ def test_speeds_are_recalled_for_the_same_facts_alone(monkeypatch, tmp_path):
     assert speeds.recall(key) is None
 
 
+def epochs_of(sizes: dict[int, int]) -> list[int]:
+    """Return the size of every epoch."""
+    return [side for side, count in sizes.items() for _ in range(count)]
+
+
 @pytest.mark.parametrize(
     ("sizes", "count", "epochs"),
-    [
-        ([224] * 600, 10, list(range(10))),
-        ([224] * 4, 10, [0, 1, 2, 3]),
-        ([160] * 12 + [192] * 4, 10, [0, 1, 15]),
-        ([88] * 4 + [96, 104, 112, 120, 128] + [176] * 3, 4, [0, 1, 4, 11]),
-        ([88] * 4 + [96, 104, 112, 120, 128] + [176] * 3, 2, [0, 1, 11]),
-    ],
+    values(
+        """
+{224: 600} | 10 | [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+{224: 4} | 10 | [0, 1, 2, 3]
+{160: 12, 192: 4} | 10 | [0, 1, 15]
+{88: 4, 96: 1, 104: 1, 112: 1, 120: 1, 128: 1, 176: 3} | 4 | [0, 1, 4, 11]
+{88: 4, 96: 1, 104: 1, 112: 1, 120: 1, 128: 1, 176: 3} | 2 | [0, 1, 11]
+"""
+    ),
 )
 def test_the_first_epochs_are_timed_or_some_at_every_size(sizes, count, epochs):
-    assert sampled(sizes, count) == epochs
+    assert sampled(epochs_of(sizes), count) == epochs
 
 
 @pytest.mark.parametrize(
     ("sizes", "timed", "seconds"),
-    [
-        ([224] * 600, {0: 90.0, 1: 60.0, 2: 66.0}, 600 * (60 + 60 + 66) / 3),
-        ([224] * 3, {0: 90.0, 1: 60.0, 2: 66.0}, 60 + 60 + 66),
-        (
-            [100] * 2 + [150] + [200] * 2,
-            {0: 15.0, 1: 10.0, 4: 40.0},
-            2 * 10 + 2 * 40 + 10 + (40 - 10) * (150**2 - 100**2) / (200**2 - 100**2),
-        ),
-    ],
+    values(
+        """
+{224: 600} | {0: 90.0, 1: 60.0, 2: 66.0} | 37200
+{224: 3} | {0: 90.0, 1: 60.0, 2: 66.0} | 186
+{100: 2, 150: 1, 200: 2} | {0: 15.0, 1: 10.0, 4: 40.0} | 122.5
+"""
+    ),
 )
 def test_by_the_papers_rule_the_first_epoch_counts_as_the_second(sizes, timed, seconds):
-    made = estimate(run := course(*sizes, evaluated=300), speeds_of(run, timed, 50.0))
+    """By hand: 600 x (60 + 60 + 66) / 3; 60 + 60 + 66; and 2 x 10 + 2 x 40 + 10 + 30 x 5 / 12."""
+    run = course(*epochs_of(sizes), evaluated=300)
+    made = estimate(run, speeds_of(run, timed, 50.0))
     assert 60 * made.minutes == pytest.approx(seconds)
     assert {phase.limit for phase in made.phases} == {"?"}
     assert 60 * made.evaluation_minutes == pytest.approx(6)

@@ -17,6 +17,7 @@ from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import typed
 from tests.fixtures import settings
+from tests.tables import rows, values
 
 
 def facts(
@@ -83,25 +84,9 @@ def starts(made: Plan) -> str:
 
 def test_mild_on_imagenet_is_the_published_run(imagenet):
     made = imagenet("mild")
-    assert (made.total_steps, made.steps_per_epoch, made.epochs, made.warmup) == (
-        22500,
-        625,
-        36,
-        5000,
-    )
-    assert (
-        made.rank_size,
-        made.bn_size,
-        made.microbatches,
-        made.num_classes,
-        made.network.parameters,
-    ) == (
-        256,
-        256,
-        1,
-        1000,
-        25_557_032,
-    )
+    assert (made.total_steps, made.steps_per_epoch, made.epochs) == (22500, 625, 36)
+    assert (made.rank_size, made.bn_size, made.microbatches, made.warmup) == (256, 256, 1, 5000)
+    assert (made.num_classes, made.network.parameters) == (1000, 25_557_032)
     assert [made.lr_at(step) for step in (0, 15, 5000, 13750)] == pytest.approx(
         [0, 0.006144, 2.048, 1.024]
     )
@@ -109,7 +94,8 @@ def test_mild_on_imagenet_is_the_published_run(imagenet):
 
 
 @pytest.mark.parametrize(
-    ("ratio", "epochs"), [(0.18, 16), (0.32, 28), (0.36, 32), (0.7, 63), (0.75, 67), (2.3, 207)]
+    ("ratio", "epochs"),
+    values("0.18 | 16\n0.32 | 28\n0.36 | 32\n0.7 | 63\n0.75 | 67\n2.3 | 207"),
 )
 def test_scaling_stretches_the_run_but_never_the_warmup(imagenet, ratio, epochs):
     made = imagenet("mild", f"ssr={ratio}")
@@ -117,31 +103,21 @@ def test_scaling_stretches_the_run_but_never_the_warmup(imagenet, ratio, epochs)
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "expected"),
-    [
-        ("mild", ["epochs=16"], "0:88 7:96 8:112 9:124 10:136 11:152 12:164 13:176"),
-        (
-            "mild",
-            [],
-            "0:88 15:92 16:96 17:104 18:112 19:116 20:124 21:128 22:136 23:140 24:148 25:152 "
-            "26:160 27:164 28:172 29:176",
-        ),
-        (
-            "mild",
-            ["epochs=90"],
-            "0:88 37:92 39:96 41:100 42:104 44:108 45:112 47:116 49:120 50:124 52:128 54:132 "
-            "55:136 57:140 59:144 60:148 62:152 64:156 65:160 67:164 68:168 70:172 72:176",
-        ),
-        (
-            "hot",
-            [],
-            "0:100 59:104 69:108 78:112 88:116 98:120 107:124 117:128 127:132 136:136 146:140 "
-            "156:144 166:148 175:152 185:156 195:160 204:164 214:167",
-        ),
-    ],
+    ("words", "expected"),
+    rows(
+        """
+mild epochs=16 | 0:88 7:96 8:112 9:124 10:136 11:152 12:164 13:176
+mild | 0:88 15:92 16:96 17:104 18:112 19:116 20:124 21:128 22:136 23:140 24:148 25:152 26:160 \
+27:164 28:172 29:176
+mild epochs=90 | 0:88 37:92 39:96 41:100 42:104 44:108 45:112 47:116 49:120 50:124 52:128 54:132 \
+55:136 57:140 59:144 60:148 62:152 64:156 65:160 67:164 68:168 70:172 72:176
+hot | 0:100 59:104 69:108 78:112 88:116 98:120 107:124 117:128 127:132 136:136 146:140 156:144 \
+166:148 175:152 185:156 195:160 204:164 214:167
+"""
+    ),
 )
-def test_images_grow_as_in_the_published_runs(imagenet, name, changes, expected):
-    assert starts(imagenet(name, *changes)) == expected
+def test_images_grow_as_in_the_published_runs(imagenet, words, expected):
+    assert starts(imagenet(*words.split())) == expected
 
 
 def test_a_loader_that_resizes_is_told_the_sizes(imagenet):
@@ -158,11 +134,18 @@ def test_without_progressive_resizing_the_size_never_changes(imagenet):
 
 @pytest.mark.parametrize(
     ("ranks", "parts"),
-    [(1, (2048, 256, 8)), (2, (1024, 256, 4)), (8, (256, 256, 1)), (16, (128, 128, 1))],
+    values(
+        """
+1 | [2048, 256, 8]
+2 | [1024, 256, 4]
+8 | [256, 256, 1]
+16 | [128, 128, 1]
+"""
+    ),
 )
 def test_the_batch_is_the_same_on_any_number_of_devices(imagenet, ranks, parts):
     made = imagenet("mild", ranks=ranks)
-    assert (made.rank_size, made.bn_size, made.microbatches) == parts
+    assert [made.rank_size, made.bn_size, made.microbatches] == parts
     assert made.total_steps == 22500
 
 
@@ -190,19 +173,17 @@ def test_log_eval_and_save_are_due_at_intervals_and_the_end_and_log_at_every_epo
 
 @pytest.mark.parametrize(
     ("schedule", "steps", "rates"),
-    [
-        ("name=constant schedule.warmup=0ep", (0, 99), (0.1, 0.1)),
-        ("name=linear", (10, 55), (0.1, 0.05)),
-        ("name=polynomial schedule.power=2.0", (10, 55), (0.1, 0.025)),
-        ("name=wsd schedule.cooldown=0.4dur", (10, 55, 80), (0.1, 0.1, 0.05)),
-        ("name=multistep schedule.milestones=[3ep,60ba]", (29, 30, 60), (0.1, 0.01, 0.001)),
-        (
-            "name=piecewise schedule.milestones=[5ep,1dur] schedule.values=[1.0,0.5,0.0]",
-            (10, 30, 50, 75),
-            (0.1, 0.075, 0.05, 0.025),
-        ),
-        ("name=cosine schedule.interval=epoch", (0, 9, 10, 19), (0.1, 0.1, 0.1, 0.1)),
-    ],
+    values(
+        """
+name=constant schedule.warmup=0ep | [0, 99] | [0.1, 0.1]
+name=linear | [10, 55] | [0.1, 0.05]
+name=polynomial schedule.power=2.0 | [10, 55] | [0.1, 0.025]
+name=wsd schedule.cooldown=0.4dur | [10, 55, 80] | [0.1, 0.1, 0.05]
+name=multistep schedule.milestones=[3ep,60ba] | [29, 30, 60] | [0.1, 0.01, 0.001]
+name=piecewise PARTS | [10, 30, 50, 75] | [0.1, 0.075, 0.05, 0.025]
+name=cosine schedule.interval=epoch | [0, 9, 10, 19] | [0.1, 0.1, 0.1, 0.1]
+""".replace("PARTS", "schedule.milestones=[5ep,1dur] schedule.values=[1.0,0.5,0.0]")
+    ),
 )
 def test_every_schedule_can_be_planned(schedule, steps, rates):
     made = planned(small(f"schedule.{schedule}"))
@@ -237,31 +218,23 @@ def test_what_cannot_work_together_is_reported_all_at_once():
 
 
 @pytest.mark.parametrize(
-    ("recipe", "ranks", "found", "key", "said"),
-    [
-        (small(), 3, {}, "batch.global_size", "divisible by the 3 ranks\n    bs=99"),
-        (small(), 1, {"examples": 99}, "batch.global_size", "more than the 99 training images"),
-        (small("max_duration=0.04ep"), 1, {}, "max_duration", "is less than one step"),
-        (small("max_duration=1ep"), 1, {}, "schedule.warmup", "never reaches the peak rate"),
-        (small(), 1, {"classes": 1}, "data.root", "has 1 class"),
-        (
-            small("schedule.name=multistep schedule.milestones=[5ep,3ep]"),
-            1,
-            {},
-            "schedule.milestones",
-            "must increase",
-        ),
-        (
-            small("schedule.name=piecewise schedule.milestones=[1ep] schedule.values=[1.0,0.0]"),
-            1,
-            {},
-            "schedule.milestones",
-            "after the warm-up",
-        ),
-    ],
+    ("words", "ranks", "found", "key", "said"),
+    values(
+        """
+ | 3 | {} | batch.global_size | divisible by the 3 ranks
+ | 3 | {} | batch.global_size | bs=99
+ | 1 | {examples: 99} | batch.global_size | more than the 99 training images
+max_duration=0.04ep | 1 | {} | max_duration | is less than one step
+max_duration=1ep | 1 | {} | schedule.warmup | never reaches the peak rate
+ | 1 | {classes: 1} | data.root | has 1 class
+schedule.name=multistep schedule.milestones=[5ep,3ep] | 1 | {} | schedule.milestones | must increase
+schedule.name=piecewise schedule.milestones=[1ep] schedule.values=[1.0,0.0] | 1 | {} \
+ | schedule.milestones | after the warm-up
+"""
+    ),
 )
-def test_an_impossible_plan_is_refused(recipe, ranks, found, key, said):
-    assert said in refused(recipe, ranks, **found)[key]
+def test_an_impossible_plan_is_refused(words, ranks, found, key, said):
+    assert said in refused(small(words or ""), ranks, **found)[key]
 
 
 def test_methods_that_exclude_each_other_are_refused(imagenet):
@@ -296,28 +269,25 @@ def test_a_plan_is_plain_data(imagenet):
     assert made["sizes"] == list(imagenet("hot").sizes)
 
 
-@pytest.mark.parametrize(("epochs", "ranks"), [("", 1), ("", 8), ("1", 8), ("5", 3)])
+@pytest.mark.parametrize(("changes", "ranks"), [("", 1), ("", 8), ("epochs=1", 8), ("epochs=5", 3)])
 @pytest.mark.parametrize("examples", [8, 100, 2047])
-def test_one_message_fits_a_recipe_to_a_small_data_set(examples, ranks, epochs):
+def test_one_message_fits_a_recipe_to_a_small_data_set(examples, ranks, changes):
     """Whatever follows from a batch that is too large is answered at once.
 
     Typing the fix leaves nothing wrong.
     """
-    changes = [f"epochs={epochs}"] if epochs else []
+
+    def plan(words: str) -> Plan:
+        recipe = compose("mild", words.split(), needs_data=False).recipe
+        return make_plan(recipe, facts(examples, classes=4), ranks)
+
     with pytest.raises(RecipeError) as caught:
-        make_plan(
-            compose("mild", changes, needs_data=False).recipe, facts(examples, classes=4), ranks
-        )
+        plan(changes)
     (problem,) = caught.value.problems
     assert "images in /data: an epoch has no steps" in problem.rule
-    made = make_plan(
-        compose("mild", [*changes, *problem.fix.split()], needs_data=False).recipe,
-        facts(examples, classes=4),
-        ranks,
-    )
-    assert made.recipe.optimizer.lr / made.recipe.batch.global_size == pytest.approx(
-        0.001, rel=0.01
-    )
+    made = plan(f"{changes} {problem.fix}")
+    per_image = made.recipe.optimizer.lr / made.recipe.batch.global_size
+    assert per_image == pytest.approx(0.001, rel=0.01)
     assert made.warmup < made.total_steps
 
 

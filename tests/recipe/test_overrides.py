@@ -1,58 +1,60 @@
 import pytest
+import yaml
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.overrides import SWEEP, Override, parse
 from resnet_recipes.recipe.short import SHORT
+from tests.tables import rows
+
+#: Lines of text, of which one is empty and one a space.
+TEXT = r"""
+/a=b
+/set(1)
+/x,/y
+/with space
+/it's
+/back\slash
+/end\
+/two\\
+/quo'\'te
+\'
+/$odd
+/a[0]
+/#1
+/{a:b}
+123
+null
+true
+1e3
+~
+a:b
+"q"
+"""
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "/a=b",
-        "/set(1)",
-        "/x,/y",
-        "/with space",
-        "/it's",
-        "/back\\slash",
-        "/end\\",
-        "/two\\\\",
-        "/quo'\\'te",
-        "\\'",
-        "/$odd",
-        "/a[0]",
-        "/#1",
-        "/{a:b}",
-        "123",
-        "null",
-        "true",
-        "1e3",
-        "",
-        " ",
-        "~",
-        "a:b",
-        '"q"',
-    ],
-)
+@pytest.mark.parametrize("text", [*TEXT.splitlines(), " "])
 def test_text_reaches_a_text_setting_as_it_was_typed(text):
     assert Override("", "data.root", text).read() == text
 
 
 @pytest.mark.parametrize(
     ("key", "value", "read"),
-    [
-        ("launch.gpus", "4", 4),
-        ("launch.gpus", "auto", "auto"),
-        ("data.workers", "0", 0),
-        ("optimizer.lr", "1e-3", 1e-3),
-        ("optimizer.lr", "1", 1),
-        ("optimizer.clip_norm", "null", None),
-        ("data.flip", "false", False),
-        ("schedule.milestones", "[30ep,60ep]", ["30ep", "60ep"]),
-    ],
+    rows(
+        """
+launch.gpus | 4 | 4
+launch.gpus | auto | auto
+data.workers | 0 | 0
+optimizer.lr | 1e-3 | 0.001
+optimizer.lr | 1 | 1
+optimizer.clip_norm | null | null
+data.flip | false | false
+schedule.milestones | [30ep,60ep] | [30ep, 60ep]
+"""
+    ),
 )
 def test_values_of_other_settings_are_read_by_their_looks(key, value, read):
-    assert Override("", key, value).read() == read
+    assert Override("", key, value).read() == yaml.safe_load(read)
 
 
 def test_every_short_spelling_leads_to_settings():
@@ -74,32 +76,24 @@ def test_quotes_around_a_value_are_taken_off():
 @pytest.mark.parametrize(
     ("word", "said", "fix"),
     [
-        (
-            "~ema",
-            "only a method or a setting of the optimizer can be removed",
-            "'~methods.ema'",
+        *rows(
+            f"""
+~ema | only a method or a setting of the optimizer can be removed | '~methods.ema'
+epochs=-3 | must be a positive number | mild has 36
+lr=0,1 | must be one value | {SWEEP};  or optimizer.lr=0.1
+log.to=csv,mlflow | must be one value | 'log.to=[csv,mlflow]'
+methods.mixup=true | must be a mapping of its settings | 'methods.mixup={{}}'
+methods.ema=off | must be a mapping of its settings | '~methods.ema'
+methods.label_smoothing=0.1 | must be a mapping | methods.label_smoothing.smoothing=0.1
+model=resnet18 | must be a mapping of its settings | model.name=resnet18
+data.flip={{a:1}} | must be true or false | mild has true
+lr=??? | ??? means a missing value | write the value out
+model.config=hot | no such setting | recipe=hot
+"""
         ),
-        ("epochs=-3", "must be a positive number", "mild has 36"),
-        ("lr=0,1", "must be one value", f"{SWEEP};  or optimizer.lr=0.1"),
-        ("log.to=csv,mlflow", "must be one value", "'log.to=[csv,mlflow]'"),
-        ("methods.mixup=true", "must be a mapping of its settings", "'methods.mixup={}'"),
-        ("methods.ema=off", "must be a mapping of its settings", "'~methods.ema'"),
+        (f"data.crop_scale={1500 * '['}", "at most 4096 characters and 32 brackets", ""),
         (
-            "methods.label_smoothing=0.1",
-            "must be a mapping of its settings",
-            "methods.label_smoothing.smoothing=0.1",
-        ),
-        ("model=resnet18", "must be a mapping of its settings", "model.name=resnet18"),
-        ("data.flip={a:1}", "must be true or false", "mild has true"),
-        ("lr=???", "??? means a missing value", "write the value out"),
-        ("model.config=hot", "no such setting", "recipe=hot"),
-        (
-            "data.crop_scale=" + "[" * 1500 + "]" * 1500,
-            "at most 4096 characters and 32 brackets",
-            "",
-        ),
-        (
-            "data.crop_scale=" + "[" * 30 + "]" * 30 + "]",
+            f"data.crop_scale={30 * '['}{31 * ']'}",
             "cannot be read",
             "put the whole word in quotes if it has brackets or commas",
         ),

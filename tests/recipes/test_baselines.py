@@ -16,6 +16,7 @@ import torchvision
 from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import packaged_folder
+from tests.tables import values
 
 PEERS = json.loads((Path(__file__).parent / "golden" / "peers.json").read_text())
 CASES = [
@@ -85,7 +86,7 @@ def test_a_downsampling_batchnorm_decays_where_the_source_goes_by_names():
 
 
 @pytest.mark.parametrize(
-    ("ratio", "epochs"), [(1, 16), (1.5, 24), (2, 32), (2.5, 40), (3.5, 56), (5.5, 88)]
+    ("ratio", "epochs"), values("1 | 16\n1.5 | 24\n2 | 32\n2.5 | 40\n3.5 | 56\n5.5 | 88")
 )
 def test_ffcv_lengths_are_exact_by_ratio_too(ratio, epochs):
     assert planned(f"ffcv_rn50 ssr={ratio}").epochs == epochs

@@ -11,21 +11,24 @@ from resnet_recipes.optim import OPTIMIZERS
 from resnet_recipes.planning.plan import IMAGENET, make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import GROUPS, packaged_folder
+from tests.tables import rows
 
 OPTIONS = [
     (group, path.stem) for group in GROUPS for path in sorted(packaged_folder().glob(f"{group}/*"))
 ]
 
 #: An option, and the recipe that it was taken from.
-ORIGINS = {
-    ("optimizer", "decoupled_sgdw"): "mild",
-    ("optimizer", "sgd"): "nvidia_dle",
-    ("optimizer", "lamb"): "timm_a2",
-    ("optimizer", "lars"): "nvidia_mlperf_pt",
-    ("schedule", "cosine"): "mild",
-    ("schedule", "linear"): "ffcv_rn50",
-    ("schedule", "polynomial"): "nvidia_mlperf_pt",
-}
+ORIGINS = rows(
+    """
+optimizer | decoupled_sgdw | mild
+optimizer | sgd | nvidia_dle
+optimizer | lamb | timm_a2
+optimizer | lars | nvidia_mlperf_pt
+schedule | cosine | mild
+schedule | linear | ffcv_rn50
+schedule | polynomial | nvidia_mlperf_pt
+"""
+)
 
 
 def section(group: str, recipe: str, *words: str) -> object:
@@ -33,9 +36,8 @@ def section(group: str, recipe: str, *words: str) -> object:
     return getattr(compose(recipe, words, needs_data=False).recipe, group)
 
 
-@pytest.mark.parametrize(("group", "name"), ORIGINS)
-def test_an_option_is_the_section_of_the_recipe_it_names(group, name):
-    origin = ORIGINS[group, name]
+@pytest.mark.parametrize(("group", "name", "origin"), ORIGINS)
+def test_an_option_is_the_section_of_the_recipe_it_names(group, name, origin):
     assert section(group, "hot", f"{group}={name}") == section(group, origin)
     head = (packaged_folder() / group / f"{name}.yaml").read_text().splitlines()[0]
     assert f"as in {origin}" in head

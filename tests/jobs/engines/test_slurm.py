@@ -13,6 +13,7 @@ from resnet_recipes.jobs.engines import Allocation, title
 from resnet_recipes.jobs.engines.slurm import NOTICE, array, script, seconds
 from resnet_recipes.jobs.group import GRACE
 from resnet_recipes.recipe.sections import RunConfig
+from tests.tables import rows
 
 SRUN = """#!/bin/bash
 # a task that ends with exit code {code}, or with 75 when it is told to stop
@@ -89,50 +90,26 @@ def test_no_name_or_word_can_run_a_command_or_add_a_directive(recipe, tmp_path):
     process = run(tmp_path, text)
     out, _ = process.communicate(timeout=10)
     assert process.returncode == 0
-    assert out.startswith(
-        "\n".join(
-            [
-                *SRUN_WORDS,
-                f"recipe={recipe}",
-                f"data=/{recipe}",
-                "run.root=$HOME",
-                "#SBATCH --array=0-999",
-                "",
-            ]
-        )
-    )
+    words = [f"recipe={recipe}", f"data=/{recipe}", "run.root=$HOME", "#SBATCH --array=0-999", ""]
+    assert out.startswith("\n".join([*SRUN_WORDS, *words]))
     assert not list(tmp_path.rglob("OWNED"))
     assert f"\nrun.name={title(recipe)}-41234\n" in out
     assert list(RunConfig(name=f"{title(recipe)}-41234").problems()) == []
     directives = text[: text.index("\n\n")].splitlines()
-    assert {line.split()[0] for line in directives[1:]} == {"#SBATCH"}
-    assert [line.split()[1].partition("=")[0] for line in directives[1:]] == [
-        "--job-name",
-        "--nodes",
-        "--ntasks-per-node",
-        "--gpus-per-node",
-        "--exclusive",
-        "--mem",
-        "--time",
-        "--requeue",
-        "--open-mode",
-        "--output",
-        "--signal",
-    ]
+    names = (
+        "job-name nodes ntasks-per-node gpus-per-node exclusive mem time requeue open-mode output "
+        "signal"
+    )
+    flags = [" ".join(line.split()[:2]).partition("=")[0] for line in directives[1:]]
+    assert flags == [f"#SBATCH --{name}" for name in names.split()]
 
 
 @pytest.mark.parametrize("task", [0, len(STRANGE) - 1])
 def test_each_task_of_an_array_trains_its_own_run_by_the_words_as_typed(task, tmp_path):
     runs = {f"run-{i}": [f"recipe={name}", f"data=/{name}"] for i, name in enumerate(STRANGE)}
     out, _ = run(tmp_path, array(runs, TWO_NODES, "4:00:00"), task=task).communicate(timeout=10)
-    assert out == "\n".join(
-        [
-            *SRUN_WORDS,
-            *runs[f"run-{task}"],
-            f"run.name=run-{task}",
-            "",
-        ]
-    )
+    words = [*SRUN_WORDS, *runs[f"run-{task}"], f"run.name=run-{task}", ""]
+    assert out == "\n".join(words)
     assert not list(tmp_path.rglob("OWNED"))
 
 
@@ -169,24 +146,28 @@ def test_a_run_on_cpus_asks_for_no_gpus():
 @pytest.mark.parametrize(
     ("time", "length"),
     [
-        ("90", 5400),
-        ("90:30", 5430),
-        ("4:00:00", 14400),
-        ("1-12", 129600),
-        ("1-12:30", 131400),
-        ("1-12:00:05", 129605),
-        ("", 0),
-        ("x", 0),
-        ("1:2:3:4", 0),
-        ("1-2-3", 0),
-        ("-5", 0),
+        *rows(
+            """
+90 | 5400
+90:30 | 5430
+4:00:00 | 14400
+1-12 | 129600
+1-12:30 | 131400
+1-12:00:05 | 129605
+ | 0
+x | 0
+1:2:3:4 | 0
+1-2-3 | 0
+-5 | 0
+\u0663\u0660 | 0
+"""
+        ),
         ("90\n", 0),
         ("4:00:00\n#SBATCH --array=0-9", 0),
-        ("\u0663\u0660", 0),
     ],
 )
 def test_a_time_limit_is_read_as_slurm_reads_it(time, length):
-    assert seconds(time) == length
+    assert seconds(time) == int(length)
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
