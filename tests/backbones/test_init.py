@@ -12,12 +12,13 @@ from safetensors.torch import load_file, save_file
 
 import resnet_recipes
 from resnet_recipes import backbones
+from resnet_recipes.backbones import resnet
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.estimating.network import network_of
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network import about, pretrained
-from resnet_recipes.network.build import build_model
+from resnet_recipes.network.build import build_model, build_network
 from resnet_recipes.network.export import export
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning import outline
@@ -30,7 +31,7 @@ from resnet_recipes.training.state import restore
 from tests.tables import rows
 from tests.training.test_loop import Notes, differing
 
-pytest.importorskip("timm")
+timm = pytest.importorskip("timm")
 
 SEED, SIDE, CLASSES = 3, 64, 10  # sides of 32 px are too small for some
 
@@ -147,20 +148,19 @@ def test_a_resumed_run_with_drop_path_ema_and_sam_equals_an_uninterrupted_one(
     run_of: Callable[..., Run],
 ):
     changes = {
-        "max_duration": "3ba",
+        "max_duration": "2ba",
         "methods": {"sam": {"interval": 2}, "ema": {}, "bce_loss": {}, "mixup": {}},
     }
     whole = run_of(FEW[0], {"drop_path_rate": 0.5}, **changes)
-    train(whole, notes := Notes(whole, keep=(2,)))
+    train(whole, notes := Notes(whole, keep=(1,)))
     resumed = run_of(FEW[0], {"drop_path_rate": 0.5}, **changes)
-    train(resumed, Notes(resumed), restore(resumed, notes.states[2]))
+    train(resumed, Notes(resumed), restore(resumed, notes.states[1]))
     assert differing(resumed, whole) == []
 
 
 def test_a_run_is_loaded_evaluated_and_exported_to_its_own_library(
     run_of: Callable[..., Run], tmp_path: Path
 ):
-    timm = pytest.importorskip("timm")
     run = run_of(FEW[1])
     train(run, Notes(run))
     described = about.of(run.plan.recipe, run.plan.facts.classes, run.plan.num_classes)
@@ -179,7 +179,6 @@ def test_a_run_is_loaded_evaluated_and_exported_to_its_own_library(
 
 
 def test_fine_tuning_starts_from_a_file_of_the_library(tmp_path: Path):
-    timm = pytest.importorskip("timm")
     save_file(
         timm.create_model("test_efficientnet", num_classes=7).state_dict(),
         tmp_path / "w.safetensors",
@@ -216,6 +215,7 @@ convnext_tiny | model.name=timm:convnext_tiny
 timm:resnet50.a1_in1k | model.weights=timm:resnet50.a1_in1k
 hub:x | torchvision:NAME or timm:NAME
 resnet50 model.args.drop_path_rate=0.1 | model.name=torchvision:resnet50
+timm:test_convnext methods.stochastic_depth={} | model.args.drop_path_rate=0.1
 timm:test_convnext model.args.drop=0.1 | unexpected keyword argument
 timm:test_convnext model.args.checkpoint_path=1 | sets it from the recipe
 timm:test_convnext model.args.checkpoint_path=x | a whole number
@@ -223,7 +223,7 @@ timm:test_convnext model.init=kaiming_normal | model.init=library
 timm:test_convnext model.freeze=layer1 model.weights=x | =backbone
 timm:vit_tiny_patch16_224 data.train_size=96 | data.train_size=224 data.eval_size=224
 timm:test_vit methods.blurpool={} | ~methods.blurpool
-torchvision:googlenet model.args.aux_logits=true | not take images of 224 px: its output is not
+torchvision:googlenet model.args.aux_logits=true model.args.init_weights=false | its output is not
 torchvision:vit_b_32 data.train_size=96 data.eval_size=96 | data.train_size=224 data.eval_size=224
 timm:deit_tiny_distilled_patch16_224 | several classifiers
 """
@@ -231,12 +231,6 @@ timm:deit_tiny_distilled_patch16_224 | several classifiers
 )
 def test_what_a_network_cannot_take_is_refused_with_what_to_type(words: str, said: str):
     assert said in refusal(*f"model.name={words}".split())
-
-
-def test_stochastic_depth_gives_way_to_a_networks_own():
-    words = ["model.name=timm:test_convnext"]
-    with pytest.raises(RecipeError, match=r"model.args.drop_path_rate=0.05"):
-        make_plan(compose("timm_a2", words, needs_data=False).recipe, IMAGENET, 1)
 
 
 def test_a_library_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch):
@@ -279,3 +273,64 @@ def test_the_plan_says_what_of_the_recipe_does_not_apply():
     assert "drop_path_rate=0.1, initialised by timm, without the fused kernels for ResNets" in text
     assert "the recipe's results are for resnet50, not for timm:test_convnext" in text
     assert made.published == []
+    words = ["model.stem=small", "~methods.progressive_resizing"]  # one size to count
+    assert make_plan(compose("mild", words, needs_data=False).recipe, IMAGENET, 8).published == []
+
+
+@pytest.mark.parametrize("name", ["resnet18", "resnet50"])
+def test_a_width_multiplies_every_layers_channels_and_keeps_names(name: str):
+    plain, wide, narrow = (
+        backbones.structure(name, 10, arguments).state_dict()
+        for arguments in ({}, {"width": 2.0}, {"width": 0.25, "small_stem": True})
+    )
+    assert list(plain) == list(wide) == list(narrow)
+    for key, weight in plain.items():
+        channels = int(key == "fc.weight")  # its outputs are the classes
+        if weight.ndim and key != "fc.bias":
+            assert wide[key].shape[channels] == 2 * weight.shape[channels], key
+            assert narrow[key].shape[channels] == weight.shape[channels] / 4, key
+
+
+def test_a_small_stem_keeps_every_pixel():
+    network = backbones.structure("resnet18", 10, {"small_stem": True})
+    stem = torch.nn.Sequential(network.conv1, network.bn1, network.relu, network.maxpool)
+    assert stem(torch.empty(1, 3, 28, 28, device="meta")).shape == (1, 64, 28, 28)
+    assert network.conv1.weight.shape == (64, 3, 3, 3)
+
+
+def test_a_network_for_grey_images_takes_the_mean_of_the_colours():
+    torch.manual_seed(0)
+    network = resnet("resnet18", 3, width=0.125, in_channels=1).eval()
+    colours = torch.randn(2, 3, 32, 32)
+    assert network.conv1.weight.shape == (8, 1, 7, 7)
+    grey = colours.mean(1, keepdim=True)
+    torch.testing.assert_close(network(colours), network(grey))
+    torch.testing.assert_close(network(colours), network(grey.expand(2, 3, 32, 32)))
+
+
+def test_other_networks_are_initialised_as_torchvision_does():
+    torch.manual_seed(0)
+    weight = resnet("resnet18", 10, small_stem=True, width=0.5).layer4[0].conv1.weight
+    assert weight.std().item() == pytest.approx((2 / (256 * 9)) ** 0.5, rel=0.02)
+
+
+def test_a_plan_counts_the_arithmetic_of_a_stem_and_a_width():
+    # He et al., 2015, count 0.56 billion multiplications and additions of this ResNet-18
+    plain = network_of(ModelConfig("resnet18", stem="small"), 10, Stack({}))
+    half = network_of(ModelConfig("resnet18", stem="small", width=0.5), 10, Stack({}))
+    assert plain.operations(32).training == pytest.approx(3 * 2 * 0.556e9, rel=0.01)
+    assert half.operations(32).training == pytest.approx(
+        plain.operations(32).training / 4, rel=0.01
+    )
+    assert plain.parameters == 11_173_962
+
+
+def test_weights_describe_their_stem_and_width(tmp_path):
+    recipe = compose("small", ["methods.blurpool={}", "model.width=0.125"], needs_data=False).recipe
+    cpu = torch.device("cpu")
+    model = build_network(recipe, Stack.of(recipe.methods), 5, cpu).eval()
+    path = write_weights(model, tmp_path / "w.safetensors", about.of(recipe, (), 5))
+    images = torch.randn(2, 3, 32, 32)
+    network = resnet_recipes.load(path)
+    assert network.about.arguments == {"small_stem": True, "width": 0.125}
+    torch.testing.assert_close(network(images), model(images))

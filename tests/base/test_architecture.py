@@ -1,9 +1,30 @@
+import pytest
 from torchvision import models
 
 from resnet_recipes.base.architecture import ModelConfig
+from tests.fixtures import settings
+from tests.tables import rows
 
 
 def test_a_librarys_resnets_alone_take_the_recipes_initial_weights():
     for name in models.list_models(module=models):
         is_resnet = models.get_model_builder(name).__module__.endswith(".resnet")
         assert is_resnet == (not list(ModelConfig(name=f"torchvision:{name}").problems())), name
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    rows(
+        """
+width=0.3 | a multiple of 0.125
+width=0.0 | a multiple of 0.125
+in_channels=4 | must be 3 or 1
+in_channels=1 name=timm:resnet18 | model.in_channels=3
+stem=tiny | must be standard or small
+stem=small name=timm:resnet18 | model.stem=standard
+width=2.0 name=torchvision:resnet18 | model.width=1.0
+"""
+    ),
+)
+def test_a_stem_or_width_that_cannot_be_is_refused(words, said):
+    assert said in "".join(map(str, ModelConfig(**settings(words)).problems()))
