@@ -27,10 +27,10 @@ def ended_run(make_run: Callable[..., Run], folder: Path, **changes: object) -> 
     return folder
 
 
-def random_images(root: Path) -> Path:
-    """Write one training and three validation images of each class below `root`, and return it."""
+def random_images(root: Path, train: int = 1) -> Path:
+    """Write training images and three validation images of each class below `root`; return it."""
     rng = np.random.default_rng(0)
-    for split, count in (("train", 1), ("val", 3)):
+    for split, count in (("train", train), ("val", 3)):
         for name in CLASSES:
             (root / split / name).mkdir(parents=True)
             for number in range(count):

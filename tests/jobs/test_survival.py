@@ -202,24 +202,17 @@ def test_two_ranks_stopped_between_steps_and_in_an_evaluation(
     tmp_path, configs, nursery, untouched
 ):
     run, saved = Run(tmp_path / "run", configs, nursery, 2), []
-    for step in (1, 4, 5):
+    for step in (1, 4, 5, STEPS):
         nursery.start(run.folder, 2, stop_at=step)
         assert nursery.wait() == [75, 75]
         saved.append(run.newest())
-    assert saved == [3, 4, 7]  # the vote takes two steps; 4, after one of SAM's, is evaluated
-    assert_same(run.finish(), untouched(2))
-    assert run.evaluated() == [4, 8, 10]
-
-
-def test_two_ranks_stopped_in_the_last_evaluation(tmp_path, configs, nursery, untouched):
-    run = Run(tmp_path / "run", configs, nursery, 2)
-    nursery.start(run.folder, 2, stop_at=STEPS)
-    assert nursery.wait() == [75, 75]
+    # the vote takes two steps; 4, after one of SAM's, is evaluated, and so is the last
+    assert saved == [3, 4, 7, STEPS]
     assert run.evaluated() == [4, 8]
     assert not (run.folder / WEIGHTS).exists()
     run.finish()
     assert run.evaluated() == [4, 8, 10]
-    for name in (WEIGHTS, BEST):
+    for name in (WEIGHTS, BEST, "weights-raw.safetensors"):
         assert (run.folder / name).read_bytes() == (untouched(2).folder / name).read_bytes()
 
 

@@ -4,7 +4,6 @@ import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -33,8 +32,8 @@ def finished(
     Its weights and its summary.
     """
 
-    def run(ranks: int, words: str, **changes: Any) -> tuple[dict[str, torch.Tensor], dict]:
-        folder = begun(Path(tempfile.mkdtemp(dir=tmp_path)), recipe(words, **changes))
+    def run(ranks: int, words: str) -> tuple[dict[str, torch.Tensor], dict]:
+        folder = begun(Path(tempfile.mkdtemp(dir=tmp_path)), recipe(words))
         nursery.start(folder, ranks)
         assert nursery.wait() == [0] * ranks, (folder / "logs" / "rank0.log").read_text()[-2000:]
         return load_file(folder / "weights.safetensors"), json.loads(
@@ -44,46 +43,28 @@ def finished(
     return run
 
 
-def test_two_and_three_ranks_learn_and_measure_what_one_process_does(finished):
+def test_three_ranks_learn_and_measure_what_one_process_does(finished, make_run):
     """Micro-batches of four share BatchNorm statistics on any rank.
 
     Only the order of float additions differs.
     """
-    changes = (
+    words = (
         "max_duration=6ba data.train_size=48 data.eval_resize=48 data.eval_size=48 "
         "optimizer.lr=0.01 batch.global_size=24 batch.bn_size=4 batch.eval_size=16 "
         "methods.bce_loss={} methods.label_smoothing={} methods.ema.half_life=2ba "
         "methods.ema.update_interval=1ba"
     )
-    weights, summary = finished(1, changes)
-    for ranks in (2, 3):
-        others, also = finished(ranks, changes)
-        parameters = [
-            name
-            for name in weights
-            if not name.endswith(("running_mean", "running_var", "num_batches_tracked"))
-        ]
-        for name in parameters:
-            torch.testing.assert_close(others[name], weights[name], rtol=1e-4, atol=1e-5)
-        # which neither two nor three ranks share evenly
-        assert also["eval_examples"] == summary["eval_examples"] == 50
-
-
-def test_the_accuracy_of_three_ranks_is_that_of_the_weights_they_leave(finished, make_run):
-    changes = (
-        "max_duration=3ba data.train_size=32 data.eval_resize=32 data.eval_size=32 "
-        "optimizer.lr=0.01 batch.global_size=24 batch.bn_size=4 batch.eval_size=16 "
-        "methods.ema.half_life=2ba methods.ema.update_interval=1ba"
-    )
-    weights, summary = finished(3, changes)
-    run = make_run(changes)
+    alone, _ = finished(1, words)
+    weights, summary = finished(3, words)
+    for name in alone:
+        if not name.endswith(("running_mean", "running_var", "num_batches_tracked")):
+            torch.testing.assert_close(weights[name], alone[name], rtol=1e-4, atol=1e-5)
+    run = make_run(words)
     run.model.load_state_dict(weights)
-    metrics = evaluate(run.model, run.eval_data, run.precision, run.plan.num_classes)
-    assert [metrics.top1, metrics.top5] == [
-        summary["ema_top1_percent"],
-        summary["ema_top5_percent"],
-    ]
-    assert metrics.loss == pytest.approx(summary["ema_loss"], rel=1e-5)
+    found = evaluate(run.model, run.eval_data, run.precision, run.plan.num_classes)
+    assert (found.top1, found.top5) == (summary["ema_top1_percent"], summary["ema_top5_percent"])
+    assert found.loss == pytest.approx(summary["ema_loss"], rel=1e-5)
+    assert summary["eval_examples"] == 50  # which three ranks do not share evenly
 
 
 def test_compressed_gradients_are_right_to_three_digits(finished, make_run):
@@ -93,18 +74,13 @@ def test_compressed_gradients_are_right_to_three_digits(finished, make_run):
     )
 
     def joined(weights: dict[str, torch.Tensor]) -> torch.Tensor:
-        return torch.cat(
-            [
-                value.flatten()
-                for name, value in sorted(weights.items())
-                if name.endswith(("weight", "bias"))
-            ]
-        )
+        learned = [name for name in sorted(weights) if name.endswith(("weight", "bias"))]
+        return torch.cat([weights[name].flatten() for name in learned])
 
     start = joined(make_run(changes).model.state_dict())
     plain, compressed = (
-        joined(finished(2, changes, precision={"compress_gradients": compress})[0])
-        for compress in (False, True)
+        joined(finished(2, f"{changes} precision.compress_gradients={compress}")[0])
+        for compress in ("false", "true")
     )
     error = (compressed - plain).norm() / (plain - start).norm()
     assert 1e-5 < error < 2**-8  # a bfloat16 has 8 bits

@@ -7,10 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 from unittest.mock import Mock
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
@@ -30,52 +28,48 @@ from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture, digest, restore
 from resnet_recipes.training.teaching import store
+from tests.tables import rows
+from tests.trained_runs import CLASSES, random_images
 
-CLASSES, STEPS = 3, 6
-SIZES = {"stairs": [["0ep", 0.5], ["1ep", 1.0]], "delay": "0.5dur"}
-RESIZED = {"progressive_resizing": SIZES, "label_smoothing": {"smoothing": 0.1}}
+#: Two epochs of three steps and some images more, on two sizes if images grow.
+IMAGES, STEPS = 30, 6
+RESIZED = (
+    "methods.progressive_resizing.stairs=[[0ep,0.5],[1ep,1.0]] "
+    "methods.progressive_resizing.delay=0.5dur methods.label_smoothing.smoothing=0.1"
+)
 
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root, rng = tmp_path_factory.mktemp("taught"), np.random.default_rng(0)
-    for split, count in (("train", 9), ("val", 1)):
-        for name in range(CLASSES):
-            (root / split / f"class{name}").mkdir(parents=True)
-            for number in range(count):
-                pixels = rng.integers(0, 256, (40, 44, 3), dtype=np.uint8)
-                Image.fromarray(pixels).save(root / split / f"class{name}" / f"{number}.png")
-    return root
+    return random_images(tmp_path_factory.mktemp("taught"), train=IMAGES // len(CLASSES))
 
 
 @pytest.fixture
-def settings(images: Path, make_run: Callable, tmp_path: Path) -> Callable[..., dict]:
-    """Return a function that makes the settings of a run, with a teacher or a file's outputs."""
+def settings(images: Path, make_run: Callable, tmp_path: Path) -> Callable[..., str]:
+    """Return a function that returns the words of a run, with a teacher or a file's outputs."""
     path = tmp_path / "teacher.safetensors"
-    config = {"root": str(images), "backend": "torchvision", "workers": 0}
-    run = make_run(seed=5, data=config, batch={"global_size": 8, "bn_size": 8})
-    write_weights(run.model, path, about.of(run.plan.recipe, run.plan.facts.classes, CLASSES))
+    base = (
+        f"data.root={images} data.backend=torchvision data.workers=0 data.seed=3 "
+        "batch.global_size=8 batch.bn_size=8 methods.distill.temperature=2.0"
+    )
+    run = make_run(f"{base} seed=5 methods.distill=null")
+    write_weights(run.model, path, about.of(run.plan.recipe, CLASSES, len(CLASSES)))
 
-    def make(labels: Path | None = None, seed: int = 3, **methods: dict) -> dict:
-        source = {"labels": str(labels)} if labels else {"teacher": str(path)}
-        return {
-            "seed": seed,
-            "data": config | {"seed": 3},
-            "batch": {"global_size": 8, "bn_size": 8},
-            "methods": {**methods, "distill": {"temperature": 2.0, **source}},
-        }
+    def make(labels: Path | None = None, words: str = "") -> str:
+        source = f"labels={labels}" if labels else f"teacher={path}"
+        return f"{base} methods.distill.{source} {words}"
 
     return make
 
 
 def write(
-    plan: Plan, path: Path, kept: int = CLASSES, ranks: int = 1, cycle: int = 0, stop: int = 999
+    plan: Plan, path: Path, kept: int = 10, ranks: int = 1, cycle: int = 0, stop: int = 999
 ) -> Path:
     """Write a file of a plan's teacher, as `resnet-recipes teach` does, but for `stop` batches."""
     made = {"teacher": plan.teachers[0].text, **made_for(plan, cycle)}
     plan = cycled(plan, cycle)
     shape = len(plan.sizes), plan.recipe.data.repeats, plan.facts.train_examples, kept
-    begin(path, *header(made, shape, CLASSES)).close()
+    begin(path, *header(made, shape, len(CLASSES))).close()
     outputs, progress = read(path, "r+")[0], Mock()
     whole = [
         store(
@@ -94,8 +88,8 @@ def write(
     return path
 
 
-def planned(recipe: Callable, ranks: int = 1, **settings: object) -> Plan:
-    made = recipe(**settings)
+def planned(recipe: Callable, words: str, ranks: int = 1) -> Plan:
+    made = recipe(words)
     return taught(make_plan(made, data.measure(made.data), ranks))
 
 
@@ -106,80 +100,79 @@ def trained(run: Run, first: int = 0, stop_at: int | None = None) -> torch.Tenso
     return digest(run.model)
 
 
-EXACT = {
-    "1 rank": (1, {}, RESIZED),
-    "2 ranks": (2, {}, RESIZED),
-    "the loader resizes": (1, {}, {"progressive_resizing": SIZES | {"at": "loader"}}),
-    "repeats": (2, {"repeats": 3}, {"randaugment": {}}),
-    "mixup": (1, {}, {"mixup": {}}),
-    "cutmix": (2, {"repeats": 2}, {"cutmix": {}}),
-    "both": (1, {}, RESIZED | {"mixup_or_cutmix": {}}),
-}
-
-
-@pytest.mark.parametrize(("ranks", "data_settings", "methods"), EXACT.values(), ids=EXACT)
+@pytest.mark.parametrize(
+    ("ranks", "words"),
+    rows(
+        f"""
+1 | {RESIZED}
+2 | {RESIZED}
+1 | {RESIZED} methods.progressive_resizing.at=loader
+2 | data.repeats=3 methods.randaugment={{}}
+1 | methods.mixup={{}}
+2 | data.repeats=2 methods.cutmix={{}}
+1 | {RESIZED} methods.mixup_or_cutmix={{}}
+"""
+    ),
+)
 def test_a_run_with_all_outputs_is_the_run_with_the_teacher_bit_by_bit(
-    settings, make_run, recipe, tmp_path, monkeypatch, ranks, data_settings, methods
+    settings, make_run, recipe, tmp_path, monkeypatch, ranks, words
 ):
-    def words(path: Path | None = None) -> dict:
-        made = settings(path, **methods)
-        made["data"] |= data_settings
-        return made
-
     # a teacher at every step that sees images before they are mixed, as `teach` does
     others = [method for method in ORDER if method is not Distill]
     others.insert(others.index(MixUp), Distill)
     monkeypatch.setattr("resnet_recipes.methods.stack.ORDER", others)
-    plan = planned(recipe, ranks, **words())
-    assert plan.sizes == ((16, 32) if "progressive_resizing" in methods else (32, 32))
-    path = write(plan, tmp_path / "all.safetensors", ranks=ranks)
-    learned = trained(make_run(**words(path)))
-    assert torch.equal(learned, trained(make_run(**words())))
-    half, rest = (make_run(**words(path)) for _ in range(2))
+    plan = planned(recipe, settings(words=words), int(ranks))
+    assert plan.sizes == ((16, 32) if "progressive_resizing" in words else (32, 32))
+    path = write(plan, tmp_path / "all.safetensors", ranks=int(ranks))
+    learned = trained(make_run(settings(path, words)))
+    assert torch.equal(learned, trained(make_run(settings(words=words))))
+    half, rest = (make_run(settings(path, words)) for _ in range(2))
     trained(half, stop_at=STEPS // 2 + 1)
     restore(rest, capture(half, STEPS // 2 + 1))
     assert torch.equal(trained(rest, first=STEPS // 2 + 1), learned)
 
 
-def test_an_image_that_is_left_over_has_the_bits_that_it_has_among_others(
-    settings, make_run, recipe, tmp_path
-):
-    batch = {"batch": {"global_size": 13, "bn_size": 13}}  # of 27 images
-    path = write(planned(recipe, **settings() | batch), tmp_path / "all.safetensors")
-    learned = trained(make_run(**settings(path) | batch))
-    assert torch.equal(learned, trained(make_run(**settings() | batch)))
+LEFT_OVER = "batch.global_size=29 batch.bn_size=29 schedule.warmup=1ba"
+
+
+@pytest.mark.parametrize(
+    ("taught_with", "words"),
+    [
+        (LEFT_OVER, LEFT_OVER),
+        ("", "seed=7 batch.global_size=4 batch.bn_size=4"),
+    ],
+    ids=["an image that is left over is computed alone", "runs of other seeds and batches"],
+)
+def test_one_file_serves(taught_with, words, settings, make_run, recipe, tmp_path):
+    path = write(planned(recipe, settings(words=taught_with)), tmp_path / "all.safetensors")
+    learned = trained(make_run(settings(path, words)))
+    assert torch.equal(learned, trained(make_run(settings(words=words))))
 
 
 def test_no_rank_ends_before_all_is_written(settings, recipe, tmp_path, monkeypatch):
     path, missing = tmp_path / "all.safetensors", []
     meeting = "resnet_recipes.training.teaching.meet"
     monkeypatch.setattr(meeting, lambda: missing.append(read(path)[0].missing()))
-    write(planned(recipe, **settings()), path)
+    write(planned(recipe, settings()), path)
     assert missing == [[0, 1], []]
 
 
-def test_one_file_serves_runs_of_other_seeds_and_batches(settings, make_run, recipe, tmp_path):
-    path = write(planned(recipe, **settings()), tmp_path / "all.safetensors")
-    other = settings(path, seed=7) | {"batch": {"global_size": 4, "bn_size": 4}}
-    same = settings(seed=7) | {"batch": {"global_size": 4, "bn_size": 4}}
-    assert torch.equal(trained(make_run(**other)), trained(make_run(**same)))
-
-
-def test_two_outputs_of_three_change_the_loss_little(settings, make_run, recipe, tmp_path):
-    path = write(planned(recipe, **settings()), tmp_path / "two.safetensors", 2)
-    raw = next(iter(make_run(**settings(path)).train_data.batches()))
-    whole = write(planned(recipe, **settings()), tmp_path / "all.safetensors")
-    exact = next(iter(make_run(**settings(whole)).train_data.batches()))
+def test_all_outputs_but_one_change_the_loss_little(settings, make_run, recipe, tmp_path):
+    kept, found = len(CLASSES) - 1, []
+    for name, count in (("most", kept), ("all", kept + 1)):
+        path = write(planned(recipe, settings()), tmp_path / f"{name}.safetensors", count)
+        found.append(next(iter(make_run(settings(path)).train_data.batches())))
+    raw, exact = found
     assert torch.equal(raw.pixels, exact.pixels)
     assert raw.taught.sum(1).tolist() == pytest.approx([1] * 8, abs=1e-5)
-    # with two of three, the third is what is left: only float16 differs
+    # the last one is what is left: only float16 differs
     torch.testing.assert_close(raw.taught, exact.taught, rtol=0, atol=2e-3)
     assert not torch.equal(raw.taught, exact.taught)
 
 
 def test_epochs_that_are_repeated_give_the_crops_again(settings, make_run, recipe, tmp_path):
-    path = write(planned(recipe, **settings(**RESIZED)), tmp_path / "one.safetensors", 2, cycle=1)
-    run = make_run(**settings(path, **RESIZED))
+    path = write(planned(recipe, settings(words=RESIZED)), tmp_path / "one.safetensors", 2, cycle=1)
+    run = make_run(settings(path, RESIZED))
     batches, seen = run.train_data.batches(), []
     for _ in range(STEPS):
         raw = next(batches)
@@ -192,17 +185,19 @@ def test_epochs_that_are_repeated_give_the_crops_again(settings, make_run, recip
     assert all(torch.equal(*pair) for pair in again)
 
 
-def refusal(recipe: Callable, error: type[Exception], **settings: object) -> str:
+def refusal(recipe: Callable, error: type[Exception], words: str) -> str:
     with pytest.raises(error) as caught:
-        planned(recipe, **settings)
+        planned(recipe, words)
     return " ".join(f"{one.key} {one.value} {one.rule} {one.fix}" for one in caught.value.problems)
 
 
 def test_a_run_of_other_crops_is_refused_with_both_values(settings, recipe, tmp_path):
-    path = write(planned(recipe, **settings(**RESIZED)), tmp_path / "two.safetensors", 2)
-    other = settings(path, randaugment={}, colout={})
-    other["data"] |= {"crop_scale": [0.5, 1.0], "seed": 4}
-    said = refusal(recipe, RecipeError, max_duration="3ep", **other)
+    path = write(planned(recipe, settings(words=RESIZED)), tmp_path / "two.safetensors", 2)
+    other = (
+        "methods.randaugment={} methods.colout={} data.crop_scale=[0.5,1.0] data.seed=4 "
+        "max_duration=3ep"
+    )
+    said = refusal(recipe, RecipeError, settings(path, other))
     for text in (
         "data.crop_scale [0.5,1.0] is [0.08,1.0] in",
         "data.crop_scale='[0.08,1.0]'",
@@ -219,93 +214,24 @@ def test_a_run_of_other_crops_is_refused_with_both_values(settings, recipe, tmp_
 
 
 def test_images_of_the_same_size_that_are_made_otherwise_are_others(settings, recipe, tmp_path):
-    path = write(planned(recipe, **settings(**RESIZED)), tmp_path / "two.safetensors", 2)
-    other = RESIZED | {"progressive_resizing": SIZES | {"at": "loader"}}
-    said = refusal(recipe, RecipeError, **settings(path, **other))
+    path = write(planned(recipe, settings(words=RESIZED)), tmp_path / "two.safetensors", 2)
+    other = f"{RESIZED} methods.progressive_resizing.at=loader"
+    said = refusal(recipe, RecipeError, settings(path, other))
     assert "at:loader" in said
     assert "at:device" in said
 
 
 def test_all_that_decides_crops_is_compared(settings, recipe):
-    made = made_for(planned(recipe, **settings()), 0)
+    made = made_for(planned(recipe, settings()), 0)
     for setting in fields(TrainCrop):
         assert made.keys() & {f"data.{setting.name}", f"data.crop_{setting.name}"}
 
 
-def described(path: Path, **changes: str) -> None:
-    """Change the description of a file, and nothing else."""
+def rewritten(path: Path, description: dict[str, str], **tensors: torch.Tensor) -> None:
+    """Change the description or tensors of a file, and nothing else."""
     with safe_open(path, "np") as file:
         metadata = file.metadata()
-    save_file(load_file(path), path, metadata | changes)
-
-
-def tensors(path: Path, **changes: torch.Tensor) -> None:
-    """Change tensors of a file, and nothing else."""
-    with safe_open(path, "np") as file:
-        metadata = file.metadata()
-    save_file(load_file(path) | changes, path, metadata)
-
-
-DAMAGE = {
-    "short": (lambda path: path.write_bytes(path.read_bytes()[:-8]), "damaged, or cut short"),
-    "long": (lambda path: path.write_bytes(path.read_bytes() + b"more"), "damaged, or cut short"),
-    "pickle": (lambda path: path.write_bytes(b"\x80\x04K\x01."), "no .safetensors file"),
-    "limit": (lambda path: path.write_bytes(b"\xff" * 9), "no .safetensors file"),
-    "other": (lambda path: save_file({"rows": torch.zeros(2, 1, 9)}, path), "was not written by"),
-    "newer": (lambda path: described(path, **{"data.new": "1"}), "or by another version of it"),
-    "older": (
-        lambda path: save_file(load_file(path), path, {"teacher": "a"}),
-        "was not written by",
-    ),
-    "no metadata": (lambda path: save_file(load_file(path), path), "was not written by"),
-    "numbers": (lambda path: tensors(path, values=torch.zeros(2).bfloat16()), "not written by"),
-    "no epochs": (lambda path: tensors(path, sha256=torch.tensor(0)), "to these images"),
-    "bit": (lambda path: flip(path, -3), "was changed after it was written"),
-    "header": (lambda path: flip(path, 9), "no .safetensors file"),
-    "fifo": (lambda path: path.unlink() or os.mkfifo(path), "Not a regular file"),
-}
-
-
-@pytest.mark.parametrize(("damage", "said"), DAMAGE.values(), ids=DAMAGE)
-def test_a_damaged_file_ends_before_the_first_step(settings, recipe, tmp_path, damage, said):
-    path = write(planned(recipe, **settings()), tmp_path / "two.safetensors", 2)
-    damage(path)
-    found = refusal(recipe, NotReadyError, **settings(path))
-    assert said in found
-    assert "write it:  resnet-recipes teach NAME" in found
-
-
-def test_a_name_without_a_file_is_answered_with_its_setting(settings, recipe, tmp_path):
-    found = refusal(recipe, NotReadyError, **settings(tmp_path / "nix.safetensors"))
-    assert "methods.distill.labels" in found
-    assert "No such file or directory" in found
-
-
-def test_other_programs_can_read_the_file(settings, recipe, tmp_path):
-    found = load_file(write(planned(recipe, **settings()), tmp_path / "two.safetensors", 2))
-    assert found["values"].shape == found["classes"].shape == (2, 1, 27, 2)
-    assert found["values"].dtype == torch.float16
-    assert found["classes"].max() == CLASSES - 1
-
-
-def test_a_file_from_elsewhere_puts_no_words_into_the_users_shell(settings, recipe, tmp_path):
-    path = write(planned(recipe, **settings()), tmp_path / "two.safetensors", 2)
-    described(path, **{"data.seed": "$(reboot)", "data.flip": "0"})
-    with pytest.raises(RecipeError) as caught:
-        planned(recipe, **settings(path))
-    fixes = {problem.key: problem.fix for problem in caught.value.problems}
-    assert fixes == {"data.seed": "data.seed='$(reboot)'", "data.flip": "data.flip=0"}
-    described(path, **{"$(reboot)": "1"})
-    assert "reboot" not in refusal(recipe, NotReadyError, **settings(path))
-
-
-def test_the_plan_says_how_large_stored_outputs_are_and_that_they_repeat(
-    settings, recipe, tmp_path
-):
-    path = write(planned(recipe, **settings()), tmp_path / "one.safetensors", 2, cycle=1)
-    (teacher,) = planned(recipe, **settings(path)).teachers
-    said = r"2 of each image, \d+ bytes; crops repeat after 1 epoch,"
-    assert re.search(said, teacher.text)
+    save_file(load_file(path) | tensors, path, metadata | description)
 
 
 def flip(path: Path, at: int) -> None:
@@ -314,8 +240,67 @@ def flip(path: Path, at: int) -> None:
     path.write_bytes(content)
 
 
+DAMAGE = [
+    ("damaged, or cut short", lambda path: path.write_bytes(path.read_bytes()[:-8])),
+    ("damaged, or cut short", lambda path: path.write_bytes(path.read_bytes() + b"more")),
+    ("no .safetensors file", lambda path: path.write_bytes(b"\x80\x04K\x01.")),
+    ("no .safetensors file", lambda path: path.write_bytes(b"\xff" * 9)),
+    ("no .safetensors file", lambda path: flip(path, 9)),
+    ("was changed after it was written", lambda path: flip(path, -3)),
+    ("was not written by", lambda path: save_file({"rows": torch.zeros(2, 1, 9)}, path)),
+    ("was not written by", lambda path: save_file(load_file(path), path)),
+    ("was not written by", lambda path: save_file(load_file(path), path, {"teacher": "a"})),
+    ("or by another version of it", lambda path: rewritten(path, {"data.new": "1"})),
+    ("not written by", lambda path: rewritten(path, {}, values=torch.zeros(2).bfloat16())),
+    ("to these images", lambda path: rewritten(path, {}, sha256=torch.tensor(0))),
+    ("Not a regular file", lambda path: path.unlink() or os.mkfifo(path)),
+]
+
+
+@pytest.mark.parametrize(("said", "damage"), DAMAGE)
+def test_a_damaged_file_ends_before_the_first_step(settings, recipe, tmp_path, damage, said):
+    path = write(planned(recipe, settings()), tmp_path / "two.safetensors", 2)
+    damage(path)
+    found = refusal(recipe, NotReadyError, settings(path))
+    assert said in found
+    assert "write it:  resnet-recipes teach NAME" in found
+
+
+def test_a_name_without_a_file_is_answered_with_its_setting(settings, recipe, tmp_path):
+    found = refusal(recipe, NotReadyError, settings(tmp_path / "nix.safetensors"))
+    assert "methods.distill.labels" in found
+    assert "No such file or directory" in found
+
+
+def test_other_programs_can_read_the_file(settings, recipe, tmp_path):
+    found = load_file(write(planned(recipe, settings()), tmp_path / "nine.safetensors", 9))
+    assert found["values"].shape == found["classes"].shape == (2, 1, IMAGES, 9)
+    assert found["values"].dtype == torch.float16
+    assert found["classes"].max() == len(CLASSES) - 1
+
+
+def test_a_file_from_elsewhere_puts_no_words_into_the_users_shell(settings, recipe, tmp_path):
+    path = write(planned(recipe, settings()), tmp_path / "two.safetensors", 2)
+    rewritten(path, {"data.seed": "$(reboot)", "data.flip": "0"})
+    with pytest.raises(RecipeError) as caught:
+        planned(recipe, settings(path))
+    fixes = {problem.key: problem.fix for problem in caught.value.problems}
+    assert fixes == {"data.seed": "data.seed='$(reboot)'", "data.flip": "data.flip=0"}
+    rewritten(path, {"$(reboot)": "1"})
+    assert "reboot" not in refusal(recipe, NotReadyError, settings(path))
+
+
+def test_the_plan_says_how_large_stored_outputs_are_and_that_they_repeat(
+    settings, recipe, tmp_path
+):
+    path = write(planned(recipe, settings()), tmp_path / "one.safetensors", 2, cycle=1)
+    (teacher,) = planned(recipe, settings(path)).teachers
+    said = r"2 of each image, \d+ bytes; crops repeat after 1 epoch,"
+    assert re.search(said, teacher.text)
+
+
 def test_a_file_that_was_begun_goes_on_where_it_was(settings, recipe, tmp_path):
-    plan = planned(recipe, **settings())
+    plan = planned(recipe, settings())
     whole = write(plan, tmp_path / "whole.safetensors", 2)
     part = write(plan, tmp_path / "part.safetensors", 2, stop=5)  # 4 batches an epoch
     assert read(part)[0].missing() == [1]
