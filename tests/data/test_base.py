@@ -1,12 +1,13 @@
-"""The facts of a run's data in its folder: what was written, or a refusal."""
+"""The facts of a run's data in its folder: what was written, or a refusal; and normalisation."""
 
 import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.data.base import DataConfig, DataFacts
+from resnet_recipes.data.base import DataConfig, DataFacts, normalize
 
 FACTS = DataFacts("ffcv", Path("/data"), 37, 11, ("ant", "b\u00e9e"), ("a note",), "one", "two")
 
@@ -20,28 +21,40 @@ def test_facts_are_read_as_they_were_written_but_for_their_notes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change",
+    "text",
     [
-        {"backend": "auto"},
-        {"train_examples": True},
-        {"classes": [1]},
-        {"more": 1},
-        {"eval_digest": None},
+        *(
+            json.dumps(json.loads(FACTS.to_json()) | change)
+            for change in (
+                {"backend": "auto"},
+                {"train_examples": True},
+                {"classes": [1]},
+                {"more": 1},
+                {"eval_digest": None},
+            )
+        ),
+        "",
+        "[]",
+        "[" * 10**5,
+        "\udc80",
     ],
 )
-def test_what_is_not_such_a_file_is_refused(tmp_path, change):
-    (tmp_path / "data.json").write_text(json.dumps(json.loads(FACTS.to_json()) | change))
-    with pytest.raises(NotReadyError, match=r"data\.json: cannot be read"):
-        DataFacts.read(tmp_path / "data.json", "/data")
-
-
-@pytest.mark.parametrize("text", ["", "[]", "[" * 10**5, "{}", "\udc80"])
-def test_text_that_is_not_such_json_is_refused(tmp_path, text):
+def test_what_is_not_such_a_file_is_refused(tmp_path, text):
     (tmp_path / "data.json").write_bytes(text.encode(errors="surrogateescape"))
-    with pytest.raises(NotReadyError):
+    with pytest.raises(NotReadyError, match=r"data\.json: cannot be read"):
         DataFacts.read(tmp_path / "data.json", "/data")
 
 
 def test_images_of_another_size_are_resized_in_proportion_to_the_nearest_pixel():
     config = DataConfig(eval_size=224, eval_resize=232)
     assert {size: config.resize_for(size) for size in (224, 100)} == {224: 232, 100: 104}
+
+
+@pytest.mark.parametrize("memory", [torch.channels_last, torch.contiguous_format])
+def test_pixels_become_the_published_vectors_in_channels_last_memory(memory):
+    values = torch.tensor([0, 128, 255], dtype=torch.uint8).view(3, 1, 1, 1)
+    images = normalize(values.expand(3, 3, 7, 9).contiguous(memory_format=memory))
+    assert images.is_contiguous(memory_format=torch.channels_last)
+    assert images.dtype == torch.float32
+    expected = [-2.11790, -2.03571, -1.80444, 0.07406, 0.20518, 0.42649, 2.24891, 2.42857, 2.64]
+    assert images[:, :, 3, 4].flatten().tolist() == pytest.approx(expected, abs=1e-5)

@@ -1,7 +1,6 @@
 """Every backend keeps the contract of resnet_recipes/data/loading/."""
 
 import itertools
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -74,11 +73,6 @@ def test_batches_are_uint8_in_channels_last_memory_with_int64_labels(case):
             assert batch.pixels.shape == (count, 3, 32, 32)
             assert batch.pixels.is_contiguous(memory_format=torch.channels_last)
             assert (batch.labels.dtype, batch.labels.shape) == (torch.int64, (count,))
-
-
-def test_a_loader_has_the_images_that_were_counted(case):
-    with case.train() as loader:
-        assert loader.examples == case.facts.train_examples
 
 
 def test_batches_from_a_step_on_are_the_tail_of_all_batches_across_epochs_that_differ(case):
@@ -155,14 +149,6 @@ def test_the_crop_changes_its_size_with_the_epoch_which_drops_the_incomplete_bat
         batches = taken(loader.batches(), 2 * steps + 1)
     sizes = [pixels.shape[-1] for pixels, _ in batches]
     assert sizes == [16] * steps + [24] * (steps + 1)
-
-
-def test_a_batch_holds_until_the_next_one_is_asked_for(case):
-    with case.train() as loader:
-        batch = next(loader.batches())
-        before = batch.pixels.clone()
-        time.sleep(0.2)  # workers fill whatever they believe to be free
-        assert torch.equal(batch.pixels, before)
 
 
 def test_closing_twice_leaves_no_process(case):

@@ -204,12 +204,6 @@ def test_workers_do_not_outlive_the_trainer_nor_import_it(folder, nursery, tmp_p
     assert not any(map(alive, pids))
 
 
-@pytest.mark.usefixtures("without_engine")
-def test_without_the_native_decoder_the_images_are_counted_and_it_is_reported(folder):
-    note = data.measure(small(folder)).notes[-1]
-    assert "in Python, at about half the speed: the native decoder was not built" in note
-
-
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_other_images_than_the_run_began_with_are_not_opened(folder, tmp_path, split):
     root = Path(shutil.copytree(folder, tmp_path / "images"))

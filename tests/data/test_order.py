@@ -8,6 +8,8 @@ import pytest
 from resnet_recipes.data import order
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.order import imbalance, occurrences, sampled, train_jobs
+from tests.fixtures import settings
+from tests.tables import rows
 
 
 def test_every_epoch_is_another_permutation():
@@ -63,8 +65,8 @@ def test_micro_batches_are_the_same_on_any_number_of_ranks_and_have_no_image_twi
     def batch(world_size: int) -> np.ndarray:
         """Return the (index, copy) pairs of the micro-batches of a step, [8, 8, 2]."""
         shares = [Share(rank, world_size, 64, 1, 0, groups=8) for rank in range(world_size)]
-        rows = [repeated(share, 3, 500, 2)[1] for share in shares]
-        return np.concatenate(rows).reshape(8, 8, 2)
+        dealt = [repeated(share, 3, 500, 2)[1] for share in shares]
+        return np.concatenate(dealt).reshape(8, 8, 2)
 
     groups = batch(8)
     assert all(len({*group[:, 0].tolist()}) == 8 for group in groups)
@@ -108,6 +110,8 @@ def test_classes_come_as_often_as_their_share_says(share, expected):
 def test_which_class_gets_the_odd_image_is_drawn_anew():
     found = [np.bincount(LABELS, weights=shown(0.5, epoch)).tolist() for epoch in range(40)]
     assert len(set(map(tuple, found))) > 1
+    order = sampled(LABELS, 1.0)
+    assert not np.array_equal(order(7, 0, 500), order(8, 0, 500))  # by the seed, too
     assert np.mean(found, 0) == pytest.approx([298.6, 141.6, 44.8, 14.9], abs=0.4)
 
 
@@ -115,22 +119,13 @@ def test_images_of_a_class_come_equally_often_but_for_one():
     assert {*shown(0.0)} == {1}
     times = np.split(shown(1.0), np.cumsum(COUNTS)[:-1])
     assert all(np.ptp(of_class) <= 1 for of_class in times)
-
-
-def test_over_many_epochs_every_image_of_a_large_class_is_shown():
+    # over many epochs, every image of a large class is shown
     assert sum(shown(1.0, epoch) for epoch in range(30))[LABELS == 0].min() > 0
 
 
 def test_classes_without_images_are_left_out():
     labels = np.repeat([0, 2], [30, 10])
     assert np.bincount(labels, weights=shown(1.0, labels=labels)).tolist() == [20, 0, 20]
-
-
-def test_the_order_is_a_function_of_seed_and_epoch():
-    order = sampled(LABELS, 1.0)
-    assert np.array_equal(order(7, 3, 500), order(7, 3, 500))
-    assert not np.array_equal(order(7, 3, 500), order(7, 4, 500))
-    assert not np.array_equal(order(7, 3, 500), order(8, 3, 500))
 
 
 def test_occurrences_count_what_came_before():
@@ -140,23 +135,24 @@ def test_occurrences_count_what_came_before():
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"sampling": "equal"}, "must be natural, sqrt, balanced or a share"),
-        ({"sampling": 1.5}, "a share from 0 (natural) to 1 (equal classes)"),
-        ({"sampling": "sqrt", "repeats": 2}, "cannot be used with data.repeats=2"),
-        ({"sampling": 0.3, "order": "quasi_random"}, "cannot be used with data.order=quasi_random"),
-        ({"sampling": "sqrt", "backend": "synthetic"}, "needs images with labels"),
-    ],
+    ("words", "said"),
+    rows(
+        """
+sampling=equal | must be natural, sqrt, balanced or a share
+sampling=1.5 | a share from 0 (natural) to 1 (equal classes)
+sampling=sqrt repeats=2 | cannot be used with data.repeats=2
+sampling=0.3 order=quasi_random | cannot be used with data.order=quasi_random
+sampling=sqrt backend=synthetic | needs images with labels
+sampling=natural |
+sampling=balanced |
+sampling=0.0 |
+sampling=1 |
+"""
+    ),
 )
-def test_settings_that_cannot_be_are_named(settings, said):
-    problems = list(DataConfig(**{"root": "images"} | settings).problems())
-    assert [said in problem.rule for problem in problems] == [True]
-
-
-def test_shares_have_names_and_numbers():
-    for sampling in ("natural", "sqrt", "balanced", 0.0, 0.25, 1):
-        assert not [*DataConfig(root="images", sampling=sampling).problems()]
+def test_settings_that_cannot_be_are_named(words, said):
+    problems = list(DataConfig(root="images", **settings(words)).problems())
+    assert [said in problem.rule for problem in problems] == [True] * bool(said)
 
 
 def test_unequal_classes_are_noted_with_what_to_type():
@@ -186,6 +182,6 @@ def test_batches_are_the_same_on_any_number_of_ranks_and_after_a_resume():
 
 
 def test_an_image_that_comes_again_in_an_epoch_is_cropped_anew():
-    rows = rows_of(1, 0, 24)
-    assert len(set(rows)) == len(rows)
-    assert max(copy for *_, copy in rows) > 50
+    found = rows_of(1, 0, 24)
+    assert len(set(found)) == len(found)
+    assert max(copy for *_, copy in found) > 50

@@ -8,6 +8,7 @@ import pytest
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.root import address_problems, root_problem
 from tests.data.conftest import refusal
+from tests.tables import rows
 
 
 @pytest.fixture
@@ -31,20 +32,26 @@ def test_a_folder_with_splits_or_both_betons_is_accepted(images):
     assert root_problem(str(images.parent)) is None
 
 
-def test_a_missing_folder_is_answered_with_one_of_a_similar_name(images):
-    assert f"does not exist\n    data={images}" in refused(images.parent / "Cifr")
-    assert f"data={images}/train" in refused(images.parent / "cifar1" / "train")
-    assert f"{images.parent} has cifar" in refused(images.parent / "imagenet")
-
-
-def test_a_split_given_itself_is_answered_with_its_parent(images):
-    assert f"is one split; use the folder containing train/ and val/\n    data={images}" in refused(
-        images / "train"
-    )
-
-
-def test_splits_further_down_are_found(images):
-    assert f"a folder in it does\n    data={images}" in refused(images.parent.parent)
+@pytest.mark.parametrize(
+    ("place", "said", "fix"),
+    rows(
+        """
+Cifr | does not exist | data={0}
+cifar1/train | does not exist | data={0}/train
+imagenet | does not exist | {0.parent} has cifar
+cifar/train | is one split; use the folder containing train/ and val/ | data={0}
+. | a folder in it does | data={0}
+half | has only train.beton | convert
+data/demo | does not exist | resnet-train demo   draws its images
+"""
+    ),
+)
+def test_a_wrong_folder_is_answered_with_the_one_that_was_meant(place, said, fix, images):
+    (images.parent / "half").mkdir()
+    (images.parent / "half" / "train.beton").touch()
+    found = refused(images.parent / place)
+    assert said in found
+    assert fix.format(images) in found
 
 
 def test_a_file_is_answered_with_its_folder_or_a_command(images):
@@ -72,11 +79,6 @@ def test_folders_called_images_and_labels_beside_what_is_read_are_no_boxes(tmp_p
         (tmp_path / name).mkdir()
     (tmp_path / beside).mkdir(parents=True)
     assert root_problem(str(tmp_path)) is None
-
-
-def test_one_beton_of_two_is_named(tmp_path):
-    (tmp_path / "train.beton").touch()
-    assert "has only train.beton" in refused(tmp_path)
 
 
 def test_paths_that_no_system_call_takes_are_refused_in_a_sentence(images):
@@ -125,7 +127,3 @@ def test_an_address_holds_no_secret_and_no_trick(address):
     assert "ret@" not in str(problem)
     assert "Signature=1" not in str(problem)
     assert not [*address_problems("s3://bucket/a/b"), *address_problems("/data/a?b")]
-
-
-def test_the_images_of_the_demo_are_answered_with_what_draws_them(tmp_path):
-    assert "resnet-train demo   draws its images" in refused(tmp_path / "data" / "demo")

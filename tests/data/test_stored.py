@@ -15,6 +15,7 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import Stored
 from resnet_recipes.data.loading.storage import Rows
 from resnet_recipes.data.stored import Outputs, Taught, begin, header, kept, read, spread
+from tests.tables import rows
 
 SHAPE = 2, 1, 99
 ABOUT = {"teacher": "a", "data.seed": "1"}
@@ -91,19 +92,23 @@ def test_an_epoch_that_is_not_whole_is_a_fault(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"values": np.zeros((2, 1, 99, 2), np.int64)},
-        {"classes": np.zeros((2, 1, 99, 2), np.float32)},
-        {"classes": np.zeros((2, 1, 99, 3), np.uint8)},
-        {"values": np.zeros((2, 1, 99, 0), np.float32), "classes": np.zeros((2, 1, 99, 0), "u1")},
-        {"sha256": np.zeros((2, 31), np.uint8)},
-    ],
-    ids=str,
+    "changes",
+    rows(
+        """
+values int64 2,1,99,2
+classes float32 2,1,99,2
+classes uint8 2,1,99,3
+values float32 2,1,99,0 | classes uint8 2,1,99,0
+sha256 uint8 2,31
+"""
+    ),
 )
-def test_tensors_of_other_kinds_are_refused(tmp_path, change):
+def test_tensors_of_other_kinds_are_refused(tmp_path, changes):
     outputs = read(written(tmp_path / "two.safetensors", kept(torch.randn(99, 3), 2)))[0]
-    assert "do not belong to these images" in fault(outputs._replace(**change))
+    for name, kind, shape in map(str.split, changes):
+        zeros = np.zeros([*map(int, shape.split(","))], kind)
+        outputs = outputs._replace(**{name: zeros})
+    assert "do not belong to these images" in fault(outputs)
 
 
 @pytest.fixture
@@ -168,10 +173,10 @@ def test_two_commands_do_not_write_the_same_file(part):
 
 def test_a_file_that_is_written_anew_is_read_anew(tmp_path):
     """By a later run in the same process."""
-    path, rows = tmp_path / "two.safetensors", np.zeros(1, np.int64)
+    path, none = tmp_path / "two.safetensors", np.zeros(1, np.int64)
     for found in ([2.0, 1.0], [1.0, 2.0]):
         written(path, (torch.tensor([found]).log_softmax(1), torch.tensor([[0, 1]])))
-        filled = Rows(0, rows, rows, rows, rows, rows, np.empty((1, 2), np.float32))
+        filled = Rows(0, none, none, none, none, none, np.empty((1, 2), np.float32))
         Taught(Mock(), Stored(path, 2, 2)).fill(filled)
         wanted = torch.tensor(found).softmax(0).tolist()
         assert filled.taught[0].tolist() == pytest.approx(wanted, abs=1e-3)

@@ -51,10 +51,6 @@ def test_a_batch_is_handed_out_before_the_next_one_is_asked_for():
         assert asked == list(range(step + 1))
 
 
-def test_it_ends_with_its_batches():
-    assert len(list(Stream(itertools.islice(Slow().batches(), 3), torch.device("cpu")))) == 3
-
-
 def test_a_batch_is_copied_once_the_device_has_finished_with_the_third_before(monkeypatch):
     class Queue:
         def __init__(self) -> None:

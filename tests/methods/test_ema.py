@@ -7,7 +7,6 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
-from resnet_recipes.base.duration import Duration, Horizon
 from resnet_recipes.methods.ema import EMA
 
 #: Values that the settings must refuse.
@@ -190,13 +189,3 @@ def test_it_is_torchvisions_average_with_its_reset_in_every_epoch_of_the_warm_up
                 torch.testing.assert_close(
                     ours.state_dict()[name], theirs.module.state_dict()[name]
                 )
-
-
-def test_a_half_life_in_shares_of_the_run_is_torchvisions_decay_over_epochs():
-    """alpha = (1 - 0.99998) * batch * 32 / epochs.
-
-    600 epochs of 1,251 batches of 1,024, an update every 32 steps.
-    """
-    horizon = Horizon(600 * 1251, 1251)
-    half_life = horizon.steps(Duration.parse("0.02704dur"))
-    assert 1 - 2 ** (-32 / half_life) == pytest.approx((1 - 0.99998) * 1024 * 32 / 600, rel=1e-3)

@@ -100,17 +100,6 @@ def test_imagenets_weights_keep_their_classifier_for_imagenets_folders(tmp_path)
     assert "new classifier" in others.head
 
 
-def test_safetensors_and_a_run_folder_are_read(weights, tmp_path):
-    safetensors.torch.save_file(
-        torch.load(weights, weights_only=True), tmp_path / "weights.safetensors"
-    )
-    first, second = (
-        pretrained.find(config_of(path), SEVEN)
-        for path in (tmp_path / "weights.safetensors", tmp_path)
-    )
-    assert first.tensors.keys() == second.tensors.keys()
-
-
 def test_stochastic_depth_starts_with_the_same_output_as_the_file(weights):
     plain, deep = narrow_resnet18(num_classes=7), narrow_resnet18(num_classes=7)
     plain.load_state_dict(torch.load(weights, weights_only=True))

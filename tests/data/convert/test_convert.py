@@ -89,13 +89,6 @@ def test_the_order_is_shuffled_by_the_seed_unless_refused(folder, tmp_path):
     assert sorted(labels[0]) == sorted(labels[1]) == labels[2]
 
 
-@pytest.mark.slow
-def test_processes_write_the_same_file_as_one(folder, tmp_path, small_chunks):
-    for name, workers in (("one", 1), ("two", 2)):
-        convert(folder / "val", tmp_path / f"{name}.beton", ConvertOptions(workers=workers), silent)
-    assert (tmp_path / "one.beton").read_bytes() == (tmp_path / "two.beton").read_bytes()
-
-
 def test_a_forecast_is_near_the_truth_and_writes_nothing(folder, tmp_path):
     said = forecast(folder, tmp_path, RAW)
     assert (said.images, said.sampled, said.resumed_images, said.unreadable) == (48, 48, 0, ())
@@ -129,29 +122,27 @@ def test_an_interrupted_conversion_resumes_and_gives_the_same_file(folder, tmp_p
 
 
 def test_a_split_that_is_finished_is_not_made_again_while_the_other_is_not(folder, tmp_path):
-    train, val = convert(folder, tmp_path, RAW, silent)
+    images, out = tmp_path / "images", tmp_path / "out"
+    shutil.copytree(folder, images)
+    train, val = convert(images, out, RAW, silent)
     old = train.stat().st_mtime_ns
     val.unlink()
-    expected = forecast(folder, tmp_path, RAW)
+    expected = forecast(images, out, RAW)
     assert expected.resumed_images == 37
     room = expected.bytes - train.stat().st_size + 1  # which is not needed twice
-    convert(folder, tmp_path, RAW, silent, expected._replace(free_bytes=room))
+    convert(images, out, RAW, silent, expected._replace(free_bytes=room))
     assert train.stat().st_mtime_ns == old
     assert len(open_beton(val)) == 11
     val.unlink()
-    # another conversion: all of it
-    convert(folder, tmp_path, ConvertOptions("jpg", workers=1), silent)
+    # another conversion, or of images that have changed since: all of it
+    convert(images, out, ConvertOptions("jpg", workers=1), silent)
     assert train.stat().st_mtime_ns > old
-
-
-def test_a_file_of_images_that_have_changed_since_is_made_again(folder, tmp_path):
-    shutil.copytree(folder, tmp_path / "images")
-    train, val = convert(tmp_path / "images", tmp_path / "out", RAW, silent)
+    convert(images, out, RAW, silent)
     old = train.stat().st_mtime_ns
-    path = next((tmp_path / "images" / "train").glob("*/*"))
+    path = next((images / "train").glob("*/*"))
     path.write_bytes(path.read_bytes() + b" ")
-    val.unlink()  # as if the attempt had been interrupted after train
-    convert(tmp_path / "images", tmp_path / "out", RAW, silent)
+    val.unlink()
+    convert(images, out, RAW, silent)
     assert train.stat().st_mtime_ns > old
 
 
@@ -349,6 +340,9 @@ def test_what_a_conversion_of_something_else_has_made_is_not_replaced(folder, tm
     with pytest.raises(RecipeError, match="already exists, and nothing is overwritten"):
         convert(folder / "val", target, RAW, silent)
     assert target.read_text() == "mine"
+    convert(folder / "train", tmp_path / "b.half.beton", RAW, silent)
+    with pytest.raises(RecipeError, match=r"b\.half\.beton.*already exists"):
+        convert(folder / "val", tmp_path / "b.beton", replace(RAW, levels=2), silent)
 
 
 def test_a_source_is_the_place_it_is_and_not_the_words_that_named_it(folder, tmp_path, monkeypatch):
@@ -360,26 +354,13 @@ def test_a_source_is_the_place_it_is_and_not_the_words_that_named_it(folder, tmp
     convert(Path("images"), target, RAW, silent)
     convert(Path("../one/images"), target, ConvertOptions("jpg", workers=1), silent)
     old = target.read_bytes()
-    monkeypatch.chdir(tmp_path / "two")
-    with pytest.raises(RecipeError, match="already exists"):
-        convert(Path("images"), target, RAW, silent)
+    # a table in a folder is a place of its own
+    Path("images/a.csv").write_text("path,label\nant/000.jpg,a\nbee/001.jpg,b\n")
+    for place, source in (("one", "images/a.csv"), ("two", "images")):
+        monkeypatch.chdir(tmp_path / place)
+        with pytest.raises(RecipeError, match="already exists"):
+            convert(Path(source), target, RAW, silent)
     assert target.read_bytes() == old
-
-
-def test_a_table_beside_another_one_does_not_replace_its_file(folder, tmp_path):
-    images = shutil.copytree(folder / "val", tmp_path / "images")
-    rows = [f"{path.relative_to(images)},{path.parent.name}" for path in images.rglob("*.*")]
-    for name, some in (("a.csv", rows), ("b.csv", rows[1:])):
-        (images / name).write_text("\n".join(["path,label", *some]))
-    convert(images / "a.csv", tmp_path / "t.beton", RAW, silent)
-    with pytest.raises(RecipeError, match="already exists"):
-        convert(images / "b.csv", tmp_path / "t.beton", RAW, silent)
-
-
-def test_a_small_level_of_something_else_is_not_replaced(folder, tmp_path):
-    convert(folder / "train", tmp_path / "a.half.beton", RAW, silent)
-    with pytest.raises(RecipeError, match=r"a\.half\.beton.*already exists"):
-        convert(folder / "val", tmp_path / "a.beton", replace(RAW, levels=2), silent)
 
 
 def test_wrong_sources_targets_and_options_are_refused(folder, tmp_path):

@@ -102,15 +102,6 @@ def test_proportion_compresses_that_share_and_the_same_images_for_a_seed():
     assert modes(4, 20) == modes(4, 20) != modes(5, 20)
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"no image", encoded(PICTURE)[:400], encoded(PICTURE, "PNG")[:300]]
-)
-@pytest.mark.parametrize("mode", ["raw", "jpg"])
-def test_what_cannot_be_decoded_is_an_error(data, mode):
-    with pytest.raises((OSError, ValueError)):
-        encode(Picture(data), 0, ConvertOptions(mode))
-
-
 def test_every_wrong_option_is_named():
     wrong = {
         "write_mode": "smart",

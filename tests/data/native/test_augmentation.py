@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 from PIL import Image
-from torchvision.transforms import TrivialAugmentWide
-from torchvision.transforms.autoaugment import InterpolationMode, _apply_op
 
 from resnet_recipes.data.native.rows import OPERATIONS, put_steps
 from resnet_recipes.methods.image_ops import IMAGE_OPS, step
@@ -13,7 +11,6 @@ from resnet_recipes.methods.trivial_augment import TrivialAugment
 from tests.data.native.batch import Batch, photo
 
 COUNT = 24
-WITHOUT_STRENGTH = ("Identity", "AutoContrast", "Equalize")
 
 
 def images(side: int) -> list[np.ndarray]:
@@ -66,44 +63,6 @@ def test_the_same_draw_gives_the_same_pixels_with_and_without_the_engine(engine,
         assert np.array_equal(
             ours, np.asarray(augment(Image.fromarray(source), np.random.default_rng(seed)))
         ), seed
-
-
-class Dice:
-    """A generator whose integers are given."""
-
-    def __init__(self, *numbers: int):
-        self.numbers = list(numbers)
-
-    def integers(self, _: int) -> int:
-        return self.numbers.pop(0)
-
-
-def test_trivial_augment_gives_photographs_the_very_pixels_of_torchvision(engine, photographs):
-    side, augment = 176, TrivialAugment().augment_sample()
-    sources = [
-        np.asarray(Image.open(path).convert("RGB").resize((side, side))) for path in photographs
-    ]
-    drawn = [
-        (number, name, index, strengths.reshape(-1)[index].item(), negative)
-        for number, (name, (strengths, signed)) in enumerate(
-            TrivialAugmentWide()._augmentation_space(31).items()
-        )
-        for index in ([0, 11, 30] if strengths.ndim else [0])
-        for negative in ((0, 1) if signed else (0,))
-    ]
-    for turn, (number, name, index, strength, negative) in enumerate(drawn):
-        dice = (number, index, negative) if name not in WITHOUT_STRENGTH else (number,)
-        mine = sources[turn % 10 :: 10]
-        ours = augmented(engine, mine, [augment.steps(side, Dice(*dice)) for _ in mine])
-        for source, pixels in zip(mine, ours, strict=True):
-            theirs = _apply_op(
-                Image.fromarray(source),
-                name,
-                -strength if negative else strength,
-                InterpolationMode.BILINEAR,
-                None,
-            )
-            assert np.array_equal(pixels, theirs), (name, strength)
 
 
 def test_no_steps_leave_an_image_as_it_is(engine):

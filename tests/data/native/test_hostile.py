@@ -13,7 +13,7 @@ import pytest
 from resnet_recipes.data.images.decode import BadImageError, Picture
 from resnet_recipes.data.native import Engine, description
 from resnet_recipes.data.native.rows import Status
-from tests.data.native.batch import Batch, announcing, by_pillow, encoded, photo
+from tests.data.native.batch import Batch, announcing, encoded, photo
 
 BOX = (0, 0, 64, 64)
 
@@ -171,13 +171,6 @@ def test_anything_but_a_regular_file_is_refused_at_once(engine, tmp_path, kind):
     assert os.strerror(int(batch.rows["error"][0])) != "Success"
 
 
-def test_what_is_decoded_in_spite_of_a_mutation_is_what_pillow_decodes(engine):
-    data = bytearray(encoded(photo(3, 64, 64), quality=75))
-    data[data.index(b"\xff\xdb") + 10] = 99  # a quantisation step: valid, of another image
-    pixels = Batch([bytes(data)], 64, box=BOX).decoded(engine)[0]
-    assert np.array_equal(pixels, by_pillow(bytes(data)))
-
-
 @pytest.mark.parametrize("raw", [True, False])
 def test_a_mapped_file_that_loses_its_end_is_a_status_and_not_the_end_of_the_process(
     engine, tmp_path, raw
@@ -199,7 +192,7 @@ def test_what_pillow_refuses_between_the_last_scan_and_the_end_is_damaged(
     engine, segment, progressive
 ):
     data = PROGRESSIVE if progressive else WHOLE
-    markers, refused = range(1, 256), 0
+    markers, refused = range(1, 256, 3), 0
     for marker in markers:
         bad = data[:-2] + bytes([0xFF, marker]) + segment + b"\xff\xd9"
         try:
@@ -207,6 +200,6 @@ def test_what_pillow_refuses_between_the_last_scan_and_the_end_is_damaged(
         except BadImageError:
             refused += 1
             assert status_of(engine, bad) == Status.DAMAGED
-    assert 200 < refused < len(markers)
+    assert 70 < refused < len(markers)
     plain = data[:-2] + b"\xff\xe1\0\4ab\xff\xff\xff\xd9"  # a segment, and bytes of filling
     assert status_of(engine, plain) == Status.DONE

@@ -82,15 +82,6 @@ def filled(engine, cases: list[Case]) -> tuple[np.ndarray, list[np.ndarray]]:
     return rows["status"].copy(), pixels
 
 
-def test_a_jpeg_that_pillow_accepts_is_what_random_jpeg_writes():
-    rng = np.random.default_rng(0)
-    for factors in USUAL + GREY + OTHER:
-        image = Image.open(io.BytesIO(random_jpeg(Kind(21, 34, factors, 3), rng)))
-        image.load()
-        assert image.size == (34, 21)
-        assert [part[1:3] for part in image.layer] == list(factors)
-
-
 @pytest.mark.parametrize("seed", range(max(1, CASES // 500)))
 def test_random_jpegs_have_pillows_pixels_however_they_are_cut_and_scaled(engine, seed):
     rng = np.random.default_rng(seed)
