@@ -45,7 +45,7 @@ def test_the_examples_of_the_pages_are_of_ours(nursery, tmp_path):
     for top in ("resnet_recipes", "tests"):
         shutil.copytree(ROOT / top, tmp_path / top, ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
-    tests = ["tests/methods"]
+    tests = ["tests/methods/test_composition.py"]
     for guide, (room, name, registry) in GUIDES.items():
         page = (PAGES / f"{guide}.md").read_text()
         file, entry, test = re.findall(r"```(?:python|text)\n(.*?)```", page, re.DOTALL)

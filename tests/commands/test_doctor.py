@@ -1,37 +1,29 @@
 import json
+import shutil
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from resnet_recipes import cli
 from resnet_recipes.commands.doctor import _listed
 from resnet_recipes.doctor import Finding
+from tests.trained_runs import random_images
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Two classes with two images each in train, and one each in val."""
-    for split, count in (("train", 2), ("val", 1)):
-        for label, name in enumerate(("ant", "bee")):
-            folder = tmp_path / split / name
-            folder.mkdir(parents=True)
-            for i in range(count):
-                Image.new("RGB", (40, 30), (label * 100, i * 50, len(split))).save(
-                    folder / f"{i}.jpg"
-                )
-    return tmp_path
+    return random_images(tmp_path / "images")
 
 
 def test_good_data_has_nothing_to_put_right(data, enter):
     out = enter(f"resnet-recipes doctor data {data}").out
     assert "FIX" not in out
-    assert "4" in out
+    assert "10 images" in out
 
 
 def test_an_unreadable_image_is_named_and_the_exit_code_is_3(data, enter):
-    (data / "train" / "bee" / "1.jpg").write_bytes(b"\xff\xd8 no image")
-    assert "bee/1.jpg" in enter(f"resnet-recipes doctor data {data}", 3).out
+    (data / "train/pattern1/0.jpg").write_bytes(b"\xff\xd8 no image")
+    assert "pattern1/0.jpg" in enter(f"resnet-recipes doctor data {data}", 3).out
     enter(f"resnet-recipes doctor data {data} --no-images")
 
 
@@ -43,7 +35,7 @@ def test_findings_are_wrapped_on_a_terminal_and_never_in_a_pipe(monkeypatch):
 
 
 def test_json_says_the_same_to_programs(data, enter):
-    (data / "val/bee/0.jpg").unlink()
+    shutil.rmtree(data / "val/pattern1")
     told = json.loads(enter(f"resnet-recipes doctor data {data} --json", 3).out)
     assert told["exit_code"] == 3
     assert {finding["level"] for finding in told["findings"]} <= {"ok", "warn", "fix"}

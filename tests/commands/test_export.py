@@ -94,33 +94,32 @@ def test_drawn_images_are_smooth_like_photographs():
 
 def test_the_images_that_were_compared_are_counted(run, tmp_path):
     told = []
-    export_checked(
-        network_of(["mine"], "").on_device(),
-        "safetensors",
-        tmp_path / "out",
-        False,
-        False,
-        lambda *counts: told.append(counts),
-    )
+    trained, show = network_of(["mine"], "").on_device(), lambda *counts: told.append(counts)
+    export_checked(trained, "safetensors", tmp_path / "out", False, False, show)
     assert told == [(0, 33), (16, 33), (30, 33), (33, 33)]  # three again, enlarged
 
 
 def test_without_images_drawn_ones_are_compared_and_folding_reports_its_difference(run, enter):
     Path("images").rename("moved")
-    said = enter("resnet-recipes export mine --to torchscript --out out --fold-batchnorm").out
-    assert "on 64 drawn images" in said
-    assert "by folding BatchNorm" in said
+    out, err = enter("resnet-recipes export mine --to torchscript --out out --fold-batchnorm")
+    assert "on 64 drawn images" in out
+    assert "by folding BatchNorm" in out
+    assert "torch has deprecated TorchScript; --to exported_program" in err
 
 
-def test_an_export_that_computes_something_else_is_not_kept(run, tmp_path, monkeypatch, enter):
-    wrong = formats.TARGETS["torchscript"]._replace(
-        read=lambda path, about: lambda x: torch.ones(len(x), 10)
+@pytest.mark.parametrize("flag", ["", "--with-preprocessing"])
+def test_an_export_that_computes_something_else_is_not_kept(
+    flag, run, tmp_path, monkeypatch, enter
+):
+    even = formats.TARGETS["exported_program"]._replace(
+        write=lambda network, path: path.touch(),
+        read=lambda path, about: lambda images: torch.full((len(images), 10), 0.3),
     )
-    monkeypatch.setitem(formats.TARGETS, "torchscript", wrong)
-    said = enter("resnet-recipes export mine --to torchscript --out out", 1).err
+    monkeypatch.setitem(formats.TARGETS, "exported_program", even)
+    said = enter(f"resnet-recipes export mine --to exported_program {flag} --out out", 1).err
+    assert "computes something else: largest difference of" in said
     assert "nothing was written" in said
-    assert not (tmp_path / "out").exists()
-    assert not list(tmp_path.glob(".out*"))
+    assert not [path for path in tmp_path.iterdir() if "out" in path.name]
 
 
 @pytest.mark.parametrize("to", ["torchscript", "exported_program"])
@@ -153,24 +152,7 @@ def test_a_network_with_its_preprocessing_answers_as_predict_does(run, enter):
         assert dict(zip(classes, found.tolist(), strict=True)) == pytest.approx(wanted, abs=1e-3)
 
 
-def test_preprocessing_that_changes_an_answer_is_not_kept(run, tmp_path, monkeypatch, enter):
-    even = formats.TARGETS["exported_program"]._replace(
-        write=lambda network, path: path.touch(),
-        read=lambda path, about: lambda images: torch.full((1, 10), 0.3),
-    )
-    monkeypatch.setitem(formats.TARGETS, "exported_program", even)
-    line = "resnet-recipes export mine --to exported_program --with-preprocessing --out out"
-    said = enter(line, 1).err
-    assert "computes something else: largest difference of prob" in said
-    assert not (tmp_path / "out").exists()
-
-
-def test_torchscript_is_said_to_be_deprecated(run, tmp_path, enter):
-    said = enter("resnet-recipes export mine --to torchscript --out out").err
-    assert "torch has deprecated TorchScript; --to exported_program" in said
-
-
-def test_a_missing_package_is_named_with_its_remedy(run, tmp_path, monkeypatch, enter):
+def test_a_missing_package_is_named_with_its_remedy(run, monkeypatch, enter):
     monkeypatch.setattr("resnet_recipes.base.extras.find_spec", lambda name: None)
     said = enter("resnet-recipes export mine --to onnx --out out", 3).err
     assert remedy("export") in said

@@ -41,6 +41,8 @@ def test_a_run_gets_a_folder_that_says_all_about_it(started, enter):
     assert json.loads((folder / "env.json").read_text())["packages"]["torch"]
     assert out == ""
     assert str(folder) in err.replace("\n             ", "")
+    enter(f"resnet-train mild {TINY} seed=5", 75)
+    assert started[1] != folder
 
 
 def test_verbose_prints_the_whole_plan_and_reaches_the_ranks(started, monkeypatch, enter):
@@ -76,46 +78,26 @@ def test_the_demo_draws_its_images_once_and_says_so(monkeypatch, tmp_path, capsy
     assert drawn == [tmp_path / "data" / "demo"]
 
 
-def test_two_runs_never_share_a_folder(enter, started):
-    for _ in range(3):
-        enter(f"resnet-train mild {TINY}", 75)
-    assert len(set(started)) == 3
-
-
-def test_a_dry_run_makes_nothing(started, enter, tmp_path):
-    out, err = enter("resnet-train mild --dry-run gpus=8")
+def test_a_dry_run_makes_nothing_and_is_the_plan(started, enter, tmp_path):
+    words = "mild gpus=8 epochs=18 optimizer=sgd ~methods.ema"
+    out, err = enter(f"resnet-train {words} --dry-run")
     assert err == ""
-    assert "625 steps each: 22,500 steps" in out
+    assert "625 steps each: 11,250 steps" in out
     assert "2,048 images a step: 8 devices x 1 micro-batch of 256" in out
-    assert list(tmp_path.iterdir()) == []
-    assert started == []
-
-
-def test_a_dry_run_can_be_read_by_a_program(started, enter):
+    assert "changed    launch.gpus=8  epochs=18  optimizer=sgd  ~methods.ema\n" in out
+    assert enter(f"resnet-recipes plan {words}").out == out
     plan = json.loads(enter("resnet-train hot --dry-run --json gpus=8").out)
     names = ("global", "ranks", "rank", "microbatches", "bn")
     assert plan["batch"] == dict(zip(names, (2048, 8, 256, 1, 256), strict=True))
-
-
-def test_a_plan_by_verb_is_the_same(started, enter):
-    by_flag = enter("resnet-train mild --dry-run gpus=8").out
-    assert enter("resnet-recipes plan mild gpus=8").out == by_flag
-
-
-def test_a_plan_repeats_what_was_typed(started, enter):
-    said = enter("resnet-train mild --dry-run epochs=18 optimizer=sgd ~methods.ema").out
-    assert "changed    epochs=18  optimizer=sgd  ~methods.ema\n" in said
-
-
-@pytest.mark.parametrize("words", ["--cfg job", "--cfg=job"])
-def test_cfg_is_understood_as_hydra_spells_it(words, started, enter):
-    assert enter(f"resnet-train hot {words}") == enter("resnet-train hot --cfg")
+    assert list(tmp_path.iterdir()) == []
+    assert started == []
 
 
 def test_cfg_prints_a_recipe_that_can_be_read_again(started, enter):
     text = enter("resnet-train hot --cfg lr=1.5").out
     Path("full.yaml").write_text(text)
-    assert enter("resnet-train full.yaml --cfg").out == text
+    for flag in ("--cfg", "--cfg job", "--cfg=job"):  # as Hydra spells it
+        assert enter(f"resnet-train full.yaml {flag}").out == text
 
 
 def test_under_torchrun_the_number_of_processes_is_not_a_setting(torchrun, enter):
