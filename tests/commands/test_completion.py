@@ -5,16 +5,12 @@ import pty
 import re
 import shutil
 import subprocess
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from resnet_recipes.commands.completion import script
-from resnet_recipes.data.base import DataConfig
 from tests.tables import rows
-
-DATA = [f"data.{item.name}=" for item in fields(DataConfig)]
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +36,8 @@ def offered(bash: str, line: str, folder: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     ("line", "wanted"),
-    [
-        *rows(
-            """
+    rows(
+        """
 resnet-train recipe=mi | mild mild_mlperf mine
 resnet-train recipe=mild optimizer.mom | optimizer.momentum=
 resnet-train recipe=mild optimizer=l | lamb lars
@@ -70,10 +65,9 @@ resnet-train finetune model.weights=la | last
 resnet-train finetune model.weights=runs/f | runs/first/
 resnet-train evaluation.fl | evaluation.flip=
 resnet-recipes eval runs/first evaluation.si | evaluation.sizes=
+resnet-train mild ru | run= run.root= run.name= run.extends= runs/first
 """
-        ),
-        ("resnet-train mild dat", " ".join(["data=", *DATA])),
-    ],
+    ),
 )
 def test_bash_completes_recipes_settings_methods_and_runs(bash, line, wanted, tmp_path):
     (tmp_path / "recipes").mkdir()

@@ -23,16 +23,9 @@ pytestmark = [
 ]
 
 OFFLINE = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-    "--window-size=1280,900",
+    "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run "
+    "--disable-background-networking --disable-component-update --disable-sync "
+    "--disable-dev-shm-usage --window-size=1280,900"
 )
 
 
@@ -41,7 +34,7 @@ def browser() -> Iterator["webdriver.Chrome"]:
     """Headless Chromium without a network."""
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM
-    for flag in OFFLINE:
+    for flag in OFFLINE.split():
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))

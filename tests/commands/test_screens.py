@@ -7,6 +7,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
+import yaml
 
 from resnet_recipes import cli
 from resnet_recipes.commands import plan
@@ -41,29 +42,22 @@ summary |
 )
 
 
+SUMMARY = """
+{recipe: mild, folder: runs/first, devices: 8 x NVIDIA A100-SXM4-80GB, steps: 22500, epochs: 36.0,
+sessions: 2, weights: runs/first/weights.safetensors, best: null, best_weights: null,
+raw_weights: runs/first/weights-raw.safetensors, training_seconds: 1560.0,
+ema: [76.5, 93.2, 1.0, 50000], raw: [78.1, 94.0, 1.0, 50000], estimated_seconds: 1500.0,
+images_per_second_by_pixels: {128: 20000.0}, images_per_second: 18750.0, data_wait_share: 0.02,
+published: [76.6, 32, 25.3, 8x A100 40GB, 'MosaicML, Mosaic ResNet']}
+"""
+
+
 def summary() -> str:
     """Return what a run shows on a terminal when it has ended."""
     err, out = Terminal(), Terminal()
-    found = dict.fromkeys(Summary.__annotations__, 10.0) | {
-        "recipe": "mild",
-        "folder": "runs/first",
-        "devices": "8 x NVIDIA A100-SXM4-80GB",
-        "steps": 22_500,
-        "epochs": 36.0,
-        "sessions": 2,
-        "weights": "runs/first/weights.safetensors",
-        "raw_weights": "runs/first/weights-raw.safetensors",
-        "best": None,
-        "best_weights": None,
-        "ema": Metrics(76.5, 93.2, 1.0, 50_000),
-        "raw": Metrics(78.1, 94.0, 1.0, 50_000),
-        "images_per_second_by_pixels": {128: 20_000.0},
-        "training_seconds": 1560.0,
-        "estimated_seconds": 1500.0,
-        "images_per_second": 18_750.0,
-        "data_wait_share": 0.02,
-        "published": Published(76.6, 32, 25.3, "8x A100 40GB", "MosaicML, Mosaic ResNet"),
-    }
+    found = dict.fromkeys(Summary.__annotations__, 10.0) | yaml.safe_load(SUMMARY)
+    found["ema"], found["raw"] = (Metrics(*found[key]) for key in ("ema", "raw"))
+    found["published"] = Published(*found["published"])
     facts = RunFacts("mild", Path(), 40, 10, 100, (64,) * 4, (1,) * 4, 10, "CPU")
     console = LiveConsole(err, out)
     console.begin(facts, 0)

@@ -84,16 +84,9 @@ def test_a_bad_file_of_a_run_that_failed_is_one_line_of_the_list(file, tmp_path,
     assert f"{file} cannot be read: Not a regular file" in said
 
 
-def test_the_state_of_a_bad_folder_says_why(tmp_path, enter):
-    run_with(tmp_path, "bad", "summary.json", "fifo")
-    out = enter(f"resnet-recipes runs {tmp_path} state=unreadable").out
-    assert "unreadable" in out
-    assert "summary.json cannot be read: Not a regular file" in out
-
-
 def test_a_run_without_its_recipe_is_unreadable(tmp_path, enter):
     (run_folder(tmp_path, "bad") / "config.yaml").unlink()
-    assert "it has no config.yaml" in enter(f"resnet-recipes runs {tmp_path}").out
+    assert "it has no config.yaml" in enter(f"resnet-recipes runs {tmp_path} state=unreadable").out
 
 
 def test_a_lock_that_is_a_fifo_is_not_waited_for(tmp_path, enter):

@@ -132,17 +132,10 @@ def test_a_plan_says_which_runs_share_a_trunk_and_what_that_saves(runs, enter):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "swept",
-    [
-        pytest.param("max_duration=8ba seed=1,2,3", marks=pytest.mark.exhaustive),
-        f"max_duration=16ba,8ba,12ba {WSD}",
-    ],
-)
 def test_runs_killed_at_two_random_moments_end_with_the_results_of_a_sweep_left_alone(
-    swept, nursery, tmp_path
+    nursery, tmp_path
 ):
-    every = f"checkpoint.interval=2ba evaluation.interval=1dur {swept}"
+    every = f"checkpoint.interval=2ba evaluation.interval=1dur max_duration=16ba,8ba,12ba {WSD}"
     words = f"resnet_recipes -m --parallel=2 recipe=mild {TINY} {every}".split()
     rng, kills = random.Random(0), []
     alone, killed = tmp_path / "alone", tmp_path / "killed"
@@ -163,7 +156,7 @@ def test_runs_killed_at_two_random_moments_end_with_the_results_of_a_sweep_left_
     assert f"3 of 3 runs are finished in {killed / 'runs'}" in said
     assert len(results(alone)) == 3
     extended = [run.extends for run in runs_in(killed / "runs") if run.extends]
-    assert len(extended) == 2 * (WSD in swept)
+    assert len(extended) == 2
     assert results(killed) == results(alone)
 
 

@@ -71,6 +71,13 @@ class Nursery:
             folder, ranks, largest_file=largest_file, stop_at=stop_at, function=None, arguments={}
         )
 
+    def train(self, folder: Path, ranks: int = 1, code: int = 0) -> Path:
+        """Train the run in `folder` until its ranks end with `code`; return it."""
+        self.start(folder, ranks)
+        log = folder / "logs" / "rank0.log"
+        assert self.wait() == [code] * ranks, log.read_text()[-2000:]
+        return folder
+
     def call(
         self, folder: Path, ranks: int, function: Callable[..., Any], **arguments: Any
     ) -> list[Any]:

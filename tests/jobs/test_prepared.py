@@ -37,20 +37,18 @@ def test_ranks_fetch_once_and_train_as_from_a_folder(
 
     facts = data.measure(DataConfig("auto", str(betons)))
 
-    def trained(name: str, root: str, code: int = 0) -> Path:
-        images = {"backend": "auto", "root": root, "cache": str(tmp_path / "cache"), "workers": 0}
-        sizes = {"train_size": 32, "eval_resize": 32, "eval_size": 32}
-        made = recipe(
-            "max_duration=2ba schedule.warmup=0ba batch.global_size=4 batch.bn_size=2",
-            data=images | sizes,
-        )
-        folder = begun(tmp_path / name, made, facts)
-        nursery.start(folder, 2)
-        assert nursery.wait() == [code, code]
-        return folder
+    words = (
+        "data.backend=auto data.workers=0 data.train_size=32 data.eval_resize=32 data.eval_size=32 "
+        "max_duration=2ba schedule.warmup=0ba batch.global_size=4 batch.bn_size=2 "
+        f"data.cache={tmp_path}/cache"
+    )
+
+    def trained(name: str, root: object, code: int = 0) -> Path:
+        made = recipe(f"{words} data.root={root}")
+        return nursery.train(begun(tmp_path / name, made, facts), 2, code)
 
     with site_of(betons) as site:
-        local, far = trained("local", str(betons)), trained("far", site.address)
+        local, far = trained("local", betons), trained("far", site.address)
         ranges = [word for word in site.asked if word.startswith("GET")]
         assert len(ranges) == len({*ranges})
         assert read(far / "config.yaml").data.root == site.address

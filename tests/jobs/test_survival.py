@@ -75,9 +75,8 @@ class Run:
 
     def finish(self) -> "Run":
         """Go on to the end."""
-        self.start()
-        codes = self.nursery.wait()
-        assert codes == [0] * self.ranks, (self.folder / "logs" / "rank0.log").read_text()[-2000:]
+        self.observer = Observer(self.folder)
+        self.nursery.train(self.folder, self.ranks)
         return self
 
     def state(self) -> dict:

@@ -46,13 +46,6 @@ def prepared(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Pat
     return make
 
 
-def trained(nursery, folder: Path, ranks: int = 1) -> Path:
-    """Train a run to its end, and return its folder."""
-    nursery.start(folder, ranks)
-    assert nursery.wait() == [0] * ranks, (folder / "logs" / "rank0.log").read_text()
-    return folder
-
-
 def reached(folder: Path, step: int) -> dict[str, torch.Tensor]:
     """Return all that a run has learned at its end."""
     state = archive.read(folder / "checkpoints" / f"step-{step:08d}.pt")
@@ -80,9 +73,9 @@ def assert_same(folder: Path, other: Path, step: int) -> None:
 
 @pytest.mark.slow
 def test_a_longer_run_has_the_bits_of_one_trained_alone_even_if_it_is_killed(prepared, nursery):
-    trained(nursery, prepared("short", 16, 2), 2)
+    nursery.train(prepared("short", 16, 2), 2)
     longer = prepared("longer", 24, 2, extends="short")
-    alone = trained(nursery, prepared("alone", 24, 2), 2)
+    alone = nursery.train(prepared("alone", 24, 2), 2)
     pids = nursery.start(longer, 2)
     while not any(beat.pid in pids and beat.step >= 14 for beat in watchdog.beats(longer)):
         time.sleep(0.002)
@@ -90,7 +83,7 @@ def test_a_longer_run_has_the_bits_of_one_trained_alone_even_if_it_is_killed(pre
         os.kill(pid, signal.SIGKILL)
     nursery.wait()
     shutil.rmtree(longer.parent / "short")
-    trained(nursery, longer, 2)
+    nursery.train(longer, 2)
     assert {record[4] for record in measured(alone) if record[0] == "step"} == {16, 24, 32}
     assert_same(longer, alone, 24)
     assert read_run(longer).extends.endswith("short at step 12")
@@ -99,7 +92,7 @@ def test_a_longer_run_has_the_bits_of_one_trained_alone_even_if_it_is_killed(pre
 
 @pytest.mark.slow
 def test_the_newest_part_of_a_trunk_serves_unless_more_may_come(prepared, nursery, tmp_path):
-    short = trained(nursery, prepared("short", 16))
+    short = nursery.train(prepared("short", 16))
     recipe = read(short / "config.yaml")
 
     def trunk(steps: int):

@@ -16,22 +16,27 @@ from resnet_recipes.network import archive
 from resnet_recipes.recipe.compose import compose
 from tests import run_folders
 from tests.jobs.nursery import Nursery
+from tests.tables import rows
 
 pytestmark = pytest.mark.slow
 
 #: Peak rates for batches of 16.
-RATES = {
-    "nvidia_dle": 0.05,
-    "nvidia_hparams": 0.05,
-    "nvidia_hparams_mlperf": 0.05,
-    "nvidia_mlperf_pt": 5.0,
-    "pytorch_v1": 0.05,
-    "pytorch_v2": 0.05,
-    "ffcv_rn50": 0.05,
-    "timm_a1": 0.01,
-    "timm_a2": 0.01,
-    "timm_a3": 0.01,
-}
+RATES = dict(
+    rows(
+        """
+nvidia_dle | 0.05
+nvidia_hparams | 0.05
+nvidia_hparams_mlperf | 0.05
+nvidia_mlperf_pt | 5.0
+pytorch_v1 | 0.05
+pytorch_v2 | 0.05
+ffcv_rn50 | 0.05
+timm_a1 | 0.01
+timm_a2 | 0.01
+timm_a3 | 0.01
+"""
+    )
+)
 
 
 @pytest.fixture(scope="module")
@@ -49,26 +54,12 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def begun(folder: Path, name: str, images: Path, ranks: int) -> Path:
     """Return the folder of a run of a recipe in small."""
-    words = [
-        f"data={images}",
-        "model.name=resnet34",
-        "data.train_size=32",
-        "data.eval_resize=32",
-        "data.eval_size=32",
-        "data.crop_scale=[0.5,1.0]",
-        "bs=16",
-        f"batch.bn_size={16 // ranks}",
-        f"lr={RATES[name]}",
-        "max_duration=3ep",
-        "ssr=1",
-        "schedule.warmup=0.5ep",
-        "launch.device=cpu",
-        "workers=0",
-        "checkpoint.interval=6ba",
-        "evaluation.interval=1dur",
-        "evaluation.offset=0ep",
-        "log.interval=1ba",
-    ]
+    words = (
+        f"data={images} bs=16 batch.bn_size={16 // ranks} lr={RATES[name]} model.name=resnet34 "
+        "data.train_size=32 data.eval_resize=32 data.eval_size=32 data.crop_scale=[0.5,1.0] "
+        "max_duration=3ep ssr=1 schedule.warmup=0.5ep launch.device=cpu workers=0 log.interval=1ba "
+        "checkpoint.interval=6ba evaluation.interval=1dur evaluation.offset=0ep"
+    ).split()
     words += {
         "ffcv_rn50": ["~methods.progressive_resizing", "~methods.blurpool"],
         # its first epoch would have a hundredth of the rate, and its augmentation changes what the
@@ -80,8 +71,7 @@ def begun(folder: Path, name: str, images: Path, ranks: int) -> Path:
 
 def trained(folder: Path, nursery: Nursery, ranks: int) -> dict[str, torch.Tensor]:
     """Run the ranks to the end, and return the last state's tensors."""
-    nursery.start(folder, ranks)
-    assert nursery.wait() == [0] * ranks, (folder / "logs" / "rank0.log").read_text()[-2000:]
+    nursery.train(folder, ranks)
     state = archive.read(folder / "checkpoints" / "step-00000012.pt")
     optimizer = {
         f"{key} {index}": value

@@ -3,6 +3,7 @@
 import io
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -16,34 +17,6 @@ class Terminal(io.StringIO):
 
     def isatty(self):
         return True
-
-
-class SilentConsole:
-    """Keeps what it was told, in order."""
-
-    def __init__(self):
-        self.told = []
-
-    def begin(self, facts, done):
-        self.told.append(("begin", done))
-
-    def step(self, progress, seconds_left):
-        self.told.append(("step", progress.done, seconds_left))
-
-    def evaluation(self, done, averaged, raw, seconds):
-        self.told.append(("evaluation", done))
-
-    def note(self, text):
-        self.told.append(("note", text))
-
-    def stopped(self, done, reason, fix):
-        self.told.append(("stopped", done, reason, fix))
-
-    def finished(self, summary):
-        self.told.append(("finished", summary))
-
-    def close(self):
-        self.told.append(("close",))
 
 
 @pytest.fixture
@@ -70,7 +43,7 @@ def facts(tmp_path):
 
 @pytest.fixture
 def console():
-    return SilentConsole()
+    return Mock()
 
 
 @pytest.fixture

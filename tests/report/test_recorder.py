@@ -94,9 +94,8 @@ def test_a_full_disk_is_reported_once_and_training_continues(recorder, driver, f
     path.symlink_to("/dev/full")
     driver.run(0, 40)
     summary = recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"))
-    notes = [told for told in console.told if told[0] == "note"]
-    assert len(notes) == 1
-    assert "cannot write results" in notes[0][1]
+    (note,) = console.note.call_args_list
+    assert "cannot write results" in note.args[0]
     assert summary.sessions == 1
 
 
@@ -108,8 +107,8 @@ def test_a_folder_that_is_gone_does_not_stop_training_but_the_run_is_not_done_wi
     driver.run(0, 40)
     with pytest.raises(FileNotFoundError):
         recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"))
-    assert sum(told[0] == "note" for told in console.told) == 1
-    assert console.told[-1][0] == "finished"
+    console.note.assert_called_once()
+    console.finished.assert_called_once()
 
 
 def test_the_summary_file_holds_numbers_with_their_units(recorder, driver, facts):
@@ -128,8 +127,7 @@ def test_the_summary_file_holds_numbers_with_their_units(recorder, driver, facts
 def test_the_console_hears_the_estimate_for_the_whole_run(recorder, driver, console):
     recorder.begin()
     driver.run(0, 20)
-    left = [told[2] for told in console.told if told[0] == "step"]
-    assert left[-1] == pytest.approx(20 * 4.0 + 2 * 3.0 + 3.0, rel=0.15)
+    assert console.step.call_args.args[1] == pytest.approx(20 * 4.0 + 2 * 3.0 + 3.0, rel=0.15)
 
 
 def test_the_best_evaluation_stays_on_record_when_the_run_resumes(recorder, facts, console):
@@ -145,4 +143,4 @@ def test_stopping_is_recorded_with_its_reason(recorder, driver, facts, console):
     driver.run(0, 5)
     recorder.stopped(5, "the loss is not a number", "optimizer.lr=1.0")
     assert read_metrics(facts.folder / "metrics.jsonl")[-1]["reason"] == "the loss is not a number"
-    assert console.told[-1] == ("stopped", 5, "the loss is not a number", "optimizer.lr=1.0")
+    console.stopped.assert_called_once_with(5, "the loss is not a number", "optimizer.lr=1.0")
