@@ -65,7 +65,7 @@ resnet-train finetune model.weights=la | last
 resnet-train finetune model.weights=runs/f | runs/first/
 resnet-train evaluation.fl | evaluation.flip=
 resnet-recipes eval runs/first evaluation.si | evaluation.sizes=
-resnet-train mild ru | run= run.root= run.name= run.extends= runs/first
+resnet-train mild ru | run= run.root= run.extends= run.name= runs/first
 """
     ),
 )
