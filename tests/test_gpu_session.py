@@ -126,7 +126,7 @@ def failing_once(function):
         ("kernels", (), "seconds", "max pool, stride 2, 64 channels, 8 px: torch"),
         ("convolutions", ("searched",), "seconds", "256->512 at 2, input's gradient"),
         ("steps", ("bare loop",), "contender", "40 px, 4: bare loop"),
-        ("whole", (), "run_from", "32 px: training from files"),
+        ("whole", (), "run_of", "32 px: training from files"),
         ("ceilings", (), "gpu_of", "matrix product 256"),
     ],
 )
@@ -394,7 +394,7 @@ def test_steps_agree_with_another_correct_implementation_and_with_no_wrong_one(
             return changed(*given)
 
     monkeypatch.setattr(check_steps, "changed", first)
-    checks = dict([*check_steps.decisive(cpu, True), *check_steps.methods(cpu, True)])
+    checks = dict([*check_steps.decisive(cpu), *check_steps.methods(cpu)])
     row = checks[f"3 steps, {name}"]()
     assert ("fault" not in row) == OTHERS[other], row
     assert row["value"] > 4 * row["allowed"] or row["value"] < row["allowed"] / 4, row

@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-from calls import CALLS, LIMIT, PATIENCE, Part
+from calls import CALLS, LIMIT, PATIENCE
 from part import run
 from ratios import ratios
 from rows import Rows
@@ -28,8 +28,8 @@ def main() -> int:
     args = arguments()
     faults = 0
     for name in args.call:
-        with Rows(args.out, name) as rows:
-            run_call(name, args, rows)
+        rows = Rows(args.out, name)
+        run_call(name, args, rows)
         print(f"\n{name}: {len(rows.measured)} rows, {rows.faults} with a fault, in {args.out}")
         faults += rows.faults
     return int(faults > 0)
@@ -40,7 +40,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--call", choices=CALLS, nargs="+", required=True)
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="JSON lines")
-    parser.add_argument("--only", nargs="+", metavar="PART", help="some parts of the call")
+    parser.add_argument("--only", nargs="+", default=[], metavar="PART", help="some parts of it")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--quick", action="store_true", help="tiny inputs, to test the session")
     parser.add_argument("--images", type=Path, help="for learn: a folder with train/ and val/")
@@ -48,7 +48,7 @@ def arguments() -> argparse.Namespace:
     if "learn" in args.call and not args.images:
         parser.error("--call learn needs --images FOLDER, with train/ and val/ by class")
     names = [part.name for call in args.call for part in CALLS[call].parts]
-    if unknown := set(args.only or ()) - set(names):
+    if unknown := set(args.only) - set(names):
         parser.error(f"--only: no part is called {', '.join(unknown)}; choose from {names}")
     if (seconds := sum(CALLS[call].seconds for call in args.call)) > LIMIT:
         parser.error(f"these calls take {seconds} s; a command may take {LIMIT} s: leave one out")
@@ -63,10 +63,10 @@ def run_call(name: str, args: argparse.Namespace, rows: Rows) -> None:
     for part in call.parts:
         if args.only and part.name not in args.only:
             continue
-        learns = str(args.images), f"runs/{args.out.stem}"
-        words = learns if part.module == "learn" else part.words
+        if part.module == "learn":
+            part = part._replace(words=(str(args.images), f"runs/{args.out.stem}"))
         left = min(patience * part.seconds, ends - time.monotonic())
-        for row in run(Part(part.name, left, part.module, words), args.device, args.quick):
+        for row in run(part._replace(seconds=left), args.device, args.quick):
             rows.add(part.name, row)
     for row in ratios(rows.measured):
         rows.add("ratios", row)

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from session import Memory, Steps
 from torch import Tensor, nn
 
-MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
+from resnet_recipes.data.base import MEAN, STD
+
 ON_CPU = "eager"  # where the session is only tested: the compiler's backend that generates nothing
 
 
@@ -18,7 +19,7 @@ class Weights:
     """Float32 weights for the optimizer; the network computes with copies in a smaller dtype."""
 
     def __init__(self, model: nn.Module, dtype: torch.dtype):
-        kinds = nn.Conv2d, nn.Linear
+        kinds = () if dtype == torch.float32 else (nn.Conv2d, nn.Linear)
         self.used = [
             weight
             for module in model.modules()
@@ -39,11 +40,12 @@ class Weights:
 
     def renew(self) -> None:
         """Copy the float32 weights into what the network computes with."""
-        torch._foreach_copy_([weight.data for weight in self.used], self.masters)
+        if self.used:
+            torch._foreach_copy_([weight.data for weight in self.used], self.masters)
 
 
 def loop(
-    model: nn.Module, batch: Memory, device: torch.device, dtype: torch.dtype, mode: str = ""
+    model: nn.Module, memory: Memory, device: torch.device, dtype: torch.dtype, mode: str = ""
 ) -> Steps:
     """Return a loop with channels_last, copies of the weights in `dtype` and fused SGD.
 
@@ -52,15 +54,15 @@ def loop(
     """
     torch.backends.cudnn.benchmark = True
     model = model.to(device, memory_format=torch.channels_last).train()
-    weights = Weights(model, dtype)
-    mean, std = (torch.tensor(values, device=device).view(1, 3, 1, 1) for values in (MEAN, STD))
+    weights, normalize = Weights(model, dtype), normalizing(device)
     optimizer = torch.optim.SGD(
-        weights.trained, lr=0.01, momentum=0.9, weight_decay=5e-5, fused=device.type == "cuda"
+        weights.trained, lr=0.01, momentum=0.9, weight_decay=5e-5, fused=True
     )
 
     def loss_of(pixels: Tensor, labels: Tensor) -> Tensor:
-        images = ((pixels.float() - mean) / std).to(dtype)
-        with torch.autocast(device.type, dtype):  # for what has no copy, such as timm's blurs
+        images = normalize(pixels).to(dtype)
+        # for what has no copy, such as timm's blurs
+        with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
             output = model(images)
         return F.cross_entropy(output.float(), labels, label_smoothing=0.1)
 
@@ -68,13 +70,19 @@ def loop(
 
     def go(steps: int) -> None:
         for _ in range(steps):
-            called(batch.batch.pixels, batch.batch.labels).backward()
+            called(memory.batch.pixels, memory.batch.labels).backward()
             weights.take_gradients()
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             weights.renew()
 
     return go
+
+
+def normalizing(device: torch.device) -> Callable[[Tensor], Tensor]:
+    """Return a function that makes float32 images of pixels."""
+    mean, std = (torch.tensor(values, device=device).view(1, 3, 1, 1) for values in (MEAN, STD))
+    return lambda pixels: (pixels.float() - mean) / std
 
 
 def _compiled(function: Callable, device: torch.device, mode: str) -> Callable:

@@ -1,6 +1,6 @@
 """The highest speeds that the device reaches: of memory and of matrix products."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
@@ -12,18 +12,14 @@ from resnet_recipes.doctor import rates
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:
     """Yield bytes and operations per second, with predictions from the datasheet."""
-    yield from tried("memory", partial(_memory, device, 1 << (22 if quick else 30)))
-    side = 256 if quick else 8192
-    yield from tried(f"matrix product {side}", partial(_product, device, side))
+    size, side = (1 << 22, 256) if quick else (1 << 30, 8192)
+    memory = partial(rates.traffic, device, size)
+    product = partial(rates.products, device, dtype_of(device), side)
+    yield from tried("memory", partial(_speed, memory, "TB/s", device))
+    yield from tried(f"matrix product {side}", partial(_speed, product, "TFLOP/s", device))
 
 
-def _memory(device: torch.device, size: int) -> Iterator[dict]:
-    gpu, found = gpu_of(device), rates.traffic(device, size)
-    predicted = gpu and gpu.traffic / 1e12
-    yield {"value": found / 1e12, "unit": "TB/s", "predicted": predicted}
-
-
-def _product(device: torch.device, side: int) -> Iterator[dict]:
-    gpu, found = gpu_of(device), rates.products(device, dtype_of(device), side)
-    predicted = gpu and gpu.flops / 1e12
-    yield {"value": found / 1e12, "unit": "TFLOP/s", "predicted": predicted}
+def _speed(measure: Callable[[], float], unit: str, device: torch.device) -> Iterator[dict]:
+    gpu, found = gpu_of(device), measure()
+    predicted = gpu and (gpu.traffic if unit == "TB/s" else gpu.flops) / 1e12
+    yield {"value": found / 1e12, "unit": unit, "predicted": predicted}

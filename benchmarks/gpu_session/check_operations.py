@@ -15,14 +15,14 @@ from resnet_recipes.ops.norm import Epilogue, Norm
 Check = tuple[str, Callable[[], dict]]
 
 
-def decisive(device: torch.device, quick: bool) -> Iterator[Check]:
+def decisive(device: torch.device) -> Iterator[Check]:
     """Yield the checks without which no other is worth its time."""
     if device.type == "cuda":
         yield "fused operations, bf16", partial(_operations, torch.bfloat16, device)
         yield "300 BatchNorms beside another stream", partial(_steady, device)
 
 
-def dtypes(device: torch.device, quick: bool) -> Iterator[Check]:
+def dtypes(device: torch.device) -> Iterator[Check]:
     """Yield the fused operations in the other half, and on values that are not numbers."""
     if device.type == "cuda":
         yield "fused operations, fp16", partial(_operations, torch.float16, device)

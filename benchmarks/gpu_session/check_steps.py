@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import torch
 from check_operations import Check
-from session import Counting, facts_of, recipe_of, run_of
+from session import NONE, Counting, facts_of, recipe_of, run_of
 from torch import Tensor, nn
 from verdict import verdict
 
@@ -46,10 +46,8 @@ SOON = {"sam": {"interval": 2, "rho": 0.05}, "ema": {"update_interval": "1ba"}}
 #: SAM at every second step, and a rate that is not zero after the first, so that updates act.
 EARLY = {"methods": {"sam": SOON["sam"]}, "schedule": {"warmup": "1ba"}}
 
-NONE = {cls.name: None for cls in ORDER}
 
-
-def decisive(device: torch.device, quick: bool) -> Iterator[Check]:
+def decisive(device: torch.device) -> Iterator[Check]:
     """Yield that a step is right, and what only a GPU can show: replays, no waiting, NCCL."""
     yield "3 steps, no methods", partial(_like_cpu, NONE, device)
     if device.type == "cuda":
@@ -60,19 +58,17 @@ def decisive(device: torch.device, quick: bool) -> Iterator[Check]:
         yield "12 steps of Medium over NCCL", partial(_exchanged, device)
 
 
-def dtypes(device: torch.device, quick: bool) -> Iterator[Check]:
+def dtypes(device: torch.device) -> Iterator[Check]:
     """Yield steps of every optimizer in both halves, and an overflow."""
     yield "an overflow in fp16 changes nothing", partial(_overflow, device)
     if device.type == "cuda":
         for dtype in ("bf16", "fp16"):
             for settings in OPTIMIZERS:
-                yield (
-                    f"8 steps of {settings.name}, {dtype}",
-                    partial(_moves, dtype, settings, device),
-                )
+                case = f"8 steps of {settings.name}, {dtype}"
+                yield case, partial(_moves, dtype, settings, device)
 
 
-def methods(device: torch.device, quick: bool) -> Iterator[Check]:
+def methods(device: torch.device) -> Iterator[Check]:
     """Yield three steps with each method alone."""
     for cls in ORDER:
         # synthetic images are not augmented, a GPU draws different numbers, there is no teacher
@@ -133,7 +129,7 @@ def _overflow(device: torch.device) -> dict:
     precision.backward(squares.sum() * float("inf"))
     precision.step(optimizer, None)
     changed = sum(not torch.equal(floats[name], value) for name, value in kept.items())
-    return verdict(float(changed), 0, "tensors changed")
+    return verdict(changed, 0, "tensors changed")
 
 
 def _moves(dtype: str, settings: type[OptimizerSettings], device: torch.device) -> dict:
@@ -146,7 +142,7 @@ def _moves(dtype: str, settings: type[OptimizerSettings], device: torch.device) 
         torch.equal(weight, old) or not weight.isfinite().all()
         for weight, old in zip(run.model.parameters(), before, strict=True)
     )
-    return verdict(float(wrong), 0, "weights stood still, or are not finite")
+    return verdict(wrong, 0, "weights stood still, or are not finite")
 
 
 @contextlib.contextmanager
@@ -161,17 +157,14 @@ def _deterministic() -> Iterator[None]:
 
 def _replayed(name: str, dtype: str, device: torch.device) -> dict:
     """Compare twelve steps that replay their gradients with twelve that do not: the same bits."""
-    recipe = recipe_of(name, 64, 16, True, precision={"dtype": dtype}, **EARLY)
-    told, runs = [], []
-    for is_replayed in (True, False):
-        with _deterministic(), patch.object(graphs, "WAITS_BEFORE_REPLAY", 0):
-            run = run_of(recipe, device)
-            run.graphs.tell = told.append
-            run.graphs = run.graphs if is_replayed else None
+    recipe, told = recipe_of(name, 64, 16, True, precision={"dtype": dtype}, **EARLY), []
+    with _deterministic(), patch.object(graphs, "WAITS_BEFORE_REPLAY", 0):
+        replayed, plain = run_of(recipe, device), run_of(recipe, device)
+        replayed.graphs.tell, plain.graphs = told.append, None
+        for run in (replayed, plain):
             train(run, Counting(12))
-        runs.append(run)
-    refused = next((text for text in told if "cannot" in text), "")
-    return _same_bits(*runs) | ({"fault": refused} if refused else {})
+    refused = [{"fault": text} for text in told if "cannot" in text]
+    return _same_bits(replayed, plain) | (refused[0] if refused else {})
 
 
 def _exchanged(device: torch.device) -> dict:
@@ -195,9 +188,9 @@ def _exchanged(device: torch.device) -> dict:
 
 def _same_bits(one: object, other: object) -> dict:
     """Count the parameters of two runs that are not equal bit by bit."""
-    pairs = list(zip(one.model.parameters(), other.model.parameters(), strict=True))
-    apart = sum(not torch.equal(a, b) for a, b in pairs)
-    return verdict(float(apart), 0, f"of {len(pairs)} parameters differ")
+    pairs = zip(one.model.parameters(), other.model.parameters(), strict=True)
+    equal = [torch.equal(*pair) for pair in pairs]
+    return verdict(equal.count(False), 0, f"of {len(equal)} parameters differ")
 
 
 def _waits(device: torch.device) -> dict:

@@ -18,5 +18,5 @@ def rows(device: torch.device, quick: bool, group: str) -> Iterator[dict]:
     """Yield a row for each check, with a fault if it failed or differs by more than rounding."""
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     for checks in CHECKS[group]:
-        for case, check in checks(device, quick):
+        for case, check in checks(device):
             yield from tried(case, lambda check=check: [check()])

@@ -1,13 +1,16 @@
 """The contenders: ours, a bare loop, timm's networks, torchvision's reference, Composer's step."""
 
 import copy
+from collections.abc import Callable
 from functools import cache
+from itertools import count
 
 import torch
 import torch.nn.functional as F
 import torchvision
-from bare import MEAN, STD, loop
-from session import CLASSES, Memory, Steps, dtype_of, half, ours, recipe_of, without_methods
+from bare import loop, normalizing
+from ratios import MODES
+from session import CLASSES, NONE, Memory, Steps, dtype_of, recipe_of, run_of, training
 from torch import Tensor, nn
 
 from resnet_recipes.methods.blurpool import BlurPool
@@ -22,17 +25,15 @@ def contender(name: str, side: int, batch: int, device: torch.device, quick: boo
     who, *traits = name.split(", ")
     if who == "ours":
         return _ours(traits, side, batch, device, quick)
-    memory, model = Memory(side, batch, device), "resnet18" if quick else "resnet50"
-    if who == "torchvision reference":
-        return torchvision_reference(memory, device, model)
-    if who == "Composer":
-        return composer(memory, device, model)
-    is_blurred = "blurred" in traits
-    network = _timm(model, is_blurred) if who == "timm" else _bare(model, is_blurred)
-    mode = "" if traits in ([], ["blurred"]) else traits[-1]
-    if not mode:
+    memory, modes = Memory(side, batch, device), MODES & set(traits)
+    network = _network(who, traits, quick).to(device, memory_format=torch.channels_last)
+    if not modes:
         keep_filters(network)
-    return loop(network, memory, device, dtype_of(device), mode)
+    if who == "torchvision reference":
+        return torchvision_reference(network, memory)
+    if who == "Composer":
+        return composer(network, memory)
+    return loop(network, memory, device, dtype_of(device), *modes)
 
 
 def _ours(traits: list[str], side: int, batch: int, device: torch.device, quick: bool) -> Steps:
@@ -40,87 +41,101 @@ def _ours(traits: list[str], side: int, batch: int, device: torch.device, quick:
     precision = {"kernels": "off"} if "kernels off" in traits else {}
     if "compiled" in traits and device.type == "cuda":
         precision["compile"] = True
-    recipe = recipe_of("mild", side, batch, quick, precision=precision)
-    recipe = without_methods(recipe) if "no methods" in traits else recipe
-    return ours(recipe, device, is_searched="heuristics" not in traits)
+    methods = NONE if "no methods" in traits else {}
+    recipe = recipe_of("mild", side, batch, quick, precision=precision, methods=methods)
+    return training(run_of(recipe, device, "heuristics" not in traits))
 
 
-def _bare(model: str, is_blurred: bool) -> nn.Module:
-    """Return torchvision's network, with BlurPool if asked for."""
-    network = torchvision.models.get_model(model)
-    if is_blurred:
+def _network(who: str, traits: list[str], quick: bool) -> nn.Module:
+    """Return torchvision's network, with BlurPool if asked for, or timm's."""
+    name, is_blurred = "resnet18" if quick else "resnet50", "blurred" in traits
+    if who == "timm":
+        import timm
+
+        return timm.create_model("resnetblur50" if is_blurred else name, num_classes=CLASSES)
+    network = torchvision.models.get_model(name)
+    if is_blurred or who == "Composer":
         BlurPool().modify_model(network)
     return network
 
 
-def _timm(model: str, is_blurred: bool) -> nn.Module:
-    import timm
+def torchvision_reference(model: nn.Module, memory: Memory) -> Steps:
+    """Return the step of torchvision's references/classification, with plain SGD.
 
-    return timm.create_model("resnetblur50" if is_blurred else model, num_classes=CLASSES)
-
-
-def torchvision_reference(batch: Memory, device: torch.device, model_name: str) -> Steps:
-    """Return the step of torchvision's references/classification.
-
-    Scaled fp16, plain SGD, the loss read every step.
+    It counts what is right at every step.
     """
-    model = (
-        torchvision.models.get_model(model_name)
-        .to(device, memory_format=torch.channels_last)
-        .train()
-    )
+    labels = memory.batch.labels
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=2e-5)
-    scaler = torch.amp.GradScaler(device.type)
+
+    def loss_of(output: Tensor) -> Tensor:
+        return F.cross_entropy(output, labels, label_smoothing=0.1)
+
+    def count_right(output: Tensor) -> None:
+        output.topk(5, 1)[1].eq(labels[:, None]).float().sum().item()
+
+    return scaled(model, memory, optimizer, loss_of, count_right)
+
+
+def composer(model: nn.Module, memory: Memory) -> Steps:
+    """Return the step of Composer 0.7 with Mild's methods.
+
+    It is transcribed, because its package needs an older torch.
+
+    Blur by depthwise convolutions, an optimizer that loops over weights, and EMA by loops every 20
+    steps.
+    """
+    average, done = copy.deepcopy(model), count(1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.875, foreach=False)
+
+    @torch.no_grad()
+    def decay(*_: object) -> None:
+        for weight in model.parameters():
+            weight.mul_(1 - 5e-5)  # at a tenth of the peak rate
+
+    def loss_of(output: Tensor) -> Tensor:
+        targets = F.one_hot(memory.batch.labels, CLASSES) * 0.92 + 0.08 / CLASSES
+        losses = F.binary_cross_entropy_with_logits(output.float(), targets, reduction="sum")
+        return losses / len(targets)
+
+    @torch.no_grad()
+    def update_average(output: Tensor) -> None:
+        if next(done) % 20 == 0:
+            state = model.state_dict()
+            for name, value in average.state_dict().items():
+                value.copy_(value * 0.87 + state[name] * 0.13)
+
+    optimizer.register_step_pre_hook(decay)
+    return scaled(model, memory, optimizer, loss_of, update_average)
+
+
+def scaled(
+    model: nn.Module,
+    memory: Memory,
+    optimizer: torch.optim.Optimizer,
+    loss_of: Callable[[Tensor], Tensor],
+    finish: Callable[[Tensor], None],
+) -> Steps:
+    """Return a loop in scaled fp16 that reads the loss at every step.
+
+    It is bf16 on a CPU, where fp16 is slow beyond use.
+    """
+    device = memory.batch.labels.device
+    dtype = torch.float16 if device.type == "cuda" else torch.bfloat16
+    scaler, normalize = torch.amp.GradScaler(device.type), normalizing(device)
+    model.train()
 
     def go(steps: int) -> None:
         for _ in range(steps):
-            images, labels = normalized(batch), batch.batch.labels
-            with torch.autocast(device.type, half(device)):
+            images = normalize(memory.batch.pixels)
+            with torch.autocast(device.type, dtype):
                 output = model(images)
-                loss = F.cross_entropy(output, labels, label_smoothing=0.1)
+                loss = loss_of(output)
             optimizer.zero_grad()
             scaler.scale(loss).backward()
             scaler.step(optimizer)
             scaler.update()
             loss.item()
-            output.topk(5, 1)[1].eq(labels[:, None]).float().sum().item()
-
-    return go
-
-
-def composer(batch: Memory, device: torch.device, model_name: str) -> Steps:
-    """Return the step of Composer 0.7 with Mild's methods.
-
-    It is transcribed, because its package needs an older torch.
-
-    Blur by depthwise convolutions, fp16 with a scaler, an optimizer that loops over weights, EMA by
-    loops every 20 steps, and a loss that is read at every step.
-    """
-    model = torchvision.models.get_model(model_name)
-    BlurPool().modify_model(model)
-    keep_filters(model)
-    model = model.to(device, memory_format=torch.channels_last).train()
-    average = copy.deepcopy(model)
-    scaler, done = torch.amp.GradScaler(device.type), [0]
-    optimizer = DecoupledLoop(list(model.parameters()), lr=0.01, momentum=0.875, weight_decay=5e-4)
-
-    def go(steps: int) -> None:
-        for _ in range(steps):
-            images = normalized(batch)
-            targets = F.one_hot(batch.batch.labels, CLASSES) * 0.92 + 0.08 / CLASSES
-            with torch.autocast(device.type, half(device)):
-                output = model(images)
-            loss = F.binary_cross_entropy_with_logits(
-                output.float(), targets, reduction="sum"
-            ) / len(targets)
-            optimizer.zero_grad()
-            scaler.scale(loss).backward()
-            scaler.step(optimizer)
-            scaler.update()
-            loss.detach().cpu().item()
-            done[0] += 1
-            if done[0] % 20 == 0:
-                _average(average, model)
+            finish(output)
 
     return go
 
@@ -142,41 +157,3 @@ def blurred(x: Tensor, stride: int = 1) -> Tensor:
 def _filter(device: torch.device) -> Tensor:
     line = torch.tensor([1.0, 2.0, 1.0], device=device)
     return line.outer(line) / 16
-
-
-class DecoupledLoop(torch.optim.Optimizer):
-    """SGD with decoupled weight decay, weight by weight."""
-
-    def __init__(self, params: list[nn.Parameter], **settings: float):
-        super().__init__(params, settings)
-
-    @torch.no_grad()
-    def step(self, closure: object = None) -> None:
-        """Update every weight in turn."""
-        for group in self.param_groups:
-            for p in group["params"]:
-                p.mul_(1 - group["lr"] / 0.1 * group["weight_decay"])
-                if "momentum" not in self.state[p]:
-                    self.state[p]["momentum"] = torch.clone(p.grad).detach()
-                else:
-                    self.state[p]["momentum"].mul_(group["momentum"]).add_(p.grad)
-                p.add_(self.state[p]["momentum"], alpha=-group["lr"])
-
-
-@torch.no_grad()
-def _average(average: nn.Module, model: nn.Module) -> None:
-    states = average.state_dict(), model.state_dict()
-    for name, value in states[0].items():
-        value.copy_(value * 0.87 + states[1][name] * 0.13)
-
-
-def normalized(memory: Memory) -> Tensor:
-    """Return the batch as float32 images in channels_last memory."""
-    pixels = memory.batch.pixels
-    mean, std = (_constant(values, pixels.device) for values in (MEAN, STD))
-    return pixels.float().sub_(mean).div_(std)
-
-
-@cache
-def _constant(values: tuple[float, ...], device: torch.device) -> Tensor:
-    return torch.tensor(values, device=device).view(1, 3, 1, 1)

@@ -22,7 +22,7 @@ def rows(device: torch.device, quick: bool, images: str, runs: str) -> Iterator[
     A call that was cut off is continued by the next.
     """
     recipes = RECIPES.partition(",")[0] if quick else RECIPES
-    command = [sys.executable, str(PROOF), images, "--recipes", recipes, "--root", runs]
+    command = [sys.executable, PROOF, images, "--recipes", recipes, "--root", runs]
     command += ["--lengths", LENGTHS, "--seeds", SEEDS]
     command += ["--quick"] if quick else []
     command += ["--device", "cpu"] if device.type == "cpu" else []

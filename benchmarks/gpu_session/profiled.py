@@ -4,7 +4,7 @@ How often it runs, how long it takes, its full name; and what each kind of opera
 """
 
 import re
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 
@@ -46,31 +46,30 @@ def _profiled(name: str, side: int, device: torch.device, quick: bool) -> Iterat
 
 def _kernels(size: str, events: list, device: torch.device) -> Iterator[dict]:
     """Yield microseconds per step of every kernel, copy and fill on the device."""
-    taken: dict[str, list[float]] = defaultdict(list)
+    taken, counts, kinds = Counter(), Counter(), Counter()
     for event in events:
-        if event.device_type.name.lower() == device.type and not event.name.startswith(
-            "Optimizer."
-        ):
-            taken[event.name].append(event.time_range.elapsed_us())
-    whole = sum(map(sum, taken.values())) or 1.0
-    count = sum(map(len, taken.values()))
-    yield {"case": f"{size}: kernels, copies, fills", "value": count / STEPS, "unit": "a step"}
-    yield {"case": f"{size}: all of them", "value": whole / STEPS, "unit": "us a step"}
-    kinds: dict[str, float] = defaultdict(float)
-    for name, times in taken.items():
-        kinds[kind_of(name)] += sum(times)
+        name, spent = event.name, event.time_range.elapsed_us() / STEPS
+        if event.device_type.name.lower() == device.type and not name.startswith("Optimizer."):
+            taken[name] += spent
+            counts[name] += 1 / STEPS
+            kinds[kind_of(name)] += spent
+    whole, unit = taken.total(), {"unit": "us a step"}
+    yield {
+        "case": f"{size}: kernels, copies, fills",
+        "value": counts.total(),
+        "unit": "a step",
+    }
+    yield {"case": f"{size}: all of them", "value": whole} | unit
     for kind, spent in kinds.items():
-        note = f"{100 * spent / whole:.1f} %"
-        row = {"value": spent / STEPS, "unit": "us a step", "note": note}
-        yield {"case": f"{size}: {kind}"} | row
-    for name in sorted(taken, key=lambda each: -sum(taken[each])):
-        yield {
+        share = f"{100 * spent / whole:.1f} %"
+        yield {"case": f"{size}: {kind}", "value": spent, "note": share} | unit
+    for name, spent in taken.most_common():
+        yield unit | {
             "case": f"{size}: {name[:40]}",
             "kernel": name,
-            "count": len(taken[name]) / STEPS,
-            "value": sum(taken[name]) / STEPS,
-            "unit": "us a step",
-            "note": f"{len(taken[name]) / STEPS:g} x, {100 * sum(taken[name]) / whole:.1f} %",
+            "count": counts[name],
+            "value": spent,
+            "note": f"{counts[name]:g} x, {100 * spent / whole:.1f} %",
         }
 
 

@@ -3,8 +3,6 @@
 import json
 import os
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 
 class Rows:
@@ -14,26 +12,15 @@ class Rows:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.measured: list[dict] = []
         self.faults = 0
-        self._call, self._part = call, ""
-        self._file = path.open("a", encoding="utf-8")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._file.close()
+        self._path, self._call, self._part = path, call, ""
 
     def add(self, part: str, row: dict) -> None:
         """Show a row and write it to the disk."""
         row = {"call": self._call, "part": part} | row
-        self._file.write(json.dumps(row) + "\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
         if part != self._part:
             print(f"\n{part}", flush=True)
             self._part = part

@@ -1,7 +1,8 @@
-"""What the sections share: recipes without Hydra, batches in memory, and loops that take turns."""
+"""What the parts share: recipes without Hydra, a batch in memory, our loop, and a clock."""
 
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
 
 import torch
@@ -9,7 +10,9 @@ import yaml
 from torch import Tensor
 
 from resnet_recipes.data.base import DataFacts, RawBatch
+from resnet_recipes.doctor.rates import settle
 from resnet_recipes.estimating import roofline
+from resnet_recipes.methods import ORDER
 from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import typed
@@ -22,6 +25,9 @@ from resnet_recipes.training.run import Run
 
 CLASSES = 1000
 RECIPES = Path(__file__).parents[2] / "recipes"
+
+#: No methods: those of a recipe are removed.
+NONE = {cls.name: None for cls in ORDER}
 
 #: Trains a number of steps, without waiting for the last.
 Steps = Callable[[int], None]
@@ -75,9 +81,8 @@ class Memory:
         self.batch = RawBatch(pixels.to(device).permute(0, 3, 1, 2), labels.to(device))
 
     def batches(self, *_: object) -> Iterator[RawBatch]:
-        """Yield the batch for ever, whatever is asked for."""
-        while True:
-            yield self.batch
+        """Return the batch for ever, whatever is asked for."""
+        return repeat(self.batch)
 
     def close(self) -> None:
         """Do nothing: nothing is open."""
@@ -100,42 +105,45 @@ class Counting(Stopwatch):
         self.losses.append(losses.mean())
 
 
-def run_of(recipe: Recipe, device: torch.device, is_searched: bool = False) -> Run:
-    """Return a run of a recipe on one device, on a batch in memory; cuDNN searches if asked to."""
-    run = run_from(recipe, facts_of(recipe), device, is_searched)
-    run.train_data = Memory(recipe.data.train_size, recipe.batch.global_size, device)
-    return run
-
-
 def facts_of(recipe: Recipe) -> DataFacts:
     """Return the facts of images of which there are enough."""
     size, names = recipe.batch.global_size, tuple(map(str, range(CLASSES)))
     return DataFacts("synthetic", Path("memory"), 10_000 * size, size, names)
 
 
-def run_from(
-    recipe: Recipe, facts: DataFacts, device: torch.device, is_searched: bool = True
+def run_of(
+    recipe: Recipe,
+    device: torch.device,
+    is_searched: bool = False,
+    facts: DataFacts | None = None,
 ) -> Run:
-    """Return a run of a recipe on one device, on the data that `facts` describe."""
+    """Return a run of a recipe on one device; cuDNN searches if asked to.
+
+    It is on a batch in memory, or on the data that `facts` describe.
+    """
     searches = [recipe.data.train_size] if is_searched else []
-    return build(make_plan(recipe, facts, 1), Rank(0, 1, device), searches)
+    run = build(make_plan(recipe, facts or facts_of(recipe), 1), Rank(0, 1, device), searches)
+    if not facts:
+        run.train_data = Memory(recipe.data.train_size, recipe.batch.global_size, device)
+    return run
 
 
-def ours(recipe: Recipe, device: torch.device, is_searched: bool = True) -> Steps:
-    """Return our own training loop, with cuDNN's search, as a long run has it."""
-    run, done = run_of(recipe, device, is_searched), [0]
+def training(run: Run) -> Steps:
+    """Return our own training loop."""
+    done = 0
 
     def go(steps: int) -> None:
-        done[0] = train(run, Counting(steps), done[0])
+        nonlocal done
+        done = train(run, Counting(steps), done)
 
     return go
 
 
-def half(device: torch.device) -> torch.dtype:
-    """Return float16; on a CPU, where it is slow beyond use, bfloat16."""
-    return torch.float16 if device.type == "cuda" else torch.bfloat16
-
-
-def without_methods(recipe: Recipe) -> Recipe:
-    """Return a recipe with none of its methods."""
-    return replace(recipe, methods=type(recipe.methods)())
+def timed(work: Callable[[], object], device: torch.device) -> tuple[float, float]:
+    """Return the seconds until the host has asked for some work, and until it is done."""
+    settle(device)
+    began = time.perf_counter()
+    work()
+    asked = time.perf_counter()
+    settle(device)
+    return asked - began, time.perf_counter() - began

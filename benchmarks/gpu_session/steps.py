@@ -1,7 +1,6 @@
 """Images per second, host time and memory of one contender's steps, on a batch in memory."""
 
 import gc
-import time
 from collections.abc import Iterator
 from functools import partial
 from statistics import median
@@ -9,10 +8,9 @@ from statistics import median
 import torch
 from contenders import contender
 from ratios import MODES
-from session import Steps, gpu_of
+from session import gpu_of, timed
 from verdict import tried
 
-from resnet_recipes.doctor.rates import settle
 from resnet_recipes.estimating import roofline
 from resnet_recipes.estimating.roofline import Work
 
@@ -27,8 +25,8 @@ def rows(device: torch.device, quick: bool, name: str, turn: str = "") -> Iterat
     is_long = turn == "again" or any(word in name for word in ("compiled", *MODES))
     cases = QUICK if quick else CASES[: 1 if is_long else None]
     for side, batch in cases:
-        size = f"{side} px, {batch}"
-        yield from tried(f"{size}: {name}", partial(_contest, name, side, batch, device, quick))
+        contest = partial(_contest, name, side, batch, device, quick)
+        yield from tried(f"{side} px, {batch}: {name}", contest)
         gc.collect()
         if device.type == "cuda":
             torch.cuda.empty_cache()
@@ -38,8 +36,13 @@ def rows(device: torch.device, quick: bool, name: str, turn: str = "") -> Iterat
 def _contest(name: str, side: int, batch: int, device: torch.device, quick: bool) -> Iterator[dict]:
     """Yield first step, speed and memory of a contender at one size."""
     steps, size = contender(name, side, batch, device, quick), f"{side} px, {batch}"
-    yield {"case": f"{size}: {name}, first step", "value": _first(steps, device), "unit": "s"}
-    rates, host = _measured(steps, batch, device, quick)
+    _, first = timed(partial(steps, 1), device)  # with all that is compiled or searched for in it
+    yield {"case": f"{size}: {name}, first step", "value": first, "unit": "s"}
+    rounds, count, warm_up = (1, 1, 1) if quick else (ROUNDS, STEPS, WARM_UP)
+    steps(warm_up)
+    laps = [timed(partial(steps, count), device) for _ in range(rounds)]
+    rates = [count * batch / seconds for _, seconds in laps]
+    host = median(asked for asked, _ in laps) / count
     gpu = gpu_of(device) if name in ("ours, Mild", "ours, no methods") and not quick else None
     work = Work("resnet50", side, batch, "Mild" in name, fused=True)
     yield {
@@ -48,33 +51,8 @@ def _contest(name: str, side: int, batch: int, device: torch.device, quick: bool
         "value": median(rates),
         "unit": "images/s",
         "predicted": gpu and roofline.speed(gpu, work).images_per_second,
-        "note": f"{min(rates):,.0f} to {max(rates):,.0f}; host {1e3 * median(host):.1f} ms a step",
+        "note": f"{min(rates):,.0f} to {max(rates):,.0f}; host {1e3 * host:.1f} ms a step",
     }
     if device.type == "cuda":
         used = torch.cuda.max_memory_reserved(device) / 1e9
         yield {"case": f"{size}: {name}, memory", "value": used, "unit": "GB reserved"}
-
-
-def _first(steps: Steps, device: torch.device) -> float:
-    """Return the seconds of the first step, with all that is compiled or searched for in it."""
-    began = time.perf_counter()
-    steps(1)
-    settle(device)
-    return time.perf_counter() - began
-
-
-def _measured(
-    steps: Steps, batch: int, device: torch.device, quick: bool
-) -> tuple[list[float], list[float]]:
-    """Return images per second, and the host's seconds per step, of every round."""
-    steps(1 if quick else WARM_UP)
-    rates, host, count = [], [], 1 if quick else STEPS
-    for _ in range(1 if quick else ROUNDS):
-        settle(device)
-        began = time.perf_counter()
-        steps(count)
-        issued = time.perf_counter()
-        settle(device)
-        rates.append(count * batch / (time.perf_counter() - began))
-        host.append((issued - began) / count)
-    return rates, host

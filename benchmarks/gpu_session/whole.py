@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -11,15 +11,13 @@ from pathlib import Path
 
 import torch
 from PIL import Image
-from session import Counting, recipe_of, run_from
+from session import Steps, recipe_of, run_of, timed, training
 from verdict import tried
 
 from resnet_recipes import data
 from resnet_recipes.base.cores import cores
 from resnet_recipes.data import demo
 from resnet_recipes.data.stream import Stream
-from resnet_recipes.doctor.rates import settle
-from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
 
 WARM_UP, STEPS = 12, 30
@@ -32,26 +30,28 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
         root = demo.write(Path(folder) / "demo", train_images=2 if quick else 50, val_images=1)
         photograph(root / "train", NAMES)
         for side in (32,) if quick else (176, 88):
-            for case, measure in (("loader alone", loaded), ("training from files", trained)):
-                rate = partial(_measured, measure, root, side, device, quick)
+            for case, kind in (("loader alone", loading), ("training from files", training)):
+                rate = partial(_measured, kind, root, side, device, quick)
                 yield from tried(f"{side} px: {case}", rate)
 
 
 def _measured(
-    measure: Callable[[Run, int], float], root: Path, side: int, device: torch.device, quick: bool
+    kind: Callable[[Run], Steps], root: Path, side: int, device: torch.device, quick: bool
 ) -> Iterator[dict]:
     """Yield the row of one measurement at one size."""
-    batch, steps = (4, 2) if quick else (256, STEPS)
+    batch, count = (4, 2) if quick else (256, STEPS)
     recipe = recipe_of("mild", side, batch, quick)
     recipe = replace(recipe, data=replace(recipe.data, backend="auto", root=str(root)))
     facts = data.measure(recipe.data)
-    run = run_from(recipe, facts, device)
+    run = run_of(recipe, device, True, facts)
     try:
-        rate = batch / measure(run, steps)
+        steps = kind(run)
+        steps(WARM_UP)
+        _, seconds = timed(partial(steps, count), device)
     finally:
         run.train_data.close()
     note = f"{cores()} cores; {' '.join(facts.notes)}"
-    yield {"value": rate, "unit": "images/s", "note": note}
+    yield {"value": count * batch / seconds, "unit": "images/s", "note": note}
 
 
 def photograph(folder: Path, names: int) -> None:
@@ -63,23 +63,7 @@ def photograph(folder: Path, names: int) -> None:
             os.link(file, file.with_stem(f"{file.stem}-{number}"))
 
 
-def loaded(run: Run, steps: int) -> float:
-    """Return the seconds per batch of the loader alone, copies to the device included."""
+def loading(run: Run) -> Steps:
+    """Return the loader alone: it reads a number of batches, and copies them to the device."""
     batches = Stream(run.train_data.batches(), run.rank.device)
-    for _ in islice(batches, WARM_UP):
-        pass
-    return _seconds(lambda: sum(1 for _ in islice(batches, steps)), steps, run)
-
-
-def trained(run: Run, steps: int) -> float:
-    """Return the seconds per step of training from files."""
-    done = train(run, Counting(WARM_UP))
-    return _seconds(lambda: train(run, Counting(steps), done), steps, run)
-
-
-def _seconds(work: Callable[[], object], steps: int, run: Run) -> float:
-    settle(run.rank.device)
-    began = time.perf_counter()
-    work()
-    settle(run.rank.device)
-    return (time.perf_counter() - began) / steps
+    return lambda count: deque(islice(batches, count), maxlen=0)
