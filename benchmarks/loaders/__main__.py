@@ -1,7 +1,5 @@
 """Measure loaders side by side: images per CPU-second with workers.
 
-For ours also wall time, memory and start-up.
-
     python benchmarks/loaders DATA [--sizes 176,88] [--json FILE]
 
 DATA is a folder of class folders of JPEGs, or one with train/. Every loader runs in its own
@@ -10,7 +8,6 @@ process and all its descendants for the same number of images, from idle to idle
 """
 
 import argparse
-import itertools
 import json
 import statistics
 import sys
@@ -18,12 +15,14 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench import Bench, serve
+from bench import Bench
 from cases import BATCH, LOADERS, PAIRS, Setting, missing
 from rich.console import Console
 from rich.table import Table
 
-THREADS = (1, 2, 4)
+from resnet_recipes.data.beton import open_beton
+from resnet_recipes.data.convert import convert
+from resnet_recipes.data.convert.encode import ConvertOptions
 
 
 def measured(
@@ -31,56 +30,29 @@ def measured(
 ) -> dict[str, list[float]]:
     """Return images per CPU-second by loader and round; the loaders take turns."""
     benches = {name: Bench(name, setting) for name in names}
-    rates = {name: [] for name in names}
-    for _, (name, bench) in itertools.product(range(rounds), benches.items()):
-        rates[name].append(bench.rate(batches))
+    turns = [{name: bench.rate(batches) for name, bench in benches.items()} for _ in range(rounds)]
     for bench in benches.values():
         bench.close()
-    return rates
+    return {name: [turn[name] for turn in turns] for name in names}
 
 
 def rows(pixels: int, rates: dict[str, list[float]]) -> Iterator[dict]:
-    """Yield a row for each of our loaders and each peer it is compared with."""
+    """Yield a row for each of our loaders and each peer it is compared with.
+
+    It has the medians of their series, and of their ratios by round.
+    """
     for our, peer in PAIRS:
         if our in rates and peer in rates:
-            yield row(
-                f"{our} / {peer}, {pixels} px", rates[our], rates[peer], "images per CPU-second"
-            )
-
-
-def row(case: str, ours: list[float], peer: list[float], unit: str) -> dict:
-    """Return the medians of two series, and of their ratios by round."""
-    ratios = [a / b for a, b in zip(ours, peer, strict=True)]
-    return {
-        "case": case,
-        "ours": round(statistics.median(ours), 2),
-        "peer": round(statistics.median(peer), 2),
-        "ratio": round(statistics.median(ratios), 3),
-        "low": round(min(ratios), 3),
-        "high": round(max(ratios), 3),
-        "unit": unit,
-    }
-
-
-def clock(setting: Setting, rounds: int, batches: int) -> Iterator[dict]:
-    """Yield wall-clock times: threads against one thread, first batch against torchvision's."""
-    benches = {threads: Bench("files", setting._replace(workers=threads)) for threads in THREADS}
-    rates = {threads: [] for threads in THREADS}
-    for _, (threads, bench) in itertools.product(range(rounds), benches.items()):
-        rates[threads].append(bench.wall_rate(batches))
-    for threads in THREADS[1:]:
-        yield row(
-            f"files, {threads} threads / 1 thread, {setting.pixels} px",
-            rates[threads],
-            rates[1],
-            "images per second",
-        )
-    plain = Bench("torchvision + PIL", setting)
-    yield row(
-        "files / torchvision + PIL, first batch", [benches[2].start_up], [plain.start_up], "seconds"
-    )
-    for bench in (plain, *benches.values()):
-        bench.close()
+            ratios = [a / b for a, b in zip(rates[our], rates[peer], strict=True)]
+            yield {
+                "case": f"{our} / {peer}, {pixels} px",
+                "ours": round(statistics.median(rates[our]), 2),
+                "peer": round(statistics.median(rates[peer]), 2),
+                "ratio": round(statistics.median(ratios), 3),
+                "low": round(min(ratios), 3),
+                "high": round(max(ratios), 3),
+                "unit": "images per CPU-second",
+            }
 
 
 def prepare(source: Path, root: Path, names: list[str]) -> Iterator[str]:
@@ -89,9 +61,6 @@ def prepare(source: Path, root: Path, names: list[str]) -> Iterator[str]:
     Some images in "equal" are stored as raw pixels, so that it is as large as both files of
     "levels" together.
     """
-    from resnet_recipes.data.beton import open_beton
-    from resnet_recipes.data.convert import convert
-    from resnet_recipes.data.convert.encode import ConvertOptions
 
     def made(place: str, **options) -> int:
         files = convert(root, root / place, ConvertOptions(**options), lambda *_: None)
@@ -101,7 +70,7 @@ def prepare(source: Path, root: Path, names: list[str]) -> Iterator[str]:
     for split in ("train", "val"):
         (root / split).symlink_to(images.resolve())
     if any(".beton" in name or name == "bare FFCV" for name in names):
-        yield f"train.beton: {made('.') / 1e6:.1f} MB"
+        yield f"train.beton: {made('default') / 1e6:.1f} MB"
     if any("levels" in name or "size" in name for name in names):
         both = made("levels", write_mode="jpg", levels=2)
         jpegs = made("jpegs", compress_probability=1.0)
@@ -121,14 +90,8 @@ def main() -> None:
     parser.add_argument(
         "--only", help="loaders to measure, names separated by |; all, if not given"
     )
-    parser.add_argument("--no-clock", action="store_true", help="only CPU time")
     parser.add_argument("--json", type=Path, help="also write the rows here")
-    parser.add_argument("--serve", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    sizes = [int(size) for size in args.sizes.split(",")]
-    if args.serve:
-        serve(args.serve, Setting(args.data, sizes[0], args.workers))
-        return
     console = Console(width=None if sys.stdout.isatty() else 140)
     lacking = missing()
     for name, package in lacking.items():
@@ -142,13 +105,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for note in prepare(args.data, Path(folder), names):
             console.print(note)
-        for size in sizes:
+        for size in map(int, args.sizes.split(",")):
             setting = Setting(Path(folder), size, args.workers)
             results += rows(size, measured(setting, names, args.rounds, args.batches))
-        if not args.no_clock:
-            results += clock(
-                Setting(Path(folder), sizes[0], args.workers), args.rounds, args.batches
-            )
     console.print(table(results))
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n")
@@ -156,16 +115,15 @@ def main() -> None:
 
 def table(results: list[dict]) -> Table:
     """Return the rows as a table for the terminal."""
-    made = Table("case", "ours", "peer", "ratio", "range", "unit", title="medians; ratios by round")
+    title = "images per CPU-second: medians; ratios by round"
+    made = Table("case", "ours", "peer", "ratio", "range", title=title)
     for one in results:
-        digits = 0 if one["ours"] > 20 else 2
         made.add_row(
             one["case"],
-            f"{one['ours']:.{digits}f}",
-            f"{one['peer']:.{digits}f}",
+            f"{one['ours']:.0f}",
+            f"{one['peer']:.0f}",
             f"{one['ratio']:.2f}",
             f"{one['low']:.2f} to {one['high']:.2f}",
-            one["unit"],
         )
     return made
 

@@ -2,9 +2,20 @@
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
+
+import torch
+from torch.utils.data import DataLoader, Dataset, RandomSampler
+from torchvision import datasets, transforms
+from torchvision.transforms import v2
+
+from resnet_recipes import data
+from resnet_recipes.data.base import DataConfig, Share, Stored, normalize
+from resnet_recipes.data.stored import begin, header, kept, read
+from resnet_recipes.methods.randaugment import RandAugment
 
 BATCH = 50
 
@@ -25,9 +36,6 @@ def ours(
     stored: Callable[[int], object] = lambda images: None,
 ) -> Iterator:
     """Read with one of this package's backends."""
-    from resnet_recipes import data
-    from resnet_recipes.data.base import DataConfig, Share
-
     config = DataConfig(
         backend=backend,
         root=str(setting.root / place),
@@ -41,10 +49,6 @@ def ours(
 
 def ours_taught(setting: Setting) -> Iterator:
     """Read with the torchvision backend and a teacher's outputs: 10 of 1,000 for each image."""
-    import torch
-
-    from resnet_recipes.data.base import Stored
-    from resnet_recipes.data.stored import begin, header, kept, read
 
     def stored(images: int) -> Stored:
         path = setting.root / "labels.safetensors"
@@ -59,31 +63,17 @@ def ours_taught(setting: Setting) -> Iterator:
 
 def ours_normalized(setting: Setting) -> Iterator:
     """Read with the torchvision backend and normalise on the CPU; a GPU run does it on the GPU."""
-    import torch
-
-    from resnet_recipes.data.base import normalize
-
     torch.set_num_threads(1)
     return (normalize(batch.pixels) for batch in ours(setting, "torchvision"))
 
 
-class InPillow:
-    """Hot's RandAugment with Pillow only, hidden from the engine."""
-
-    def __init__(self):
-        from resnet_recipes.methods.randaugment import RandAugment
-
-        self.augment = RandAugment().augment_sample()
-
-    def __call__(self, image: object, rng: object) -> object:
-        return self.augment(image, rng)
+def in_pillow(augment: Callable, image: object, rng: object) -> object:
+    """Augment with Pillow only: the engine knows nothing of it."""
+    return augment(image, rng)
 
 
 def plain(setting: Setting) -> Iterator:
     """Read with ImageFolder, PIL transforms and a DataLoader, as torchvision's example does."""
-    from torch.utils.data import DataLoader, RandomSampler
-    from torchvision import datasets, transforms
-
     transform = transforms.Compose(
         [
             transforms.RandomResizedCrop(setting.pixels),
@@ -92,24 +82,20 @@ def plain(setting: Setting) -> Iterator:
             transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
         ]
     )
-    folder = datasets.ImageFolder(str(setting.root / "train"), transform)
-    return iter(
-        DataLoader(
-            folder,
-            BATCH,
-            sampler=RandomSampler(folder, num_samples=10**6),
-            num_workers=setting.workers,
-            prefetch_factor=2,
-        )
-    )
+    return _by_torch(setting, datasets.ImageFolder(str(setting.root / "train"), transform))
+
+
+def _by_torch(setting: Setting, images: Dataset) -> Iterator:
+    """Read images in random order without end, with torch's DataLoader."""
+    sampler = RandomSampler(images, num_samples=10**6)
+    return iter(DataLoader(images, BATCH, sampler=sampler, num_workers=setting.workers))
 
 
 def timm(setting: Setting) -> Iterator:
     """Read with timm's dataset, transforms and uint8 collation, without its prefetcher."""
-    import torch
     from timm.data import create_dataset, create_loader
 
-    class Endless(torch.utils.data.Dataset):
+    class Endless(Dataset):
         """The same images again and again, so that an epoch never ends."""
 
         def __init__(self, images):
@@ -137,7 +123,7 @@ def timm(setting: Setting) -> Iterator:
     return iter(loader.loader)
 
 
-def bare_ffcv(setting: Setting, place: str = "") -> Iterator:
+def bare_ffcv(setting: Setting, place: str = "default") -> Iterator:
     """Read with FFCV's own Loader and the pipeline of its ImageNet example, uint8 out."""
     from ffcv.fields.decoders import IntDecoder, RandomResizedCropRGBImageDecoder
     from ffcv.loader import Loader, OrderOption
@@ -189,25 +175,15 @@ def dali(setting: Setting) -> Iterator:
 
 def torchcodec(setting: Setting) -> Iterator:
     """Read with torchcodec and torchvision's tensor transforms in a DataLoader, uint8 out."""
-    from torch.utils.data import DataLoader, RandomSampler
     from torchcodec.decoders import decode_image
-    from torchvision import datasets
-    from torchvision.transforms import v2
 
-    transform = v2.Compose(
-        [v2.RandomResizedCrop(setting.pixels, antialias=True), v2.RandomHorizontalFlip()]
-    )
-    folder = datasets.ImageFolder(str(setting.root / "train"), transform, loader=decode_image)
-    return iter(
-        DataLoader(
-            folder,
-            BATCH,
-            sampler=RandomSampler(folder, num_samples=10**6),
-            num_workers=setting.workers,
-            prefetch_factor=2,
-        )
-    )
+    crop = v2.RandomResizedCrop(setting.pixels, antialias=True)
+    transform = v2.Compose([crop, v2.RandomHorizontalFlip()])
+    folder = str(setting.root / "train")
+    return _by_torch(setting, datasets.ImageFolder(folder, transform, loader=decode_image))
 
+
+RANDAUGMENT = RandAugment().augment_sample()
 
 LOADERS: dict[str, Callable[[Setting], Iterator]] = {
     "files": lambda setting: ours(setting, "torchvision"),
@@ -217,11 +193,11 @@ LOADERS: dict[str, Callable[[Setting], Iterator]] = {
     "timm": timm,
     "torchcodec": torchcodec,
     "DALI": dali,
-    "files, RandAugment": lambda setting: ours(setting, "torchvision", augment=InPillow().augment),
+    "files, RandAugment": lambda setting: ours(setting, "torchvision", augment=RANDAUGMENT),
     "files, RandAugment in Pillow": lambda setting: ours(
-        setting, "torchvision", augment=InPillow()
+        setting, "torchvision", augment=partial(in_pillow, RANDAUGMENT)
     ),
-    ".beton": lambda setting: ours(setting, "ffcv"),
+    ".beton": lambda setting: ours(setting, "ffcv", "default"),
     "bare FFCV": bare_ffcv,
     ".beton, levels=2": lambda setting: ours(setting, "ffcv", "levels"),
     "bare FFCV, a file of that size": lambda setting: bare_ffcv(setting, "equal"),
