@@ -203,8 +203,7 @@ def small(data: str, length: int, seed: int) -> dict:
     """Train the recipe `small`, and return its summary."""
     with tempfile.TemporaryDirectory() as folder:
         words = [*SMALL, f"data={data}", f"epochs={length}", f"seed={seed}", f"run.root={folder}"]
-        program = "import sys; from resnet_recipes.cli import train; sys.exit(train())"
-        command = [sys.executable, "-c", program, *words, "run=small"]
+        command = [sys.executable, "-m", "resnet_recipes", *words, "run=small"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         return json.loads(Path(folder, "small/summary.json").read_text())
 

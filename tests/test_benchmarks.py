@@ -9,6 +9,7 @@ import re
 import runpy
 import shlex
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import stdev
 
@@ -19,6 +20,28 @@ from resnet_recipes.report.page import charts
 from tests.run_folders import run_folder
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Compute with one thread: several would wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def proof(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict]:
+    """Return a function that reads a module of the proof, as its commands do."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS / "proof"))
+    return lambda name: runpy.run_path(str(BENCHMARKS / "proof" / f"{name}.py"))
+
+
+@pytest.fixture(scope="module")
+def anchor() -> dict:
+    """Return what airbench.py defines."""
+    return runpy.run_path(str(BENCHMARKS / "airbench.py"))
 
 
 def rows_of(benchmark: str, *words: str, rows: Path, patched: pytest.MonkeyPatch) -> list[dict]:
@@ -121,9 +144,8 @@ def test_runs_whose_minutes_are_no_times_are_written_as_they_were_read(tmp_path,
     assert written.read_text() == read.read_text()
 
 
-def test_values_of_p_are_students_and_hold_together_by_holms_method(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS / "proof"))
-    table = runpy.run_path(str(BENCHMARKS / "proof" / "table.py"))
+def test_values_of_p_are_students_and_hold_together_by_holms_method(proof):
+    table = proof("table")
     cells = [
         table["Cell"](name, 8.0, dict(enumerate(top1)), None, 0.0)
         for name, top1 in (("a", (50, 50, 50)), ("b", (54, 55, 56)), ("c", (51, 50, 49)))
@@ -139,24 +161,18 @@ def test_values_of_p_are_students_and_hold_together_by_holms_method(monkeypatch)
     assert [one.p for one in found] == pytest.approx(expected)
 
 
-def test_runs_of_a_recipe_are_told_apart_by_what_only_some_of_them_change(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS / "proof"))
-    table = runpy.run_path(str(BENCHMARKS / "proof" / "table.py"))
+def test_runs_of_a_recipe_are_told_apart_by_what_only_some_of_them_change(tmp_path, proof):
     for place, changes in enumerate((["lr=1"], ["lr=2"], ["~methods.ema", "lr=1"])):
         settings = {"optimizer": {"lr": float(place)}}
         name = f"run{place}"
         folder = run_folder(tmp_path, name, "mild", 50.0, 1, 8.0, config=settings)
         words = ["data.root=images", "seed=1", *changes]
         (folder / "overrides.txt").write_text("".join(f"{word}\n" for word in words))
-    names = {cell.name for cell in table["cells_of"]([tmp_path])}
+    names = {cell.name for cell in proof("table")["cells_of"]([tmp_path])}
     assert names == {"mild with lr=1", "mild with lr=2", "mild without ema with lr=1"}
 
 
-def test_a_factor_has_the_difference_of_its_means_and_a_p_of_what_seeds_leave(
-    tmp_path, monkeypatch
-):
-    monkeypatch.syspath_prepend(str(BENCHMARKS / "proof"))
-    effects = runpy.run_path(str(BENCHMARKS / "proof" / "factors.py"))["effects"]
+def test_a_factor_has_the_difference_of_its_means_and_a_p_of_what_seeds_leave(proof):
     gains = {"crops": {"small": 0.0, "large": 4.0}, "at": {"host": 0.0, "device": -1.0}}
     noise = iter((0.5, -0.5, -0.5, 0.5, -0.25, 0.25, 0.25, -0.25))
     rows = [
@@ -170,7 +186,7 @@ def test_a_factor_has_the_difference_of_its_means_and_a_p_of_what_seeds_leave(
         for crops in gains["crops"]
         for at in gains["at"]
     ]
-    crops, at = effects(rows)
+    crops, at = proof("factors")["effects"](rows)
     assert (crops.name, at.name) == (
         "crops: large instead of small",
         "at: device instead of host",
@@ -186,8 +202,7 @@ def test_a_factor_has_the_difference_of_its_means_and_a_p_of_what_seeds_leave(
     assert at.p > 0.95
 
 
-def test_the_anchors_first_layer_whitens_patches_and_its_other_filters_pass_images_on():
-    anchor = runpy.run_path(str(BENCHMARKS / "airbench.py"))
+def test_the_anchors_first_layer_whitens_patches_and_its_other_filters_pass_images_on(anchor):
     torch.manual_seed(0)
     images = torch.randn(200, 3, 32, 32).cumsum(-1) / 4
     model = anchor["network"](images)
@@ -200,8 +215,7 @@ def test_the_anchors_first_layer_whitens_patches_and_its_other_filters_pass_imag
     assert torch.allclose(passed[:, :24], whitened, atol=1e-4)
 
 
-def test_the_anchors_images_move_and_are_mirrored_every_other_epoch():
-    anchor = runpy.run_path(str(BENCHMARKS / "airbench.py"))
+def test_the_anchors_images_move_and_are_mirrored_every_other_epoch(anchor):
     torch.manual_seed(0)
     images, labels = torch.rand(1024, 3, 32, 32), torch.arange(1024)
     padded = torch.nn.functional.pad(images, (2, 2, 2, 2), "reflect")
@@ -209,17 +223,16 @@ def test_the_anchors_images_move_and_are_mirrored_every_other_epoch():
     for batch, chosen in itertools.islice(anchor["epochs"](images, labels), 2):
         seen = {}
         for y, x in itertools.product(range(5), repeat=2):
-            moved = padded[chosen, :, y : y + 32, x : x + 32]
+            moved = padded[chosen, 0, y : y + 32, x : x + 32]
             for flip, wanted in ((False, moved), (True, moved.flip(-1))):
-                found = (batch == wanted).all((1, 2, 3))
+                found = (batch[:, 0] == wanted).all((1, 2))
                 seen |= dict.fromkeys(chosen[found].tolist(), flip)
         mirrored.append([seen[index] for index in range(1024)])
     assert mirrored[0] == [not flip for flip in mirrored[1]]
     assert 0 < sum(mirrored[0]) < 1024
 
 
-def test_the_anchors_rates_rise_and_fall_and_its_biases_learn_faster():
-    anchor = runpy.run_path(str(BENCHMARKS / "airbench.py"))
+def test_the_anchors_rates_rise_and_fall_and_its_biases_learn_faster(anchor):
     assert [anchor["rate"](done) for done in (0.0, 0.23, 1.0)] == pytest.approx([0.2, 1.0, 0.07])
     biases, others = anchor["groups"](anchor["network"](torch.randn(10, 3, 32, 32)))
     assert len(biases["params"]) == 6
@@ -230,15 +243,14 @@ def test_the_anchors_rates_rise_and_fall_and_its_biases_learn_faster():
         assert group["lr"] * group["weight_decay"] == pytest.approx(0.0153 * 0.15 / 1.15)
 
 
-def test_the_images_share_of_an_error_is_that_of_a_mean_over_them(tmp_path):
-    share = runpy.run_path(str(BENCHMARKS / "proof" / "images.py"))["share"]
+def test_the_images_share_of_an_error_is_that_of_a_mean_over_them(tmp_path, proof):
     paths = []
     for name, wrong in (("a", range(0, 1000, 4)), ("b", range(0, 1000, 2))):
         rows = [f"{n}.png,x,{'y' if n in wrong else 'x'}" for n in range(1000)]
         path = tmp_path / f"{name}.csv"
         path.write_text("\n".join(["path,label,prediction", *rows]) + "\n")
         paths.append(path)
-    points, error = share(paths[:1], paths[1:])
+    points, error = proof("images")["share"](paths[:1], paths[1:])
     assert points == pytest.approx(25.0)
     # a quarter of the images gain one: the deviation of that by the root of 1,000
     assert error == pytest.approx(100 * (0.25 * 0.75 / 1000) ** 0.5, rel=0.1)

@@ -12,8 +12,7 @@ intervals of one call hold together, as do its p by Holm's method, which settle 
 reads runs, of folders and of files that `--csv` has written, and has all lengths unless `--lengths`
 names some. `--minutes` names a file of minutes that were measured apart, and `--png` draws accuracy
 against these as well.
-`--quick` trains on 32 images of each of four classes, to test the command; its numbers mean
-nothing.
+`--quick` trains on a few images that it draws, to test the command; its numbers mean nothing.
 """
 
 import argparse
@@ -37,15 +36,11 @@ from table import (
     write,
 )
 
+from resnet_recipes.data import demo
 from resnet_recipes.report.page.charts import accuracy, write_pictures
 from resnet_recipes.report.page.html import Figure
 
 RECIPES = Path(__file__).parent / "recipes"
-TRAIN = (
-    sys.executable,
-    "-c",
-    "import sys; from resnet_recipes.cli import train; sys.exit(train())",
-)
 
 
 def main() -> int:
@@ -104,36 +99,22 @@ def trained(options: argparse.Namespace, words: list[str]) -> None:
 
     End the program if a run fails or is stopped.
     """
-    data = options.data
     if options.quick:
-        data = few_images(data, options.root / "images")
+        options.data = demo.write(options.root / "images", train_images=8, val_images=2)
         options.lengths, options.seeds = "1,2", "1,2"
         words = [*words, "bs=16", "batch.bn_size=16"]
     sweep = [
-        *(
-            f"seed={options.seeds}",
-            f"epochs={options.lengths or '4,8'}",
-            f"recipe={options.recipes}",
-        ),
-        *(f"data={data}", f"run.root={options.root}"),
+        f"seed={options.seeds}",
+        f"epochs={options.lengths or '4,8'}",
+        f"recipe={options.recipes}",
+        f"data={options.data}",
+        f"run.root={options.root}",
         *([f"launch.device={options.device}"] if options.device != "auto" else []),
         *words,
     ]
-    done = subprocess.run([*TRAIN, "-m", *sweep, "--recipes", str(RECIPES)], check=False)
-    if done.returncode:
-        sys.exit(done.returncode)
-
-
-def few_images(data: Path, folder: Path) -> Path:
-    """Return a folder with links to the first images of the first four classes."""
-    for split, count in (("train", 32), ("val", 8)):
-        for source in sorted(path for path in (data / split).iterdir() if path.is_dir())[:4]:
-            (folder / split / source.name).mkdir(parents=True, exist_ok=True)
-            for file in sorted(source.iterdir())[:count]:
-                link = folder / split / source.name / file.name
-                link.unlink(missing_ok=True)
-                link.symlink_to(file.resolve())
-    return folder
+    train = [sys.executable, "-m", "resnet_recipes", "-m", *sweep, "--recipes", RECIPES]
+    if code := subprocess.run(train).returncode:
+        sys.exit(code)
 
 
 def pairs(cells: list[Cell], options: argparse.Namespace) -> list[tuple[Cell, Cell]]:
@@ -158,10 +139,7 @@ def accuracies(cells: list[Cell]) -> Table:
         seeds = ", ".join(f"{seed}: {top1:.1f}" for seed, top1 in sorted(cell.top1.items()))
         cost = "-" if cell.pflops is None else f"{cell.pflops:.3g}"
         minutes = "-" if cell.minutes is None else f"{cell.minutes:.1f}"
-        table.add_row(
-            *(cell.name, f"{cell.epochs:g}", cost, minutes),
-            *(seeds, f"{cell.mean:.2f}"),
-        )
+        table.add_row(cell.name, f"{cell.epochs:g}", cost, minutes, seeds, f"{cell.mean:.2f}")
     return table
 
 
@@ -170,15 +148,14 @@ def intervals(found: list[Difference]) -> Table:
     title = f"intervals hold together with {CONFIDENCE:.0%}, p by Holm; cost is a ratio of PFLOPs"
     table = Table("difference", "by seed, points", "mean", "interval", "p", "cost", "", title=title)
     for one in found:
-        low_high = (
-            "one seed"
-            if one.half_width is None
-            else f"{one.mean - one.half_width:+.2f} to {one.mean + one.half_width:+.2f}"
-        )
+        low_high = "one seed"
+        if one.half_width is not None:
+            low_high = f"{one.mean - one.half_width:+.2f} to {one.mean + one.half_width:+.2f}"
         table.add_row(
             f"{one.first} - {one.second}",
             ", ".join(f"{points:+.1f}" for points in one.points),
-            *(f"{one.mean:+.2f}", low_high),
+            f"{one.mean:+.2f}",
+            low_high,
             "-" if one.p is None else f"{one.p:.2g}",
             "-" if one.cost is None else f"{one.cost:.2f}",
             one.verdict,

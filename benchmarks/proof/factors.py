@@ -7,7 +7,6 @@ is a block. Top-1 is the sum of a mean, a term for each seed and one for each fa
 squares. A factor stays if its one-sided p is below 0.05.
 """
 
-import csv
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from table import below
+from table import below, read
 
 RESULTS = ("seed", "top1_percent", "pflops")
 LEVEL = 0.05  # a factor stays if its p is below
@@ -33,41 +32,40 @@ class Effect(NamedTuple):
 
 def effects(rows: Sequence[dict[str, str]]) -> list[Effect]:
     """Return the effect of each factor of a table of runs."""
-    factors = [name for name in rows[0] if name not in RESULTS]
-    values = {name: tuple(dict.fromkeys(row[name] for row in rows)) for name in factors}
+    values = {
+        name: dict.fromkeys(row[name] for row in rows) for name in rows[0] if name not in RESULTS
+    }
     seeds = sorted({row["seed"] for row in rows})
     design = np.array(
         [
             [row["seed"] == seed for seed in seeds]
-            + [row[name] == values[name][1] for name in factors]
+            + [row[name] == second for name, (_, second) in values.items()]
             for row in rows
         ],
         dtype=float,
     )
     top1 = np.array([float(row["top1_percent"]) for row in rows])
-    found = np.linalg.solve(design.T @ design, design.T @ top1)
+    inverse = np.linalg.inv(design.T @ design)
+    found = inverse @ design.T @ top1
     freedom = len(rows) - design.shape[1]
     variance = ((top1 - design @ found) ** 2).sum() / freedom
-    errors = np.sqrt(variance * np.linalg.inv(design.T @ design).diagonal())
+    errors = np.sqrt(variance * inverse.diagonal())
+    terms = zip(found[len(seeds) :].tolist(), errors[len(seeds) :].tolist(), strict=True)
     return [
         Effect(
-            f"{name}: {values[name][1]} instead of {values[name][0]}",
-            float(points),
-            float(error),
-            1 - below(float(points / error), freedom),
+            f"{name}: {second} instead of {first}",
+            points,
+            error,
+            1 - below(points / error, freedom),
         )
-        for name, points, error in zip(
-            factors, found[len(seeds) :], errors[len(seeds) :], strict=True
-        )
+        for (name, (first, second)), (points, error) in zip(values.items(), terms, strict=True)
     ]
 
 
 def main() -> None:
     """Print the effects of a table of runs."""
-    with Path(sys.argv[1]).open(newline="") as file:
-        rows = list(csv.DictReader(file))
     table = Table("factor", "points", "standard error", "one-sided p", "")
-    for one in effects(rows):
+    for one in effects(read(Path(sys.argv[1]))):
         stays = "stays" if one.p < LEVEL else "goes"
         table.add_row(one.name, f"{one.points:+.2f}", f"{one.error:.2f}", f"{one.p:.2g}", stays)
     Console(width=None if sys.stdout.isatty() else 100).print(table)

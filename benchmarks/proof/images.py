@@ -8,18 +8,17 @@ many images, drawn with replacement (bootstrap).
 """
 
 import argparse
-import csv
 from pathlib import Path
 
 import numpy as np
+from table import read
 
 DRAWS = 2000
 
 
 def right(path: Path) -> dict[str, bool]:
     """Return for each image, by file, whether its class was predicted."""
-    with path.open(newline="") as file:
-        return {row["path"]: row["label"] == row["prediction"] for row in csv.DictReader(file)}
+    return {row["path"]: row["label"] == row["prediction"] for row in read(path)}
 
 
 def share(first: list[Path], second: list[Path]) -> tuple[float, float]:

@@ -62,14 +62,18 @@ def cells_of(places: Iterable[Path]) -> list[Cell]:
 
 def measured(cells: Sequence[Cell], path: Path) -> list[Cell]:
     """Return the cells that a CSV file of recipe, epochs and minutes names, with its minutes."""
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    minutes = {(row["recipe"], float(row["epochs"])): float(row["minutes"]) for row in rows}
+    minutes = {(row["recipe"], float(row["epochs"])): float(row["minutes"]) for row in read(path)}
     return [
         cell._replace(minutes=minutes[cell.name, cell.epochs])
         for cell in cells
         if (cell.name, cell.epochs) in minutes
     ]
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV file."""
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def write(path: Path, cells: Sequence[Cell]) -> None:
@@ -96,9 +100,8 @@ def _found(place: Path) -> Iterator[Cell]:
 def _recorded(path: Path) -> Iterator[Cell]:
     """Yield the cells of a CSV file that `write` has written."""
     groups = defaultdict(list)
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            groups[row["recipe"], float(row["epochs"])].append(row)
+    for row in read(path):
+        groups[row["recipe"], float(row["epochs"])].append(row)
     for (name, epochs), rows in groups.items():
         top1 = {int(row["seed"]): float(row["top1_percent"]) for row in rows}
         cost, minutes = (
