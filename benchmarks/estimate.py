@@ -20,18 +20,10 @@ from typing import Any
 
 from resnet_recipes.base.duration import budget_seconds
 
-WORDS = [
-    "model.name=resnet18",
-    "bs=64",
-    "batch.bn_size=64",
-    "lr=0.1",
-    "schedule.warmup=0.5ep",
-    "data.crop_scale=[0.5,1]",
-    "methods.ema.half_life=20ba",
-    "methods.ema.update_interval=4ba",
-    "workers=1",
-    "checkpoint.interval=100ep",
-]
+WORDS = """
+model.name=resnet18 bs=64 batch.bn_size=64 lr=0.1 schedule.warmup=0.5ep data.crop_scale=[0.5,1]
+methods.ema.half_life=20ba methods.ema.update_interval=4ba workers=1 checkpoint.interval=100ep
+"""
 
 
 def part(source: Path, images: int, root: Path) -> Path:
@@ -52,26 +44,20 @@ class Case:
 
     def __init__(self, name: str, size: int, ranks: int, data: Path, folder: Path):
         self.name, self.folder = f"{name} {size} px, {ranks} rank{'s' * (ranks > 1)}", folder
-        self.words = [
-            f"recipe={name}",
-            f"data={data}",
-            *WORDS,
-            *(f"data.{key}={size}" for key in ("train_size", "eval_resize", "eval_size")),
-            *(["launch.device=cpu", f"gpus={ranks}"] if ranks > 1 else []),
-        ]
+        sizes = (f"data.{key}={size}" for key in ("train_size", "eval_resize", "eval_size"))
+        spread = ["launch.device=cpu", f"gpus={ranks}"] if ranks > 1 else []
+        self.words = [f"recipe={name}", f"data={data}", *WORDS.split(), *sizes, *spread]
 
-    def run(self, command: str, *words: str) -> str:
-        """Run one of the commands in the folder, and return what it printed."""
-        program = f"import sys; from resnet_recipes.cli import {command}; sys.exit({command}())"
-        done = subprocess.run(
-            [sys.executable, "-c", program, *words],
+    def run(self, *words: str) -> str:
+        """Run `resnet-recipes` in the folder, and return what it printed."""
+        return subprocess.run(
+            [sys.executable, "-c", "from resnet_recipes.cli import main; main()", *words],
             cwd=self.folder,
             env=os.environ | {"XDG_CACHE_HOME": str(self.folder / "cache")},
             check=True,
             stdout=subprocess.PIPE,
             text=True,
-        )
-        return done.stdout
+        ).stdout
 
     def trained(self, word: str) -> dict[str, Any]:
         """Train a run, and return its summary."""
@@ -83,38 +69,36 @@ class Case:
 def error(case: Case, epochs: int) -> dict[str, object]:
     """Estimate a run, train it, and return both times."""
     length = f"epochs={epochs}"
-    said = json.loads(case.run("main", "estimate", *case.words, length, "--json"))
+    said = json.loads(case.run("estimate", *case.words, length, "--json"))
     done = case.trained(length)
-    seconds, low, high = (
-        60 * minutes for minutes in (said["training_minutes"], *said["bounds_minutes"])
-    )
-    row = {
-        "case": case.name,
-        "estimated": seconds,
-        "low": low,
-        "high": high,
-        "trained": done["training_seconds"],
-        "error_percent": 100 * (seconds / done["training_seconds"] - 1),
-        "evaluation_estimated": 60 * said["evaluation_minutes"],
-        "evaluation": done["evaluation_seconds"],
-    }
+    minutes = said["training_minutes"], *said["bounds_minutes"], said["evaluation_minutes"]
+    estimated, low, high, evaluation = (60 * each for each in minutes)
+    trained, evaluated = done["training_seconds"], done["evaluation_seconds"]
+    percent = 100 * (estimated / trained - 1)
     print(
-        f"{row['case']:<22} estimated {row['estimated']:6.1f} s ({row['low']:.1f} to "
-        f"{row['high']:.1f}), trained {row['trained']:6.1f} s: "
-        f"{row['error_percent']:+.1f} %; evaluation estimated "
-        f"{row['evaluation_estimated']:.1f} s, took {row['evaluation']:.1f} s",
+        f"{case.name:<22} estimated {estimated:6.1f} s ({low:.1f} to {high:.1f}), trained "
+        f"{trained:6.1f} s: {percent:+.1f} %; evaluation estimated {evaluation:.1f} s, took "
+        f"{evaluated:.1f} s",
         flush=True,
     )
-    return row
+    return {
+        "case": case.name,
+        "estimated": estimated,
+        "low": low,
+        "high": high,
+        "trained": trained,
+        "error_percent": percent,
+        "evaluation_estimated": evaluation,
+        "evaluation": evaluated,
+    }
 
 
 def used(case: Case, budget: str) -> dict[str, object]:
     """Train a run within a budget, and return how much of it that takes."""
     done = case.trained(f"budget={budget}")
     share = 100 * done["wall_seconds"] / budget_seconds(budget, None)
-    row = {"case": case.name, "budget": budget, "epochs": done["epochs"], "used_percent": share}
-    print(f"{row['case']:<22} {budget}: {row['epochs']:5.1f} epochs, {share:5.1f} %", flush=True)
-    return row
+    print(f"{case.name:<22} {budget}: {done['epochs']:5.1f} epochs, {share:5.1f} %", flush=True)
+    return {"case": case.name, "budget": budget, "epochs": done["epochs"], "used_percent": share}
 
 
 def main() -> None:
