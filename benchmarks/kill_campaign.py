@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,29 +35,13 @@ from resnet_recipes.training.checkpoint import Checkpoints
 STEPS = 24
 INTERVAL = 3  # steps between two checkpoints
 
-RECIPE = [
-    "recipe=hot",
-    "data.backend=synthetic",
-    "data.train_size=32",
-    "data.eval_resize=32",
-    "data.eval_size=32",
-    "model.name=resnet18",
-    "model.num_classes=auto",
-    "batch.global_size=4",
-    "batch.bn_size=2",
-    "batch.eval_size=50",
-    f"max_duration={STEPS}ba",
-    "ssr=1",
-    "schedule.warmup=2ba",
-    f"checkpoint.interval={INTERVAL}ba",
-    "evaluation.interval=12ba",
-    "log.interval=1ba",
-    "launch.device=cpu",
-    "optimizer.lr=0.01",
-    "methods.sam.interval=3",
-    "methods.ema.half_life=4ba",
-    "methods.ema.update_interval=2ba",
-]
+RECIPE = f"""
+recipe=hot data.backend=synthetic data.train_size=32 data.eval_resize=32 data.eval_size=32
+model.name=resnet18 model.num_classes=auto batch.global_size=4 batch.bn_size=2 batch.eval_size=50
+max_duration={STEPS}ba ssr=1 schedule.warmup=2ba checkpoint.interval={INTERVAL}ba
+evaluation.interval=12ba log.interval=1ba launch.device=cpu optimizer.lr=0.01 methods.sam.interval=3
+methods.ema.half_life=4ba methods.ema.update_interval=2ba
+""".split()
 
 
 class Outcome(NamedTuple):
@@ -70,59 +55,44 @@ class Outcome(NamedTuple):
     problem: str  # empty: survived
 
 
+#: Strikes a victim that runs.
+Fault = Callable[["Victim", random.Random], None]
+
+
 class Victim:
     """A run that is restarted again and again."""
 
     def __init__(self, root: Path, name: str, ranks: int):
         self.root, self.folder, self.ranks = root, root / "runs" / name, ranks
-        self._process: subprocess.Popen[bytes]
 
     def start(self, *changes: str) -> None:
         """Start or resume it, with the same command."""
-        words = [
-            *RECIPE,
-            f"run.root={self.root / 'runs'}",
-            f"run.name={self.folder.name}",
-            f"gpus={self.ranks}",
-            *changes,
-        ]
-        program = [
-            sys.executable,
-            "-c",
-            "import sys; from resnet_recipes.cli import train; sys.exit(train())",
-            "--resume",
-            "auto",
-            *words,
-        ]
+        place = f"run.root={self.root / 'runs'}", f"run.name={self.folder.name}"
+        words = [*RECIPE, *place, f"gpus={self.ranks}", *changes]
         self.observer = Observer(self.folder)
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
         with (self.root / "output.txt").open("a") as output:
-            self._process = subprocess.Popen(
-                program, cwd=self.root, stdout=output, stderr=output, env=environment
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "resnet_recipes", "--resume", "auto", *words],
+                cwd=self.root,
+                stdout=output,
+                stderr=output,
+                env=os.environ | {"OMP_NUM_THREADS": "1"},
             )
-
-    def wait(self, seconds: float = 600) -> int:
-        """Return the exit code of the command."""
-        return self._process.wait(seconds)
 
     def run_on(self, rng: random.Random) -> bool:
         """Let it run for a random time, usually into training; return whether it still runs."""
         if rng.random() < 0.1:
             time.sleep(rng.uniform(0.5, 5))
         else:
-            target = max(
-                (beat.step for beat in watchdog.beats(self.folder)), default=0
-            ) + rng.randint(1, 12)
-            while self.is_alive and not any(
-                beat.step >= min(target, STEPS) for beat in self.beats()
-            ):
-                time.sleep(0.01)
+            target = min(latest(watchdog.beats(self.folder)) + rng.randint(1, 12), STEPS)
+            self.wait_for(lambda: latest(self.observer.beats()) >= target)
             time.sleep(rng.uniform(0, 0.5))
-        return self.is_alive
+        return self.process.poll() is None
 
-    def beats(self) -> list[watchdog.Beat]:
-        """Return the latest heartbeats since the last start."""
-        return self.observer.beats()
+    def wait_for(self, holds: Callable[[], bool]) -> None:
+        """Wait until something holds, or the run has ended."""
+        while self.process.poll() is None and not holds():
+            time.sleep(0.01)
 
     def processes(self) -> list[int]:
         """Return the processes of this folder: every one whose command line names the run."""
@@ -136,54 +106,54 @@ class Victim:
                 found.append(int(path.parent.name))
         return found
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether the command still runs."""
-        return self._process.poll() is None
 
-    @property
-    def launcher(self) -> int:
-        """The process started by the user."""
-        return self._process.pid
-
-    def rank(self, rng: random.Random) -> int:
-        """A random rank, or the launcher while there are none."""
-        return rng.choice([beat.pid for beat in self.beats()] or [self.launcher])
+def latest(beats: list[watchdog.Beat]) -> int:
+    """Return the steps that the fastest rank has done."""
+    return max((beat.step for beat in beats), default=0)
 
 
-def fill_disk(victim: Victim) -> None:
+def to_launcher(number: int) -> Fault:
+    """Send a signal to the process that the user started."""
+    return lambda victim, rng: os.kill(victim.process.pid, number)
+
+
+def to_rank(number: int) -> Fault:
+    """Send a signal to a random rank, or to the launcher while there are none."""
+    return lambda victim, rng: os.kill(
+        rng.choice([beat.pid for beat in victim.observer.beats()] or [victim.process.pid]), number
+    )
+
+
+def fill_disk(victim: Victim, rng: random.Random) -> None:
     """Limit rank 0's files to 1 MB from now on, for two saves; then ask the run to stop."""
-    for beat in victim.beats():
+    for beat in victim.observer.beats():
         resource.prlimit(beat.pid, resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
     time.sleep(2)
-    os.kill(victim.launcher, signal.SIGTERM)
+    os.kill(victim.process.pid, signal.SIGTERM)
 
 
 def damage(victim: Victim, rng: random.Random) -> None:
     """Kill the run at its second checkpoint, and damage the newest: flip a bit or truncate it."""
-    while victim.is_alive and len(list((victim.folder / "checkpoints").glob("*.json"))) < 2:
-        time.sleep(0.01)
-    os.kill(victim.launcher, signal.SIGKILL)
-    files = sorted((victim.folder / "checkpoints").glob("*.pt"))
-    content = bytearray(files[-1].read_bytes())
+    folder = victim.folder / "checkpoints"
+    victim.wait_for(lambda: len(list(folder.glob("*.json"))) > 1)
+    os.kill(victim.process.pid, signal.SIGKILL)
+    newest = max(folder.glob("*.pt"))
+    content = bytearray(newest.read_bytes())
     place = rng.randrange(len(content))
     content[place] ^= 1
-    files[-1].write_bytes(content if rng.random() < 0.5 else content[:place])
+    newest.write_bytes(content if rng.random() < 0.5 else content[:place])
 
 
 #: Every fault, with the exit codes that it may lead to. If it strikes during start-up, signals have
 #: their usual effect, and the launcher stands in for a rank.
-FAULTS: dict[str, tuple[Callable[[Victim, random.Random], Any], set[int]]] = {
-    "SIGKILL of a rank": (lambda victim, rng: os.kill(victim.rank(rng), signal.SIGKILL), {1, -9}),
-    "SIGKILL of the launcher": (lambda victim, rng: os.kill(victim.launcher, signal.SIGKILL), {-9}),
-    "SIGTERM": (lambda victim, rng: os.kill(victim.launcher, signal.SIGTERM), {75, -15}),
-    "SIGTERM to one rank": (
-        lambda victim, rng: os.kill(victim.rank(rng), signal.SIGTERM),
-        {75, -15},
-    ),
-    "Ctrl-C": (lambda victim, rng: os.kill(victim.launcher, signal.SIGINT), {130, 1}),
+FAULTS: dict[str, tuple[Fault, set[int]]] = {
+    "SIGKILL of a rank": (to_rank(signal.SIGKILL), {1, -9}),
+    "SIGKILL of the launcher": (to_launcher(signal.SIGKILL), {-9}),
+    "SIGTERM": (to_launcher(signal.SIGTERM), {75, -15}),
+    "SIGTERM to one rank": (to_rank(signal.SIGTERM), {75, -15}),
+    "Ctrl-C": (to_launcher(signal.SIGINT), {130, 1}),
     "damaged checkpoint": (damage, {-9}),
-    "disk full, SIGTERM": (lambda victim, rng: fill_disk(victim), {1, 75, -15}),
+    "disk full, SIGTERM": (fill_disk, {1, 75, -15}),
 }
 
 
@@ -209,10 +179,11 @@ def untouched(root: Path, ranks: int) -> dict[int, str]:
     """Train without faults; return the digest of every checkpoint by step."""
     run = Victim(root, "untouched", ranks)
     run.start("checkpoint.keep=1000", "checkpoint.interval=1ba")
-    if run.wait() != 0:
+    if run.process.wait() != 0:
         raise SystemExit((root / "output.txt").read_text())
-    checkpoints = Checkpoints(run.folder / "checkpoints", 1000)
-    digests = {step: digest(checkpoints._verified(step)) for step in checkpoints._steps()}
+    checkpoints = Checkpoints(run.folder / "checkpoints")
+    found = [checkpoints.newest(step) for step in range(1, STEPS + 1)]
+    digests = {step: digest(state) for step, state in found}
     shutil.rmtree(run.folder)
     return digests
 
@@ -220,17 +191,17 @@ def untouched(root: Path, ranks: int) -> dict[int, str]:
 def strike(victim: Victim, fault: str, rng: random.Random, truth: dict[int, str]) -> Outcome:
     """Inject one fault into a running victim and check what remains."""
     act, codes = FAULTS[fault]
-    done = max((beat.step for beat in victim.beats()), default=0)
+    done = latest(victim.observer.beats())
     began = time.monotonic()
     try:
         act(victim, rng)
     except (ProcessLookupError, FileNotFoundError):
         codes = codes | {0}  # the run has just ended
-    code = victim.wait()
+    code = victim.process.wait(600)
     while (left := victim.processes()) and time.monotonic() - began < 150:
         time.sleep(0.05)
     seconds = time.monotonic() - began
-    saved = Checkpoints(victim.folder / "checkpoints", 2).newest()
+    saved = Checkpoints(victim.folder / "checkpoints").newest()
     step = saved[0] if saved else 0
     problem = ""
     if left:
@@ -257,8 +228,8 @@ def may_lose(fault: str, code: int, done: int) -> int:
 
 def campaign(root: Path, kills: int, ranks: int, seed: int) -> list[Outcome]:
     """Inject the faults one after the other; when a run has finished, a new one takes its place."""
-    rng, truth, outcomes, runs = random.Random(seed), untouched(root, ranks), [], 0
-    victim = Victim(root, "victim0", ranks)
+    rng, truth, outcomes, names = random.Random(seed), untouched(root, ranks), [], count()
+    victim = Victim(root, f"victim{next(names)}", ranks)
     while len(outcomes) < kills:
         victim.start()
         if victim.run_on(rng):
@@ -267,29 +238,19 @@ def campaign(root: Path, kills: int, ranks: int, seed: int) -> list[Outcome]:
         if (victim.folder / "summary.json").exists():
             outcomes += finished(victim, truth)
             shutil.rmtree(victim.folder)
-            runs += 1
-            victim = Victim(root, f"victim{runs}", ranks)
+            victim = Victim(root, f"victim{next(names)}", ranks)
     victim.start()
-    victim.wait()
     return outcomes + finished(victim, truth)
 
 
 def finished(victim: Victim, truth: dict[int, str]) -> list[Outcome]:
     """Return a complaint if a resumed run ends with other weights than the undisturbed one."""
-    victim.wait()
-    step, state = Checkpoints(victim.folder / "checkpoints", 2).newest()
+    code = victim.process.wait(600)
+    step, state = Checkpoints(victim.folder / "checkpoints").newest()
     if (step, digest(state)) == (STEPS, truth[STEPS]):
         return []
-    return [
-        Outcome(
-            "resumed to the end",
-            STEPS,
-            step,
-            0.0,
-            0,
-            "the final weights differ from the undisturbed run's",
-        )
-    ]
+    problem = "the final weights differ from the undisturbed run's"
+    return [Outcome("resumed to the end", STEPS, step, 0.0, code, problem)]
 
 
 def show(number: int, outcome: Outcome) -> None:
@@ -320,18 +281,9 @@ def main() -> int:
         f"(seed {arguments.seed})"
     )
     if arguments.json:
-        arguments.json.write_text(
-            json.dumps(
-                {
-                    "ranks": arguments.ranks,
-                    "seed": arguments.seed,
-                    "torch": str(torch.__version__),
-                    "outcomes": [outcome._asdict() for outcome in outcomes],
-                },
-                indent=1,
-            )
-            + "\n"
-        )
+        facts = {"ranks": arguments.ranks, "seed": arguments.seed, "torch": torch.__version__}
+        facts["outcomes"] = [outcome._asdict() for outcome in outcomes]
+        arguments.json.write_text(json.dumps(facts, indent=1) + "\n")
     return 1 if lost else 0
 
 
