@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 import yaml
-from slurm_check import RECIPE, steps
+from slurm_check import RECIPE, has_weights_of, said, steps
 
 #: Programs that read a job from stdin with its engine's own code.
 SKYPILOT = """
@@ -45,8 +45,7 @@ ADDRESS = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400"}
 
 def written(engine: str, *words: str) -> str:
     """Return the job for an engine."""
-    command = ["resnet-recipes", "job", "--for", engine, "mild", *RECIPE, *words]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return said("resnet-recipes", "job", "--for", engine, *RECIPE.split(), *words)
 
 
 def valid(program: str, package: str, text: str) -> None:
@@ -57,27 +56,24 @@ def valid(program: str, package: str, text: str) -> None:
 
 
 def on_two_nodes(
-    folder: Path, command: list[str], variables: dict[str, str], rank: str
+    command: list[str], variables: dict[str, str], rank: str
 ) -> list[subprocess.Popen]:
     """Start a command twice, as the nodes of a job."""
     environment = os.environ | variables | {"OMP_NUM_THREADS": "1"}
-    return [
-        subprocess.Popen(command, cwd=folder, env=environment | {rank: str(node)})
-        for node in range(2)
-    ]
+    return [subprocess.Popen(command, env=environment | {rank: str(node)}) for node in range(2)]
 
 
-def skypilot(folder: Path, words: list[str]) -> Path:
+def skypilot(words: list[str]) -> Path:
     """Run a task on two nodes, stop one of them, and start both again; return its run."""
     text = written("skypilot", *words, "nodes=2", "gpus=1", "--storage", "volume")
     valid(SKYPILOT, "skypilot==0.14.1", text)
     bucket = written("skypilot", *words, "gpus=1", "--storage", "s3://bucket/folder")
     valid(SKYPILOT, "skypilot==0.14.1", bucket)
     task = yaml.safe_load(text)
-    block = ["bash", "-c", task["run"].replace("/storage/", f"{folder}/sky/")]
+    block = ["bash", "-c", task["run"].replace("/storage/", f"{Path.cwd()}/sky/")]
     variables = {"SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_IPS": "127.0.0.1\n127.0.0.1"}
-    run = folder / "sky" / "runs" / task["name"]
-    nodes = on_two_nodes(folder, block, variables, "SKYPILOT_NODE_RANK")
+    run = Path("sky/runs", task["name"])
+    nodes = on_two_nodes(block, variables, "SKYPILOT_NODE_RANK")
     while steps(run) < 20:
         time.sleep(0.2)
     nodes[1].send_signal(signal.SIGTERM)
@@ -85,32 +81,32 @@ def skypilot(folder: Path, words: list[str]) -> Path:
     print(f"skypilot: stopped after step {steps(run)}, exit codes {codes}")
     if 75 not in codes:
         raise SystemExit("neither node ended with 75")
-    nodes = on_two_nodes(folder, block, variables, "SKYPILOT_NODE_RANK")
+    nodes = on_two_nodes(block, variables, "SKYPILOT_NODE_RANK")
     print(f"skypilot: started again, exit codes {[node.wait(600) for node in nodes]}")
     return run
 
 
-def trainjob(folder: Path, words: list[str]) -> Path:
+def trainjob(words: list[str]) -> Path:
     """Run the command of a TrainJob on two nodes, and return its run."""
     text = written("kubernetes", *words, "nodes=2", "gpus=1", "--storage", "claim")
     valid(TRAINJOB, "kubeflow-trainer-api==2.3.0", text)
     document = yaml.safe_load(text)
     command = document["spec"]["trainer"]["command"]
-    command = [word.replace("/storage/", f"{folder}/k8s/") for word in command]
+    command = [word.replace("/storage/", f"{Path.cwd()}/k8s/") for word in command]
     variables = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "1"}
     variables |= {f"PET_{name}": value for name, value in ADDRESS.items()}
-    nodes = on_two_nodes(folder, command, variables, "PET_NODE_RANK")
+    nodes = on_two_nodes(command, variables, "PET_NODE_RANK")
     print(f"kubernetes: exit codes {[node.wait(600) for node in nodes]}")
-    return folder / "k8s" / "runs" / document["metadata"]["name"]
+    return Path("k8s/runs", document["metadata"]["name"])
 
 
-def component(folder: Path, words: list[str]) -> Path:
+def component(words: list[str]) -> Path:
     """Run a torchx component with two ranks, and return its run."""
-    (folder / "component.py").write_text(written("torchx", *words, "gpus=2"))
+    Path("component.py").write_text(written("torchx", *words, "gpus=2"))
     command = ["uv", "tool", "run", "-q", "--from", "torchx==0.7.0", "torchx", "run", "--wait"]
     command += ["-s", "local_cwd", "component.py:train"]
-    subprocess.run(command, cwd=folder, check=True)
-    return next((folder / "runs").glob("mild-*"))
+    subprocess.run(command, check=True)
+    return next(Path("runs").glob("mild-*"))
 
 
 def main() -> int:
@@ -120,18 +116,13 @@ def main() -> int:
     words = [f"max_duration={parser.parse_args().steps}ba"]
     folder = Path(tempfile.mkdtemp(prefix="jobs-"))
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    train = ["resnet-train", "recipe=mild", *RECIPE, *words, "gpus=2", "run=alone"]
-    subprocess.run(train, cwd=folder, check=True, stderr=subprocess.DEVNULL)
-    wanted = (folder / "runs" / "alone" / "weights.safetensors").read_bytes()
-    is_same = True
-    for start in (skypilot, trainjob, component):
-        run = start(folder, words)
-        same = (run / "weights.safetensors").read_bytes() == wanted
-        is_same &= same
-        print(f"{start.__name__}: {'the same weights' if same else 'DIFFERENT WEIGHTS'}")
-    if is_same:
+    os.chdir(folder)
+    said("resnet-train", *RECIPE.split(), *words, "gpus=2", "run=alone")
+    runs = [start(words) for start in (skypilot, trainjob, component)]
+    same = [has_weights_of(Path("runs/alone"), run) for run in runs]
+    if all(same):
         shutil.rmtree(folder)
-    return not is_same
+    return not all(same)
 
 
 if __name__ == "__main__":
