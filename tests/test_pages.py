@@ -91,13 +91,14 @@ def messages() -> Iterator[str]:
             continue
         docstrings = {id(node.value) for node in nodes(path) if isinstance(node, ast.Expr)}
         for node in nodes(path):
-            text = ""
             if isinstance(node, ast.JoinedStr):
                 parts = [getattr(part, "value", "{}") for part in node.values]
                 text = "".join(part if isinstance(part, str) else "{}" for part in parts)
             elif isinstance(node, ast.Constant) and id(node) not in docstrings:
                 text = str(node.value)
-            yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}: {text}"
+            else:
+                continue
+            yield f"{path.relative_to(ROOT)}:{node.lineno}: {text}"
 
 
 def commands() -> Iterator[str]:

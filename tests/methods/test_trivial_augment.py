@@ -7,7 +7,7 @@ from torchvision.transforms.autoaugment import InterpolationMode, _apply_op
 
 from resnet_recipes.methods.trivial_augment import TrivialAugment, _space
 
-IMAGE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 24, 3), dtype=np.uint8))
+IMAGE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8))
 
 
 def possible(image: Image.Image) -> set[bytes]:

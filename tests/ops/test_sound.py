@@ -38,7 +38,7 @@ class Kind(NamedTuple):
 
 
 def kinds() -> dict[Kind, set[int]]:
-    """Return the convolutions of all families, and the sides of their inputs up to 64 px."""
+    """Return the convolutions of all families, with small sides of their inputs and the last."""
     found: dict[Kind, set[int]] = {}
     for (name, argument), least in FAMILIES.items():
         model = backbones.structure(name, 10, {argument: True} if argument else {}).eval()
@@ -56,7 +56,8 @@ def kinds() -> dict[Kind, set[int]]:
             inputs = min(conv.in_channels, 16 + conv.in_channels % 16)
             groups = inputs if conv.groups == conv.in_channels else min(conv.groups, 4)
             kind = Kind(inputs, conv.kernel_size[0], conv.stride[0], conv.padding[0], groups)
-            found.setdefault(kind, set()).update(range(sides[conv][0], sides[conv][1] + 1))
+            first, last = sides[conv]
+            found.setdefault(kind, set()).update((*range(first, min(first + 8, last)), last))
     return found
 
 
@@ -78,7 +79,7 @@ def drawn(kind: Kind, side: int) -> tuple[Tensor, Tensor]:
     return x, weight
 
 
-def test_every_convolution_of_six_families_has_the_right_gradient_in_bf16_at_8_to_64_px():
+def test_every_convolution_of_six_families_has_the_right_gradient_in_bf16_on_small_maps():
     wrong = []
     for kind, sides in kinds().items():
         for side in sides:

@@ -1,21 +1,201 @@
-"""The training loader: a run that goes on in mid-epoch decodes only what is left of the epoch."""
+"""The pipeline makes batches in order from any storage, with threads, processes or neither.
+
+A run that goes on in mid-epoch decodes only what is left of the epoch.
+"""
 
 import itertools
+import multiprocessing
+import threading
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
 from resnet_recipes import data
-from resnet_recipes.data.base import DataConfig, DataFacts, Share
+from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.data import loading
+from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch, Share
+from resnet_recipes.data.crop import uniforms
 from resnet_recipes.data.images import NativeImages
 from resnet_recipes.data.images.python import TrainImages
-from resnet_recipes.data.loading.storage import Rows
+from resnet_recipes.data.loading import Pipeline
+from resnet_recipes.data.loading.slots import Capacity
+from resnet_recipes.data.loading.storage import Rows, UnreadableError
+from resnet_recipes.data.order import Job
 from tests.data.conftest import built, small
+
+
+class Greys:
+    """Forty images, each of a single grey level that depends on its key.
+
+    Images in `bad` cannot be read.
+    """
+
+    def __init__(self, in_threads: bool, bad: tuple[int, ...] = ()):
+        self.labels, self.in_threads, self.bad = np.arange(40) // 4, in_threads, bad
+
+    def fill(self, rows: Rows) -> None:
+        """Write the greys."""
+        for index in rows.indices.tolist():
+            if index in self.bad:
+                raise UnreadableError(index, f"{self.path(index)} is bad")
+        rows.pixels[:] = (
+            256 * uniforms(1, rows.epoch, rows.indices, 1, rows.copies)[:, :, None, None]
+        )
+
+    def path(self, index: int) -> str:
+        """Return a name."""
+        return f"image {index}"
+
+
+def jobs(count: int) -> Iterator[Job]:
+    """Yield batches of 7 images, of changing sizes, with every image twice."""
+    for step in range(count):
+        places = np.arange(7 * step, 7 * step + 7)
+        yield Job(step // 4, places // 2 % 40, places % 2, 4 + step % 3)
+
+
+def pipeline_of(
+    workers: int, prefetch: int = 1, in_threads: bool = True, bad: tuple[int, ...] = ()
+) -> Pipeline:
+    """Return a pipeline of batches of 7, which skips bad images if there are any."""
+    capacity = Capacity(workers, prefetch, rows=7, pixels=6)
+    return Pipeline(Greys(in_threads, bad), capacity, skip_bad=bool(bad))
+
+
+def copies(batches: Iterator[RawBatch]) -> list[tuple[np.ndarray, ...]]:
+    """Return copies of batches."""
+    return [tuple(part.numpy().copy() for part in batch[:2]) for batch in batches]
+
+
+def run(
+    workers: int, in_threads: bool = True, bad: tuple[int, ...] = (), count: int = 12
+) -> list[tuple[np.ndarray, ...]]:
+    """Return copies of the batches that a pipeline makes."""
+    with closing(pipeline_of(workers, 2, in_threads, bad)) as made:
+        return copies(made.run(jobs(count)))
+
+
+def same(ours: list, theirs: list) -> bool:
+    """Return whether batches are equal."""
+    pairs = zip(itertools.chain(*ours), itertools.chain(*theirs), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
+@pytest.mark.parametrize("bad", [(), (0, 3, 4, 39)])
+def test_threads_processes_and_the_caller_make_the_same_batches(bad):
+    expected = run(0, bad=bad)
+    assert [pixels.shape for pixels, _ in expected[:3]] == [
+        (7, 3, side, side) for side in (4, 5, 6)
+    ]
+    assert same(run(1, bad=bad), expected)
+    assert same(run(3, bad=bad), expected)
+    assert same(run(2, in_threads=False, bad=bad), expected)
+
+
+def test_an_image_that_comes_twice_in_an_epoch_comes_with_two_crops():
+    pixels, labels = run(0, count=1)[0]
+    assert labels.tolist() == [0, 0, 0, 0, 0, 0, 0]
+    assert len(set(pixels[:, 0, 0, 0])) == 7
+
+
+def test_a_skipped_image_is_replaced_by_the_next_good_one_with_its_label_and_named():
+    made = pipeline_of(2, bad=(3, 4))
+    batches = list(made.run([Job(0, np.array([2, 3, 5]), np.zeros(3, np.int64), 4)]))
+    assert batches[0].labels.tolist() == [0, 1, 1]
+    assert (batches[0].pixels[1] == batches[0].pixels[2]).all()
+    assert made.skipped == ("image 3", "image 4")
+    made.close()
+
+
+def test_a_hundred_bad_images_in_a_row_are_not_a_few_bad_files():
+    with pytest.raises(TrainingError, match="image 0 and the 99 images after it cannot be read"):
+        run(2, bad=tuple(range(40)))
+
+
+def test_a_new_run_ends_an_earlier_one_and_does_not_mix_with_it():
+    made = pipeline_of(2, prefetch=3)
+    first = made.run(jobs(99))
+    next(first)
+    assert same(copies(made.run(jobs(5))), run(0, count=5))
+    with pytest.raises(RuntimeError, match="ended when the loader was closed"):
+        next(first)
+    made.close()
+    made.close()
+
+
+def test_prefetch_says_how_many_batches_are_made_ahead_and_none_into_the_one_in_use():
+    storage, seen = Greys(True), []
+    fill = storage.fill
+    storage.fill = lambda rows: (seen.append(int(rows.indices[0])), fill(rows))
+    made = Pipeline(storage, Capacity(1, prefetch=3, rows=7, pixels=6))
+    batches = made.run(jobs(99))
+    batch = next(batches)
+    before = batch.pixels.clone()
+    patience = time.monotonic() + 10
+    while len(seen) < 1 + 3 and time.monotonic() < patience:
+        time.sleep(0.01)
+    time.sleep(0.1)  # for one more, if it were made
+    assert len(seen) == 1 + 3
+    assert (batch.pixels == before).all()
+    made.close()
+
+
+def test_batches_take_the_announced_memory_whatever_the_number_of_workers():
+    capacities = [Capacity(workers, prefetch=3, rows=7, pixels=60) for workers in (1, 64)]
+    assert capacities[0].memory == capacities[1].memory
+    assert capacities[0].memory >= 4 * 7 * 60 * 60 * 3
+
+
+def test_a_storage_that_never_responds_is_given_up_on(monkeypatch):
+    monkeypatch.setattr(loading, "STUCK_SECONDS", 0.1)
+    storage, gate = Greys(True), threading.Event()
+    storage.fill = lambda rows: gate.wait()
+    made = Pipeline(storage, Capacity(1, prefetch=1, rows=7, pixels=6))
+    with pytest.raises(
+        TrainingError,
+        match=r"no image was read for 0\.1 s; the loader is stuck at image 0, image 0, "
+        r"image 1, image 1",
+    ):
+        next(made.run(jobs(1)))
+    made.close()  # waits no more
+    gate.set()
+
+
+def test_a_process_that_dies_between_two_batches_is_told():
+    before = set(multiprocessing.active_children())
+    made = pipeline_of(1, in_threads=False)
+    batches = made.run(jobs(99))
+    next(batches)
+    (process,) = set(multiprocessing.active_children()) - before
+    process.kill()
+    process.join()
+    with pytest.raises(TrainingError, match=r"a loader process (was|exited)"):
+        for _ in batches:
+            pass
+
+
+class Refusal:
+    """What cudaHostRegister returns if memory cannot be locked."""
+
+    value = 2
+
+
+def test_memory_that_cuda_cannot_pin_is_used_unpinned_and_a_note_says_so(monkeypatch):
+    cudart = type("Cudart", (), {"cudaHostRegister": staticmethod(lambda *_: Refusal())})
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
+    monkeypatch.setattr("torch.cuda.cudart", lambda: cudart)
+    made = pipeline_of(1)
+    assert "cannot be pinned (CUDA error 2)" in made.notes[0]
+    assert next(made.run(jobs(1))).pixels.shape == (7, 3, 4, 4)
+    made.close()
+
 
 # of 3 steps an epoch: the run stops within the second, and ends in the third
 STOP, STEPS, PREFETCH = 4, 8, 2

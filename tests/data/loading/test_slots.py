@@ -32,14 +32,11 @@ def test_the_cores_are_shared_by_the_ranks_and_what_a_recipe_says_is_kept(monkey
     assert slots.workers(DataConfig(), 1) == 2
 
 
-def test_more_workers_than_cores_are_reported_with_the_number_that_fits(folder):
-    assert "data.workers=64 is more than the 8 cores of this machine" in notes(folder, 64)
-    assert "which slows loading; use data.workers=8" in notes(folder, 64)
+def test_more_workers_than_cores_are_reported_with_the_number_that_fits(folder, betons):
+    for said in (notes(folder, 64), notes(betons, 64, "ffcv")):
+        assert "data.workers=64 is more than the 8 cores of this machine" in said
+        assert "which slows loading; use data.workers=8" in said
     assert "cores" not in notes(folder, 8) + notes(folder, "auto") + notes(folder, 0)
-
-
-def test_threads_are_reported_as_well(betons):
-    assert "data.workers=9 is more than the 8 cores of this machine" in notes(betons, 9, "ffcv")
 
 
 @pytest.mark.parametrize("launched", [True, False])
@@ -55,10 +52,7 @@ def test_all_ranks_of_this_machine_count_and_before_a_launch_its_gpus(
     )
     assert "use data.workers=2" in notes(folder, 3)
     assert "cores" not in notes(folder, 2)
-
-
-def test_a_rank_with_one_worker_is_not_told_to_use_one(folder, monkeypatch):
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "9")  # more ranks than the 8 cores
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "9")  # more ranks than cores: each has a worker
     assert "cores" not in notes(folder, 1)
     assert "use data.workers=1" in notes(folder, 2)
 
