@@ -67,7 +67,9 @@ def misbehave(behaviour: str, process: RankProcess) -> None:
             (process.folder / "stuck").touch()
             time.sleep(60)
         case "leave-a-child":
-            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+            child = process.folder / "child"
+            child.touch()
+            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", str(child)])
             raise TrainingError("with a child left behind")
         case "fail-once" if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
             raise TrainingError("the first time")

@@ -9,6 +9,7 @@ import pytest
 
 from resnet_recipes.jobs import signals as module
 from resnet_recipes.jobs.signals import Interruption
+from tests.tables import rows
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 
@@ -25,17 +26,13 @@ def interruption() -> Iterator[Interruption]:
 
 
 @pytest.mark.parametrize(
-    ("number", "code"),
-    [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGHUP, 75), (signal.SIGINT, 130)],
+    ("name", "code"), rows("SIGTERM | 75\nSIGUSR1 | 75\nSIGHUP | 75\nSIGINT | 130")
 )
-def test_a_signal_requests_a_stop_with_its_exit_code(number, code, interruption):
+def test_a_signal_requests_a_stop_with_its_exit_code(name, code, interruption):
     assert not interruption.requested
-    os.kill(os.getpid(), number)
-    assert (interruption.requested, interruption.exit_code, interruption.reason) == (
-        True,
-        code,
-        "Ctrl-C" if number == signal.SIGINT else number.name,
-    )
+    os.kill(os.getpid(), signal.Signals[name])
+    assert (interruption.requested, interruption.exit_code) == (True, int(code))
+    assert interruption.reason == ("Ctrl-C" if name == "SIGINT" else name)
 
 
 def test_a_signal_that_is_ignored_at_the_start_stays_ignored():

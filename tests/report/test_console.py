@@ -13,6 +13,7 @@ from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.run_folder.facts import Published
 from resnet_recipes.run_folder.metrics import Metrics, Progress
 from tests.report.conftest import Terminal
+from tests.tables import values
 
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ")
 
@@ -27,8 +28,8 @@ def environment(monkeypatch):
     monkeypatch.setenv("LINES", "24")
 
 
-def shown(facts, driver, console, err, out):
-    """Return what a whole run prints on both streams."""
+def shown(facts, driver, console):
+    """Play a whole run; return what it prints on both streams."""
     with closing(Recorder(facts.folder, facts, console)) as recorder:
         driver.recorder = recorder
         recorder.begin()
@@ -36,7 +37,23 @@ def shown(facts, driver, console, err, out):
         recorder.note(15, "image \x1b[2Jx.jpg is skipped")
         driver.run(15, 40)
         recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"))
-    return err.getvalue(), out.getvalue()
+    return console.err.getvalue(), console.out.getvalue()
+
+
+def opened(kind, **options):
+    """Return a console with its two streams, terminals for the live one and pipes for the other."""
+    err, out = (Terminal(), Terminal()) if kind is LiveConsole else (io.StringIO(), io.StringIO())
+    console = kind(err, out, **options)
+    console.err, console.out = err, out
+    return console
+
+
+def plain(text):
+    """Return a text without what colours it and moves the cursor."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "\n")
+
+
+BOTH = pytest.mark.parametrize("kind", [LiveConsole, PlainConsole])
 
 
 def test_a_pipe_gets_plain_lines_and_a_terminal_the_live_display(monkeypatch):
@@ -47,8 +64,7 @@ def test_a_pipe_gets_plain_lines_and_a_terminal_the_live_display(monkeypatch):
 
 
 def test_plain_output_is_one_unwrapped_line_per_event(facts, driver):
-    err, out = io.StringIO(), io.StringIO()
-    log, _ = shown(facts, driver, PlainConsole(err, out, every=0.0), err, out)
+    log, _ = shown(facts, driver, opened(PlainConsole, every=0.0))
     lines = log.splitlines()
     assert all(STAMP.match(line) for line in lines)
     assert "\x1b" not in log
@@ -61,42 +77,35 @@ def test_plain_output_is_one_unwrapped_line_per_event(facts, driver):
     ("rate", "shown"), [(13190.44, "13190"), (194.73, "194.7"), (0.031, "0.031")]
 )
 def test_any_speed_is_written_out(rate, shown, facts):
-    err = io.StringIO()
-    console = PlainConsole(err, io.StringIO())
+    console = opened(PlainConsole)
     console.begin(facts, 0)
     console.step(Progress(1, 1, 1.0, 0.5, 64, 2.0, rate, 0.5), None)
-    assert f" img_s={shown} " in err.getvalue()
+    assert f" img_s={shown} " in console.err.getvalue()
 
 
-def test_balanced_accuracy_is_shown_where_it_differs_from_top1(facts):
-    equal, unequal = Metrics(50, 90, 1.0, 500, 50.0), Metrics(50, 90, 1.0, 500, 41.5)
-    for metrics, is_shown in ((equal, False), (unequal, True)):
-        for console in (PlainConsole, LiveConsole):
-            err, out = Terminal(), Terminal()
-            with closing(Recorder(facts.folder, facts, console(err, out))) as recorder:
-                recorder.begin()
-                recorder.evaluation(10, averaged=None, raw=metrics, seconds=1)
-                summary = recorder.finish(10, seconds=1.0, weights=Path("weights.pt"))
-            assert ("41.50" in err.getvalue()) == is_shown
-            assert ("balanced" in err.getvalue()) == is_shown
-            assert ("balanced 41.50 %" in out.getvalue()) == is_shown
-            assert summary.as_json()["raw_balanced_percent"] == metrics.balanced
+@BOTH
+@pytest.mark.parametrize(("balanced", "is_shown"), [(50.0, False), (41.5, True)])
+def test_balanced_accuracy_is_shown_where_it_differs_from_top1(balanced, is_shown, kind, facts):
+    console = opened(kind)
+    with closing(Recorder(facts.folder, facts, console)) as recorder:
+        recorder.begin()
+        metrics = Metrics(50, 90, 1.0, 500, balanced)
+        recorder.evaluation(10, averaged=None, raw=metrics, seconds=1)
+        summary = recorder.finish(10, seconds=1.0, weights=Path("weights.pt"))
+    err, out = console.err.getvalue(), console.out.getvalue()
+    assert ("41.50" in err) == ("balanced" in err) == ("balanced 41.50 %" in out) == is_shown
+    assert summary.as_json()["raw_balanced_percent"] == balanced
 
 
 def test_plain_output_is_not_flooded_but_has_every_evaluation_and_the_last_step(facts, driver):
-    err, out = io.StringIO(), io.StringIO()
-    log, _ = shown(facts, driver, PlainConsole(err, out), err, out)
+    log, _ = shown(facts, driver, opened(PlainConsole))
     assert log.count(" eval ") == 4
-    assert [line.split()[1] for line in log.splitlines() if " px=" in line] == [
-        "step=1/40",
-        "step=40/40",
-    ]
+    steps = [line.split()[1] for line in log.splitlines() if " px=" in line]
+    assert steps == ["step=1/40", "step=40/40"]
 
 
 def test_the_live_display_shows_the_whole_state_within_80_columns(facts, driver):
-    err, out = Terminal(), Terminal()
-    log, _ = shown(facts, driver, LiveConsole(err, out), err, out)
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", log).replace("\r", "\n")
+    text = plain(shown(facts, driver, opened(LiveConsole))[0])
     assert "epoch 0.1 of 4" in text
     assert "64 px   loss 1.000   lr 0.5   50 images/s   data wait 50 %" in text
     assert "3:18 left" in text
@@ -105,32 +114,28 @@ def test_the_live_display_shows_the_whole_state_within_80_columns(facts, driver)
 
 
 def test_the_cursor_comes_back_even_after_an_exception(facts):
-    err = Terminal()
-    with (
-        suppress(KeyboardInterrupt),
-        closing(Recorder(facts.folder, facts, LiveConsole(err, Terminal()))) as recorder,
-    ):
+    console = opened(LiveConsole)
+    with suppress(KeyboardInterrupt), closing(Recorder(facts.folder, facts, console)) as recorder:
         recorder.begin()
         raise KeyboardInterrupt
-    assert err.getvalue().rindex("\x1b[?25h") > err.getvalue().rindex("\x1b[?25l")
+    text = console.err.getvalue()
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
 
 
 def test_no_color_means_no_colour(facts, driver, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
-    err, out = Terminal(), Terminal()
-    log, page = shown(facts, driver, LiveConsole(err, out), err, out)
+    log, page = shown(facts, driver, opened(LiveConsole))
     assert not re.search(r"\x1b\[[0-9;]*3[0-7][;m]", log + page)
 
 
-@pytest.mark.parametrize("live", [True, False])
-def test_no_name_can_act_on_the_terminal(live, facts, driver):
-    err, out = (Terminal(), Terminal()) if live else (io.StringIO(), io.StringIO())
+@BOTH
+def test_no_name_can_act_on_the_terminal(kind, facts, driver):
     published = (Published(76.6, 5, 27, "A100\x1b[2J", "\u202e"),)
     hostile = replace(facts, recipe="mi\x1b[2Jld", devices="CPU\u202e", published=published)
-    console = LiveConsole(err, out) if live else PlainConsole(err, out)
-    log, page = shown(hostile, driver, console, err, out)
+    console = opened(kind)
+    _, page = shown(hostile, driver, console)
     console.stopped(15, "x\x1b[2J", "y\u202e")
-    log = err.getvalue()
+    log = console.err.getvalue()
     assert "\x1b[2J" not in log + page
     assert "\u202e" not in log + page
     assert "image \\x1b[2Jx.jpg is skipped" in log
@@ -140,18 +145,14 @@ def test_no_name_can_act_on_the_terminal(live, facts, driver):
 
 
 @pytest.mark.parametrize("full", [True, False])
-@pytest.mark.parametrize("live", [True, False])
-def test_the_result_goes_to_the_output_stream_and_the_log_does_not(live, full, facts, driver):
-    err, out = (Terminal(), Terminal()) if live else (io.StringIO(), io.StringIO())
-    console = LiveConsole(err, out) if live else PlainConsole(err, out)
-    log, page = shown(replace(facts, shows_all_times=full), driver, console, err, out)
-    page = re.sub(r"\x1b\[[0-9;]*m", "", page)
+@BOTH
+def test_the_result_goes_to_the_output_stream_and_the_log_does_not(kind, full, facts, driver):
+    log, page = shown(replace(facts, shows_all_times=full), driver, opened(kind))
+    page = plain(page)
     assert "top-1 89.00 %   top-5 90.00 %   on 500 images (EMA)" in page
     assert "1:50 without evaluations and checkpoints" in page
-    assert (
-        "published   top-1 76.60 % after 5 epochs in 27 min\n              8 x A100; the paper\n"
-        in page
-    )
+    published = "published   top-1 76.60 % after 5 epochs in 27 min\n"
+    assert f"{published}              8 x A100; the paper\n" in page
     assert ("25 images/s at 128 px" in page) == full
     assert "1:50 without" not in log
     assert "step=" not in page
@@ -159,33 +160,30 @@ def test_the_result_goes_to_the_output_stream_and_the_log_does_not(live, full, f
 
 
 def test_a_row_of_the_live_table_has_the_figures_of_the_steps_since_the_row_before(facts):
-    err = Terminal()
-    with closing(Recorder(facts.folder, facts, LiveConsole(err, Terminal()))) as recorder:
+    console = opened(LiveConsole)
+    with closing(Recorder(facts.folder, facts, console)) as recorder:
         recorder.begin()
-        for done, steps, loss, seconds, speed in (
-            (4, 4, 5.0, 8.0, 50.0),
-            (10, 6, 3.0, 20.0, 50.0),
-            (14, 4, 2.0, 24.0, 100.0),
-            (20, 6, 1.0, 27.0, 200.0),
+        for done, steps, loss, seconds, speed in values(
+            """
+4 | 4 | 5.0 | 8.0 | 50.0
+10 | 6 | 3.0 | 20.0 | 50.0
+14 | 4 | 2.0 | 24.0 | 100.0
+20 | 6 | 1.0 | 27.0 | 200.0
+"""
         ):
             recorder.step(Progress(done, steps, loss, 0.1, 64, seconds, speed, 0.0))
             if done % 10 == 0:
                 recorder.evaluation(done, averaged=None, raw=Metrics(50, 90, 1.0, 500), seconds=1)
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", err.getvalue()).replace("\r", "\n")
-    rows = [line.split() for line in text.splitlines() if "50.00" in line]
-    assert [(row[0], row[2], row[5]) for row in rows] == [
-        ("1", "3.800", "50"),
-        ("2", "1.400", "143"),
-    ]
+    lines = plain(console.err.getvalue()).splitlines()
+    rows = [line.split() for line in lines if "50.00" in line]
+    assert [f"{row[0]} {row[2]} {row[5]}" for row in rows] == ["1 3.800 50", "2 1.400 143"]
 
 
-@pytest.mark.parametrize("live", [True, False])
-def test_stopping_says_why_and_what_to_type(live, facts):
-    err = Terminal() if live else io.StringIO()
-    console = LiveConsole(err, io.StringIO()) if live else PlainConsole(err, io.StringIO())
+@BOTH
+def test_stopping_says_why_and_what_to_type(kind, facts):
+    console = opened(kind)
     with closing(Recorder(facts.folder, facts, console)) as recorder:
         recorder.begin()
-        recorder.evaluation(10, averaged=None, raw=Metrics(50, 90, 1.0, 500), seconds=1)
         recorder.stopped(12, "Ctrl-C; the checkpoint is saved", "resnet-train --resume runs/mild")
-    assert "Ctrl-C; the checkpoint is saved" in err.getvalue()
-    assert "resnet-train --resume runs/mild" in err.getvalue()
+    assert "Ctrl-C; the checkpoint is saved" in console.err.getvalue()
+    assert "resnet-train --resume runs/mild" in console.err.getvalue()
