@@ -5,7 +5,9 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -61,15 +63,11 @@ class Darken(Method):
 @pytest.fixture
 def images(tmp_path: Path) -> Path:
     """A folder of two classes with 32 training and 4 evaluation images."""
-    rng = np.random.default_rng(0)
     for split, count in (("train", 16), ("val", 2)):
-        for name in ("dark", "light"):
-            (tmp_path / "images" / split / name).mkdir(parents=True)
+        for name, light in (("dark", 0), ("light", 100)):
+            (folder := tmp_path / "images" / split / name).mkdir(parents=True)
             for index in range(count):
-                pixels = rng.integers(0, 128, (64, 64, 3), dtype=np.uint8) + (
-                    name == "light"
-                ) * np.uint8(100)
-                Image.fromarray(pixels).save(tmp_path / "images" / split / name / f"{index}.png")
+                Image.effect_noise((64, 64), light).convert("RGB").save(folder / f"{index}.png")
     return tmp_path
 
 
@@ -103,9 +101,8 @@ def test_the_examples_of_the_page_run_in_order(images, monkeypatch):
     assert len(examples) == 6
     names = {"step": 3, "images": torch.randn(4, 3, 32, 32), "labels": torch.arange(4)}
     for example in examples:
-        small = example.replace('data="images"', f'{SMALL}, data="images"').replace(
-            "workers=2", "workers=0"
-        )
+        small = example.replace('data="images"', f'{SMALL}, data="images"')
+        small = small.replace("workers=2", "workers=0")
         if "rr.load" not in small and "mixup" in small:
             names["model"] = nn.Sequential(nn.AvgPool2d(32), nn.Flatten(), nn.Linear(3, 10))
         exec(small, names)
@@ -139,34 +136,36 @@ def test_the_example_of_the_readme_runs(images, monkeypatch):
     assert read(names["run"].folder / "exit.json").code == 0
 
 
-def test_a_run_that_a_program_stopped_or_that_failed_says_so(tmp_path, monkeypatch):
+@pytest.fixture
+def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable:
+    """Return a function that trains in tmp_path, where a rank does some work instead of its own."""
     monkeypatch.setattr("resnet_recipes.api.prepare", lambda recipe: tmp_path)
-    monkeypatch.setattr("resnet_recipes.jobs.train.work", lambda process: 75)
-    resnet_recipes.train(resnet_recipes.compose("mild"))
+
+    def train(work: Callable[[RankProcess], int], *callbacks: Callable) -> object:
+        monkeypatch.setattr("resnet_recipes.jobs.train.work", work)
+        return resnet_recipes.train(resnet_recipes.compose("mild"), *callbacks)
+
+    return train
+
+
+def test_a_run_that_a_program_stopped_or_that_failed_says_so(tmp_path, trained):
+    trained(lambda process: 75)
     assert read(tmp_path / "exit.json").code == 75
-
-    def fails(process: object) -> int:
-        raise TrainingError("the loss is not a number")
-
-    monkeypatch.setattr("resnet_recipes.jobs.train.work", fails)
     with pytest.raises(TrainingError):
-        resnet_recipes.train(resnet_recipes.compose("mild"))
+        trained(Mock(side_effect=TrainingError("the loss is not a number")))
     assert read(tmp_path / "exit.json").message == "the loss is not a number"
 
 
-def test_a_run_that_was_stopped_has_a_reason_and_no_summary(tmp_path, monkeypatch):
-    monkeypatch.setattr("resnet_recipes.api.prepare", lambda recipe: tmp_path)
-
+def test_a_run_that_was_stopped_has_a_reason_and_no_summary(trained):
     def records(process: RankProcess) -> int:
         process.on_record({"kind": "step"})
         return process.interruption.exit_code if process.interruption.requested else 0
 
-    monkeypatch.setattr("resnet_recipes.jobs.train.work", records)
-    run = resnet_recipes.train(resnet_recipes.compose("mild"), lambda record: True)
+    run = trained(records, lambda record: True)
     assert run.stopped == "a callback asked for it"
     with pytest.raises(resnet_recipes.RecipeError, match="was stopped"):
         print(run.summary)
-    finished = resnet_recipes.train(resnet_recipes.compose("mild"))
+    finished = trained(records)
     assert finished.stopped == ""
     with pytest.raises(resnet_recipes.RecipeError, match="No such file"):  # the disk was full
         print(finished.summary)
@@ -207,23 +206,19 @@ def test_a_teacher_is_run_once(images, monkeypatch, nursery):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_that_stopped_a_run_reaches_the_program_when_it_is_saved(
-    tmp_path, monkeypatch, number
+    tmp_path, trained, number
 ):
-    monkeypatch.setattr("resnet_recipes.api.prepare", lambda recipe: tmp_path)
-
     def signalled(process: RankProcess) -> int:
         signal.raise_signal(number)
         return process.interruption.exit_code
 
-    monkeypatch.setattr("resnet_recipes.jobs.train.work", signalled)
     came, before = [], signal.getsignal(number)
     signal.signal(number, lambda *_: came.append(read(tmp_path / "exit.json").code))
     try:
-        run = resnet_recipes.train(resnet_recipes.compose("mild"))
+        assert trained(signalled).stopped
     finally:
         signal.signal(number, before)
     assert came == [130 if number == signal.SIGINT else 75]
-    assert run.stopped
 
 
 @pytest.mark.parametrize("method", ORDER, ids=lambda method: method.name)

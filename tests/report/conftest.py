@@ -85,3 +85,11 @@ class Driver:
 @pytest.fixture
 def driver(recorder, facts):
     return Driver(recorder, facts)
+
+
+@pytest.fixture
+def summary(recorder, driver):
+    """What the whole run amounts to."""
+    recorder.begin()
+    driver.run(0, 40)
+    return recorder.finish(40, seconds=driver.seconds, weights=Path("weights.safetensors"))

@@ -3,18 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from resnet_recipes.report.closing import rows, title
 from resnet_recipes.run_folder.facts import Published
 from resnet_recipes.run_folder.metrics import Metrics
-
-
-@pytest.fixture
-def summary(recorder, driver):
-    recorder.begin()
-    driver.run(0, 40)
-    return recorder.finish(40, seconds=driver.seconds, weights=Path("weights.safetensors"))
 
 
 def page(summary, full=False):
@@ -29,9 +20,11 @@ def test_a_run_is_compared_with_a_published_one_only_at_about_the_same_length(su
     assert "this run" not in page(far)
 
 
-def test_the_title_counts_epochs(summary):
+def test_the_title_counts_epochs_and_the_sessions_of_a_resumed_run(summary):
     assert "1 epoch, 40 steps" in title(replace(summary, epochs=1.0))
     assert "4 epochs, 40 steps" in title(replace(summary, epochs=4.0))
+    assert "sessions" not in title(summary)
+    assert "in 3 sessions" in title(replace(summary, sessions=3))
 
 
 def test_one_weights_file_is_named_and_in_full_the_raw_one_too(summary):
@@ -47,10 +40,9 @@ def test_one_weights_file_is_named_and_in_full_the_raw_one_too(summary):
 def test_the_best_weights_are_named_beside_the_last_ones_as_flattered(recorder, driver):
     recorder.begin()
     driver.run(0, 40)
-    recorder.evaluation(
-        30, averaged=None, raw=Metrics(91.0, 95.0, 1.0, 500), seconds=1, is_best=True
-    )
-    recorder.evaluation(40, averaged=None, raw=Metrics(90.0, 95.0, 1.0, 500), seconds=1)
+    for step, top1 in ((30, 91.0), (40, 90.0)):
+        raw = Metrics(top1, 95.0, 1.0, 500)
+        recorder.evaluation(step, averaged=None, raw=raw, seconds=1, is_best=step == 30)
     summary = recorder.finish(
         40, seconds=9, weights=Path("weights.safetensors"), best_weights=Path("weights-best.x")
     )
@@ -62,10 +54,8 @@ def test_the_best_weights_are_named_beside_the_last_ones_as_flattered(recorder, 
 
 
 def test_the_last_line_makes_the_report(summary):
-    assert list(rows(replace(summary, folder="my runs/one")))[-1] == (
-        "curves",
-        "resnet-recipes report 'my runs'",
-    )
+    *_, last = rows(replace(summary, folder="my runs/one"))
+    assert last == ("curves", "resnet-recipes report 'my runs'")
 
 
 def test_an_average_far_behind_its_weights_is_a_warning_with_what_to_use(summary):
@@ -84,15 +74,8 @@ def test_the_published_accuracy_is_compared_with_the_averaged_weights(summary):
 
 
 def test_nothing_is_said_about_the_unknown(summary):
-    bare = page(
-        replace(
-            summary,
-            published=None,
-            ema=None,
-            training_seconds_papers_rule=None,
-            mlperf_seconds=None,
-        )
-    )
+    clocks = {"training_seconds_papers_rule": None, "mlperf_seconds": None}
+    bare = page(replace(summary, published=None, ema=None, **clocks))
     for word in ("published", "EMA", "papers' clock", "MLPerf", "None"):
         assert word not in bare
 
@@ -106,11 +89,6 @@ def test_one_clock_is_shown_and_in_full_every_clock(summary):
     assert "times|    1:40   papers' clock: the first epoch" in every
     assert "|    2:00   MLPerf's clock: from first image to last evaluation" in every
     assert "arithmetic|20 PFLOPs (10^15 operations)" in every
-
-
-def test_a_resumed_run_says_in_how_many_sessions_it_ran(summary):
-    assert "sessions" not in title(summary)
-    assert "in 3 sessions" in title(replace(summary, sessions=3))
 
 
 def test_an_estimate_is_held_against_the_time_that_was_needed(summary):

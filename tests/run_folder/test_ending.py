@@ -10,17 +10,7 @@ from tests.tables import rows
 
 
 def test_an_ending_is_read_as_it_was_written(tmp_path):
-    told = Ending(
-        1,
-        3,
-        40,
-        "TrainingError",
-        "the loss is not a number",
-        seconds=12.5,
-        time=3.5,
-        attempt=1,
-        pid=7,
-    )
+    told = Ending(1, 3, 40, "TrainingError", "no number", seconds=12.5, time=3.5, attempt=1, pid=7)
     write(tmp_path / "endings" / "rank3.json", told)
     assert read(tmp_path / "endings" / "rank3.json") == told
     assert [path.name for path in (tmp_path / "endings").iterdir()] == ["rank3.json"]
@@ -37,7 +27,7 @@ def test_the_first_failure_is_the_earliest_that_is_not_anothers_consequence():
         1,
         0,
         error="RuntimeError",
-        message="[pair.cc:534] Connection closed by peer",
+        message="Connection closed by peer",
         time=1.0,
         is_consequence=True,
     )
@@ -51,11 +41,16 @@ def test_the_first_failure_is_the_earliest_that_is_not_anothers_consequence():
     assert first_failure([lost, *refused]) == refused[1]
 
 
-def raised_in(module: str, error: Exception) -> Exception:
+def named(name: str, base: type[Exception] = RuntimeError) -> type[Exception]:
+    """Return a kind of error of torch's."""
+    return type(name, (base,), {})
+
+
+def raised_in(module: str, error: Exception | type[Exception]) -> Exception:
     """Return an error as a function of `module` raises it."""
     scope = {"__name__": module, "error": error}
     exec("def fail(): raise error", scope)
-    with pytest.raises(type(error)) as found:
+    with pytest.raises(Exception) as found:  # noqa: PT011
         scope["fail"]()
     return found.value
 
@@ -63,28 +58,12 @@ def raised_in(module: str, error: Exception) -> Exception:
 @pytest.mark.parametrize(
     ("module", "error", "is_loss"),
     [
-        (
-            "torch.distributed.distributed_c10d",
-            RuntimeError("[gloo/transport/tcp/pair.cc:534] anything"),
-            True,
-        ),
+        ("torch.distributed.distributed_c10d", RuntimeError("[gloo/pair.cc:534] anything"), True),
         ("torch.autograd.graph", RuntimeError("anything"), True),
-        (
-            "resnet_recipes.jobs.prepared",
-            type("DistStoreError", (type("DistError", (RuntimeError,), {}),), {})(),
-            True,
-        ),
-        (
-            "resnet_recipes.data.files",
-            RuntimeError("/data/train/igloo/7.jpg: connection closed by peer"),
-            False,
-        ),
+        ("resnet_recipes.jobs.prepared", named("DistStoreError", named("DistError")), True),
+        ("resnet_recipes.data.files", RuntimeError("igloo: connection closed by peer"), False),
         ("torch.autograd.graph", TrainingError("gloo"), False),
-        (
-            "torch.autograd.graph",
-            type("OutOfMemoryError", (RuntimeError,), {})("wait timeout"),
-            False,
-        ),
+        ("torch.autograd.graph", named("OutOfMemoryError"), False),
     ],
 )
 def test_the_loss_of_a_peer_is_known_by_where_it_was_raised_and_never_by_its_text(

@@ -104,15 +104,10 @@ def test_mlflow_reads_the_curves_and_a_resumed_run_is_the_same_run(tmp_path, mon
     tags = {key: text for key, text in run.data.tags.items() if not key.startswith("mlflow.")}
     del found["files"]
     assert tags == found | {"state": "finished"}
-    assert run.data.params == {
-        "optimizer.lr": "2.0",
-        "methods.ema.half_life": "100ba",
-        "data.flip": "true",
-        "data.crop_scale": "[0.5, 1.0]",
-    }
-    assert [
-        metric.step for metric in client.get_metric_history(run.info.run_id, "train/loss")
-    ] == list(range(1, 11))
+    assert run.data.params["data.flip"] == "true"
+    assert run.data.params["data.crop_scale"] == "[0.5, 1.0]"
+    history = client.get_metric_history(run.info.run_id, "train/loss")
+    assert [metric.step for metric in history] == [*range(1, 11)]
     assert run.data.metrics["val/ema_top1"] == 70.0
 
 
