@@ -140,13 +140,3 @@ def test_a_sample_says_what_it_is_from_and_what_it_leaves_out(asked, enter):
     assert "The papers' rule, from 4 of 60 epochs" in out
     said = enter(f"resnet-recipes estimate {WORDS} max_duration=15ba --sample 9", 2).err
     assert "must be at least two epochs" in said
-
-
-@pytest.mark.slow
-def test_two_ranks_are_measured_with_their_exchange(nursery, tmp_path):
-    sizes = "data.train_size=32 data.eval_resize=32 data.eval_size=32 batch.eval_size=16"
-    words = f"estimate {WORDS} gpus=2 {sizes} {FIXED}"
-    code, out, err = nursery.run(tmp_path, "tests.commands.verb", *words.split()).wait()
-    assert code == 0, err
-    assert "measuring this machine" in err
-    assert "ms alone, between 2 ranks" in out

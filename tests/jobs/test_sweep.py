@@ -10,11 +10,7 @@ from resnet_recipes.jobs import sweep
 from resnet_recipes.jobs.sweep import Sweep, slots
 from resnet_recipes.run_folder.lock import locked
 
-RUNS = {
-    "a": ["recipe=mild", "seed=1"],
-    "b": ["recipe=mild", "seed=2"],
-    "c": ["recipe=mild", "seed=3"],
-}
+RUNS = {name: ["recipe=mild", f"seed={seed}"] for seed, name in enumerate("abc", 1)}
 
 
 class StandIn:
@@ -56,9 +52,9 @@ def train(root, parallel=1, trunks=None):
 def test_every_run_is_an_ordinary_command_that_can_be_given_again(stand_in, tmp_path):
     code, said = train(tmp_path)
     assert code == 0
-    assert [command[1:] for command in stand_in.commands] == [
-        ["-m", "resnet_recipes", "recipe=mild", f"seed={seed}", f"run={name}", "--resume", "auto"]
-        for seed, name in ((1, "a"), (2, "b"), (3, "c"))
+    assert [" ".join(command[1:]) for command in stand_in.commands] == [
+        f"-m resnet_recipes recipe=mild seed={seed} run={name} --resume auto"
+        for seed, name in enumerate("abc", 1)
     ]
     assert said[-1] == f"3 of 3 runs are finished in {tmp_path}"
     assert stand_in.most == 1
@@ -151,8 +147,7 @@ def test_a_signal_reaches_every_run_and_handlers_are_put_back(number, tmp_path, 
     before, real, children = signal.getsignal(number), sweep.subprocess.Popen, []
     script = (
         f"import sys, signal, time; signal.signal({int(number)}, lambda *_: sys.exit(75)); "
-        "print(flush=True)\n"
-        "time.sleep(60)"
+        "print(flush=True); time.sleep(60)"
     )
 
     def child(command, **_):

@@ -1,5 +1,6 @@
 """What the first rank reports about its run."""
 
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from unittest.mock import Mock
@@ -29,66 +30,61 @@ def test_a_run_that_compiles_says_so_before_it_does(compiles, said, recipe, tmp_
     assert console.getvalue() == said
 
 
+@pytest.fixture
+def lead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable:
+    """Return a function that leads a run of seven steps, and returns what it ends with."""
+    monkeypatch.setattr(train, "RunReporter", Mock())
+
+    def lead(trains: object, checkpoints: Mock, recorder: Mock, **more: object) -> tuple:
+        settings = {
+            "plan.total_steps": 7,
+            "plan.recipe.log.mlperf": False,
+            "train_data.source.notes": (),
+            "train_data.source.skipped": (),
+        }
+        run, process = Mock(notes=(), graphs=None, **settings | more), Mock(folder=tmp_path)
+        monkeypatch.setattr(train, "train", trains)
+        return run, process, train.lead(run, process, checkpoints, recorder, [(0, 7)])
+
+    return lead
+
+
 @pytest.mark.parametrize("is_sample", [False, True])
 def test_a_run_that_was_stopped_can_be_resumed_unless_it_was_a_measurement(
-    is_sample, monkeypatch, tmp_path
+    is_sample, lead, tmp_path
 ):
     if is_sample:
         (tmp_path / "job.json").write_text('{"job": "train", "spans": [[5, 7]]}')
-    monkeypatch.setattr(train, "train", lambda *_: 3)
-    monkeypatch.setattr(train, "RunReporter", Mock())
-    settings = {
-        "plan.total_steps": 7,
-        "train_data.source.notes": (),
-        "train_data.source.skipped": (),
-    }
-    run, recorder = Mock(notes=(), graphs=None, **settings), Mock()
-    run.has_reached_target = False
-    process = Mock(folder=tmp_path)
-    assert (
-        train.lead(run, process, Mock(notes=()), recorder, [(0, 7)])
-        == process.interruption.exit_code
-    )
+    recorder = Mock()
+    run, process, code = lead(lambda *_: 3, Mock(notes=()), recorder, has_reached_target=False)
+    assert code == process.interruption.exit_code
     recorder.begin.assert_called_once_with(0, run.clock.seconds(), run.owes_evaluation)
     fix = "" if is_sample else f"resnet-train --resume {tmp_path}"
     assert recorder.stopped.call_args.args[2] == fix
 
 
 def test_training_time_ends_before_the_last_checkpoint_and_the_weights_are_written(
-    monkeypatch, tmp_path
+    lead, monkeypatch
 ):
-    times = [10.0]
-    monkeypatch.setattr(train, "train", lambda *_: 7)
-    monkeypatch.setattr(train, "RunReporter", Mock())
-    monkeypatch.setattr(
-        train,
-        "write_results",
-        Mock(side_effect=lambda *_: times.append(30.0) or (Path("w.pt"), None)),
-    )
-    settings = {
-        "plan.total_steps": 7,
-        "plan.recipe.log.mlperf": False,
-        "train_data.source.notes": (),
-        "train_data.source.skipped": (),
-        "clock.seconds": lambda: times[-1],
-        "best.metrics": None,
-        "owes_evaluation": False,
-    }
-    run, checkpoints, recorder = Mock(notes=(), graphs=None, **settings), Mock(notes=()), Mock()
+    times, checkpoints, recorder = [10.0], Mock(notes=()), Mock()
+
+    def results(*_: object) -> tuple:
+        times.append(30.0)
+        return Path("w.pt"), None
+
+    monkeypatch.setattr(train, "write_results", results)
     checkpoints.wait.side_effect = lambda is_last: times.append(20.0)
-    train.lead(run, Mock(folder=tmp_path), checkpoints, recorder, [(0, 7)])
+    more = {"clock.seconds": lambda: times[-1], "best.metrics": None, "owes_evaluation": False}
+    lead(lambda *_: 7, checkpoints, recorder, **more)
     assert times == [10.0, 20.0, 30.0]
     assert recorder.finish.call_args.kwargs["seconds"] == 10.0
 
 
-def test_the_error_that_ends_a_run_stays_the_one_that_is_shown(monkeypatch, tmp_path):
-    monkeypatch.setattr(train, "RunReporter", Mock())
-    monkeypatch.setattr(train, "train", Mock(side_effect=OSError("No space left on device")))
-    checkpoints = Mock(notes=())
+def test_the_error_that_ends_a_run_stays_the_one_that_is_shown(lead):
+    full, checkpoints = OSError("No space left on device"), Mock(notes=())
     checkpoints.wait.side_effect = TrainingError("the last checkpoint could not be written")
-    run = Mock(notes=(), graphs=None, **{"train_data.source.notes": ()})
     with pytest.raises(OSError, match="No space left") as failure:
-        train.lead(run, Mock(folder=tmp_path), checkpoints, Mock(), [(0, 7)])
+        lead(Mock(side_effect=full), checkpoints, Mock())
     checkpoints.wait.assert_called_once()
     assert failure.value.__notes__ == ["the last checkpoint could not be written"]
 

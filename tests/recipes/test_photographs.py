@@ -5,7 +5,6 @@ RESNET_RECIPES_TEST_DATA names their folder. Pixels may differ by two grey level
 reduced size are another matter.
 """
 
-import random
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -21,22 +20,12 @@ from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.order import shuffled
-from resnet_recipes.methods.increasing_randaugment import VALUES, IncreasingRandAugment, applied
 from resnet_recipes.recipe.compose import compose
 from tests.data.conftest import which
 
 COUNT = 8
 ALONE = Share(0, 1, COUNT, COUNT, seed=3)
-BASELINES = [
-    "ffcv_rn50",
-    "nvidia_dle",
-    "nvidia_hparams",
-    "nvidia_mlperf_pt",
-    "pytorch_v1",
-    "pytorch_v2",
-    "timm_a1",
-    "timm_a3",
-]
+BASELINES = ["ffcv_rn50", "pytorch_v2", "timm_a1"]  # bilinear, bicubic, and either
 
 
 @pytest.fixture(scope="module")
@@ -116,24 +105,3 @@ def test_training_crops_are_resized_as_torchvision_does(settings, folder):
             yield functional.hflip(cut) if is_mirrored else cut
 
     assert_alike(first_batch(data.open_train, replace(settings, flip=True), None), theirs())
-
-
-def test_every_operation_of_timms_randaugment_leaves_timms_pixels(folder):
-    peer = pytest.importorskip("timm.data.auto_augment", reason="needs timm")
-    random.seed(0)  # of 8 draws, all may have one sign
-    for image in opened(folder, "train")[:3]:
-        small = image.resize((224, 224))
-        settings = {"img_mean": (124, 116, 104), "interpolation": Image.Resampling.BICUBIC}
-        theirs = peer.rand_augment_transform("rand-m7-mstd0.5-inc1", settings)
-        names = {op.name for op in theirs.ops}
-        assert len(names) == len(VALUES)
-        for op in theirs.ops:
-            op.prob, op.magnitude_std = 1.0, 0.0
-        found = {op(small).tobytes() for op in theirs.ops for _ in range(8)}
-        ours = {
-            applied(name, small, 0.7, sign, Image.Resampling.BICUBIC).tobytes()
-            for name in VALUES
-            for sign in (1, -1)
-        }
-        assert found == ours
-    assert IncreasingRandAugment().magnitude == 7.0
