@@ -28,7 +28,7 @@ from resnet_recipes.run_folder.ending import read
 from tests.jobs.nursery import shallow_resnet18
 
 README = Path(__file__).parents[1] / "README.md"
-PAGE = README.parent / "docs" / "library.md"
+PAGE = README.parent / "docs/library.md"
 
 #: Settings for a run of few images.
 SMALL = '"batch.global_size=4", "batch.bn_size=4", "batch.eval_size=4", "data.workers=0"'

@@ -119,7 +119,7 @@ def home(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return an empty folder, where the user is at home."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "demo").symlink_to(images)  # which `resnet-train demo` draws
+    (tmp_path / "data/demo").symlink_to(images)  # which `resnet-train demo` draws
     (tmp_path / "benchmarks").symlink_to(ROOT / "benchmarks")  # pages name files of the repository
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -265,7 +265,7 @@ def test_targets_scripts_and_extras_exist(page):
 
 def edited(block: str, home: Path) -> Path:
     """Save a recipe of the page under its name, and return the file."""
-    path = home / "recipes" / f"{yaml.safe_load(block)['name']}.yaml"
+    path = home / f"recipes/{yaml.safe_load(block)['name']}.yaml"
     path.parent.mkdir(exist_ok=True)
     path.write_text(block)
     return path

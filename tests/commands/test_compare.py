@@ -43,10 +43,6 @@ def test_seeds_give_the_noise_that_a_difference_is_held_against(compared):
     assert groups[0]["noise"] == pytest.approx(0.1)
 
 
-def test_one_seed_is_said_in_the_singular(compared):
-    assert "% over 1 seed: b0\n" in compared(f"{seeds('a', 70, 2)} {seeds('b', 70, 1, name='b')}")
-
-
 def test_a_table_that_is_too_wide_for_the_terminal_is_stacked(compared, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     long = "a-recipe-with-a-long-name"

@@ -71,9 +71,9 @@ resnet-train mild ru | run= run.root= run.extends= run.name= runs/first
 )
 def test_bash_completes_recipes_settings_methods_and_runs(bash, line, wanted, tmp_path):
     (tmp_path / "recipes").mkdir()
-    (tmp_path / "recipes" / "mine.yaml").write_text("")
-    (tmp_path / "runs" / "first").mkdir(parents=True)
-    (tmp_path / "runs" / "first" / "config.yaml").write_text("")
+    (tmp_path / "recipes/mine.yaml").write_text("")
+    (tmp_path / "runs/first").mkdir(parents=True)
+    (tmp_path / "runs/first/config.yaml").write_text("")
     assert offered(bash, line, tmp_path) == wanted.split()
 
 
@@ -96,7 +96,7 @@ def installed(shell: str, folder: Path) -> str:
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
     (folder / "recipes").mkdir()
-    (folder / "recipes" / "mine.yaml").write_text("")
+    (folder / "recipes/mine.yaml").write_text("")
     (folder / "script").write_text(script(shell))
     return str(folder / "script")
 

@@ -65,7 +65,7 @@ def test_programs_of_the_card_and_the_page_read_sixteen_bit_grey_as_predict_does
     assert 0 < expected.mean() < 255
     assert torch.equal(network.transform(Image.open("cat.jpg")), network.transform("cat.jpg"))
     texts = [target.use_preprocessed for target in formats.TARGETS.values()]
-    page = Path(__file__).parents[2] / "docs" / "howto" / "deploy.md"
+    page = Path(__file__).parents[2] / "docs/howto/deploy.md"
     read = re.findall(r"^image = (?:.*\n)+?pixels = .*$", "\n".join(texts) + page.read_text(), re.M)
     assert len(read) == 4
     for code in read:

@@ -217,7 +217,7 @@ def folder(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     (tmp_path / "images").symlink_to(images)
     run_folder(tmp_path / "runs", "first")
     (tmp_path / "recipes").mkdir()
-    (tmp_path / "recipes" / "mine.yaml").write_text("defaults: [hot]\n")
+    (tmp_path / "recipes/mine.yaml").write_text("defaults: [hot]\n")
     return tmp_path
 
 

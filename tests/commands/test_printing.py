@@ -68,7 +68,7 @@ def test_a_special_file_is_refused(tmp_path):
 
 def test_a_missing_folder_is_found_before_the_work_and_after_what_is_wrong_with_the_words(tmp_path):
     usage = Usage("resnet-recipes x", "", "", {"--csv FILE.csv": "", "--json": ""})
-    missing = str(tmp_path / "none" / "a.csv")
+    missing = str(tmp_path / "none/a.csv")
     with pytest.raises(NotReadyError, match=r"its folder does not exist\n.*mkdir -p"):
         split(["--csv", missing], usage)
     with pytest.raises(RecipeError, match="--jsn: unknown flag"):

@@ -123,8 +123,8 @@ def test_a_page_of_runs_has_every_plot_and_names_are_escaped(page):
     bad = "</script><script>alert(1)</script>"[:60].replace("/", "-")
     run_folder(RUNS, bad, seed=1, top1=70.1)
     run_folder(RUNS, "plain", seed=2, config={"optimizer": {"lr": bad}})
-    (RUNS / "plain" / "overrides.txt").write_text("x=</script><script>alert(2)</script>\n")
-    (RUNS / "plain" / "command.txt").write_text("</script><script>alert(3)</script>\n")
+    (RUNS / "plain/overrides.txt").write_text("x=</script><script>alert(2)</script>\n")
+    (RUNS / "plain/command.txt").write_text("</script><script>alert(3)</script>\n")
     text = page("runs --price 32.77/h")
     plots = "time cost pflops epochs phases"
     courses = "loss lr pixels images_per_second data_wait_share"

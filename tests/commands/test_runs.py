@@ -20,7 +20,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_what_all_runs_share_is_said_once_above_the_table(root, enter):
-    (root / "better" / "overrides.txt").write_text("seed=1\nrun.name=better\noptimizer.lr=3\n")
+    (root / "better/overrides.txt").write_text("seed=1\nrun.name=better\noptimizer.lr=3\n")
     lines = enter(f"resnet-recipes runs {root}").out.splitlines()
     assert lines[:2] == ["all with seed=1", ""]
     assert [line for line in lines if "lr=3" in line] == ["    optimizer.lr=3"]
@@ -56,7 +56,7 @@ def test_csv_has_the_same_rows(root, enter):
 
 
 def test_the_best_evaluation_of_a_run_is_named_as_flattered(root, enter):
-    path = root / "first" / "summary.json"
+    path = root / "first/summary.json"
     best = {"best_top1_percent": 71.5, "best_epoch": 3.0}
     path.write_text(json.dumps(json.loads(path.read_text()) | best))
     shown = enter(f"resnet-recipes runs {root}").out

@@ -50,7 +50,7 @@ def test_names_of_classes_act_nowhere(run, tmp_path, capsys):
     assert "&lt;script&gt;" in page
     assert "<script" not in page
     assert all(line.isprintable() for line in page.splitlines())
-    images = run.parent / "images" / "val"
+    images = run.parent / "images/val"
     said(["predict", run, images], capsys)
     said(["predict", run, images, "--csv", tmp_path / "images.csv"], capsys)
     tables = [(tmp_path / name).open() for name in ("classes.csv", "images.csv", "all.csv")]
@@ -59,7 +59,7 @@ def test_names_of_classes_act_nowhere(run, tmp_path, capsys):
     assert f"'{FORMULA}" in cells
     assert not any(cell[:1] in "=+-@" for cell in cells if cell)
     said(["export", run, "--to", "safetensors", "--out", tmp_path / "out"], capsys)
-    card = (tmp_path / "out" / "README.md").read_text()
+    card = (tmp_path / "out/README.md").read_text()
     assert r"\[x\](http:evil) # owned" in card
     assert "<script>" not in card
     assert all(line.isprintable() for line in card.splitlines())
@@ -111,7 +111,7 @@ def test_the_software_of_runs_and_why_one_failed_act_nowhere(tmp_path, capsys):
 def test_names_of_images_act_nowhere(run, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(trained_runs, "CLASSES", ("a", "b"))
     images = trained_runs.random_images(tmp_path / "plain")
-    (images / "val" / "a" / f"{PLACE}.jpg").write_bytes(b"\xff\xd8")
+    (images / f"val/a/{PLACE}.jpg").write_bytes(b"\xff\xd8")
     assert "1 of 7 images cannot be read" in said(["predict", run, images / "val"], capsys)
     assert "unreadable images" in said(["doctor", "data", images], capsys, 3)
     assert "unreadable: " in said(["convert", images, tmp_path / "b", "--dry-run"], capsys)
@@ -121,7 +121,7 @@ def test_names_of_images_act_nowhere(run, tmp_path, monkeypatch, capsys):
 
 
 def test_a_recipe_shows_invisible_characters_of_its_place_and_comments(tmp_path, capsys):
-    recipe = (Path(__file__).parents[2] / "recipes" / "demo.yaml").read_text()
+    recipe = (Path(__file__).parents[2] / "recipes/demo.yaml").read_text()
     folder = tmp_path / PLACE
     folder.mkdir()
     (folder / "mine.yaml").write_text(recipe.replace("\n", "  # a\u202eb\n", 1))

@@ -71,11 +71,11 @@ def test_the_demo_draws_its_images_once_and_says_so(monkeypatch, tmp_path, capsy
     )
     assert train._with_images(wanted) is wanted
     assert "drawing the demo's images in data/demo" in capsys.readouterr().err
-    (tmp_path / "data" / "demo").mkdir(parents=True)
+    (tmp_path / "data/demo").mkdir(parents=True)
     train._with_images(wanted)
     wanted.recipe.data.root = str(tmp_path / "mine")
     train._with_images(wanted)
-    assert drawn == [tmp_path / "data" / "demo"]
+    assert drawn == [tmp_path / "data/demo"]
 
 
 def test_a_dry_run_makes_nothing_and_is_the_plan(started, enter, tmp_path):
@@ -122,13 +122,6 @@ def test_a_restarted_torchrun_continues_a_run_whose_folder_its_recipe_names(
         enter(f"resnet-train mine.yaml {TINY.removesuffix(' gpus=1')}")
     assert torchrun[0] == torchrun[1]
     assert torchrun[0].parent == tmp_path / "shared"
-
-
-def test_a_users_recipe_is_named_in_the_plan(started, enter):
-    Path("recipes").mkdir()
-    Path("recipes/mild.yaml").write_text("defaults: [mild]\n")
-    said = " ".join(enter("resnet-train mild --dry-run").out.split())
-    assert "mild, recipes/mild.yaml, hides the packaged recipe of the same name" in said
 
 
 def test_the_plan_opens_with_images_and_device_and_says_how_long_a_cpu_needs(

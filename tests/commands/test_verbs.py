@@ -77,7 +77,7 @@ def test_ls_as_json_is_the_same_for_programs(said):
 
 def test_show_prints_the_file_with_its_sources(said):
     out = said("show mild")
-    assert (Path(__file__).parents[2] / "recipes" / "mild.yaml").read_text().strip() in out
+    assert (Path(__file__).parents[2] / "recipes/mild.yaml").read_text().strip() in out
     assert "# sha256 " in out
 
 
@@ -88,11 +88,6 @@ def test_a_recipe_is_folded_to_a_terminal_and_says_the_same(name):
     assert max(map(len, shown.splitlines())) <= 80
     assert yaml.safe_load(shown) == yaml.safe_load(text)
     assert sorted(set(text.split()) - set(shown.split())) == []
-
-
-def test_describe_is_show(said, enter):
-    shown = said("show hot")
-    assert enter("resnet-train --describe hot").out == shown
 
 
 def test_cp_writes_a_child_that_composes(said, recipes):
@@ -146,10 +141,6 @@ def test_validate_names_each_wrong_file_and_line(enter, folder):
     out, err = enter("resnet-recipes validate good.yaml bad.yaml", 2)
     assert out == "good.yaml: ok\n"
     assert err.startswith("bad.yaml:3: optimizer.lrr")
-
-
-def test_validate_without_recipes_says_so(said):
-    assert "no recipe to check" in said("validate")
 
 
 def test_an_optimizers_page_says_how_to_choose_it(said):

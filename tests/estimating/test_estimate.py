@@ -98,7 +98,7 @@ def test_speeds_are_recalled_for_the_same_facts_alone(monkeypatch, tmp_path):
     with monkeypatch.context() as other:
         other.setattr(speeds, "cores", lambda: 1000)
         assert speeds.recall(speeds.key_of({"model": "resnet50"})) is None
-    next((tmp_path / "resnet-recipes" / "speeds").iterdir()).write_text("{}")
+    next((tmp_path / "resnet-recipes/speeds").iterdir()).write_text("{}")
     assert speeds.recall(key) is None
 
 

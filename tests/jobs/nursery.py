@@ -46,6 +46,9 @@ from resnet_recipes.jobs.rank import (
 from resnet_recipes.jobs.train import work
 from resnet_recipes.jobs.watchdog import Watchdog
 
+#: What ranks are told if a test does not say otherwise.
+LIMITS = {"largest_file": -1, "stop_at": -1, "function": None, "arguments": {}}
+
 
 class Nursery:
     """The forking process, seen from the test."""
@@ -59,22 +62,21 @@ class Nursery:
         self._channel = ours.makefile("rw")
         ours.close()
 
-    def start(
-        self, folder: Path, ranks: int, largest_file: int = -1, stop_at: int = -1
-    ) -> list[int]:
+    def start(self, folder: Path, ranks: int, **limits: Any) -> list[int]:
         """Start the ranks of the run in `folder`, as a launcher would; return their process ids.
 
         No file of theirs grows beyond `largest_file` bytes; the last rank gets SIGTERM when it has
-        done `stop_at` steps.
+        done `stop_at` steps; they do the work of `function` instead of their own.
         """
-        return self._start(
-            folder, ranks, largest_file=largest_file, stop_at=stop_at, function=None, arguments={}
-        )
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            place = {"folder": str(folder.absolute()), "port": free.getsockname()[1]}
+        return self._ask({**LIMITS, **limits, **place, "ranks": ranks})
 
     def train(self, folder: Path, ranks: int = 1, code: int = 0) -> Path:
         """Train the run in `folder` until its ranks end with `code`; return it."""
         self.start(folder, ranks)
-        log = folder / "logs" / "rank0.log"
+        log = folder / "logs/rank0.log"
         assert self.wait() == [code] * ranks, log.read_text()[-2000:]
         return folder
 
@@ -89,7 +91,7 @@ class Nursery:
         may break what it likes.
         """
         named = [function.__module__, function.__name__]
-        self._start(folder, ranks, largest_file=-1, stop_at=-1, function=named, arguments=arguments)
+        self.start(folder, ranks, function=named, arguments=arguments)
         codes = self.wait()
         assert codes == [0] * ranks, "\n".join(
             log.read_text()[-2000:] for log in sorted((folder / "logs").glob("rank*.log"))
@@ -114,12 +116,6 @@ class Nursery:
         self._channel.close()
         os.waitpid(self._pid, 0)
 
-    def _start(self, folder: Path, ranks: int, **rest: Any) -> list[int]:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        return self._ask({"folder": str(folder.absolute()), "ranks": ranks, "port": port, **rest})
-
     def _ask(self, question: object) -> Any:
         self._channel.write(json.dumps(question) + "\n")
         self._channel.flush()
@@ -136,15 +132,8 @@ class Command:
         # They are gone with this object.
         self._said = [tempfile.NamedTemporaryFile() for _ in ("out", "err")]  # noqa: SIM115
         out, err = (file.name for file in self._said)
-        self.pid = nursery._ask(
-            {
-                "command": command,
-                "folder": str(folder),
-                "environment": dict(environment),
-                "out": out,
-                "err": err,
-            }
-        )
+        place = {"folder": str(folder), "environment": dict(environment), "out": out, "err": err}
+        self.pid = nursery._ask({"command": command, **place})
 
     def poll(self) -> int | None:
         """Return its exit code; None while it runs."""

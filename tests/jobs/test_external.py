@@ -223,8 +223,8 @@ def test_two_tasks_of_srun_train_one_run_and_one_of_them_speaks(nursery, tmp_pat
     assert "top-1" in out
     assert "8 images a step: 2 devices x 1 micro-batch of 4" in err
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["one"]
-    assert read(tmp_path / "runs" / "one" / "exit.json").step == 2
-    assert "2 processes" in (tmp_path / "runs" / "one" / "summary.json").read_text()
+    assert read(tmp_path / "runs/one/exit.json").step == 2
+    assert "2 processes" in (tmp_path / "runs/one/summary.json").read_text()
 
 
 @pytest.mark.slow
@@ -279,7 +279,7 @@ def test_the_ranks_of_one_machine_listen_on_the_loopback_interface_only(by, nurs
         started = [nursery.run(tmp_path, *words, environment=without_interface())]
     try:
         deadline = time.monotonic() + 60
-        while sum(beat.step > 2 for beat in watchdog.beats(tmp_path / "runs" / "one")) < 2:
+        while sum(beat.step > 2 for beat in watchdog.beats(tmp_path / "runs/one")) < 2:
             assert time.monotonic() < deadline
             assert all(task.poll() is None for task in started), [task.said() for task in started]
             time.sleep(0.05)

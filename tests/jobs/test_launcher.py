@@ -55,7 +55,7 @@ class Started:
 
     def log(self, rank: int) -> str:
         """Return the log of a rank."""
-        return (self.folder / "logs" / f"rank{rank}.log").read_text()
+        return (self.folder / f"logs/rank{rank}.log").read_text()
 
 
 def running(folder: Path) -> list[str]:
@@ -238,7 +238,7 @@ def test_the_streams_of_rank_0_reach_the_user(tmp_path):
     out, err = process.communicate(timeout=60)
     assert out == "output of 0\n"
     assert err.startswith("console of 0\n")
-    assert (tmp_path / "logs" / "rank0.log").read_text().startswith("log of 0\n")
+    assert (tmp_path / "logs/rank0.log").read_text().startswith("log of 0\n")
     assert process.returncode == 75
 
 
@@ -260,7 +260,7 @@ def test_the_rank_that_failed_is_named_and_a_stuck_one_is_stopped(tmp_path, monk
     assert "the other rank was stopped" in said
     assert run.log(1).startswith("output of 1\nlog of 1\n")
     assert (tmp_path / "stuck").exists()
-    assert not (tmp_path / "endings" / "rank0.json").exists()  # it would sleep for a minute
+    assert not (tmp_path / "endings/rank0.json").exists()  # it would sleep for a minute
     assert not running(tmp_path)
 
 

@@ -142,9 +142,9 @@ def test_an_invalid_repository_has_no_commit(head, tmp_path):
     (tmp_path / "mine.yaml").write_text("defaults: [mild]\n")
     (tmp_path / ".git").mkdir()
     if head is None:
-        os.mkfifo(tmp_path / ".git" / "HEAD")
+        os.mkfifo(tmp_path / ".git/HEAD")
     else:
-        (tmp_path / ".git" / "HEAD").write_text(head)
+        (tmp_path / ".git/HEAD").write_text(head)
     assert provenance(planned(tmp_path / "mine.yaml"), "")["git_commit"] is None
     assert new_run.environment()["packages"]["torch"]
 

@@ -71,7 +71,7 @@ def killed_after(step: int, run: Path) -> Path:
 
 def state(run: Path, step: int) -> dict[str, Any]:
     """Return a checkpoint of a run."""
-    return archive.read(run / "checkpoints" / f"step-{step:08d}.pt")
+    return archive.read(run / f"checkpoints/step-{step:08d}.pt")
 
 
 def differing(run: Path, other: Path) -> list[str]:

@@ -57,7 +57,7 @@ class Run:
     def start(self, largest_file: int = -1) -> list[int]:
         """Start the ranks, or start them again, and return their process ids."""
         self.observer = Observer(self.folder)
-        return self.nursery.start(self.folder, self.ranks, largest_file)
+        return self.nursery.start(self.folder, self.ranks, largest_file=largest_file)
 
     def start_until(self, step: int, largest_file: int = -1) -> list[int]:
         """Start the ranks and return when all have done so many steps in this sitting."""
@@ -81,7 +81,7 @@ class Run:
 
     def state(self) -> dict:
         """Return the last state of a run that has ended."""
-        return archive.read(self.folder / "checkpoints" / f"step-{STEPS:08d}.pt")
+        return archive.read(self.folder / f"checkpoints/step-{STEPS:08d}.pt")
 
     def newest(self) -> int:
         """Return the step of the newest checkpoint that can be read."""
@@ -193,7 +193,7 @@ def test_a_folder_that_is_deleted_and_made_again_stays_as_the_other_run_made_it(
     assert list(run.folder.iterdir()) == []
     assert (
         "was moved, deleted or replaced during the run"
-        in (tmp_path / "gone" / "logs" / "rank0.log").read_text()
+        in (tmp_path / "gone/logs/rank0.log").read_text()
     )
 
 

@@ -67,7 +67,7 @@ def test_several_runs_are_trained_at_once_but_no_more_than_were_asked_for(stand_
 
 def test_a_finished_run_is_not_started_again(stand_in, tmp_path):
     (tmp_path / "b").mkdir()
-    (tmp_path / "b" / "summary.json").write_text("{}")
+    (tmp_path / "b/summary.json").write_text("{}")
     assert train(tmp_path)[0] == 0
     assert [command[5] for command in stand_in.commands] == ["run=a", "run=c"]
 
@@ -101,7 +101,7 @@ def test_a_run_that_another_sweep_trains_is_waited_for_and_resumed_if_it_was_lef
             other.close()
             stand_in.codes = {}
             if is_finished:
-                (tmp_path / "b" / "summary.json").write_text("{}")
+                (tmp_path / "b/summary.json").write_text("{}")
 
     monkeypatch.setattr(sweep.time, "sleep", pause)
     code, said = train(tmp_path, parallel=1 if is_first else 2)
@@ -118,8 +118,8 @@ TRUNKS = {"a": ("b", 5), "b": ("c", 3)}
 @pytest.mark.parametrize("is_saved", [True, False])
 def test_a_run_begins_when_the_trunk_that_it_goes_on_from_is_saved(is_saved, stand_in, tmp_path):
     if is_saved:
-        (tmp_path / "b" / "checkpoints").mkdir(parents=True)
-        (tmp_path / "b" / "checkpoints" / "step-00000005.json").touch()
+        (tmp_path / "b/checkpoints").mkdir(parents=True)
+        (tmp_path / "b/checkpoints/step-00000005.json").touch()
     assert train(tmp_path, 3, TRUNKS)[0] == 0
     ends = [command[5:7] for command in stand_in.commands]
     a, b, c = ["run.extends=b", "run=a"], ["run.extends=c", "run=b"], ["run=c", "--resume"]

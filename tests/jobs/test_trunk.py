@@ -48,7 +48,7 @@ def prepared(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Pat
 
 def reached(folder: Path, step: int) -> dict[str, torch.Tensor]:
     """Return all that a run has learned at its end."""
-    state = archive.read(folder / "checkpoints" / f"step-{step:08d}.pt")
+    state = archive.read(folder / f"checkpoints/step-{step:08d}.pt")
     parts = ("model", "optimizer", "methods", "precision", "best")
     return dict(tensors({part: state[part] for part in parts}))
 

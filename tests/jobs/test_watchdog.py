@@ -35,21 +35,10 @@ def stderr_of(folder: Path, seconds: float, stalled: float, act: str = "") -> st
     ).stderr
 
 
-def test_a_beat_can_be_read_by_another_process(tmp_path):
-    stderr_of(tmp_path, 0, 60)
+def test_the_last_beat_can_be_read_by_another_process(tmp_path):
+    stderr_of(tmp_path, 0, 60, "for i in range(1000): watchdog.beat(i, 'a phase with a long name')")
     (beat,) = beats(tmp_path)
-    assert (beat.rank, beat.step, beat.count, beat.phase) == (3, 7, 2, "evaluate")
-
-
-def test_the_last_beat_counts(tmp_path):
-    stderr_of(
-        tmp_path,
-        0,
-        60,
-        "for i in range(1000): watchdog.beat(i, 'a phase with a name that is too long')",
-    )
-    (beat,) = beats(tmp_path)
-    assert (beat.step, beat.phase) == (999, "a phase with a n")
+    assert (beat.rank, beat.step, beat.count, beat.phase) == (3, 999, 1002, "a phase with a l")
 
 
 def test_a_stalled_process_dumps_its_stacks_and_lives_on(tmp_path):
@@ -59,22 +48,18 @@ def test_a_stalled_process_dumps_its_stacks_and_lives_on(tmp_path):
 
 
 def test_a_process_that_gets_on_dumps_nothing(tmp_path):
-    assert (
-        stderr_of(
-            tmp_path, 0, 0.4, "for i in range(30): time.sleep(0.02); watchdog.beat(i, 'train')"
-        )
-        == ""
-    )
+    act = "for i in range(30): time.sleep(0.02); watchdog.beat(i, 'train')"
+    assert stderr_of(tmp_path, 0, 0.4, act) == ""
 
 
 def test_sigusr2_and_crashes_show_the_stacks(tmp_path):
-    assert "stuck_in_a_collective" not in (
-        asked := stderr_of(tmp_path, 0, 60, "os.kill(os.getpid(), signal.SIGUSR2)")
+    asked, crashed = (
+        stderr_of(tmp_path, 0, 60, f"os.kill(os.getpid(), signal.{name})")
+        for name in ("SIGUSR2", "SIGSEGV")
     )
+    assert "stuck_in_a_collective" not in asked
     assert "most recent call first" in asked
-    assert "Segmentation fault" in stderr_of(
-        tmp_path, 0, 60, "os.kill(os.getpid(), signal.SIGSEGV)"
-    )
+    assert "Segmentation fault" in crashed
 
 
 @pytest.fixture
@@ -88,7 +73,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[Beat]:
 @pytest.mark.parametrize("clock", [0.0, 1e9])
 def test_only_endings_that_were_not_there_before_count_whatever_their_times(clock, tmp_path):
     def end(rank: int, **facts: object) -> None:
-        write(tmp_path / "endings" / f"rank{rank}.json", Ending(1, rank, **facts))
+        write(tmp_path / f"endings/rank{rank}.json", Ending(1, rank, **facts))
 
     end(0, time=5e8, pid=1)
     end(1, time=5e8, pid=2)
@@ -101,7 +86,7 @@ def test_only_endings_that_were_not_there_before_count_whatever_their_times(cloc
 def test_only_endings_of_the_last_attempt_count(tmp_path):
     observer = Observer(tmp_path)
     for rank, attempt in enumerate((0, 1, 1)):
-        write(tmp_path / "endings" / f"rank{rank}.json", Ending(1, rank, attempt=attempt))
+        write(tmp_path / f"endings/rank{rank}.json", Ending(1, rank, attempt=attempt))
     assert sorted(ending.rank for ending in observer.endings()) == [1, 2]
 
 

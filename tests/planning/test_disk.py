@@ -47,9 +47,3 @@ checkpoint.interval=100ep checkpoint.keep=100 | 1
 )
 def test_no_more_checkpoints_are_counted_than_there_are_at_a_time(words, count):
     assert disk(words).checkpoints == int(count)
-
-
-def test_the_plan_has_a_line_for_it():
-    assert str(disk()) == "1.14 GB: 3 checkpoints of 310 MB, and the weights"
-    assert "2 checkpoints" in str(disk("epochs=2 schedule.warmup=1ep"))
-    assert "1 checkpoint of" in str(disk("checkpoint.interval=100ep"))

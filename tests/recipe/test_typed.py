@@ -3,7 +3,7 @@ import yaml
 
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.recipe.typed import settings, typed, whole
+from resnet_recipes.recipe.typed import typed, whole
 from tests.tables import rows
 
 MINE = {"name": "mine", "data": {"root": "/data"}}
@@ -96,16 +96,6 @@ def test_all_unknown_names_are_reported_but_not_what_is_inside_them():
 
 def test_types_and_rules_are_reported_together():
     assert len(said({"seed": "x", "batch": {"bn_size": 0}, "nonsense": 1})) == 3
-
-
-def test_every_setting_has_a_name():
-    assert {
-        "max_duration",
-        "optimizer.lr",
-        "methods.label_smoothing.smoothing",
-        "data.root",
-        "launch.gpus",
-    } <= settings().keys()
 
 
 def test_the_optimizers_name_chooses_its_settings():

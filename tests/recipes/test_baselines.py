@@ -18,7 +18,7 @@ from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import packaged_folder
 from tests.tables import values
 
-PEERS = json.loads((Path(__file__).parent / "golden" / "peers.json").read_text())
+PEERS = json.loads((Path(__file__).parent / "golden/peers.json").read_text())
 CASES = [
     words for words in PEERS["recipes"] if (packaged_folder() / f"{words.split()[0]}.yaml").exists()
 ]

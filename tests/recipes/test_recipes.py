@@ -201,4 +201,4 @@ def test_hook_table_is_the_golden_one(name):
         f"{hook:<16} {', '.join(methods)}\n"
         for hook, methods in planned(name).as_dict()["hooks"].items()
     )
-    assert table == (Path(__file__).parent / "golden" / f"{name}.txt").read_text()
+    assert table == (Path(__file__).parent / f"golden/{name}.txt").read_text()

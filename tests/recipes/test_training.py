@@ -72,7 +72,7 @@ def begun(folder: Path, name: str, images: Path, ranks: int) -> Path:
 def trained(folder: Path, nursery: Nursery, ranks: int) -> dict[str, torch.Tensor]:
     """Run the ranks to the end, and return the last state's tensors."""
     nursery.train(folder, ranks)
-    state = archive.read(folder / "checkpoints" / "step-00000012.pt")
+    state = archive.read(folder / "checkpoints/step-00000012.pt")
     optimizer = {
         f"{key} {index}": value
         for index, values in state["optimizer"]["state"].items()

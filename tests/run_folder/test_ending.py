@@ -11,8 +11,8 @@ from tests.tables import rows
 
 def test_an_ending_is_read_as_it_was_written(tmp_path):
     told = Ending(1, 3, 40, "TrainingError", "no number", seconds=12.5, time=3.5, attempt=1, pid=7)
-    write(tmp_path / "endings" / "rank3.json", told)
-    assert read(tmp_path / "endings" / "rank3.json") == told
+    write(tmp_path / "endings/rank3.json", told)
+    assert read(tmp_path / "endings/rank3.json") == told
     assert [path.name for path in (tmp_path / "endings").iterdir()] == ["rank3.json"]
 
 

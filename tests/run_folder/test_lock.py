@@ -40,12 +40,6 @@ def test_a_session_forgets_how_the_last_one_ended_unless_it_is_refused(tmp_path)
         assert not (tmp_path / EXIT).exists()
 
 
-def test_the_lock_is_free_again_after_the_run(tmp_path):
-    for _ in range(2):
-        with locked(tmp_path):
-            pass
-
-
 def test_the_lock_of_a_killed_run_is_free(tmp_path):
     child = os.fork()
     if child == 0:
@@ -67,7 +61,7 @@ def run(tmp_path: Path) -> Path:
     """A run folder."""
     for name in ("run/checkpoints", "run/logs", "precious"):
         (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "run" / "config.yaml").touch()
+    (tmp_path / "run/config.yaml").touch()
     return tmp_path / "run"
 
 

@@ -95,7 +95,7 @@ def test_several_nodes_of_skypilot_run_ranks_that_meet_on_the_first(tmp_path):
 
 @pytest.mark.parametrize(("code", "told"), [(1, False), (0, False), (1, True)])
 def test_a_node_ends_with_the_runs_code_of_this_attempt(code, told, tmp_path):
-    before = tmp_path / "runs" / "Mild_1"
+    before = tmp_path / "runs/Mild_1"
     before.mkdir(parents=True)
     (before / "exit.json").write_text('{"code": 75}')  # an attempt before was stopped
     process = started(tmp_path, job(TWO), code, waits=told)

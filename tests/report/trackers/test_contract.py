@@ -18,7 +18,7 @@ EACH = [pytest.param(name, marks=needs(name)) for name in TRACKERS]
 def test_it_takes_a_run_its_resumption_and_its_end(name, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "disabled")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    folder = tmp_path / "runs" / "mine"
+    folder = tmp_path / "runs/mine"
     folder.mkdir(parents=True)
     module = importlib.import_module(f"resnet_recipes.report.trackers.{name}")
     for begun in (0, 5):

@@ -90,12 +90,12 @@ def test_mlflow_reads_the_curves_and_a_resumed_run_is_the_same_run(tmp_path, mon
     from mlflow import MlflowClient
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    folder = tmp_path / "runs" / "mine"
+    folder = tmp_path / "runs/mine"
     folder.mkdir(parents=True)
     found = {"recipe": "mild", "git_commit": "1a2b", "resnet_recipes": "0.1", "files": {}}
     (folder / "provenance.json").write_text(json.dumps(found))
     assert session(folder, ["mlflow"], range(1, 9)) == []
-    client = MlflowClient((tmp_path / "runs" / "mlruns").as_uri())
+    client = MlflowClient((tmp_path / "runs/mlruns").as_uri())
     experiment = client.get_experiment_by_name("resnet-recipes").experiment_id
     assert [run.info.status for run in client.search_runs([experiment])] == ["KILLED"]
     assert session(folder, ["mlflow"], range(6, 11), first=5, ends=True) == []
