@@ -1,6 +1,7 @@
 """The source of the package as syntax trees, parsed once for all tests that read it."""
 
 import ast
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -20,3 +21,8 @@ def sources() -> dict[Path, ast.Module]:
 def nodes(path: Path) -> list[ast.AST]:
     """All nodes of a source file, as ast.walk yields them."""
     return list(ast.walk(sources()[path]))
+
+
+def none(wrong: Iterable[str]) -> None:
+    """Assert that nothing is wrong, or list it, a line each."""
+    assert not (lines := [*wrong]), "\n".join(["", *lines])

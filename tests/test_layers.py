@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from tests.sources import ROOT, nodes, sources
+from tests.sources import ROOT, nodes, none, sources
 
 PACKAGE = "resnet_recipes"
 
@@ -35,15 +35,14 @@ def test_nobody_who_plans_trains_or_measures_knows_a_method_by_name():
         if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "name" and node.value
     }
     rooms = ("planning", "training", "jobs", "estimating", "api", "commands")
-    wrong = [
+    assert names > {"colout", "sam", "ema", "progressive_resizing"}
+    none(
         f"{module}:{node.lineno} {word}"
         for module, path in modules().items()
         if part(module) in rooms
         for node, words in written(sources()[path])
         for word in names.intersection(words)
-    ]
-    assert names > {"colout", "sam", "ema", "progressive_resizing"}
-    assert not wrong, "\n".join(["", *wrong])
+    )
 
 
 def written(module: ast.Module) -> Iterator[tuple[ast.AST, list[str]]]:
@@ -77,7 +76,7 @@ def test_a_module_that_is_used_by_its_package_s_name_is_imported():
                 name = f"{package}.{node.attr}"
                 if name in modules() and name not in named(package) | named(module):
                     wrong.append(f"{module}:{node.lineno} {name}")
-    assert not wrong, "\n".join(["", *wrong])
+    none(wrong)
 
 
 @cache
@@ -103,10 +102,9 @@ FORBIDDEN = (
 
 
 def test_nothing_runs_text_or_a_file_as_code():
-    wrong = [
+    none(
         f"{module}:{node.lineno} {ast.unparse(node)}"
         for module, path in modules().items()
         for node in nodes(path)
         if isinstance(node, ast.Call) and re.fullmatch("|".join(FORBIDDEN), ast.unparse(node))
-    ]
-    assert not wrong, "\n".join(["", *wrong])
+    )

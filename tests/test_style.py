@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.sources import ROOT, nodes, sources
+from tests.sources import ROOT, nodes, none, sources
 
 SOURCE_LINES, TEST_LINES, FUNCTION_LINES, NESTING = 300, 400, 60, 4
 LONGER_FUNCTIONS = {"train": 70}  # the one place where the order of a step is written
@@ -57,48 +57,36 @@ def functions(path: Path) -> Iterator[Function]:
 
 
 def test_every_file_fits_in_the_head():
-    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in all_files()}
-    limit = {path: SOURCE_LINES if path in sources() else TEST_LINES for path in lengths}
-    wrong = [
-        f"{path.relative_to(ROOT)} has {lines} lines"
-        for path, lines in lengths.items()
-        if lines > limit[path]
-    ]
-    assert not wrong, "\n".join(["", *wrong])
+    for path in all_files():
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        assert lines <= (SOURCE_LINES if path in sources() else TEST_LINES), path
 
 
 def test_every_function_fits_on_a_screen():
-    wrong = []
-    for path in sources():
-        for node in functions(path):
-            lines = node.end_lineno - node.lineno + 1
-            if lines > LONGER_FUNCTIONS.get(node.name, FUNCTION_LINES):
-                wrong.append(f"{where(path, node)} has {lines} lines")
-    assert not wrong, "\n".join(["", *wrong])
+    none(
+        f"{where(path, node)} has {lines} lines"
+        for path in sources()
+        for node in functions(path)
+        if (lines := node.end_lineno - node.lineno + 1)
+        > LONGER_FUNCTIONS.get(node.name, FUNCTION_LINES)
+    )
 
 
 def test_control_flow_is_not_nested_deeply():
-    wrong = [
+    none(
         where(path, node)
         for path in sources()
         for node in functions(path)
         if deepest(node) > NESTING
-    ]
-    assert not wrong, "\n".join(["", *wrong])
+    )
 
 
 def test_file_names_say_what_is_inside():
-    wrong = [
-        str(path.relative_to(ROOT))
-        for path in all_files()
-        if path.stem.removeprefix("test_") in VAGUE
-    ]
-    assert not wrong, "\n".join(["", *wrong])
+    none(str(path) for path in all_files() if path.stem.removeprefix("test_") in VAGUE)
 
 
 def test_files_are_ascii():
-    wrong = [str(path.relative_to(ROOT)) for path in all_files() if not path.read_bytes().isascii()]
-    assert not wrong, "\n".join(["", *wrong])
+    none(str(path) for path in all_files() if not path.read_bytes().isascii())
 
 
 def test_every_public_method_has_a_docstring_where_it_is_declared():
@@ -116,11 +104,10 @@ def test_every_public_method_has_a_docstring_where_it_is_declared():
         if isinstance(item, ast.AnnAssign)
         or (isinstance(item, Function) and ast.get_docstring(item))
     }
-    wrong = [
+    none(
         where(path, item)
         for path, item in members
         if isinstance(item, Function)
         and not item.name.startswith("_")
         and item.name not in declared
-    ]
-    assert not wrong, "\n".join(["", *wrong])
+    )

@@ -6,28 +6,32 @@ import numpy as np
 from PIL import Image
 
 from tests.data.native.batch import encoded
+from tests.fixtures import settings
+from tests.tables import rows
 
 #: Kinds of small files to damage: name, mode, format, options of Pillow.
-KINDS = (
-    ("baseline.jpg", "RGB", "JPEG", {"quality": 80}),
-    ("444.jpg", "RGB", "JPEG", {"subsampling": "4:4:4"}),
-    ("progressive.jpg", "RGB", "JPEG", {"progressive": True}),
-    ("restarts.jpg", "RGB", "JPEG", {"restart_marker_rows": 1}),
-    ("grey.jpg", "L", "JPEG", {}),
-    ("cmyk.jpg", "CMYK", "JPEG", {}),
-    ("rgb.png", "RGB", "PNG", {}),
-    ("palette.png", "P", "PNG", {}),
-    ("alpha.png", "LA", "PNG", {}),
-    ("deep.png", "I;16", "PNG", {}),
-    ("lossy.webp", "RGB", "WEBP", {}),
-    ("lossless.webp", "RGBA", "WEBP", {"lossless": True}),
-    ("plain.tif", "RGB", "TIFF", {}),
-    ("packed.tif", "RGB", "TIFF", {"compression": "tiff_lzw"}),
-    ("jpeg.tif", "RGB", "TIFF", {"compression": "jpeg"}),
-    ("deep.tif", "I", "TIFF", {}),
-    ("float.tif", "F", "TIFF", {}),
-    ("plain.bmp", "RGB", "BMP", {}),
-    ("plain.ppm", "RGB", "PPM", {}),
+KINDS = rows(
+    """
+baseline.jpg | RGB | JPEG | quality=80
+444.jpg | RGB | JPEG | subsampling='4:4:4'
+progressive.jpg | RGB | JPEG | progressive=true
+restarts.jpg | RGB | JPEG | restart_marker_rows=1
+grey.jpg | L | JPEG |
+cmyk.jpg | CMYK | JPEG |
+rgb.png | RGB | PNG |
+palette.png | P | PNG |
+alpha.png | LA | PNG |
+deep.png | I;16 | PNG |
+lossy.webp | RGB | WEBP |
+lossless.webp | RGBA | WEBP | lossless=true
+plain.tif | RGB | TIFF |
+packed.tif | RGB | TIFF | compression=tiff_lzw
+jpeg.tif | RGB | TIFF | compression=jpeg
+deep.tif | I | TIFF |
+float.tif | F | TIFF |
+plain.bmp | RGB | BMP |
+plain.ppm | RGB | PPM |
+"""
 )
 
 
@@ -37,7 +41,7 @@ def images() -> list[tuple[str, bytes]]:
     scene = Image.fromarray(noise).resize((90, 70), Image.BICUBIC)
     deep = Image.fromarray(np.asarray(scene.convert("L")).astype(np.uint16) << 8)
     return [
-        (name, encoded(deep if mode == "I;16" else scene.convert(mode), kind, **options))
+        (name, encoded(deep if mode == "I;16" else scene.convert(mode), kind, **settings(options)))
         for name, mode, kind, options in KINDS
     ]
 

@@ -22,12 +22,6 @@ def root(folder: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(folder, tmp_path / "images"))
 
 
-def test_auto_without_betons_says_that_files_are_decoded(folder):
-    facts = data.measure(DataConfig(root=str(folder)))
-    assert facts.backend == "torchvision"
-    assert "no train.beton" in facts.details[0]
-
-
 def test_a_missing_and_an_empty_root_are_named(tmp_path):
     assert "does not exist" in refusal(small(tmp_path / "nowhere"))
     assert "has no images" in refusal(small(tmp_path))
@@ -130,6 +124,9 @@ def test_a_loop_of_links_ends_and_linked_classes_and_files_count(root):
     (root / "train" / "bee").symlink_to(root / "elsewhere")
     (root / "train" / "cat" / "linked.jpg").symlink_to(next((root / "elsewhere").iterdir()))
     assert found(small(root)) == (38, 11, CLASSES)
+    facts = data.measure(DataConfig(root=str(root)))
+    assert facts.backend == "torchvision"
+    assert "no train.beton" in facts.details[0]
 
 
 def test_files_are_sorted_by_class_and_name_whatever_their_names(root):

@@ -5,7 +5,6 @@ from functools import partial
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from resnet_recipes.doctor import rates
 
@@ -26,21 +25,3 @@ def test_traffic_counts_both_ways_and_products_two_operations(monkeypatch, dtype
     monkeypatch.setattr(rates, "seconds", lambda work, device: work() is not None and 0.5)
     assert rates.traffic(CPU, 1024) == 2 * 1024 / 0.5
     assert rates.products(CPU, dtype, 16) == 2 * 16**3 / 0.5
-
-
-def test_traffic_is_that_of_a_kernel_because_copies_in_a_graph_are_slower(monkeypatch):
-    called = set()
-
-    class Seen(TorchDispatchMode):
-        def __torch_dispatch__(self, function, types, arguments=(), options=None):
-            called.add(function.overloadpacket)
-            return function(*arguments, **(options or {}))
-
-    def seconds(work, device):
-        with Seen():
-            work()
-        return 1.0
-
-    monkeypatch.setattr(rates, "seconds", seconds)
-    rates.traffic(CPU, 1024)
-    assert called == {torch.ops.aten.neg}

@@ -97,25 +97,20 @@ def test_an_augmentation_with_steps_draws_the_same_as_in_python(files):
     for index in range(len(files)):
         rng = CROP.generator(which(2, [index], [index % 2]), 0)
         pixels[index] = np.asarray(augment(Image.fromarray(pixels[index]), rng))
-    names = [Path(files.path(index)).name for index in range(len(files))]
-    jpegs = [name not in ("png.png", "cmyk.jpg") for name in names]
+    others = ("png.png", "cmyk.jpg")
+    jpegs = [not files.path(index).endswith(others) for index in range(len(files))]
     ours = filled(in_engine(files, CROP, augment, False), files)
     assert np.array_equal(ours[jpegs], pixels[jpegs])
 
 
-def test_an_augmentation_of_python_alone_stays_there(files):
-    assert type(in_engine(files, CROP, lambda image, rng: image, True)) is TrainImages
-
-
-def test_a_folder_of_pngs_is_left_to_processes(tmp_path):
-    (tmp_path / "a").mkdir()
+def test_what_the_engine_cannot_do_or_decode_stays_in_python(files, tmp_path, request):
+    (tmp_path / "pngs" / "a").mkdir(parents=True)
     for number in range(5):
-        Image.new("RGB", (40, 40)).save(tmp_path / "a" / f"{number}.png")
-    assert type(in_engine(Files(Listing.of(tmp_path)), CROP)) is TrainImages
-
-
-@pytest.mark.usefixtures("without_engine")
-def test_without_the_library_everything_is_as_before(files):
+        Image.new("RGB", (40, 40)).save(tmp_path / "pngs" / "a" / f"{number}.png")
+    pngs = Files(Listing.of(tmp_path / "pngs"))
+    assert type(in_engine(files, CROP, lambda image, rng: image, True)) is TrainImages
+    assert type(in_engine(pngs, CROP)) is TrainImages
+    request.getfixturevalue("without_engine")
     assert type(in_engine(files, CROP, None, True)) is TrainImages
     assert type(natively(EvalImages(files, 40), 2)) is EvalImages
 

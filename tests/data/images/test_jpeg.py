@@ -22,12 +22,7 @@ def test_size_and_channels_are_found_after_any_other_segment(mode, channels, opt
 
 
 def test_fill_bytes_before_a_marker_are_allowed():
-    data = jpeg()
-    assert frame_size(np.concatenate([data[:2], np.array([0xFF, 0xFF], np.uint8), data[2:]])) == (
-        31,
-        47,
-        3,
-    )
+    assert frame_size(np.insert(jpeg(), 2, [0xFF, 0xFF])) == (31, 47, 3)
 
 
 @pytest.mark.parametrize("cut", [slice(1, None), slice(None, -1), slice(0, 15), slice(0, 0)])

@@ -14,6 +14,7 @@ from resnet_recipes.data.images.decode import BadImageError, Picture
 from resnet_recipes.data.native import Engine, description
 from resnet_recipes.data.native.rows import Status
 from tests.data.native.batch import Batch, announcing, encoded, photo
+from tests.tables import rows
 
 BOX = (0, 0, 64, 64)
 
@@ -109,23 +110,25 @@ def test_a_size_that_is_not_the_announced_one_is_a_mismatch(engine):
 
 @pytest.mark.parametrize(
     "box",
-    [
-        (-1, 0, 9, 9),
-        (0, 0, 212, 9),
-        (0, 0, 9, 151),
-        (0, 0, 0, 9),
-        (205, 0, 9, 9),
-        (float("nan"), 0, 9, 9),
-        (0, 0, float("inf"), 9),
-        (1e300, 0, 9, 9),
-        (211, 0, 1e-300, 9),
-        (0, 150, 9, 1e-300),
-    ],
+    rows(
+        """
+-1 | 0 | 9 | 9
+0 | 0 | 212 | 9
+0 | 0 | 9 | 151
+0 | 0 | 0 | 9
+205 | 0 | 9 | 9
+nan | 0 | 9 | 9
+0 | 0 | inf | 9
+1e300 | 0 | 9 | 9
+211 | 0 | 1e-300 | 9
+0 | 150 | 9 | 1e-300
+"""
+    ),
 )
 @pytest.mark.parametrize("raw", [False, True])
 def test_a_box_outside_the_image_is_a_mismatch(engine, box, raw):
     image = np.asarray(photo()) if raw else encoded(photo())
-    batch = Batch([image], 32, box=box, size=(150, 211), raw=raw)
+    batch = Batch([image], 32, box=tuple(map(float, box)), size=(150, 211), raw=raw)
     assert batch.filled(engine)[0] == Status.MISMATCHED
 
 

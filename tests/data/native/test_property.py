@@ -12,17 +12,18 @@ from resnet_recipes.data.images.decode import Picture
 from resnet_recipes.data.native.rows import Status, blank_rows
 from tests.data.native.random_jpegs import Kind, random_jpeg
 
-USUAL = [((h, v), (1, 1), (1, 1)) for h, v in ((1, 1), (2, 1), (2, 2), (1, 2))]
-GREY = [((1, 1),), ((2, 1),), ((1, 2),), ((2, 2),)]
+
+def factors(text: str) -> list[tuple[tuple[int, int], ...]]:
+    """Return sampling factors: of "21-11-11", ((2, 1), (1, 1), (1, 1))."""
+    return [tuple((int(h), int(v)) for h, v in kind.split("-")) for kind in text.split()]
+
+
+USUAL = factors("11-11-11 21-11-11 22-11-11 12-11-11")
+GREY = factors("11 21 12 22")
 #: 4:1:1, and what hardly any encoder writes.
-FIRST = ((4, 1), (1, 4), (2, 4), (4, 2), (3, 2), (3, 1), (1, 3))
-OTHER = [
-    *((first, (1, 1), (1, 1)) for first in FIRST),
-    ((2, 2), (2, 1), (1, 2)),
-    ((1, 1), (2, 1), (1, 1)),
-    ((4, 4),),
-    ((3, 1),),
-]
+OTHER = factors(
+    "41-11-11 14-11-11 24-11-11 42-11-11 32-11-11 31-11-11 13-11-11 22-21-12 11-21-11 44 31"
+)
 LONGEST = 40  # pixels
 CASES = int(os.environ.get("RESNET_RECIPES_CASES", "300"))
 
@@ -53,10 +54,10 @@ class Case(NamedTuple):
         return pixels[:, ::-1] if self.mirror else pixels
 
 
-def random_case(factors: list, rng: np.random.Generator) -> Case:
+def random_case(kinds: list, rng: np.random.Generator) -> Case:
     """Return a random case with one of these sampling factors."""
     height, width = (int(side) for side in rng.integers(1, LONGEST + 1, 2))
-    kind = Kind(height, width, factors[rng.integers(len(factors))], int(rng.integers(0, 6)))
+    kind = Kind(height, width, kinds[rng.integers(len(kinds))], int(rng.integers(0, 6)))
     shrink = int(rng.choice([0, 1, 2, 4, 8]))
     if min(height, width) < shrink:
         shrink = 1

@@ -147,9 +147,7 @@ def test_a_stop_does_not_wait_until_the_copy_has_been_compared(config, origin):
 def test_a_place_that_fails_keeps_what_was_fetched(config, site):
     stopped_after(config, 3)
     site.busy = 10_000
-    assert "could not be fetched in 3 attempts: the server answered 503" in refusal(
-        config, data.local
-    )
+    assert "could not be fetched in 3 attempts: the server answered 503" in unfetched(config)
     site.busy = 0
     site.asked.clear()
     fetched(config)
@@ -210,10 +208,7 @@ def test_content_that_differs_from_its_digest_is_refused_and_fetched_anew(config
     os.utime(path, (1, 1))
     site.asked.clear()
     assert (fetched(config) / "val.beton").read_bytes() == right
-    assert {word.split()[1] for word in gets(site)} == {
-        "/val.beton",
-        "/SHA256SUMS",
-    }
+    assert {word.split()[1] for word in gets(site)} == {"/val.beton", "/SHA256SUMS"}
 
 
 @pytest.mark.parametrize("drops", [b"H", b"HTTP/1.1 100 Continue\r\n\r\n"])
@@ -221,28 +216,30 @@ def test_an_answer_that_comes_too_slowly_is_given_up(config, site, monkeypatch, 
     monkeypatch.setattr(store, "_PATIENCE", 0.1)
     monkeypatch.setattr(store, "_SLOWEST", 1 << 30)
     site.drops = drops
-    assert "could not be fetched in 3 attempts: no whole answer in 0 s" in refusal(
-        config, data.local
-    )
+    assert "could not be fetched in 3 attempts: no whole answer in 0 s" in unfetched(config)
 
 
 @pytest.mark.parametrize(
-    ("status", "rule"),
+    ("status", "moved_to", "rule"),
     [
-        (403, "may not be read with these credentials: the server answered 403"),
-        (404, "has neither train.beton and val.beton nor a table"),
-        (500, "could not be fetched in 3 attempts: the server answered 500"),
+        (403, "", "may not be read with these credentials: the server answered 403"),
+        (404, "", "has neither train.beton and val.beton nor a table"),
+        (500, "", "could not be fetched in 3 attempts: the server answered 500"),
+        (302, "http://[::1", "could not be fetched in 3 attempts"),
+        (302, "file:///etc/passwd", "could not be fetched in 3 attempts"),
     ],
 )
-def test_a_place_that_gives_nothing_is_named(config, site, status, rule):
-    site.status = status
+def test_a_place_that_gives_nothing_is_named(config, site, status, moved_to, rule):
+    site.status, site.moved_to = status, moved_to
     assert rule in unfetched(config)
 
 
-@pytest.mark.parametrize("address", ["http://[::1", "file:///etc/passwd"])
-def test_a_server_that_sends_somewhere_else_is_refused(config, site, address):
-    site.status, site.moved_to = 302, address
-    assert "could not be fetched in 3 attempts" in unfetched(config)
+def test_a_server_that_is_not_there_or_has_nothing_is_named_with_the_reason(config, origin):
+    said = unfetched(replace(config, root="http://127.0.0.1:1/images"))
+    assert "could not be fetched in 3 attempts" in said
+    assert "Connection refused" in said
+    (origin / "train.beton").write_bytes(b"")
+    assert "train.beton: is empty" in unfetched(config)
 
 
 def test_what_a_server_says_of_a_refusal_is_cut_short():
@@ -251,18 +248,6 @@ def test_what_a_server_says_of_a_refusal_is_cut_short():
     with pytest.raises(NotReadyError) as refused:
         place.look("a")
     assert len(str(refused.value)) < 500
-
-
-def test_a_file_without_content_is_refused(config, origin):
-    for name in ("train.beton", "val.beton"):
-        (origin / name).write_bytes(b"")
-    assert "train.beton: is empty" in unfetched(config)
-
-
-def test_a_server_that_is_not_there_is_named_with_the_reason(config):
-    said = unfetched(replace(config, root="http://127.0.0.1:1/images"))
-    assert "could not be fetched in 3 attempts" in said
-    assert "Connection refused" in said
 
 
 def test_a_plan_does_not_ask_with_a_password_in_the_address(config, site):
@@ -341,6 +326,9 @@ def test_a_table_cannot_name_files_outside_of_its_folder(table, origin, name):
 
 
 def test_what_is_wrong_in_a_table_is_said_of_its_address(table, origin):
+    (origin / "img" / "a b%3.png").unlink()
+    said = "a b%3.png: does not exist, like 1 of the 8 files in the table"
+    assert said in unfetched(table)
     (origin / "labels.csv").write_text("path,label\nimg/a b%1.png,\n")
     for ask in (data.local, data.measure):
         assert f"data.root={table.root}: has 1 rows without" in refusal(table, ask)
@@ -352,13 +340,6 @@ def test_a_plan_says_that_images_of_a_copy_were_not_compared(table, origin):
     fetched(table)
     Image.new("RGB", (9, 9)).save(origin / "img" / "a b%1.png")
     assert "whether its images still are was not compared" in data.measure(table).notes[0]
-
-
-def test_images_that_a_table_names_but_are_not_there_are_counted(table, origin):
-    (origin / "img" / "a b%3.png").unlink()
-    assert "a b%3.png: does not exist, like 1 of the 8 files in the table" in refusal(
-        table, data.local
-    )
 
 
 def test_a_package_that_is_missing_is_named_with_its_command(tmp_path, monkeypatch):
