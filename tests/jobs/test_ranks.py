@@ -13,11 +13,10 @@ from unittest.mock import Mock
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import nn
 
-from resnet_recipes import data, ops
+from resnet_recipes import ops
 from resnet_recipes.base.errors import NotReadyError, TrainingError
-from resnet_recipes.data.base import DataConfig, DataFacts, Share
+from resnet_recipes.data.base import DataFacts
 from resnet_recipes.estimating.network import Teacher
 from resnet_recipes.jobs import train as process_rank
 from resnet_recipes.jobs.rank import RankProcess
@@ -28,7 +27,6 @@ from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.run_folder.summary import epoch_seconds
 from resnet_recipes.training import distributed, exchange
-from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.precision import Precision
 from resnet_recipes.training.reporter import RunReporter
 from tests.compliance import complies
@@ -36,11 +34,9 @@ from tests.run_folders import begun
 
 pytestmark = pytest.mark.slow
 
+
 #: Examples of evaluation sets: fewer than the ranks, a multiple of some numbers of ranks, and of
 #: none.
-SIZES = [1, 2, 3, 7, 24, 50, 53, 97]
-
-
 @pytest.fixture
 def new_run(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Path]:
     """Return a function that makes the folder of a run of six steps, saved after three."""
@@ -83,27 +79,6 @@ def differing(run: Path, other: Path) -> list[str]:
     return [name for name in weights if not torch.equal(weights[name], others[name])]
 
 
-def measured(process: RankProcess) -> list[tuple[float, ...]]:
-    """Evaluate a model with shared weights and each rank's own statistics, as after training."""
-    rank = distributed.this_rank("cpu")
-    distributed.join(rank)
-    torch.manual_seed(0)
-    model = nn.Sequential(
-        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8, momentum=1.0), nn.Flatten(), nn.Linear(288, 10)
-    )
-    config, found = DataConfig("synthetic", eval_size=8), []
-    for examples in SIZES:
-        torch.manual_seed(1 + rank.rank)
-        model(torch.randn(4, 3, 8, 8))
-        share = Share(rank.rank, rank.world_size, global_size=1, eval_size=5, seed=0)
-        loader = data.open_eval(
-            config, replace(data.measure(config), eval_examples=examples), share
-        )
-        found.append(evaluate(model, loader, Precision(rank.device, torch.float32, model), 10))
-    distributed.leave()
-    return found
-
-
 def trained(process: RankProcess, forgets_scale: bool = False) -> int:
     """Do the work of a rank, with small gradient buckets, so that a small model has several."""
     exchange.BUCKET = 30_000
@@ -142,19 +117,6 @@ def flipped(process: RankProcess) -> str:
     with pytest.raises(TrainingError) as failure:
         work(process)
     return str(failure.value)
-
-
-def test_several_ranks_count_what_one_process_counts_with_the_statistics_of_rank_0(
-    nursery, tmp_path
-):
-    """Figures are the same on every rank, and but for the last digits of the loss one process's."""
-    (alone,) = nursery.call(tmp_path, 1, measured)
-    for ranks in (2, 3):
-        first, *others = nursery.call(tmp_path, ranks, measured)
-        assert others == [first] * (ranks - 1)
-        for (top1, top5, loss, *counts), one in zip(first, alone, strict=True):
-            assert [top1, top5, *counts] == [*one[:2], *one[3:]]
-            assert loss == pytest.approx(one[2], rel=1e-6)  # float32 logits of other batches
 
 
 def test_one_bit_that_flips_on_one_rank_stops_all_and_nothing_is_saved(nursery, new_run):

@@ -163,6 +163,14 @@ def test_a_run_with_fused_operations_has_the_losses_of_the_plain_one(make_run, m
     torch.testing.assert_close(losses_of(make_run(words)), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("wanted", [True, False])
+def test_gradients_are_compressed_if_the_recipe_says_so(wanted, make_run, monkeypatch):
+    exchange = Mock()
+    monkeypatch.setattr("resnet_recipes.training.build.Exchange", exchange)
+    run = make_run(f"precision.compress_gradients={wanted}")
+    exchange.assert_called_once_with(run.model, wanted)
+
+
 @pytest.fixture(autouse=True)
 def _switch() -> Iterator[None]:
     before = torch.backends.cudnn.benchmark
