@@ -15,8 +15,8 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
     size, side = (1 << 22, 256) if quick else (1 << 30, 8192)
     memory = partial(rates.traffic, device, size)
     product = partial(rates.products, device, dtype_of(device), side)
-    yield from tried("memory", partial(_speed, memory, "TB/s", device))
-    yield from tried(f"matrix product {side}", partial(_speed, product, "TFLOP/s", device))
+    yield from tried("memory", _speed, memory, "TB/s", device)
+    yield from tried(f"matrix product {side}", _speed, product, "TFLOP/s", device)
 
 
 def _speed(measure: Callable[[], float], unit: str, device: torch.device) -> Iterator[dict]:

@@ -3,17 +3,14 @@
 They are compared with the CPU's, replayed, exchanged, and must not wait.
 """
 
-import contextlib
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from unittest.mock import patch
 
 import torch
 from check_operations import Check
-from session import NONE, Counting, facts_of, recipe_of, run_of
+from session import NONE, facts_of, recipe_of, run_of, training
 from torch import Tensor, nn
 from verdict import verdict
 
@@ -23,8 +20,8 @@ from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.training import build, graphs
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.exchange import Exchange
-from resnet_recipes.training.loop import train
 from resnet_recipes.training.precision import Precision
+from resnet_recipes.training.run import Run
 
 #: An update is wrong if it is off by more than this, relative to the root mean square of its
 #: tensor's updates. Rounding flips a ReLU or a maximum here and there: of updates from weights that
@@ -97,7 +94,7 @@ def changed(chosen: dict, device: torch.device) -> list[Tensor]:
     """Return by how much three steps change what a ResNet-18 in float32 is evaluated with."""
     run = run_of(recipe_of("mild", SIDE, BATCH, True, methods=dict(chosen), **CALM), device)
     before = {name: value.clone() for name, value in run.model.state_dict().items()}
-    train(run, Counting(3))
+    training(run)(3)
     with run.methods.eval_weights(run.model):
         after = run.model.state_dict()
         return [(after[name] - value).double().cpu() for name, value in before.items()]
@@ -111,7 +108,7 @@ def _largest(device: torch.device) -> dict:
     size = build.largest_micro_batch(plan, Rank(0, 1, device))
     torch.cuda.set_per_process_memory_fraction(1.0, device)
     run = run_of(replace(recipe, batch=replace(recipe.batch, bn_size=size)), device)
-    train(run, Counting(3))
+    training(run)(3)
     torch.cuda.synchronize(device)
     return {"value": size, "unit": "images"}
 
@@ -137,7 +134,7 @@ def _moves(dtype: str, settings: type[OptimizerSettings], device: torch.device) 
     recipe = recipe_of("mild", 64, 16, True, precision={"dtype": dtype}, schedule={"warmup": "1ba"})
     run = run_of(replace(recipe, optimizer=settings()), device)
     before = [weight.detach().clone() for weight in run.model.parameters()]
-    train(run, Counting(8))
+    training(run)(8)
     wrong = sum(
         torch.equal(weight, old) or not weight.isfinite().all()
         for weight, old in zip(run.model.parameters(), before, strict=True)
@@ -145,49 +142,41 @@ def _moves(dtype: str, settings: type[OptimizerSettings], device: torch.device) 
     return verdict(wrong, 0, "weights stood still, or are not finite")
 
 
-@contextlib.contextmanager
-def _deterministic() -> Iterator[None]:
-    """Let cuDNN choose only algorithms that give the same bits every time."""
-    torch.backends.cudnn.deterministic = True
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.deterministic = False
-
-
 def _replayed(name: str, dtype: str, device: torch.device) -> dict:
     """Compare twelve steps that replay their gradients with twelve that do not: the same bits."""
     recipe, told = recipe_of(name, 64, 16, True, precision={"dtype": dtype}, **EARLY), []
-    with _deterministic(), patch.object(graphs, "WAITS_BEFORE_REPLAY", 0):
+    with patch.object(graphs, "WAITS_BEFORE_REPLAY", 0):
         replayed, plain = run_of(recipe, device), run_of(recipe, device)
         replayed.graphs.tell, plain.graphs = told.append, None
-        for run in (replayed, plain):
-            train(run, Counting(12))
+        row = _same_bits(replayed, plain)
     refused = [{"fault": text} for text in told if "cannot" in text]
-    return _same_bits(replayed, plain) | (refused[0] if refused else {})
+    return row | (refused[0] if refused else {})
 
 
 def _exchanged(device: torch.device) -> dict:
     """Compare steps in an NCCL group of one rank with steps without a group: the same bits."""
     recipe = recipe_of("medium", 64, 16, True, precision={"dtype": "fp32"}, **EARLY)
-    with _deterministic(), tempfile.TemporaryDirectory() as folder:
-        alone, grouped = run_of(recipe, device), run_of(recipe, device)
-        store = torch.distributed.FileStore(str(Path(folder) / "store"), 1)
-        torch.distributed.init_process_group(
-            "nccl", store=store, rank=0, world_size=1, device_id=device
-        )
-        try:
-            grouped.exchange = Exchange(grouped.model)
-            for run in (alone, grouped):
-                run.graphs = None  # which would keep the exchange of a single process
-                train(run, Counting(12))
-        finally:
-            torch.distributed.destroy_process_group()
-    return _same_bits(alone, grouped)
+    alone, grouped = run_of(recipe, device), run_of(recipe, device)
+    alone.graphs = grouped.graphs = None  # which would keep the exchange of a single process
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group(
+        "nccl", store=store, rank=0, world_size=1, device_id=device
+    )
+    try:
+        grouped.exchange = Exchange(grouped.model)
+        return _same_bits(alone, grouped)
+    finally:
+        torch.distributed.destroy_process_group()
 
 
-def _same_bits(one: object, other: object) -> dict:
-    """Count the parameters of two runs that are not equal bit by bit."""
+def _same_bits(one: Run, other: Run) -> dict:
+    """Take twelve steps with each of two runs; count the parameters that differ in any bit."""
+    torch.backends.cudnn.deterministic = True
+    try:
+        for run in (one, other):
+            training(run)(12)
+    finally:
+        torch.backends.cudnn.deterministic = False
     pairs = zip(one.model.parameters(), other.model.parameters(), strict=True)
     equal = [torch.equal(*pair) for pair in pairs]
     return verdict(equal.count(False), 0, f"of {len(equal)} parameters differ")
@@ -195,11 +184,11 @@ def _same_bits(one: object, other: object) -> dict:
 
 def _waits(device: torch.device) -> dict:
     """Take 20 steps of Medium while torch raises an error for anything that waits for the GPU."""
-    run = run_of(recipe_of("medium", 64, 16, True, **EARLY), device)
-    done = train(run, Counting(12))
+    steps = training(run_of(recipe_of("medium", 64, 16, True, **EARLY), device))
+    steps(12)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        train(run, Counting(20), done)
+        steps(20)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     return {"value": True, "unit": "right"}

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from session import dtype_of, gpu_of
 from torch import Tensor
+from torch.nn.grad import conv2d_input, conv2d_weight
 from verdict import tried
 
 from resnet_recipes.doctor.rates import seconds
@@ -22,10 +23,12 @@ def rows(device: torch.device, quick: bool, search: str) -> Iterator[dict]:
     model, batch = ("resnet18", 2) if quick else ("resnet50", BATCH)
     for side in (32,) if quick else SIDES:
         found = []
-        for shape, times in _shapes(model, side).items():
+        # what follows a convolution makes no difference to it
+        shapes = Counter(each._replace(relu=True, adds=False) for each in convolutions(model, side))
+        for shape, times in shapes.items():
             case = f"{side} px: {_name(shape)}"
             repeats = 1 if quick else 5
-            for row in tried(case, partial(_measured, case, shape, batch, repeats, device)):
+            for row in tried(case, _measured, case, shape, batch, repeats, device):
                 found.append(row | {"times": times})
                 yield found[-1]
         if gpu_of(device) and not any("fault" in row for row in found):
@@ -69,11 +72,6 @@ def _whole(side: int, found: list[dict], gpu: Gpu) -> dict:
     }
 
 
-def _shapes(model: str, side: int) -> Counter[Convolution]:
-    """Return how often each shape occurs; what follows a convolution makes no difference to it."""
-    return Counter(shape._replace(relu=True, adds=False) for shape in convolutions(model, side))
-
-
 def _name(shape: Convolution) -> str:
     kernel = f"{shape.kernel}x{shape.kernel}" + (f"/{shape.stride}" if shape.stride > 1 else "")
     return f"{kernel} {shape.inputs}->{shape.outputs} at {shape.side}"
@@ -90,19 +88,11 @@ def _calls(shape: Convolution, batch: int, device: torch.device) -> dict[str, Ca
         torch.randn(size, device=device).to(dtype_of(device), memory_format=torch.channels_last)
         for size in sizes
     )
-    stride, padding = [shape.stride] * 2, [shape.kernel // 2] * 2
-
-    def gradient(position: int) -> Tensor:
-        wanted = [position == each for each in range(3)]
-        form = stride, padding, [1, 1], False, [0, 0], 1
-        return torch.ops.aten.convolution_backward(upstream, images, weights, None, *form, wanted)[
-            position
-        ]
-
+    form = {"stride": shape.stride, "padding": shape.kernel // 2}
     calls = {
-        "output": lambda: F.conv2d(images, weights, stride=stride, padding=padding),
-        "weights' gradient": lambda: gradient(1),
+        "output": partial(F.conv2d, images, weights, **form),
+        "weights' gradient": partial(conv2d_weight, images, weights.shape, upstream, **form),
     }
     if shape.inputs > 3:
-        calls["input's gradient"] = lambda: gradient(0)
+        calls["input's gradient"] = partial(conv2d_input, images.shape, weights, upstream, **form)
     return calls

@@ -1,7 +1,6 @@
 """Single operations, forward and backward: torch's and ours, and the first convolution."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import NamedTuple
 
 import contenders
@@ -45,26 +44,35 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
     for side in (32,) if quick else SIDES:
         for name, kind in FIRST.items():
             text = f"first convolution, {side} px: {name}"
-            yield from tried(text, partial(_first, batch, side, kind, device))
-    forms = [(case, name) for case in CASES for name in case.forms]
+            yield from tried(text, _first, batch, side, kind, device)
     # ours last: a kernel that reads out of bounds takes the GPU from all that follows
-    for case, name in sorted(forms, key=lambda form: form[1] == "fused"):
-        side = 8 if quick else case.side
-        if name != "fused" or device.type == "cuda":
+    for name in ("torch", "fused") if device.type == "cuda" else ("torch",):
+        for case in CASES:
+            side = 8 if quick else case.side
             text = f"{case.name}, {case.channels} channels, {side} px: {name}"
-            shape = batch, case.channels, side, side
-            yield from tried(text, partial(_operation, case, name, shape, device))
+            yield from tried(text, _operation, case, name, batch, side, device)
 
 
 def _operation(
-    case: Case, name: str, shape: tuple[int, ...], device: torch.device
+    case: Case, name: str, batch: int, side: int, device: torch.device
 ) -> Iterator[dict]:
-    """Yield the row of an operation in one of its forms."""
+    """Yield the row of an operation in one of its forms, forward and backward."""
     generator, gpu = torch.Generator(device).manual_seed(0), gpu_of(device)
-    x = torch.randn(shape, generator=generator, device=device)
-    x = x.to(dtype_of(device), memory_format=torch.channels_last)
-    call = _call(case.forms[name], x, case.arguments(x))
-    taken = seconds(call, device, times=3, repeats=5 if device.type == "cuda" else 1)
+    x = torch.randn(batch, case.channels, side, side, generator=generator, device=device)
+    x = x.to(dtype_of(device), memory_format=torch.channels_last).requires_grad_()
+    arguments = case.arguments(x)
+    parts = [x, *(part for each in arguments if isinstance(each, tuple) for part in each)]
+    inputs = [part for part in parts if isinstance(part, Tensor) and part.requires_grad]
+
+    def outputs() -> tuple[Tensor, ...]:
+        found = case.forms[name](x, *arguments)
+        return found if isinstance(found, tuple) else (found,)
+
+    upstream = [torch.ones_like(y) for y in outputs()]
+    repeats = 5 if device.type == "cuda" else 1
+    taken = seconds(
+        lambda: torch.autograd.grad(outputs(), inputs, upstream), device, times=3, repeats=repeats
+    )
     moved, predicted = case.accesses * x.nbytes, None
     if gpu and name == "fused":
         predicted = moved / (moved / FUSED_SHARE / gpu.traffic + START * case.launches) / 1e9
@@ -77,7 +85,8 @@ def _norm(x: Tensor) -> Norm:
 
 def _followed(x: Tensor) -> tuple[Norm, Epilogue]:
     """Return the arguments of a block's last BatchNorm, whose output two others use."""
-    return _norm(x), Epilogue(x.clone().requires_grad_(), relu=True, twice=True)
+    residual = x.detach().clone().requires_grad_()
+    return _norm(x), Epilogue(residual, relu=True, twice=True)
 
 
 CASES = (
@@ -90,20 +99,6 @@ CASES = (
     Case("max pool, stride 1", 64, 112, 5, 2, POOLS, lambda x: (1,)),
     Case("max pool, stride 2", 64, 112, 2.75, 2, POOLS, lambda x: (2,)),
 )
-
-
-def _call(form: Callable, x: Tensor, arguments: tuple) -> Callable[[], object]:
-    """Return a call of an operation, forward and backward for all that requires a gradient."""
-    leaf = x.clone().requires_grad_()
-    nested = (part for each in arguments for part in (each if isinstance(each, tuple) else ()))
-    inputs = [part for part in nested if isinstance(part, Tensor) and part.requires_grad]
-
-    def outputs() -> tuple[Tensor, ...]:
-        found = form(leaf, *arguments)
-        return found if isinstance(found, tuple) else (found,)
-
-    upstream = [torch.ones_like(y) for y in outputs()]
-    return lambda: torch.autograd.grad(outputs(), [leaf, *inputs], upstream)
 
 
 def _first(batch: int, side: int, kind: type[nn.Conv2d], device: torch.device) -> Iterator[dict]:

@@ -25,7 +25,7 @@ def rows(device: torch.device, quick: bool, images: str, runs: str) -> Iterator[
     command = [sys.executable, PROOF, images, "--recipes", recipes, "--root", runs]
     command += ["--lengths", LENGTHS, "--seeds", SEEDS]
     command += ["--quick"] if quick else []
-    command += ["--device", "cpu"] if device.type == "cpu" else []
+    command += ["launch.device=cpu"] if device.type == "cpu" else []
     told: set[Path] = set()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=sys.stderr)
     while process.poll() is None:

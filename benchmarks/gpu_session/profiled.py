@@ -6,7 +6,6 @@ How often it runs, how long it takes, its full name; and what each kind of opera
 import re
 from collections import Counter
 from collections.abc import Iterator
-from functools import partial
 
 import torch
 from contenders import contender
@@ -29,7 +28,7 @@ KINDS = {
 def rows(device: torch.device, quick: bool, name: str) -> Iterator[dict]:
     """Yield rows of all kernels of a step, of each kind, and of each one, the longest first."""
     for side in (32,) if quick else SIDES:
-        yield from tried(f"{side} px", partial(_profiled, name, side, device, quick))
+        yield from tried(f"{side} px", _profiled, name, side, device, quick)
 
 
 def _profiled(name: str, side: int, device: torch.device, quick: bool) -> Iterator[dict]:

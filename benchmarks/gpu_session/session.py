@@ -139,11 +139,11 @@ def training(run: Run) -> Steps:
     return go
 
 
-def timed(work: Callable[[], object], device: torch.device) -> tuple[float, float]:
-    """Return the seconds until the host has asked for some work, and until it is done."""
+def timed(steps: Steps, count: int, device: torch.device) -> tuple[float, float]:
+    """Return the seconds until the host has asked for some steps, and until they are done."""
     settle(device)
     began = time.perf_counter()
-    work()
+    steps(count)
     asked = time.perf_counter()
     settle(device)
     return asked - began, time.perf_counter() - began

@@ -2,7 +2,6 @@
 
 import gc
 from collections.abc import Iterator
-from functools import partial
 from statistics import median
 
 import torch
@@ -25,8 +24,8 @@ def rows(device: torch.device, quick: bool, name: str, turn: str = "") -> Iterat
     is_long = turn == "again" or any(word in name for word in ("compiled", *MODES))
     cases = QUICK if quick else CASES[: 1 if is_long else None]
     for side, batch in cases:
-        contest = partial(_contest, name, side, batch, device, quick)
-        yield from tried(f"{side} px, {batch}: {name}", contest)
+        case = f"{side} px, {batch}: {name}"
+        yield from tried(case, _contest, name, side, batch, device, quick)
         gc.collect()
         if device.type == "cuda":
             torch.cuda.empty_cache()
@@ -36,11 +35,11 @@ def rows(device: torch.device, quick: bool, name: str, turn: str = "") -> Iterat
 def _contest(name: str, side: int, batch: int, device: torch.device, quick: bool) -> Iterator[dict]:
     """Yield first step, speed and memory of a contender at one size."""
     steps, size = contender(name, side, batch, device, quick), f"{side} px, {batch}"
-    _, first = timed(partial(steps, 1), device)  # with all that is compiled or searched for in it
+    _, first = timed(steps, 1, device)  # with all that is compiled or searched for in it
     yield {"case": f"{size}: {name}, first step", "value": first, "unit": "s"}
     rounds, count, warm_up = (1, 1, 1) if quick else (ROUNDS, STEPS, WARM_UP)
     steps(warm_up)
-    laps = [timed(partial(steps, count), device) for _ in range(rounds)]
+    laps = [timed(steps, count, device) for _ in range(rounds)]
     rates = [count * batch / seconds for _, seconds in laps]
     host = median(asked for asked, _ in laps) / count
     gpu = gpu_of(device) if name in ("ours, Mild", "ours, no methods") and not quick else None

@@ -12,7 +12,6 @@ Both run on the GPU if there is one.
 
 import argparse
 import json
-from functools import partial
 from statistics import median
 
 import torchvision
@@ -50,7 +49,7 @@ def main() -> None:
     rates: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(args.rounds + 1):
         for name in sorted(contenders, reverse=turn % 2 == 0):
-            _, seconds = timed(partial(contenders[name], args.steps), device)
+            _, seconds = timed(contenders[name], args.steps, device)
             if turn:  # the first turn warms up
                 rates[name].append(args.steps / seconds)
     ratios = [a / b for a, b in zip(rates["ours"], rates["peer"], strict=True)]

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator
 
 
-def tried(case: str, measure: Callable[[], Iterable[dict]]) -> Iterator[dict]:
+def tried(case: str, measure: Callable[..., Iterable[dict]], *given: object) -> Iterator[dict]:
     """Yield the rows of a measurement; if it fails, a fault: others are still worth their time."""
     try:
-        for row in measure():
+        for row in measure(*given):
             yield {"case": case} | row
     except Exception as error:
         why = str(error).partition("\n")[0]

@@ -5,7 +5,6 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -31,8 +30,8 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
         photograph(root / "train", NAMES)
         for side in (32,) if quick else (176, 88):
             for case, kind in (("loader alone", loading), ("training from files", training)):
-                rate = partial(_measured, kind, root, side, device, quick)
-                yield from tried(f"{side} px: {case}", rate)
+                text = f"{side} px: {case}"
+                yield from tried(text, _measured, kind, root, side, device, quick)
 
 
 def _measured(
@@ -47,7 +46,7 @@ def _measured(
     try:
         steps = kind(run)
         steps(WARM_UP)
-        _, seconds = timed(partial(steps, count), device)
+        _, seconds = timed(steps, count, device)
     finally:
         run.train_data.close()
     note = f"{cores()} cores; {' '.join(facts.notes)}"

@@ -10,15 +10,12 @@ process and all its descendants for the same number of images, from idle to idle
 import argparse
 import json
 import statistics
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from bench import Bench
 from cases import BATCH, LOADERS, PAIRS, Setting, missing
-from rich.console import Console
-from rich.table import Table
 
 from resnet_recipes.data.beton import open_beton
 from resnet_recipes.data.convert import convert
@@ -92,10 +89,9 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path, help="also write the rows here")
     args = parser.parse_args()
-    console = Console(width=None if sys.stdout.isatty() else 140)
     lacking = missing()
     for name, package in lacking.items():
-        console.print(f"skipped: {name} ({package} is not installed)")
+        print(f"skipped: {name} ({package} is not installed)")
     names = [
         name
         for name in LOADERS
@@ -104,28 +100,16 @@ def main() -> None:
     results = []
     with tempfile.TemporaryDirectory() as folder:
         for note in prepare(args.data, Path(folder), names):
-            console.print(note)
+            print(note, flush=True)
         for size in map(int, args.sizes.split(",")):
             setting = Setting(Path(folder), size, args.workers)
             results += rows(size, measured(setting, names, args.rounds, args.batches))
-    console.print(table(results))
+    print(f"{'images per CPU-second, medians':<60}{'ours':>7}{'peer':>7}{'ratio':>8}, by round")
+    for one in results:
+        ratio = f"{one['ratio']:8.2f}, {one['low']:.2f} to {one['high']:.2f}"
+        print(f"{one['case']:<60}{one['ours']:>7.0f}{one['peer']:>7.0f}{ratio}")
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n")
-
-
-def table(results: list[dict]) -> Table:
-    """Return the rows as a table for the terminal."""
-    title = "images per CPU-second: medians; ratios by round"
-    made = Table("case", "ours", "peer", "ratio", "range", title=title)
-    for one in results:
-        made.add_row(
-            one["case"],
-            f"{one['ours']:.0f}",
-            f"{one['peer']:.0f}",
-            f"{one['ratio']:.2f}",
-            f"{one['low']:.2f} to {one['high']:.2f}",
-        )
-    return made
 
 
 if __name__ == "__main__":

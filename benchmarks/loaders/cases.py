@@ -85,42 +85,28 @@ def plain(setting: Setting) -> Iterator:
     return _by_torch(setting, datasets.ImageFolder(str(setting.root / "train"), transform))
 
 
-def _by_torch(setting: Setting, images: Dataset) -> Iterator:
+def _by_torch(setting: Setting, images: Dataset, collate: Callable | None = None) -> Iterator:
     """Read images in random order without end, with torch's DataLoader."""
     sampler = RandomSampler(images, num_samples=10**6)
-    return iter(DataLoader(images, BATCH, sampler=sampler, num_workers=setting.workers))
+    workers = {"num_workers": setting.workers, "collate_fn": collate}
+    return iter(DataLoader(images, BATCH, sampler=sampler, **workers))
 
 
 def timm(setting: Setting) -> Iterator:
     """Read with timm's dataset, transforms and uint8 collation, without its prefetcher."""
-    from timm.data import create_dataset, create_loader
+    from timm.data import create_dataset, create_transform
+    from timm.data.loader import fast_collate
 
-    class Endless(Dataset):
-        """The same images again and again, so that an epoch never ends."""
-
-        def __init__(self, images):
-            self.images, self.transform = images, None
-
-        def __len__(self) -> int:
-            return 10**6
-
-        def __getitem__(self, index: int):
-            self.images.transform = self.transform
-            return self.images[index % len(self.images)]
-
-    images = create_dataset("", root=str(setting.root / "train"), is_training=True)
-    loader = create_loader(
-        Endless(images),
-        (3, setting.pixels, setting.pixels),
-        BATCH,
+    transform = create_transform(
+        setting.pixels,
         is_training=True,
-        num_workers=setting.workers,
+        use_prefetcher=True,
         interpolation="bilinear",
         color_jitter=0.0,
-        device=torch.device("cpu"),
-        pin_memory=False,
     )
-    return iter(loader.loader)
+    root = str(setting.root / "train")
+    images = create_dataset("", root=root, is_training=True, transform=transform)
+    return _by_torch(setting, images, fast_collate)
 
 
 def bare_ffcv(setting: Setting, place: str = "default") -> Iterator:

@@ -1,7 +1,7 @@
 """Train recipes at several lengths with several seeds, and say what the results allow to say.
 
     python benchmarks/proof DATA [--lengths 4,8] [--seeds 1,2,3] [--recipes tiny_baseline,tiny_mild]
-        [--root runs/proof] [--device cpu] [--quick] [--json FILE] [key=value ...]
+        [--root runs/proof] [--quick] [--json FILE] [key=value ...]
     python benchmarks/proof --table runs/proof [--lengths 4,8] [--recipes tiny_baseline,tiny_mild]
         [--against tiny_mild@8:tiny_baseline@4] [--minutes FILE] [--csv FILE] [--png FILE]
 
@@ -54,8 +54,8 @@ def main() -> int:
     console.print(accuracies(cells))
     if found:
         console.print(intervals(found))
-    rows = [cell._asdict() | {"mean_top1_percent": cell.mean} for cell in cells]
     if options.json:
+        rows = [cell._asdict() | {"mean_top1_percent": cell.mean} for cell in cells]
         written = {"cells": rows, "differences": [one._asdict() for one in found]}
         options.json.write_text(json.dumps(written, indent=1) + "\n")
     if options.csv:
@@ -76,7 +76,6 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--recipes", default="tiny_baseline,tiny_mild")
     parser.add_argument("--root", type=Path, default=Path("runs/proof"))
-    parser.add_argument("--device", choices=("auto", "cpu"), default="auto")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--table", type=Path, nargs="+", metavar="PLACE", help="folders, CSVs")
     parser.add_argument("--against", nargs="+", default=[], metavar="A@EPOCHS:B@EPOCHS")
@@ -109,7 +108,6 @@ def trained(options: argparse.Namespace, words: list[str]) -> None:
         f"recipe={options.recipes}",
         f"data={options.data}",
         f"run.root={options.root}",
-        *([f"launch.device={options.device}"] if options.device != "auto" else []),
         *words,
     ]
     train = [sys.executable, "-m", "resnet_recipes", "-m", *sweep, "--recipes", RECIPES]
@@ -122,14 +120,11 @@ def pairs(cells: list[Cell], options: argparse.Namespace) -> list[tuple[Cell, Ce
 
     Pairs of which one is not trained are left out.
     """
-    lengths = {float(length) for length in (options.lengths or "").split(",") if length}
-    near = [cell for cell in cells if not lengths or cell.epochs in lengths]
+    lengths = set(map(float, options.lengths.split(","))) if options.lengths else None
+    near = [cell for cell in cells if lengths is None or cell.epochs in lengths]
     by_label = {label(cell): cell for cell in cells}
-    asked = [tuple(pair.split(":")) for pair in options.against]
-    return [
-        *neighbours(near, options.recipes.split(",")),
-        *((by_label[a], by_label[b]) for a, b in asked if {a, b} <= by_label.keys()),
-    ]
+    asked = [tuple(map(by_label.get, pair.split(":"))) for pair in options.against]
+    return [*neighbours(near, options.recipes.split(",")), *filter(all, asked)]
 
 
 def accuracies(cells: list[Cell]) -> Table:

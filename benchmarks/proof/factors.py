@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 from table import below, read
 
 RESULTS = ("seed", "top1_percent", "pflops")
@@ -64,11 +62,10 @@ def effects(rows: Sequence[dict[str, str]]) -> list[Effect]:
 
 def main() -> None:
     """Print the effects of a table of runs."""
-    table = Table("factor", "points", "standard error", "one-sided p", "")
+    print(f"{'factor':<40}{'points':>8}{'standard error':>16}{'one-sided p':>13}")
     for one in effects(read(Path(sys.argv[1]))):
         stays = "stays" if one.p < LEVEL else "goes"
-        table.add_row(one.name, f"{one.points:+.2f}", f"{one.error:.2f}", f"{one.p:.2g}", stays)
-    Console(width=None if sys.stdout.isatty() else 100).print(table)
+        print(f"{one.name:<40}{one.points:>+8.2f}{one.error:>16.2f}{one.p:>13.2g}  {stays}")
 
 
 if __name__ == "__main__":
