@@ -50,31 +50,27 @@ def torch_file(
     return path
 
 
-def touching(marker: Path) -> dict[str, Callable[[], bytes]]:
+def touching(marker: Path) -> dict[str, bytes]:
     """Return, by name, pickles that create `marker` when loaded without checks."""
     code = f"open({str(marker)!r}, 'w').close()"
     inner = io.BytesIO()
     torch.save({"x": Call(eval, code)}, inner)
-    return {
-        "os.system": lambda: pickle.dumps({"w": Call(os.system, f"touch {marker}")}, protocol=2),
-        "eval": lambda: pickle.dumps({"w": Call(eval, code)}, protocol=2),
-        "exec": lambda: pickle.dumps(Call(exec, code), protocol=2),
-        "open": lambda: pickle.dumps({"w": Call(open, str(marker), "w")}, protocol=2),
-        "subprocess": lambda: pickle.dumps(
-            {"w": Call(subprocess.call, ["touch", str(marker)])}, protocol=2
-        ),
-        "partial": lambda: pickle.dumps(
-            Call(functools.reduce, functools.partial(os.open, str(marker)), [os.O_CREAT] * 2),
-            protocol=2,
-        ),
-        "nested torch storage": lambda: pickle.dumps(
-            {"w": Call(torch.storage._load_from_bytes, inner.getvalue())}, protocol=2
-        ),
-        "key": lambda: pickle.dumps({Call(eval, code): 1}, protocol=2),
-        "protocol 4": lambda: pickle.dumps({"w": Call(eval, code)}, protocol=4),
-        "protocol 0": lambda: pickle.dumps({"w": Call(eval, code)}, protocol=0),
-        "instance opcode": lambda: f"(S{code!r}\nibuiltins\neval\n.".encode(),
-        "ordered dictionary": lambda: pickle.dumps(OrderedDict(w=Call(exec, code)), protocol=2),
+    opened = functools.partial(os.open, str(marker))
+    values = {
+        "os.system": {"w": Call(os.system, f"touch {marker}")},
+        "eval": {"w": Call(eval, code)},
+        "exec": Call(exec, code),
+        "open": {"w": Call(open, str(marker), "w")},
+        "subprocess": {"w": Call(subprocess.call, ["touch", str(marker)])},
+        "partial": Call(functools.reduce, opened, [os.O_CREAT] * 2),
+        "nested torch storage": {"w": Call(torch.storage._load_from_bytes, inner.getvalue())},
+        "key": {Call(eval, code): 1},
+        "ordered dictionary": OrderedDict(w=Call(exec, code)),
+    }
+    return {name: pickle.dumps(value, protocol=2) for name, value in values.items()} | {
+        "protocol 4": pickle.dumps(values["eval"], protocol=4),
+        "protocol 0": pickle.dumps(values["eval"], protocol=0),
+        "instance opcode": f"(S{code!r}\nibuiltins\neval\n.".encode(),
     }
 
 
@@ -84,7 +80,7 @@ PAYLOADS = tuple(touching(Path("marker")))
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_code_in_a_pickle_is_refused_and_not_run(payload, tmp_path):
     marker = tmp_path / "marker"
-    pickled = touching(marker)[payload]()
+    pickled = touching(marker)[payload]
     path = torch_file(tmp_path / "weights.pt", pickled)
     with pytest.raises(ArchiveError, match="may run code"):
         archive.read(path)

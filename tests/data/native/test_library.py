@@ -131,7 +131,7 @@ def test_the_built_library_has_the_same_pixels_with_another_libjpeg(built, wheel
     assert right
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive  # compiling takes seconds
 def test_the_public_interface_has_the_same_pixels_with_each_libjpeg(wheels, job, build, tmp_path):
     for_system, for_wheel = build("for_system", "-ljpeg"), build("for_wheel", str(wheels))
     (tmp_path / "wheel").mkdir()
