@@ -9,6 +9,7 @@ from PIL import Image
 
 from resnet_recipes import data
 from resnet_recipes.planning.plan import IMAGENET
+from resnet_recipes.recipe.library import Library
 from tests.fixtures import Said
 from tests.run_folders import run_folder
 from tests.trained_runs import random_images
@@ -16,6 +17,13 @@ from tests.trained_runs import random_images
 CPU = "launch.device=cpu gpus=1"
 OWN = f"data=images bs=8 batch.bn_size=8 {CPU}"
 IMAGES = f"data=/data/imagenet {CPU}"
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch):
+    """Let there be fewer recipes, each of which takes a while."""
+    names = ["dawnbench", "ffcv_rn50", "finetune", "hot", "mild", "small"]
+    monkeypatch.setattr(Library, "names", lambda _: names)
 
 
 @pytest.fixture
