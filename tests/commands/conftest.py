@@ -24,6 +24,13 @@ def csv_rows(name: str) -> list[dict[str, str]]:
         return [*csv.DictReader(file)]
 
 
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in an empty folder, on a machine on which nothing was measured yet."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", f"{tmp_path}.cache")
+
+
 @pytest.fixture(scope="session")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Class folders of tiny images, for tests that only read them."""
@@ -31,9 +38,8 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Work in an empty folder, where starting a run only notes it, and ends as if stopped."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     monkeypatch.setattr("sys.argv", ["resnet-train", "recipe=mild", "lr=1"])
     folders = []
@@ -45,7 +51,6 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 @pytest.fixture
-def run(make_run: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
     """A run with BlurPool and random weights, ./mine; its images are in ./images."""
-    monkeypatch.chdir(tmp_path)
     return ended_run(make_run, tmp_path / "mine", methods={"blurpool": {}})

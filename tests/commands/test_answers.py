@@ -109,9 +109,8 @@ predict first images --gallery x.html | settings here: data.root
 
 
 @pytest.fixture
-def folder(images, tmp_path, monkeypatch):
+def folder(images, tmp_path):
     """Work in a folder with images and a run."""
-    monkeypatch.chdir(tmp_path)
     (tmp_path / "images").symlink_to(images)
     return run_folder(tmp_path / "runs", "first")
 

@@ -23,11 +23,10 @@ FITS = int((120 / DRIFT - START - LAST) / (EPOCH + SAVE))  # epochs in two minut
 
 
 @pytest.fixture(autouse=True)
-def measured(monkeypatch, tmp_path):
+def measured(monkeypatch):
     """The speeds that each measurement finds, and how often one was made."""
     calls = []
     found = Speeds({32: (0.01,) * 4}, evaluation=100.0, start=START, save=SAVE)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(
         measure, "speeds", lambda *_: calls.append(0) or (Ending(ExitCode.DONE), found)
     )

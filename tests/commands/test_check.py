@@ -26,7 +26,6 @@ def test_the_last_steps_are_trained_evaluated_and_deleted(nursery, tmp_path, mon
 
 @pytest.mark.parametrize("code", [0, 1, 130])
 def test_the_run_that_is_tried_is_the_one_that_was_typed(code, tmp_path, monkeypatch, enter):
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     tried: list[tuple[Path, dict, dict]] = []
 

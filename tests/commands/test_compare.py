@@ -11,9 +11,8 @@ from tests.run_folders import run_folder
 
 
 @pytest.fixture
-def compared(enter: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def compared(enter: Callable[..., Said]):
     """Return a function that prints the comparison of runs in this folder, by their names."""
-    monkeypatch.chdir(tmp_path)
     return lambda names: enter(f"resnet-recipes compare {names}").out
 
 

@@ -45,8 +45,7 @@ def test_their_help_needs_no_library_that_takes_long_to_import():
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_an_unknown_flag_and_missing_words_are_mistakes(name, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_an_unknown_flag_and_missing_words_are_mistakes(name, capsys):
     assert cli.main([name, "--no-such-flag"]) == 2
     assert "--no-such-flag: unknown flag" in capsys.readouterr().err
     fewest, _ = usage_of(name).words

@@ -23,11 +23,10 @@ FIXED = "~methods.progressive_resizing"
 
 
 @pytest.fixture(autouse=True)
-def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[object]:
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Count the measurements, which give the same speeds each time."""
     calls: list[object] = []
     speeds = Speeds({88: (0.01,) * 4, 176: (0.04,) * 4}, 20.0, 50.0, 16, end_to_end=45.0)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(
         measure, "speeds", lambda *_: calls.append(0) or (Ending(ExitCode.DONE), speeds)
     )

@@ -211,9 +211,8 @@ resnet-train small data=images model.name=timm:convnext_tiny | model.stem=standa
 
 
 @pytest.fixture
-def folder(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(images: Path, tmp_path: Path) -> Path:
     """Work in a folder with images, a run and a recipe."""
-    monkeypatch.chdir(tmp_path)
     (tmp_path / "images").symlink_to(images)
     run_folder(tmp_path / "runs", "first")
     (tmp_path / "recipes").mkdir()

@@ -27,11 +27,9 @@ def _few(monkeypatch):
 
 
 @pytest.fixture
-def imagenet(monkeypatch, tmp_path):
+def imagenet(monkeypatch):
     """A million images, which only this says are there."""
     monkeypatch.setattr(data, "measure", lambda *_, **__: IMAGENET)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
@@ -76,10 +74,8 @@ def test_what_reaches_an_accuracy_is_listed_with_the_fastest_first(imagenet, ask
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path):
     """A folder of 32 px images, in an empty working directory."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return random_images(tmp_path / "images")
 
 

@@ -13,9 +13,8 @@ from tests.tables import rows
 
 
 @pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def runs() -> Path:
     """Two runs in ./runs; the one whose name comes first was started last."""
-    monkeypatch.chdir(tmp_path)
     for name, seed, age in (("alpha", 1, 10), ("beta", 2, 20)):
         config = run_folder(Path("runs"), name, seed=seed) / "config.yaml"
         os.utime(config, (1_700_000_000 - age,) * 2)
@@ -78,8 +77,7 @@ def test_all_names_that_do_not_exist_are_reported_at_once(runs):
 
 
 @pytest.mark.parametrize("word", ["last", "runs"])
-def test_without_any_run_the_answer_says_how_to_start_one(tmp_path, monkeypatch, word):
-    monkeypatch.chdir(tmp_path)
+def test_without_any_run_the_answer_says_how_to_start_one(word):
     with pytest.raises(RecipeError, match=r"no runs in ./runs yet\n.*resnet-train mild"):
         run_places([word])
 

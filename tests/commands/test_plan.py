@@ -14,10 +14,8 @@ from tests.trained_runs import ended_run
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch, tmp_path, enter) -> Callable[..., str]:
+def told(monkeypatch: pytest.MonkeyPatch, enter) -> Callable[..., str]:
     """Return a function that prints the plan of a recipe on eight GPUs of one kind."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def tell(name: str, gigabytes: float, words: str = "") -> str:
         found = cuda.Gpus(8, name, "bf16", int(gigabytes * 1e9))

@@ -159,9 +159,8 @@ valdate | 2 | did you mean validate?
 
 @pytest.mark.parametrize(("words", "code", "said"), REFUSED)
 def test_what_cannot_be_done_is_explained_and_leaves_nothing(
-    words, code, said, request, tmp_path, monkeypatch, capsys
+    words, code, said, request, tmp_path, capsys
 ):
-    monkeypatch.chdir(tmp_path)
     run = request.getfixturevalue("run") if "RUN" in words else Path("none")
     places = {"RUN": run, "IMAGES": run.parent / "images", "NEW": tmp_path / "new", "EOL": "\n"}
     for name, place in places.items():

@@ -17,11 +17,8 @@ RUNS, SUMMARY = Path("runs"), "summary.json"
 
 
 @pytest.fixture
-def page(
-    enter: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., str]:
+def page(enter: Callable[..., Said]) -> Callable[..., str]:
     """Work in an empty folder; return a function that writes r.html and returns its text."""
-    monkeypatch.chdir(tmp_path)
 
     def made(words: str = "runs") -> str:
         enter(f"resnet-recipes report {words} --out r.html")
@@ -133,8 +130,7 @@ def test_a_page_of_runs_has_every_plot_and_names_are_escaped(page):
     assert "<script>alert" not in text
 
 
-def test_a_page_replaces_an_older_one_and_nothing_else(enter, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_page_replaces_an_older_one_and_nothing_else(enter):
     for _ in range(2):
         enter("resnet-recipes report --published")
     Path("mine.html").write_text("<html>mine")

@@ -24,9 +24,8 @@ with begun(pathlib.Path(sys.argv[1])):
 
 
 @pytest.fixture
-def running(tmp_path, monkeypatch):
+def running(tmp_path):
     """A run that goes on, ./runs/first, and its process."""
-    monkeypatch.chdir(tmp_path)
     folder = run_folder(tmp_path / "runs", "first")
     process = subprocess.Popen([sys.executable, "-c", RUN, str(folder)])
     while not is_running(folder):
@@ -51,7 +50,7 @@ def test_a_run_that_goes_on_is_not_deleted_nor_are_those_named_with_it(running, 
     assert other.exists()
 
 
-def test_a_process_that_does_not_hold_the_lock_gets_no_signal(running, monkeypatch, capsys):
+def test_a_process_that_does_not_hold_the_lock_gets_no_signal(running, capsys):
     folder, process = running
     stranger = shutil.copytree(folder, folder.with_name("stranger"))
     (stranger / LOCK).write_text(json.dumps({"pid": process.pid}))
@@ -62,7 +61,6 @@ def test_a_process_that_does_not_hold_the_lock_gets_no_signal(running, monkeypat
 
 @pytest.mark.parametrize(("answer", "is_kept"), [("y", False), ("", True), ("n", True)])
 def test_deleting_asks_first(answer, is_kept, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
     folder = run_folder(tmp_path / "runs", "first")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda question: answer)
@@ -70,8 +68,7 @@ def test_deleting_asks_first(answer, is_kept, tmp_path, monkeypatch, capsys):
     assert folder.exists() == is_kept
 
 
-def test_a_command_is_answered_where_it_is(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_a_command_is_answered_where_it_is(tmp_path, capsys):
     run_folder(tmp_path / "runs", "first")
     assert cli.main(["rm", "first"]) == 2
     assert "resnet-recipes runs rm first" in capsys.readouterr().err

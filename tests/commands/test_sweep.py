@@ -16,12 +16,11 @@ from tests.run_folders import run_folder
 
 
 @pytest.fixture
-def runs(tmp_path, monkeypatch):
+def runs(monkeypatch):
     """Work in an empty folder, where a sweep only notes what would be trained.
 
     Returns those notes.
     """
-    monkeypatch.chdir(tmp_path)
     notes = []
     monkeypatch.setattr(
         "resnet_recipes.jobs.sweep.Sweep.train",
@@ -45,8 +44,7 @@ def test_every_run_of_a_verbose_sweep_is_verbose(runs, enter):
     assert "\n  hooks " in said
 
 
-def test_a_sweep_prints_one_plan_what_differs_and_in_the_end_the_runs(tmp_path, monkeypatch, enter):
-    monkeypatch.chdir(tmp_path)
+def test_a_sweep_prints_one_plan_what_differs_and_in_the_end_the_runs(monkeypatch, enter):
 
     def train(sweep):
         for name, slot in zip(sweep.runs, sweep._free * 2, strict=True):

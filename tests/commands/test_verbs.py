@@ -13,9 +13,8 @@ from tests.trained_runs import random_images
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path):
     """Work in an empty folder."""
-    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
