@@ -52,15 +52,6 @@ def test_the_engines_pixels_are_close_to_pythons(betons, request):
     assert difference.mean() < 0.1
 
 
-def test_about_half_of_the_images_are_mirrored_and_none_is_otherwise_changed(betons):
-    plain, mirrored = (
-        train_pixels(config(betons, crop_scale=(1.0, 1.0), flip=flip), 3) for flip in (False, True)
-    )
-    flipped = (plain[..., ::-1] == mirrored).all(axis=(1, 2, 3))
-    assert (flipped | (plain == mirrored).all(axis=(1, 2, 3))).all()
-    assert 8 <= flipped.sum() <= 28  # of 36: four standard deviations
-
-
 def damage_without_note(beton: Beton, index: int, name: str) -> tuple[int, bytes]:
     """Return a position and the bytes to write there, so that a JPEG is damaged."""
     start, length = int(beton.starts[index]), int(beton.lengths[index])

@@ -85,20 +85,6 @@ def test_a_bad_image_ends_training_with_its_path_and_what_to_type(broken, worker
         train_pixels(small(broken, workers=workers), 3)
 
 
-def test_skipped_images_are_named_and_replaced_the_same_way_by_any_number_of_workers(broken):
-    runs = []
-    for workers in (0, 2):
-        with closing(opened(small(broken, workers=workers, on_bad_image="skip"))) as loader:
-            batches = itertools.islice(loader.batches(), 6)
-            runs.append([part.clone() for batch in batches for part in batch[:2]])
-            assert {path[-7:] for path in loader.source.skipped} == {
-                "004.jpg",
-                "005.jpg",
-                "007.jpg",
-            }
-    assert all(map(np.array_equal, *runs))
-
-
 def test_a_bad_validation_image_is_an_error_even_where_bad_images_are_skipped(broken):
     next((broken / "val" / "ant").iterdir()).write_bytes(b"")
     with pytest.raises(TrainingError, match="val/ant"):

@@ -1,0 +1,73 @@
+"""The kernels of blur and max-pool against float64 and torch's."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from resnet_recipes.ops import blur
+from resnet_recipes.ops.kernels import blur as blurs
+from resnet_recipes.ops.kernels import maps
+from resnet_recipes.ops.kernels import max_pool as pools
+
+#: Batch, channels, height, width: several tiles and parts of one in each direction, odd and even
+#: sides, two images.
+SHAPES = ((1, 8, 3, 5), (1, 70, 2, 4), (2, 8, 1, 1), (1, 8, 6, 9))
+#: What is smaller than on a GPU, so that small maps have many tiles.
+TILE = {"ROWS": 2, "COLUMNS": 4, "CHANNELS": 64}
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    for kernels in (blurs, pools):
+        monkeypatch.setattr(kernels, "TILE", (*TILE.values(),))
+    for name, size in TILE.items():
+        monkeypatch.setattr(maps, name, size)
+
+
+def drawn(shape):
+    """Return random values in channels_last memory."""
+    return torch.randn(shape).to(memory_format=torch.channels_last)
+
+
+def check_memory(*found):
+    assert all(map_.is_contiguous(memory_format=torch.channels_last) for map_ in found)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_blur_and_its_gradient_match_float64(shape, stride):
+    x = drawn(shape)
+    reference = x.double().requires_grad_()
+    expected = blur.plain(reference, stride)
+    y = blurs.forward(x, stride)
+    g = drawn(y.shape)
+    (expected * g).sum().backward()
+    dx = blurs.forward(g, 1) if stride == 1 else blurs.backward(g, *shape[2:])
+    assert torch.allclose(y.double(), expected.detach(), rtol=0, atol=1e-6)
+    assert torch.allclose(dx.double(), reference.grad, rtol=0, atol=1e-6)
+    check_memory(y, dx)
+
+
+def test_half_precision_is_rounded_once():
+    torch.manual_seed(0)
+    x = drawn((1, 8, 4, 6)).half()
+    assert torch.equal(blurs.forward(x, 2), blur.plain(x.double(), 2).half())
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_max_pool_and_its_gradient_are_torchs(shape, stride):
+    """Of channels that have, in turn, no equal values, many, zeros of a ReLU, or NaN."""
+    torch.manual_seed(1)
+    x = drawn(shape)
+    x[:, 1::4] = x[:, 1::4].round()
+    x[:, 2::4] = x[:, 2::4].relu()
+    x[:, 3::4] = x[:, 3::4].where(x[:, 3::4] <= 1, torch.nan)
+    expected = F.max_pool2d(x.requires_grad_(), 3, stride, 1)
+    y, places = pools.forward(x.detach(), stride)
+    assert torch.equal(y.nan_to_num(9.0), expected.detach().nan_to_num(9.0))
+    g = drawn(y.shape)
+    expected.backward(g)
+    dx = pools.backward(g, places, stride, *shape[2:])
+    assert torch.allclose(dx, x.grad, rtol=0, atol=1e-6)
+    check_memory(y, places, dx)
