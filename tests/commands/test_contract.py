@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from resnet_recipes import cli
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.completion import PLACES, script
 from resnet_recipes.commands.verbs import VERBS, usage_of
@@ -16,10 +15,9 @@ HEAVY = {"torch", "torchvision", "hydra", "omegaconf", "numpy", "rich", "PIL"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_its_page_shows_its_flags_and_an_example_in_80_columns(capsys, name):
-    for flag in ("--help", "-h"):
-        assert cli.main([name, "anything", flag]) == 0
-    page, err = capsys.readouterr()
+def test_its_page_shows_its_flags_and_an_example_in_80_columns(name, enter):
+    page, err = enter(f"resnet-recipes {name} anything --help")
+    assert enter(f"resnet-recipes {name} anything -h").out == page
     usage = usage_of(name)
     assert err == ""
     assert page.startswith(f"{usage.line.split(' [')[0][:60]}")
@@ -45,13 +43,12 @@ def test_their_help_needs_no_library_that_takes_long_to_import():
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_an_unknown_flag_and_missing_words_are_mistakes(name, capsys):
-    assert cli.main([name, "--no-such-flag"]) == 2
-    assert "--no-such-flag: unknown flag" in capsys.readouterr().err
+def test_an_unknown_flag_and_missing_words_are_mistakes(name, enter):
+    said = enter(f"resnet-recipes {name} --no-such-flag", 2).err
+    assert "--no-such-flag: unknown flag" in said
     fewest, _ = usage_of(name).words
     if fewest:
-        assert cli.main([name, *["word"] * (fewest - 1)]) == 2
-        error = capsys.readouterr().err
+        error = enter(f"resnet-recipes {name}{' word' * (fewest - 1)}", 2).err
         assert f"needs {usage_of(name).takes}" in error
         assert usage_of(name).example in error
 
@@ -71,7 +68,6 @@ def test_shells_complete_every_command_and_the_recipe_of_those_that_take_one(she
     assert (" " if shell == "fish" else "|").join(taking) in text
 
 
-def test_the_overview_names_every_command(capsys):
-    cli.main(["--help"])
-    lines = capsys.readouterr().out.splitlines()
+def test_the_overview_names_every_command(enter):
+    lines = enter("resnet-recipes --help").out.splitlines()
     assert {line.split()[0] for line in lines if line.startswith("  ")} >= {*VERBS}

@@ -1,13 +1,11 @@
 """Commands that cannot be done say why, with an exit code, and print and write nothing else."""
 
 import resource
-import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
-from resnet_recipes.cli import main
 from tests.tables import rows
 
 STORED = "job mild data=/storage/set --storage s3://bucket --for"
@@ -159,15 +157,14 @@ valdate | 2 | did you mean validate?
 
 @pytest.mark.parametrize(("words", "code", "said"), REFUSED)
 def test_what_cannot_be_done_is_explained_and_leaves_nothing(
-    words, code, said, request, tmp_path, capsys
+    words, code, said, request, tmp_path, enter
 ):
     run = request.getfixturevalue("run") if "RUN" in words else Path("none")
     places = {"RUN": run, "IMAGES": run.parent / "images", "NEW": tmp_path / "new", "EOL": "\n"}
     for name, place in places.items():
         words, said = words.replace(name, str(place)), said.replace("EOL", "\n")
     before = set(tmp_path.rglob("*"))
-    assert main(shlex.split(words)) == int(code)
-    out, err = capsys.readouterr()
+    out, err = enter(f"resnet-recipes {words}", int(code))
     assert (out, set(tmp_path.rglob("*"))) == ("", before)
     assert said in err
 

@@ -5,10 +5,10 @@ import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from resnet_recipes import cli
 from resnet_recipes.run_folder import LOCK
 from resnet_recipes.run_folder.lock import is_running
 from tests.run_folders import run_folder
@@ -35,43 +35,39 @@ def running(tmp_path):
     process.wait()
 
 
-def test_a_run_is_asked_to_end_as_its_scheduler_would(running, capsys):
+def test_a_run_is_asked_to_end_as_its_scheduler_would(running, enter):
     _, process = running
-    assert cli.main(["stop", "first"]) == 0
+    assert "resnet-train --resume runs/first" in enter("resnet-recipes stop first").out
     assert process.wait(10) == 75
-    assert "resnet-train --resume runs/first" in capsys.readouterr().out
 
 
-def test_a_run_that_goes_on_is_not_deleted_nor_are_those_named_with_it(running, capsys):
+def test_a_run_that_goes_on_is_not_deleted_nor_are_those_named_with_it(running, enter):
     folder, _ = running
     other = run_folder(folder.parent, "other")
-    assert cli.main(["runs", "rm", "other", "first", "--yes"]) == 3
+    enter("resnet-recipes runs rm other first --yes", 3)
     assert folder.exists()
     assert other.exists()
 
 
-def test_a_process_that_does_not_hold_the_lock_gets_no_signal(running, capsys):
+def test_a_process_that_does_not_hold_the_lock_gets_no_signal(running, enter):
     folder, process = running
     stranger = shutil.copytree(folder, folder.with_name("stranger"))
     (stranger / LOCK).write_text(json.dumps({"pid": process.pid}))
-    assert cli.main(["stop", "stranger"]) == 3
-    assert "is not running" in capsys.readouterr().err
+    assert "is not running" in enter("resnet-recipes stop stranger", 3).err
     assert process.poll() is None
 
 
 @pytest.mark.parametrize(("answer", "is_kept"), [("y", False), ("", True), ("n", True)])
-def test_deleting_asks_first(answer, is_kept, tmp_path, monkeypatch, capsys):
-    folder = run_folder(tmp_path / "runs", "first")
+def test_deleting_asks_first(answer, is_kept, monkeypatch, enter):
+    folder = run_folder(Path("runs"), "first")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda question: answer)
-    assert cli.main(["runs", "rm", "first"]) == (130 if is_kept else 0)
+    enter("resnet-recipes runs rm first", 130 if is_kept else 0)
     assert folder.exists() == is_kept
 
 
-def test_a_command_is_answered_where_it_is(tmp_path, capsys):
-    run_folder(tmp_path / "runs", "first")
-    assert cli.main(["rm", "first"]) == 2
-    assert "resnet-recipes runs rm first" in capsys.readouterr().err
-    assert cli.main(["runs", "rm", "first"]) == 2
-    assert "add --yes" in capsys.readouterr().err
-    assert cli.main(["runs", "rm", "first", "--yes"]) == 0
+def test_a_command_is_answered_where_it_is(enter):
+    run_folder(Path("runs"), "first")
+    assert "resnet-recipes runs rm first" in enter("resnet-recipes rm first", 2).err
+    assert "add --yes" in enter("resnet-recipes runs rm first", 2).err
+    enter("resnet-recipes runs rm first --yes")
