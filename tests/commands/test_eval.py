@@ -155,8 +155,12 @@ def test_every_image_is_written_as_predict_classifies_it(evaluated, enter):
     assert [row["label"] for row in rows] == [Path(row["path"]).parent.name for row in rows]
     places = " ".join(row["path"] for row in rows)
     predicted = json.loads(enter(f"resnet-recipes predict mine {places} --json").out)
+    five = [[item["class"] for item in one["classes"]] for one in predicted]
+    among = sum(row["label"] in names for row, names in zip(rows, five, strict=True))
+    assert found["top5_percent"] == pytest.approx(100 * among / 30)
     for row, one in zip(rows, predicted, strict=True):
-        best = one["classes"][0]
+        best, *others = one["classes"]
+        assert best["probability"] >= others[0]["probability"] >= others[-1]["probability"] > 0
         assert row["prediction"] == best["class"]
         assert float(row["probability"]) == pytest.approx(best["probability"], abs=1e-5)
     assert sum(float(row["loss"]) for row in rows) / 30 == pytest.approx(found["loss"], abs=1e-5)

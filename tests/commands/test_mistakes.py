@@ -102,6 +102,21 @@ launch.device=cud | launch.device=cuda
 'epochs: 5' | epochs=5
 'data=images epochs=5' | data=images epochs=5
 budget=20$ | launch.price=32.8
+--batch-size=256 | bs=256
+--data-path '/my images' | 'data=/my images'
+--gpus 0,1 | CUDA_VISIBLE_DEVICES=0,1 resnet-train ... gpus=2
+--wandb | 'log.to=[wandb]'
+--no-ema | '~methods.ema'
+--opt lamb | optimizer=lamb
+--num-classes 10 | leave it out
+imgsz=128 | data.train_size=128
+devices=0,1 | CUDA_VISIBLE_DEVICES=0,1 resnet-train ... gpus=2
+learning_rate=1 | lr=1
+num_workers=4 | workers=4
+batch_size=64 | bs=64
+crop=128 | data.train_size=128
+optimizer.wd=0.01 | wd=0.01
+model.lr=1 | optimizer.lr=1
 """
 )
 
@@ -127,6 +142,10 @@ resnet-train recipes/mine | recipe=recipes/mine.yaml
 resnet-train config=mild | recipe=mild
 resnet-train -c mild data=images | recipe=mild
 resnet-train mild --evaluate | resnet-recipes eval last
+resnet-train mild data=images --config-dir conf | --recipes conf
+resnet-train mild data=images --ckpt 'a b.pt' | --resume 'a b.pt'
+resnet-train mild data=images --epochs | epochs=VALUE
+resnet-train mild data=images model.config=hot | recipe=hot
 resnet-train mild --resume | its name in ./runs, last, or auto
 resnet-recipes mild data=images | resnet-train mild data=images
 resnet-recipes resume | resnet-train --resume last

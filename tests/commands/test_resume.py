@@ -116,17 +116,6 @@ def test_a_running_run_keeps_its_settings(mine, refused, words):
         assert "is in use by another run" in refused(words, 3)
 
 
-def test_a_run_that_began_before_a_setting_existed_is_resumed(mine, enter):
-    now, text = read(CONFIG), CONFIG.read_text()
-    before = text.replace("  order: random\n", "").replace("  flip: false\n", "")
-    assert "order" not in before
-    CONFIG.write_text(before)
-    enter("resnet-train --resume runs/mine --dry-run workers=3")
-    assert CONFIG.read_text() == before
-    enter("resnet-train --resume runs/mine workers=3", 75)
-    assert read(CONFIG).data.order == now.data.order
-
-
 def test_a_finished_run_is_not_started_again_and_refuses_the_same_changes(mine, enter):
     Path("runs/mine/summary.json").write_text("{}")
     for words in ("", "workers=3", "--dry-run"):

@@ -183,11 +183,11 @@ def test_convolutions_are_as_fast_as_those_of_mlperfs_records(name):
 
 
 def test_what_limits_a_step_is_named():
-    gpus = {gpu.name: gpu for gpu in GPUS}
-    assert speed(gpus["A100 80GB"], Work("resnet50", 224, 256)).limit == "memory traffic"
-    assert speed(gpus["H200"], Work("resnet18", 64, 8)).limit == "kernel launches"
+    gpus, work = {gpu.name: gpu for gpu in GPUS}, Work("resnet50", 224, 256)
     slow = replace(gpus["A100 80GB"], teraflops=20)
-    assert speed(slow, Work("resnet50", 224, 256)).limit == "arithmetic"
+    assert speed(gpus["A100 80GB"], work).limit == "memory traffic"
+    assert speed(gpus["H200"], Work("resnet18", 64, 8)).limit == "kernel launches"
+    assert speed(slow, work).limit == "arithmetic"
 
 
 def test_the_page_has_the_predictions_of_every_gpu():

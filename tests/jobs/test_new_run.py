@@ -3,7 +3,6 @@
 import errno
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,18 +22,21 @@ def planned(recipe: str | Path, *words: str) -> Plan:
     return make_plan(composed.recipe, IMAGENET, 1, composed.origin)
 
 
-@pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Return a function that makes the folder of a run in tmp_path/runs."""
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in an empty folder."""
     monkeypatch.chdir(tmp_path)
 
-    return lambda *words: create(planned("mild", *words), ["resnet-train"])
+
+def made(*words: str) -> Path:
+    """Make the folder of a run in ./runs."""
+    return create(planned("mild", *words), ["resnet-train"])
 
 
 @pytest.mark.parametrize(
     "failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()]
 )
-def test_a_folder_that_cannot_be_finished_leaves_nothing(failure, made, monkeypatch):
+def test_a_folder_that_cannot_be_finished_leaves_nothing(failure, monkeypatch):
     write = atomic.write_text
 
     def failing(path: Path, text: str) -> None:
@@ -49,7 +51,7 @@ def test_a_folder_that_cannot_be_finished_leaves_nothing(failure, made, monkeypa
     monkeypatch.undo()
 
 
-def test_a_run_that_never_trained_a_step_leaves_its_name_free(made):
+def test_a_run_that_never_trained_a_step_leaves_its_name_free():
     (made("run=mine") / "logs").mkdir()
     assert not (made("run=mine") / "logs").exists()
     Path("runs/mine/metrics.jsonl").write_text('{"kind": "begin", "step": 0}\n')
@@ -66,7 +68,7 @@ def test_a_run_that_never_trained_a_step_leaves_its_name_free(made):
         ("metrics.jsonl", '{"kind": "step", "step": 20}\n'),
     ],
 )
-def test_a_run_that_has_trained_keeps_its_name(name, text, made):
+def test_a_run_that_has_trained_keeps_its_name(name, text):
     path = made("run=mine") / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
@@ -76,19 +78,19 @@ def test_a_run_that_has_trained_keeps_its_name(name, text, made):
 
 
 @pytest.mark.timeout(30)
-def test_records_that_are_a_fifo_are_not_waited_for(made):
+def test_records_that_are_a_fifo_are_not_waited_for():
     os.mkfifo(made("run=mine") / "metrics.jsonl")
     with pytest.raises(NotReadyError, match="Not a regular file"):
         made("run=mine")
 
 
-def test_a_run_that_is_starting_keeps_its_name(made):
+def test_a_run_that_is_starting_keeps_its_name():
     with locked(made("run=mine")), pytest.raises(NotReadyError, match="in use"):
         made("run=mine")
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "link"])
-def test_a_name_taken_by_something_else_is_refused(kind, made, tmp_path):
+def test_a_name_taken_by_something_else_is_refused(kind, tmp_path):
     Path("runs").mkdir()
     mine, other = Path("runs/mine"), tmp_path / "other"
     other.mkdir()
@@ -149,54 +151,47 @@ def test_an_invalid_repository_has_no_commit(head, tmp_path):
     assert new_run.environment()["packages"]["torch"]
 
 
-@pytest.fixture
-def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan]:
-    """Return a function that plans a run in tmp_path/runs."""
-    monkeypatch.chdir(tmp_path)
-    return lambda *words: planned("mild", *words)
-
-
-def test_a_run_that_does_not_fit_on_the_disk_is_refused(plan, free):
+def test_a_run_that_does_not_fit_on_the_disk_is_refused(free):
     free(2_000_000_000)
-    check(plan("run.root=deep/runs"))
+    check(planned("mild", "run.root=deep/runs"))
     free(1_000_000_000)
     with pytest.raises(NotReadyError, match=r"has 1 GB free, and the run needs 1.14 GB: 3 ch"):
-        check(plan("run.root=deep/runs"))
-    check(plan("model.name=resnet18"))
+        check(planned("mild", "run.root=deep/runs"))
+    check(planned("mild", "model.name=resnet18"))
     assert list(Path().iterdir()) == []
 
 
-def test_a_tracker_whose_package_is_missing_is_refused_before_the_start(plan, monkeypatch):
+def test_a_tracker_whose_package_is_missing_is_refused_before_the_start(monkeypatch):
     monkeypatch.setattr("resnet_recipes.base.extras.find_spec", lambda name: None)
-    check(plan())
+    check(planned("mild"))
     with pytest.raises(NotReadyError, match="packages that are not installed: wandb"):
-        check(plan("log.to=[wandb]"))
+        check(planned("mild", "log.to=[wandb]"))
 
 
-def test_a_root_that_cannot_be_written_is_refused(plan, monkeypatch):
+def test_a_root_that_cannot_be_written_is_refused(monkeypatch):
     Path("file").touch()
     with pytest.raises(
         NotReadyError, match=r"run.root=.*/file/a: cannot be written to: .* is a file"
     ):
-        check(plan("run.root=file/a"))
+        check(planned("mild", "run.root=file/a"))
     with pytest.raises(NotReadyError, match="File name too long"):
-        check(plan(f"run.root={'a' * 300}"))
+        check(planned("mild", f"run.root={'a' * 300}"))
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(NotReadyError, match="cannot be written to: Permission denied"):
-        check(plan())
+        check(planned("mild"))
 
 
-def test_a_plan_refuses_the_names_that_a_start_refuses(plan, made):
+def test_a_plan_refuses_the_names_that_a_start_refuses():
     folder = made("run=mine")
-    check(plan("run=mine"))  # it never trained
+    check(planned("mild", "run=mine"))  # it never trained
     (folder / "summary.json").write_text("{}")
-    for act in (lambda: check(plan("run=mine")), lambda: made("run=mine")):
+    for act in (lambda: check(planned("mild", "run=mine")), lambda: made("run=mine")):
         with pytest.raises(RecipeError, match=r"is taken: .*mine already exists") as caught:
             act()
         assert "--resume" in str(caught.value)
     Path("runs/file").touch()
     with pytest.raises(RecipeError, match="is taken"):
-        check(plan("run=file"))
+        check(planned("mild", "run=file"))
     Path("runs/empty").mkdir()
-    check(plan("run=empty"))
+    check(planned("mild", "run=empty"))
     made("run=empty")

@@ -8,7 +8,6 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands import verbs
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.verbs import usage_of
-from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.overrides import parse
 from resnet_recipes.recipe.suggestions import MEANINGS, VERBS, closest, meaning_of
 from resnet_recipes.recipe.typed import settings
@@ -47,14 +46,6 @@ def value_for(name: str) -> str:
     return VALUES.get(ours, number) if "{}" in template.replace("{{}}", "") else ""
 
 
-def fix_of(word: str) -> str:
-    """Return what is said to type instead of a word."""
-    with pytest.raises(RecipeError) as refused:
-        compose("mild", [word], needs_data=False)
-    (problem,) = refused.value.problems
-    return problem.fix
-
-
 def test_what_is_suggested_is_accepted():
     for name in MEANINGS:
         suggested = meaning_of(name, value_for(name))
@@ -73,51 +64,6 @@ def test_verbs_of_others_name_ours(verb):
     assert verb not in verbs.VERBS
     ours = {words.split()[0] for words in VERBS[verb].words.split(" | ")}
     assert ours <= {*verbs.VERBS, "train"}
-
-
-@pytest.mark.parametrize(
-    ("typed", "answer"),
-    rows(
-        """
---batch-size 256 | bs=256
---batch-size=256 | bs=256
---data-path '/my images' | 'data=/my images'
---gpus 0,1 | CUDA_VISIBLE_DEVICES=0,1 resnet-train ... gpus=2
---wandb | 'log.to=[wandb]'
---no-ema | '~methods.ema'
---config-dir conf | --recipes conf
---opt lamb | optimizer=lamb
---ckpt 'a b.pt' | --resume 'a b.pt'
---epochs | epochs=VALUE
---num-classes 10 | leave it out
-"""
-    ),
-)
-def test_a_foreign_flag_is_answered_with_the_whole_word(typed, answer):
-    with pytest.raises(RecipeError) as refused:
-        verbs.train(["mild", "data.backend=synthetic", *shlex.split(typed)])
-    assert [problem.fix for problem in refused.value.problems if problem.key[0] == "-"] == [answer]
-
-
-@pytest.mark.parametrize(
-    ("typed", "answer"),
-    rows(
-        """
-trainer.max_epochs=90 | epochs=90
-imgsz=128 | data.train_size=128
-devices=0,1 | CUDA_VISIBLE_DEVICES=0,1 resnet-train ... gpus=2
-learning_rate=1 | lr=1
-num_workers=4 | workers=4
-batch_size=64 | bs=64
-crop=128 | data.train_size=128
-optimizer.wd=0.01 | wd=0.01
-model.lr=1 | optimizer.lr=1
-model.config=hot | recipe=hot
-"""
-    ),
-)
-def test_a_foreign_key_is_answered_with_the_whole_word(typed, answer):
-    assert fix_of(typed) == answer
 
 
 def test_commands_without_settings_do_not_suggest_any():

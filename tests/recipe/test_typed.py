@@ -2,6 +2,7 @@ import pytest
 import yaml
 
 from resnet_recipes.base.errors import Problem
+from resnet_recipes.optim import LAMB
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import typed, whole
 from tests.tables import rows
@@ -11,21 +12,15 @@ MINE = {"name": "mine", "data": {"root": "/data"}}
 
 def said(tree: dict) -> list[str]:
     """Return the problems of a tree, less those of the minimal recipe around it."""
-    base = {"name": "mine", "data": {"root": "/data"}}
-    return [
-        str(problem)
-        for problem in typed({**base, **tree, "data": base["data"] | tree.get("data", {})})[1]
-    ]
+    whole = MINE | tree | {"data": MINE["data"] | tree.get("data", {})}
+    return [str(problem) for problem in typed(whole)[1]]
 
 
 def test_a_tree_becomes_the_objects_that_run():
-    recipe, problems = typed(
-        {
-            "name": "mine",
-            "data": {"root": "/data", "crop_scale": [0.5, 1]},
-            "methods": {"label_smoothing": {"smoothing": 0.2}},
-        }
+    tree = (
+        "{data: {root: /data, crop_scale: [0.5, 1]}, methods: {label_smoothing: {smoothing: 0.2}}}"
     )
+    recipe, problems = typed(MINE | yaml.safe_load(tree))
     assert not problems
     assert isinstance(recipe, Recipe)
     assert recipe.data.crop_scale == (0.5, 1.0)
@@ -81,17 +76,12 @@ def test_a_number_beyond_floating_point_is_not_finite():
 
 def test_all_unknown_names_are_reported_but_not_what_is_inside_them():
     problems = said(
-        {
-            "optimiser": {"lr": 1, "momentum": 2},
-            "optimizer": {"lrr": 1},
-            "methods": {"emma": {"x": 1}},
-        }
+        yaml.safe_load(
+            "{optimiser: {lr: 1, momentum: 2}, optimizer: {lrr: 1}, methods: {emma: {x: 1}}}"
+        )
     )
-    assert [problem.split(":")[0] for problem in problems] == [
-        "optimiser",
-        "optimizer.lrr",
-        "methods.emma",
-    ]
+    keys = [problem.split(":")[0] for problem in problems]
+    assert keys == ["optimiser", "optimizer.lrr", "methods.emma"]
 
 
 def test_types_and_rules_are_reported_together():
@@ -99,15 +89,11 @@ def test_types_and_rules_are_reported_together():
 
 
 def test_the_optimizers_name_chooses_its_settings():
-    recipe, problems = typed(
-        MINE | {"optimizer": {"name": "lamb", "lr": 0.005, "betas": [0.9, 0.99], "momentum": None}}
-    )
+    own = {"name": "lamb", "lr": 0.005, "betas": [0.9, 0.99], "momentum": None}
+    recipe, problems = typed(MINE | {"optimizer": own})
     assert problems == []
-    assert (
-        type(recipe.optimizer).__name__,
-        recipe.optimizer.betas,
-        recipe.optimizer.clip_norm,
-    ) == ("LAMB", (0.9, 0.99), 1.0)
+    assert isinstance(recipe.optimizer, LAMB)
+    assert (recipe.optimizer.betas, recipe.optimizer.clip_norm) == ((0.9, 0.99), 1.0)
 
 
 def test_a_setting_of_another_optimizer_is_a_problem():
