@@ -30,7 +30,7 @@ def is_usable() -> bool:
 
 def unused() -> Finding | None:
     """Return why torch uses no GPU, if this machine seems to have one."""
-    if is_usable() or not (sign := _sign_of_a_gpu()):
+    if is_usable() or not (sign := sign_of_a_gpu()):
         return None
     why, fix = _reason()
     return Finding("fix", f"this machine seems to have a GPU ({sign}), but {why}", fix)
@@ -79,7 +79,7 @@ def _driver() -> tuple[int, int] | None:
     return version.value // 1000, version.value % 1000 // 10
 
 
-def _sign_of_a_gpu() -> str:
+def sign_of_a_gpu() -> str:
     """Return what suggests that this machine has an NVIDIA GPU; empty if nothing does."""
     if DRIVER.exists():
         return "the NVIDIA driver is loaded"

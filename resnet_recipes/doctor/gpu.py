@@ -23,10 +23,10 @@ _HARDWARE = (
 
 def check_gpu() -> list[Finding]:
     """Check that torch, torchvision, driver and GPUs match, and each GPU's results and speed."""
-    return [*_packages(), *_devices()]
+    return [*packages(), *devices()]
 
 
-def _packages() -> Iterator[Finding]:
+def packages() -> Iterator[Finding]:
     """Import torchvision's compiled part, which fails if it was built for another torch."""
     try:
         import torchvision
@@ -45,7 +45,8 @@ def _packages() -> Iterator[Finding]:
     )
 
 
-def _devices() -> Iterator[Finding]:
+def devices() -> Iterator[Finding]:
+    """Describe each GPU, and check its results and its speed; or say why there is none."""
     yield from filter(None, [untried()])
     if not is_usable():
         none = "this machine has no GPU that torch can use: runs use the CPU, for trying things out"
@@ -65,11 +66,11 @@ def _devices() -> Iterator[Finding]:
                 "warn", f"GPU {index} may have too little memory for batch.bn_size=256", fix
             )
         dtype = torch.bfloat16 if device.major >= 8 else torch.float16
-        yield _convolution(torch.device("cuda", index), dtype)
-        yield _operations(torch.device("cuda", index), dtype)
-        yield from _speed(torch.device("cuda", index), dtype, device.name)
+        yield convolution(torch.device("cuda", index), dtype)
+        yield operations(torch.device("cuda", index), dtype)
+        yield from speed(torch.device("cuda", index), dtype, device.name)
     if torch.cuda.device_count() > 1:
-        yield _exchange([torch.device("cuda", index) for index in range(torch.cuda.device_count())])
+        yield exchange([torch.device("cuda", index) for index in range(torch.cuda.device_count())])
 
 
 def _versions() -> str:
@@ -84,7 +85,7 @@ def _versions() -> str:
     return ", ".join(f"{name} {version or 'unknown'}" for name, version in found.items())
 
 
-def _convolution(device: torch.device, dtype: torch.dtype) -> Finding:
+def convolution(device: torch.device, dtype: torch.dtype) -> Finding:
     """Compare a convolution of small integers, exact in every dtype, with the CPU's."""
     name = f"GPU {device.index}"
     rng = torch.Generator().manual_seed(0)
@@ -108,7 +109,7 @@ def _convolution(device: torch.device, dtype: torch.dtype) -> Finding:
     )
 
 
-def _operations(device: torch.device, dtype: torch.dtype) -> Finding:
+def operations(device: torch.device, dtype: torch.dtype) -> Finding:
     """Compare the fused operations with torch's own, on the GPU and on the CPU."""
     if notes := ops.compare(device, dtype, device).notes:
         fix = "runs use torch's own operations instead: correct, but slower"
@@ -124,7 +125,7 @@ def _operations(device: torch.device, dtype: torch.dtype) -> Finding:
     )
 
 
-def _speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator[Finding]:
+def speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator[Finding]:
     """Compare the speeds of memory and of matrix products with the GPU's datasheet."""
     gpu = known(name)
     if gpu is None:
@@ -165,7 +166,7 @@ def _speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator[Find
             yield Finding("ok", result)
 
 
-def _exchange(devices: list[torch.device]) -> Finding:
+def exchange(devices: list[torch.device]) -> Finding:
     """Sum a tensor over all GPUs by NCCL, as gradients are, and check the sum and the time."""
     size = 25_600_000  # gradients of a ResNet-50
     fix = (
@@ -177,12 +178,12 @@ def _exchange(devices: list[torch.device]) -> Finding:
             torch.full((size,), float(index + 1), device=device)
             for index, device in enumerate(devices)
         ]
-        _all_reduce(tensors)
+        all_reduce(tensors)
         expected = len(devices) * (len(devices) + 1) / 2
         if not all(bool((tensor == expected).all()) for tensor in tensors):
             return Finding("fix", "NCCL sums wrongly over the GPUs", fix)
         began = time.perf_counter()
-        _all_reduce(tensors)
+        all_reduce(tensors)
         taken = time.perf_counter() - began
     except RuntimeError as failure:
         return Finding("fix", f"NCCL cannot sum over the GPUs: {str(failure).splitlines()[0]}", fix)
@@ -194,7 +195,7 @@ def _exchange(devices: list[torch.device]) -> Finding:
     )
 
 
-def _all_reduce(tensors: list[torch.Tensor]) -> None:
+def all_reduce(tensors: list[torch.Tensor]) -> None:
     """Replace each tensor by the sum of all, in one process, and wait."""
     torch.cuda.nccl.all_reduce(tensors)
     for tensor in tensors:

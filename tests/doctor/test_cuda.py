@@ -89,9 +89,9 @@ def test_a_gpu_that_torch_does_not_use_is_told_with_the_reason(
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible.strip("'"))
-    monkeypatch.setattr(cuda, "_sign_of_a_gpu", lambda: "")
+    monkeypatch.setattr(cuda, "sign_of_a_gpu", lambda: "")
     assert cuda.unused() is None
-    monkeypatch.setattr(cuda, "_sign_of_a_gpu", lambda: "nvidia-smi is installed")
+    monkeypatch.setattr(cuda, "sign_of_a_gpu", lambda: "nvidia-smi is installed")
     found = cuda.unused()
     assert found.level == "fix"
     assert found.what.startswith("this machine seems to have a GPU (nvidia-smi is installed), but ")
@@ -129,8 +129,8 @@ def test_driver_device_and_nvidia_smi_are_signs_of_a_gpu(monkeypatch, tmp_path):
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(cuda, "DRIVER", tmp_path / "version")
     monkeypatch.setattr(Path, "glob", lambda *_: iter(()))
-    assert cuda._sign_of_a_gpu() == "nvidia-smi is installed"
+    assert cuda.sign_of_a_gpu() == "nvidia-smi is installed"
     monkeypatch.setattr(Path, "glob", lambda *_: iter([Path("/dev/nvidia0")]))
-    assert cuda._sign_of_a_gpu() == "/dev/nvidia*"
+    assert cuda.sign_of_a_gpu() == "/dev/nvidia*"
     cuda.DRIVER.touch()
-    assert cuda._sign_of_a_gpu() == "the NVIDIA driver is loaded"
+    assert cuda.sign_of_a_gpu() == "the NVIDIA driver is loaded"

@@ -13,9 +13,9 @@ def test_a_torchvision_built_for_another_torch_must_be_replaced(monkeypatch):
     def fail(*_):
         raise RuntimeError("operator torchvision::nms does not exist")
 
-    assert exit_code(list(gpu._packages())) == 0
+    assert exit_code(list(gpu.packages())) == 0
     monkeypatch.setattr("torchvision.ops.nms", fail)
-    assert exit_code(list(gpu._packages())) == 3
+    assert exit_code(list(gpu.packages())) == 3
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_a_machine_without_a_usable_gpu_is_reported_plainly(untried, unused, tol
     monkeypatch.setattr(gpu, "is_usable", lambda: False)
     monkeypatch.setattr(gpu, "untried", lambda: untried)
     monkeypatch.setattr(gpu, "unused", lambda: unused)
-    found = list(gpu._devices())
+    found = list(gpu.devices())
     assert len(found) == len(told)
     assert found[-1].level == ("fix" if unused else "ok")  # a machine without a GPU is not wrong
     assert all(finding.what.startswith(what) for finding, what in zip(found, told, strict=True))
@@ -48,13 +48,13 @@ def test_devices_are_described_with_their_precision_and_versions(tmp_path, monke
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_device_properties", devices.__getitem__)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    for name in ("_convolution", "_operations", "_exchange"):
+    for name in ("convolution", "operations", "exchange"):
         monkeypatch.setattr(gpu, name, lambda *on, name=name: Finding("ok", f"{name} {on}"))
-    versions, new, *on_new, speed, old, small, on_old, _, _, exchange = gpu._devices()
+    versions, new, *on_new, speed, old, small, on_old, _, _, exchange = gpu.devices()
     assert speed.what == "GPU 0: no datasheet for New, so its speed is not judged"
     assert "driver 535.104.05, CUDA 13.0, cuDNN " in versions.what
     assert "bfloat16" in new.what
-    assert [found.what.partition(" ")[0] for found in on_new] == ["_convolution", "_operations"]
+    assert [found.what.partition(" ")[0] for found in on_new] == ["convolution", "operations"]
     assert all("index=0), torch.bfloat16" in found.what for found in on_new)
     assert "float16 with loss scaling" in old.what
     assert small.level == "warn"
@@ -64,7 +64,7 @@ def test_devices_are_described_with_their_precision_and_versions(tmp_path, monke
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_a_right_convolution_is_right_in_every_precision(dtype):
-    assert gpu._convolution(torch.device("cpu", 0), dtype).level == "ok"
+    assert gpu.convolution(torch.device("cpu", 0), dtype).level == "ok"
 
 
 def test_a_wrong_convolution_and_a_failing_one_are_reported(monkeypatch):
@@ -75,7 +75,7 @@ def test_a_wrong_convolution_and_a_failing_one_are_reported(monkeypatch):
         return right(*args) + (len(calls) == 2)
 
     monkeypatch.setattr(gpu.F, "conv2d", wrong)
-    assert "the error is 1" in gpu._convolution(torch.device("cpu", 0), torch.float32).what
+    assert "the error is 1" in gpu.convolution(torch.device("cpu", 0), torch.float32).what
 
     def failing(*args):
         calls.append(args)
@@ -87,7 +87,7 @@ def test_a_wrong_convolution_and_a_failing_one_are_reported(monkeypatch):
 
     calls.clear()
     monkeypatch.setattr(gpu.F, "conv2d", failing)
-    finding = gpu._convolution(torch.device("cpu", 0), torch.float32)
+    finding = gpu.convolution(torch.device("cpu", 0), torch.float32)
     assert finding.level == "fix"
     assert finding.what.endswith(
         "cannot compute a convolution: CUDA error: no kernel image is available"
@@ -113,7 +113,7 @@ def test_operations_that_differ_are_a_warning_and_where_only_the_cpu_does_a_brok
         return gpu.ops.Operations(notes=wrong)
 
     monkeypatch.setattr(gpu.ops, "compare", compare)
-    finding = gpu._operations(torch.device("cpu", 0), torch.float32)
+    finding = gpu.operations(torch.device("cpu", 0), torch.float32)
     assert finding.level == level
     assert finding.what.startswith(what)
     assert ("torch's own operations instead" in finding.fix) == (level == "warn")
@@ -130,7 +130,7 @@ def test_operations_that_differ_are_a_warning_and_where_only_the_cpu_does_a_brok
 def test_a_slow_card_is_held_against_its_datasheet(monkeypatch, traffic, products, levels):
     monkeypatch.setattr(gpu.rates, "traffic", lambda device: traffic)
     monkeypatch.setattr(gpu.rates, "products", lambda device, dtype: products)
-    found = list(gpu._speed(torch.device("cpu", 0), torch.bfloat16, "NVIDIA A100-SXM4-80GB"))
+    found = list(gpu.speed(torch.device("cpu", 0), torch.bfloat16, "NVIDIA A100-SXM4-80GB"))
     assert [finding.level for finding in found] == levels
     assert "GPU 0 moves data at " in found[0].what
     assert "A100 80GB should reach 1.79" in found[0].what
@@ -144,7 +144,7 @@ def test_a_card_whose_memory_is_taken_is_not_judged(monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB\nmore")
 
     monkeypatch.setattr(gpu.rates, "traffic", fail)
-    (finding,) = gpu._speed(torch.device("cpu", 0), torch.bfloat16, "NVIDIA H200")
+    (finding,) = gpu.speed(torch.device("cpu", 0), torch.bfloat16, "NVIDIA H200")
     assert (
         finding.what
         == "GPU 0: its speed could not be measured: CUDA out of memory. Tried to allocate 1 GiB"
@@ -160,20 +160,20 @@ def test_the_exchange_between_gpus_is_checked_and_timed(monkeypatch):
         for number, tensor in enumerate(tensors, 1):
             tensor.fill_(total if total == 6 else number)
 
-    monkeypatch.setattr(gpu, "_all_reduce", add_up)
-    right = gpu._exchange(devices)
+    monkeypatch.setattr(gpu, "all_reduce", add_up)
+    right = gpu.exchange(devices)
     assert right.level == "ok"
     assert right.what.startswith("NCCL sums over 3 GPUs at ")
-    monkeypatch.setattr(gpu, "_all_reduce", lambda tensors: None)
-    assert gpu._exchange(devices).what == "NCCL sums wrongly over the GPUs"
+    monkeypatch.setattr(gpu, "all_reduce", lambda tensors: None)
+    assert gpu.exchange(devices).what == "NCCL sums wrongly over the GPUs"
 
     def fail(tensors):
         raise RuntimeError("NCCL Error 1: unhandled cuda error\nmore")
 
-    monkeypatch.setattr(gpu, "_all_reduce", fail)
+    monkeypatch.setattr(gpu, "all_reduce", fail)
     assert (
-        gpu._exchange(devices).what
+        gpu.exchange(devices).what
         == "NCCL cannot sum over the GPUs: NCCL Error 1: unhandled cuda error"
     )
     monkeypatch.setattr(gpu.torch, "full", lambda *_, **__: fail([]))
-    assert gpu._exchange(devices).level == "fix"
+    assert gpu.exchange(devices).level == "fix"

@@ -9,7 +9,7 @@ def test_data_larger_than_memory_are_found(tmp_path, monkeypatch):
     (tmp_path / "train.beton").write_bytes(bytes(1000))
     for free, level in ((10_000, "ok"), (1000, "warn")):
         monkeypatch.setattr(run, "available_memory", lambda free=free: free)
-        assert run._memory(tmp_path).level == level
+        assert run.check_run(tmp_path)[-1].level == level
 
 
 def test_what_is_too_little_comes_with_what_to_type(tmp_path, monkeypatch):
@@ -17,10 +17,12 @@ def test_what_is_too_little_comes_with_what_to_type(tmp_path, monkeypatch):
     monkeypatch.setattr(run.shutil, "disk_usage", lambda _: usage)
     monkeypatch.setattr(run.resource, "getrlimit", lambda _: (1024, 2048))
     monkeypatch.setattr(run, "cores", lambda: 8)
-    assert run._files() == Finding("warn", run._files().what, "ulimit -n 2048")
-    assert "--shm-size" in run._shared_memory(tmp_path).fix
-    assert run._disk(tmp_path / "runs").level == "fix"
-    assert [run._cores(gpus).level for gpus in (0, 1, 4)] == ["ok", "ok", "warn"]
+    for gpus, level in ((0, "ok"), (1, "ok"), (4, "warn")):
+        monkeypatch.setattr(run.torch.cuda, "device_count", lambda gpus=gpus: gpus)
+        files, cores, disk, *shared = run.check_run(runs=tmp_path / "runs")
+        assert files == Finding("warn", files.what, "ulimit -n 2048")
+        assert (cores.level, disk.level) == (level, "fix")
+        assert ["--shm-size" in one.fix for one in shared] == [True] * (gpus > 1)
 
 
 def test_the_whole_check_runs_here(tmp_path):
