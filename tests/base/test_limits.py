@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 import pytest
+import yaml
 
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.limits import (
@@ -18,6 +19,7 @@ from resnet_recipes.base.limits import (
     Span,
     broken_limits,
 )
+from tests.tables import rows
 
 
 @dataclass
@@ -44,34 +46,43 @@ def test_every_item_is_judged_and_a_subclass_keeps_the_limits_of_its_base():
     ]
 
 
+LIMITS = {
+    "least": Bounds(least=1),
+    "above": Bounds(above=0),
+    "share": Bounds(above=0, most=1),
+    "word": Bounds(least=0, most=64, word="auto"),
+    "said": Bounds(least=0, said="a price"),
+    "texts": OneOf("a", "b"),
+    "numbers": OneOf(1, 2, 3),
+    "epochs": IsDuration(("ep",)),
+    "Length": Length.__metadata__[0],
+    "LengthOrZero": LengthOrZero.__metadata__[0],
+    "Share": Share.__metadata__[0],
+    "Span": Span(most=1),
+}
+
+
 @pytest.mark.parametrize(
     ("limit", "right", "wrong", "rule"),
-    [
-        (Bounds(least=1), [1, 9], [0], "at least 1"),
-        (Bounds(above=0), [0.1], [0.0, -1.0], "positive"),
-        (Bounds(above=0, most=1), [1.0], [0, 1.1], "above 0 and at most 1"),
-        (
-            Bounds(least=0, most=64, word="auto"),
-            ["auto", 0],
-            [65, "all"],
-            "auto or between 0 and 6",
-        ),
-        (Bounds(least=0, said="a price"), [0], [-1], "a price"),
-        (OneOf("a", "b"), ["b"], ["c"], "a or b"),
-        (OneOf(1, 2, 3), [3], [4], "one of 1, 2, 3"),
-        (IsDuration(("ep",)), ["8ep"], ["8ba"], "given in ep"),
-        (Length.__metadata__[0], ["0.5dur"], ["0ep"], "positive"),
-        (LengthOrZero.__metadata__[0], ["0ep"], [], ""),
-        (Share.__metadata__[0], [0, 1], [1.1], "between 0 and 1"),
-        (
-            Span(most=1),
-            [(0.1, 1.0)],
-            [(0.0, 1.0), (0.6, 0.5), (0.5, 2)],
-            "[low, high] with 0 < low",
-        ),
-    ],
-    ids=lambda value: type(value).__name__,  # no address, which differs between processes
+    rows(
+        """
+least | 1, 9 | 0 | must be at least 1
+above | 0.1 | 0.0, -1.0 | must be positive
+share | 1.0 | 0, 1.1 | must be above 0 and at most 1
+word | auto, 0 | 65, all | must be auto or between 0 and 6
+said | 0 | -1 | must be a price
+texts | b | c | must be a or b
+numbers | 3 | 4 | must be one of 1, 2, 3
+epochs | 8ep | 8ba | must be given in ep
+Length | 0.5dur | 0ep | must be positive
+LengthOrZero | 0ep | soon | is not a duration
+Share | 0, 1 | 1.1 | must be between 0 and 1
+Span | [0.1, 1.0] | [0.0, 1.0], [0.6, 0.5], [0.5, 2] | must be [low, high] with 0 < low
+"""
+    ),
 )
 def test_a_limit_says_its_rule_of_what_breaks_it_and_of_nothing_else(limit, right, wrong, rule):
-    assert not [value for value in right if limit.broken(value)]
-    assert all(limit.broken(value).startswith(f"must be {rule}") for value in wrong)
+    broken = LIMITS[limit].broken
+    assert not [value for value in yaml.safe_load(f"[{right}]") if broken(value)]
+    for value in yaml.safe_load(f"[{wrong}]"):
+        assert broken(value).startswith(rule)

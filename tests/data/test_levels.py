@@ -23,9 +23,10 @@ from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.images import natively
 from resnet_recipes.data.images.python import TrainImages
 from resnet_recipes.data.inference import open_labelled
-from resnet_recipes.data.loading.storage import Rows, UnreadableError
+from resnet_recipes.data.loading.storage import UnreadableError
 from resnet_recipes.doctor.data import check_data
 from tests.data.conftest import ALONE, built, silent, small_betons, train_pixels
+from tests.data.images.test_init import rows_for
 
 OPTIONS = ConvertOptions("jpg", levels=2, jpeg_quality=95, workers=1)
 
@@ -50,10 +51,7 @@ def config(root: Path, **changes) -> DataConfig:
 
 def fill(images: TrainImages, side: int) -> None:
     """Read every image once, cropped to `side` pixels."""
-    indices = np.arange(len(images.labels))
-    pixels, labels = np.empty((len(indices), side, side, 3), np.uint8), np.empty_like(indices)
-    reading = np.zeros(len(indices), bool)
-    images.fill(Rows(0, indices, np.zeros_like(indices), pixels, labels, reading))
+    images.fill(rows_for(np.arange(len(images.labels)), side=side))
 
 
 @pytest.fixture

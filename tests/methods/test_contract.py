@@ -15,7 +15,13 @@ from resnet_recipes.base.card import card_of
 from resnet_recipes.methods import ORDER, Methods
 from resnet_recipes.methods.base import HOOKS, Method
 
-every_method = pytest.mark.parametrize("method", ORDER, ids=lambda method: method.name)
+
+def every_method_that_provides(hook: str) -> pytest.MarkDecorator:
+    methods = [method for method in ORDER if not hook or method().provides(hook)]
+    return pytest.mark.parametrize("method", methods, ids=lambda method: method.name)
+
+
+every_method = every_method_that_provides("")
 
 
 @every_method
@@ -57,9 +63,7 @@ def test_name_is_its_file_and_its_key(method):
     assert all(other in {item.name for item in ORDER} for other in method.conflicts)
 
 
-@pytest.mark.parametrize(
-    "method", [m for m in ORDER if m().provides("transform_batch")], ids=lambda method: method.name
-)
+@every_method_that_provides("transform_batch")
 def test_transforms_keep_shapes_and_inputs_and_depend_only_on_the_step(method, now_at, batch_of):
     batch = batch_of()
     copies = batch.map(torch.clone)
@@ -82,11 +86,7 @@ def test_transforms_keep_shapes_and_inputs_and_depend_only_on_the_step(method, n
         assert not torch.equal(first.images, other.images)
 
 
-@pytest.mark.parametrize(
-    "method",
-    [m for m in ORDER if m().provides("transform_batch")],
-    ids=lambda method: method.name,
-)
+@every_method_that_provides("transform_batch")
 def test_the_plan_is_told_the_size_of_the_images(method, now_at, batch_of):
     for step in (0, 65, 99):
         now = now_at(step)
@@ -106,9 +106,7 @@ def test_the_plan_is_told_how_often_a_step_takes_two_gradients(method, now_at):
     assert not every or made.provides("gradient")
 
 
-@pytest.mark.parametrize(
-    "method", [m for m in ORDER if m().provides("augment_sample")], ids=lambda method: method.name
-)
+@every_method_that_provides("augment_sample")
 def test_sample_augmentations_pickle_and_depend_only_on_the_images_generator(method):
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 24, 3), dtype=np.uint8))
     before, state = image.tobytes(), torch.get_rng_state()
@@ -121,9 +119,7 @@ def test_sample_augmentations_pickle_and_depend_only_on_the_images_generator(met
     assert torch.equal(torch.get_rng_state(), state)
 
 
-@pytest.mark.parametrize(
-    "method", [m for m in ORDER if m().provides("modify_model")], ids=lambda method: method.name
-)
+@every_method_that_provides("modify_model")
 def test_surgery_keeps_keys_and_parameters_and_loads_plain_weights(method, network):
     model, plain = network(), network()
     parameters = list(model.parameters())

@@ -287,15 +287,10 @@ def test_steps_and_captures(start, tmp_path):
             lines = printed[line.split()[1]] = []
         else:
             lines.append(line)
-    launches_waits_and_pageable_copies_are_reported(*printed["captured"])
-    a_failed_capture_is_reported_and_training_continues_and_reuses_memory(*printed["refused"])
     assert printed["unbuffered"] == ["0 11"]
     assert printed["timed"] == ["0.0002 5 6"]  # a replay before each of three that take 1 ms
-    kernels_are_tried_on_their_gpu_and_evaluations_share_the_memory_of_their_batches(
-        *printed["others"]
-    )
-    graphs_of_growing_images_use_the_memory_of_those_before(*printed["sizes"])
-    nccl_is_asked_for_a_sum_of_each_bucket_after_a_replay(*printed["joined"])
+    for name, check in CHECKS.items():
+        check(*printed[name])
     for recipe in ("mild", "taught", "stored"):
         a_step_asks_for_little_and_waits_only_for_an_old_copy(recipe, *printed[recipe])
 
@@ -337,6 +332,15 @@ def nccl_is_asked_for_a_sum_of_each_bucket_after_a_replay(start, steps, others, 
     assert others == "nccl all_reduce 2, nccl all_reduce 9600, nccl all_reduce 3, nccl all_reduce 1"
     assert missing == "0"
     assert len(refused) == 3  # a tensor of the CPU, one of another GPU, and one with gaps
+
+
+CHECKS = {
+    "captured": launches_waits_and_pageable_copies_are_reported,
+    "refused": a_failed_capture_is_reported_and_training_continues_and_reuses_memory,
+    "others": kernels_are_tried_on_their_gpu_and_evaluations_share_the_memory_of_their_batches,
+    "sizes": graphs_of_growing_images_use_the_memory_of_those_before,
+    "joined": nccl_is_asked_for_a_sum_of_each_bucket_after_a_replay,
+}
 
 
 def a_step_asks_for_little_and_waits_only_for_an_old_copy(recipe, printed):
