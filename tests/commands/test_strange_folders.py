@@ -46,7 +46,7 @@ def run_with(root: Path, name: str, file: str, fault: str) -> Path:
 
 
 #: The faults of each file: all of those that are read value by value, some of the others.
-FEW = ("fifo", "folder", "sparse", "deep", "bytes", "text")
+FEW = ("fifo", "sparse", "deep", "bytes")
 FILES = dict.fromkeys(("summary.json", "config.yaml", "metrics.jsonl"), tuple(FAULTS))
 FILES |= dict.fromkeys(("overrides.txt", "data.json", "env.json", "command.txt"), FEW)
 

@@ -18,11 +18,8 @@ def network(seed: int = 0) -> nn.Module:
 
 def loss_of(model: nn.Module, rank: int) -> torch.Tensor:
     """Return a loss that is another one on every rank."""
-    return (
-        model(torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(rank)))
-        .square()
-        .mean()
-    )
+    generator = torch.Generator().manual_seed(rank)
+    return model(torch.randn(2, 3, 8, 8, generator=generator)).square().mean()
 
 
 def averaged(process: RankProcess, compress: bool) -> dict[str, float]:
@@ -42,39 +39,39 @@ def averaged(process: RankProcess, compress: bool) -> dict[str, float]:
         (loss_of(expected, each) / rank.world_size).backward()
     with exchanged.averaging(False):
         loss_of(model, rank.rank).backward()
-    local = [param.grad for param in model.parameters()]
+    found = {"local": sum(float(param.grad.norm()) for param in model.parameters())}
     with exchanged.averaging(True):
         pass  # gradients that no backward pass has announced
-    found = {"announced by nobody": error(model, expected)}
+    found["announced by nobody"] = error(model, expected)
     model.zero_grad(set_to_none=True)
     sent_before.clear()
     with exchanged.averaging(True):
         loss_of(model, rank.rank).backward()
         backward_ended.append(True)
+    grads = [param.grad for param in model.parameters()]
     found |= {
         "during backward": error(model, expected),
         "early": sum(sent_before),
         "buckets": len(exchanged._buckets),
+        "rounded": all(torch.equal(grad, grad.bfloat16().float()) for grad in grads),
     }
-    grads = [param.grad for param in model.parameters()]
-    found["rounded"] = all(torch.equal(grad, grad.bfloat16().float()) for grad in grads)
     model.zero_grad(set_to_none=True)
     with exchanged.averaging(True):
         (model[0](torch.ones(2, 3, 8, 8)).sum() * rank.rank).backward()
-    found |= {
+    distributed.leave()
+    return found | {
         "unused": float(sum(param.grad.abs().sum() for param in model[1:].parameters())),
         "used": float(model[0].bias.grad.sum()),
+        "formats": all(param.grad.stride() == param.stride() for param in model.parameters()),
     }
-    same = [param.grad.stride() == param.stride() for param in model.parameters()]
-    distributed.leave()
-    return found | {"formats": all(same), "local": float(sum(g.norm() for g in local))}
 
 
 def error(model: nn.Module, expected: nn.Module) -> float:
     """Return the distance of all gradients from those expected, as a share of their norm."""
-    pairs = list(zip(model.parameters(), expected.parameters(), strict=True))
-    apart = torch.cat([(a.grad - b.grad).flatten() for a, b in pairs]).norm()
-    return float(apart / torch.cat([b.grad.flatten() for _, b in pairs]).norm())
+    found, wanted = (
+        torch.cat([param.grad.flatten() for param in one.parameters()]) for one in (model, expected)
+    )
+    return float((found - wanted).norm() / wanted.norm())
 
 
 @pytest.mark.slow
@@ -102,6 +99,5 @@ def test_a_single_process_exchanges_nothing():
     found = [param.grad.clone() for param in model.parameters()]
     model.zero_grad()
     loss_of(model, 0).backward()
-    assert all(
-        torch.equal(a, param.grad) for a, param in zip(found, model.parameters(), strict=True)
-    )
+    for old, param in zip(found, model.parameters(), strict=True):
+        assert torch.equal(old, param.grad)

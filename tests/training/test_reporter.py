@@ -19,13 +19,6 @@ from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 
 
-class Silent:
-    """A watchdog without a file."""
-
-    def beat(self, step: int, phase: str) -> None:
-        """Hear nothing."""
-
-
 @pytest.fixture
 def reporter(make_run: Callable[..., Run], tmp_path: Path) -> RunReporter:
     """The reporter of a small run, with the checkpoint of step 1."""
@@ -35,7 +28,7 @@ def reporter(make_run: Callable[..., Run], tmp_path: Path) -> RunReporter:
         tmp_path, run_facts(run, tmp_path), PlainConsole(io.StringIO(), io.StringIO())
     )
     recorder.begin()
-    made = RunReporter(run, (recorder, checkpoints), Interruption(), Silent())
+    made = RunReporter(run, (recorder, checkpoints), Interruption(), Mock())
     made.save(1)
     return made
 
@@ -70,7 +63,7 @@ def test_an_interval_without_a_finite_loss_has_none(make_run, tmp_path):
     run = make_run("precision.dtype=fp16")
     run.precision.check = lambda *_: None
     recorder = Mock()
-    reporter = RunReporter(run, (recorder, Mock()), Interruption(), Silent())
+    reporter = RunReporter(run, (recorder, Mock()), Interruption(), Mock())
     for losses, loss in (([float("inf"), 2.0], 2.0), ([float("inf")] * 2, float("nan"))):
         for done, one in enumerate(losses, 1):
             reporter.step(done, torch.tensor([one]))
@@ -81,7 +74,7 @@ def test_an_interval_without_a_finite_loss_has_none(make_run, tmp_path):
 def test_the_share_of_waiting_is_that_of_the_interval(make_run):
     recorder = Mock()
     run = make_run()
-    reporter = RunReporter(run, (recorder, Mock()), Interruption(), Silent())
+    reporter = RunReporter(run, (recorder, Mock()), Interruption(), Mock())
     for done, waited in ((1, 1000.0), (2, 1000.0)):
         reporter.step(done, torch.tensor([1.0]))
         reporter.log(done, Mock(waited=waited))
@@ -108,9 +101,9 @@ def test_a_request_to_stop_leaves_of_an_evaluation_only_that_it_is_owed(make_run
     batches = len(list(run.eval_data.batches()))
     assert batches > 1
     for look in range(1, 2 * batches + 1):  # of EMA's weights, and of the raw ones
-        RunReporter(run, (recorder, Mock()), Impatient(look), Silent()).evaluate(1)
+        RunReporter(run, (recorder, Mock()), Impatient(look), Mock()).evaluate(1)
         assert (run.owes_evaluation, run.best.evaluations) == (True, 0)
     assert not recorder.evaluation.called
-    RunReporter(run, (recorder, Mock()), Interruption(), Silent()).evaluate(1)
+    RunReporter(run, (recorder, Mock()), Interruption(), Mock()).evaluate(1)
     assert (run.owes_evaluation, run.best.evaluations) == (False, 1)
     recorder.evaluation.assert_called_once()
