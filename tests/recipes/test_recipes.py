@@ -23,14 +23,9 @@ ALL = sorted(path.stem for path in packaged_folder().glob("*.yaml"))
 #: Mosaic ResNet deep dive.
 
 
-def value_of(cell: str) -> object:
-    """Return a value of the table; "-" is none."""
-    return cell if cell == "-" else yaml.safe_load(cell)
-
-
-#: setting -> mild, medium, hot (or one value for all), source. "-" means that the method is off.
+#: setting -> mild, medium, hot (or one value for all), source. null means that the method is off.
 TABLE = {
-    key: [*map(value_of, values * (3 // len(values))), source]
+    key: [*map(yaml.safe_load, values * (3 // len(values))), source]
     for key, *values, source in rows(
         """
 max_duration | 90ep | YAMLS
@@ -70,16 +65,16 @@ methods.progressive_resizing.interpolation | nearest | mosaicml/composer 0.7.1, 
 methods.label_smoothing.smoothing | 0.08 | 0.1 | 0.13 | YAMLS
 methods.ema.half_life | 100ba | YAMLS
 methods.ema.update_interval | 20ba | YAMLS
-methods.mixup.alpha | - | 0.2 | 0.25 | YAMLS
-methods.sam.rho | - | 0.5 | 0.5 | YAMLS
-methods.sam.interval | - | 10 | 5 | YAMLS
-methods.colout.p_row | - | - | 0.05 | YAMLS
-methods.colout.p_col | - | - | 0.05 | YAMLS
-methods.randaugment.depth | - | - | 1 | YAMLS
-methods.randaugment.severity | - | - | 10 | YAMLS; 9 in EXAMPLES
-methods.randaugment.augmentation_set | - | - | all | YAMLS
-methods.stochastic_depth.drop_rate | - | - | 0.1 | YAMLS
-methods.stochastic_depth.distribution | - | - | linear | YAMLS
+methods.mixup.alpha | null | 0.2 | 0.25 | YAMLS
+methods.sam.rho | null | 0.5 | 0.5 | YAMLS
+methods.sam.interval | null | 10 | 5 | YAMLS
+methods.colout.p_row | null | null | 0.05 | YAMLS
+methods.colout.p_col | null | null | 0.05 | YAMLS
+methods.randaugment.depth | null | null | 1 | YAMLS
+methods.randaugment.severity | null | null | 10 | YAMLS; 9 in EXAMPLES
+methods.randaugment.augmentation_set | null | null | all | YAMLS
+methods.stochastic_depth.drop_rate | null | null | 0.1 | YAMLS
+methods.stochastic_depth.distribution | null | null | linear | YAMLS
 """
     )
 }
@@ -109,7 +104,7 @@ def written(name: str) -> dict:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_value_is_the_published_one(name):
     column = NAMES.index(name)
-    expected = {key: row[column] for key, row in TABLE.items() if row[column] != "-"}
+    expected = {key: row[column] for key, row in TABLE.items() if row[column] is not None}
     assert {key: value for key, value in written(name).items() if key not in OWN} == expected
 
 

@@ -81,16 +81,10 @@ def test_no_name_in_a_sentence_acts_on_the_terminal():
     assert "\x1b[2J" not in interjection("runs/\x1b[2J")
 
 
-@pytest.fixture
-def closed_pipe() -> int:
-    """The writing end of a pipe that nobody reads."""
+def test_a_closed_pipe_drops_the_text_and_is_not_reported(monkeypatch):
     reader, writer = os.pipe()
     os.close(reader)
-    return writer
-
-
-def test_a_closed_pipe_drops_the_text_and_is_not_reported(closed_pipe, monkeypatch):
-    stream = lasting(closed_pipe, "utf-8")
+    stream = lasting(writer, "utf-8")
     print("text" * 100_000, file=stream, flush=True)
     monkeypatch.setattr(sys, "stdout", stream)
     assert lost_output() == ""

@@ -46,15 +46,6 @@ def named(name: str, base: type[Exception] = RuntimeError) -> type[Exception]:
     return type(name, (base,), {})
 
 
-def raised_in(module: str, error: Exception | type[Exception]) -> Exception:
-    """Return an error as a function of `module` raises it."""
-    scope = {"__name__": module, "error": error}
-    exec("def fail(): raise error", scope)
-    with pytest.raises(Exception) as found:  # noqa: PT011
-        scope["fail"]()
-    return found.value
-
-
 @pytest.mark.parametrize(
     ("module", "error", "is_loss"),
     [
@@ -69,7 +60,11 @@ def raised_in(module: str, error: Exception | type[Exception]) -> Exception:
 def test_the_loss_of_a_peer_is_known_by_where_it_was_raised_and_never_by_its_text(
     module, error, is_loss
 ):
-    assert lost_a_peer(raised_in(module, error)) == is_loss
+    scope = {"__name__": module, "error": error}
+    exec("def fail(): raise error", scope)
+    with pytest.raises(Exception) as found:  # noqa: PT011
+        scope["fail"]()
+    assert lost_a_peer(found.value) == is_loss
 
 
 @pytest.mark.parametrize(

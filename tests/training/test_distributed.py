@@ -1,10 +1,7 @@
 """Several gloo ranks on the CPU learn and measure what one process does, and agree bit for bit."""
 
 import json
-import tempfile
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,38 +10,16 @@ from torch import nn
 
 from resnet_recipes import data, ops
 from resnet_recipes.jobs.rank import RankProcess
-from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.training.build import shared
 from resnet_recipes.training.distributed import average_statistics, join, leave, this_rank
 from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.state import digest
-from tests.jobs.nursery import Nursery
 from tests.run_folders import begun
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def finished(
-    nursery: Nursery, recipe: Callable[..., Recipe], tmp_path: Path
-) -> Callable[..., tuple[dict[str, torch.Tensor], dict]]:
-    """Return a function that runs a small recipe on a number of ranks, to the end.
-
-    Its weights and its summary.
-    """
-
-    def run(ranks: int, words: str, eval_examples: int = 50) -> tuple[dict, dict]:
-        made = recipe(words)
-        facts = replace(data.measure(made.data), eval_examples=eval_examples)
-        folder = begun(Path(tempfile.mkdtemp(dir=tmp_path)), made, facts)
-        nursery.train(folder, ranks)
-        summary = json.loads((folder / "summary.json").read_text())
-        return load_file(folder / "weights.safetensors"), summary
-
-    return run
-
-
-def test_three_ranks_learn_and_measure_what_one_process_does(finished, make_run):
+def test_three_ranks_learn_and_measure_what_one_process_does(nursery, recipe, make_run, tmp_path):
     """Micro-batches of four share BatchNorm statistics on any rank.
 
     Only the order of float additions differs.
@@ -55,6 +30,15 @@ def test_three_ranks_learn_and_measure_what_one_process_does(finished, make_run)
         "methods.bce_loss={} methods.label_smoothing={} methods.ema.half_life=2ba "
         "methods.ema.update_interval=1ba"
     )
+
+    def finished(ranks: int, words: str, eval_examples: int = 50) -> tuple[dict, dict]:
+        made = recipe(words)
+        facts = replace(data.measure(made.data), eval_examples=eval_examples)
+        folder = begun(tmp_path / f"{ranks}-{eval_examples}", made, facts)
+        nursery.train(folder, ranks)
+        summary = json.loads((folder / "summary.json").read_text())
+        return load_file(folder / "weights.safetensors"), summary
+
     alone, _ = finished(1, words)
     weights, summary = finished(3, words)
     for name in alone:

@@ -1,8 +1,5 @@
 """What the reporter refuses to keep."""
 
-import io
-from collections.abc import Callable
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -12,25 +9,8 @@ from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.jobs.rank import VERBOSE
 from resnet_recipes.jobs.signals import Interruption
 from resnet_recipes.jobs.train import run_facts
-from resnet_recipes.report.console import PlainConsole
-from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.reporter import RunReporter
-from resnet_recipes.training.run import Run
-
-
-@pytest.fixture
-def reporter(make_run: Callable[..., Run], tmp_path: Path) -> RunReporter:
-    """The reporter of a small run, with the checkpoint of step 1."""
-    run = make_run()
-    checkpoints = Checkpoints(tmp_path / "checkpoints", 2)
-    recorder = Recorder(
-        tmp_path, run_facts(run, tmp_path), PlainConsole(io.StringIO(), io.StringIO())
-    )
-    recorder.begin()
-    made = RunReporter(run, (recorder, checkpoints), Interruption(), Mock())
-    made.save(1)
-    return made
 
 
 def test_only_a_run_to_a_target_or_a_verbose_one_shows_all_its_times(
@@ -48,15 +28,17 @@ def test_only_a_run_to_a_target_or_a_verbose_one_shows_all_its_times(
 
 @pytest.mark.parametrize("place", ["layer1.0.conv1.weight", "layer1.0.bn1.running_var"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_model_that_is_not_finite_is_never_saved(place, value, reporter):
-    tensor = reporter.run.model.state_dict()[place]
+def test_a_model_that_is_not_finite_is_never_saved(place, value, make_run, tmp_path):
+    run, checkpoints = make_run(), Checkpoints(tmp_path / "checkpoints", 2)
+    reporter = RunReporter(run, (Mock(), checkpoints), Interruption(), Mock())
+    reporter.save(1)
+    tensor = run.model.state_dict()[place]
     tensor[(0,) * tensor.dim()] = value
-    with pytest.raises(
-        TrainingError, match=r"not finite numbers at step 2; usual causes.*optimizer\.lr"
-    ):
+    said = r"not finite numbers at step 2; usual causes.*optimizer\.lr"
+    with pytest.raises(TrainingError, match=said):
         reporter.save(2)
-    reporter.checkpoints.wait()
-    assert reporter.checkpoints.newest()[0] == 1
+    checkpoints.wait()
+    assert checkpoints.newest()[0] == 1
 
 
 def test_an_interval_without_a_finite_loss_has_none(make_run, tmp_path):
