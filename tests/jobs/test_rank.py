@@ -11,7 +11,7 @@ from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.ending import first_failure
 from tests.jobs.nursery import shallow_resnet18
-from tests.jobs.test_survival import SMALL, Run, assert_same
+from tests.jobs.test_survival import SMALL, Run, assert_same, state
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +46,7 @@ def test_a_run_from_weights_keeps_what_is_frozen_and_resumes_bitwise_without_the
     loaded = torch.load(weights, weights_only=True)
     frozen = [name for name in loaded if name.startswith(("conv1.", "layer1.")) and "conv" in name]
     assert len(frozen) == 3
-    learned = whole.state()["model"]
+    learned = state(whole.folder)["model"]
     assert all(torch.equal(learned[name], loaded[name]) for name in frozen)
     assert not torch.equal(learned["layer2.0.conv1.weight"], loaded["layer2.0.conv1.weight"])
 
@@ -56,7 +56,7 @@ def test_a_run_from_weights_keeps_what_is_frozen_and_resumes_bitwise_without_the
     assert nursery.wait() == [75, 75]
     weights.rename(tmp_path / "away.pt")
     try:
-        assert_same(stopped.finish(), whole)
+        assert_same(stopped.finish().folder, whole.folder)
     finally:
         (tmp_path / "away.pt").rename(weights)
 

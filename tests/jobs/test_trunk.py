@@ -9,20 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from resnet_recipes import api, data
 from resnet_recipes.base.errors import NotReadyError, NotYetError, RecipeError
 from resnet_recipes.jobs import watchdog
 from resnet_recipes.jobs.trunk import trunk_of
-from resnet_recipes.network import archive
 from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.recipe.frozen import read
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.lock import locked
 from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.run_folder.runs import read_run
-from tests.jobs.test_survival import tensors
+from tests.jobs.test_survival import assert_same
 
 #: The trunk of 16 steps ends at step 12, and that of 24 at 18; an epoch has 4.
 WORDS = (
@@ -46,13 +44,6 @@ def prepared(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Pat
     return make
 
 
-def reached(folder: Path, step: int) -> dict[str, torch.Tensor]:
-    """Return all that a run has learned at its end."""
-    state = archive.read(folder / f"checkpoints/step-{step:08d}.pt")
-    parts = ("model", "optimizer", "methods", "precision", "best")
-    return dict(tensors({part: state[part] for part in parts}))
-
-
 def measured(folder: Path) -> list[tuple]:
     """Return what a run has recorded of its steps and evaluations, without clocks."""
     keys = ("kind", "step", "loss", "lr", "pixels", "ema_loss", "is_best")
@@ -61,14 +52,6 @@ def measured(folder: Path) -> list[tuple]:
         for record in read_metrics(folder / "metrics.jsonl")
         if record["kind"] in ("step", "evaluation")
     ]
-
-
-def assert_same(folder: Path, other: Path, step: int) -> None:
-    """Check that two runs have learned and recorded the same, bit for bit."""
-    found, alone = reached(folder, step), reached(other, step)
-    assert found.keys() == alone.keys()
-    assert [key for key in found if not torch.equal(found[key], alone[key])] == []
-    assert measured(folder) == measured(other)
 
 
 @pytest.mark.slow
@@ -86,6 +69,7 @@ def test_a_longer_run_has_the_bits_of_one_trained_alone_even_if_it_is_killed(pre
     nursery.train(longer, 2)
     assert {record[4] for record in measured(alone) if record[0] == "step"} == {16, 24, 32}
     assert_same(longer, alone, 24)
+    assert measured(longer) == measured(alone)
     assert read_run(longer).extends.endswith("short at step 12")
     assert read_run(longer).pflops == read_run(alone).pflops
 

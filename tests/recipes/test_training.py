@@ -4,18 +4,16 @@ One stands for all; `-m exhaustive` takes each, on one rank and on two.
 """
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
-from resnet_recipes.network import archive
 from resnet_recipes.recipe.compose import compose
 from tests import run_folders
-from tests.jobs.nursery import Nursery
+from tests.jobs.test_ranks import killed_after
+from tests.jobs.test_survival import assert_same
 from tests.tables import rows
 
 pytestmark = pytest.mark.slow
@@ -69,18 +67,6 @@ def begun(folder: Path, name: str, images: Path, ranks: int) -> Path:
     return run_folders.begun(folder, compose(name, words).recipe)
 
 
-def trained(folder: Path, nursery: Nursery, ranks: int) -> dict[str, torch.Tensor]:
-    """Run the ranks to the end, and return the last state's tensors."""
-    nursery.train(folder, ranks)
-    state = archive.read(folder / "checkpoints/step-00000012.pt")
-    optimizer = {
-        f"{key} {index}": value
-        for index, values in state["optimizer"]["state"].items()
-        for key, value in values.items()
-    }
-    return {**state["model"], **state["methods"], **optimizer}
-
-
 @pytest.mark.parametrize(
     ("name", "ranks"),
     [
@@ -93,15 +79,8 @@ def trained(folder: Path, nursery: Nursery, ranks: int) -> dict[str, torch.Tenso
     ],
 )
 def test_a_baseline_learns_and_resumes_bit_for_bit(name, ranks, images, nursery, tmp_path):
-    whole, resumed = (
-        begun(tmp_path / folder, name, images, ranks) for folder in ("whole", "resumed")
-    )
-    expected = trained(whole, nursery, ranks)
-    (resumed / "checkpoints").mkdir()
-    for path in whole.glob("checkpoints/step-00000006.*"):
-        shutil.copy(path, resumed / path.relative_to(whole))
-    found = trained(resumed, nursery, ranks)
-    assert [key for key, value in expected.items() if not torch.equal(value, found[key])] == []
+    whole = nursery.train(begun(tmp_path / "whole", name, images, ranks), ranks)
+    assert_same(nursery.train(killed_after(6, whole), ranks), whole, 12)
     losses = [
         record["loss"]
         for record in map(json.loads, (whole / "metrics.jsonl").read_text().splitlines())
