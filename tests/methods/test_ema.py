@@ -129,26 +129,6 @@ def test_an_average_of_another_model_is_refused(network):
         pass
 
 
-def test_a_step_that_float16_skips_counts_for_the_average_and_the_rate(
-    make_run, train_with_overflow
-):
-    run = make_run(
-        "max_duration=5ba precision.dtype=fp16 batch.global_size=4 batch.bn_size=4 "
-        "data.train_size=16 data.eval_resize=16 data.eval_size=16 methods.ema.half_life=2ba "
-        "methods.ema.update_interval=2ba"
-    )
-    states = train_with_overflow(run, bad=4)
-    before, skipped = states[2:4]
-    assert [state.done for state in states] == [1, 2, 3, 4, 5]
-    assert [state.rate for state in states] == [run.plan.lr_at(step) for step in range(5)]
-    assert [state.scale for state in states] == [before.scale] * 3 + [before.scale / 2] * 2
-    for name, tensor in before.model.items():
-        old, new = before.methods[f"ema.{name}"], skipped.methods[f"ema.{name}"]
-        assert torch.equal(skipped.model[name], tensor)
-        assert torch.allclose(new, (old + tensor) / 2)
-    assert not torch.equal(skipped.methods["ema.conv1.weight"], before.methods["ema.conv1.weight"])
-
-
 def test_until_the_first_update_after_the_delay_the_average_is_a_copy(now_at):
     model = nn.Linear(1, 1, bias=False)
     ema = EMA(half_life="2ba", update_interval="2ba", delay="3ba")
