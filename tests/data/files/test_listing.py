@@ -1,6 +1,7 @@
 """The listing of a split: the same whether fresh or cached, and never out of date."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -48,30 +49,26 @@ def test_a_kept_listing_is_the_one_that_was_made(root):
     assert (second.classes, second.counts.tolist()) == (("ant", "bee"), [4, 4])
 
 
-@pytest.mark.parametrize("change", ["add", "remove", "rename", "replace", "inner", "class"])
-def test_every_change_of_a_folder_is_seen_even_if_its_time_is_set_back(root, change):
+@pytest.mark.parametrize(
+    "command",
+    [
+        "touch bee/new.jpg",
+        "rm bee/1.jpg",
+        "mv bee/1.jpg bee/one.jpg",
+        "echo more > other; mv other bee/1.jpg",
+        "touch bee/deep/new.jpg",
+        "mkdir cow",
+    ],
+)
+def test_every_change_of_a_folder_is_seen_even_if_its_time_is_set_back(root, command):
     split = root / "train"
     before, times = Listing.of(split), {folder: os.stat(folder) for folder, *_ in os.walk(split)}
-    bee = split / "bee"
-    match change:
-        case "add":
-            (bee / "new.jpg").touch()
-        case "remove":
-            (bee / "1.jpg").unlink()
-        case "rename":
-            (bee / "1.jpg").rename(bee / "one.jpg")
-        case "replace":
-            (split / "other").write_bytes(bytes(99))
-            (split / "other").rename(bee / "1.jpg")
-        case "inner":
-            (bee / "deep" / "new.jpg").touch()
-        case "class":
-            (split / "cow").mkdir()
+    subprocess.run(command, shell=True, cwd=split, check=True)
     for folder, status in times.items():
         os.utime(folder, ns=(status.st_atime_ns, status.st_mtime_ns))
     after = Listing.of(split)
     assert not after.kept
-    assert change == "class" or after.digest != before.digest
+    assert command == "mkdir cow" or after.digest != before.digest
 
 
 def test_a_listing_made_while_folders_change_is_not_kept(root, monkeypatch):

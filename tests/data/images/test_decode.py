@@ -1,9 +1,6 @@
 """Pictures: the right pixels of every kind of file, and an error message for the others."""
 
-import os
 import random
-import socket
-from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
@@ -16,14 +13,15 @@ from torchvision.transforms import v2
 from resnet_recipes.data.images import decode
 from resnet_recipes.data.images.decode import (
     FORMATS,
-    MAX_BYTES,
     BadImageError,
     Picture,
     read_file,
     resized,
 )
 from resnet_recipes.data.images.jpeg import passes
+from tests.base.test_reading import special
 from tests.data.native.batch import HEIGHT, JPEGS, WIDTH, announcing, by_pillow, encoded, photo
+from tests.tables import rows
 
 PHOTO = photo()
 PROGRESSIVE = encoded(PHOTO, progressive=True)
@@ -187,24 +185,22 @@ def test_what_is_cut_off_or_not_an_image_is_refused():
             whole(refused)
 
 
-def test_only_regular_files_of_a_sane_size_are_opened(tmp_path):
-    os.mkfifo(tmp_path / "fifo.jpg")
-    with open(tmp_path / "tail.jpg", "wb") as file:
-        file.truncate(40 << 30)  # sparse
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(tmp_path / "socket.jpg"))
-    (tmp_path / "folder.jpg").mkdir()
-    (tmp_path / "loop.jpg").symlink_to("loop.jpg")
-    for path, said in (
-        (tmp_path / "fifo.jpg", "Not a regular file"),
-        (Path("/dev/zero"), "Not a regular file"),
-        (tmp_path / "tail.jpg", f"40,960 MiB long; the limit is {MAX_BYTES >> 20} MiB"),
-        (tmp_path / "socket.jpg", "cannot be read"),
-        (tmp_path / "folder.jpg", "Is a directory"),
-        (tmp_path / "loop.jpg", "Too many levels of symbolic links"),
-        (tmp_path / "none", "No such file"),
-    ):
-        with pytest.raises(BadImageError, match=said):
-            read_file(path)
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    rows(
+        """
+fifo | Not a regular file
+device | Not a regular file
+sparse | 61,440 MiB long; the limit is
+socket | cannot be read
+folder | Is a directory
+loop | Too many levels of symbolic links
+nowhere | No such file
+"""
+    ),
+)
+def test_only_regular_files_of_a_sane_size_are_opened(kind, said, tmp_path):
+    with pytest.raises(BadImageError, match=said):
+        read_file(special(tmp_path / "image.jpg", kind))
     (tmp_path / "good.jpg").write_bytes(b"content")
     assert read_file(tmp_path / "good.jpg") == b"content"
