@@ -83,7 +83,7 @@ def _like(x: Tensor, shape: tuple[int, ...], of: Tensor) -> Tensor:
     )
 
 
-def _convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
+def _convolution(x, weight, bias, stride, padding, dilation, *_):
     nhwc = x.is_contiguous(memory_format=torch.channels_last)
     launch(f"cudnn convolution {'NHWC' if nhwc else 'NCHW'} {x.dtype}")
     sides = [
@@ -95,31 +95,26 @@ def _convolution(x, weight, bias, stride, padding, dilation, transposed, output_
     return y if bias is None else y.add_(bias.view(-1, 1, 1))  # as torch does, by itself
 
 
-def _convolution_backward(
-    g, x, weight, biases, stride, padding, dilation, transposed, output_padding, groups, wanted
-):
-    if wanted[0]:
+def _convolution_backward(g, x, weight, *settings):
+    *_, (wants_x, wants_weight, _) = settings
+    if wants_x:
         launch("cudnn convolution dgrad")
-    if wanted[1]:
+    if wants_weight:
         launch("cudnn convolution wgrad")
     return (
-        _like(x, x.shape, x) if wanted[0] else None,
-        _like(weight, weight.shape, x) if wanted[1] else None,
+        _like(x, x.shape, x) if wants_x else None,
+        _like(weight, weight.shape, x) if wants_weight else None,
         None,
     )
 
 
-def _batch_norm(x, weight, bias, mean, var, training, momentum, eps):
+def _batch_norm(x, weight, *_):
     launch("cudnn batch norm")
-    return (
-        _like(x, x.shape, x),
-        torch.empty_like(weight),
-        torch.empty_like(weight),
-        x.new_empty(16, dtype=torch.uint8),
-    )
+    reserve = x.new_empty(16, dtype=torch.uint8)
+    return _like(x, x.shape, x), torch.empty_like(weight), torch.empty_like(weight), reserve
 
 
-def _batch_norm_backward(x, g, weight, mean, var, saved_mean, saved_var, eps, reserve):
+def _batch_norm_backward(x, g, weight, *_):
     launch("cudnn batch norm backward")
     return _like(x, x.shape, x), torch.empty_like(weight), torch.empty_like(weight)
 

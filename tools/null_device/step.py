@@ -12,9 +12,11 @@ import sys
 import time
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from itertools import pairwise
 from statistics import median
 from types import SimpleNamespace
+from typing import TypeVar
 from unittest.mock import Mock
 
 import torch
@@ -29,6 +31,8 @@ from resnet_recipes.training.distributed import this_rank
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
+
+T = TypeVar("T")
 
 # examples; step to begin with; steps taken, at least one of them with SAM
 BATCH, FIRST, STEPS = 256, 3, 12
@@ -101,21 +105,23 @@ def a_run(name: str, changes: list[str]) -> Run:
 
 def recorded_steps(run: Run) -> list[list[str]]:
     """Return what each step of the training loop asks of the device, without the first three."""
-    reporter, found = Mock(spec=RunReporter), []
-    reporter.wants_to_stop.side_effect = lambda: len(found) > STEPS
-    reporter.step.side_effect = lambda done, loss: found.append(taken())
     with recorded():
-        train(run, reporter, FIRST)
-    return found[3:]
+        return after_steps(run, taken)[3:]
 
 
 def cpu_ms(run: Run) -> float:
     """Return the CPU time of a plain step, on all threads."""
-    reporter, laps = Mock(spec=RunReporter), [time.process_time()]
-    reporter.wants_to_stop.side_effect = lambda: len(laps) > STEPS
-    reporter.step.side_effect = lambda done, loss: laps.append(time.process_time())
-    train(run, reporter, FIRST)
+    laps = after_steps(run, time.process_time)
     return round(1e3 * median(b - a for a, b in pairwise(laps)), 1)
+
+
+def after_steps(run: Run, observe: Callable[[], T]) -> list[T]:
+    """Take steps, and return what is observed after each."""
+    reporter, found = Mock(spec=RunReporter), []
+    reporter.wants_to_stop.side_effect = lambda: len(found) > STEPS
+    reporter.step.side_effect = lambda done, loss: found.append(observe())
+    train(run, reporter, FIRST)
+    return found
 
 
 def not_captured(steps: list[list[str]]) -> list[str]:
