@@ -1,6 +1,6 @@
 """Run the jobs of SkyPilot, Kubeflow Trainer and torchx here, and check them against their schemas.
 
-    python tools/job_check.py [--steps 100]
+    python tools/job_check.py
 
 Two processes stand for two nodes, with the variables that the engine would set. The SkyPilot job is
 stopped by SIGTERM and started again. Every run must end with exactly the weights of an undisturbed
@@ -8,7 +8,6 @@ one. uv installs the engines' packages, each in an environment of its own. Takes
 two cores.
 """
 
-import argparse
 import os
 import shutil
 import signal
@@ -111,9 +110,7 @@ def component(words: list[str]) -> Path:
 
 def main() -> int:
     """Return 0 if every run has the weights of an undisturbed one."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--steps", type=int, default=100)
-    words = [f"max_duration={parser.parse_args().steps}ba"]
+    words = ["max_duration=100ba"]
     folder = Path(tempfile.mkdtemp(prefix="jobs-"))
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     os.chdir(folder)
