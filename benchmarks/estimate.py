@@ -25,13 +25,15 @@ model.name=resnet18 bs=64 batch.bn_size=64 lr=0.1 schedule.warmup=0.5ep data.cro
 methods.ema.half_life=20ba methods.ema.update_interval=4ba workers=1 checkpoint.interval=100ep
 """
 
+IMAGES, LENGTH = 150, "epochs=5"  # of each class, to train on; without --budget
 
-def part(source: Path, images: int, root: Path) -> Path:
+
+def part(source: Path, root: Path) -> Path:
     """Make a dataset of the first images of each class.
 
     All for training, a fifth of them for evaluation.
     """
-    for split, count in (("train", images), ("val", images // 5)):
+    for split, count in (("train", IMAGES), ("val", IMAGES // 5)):
         for folder in sorted((source / split).iterdir()):
             (root / split / folder.name).mkdir(parents=True)
             for image in sorted(folder.iterdir())[:count]:
@@ -66,11 +68,10 @@ class Case:
         return json.loads((self.folder / f"runs/{name}/summary.json").read_text())
 
 
-def error(case: Case, epochs: int) -> dict[str, object]:
+def error(case: Case) -> dict[str, object]:
     """Estimate a run, train it, and return both times."""
-    length = f"epochs={epochs}"
-    said = json.loads(case.run("estimate", *case.words, length, "--json"))
-    done = case.trained(length)
+    said = json.loads(case.run("estimate", *case.words, LENGTH, "--json"))
+    done = case.trained(LENGTH)
     minutes = said["training_minutes"], *said["bounds_minutes"], said["evaluation_minutes"]
     estimated, low, high, evaluation = (60 * each for each in minutes)
     trained, evaluated = done["training_seconds"], done["evaluation_seconds"]
@@ -107,20 +108,18 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--recipes", default="mild,medium")
     parser.add_argument("--sizes", default="32,48,64")
-    parser.add_argument("--images", type=int, default=150, help="of each class")
-    parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--budget", help="instead of epochs: 90s, 2m")
     parser.add_argument("--ranks", type=int, default=1, help="processes on the CPU")
     parser.add_argument("--json")
     arguments = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        data = part(arguments.data.absolute(), arguments.images, Path(folder) / "images")
+        data = part(arguments.data.absolute(), Path(folder) / "images")
         for recipe in arguments.recipes.split(","):
             for size in map(int, arguments.sizes.split(",")):
                 case = Case(recipe, size, arguments.ranks, data, Path(folder))
                 budget = arguments.budget
-                rows.append(used(case, budget) if budget else error(case, arguments.epochs))
+                rows.append(used(case, budget) if budget else error(case))
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(rows, indent=2))
 

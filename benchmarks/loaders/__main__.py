@@ -83,7 +83,6 @@ def main() -> None:
     parser.add_argument("--sizes", default="176,88", help="sides of the training crop, pixels")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batches", type=int, default=8, help=f"of {BATCH} images, in each round")
-    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument(
         "--only", help="loaders to measure, names separated by |; all, if not given"
     )
@@ -102,7 +101,7 @@ def main() -> None:
         for note in prepare(args.data, Path(folder), names):
             print(note, flush=True)
         for size in map(int, args.sizes.split(",")):
-            setting = Setting(Path(folder), size, args.workers)
+            setting = Setting(Path(folder), size)
             results += rows(size, measured(setting, names, args.rounds, args.batches))
     print(f"{'images per CPU-second, medians':<60}{'ours':>7}{'peer':>7}{'ratio':>8}, by round")
     for one in results:

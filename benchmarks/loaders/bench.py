@@ -69,5 +69,5 @@ def cpu_seconds(pid: int | str) -> float:
 
 
 if __name__ == "__main__":
-    loader, root, *numbers = sys.argv[1:]
-    serve(loader, Setting(Path(root), *map(int, numbers)))
+    loader, root, pixels = sys.argv[1:]
+    serve(loader, Setting(Path(root), int(pixels)))

@@ -17,7 +17,7 @@ from resnet_recipes.data.base import DataConfig, Share, Stored, normalize
 from resnet_recipes.data.stored import begin, header, kept, read
 from resnet_recipes.methods.randaugment import RandAugment
 
-BATCH = 50
+BATCH, WORKERS = 50, 2
 
 
 class Setting(NamedTuple):
@@ -25,7 +25,6 @@ class Setting(NamedTuple):
 
     root: Path  # has what `prepare` puts there
     pixels: int
-    workers: int
 
 
 def ours(
@@ -40,7 +39,7 @@ def ours(
         backend=backend,
         root=str(setting.root / place),
         train_size=setting.pixels,
-        workers=setting.workers,
+        workers=WORKERS,
     )
     facts = data.measure(config)
     share = Share(0, 1, BATCH, BATCH, seed=0, stored=stored(facts.train_examples))
@@ -88,7 +87,7 @@ def plain(setting: Setting) -> Iterator:
 def _by_torch(setting: Setting, images: Dataset, collate: Callable | None = None) -> Iterator:
     """Read images in random order without end, with torch's DataLoader."""
     sampler = RandomSampler(images, num_samples=10**6)
-    workers = {"num_workers": setting.workers, "collate_fn": collate}
+    workers = {"num_workers": WORKERS, "collate_fn": collate}
     return iter(DataLoader(images, BATCH, sampler=sampler, **workers))
 
 
@@ -127,7 +126,7 @@ def bare_ffcv(setting: Setting, place: str = "default") -> Iterator:
     loader = Loader(
         str(setting.root / place / "train.beton"),
         batch_size=BATCH,
-        num_workers=setting.workers,
+        num_workers=WORKERS,
         order=OrderOption.RANDOM,
         os_cache=True,
         drop_last=True,
@@ -140,9 +139,7 @@ def dali(setting: Setting) -> Iterator:
     """Read with DALI's CPU pipeline: fused decoding of random crops, uint8 out."""
     from nvidia.dali import fn, pipeline_def, types
 
-    @pipeline_def(
-        batch_size=BATCH, num_threads=setting.workers, device_id=None, prefetch_queue_depth=2
-    )
+    @pipeline_def(batch_size=BATCH, num_threads=WORKERS, device_id=None, prefetch_queue_depth=2)
     def pipeline():
         files, labels = fn.readers.file(file_root=str(setting.root / "train"), random_shuffle=True)
         crops = fn.decoders.image_random_crop(
