@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
+from select import select
 
 import pytest
 import torch
@@ -36,8 +37,10 @@ def session(monkeypatch: pytest.MonkeyPatch):
             del sys.modules[name]
 
 
-#: In the place of torch, of which these parts need nothing, as importing it takes seconds.
-NO_TORCH = "device = set_num_threads = str\n"
+def write_part(folder: Path, name: str, body: str) -> None:
+    """Write a module of the session, and an empty torch, as importing torch takes seconds."""
+    (folder / f"{name}.py").write_text(f"def rows(device, quick):\n    {body}\n")
+    (folder / "torch.py").write_text("device = set_num_threads = str\n")
 
 
 def rows_of(monkeypatch: pytest.MonkeyPatch, out: Path, *words: str) -> tuple[int, list[dict]]:
@@ -81,16 +84,9 @@ def test_a_contender_of_ours_is_measured_at_every_size(session):
 def test_a_fault_in_one_part_leaves_the_rows_of_all_others(session, monkeypatch, tmp_path):
     from calls import CALLS, Call, Part
 
-    (tmp_path / "breaks.py").write_text(
-        "import os\n"
-        "def rows(device, quick):\n"
-        "    yield {'case': 'before', 'value': 1, 'unit': 'x'}\n"
-        "    os.abort()\n"
-    )
-    (tmp_path / "works.py").write_text(
-        "def rows(device, quick):\n    yield {'case': 'after', 'value': 2, 'unit': 'x'}\n"
-    )
-    (tmp_path / "torch.py").write_text(NO_TORCH)
+    row = "yield {'case': 'before', 'value': 1, 'unit': 'x'}"
+    write_part(tmp_path, "breaks", f"import os; {row}; os.abort()")
+    write_part(tmp_path, "works", row.replace("before", "after"))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     parts = Part("first", 9999, "breaks"), Part("second", 9999, "works")
     monkeypatch.setitem(CALLS, "whole", Call(500, parts))
@@ -230,22 +226,26 @@ def started(session, monkeypatch, tmp_path):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
     def start(body: str) -> Iterator[dict]:
-        (tmp_path / "tried.py").write_text(f"def rows(device, quick):\n    {body}\n")
-        (tmp_path / "torch.py").write_text(NO_TORCH)
+        write_part(tmp_path, "tried", body)
         return part.run(part.Part("tried", 9999, "tried"), "cpu", True)
 
     return start
 
 
-def test_a_part_that_hangs_is_stopped_and_keeps_what_it_measured(started, monkeypatch):
+def test_a_part_that_hangs_is_stopped_with_its_processes_and_keeps_what_it_measured(
+    started, monkeypatch
+):
     import part
 
-    rows = started("yield {'case': 'before'}; import time; time.sleep(1000)")
-    assert next(rows) == {"case": "before"}
+    start = "{'case': subprocess.Popen(['sleep', '1000']).pid}"
+    rows = started(f"import subprocess, time; yield {start}; time.sleep(1000)")
+    child = os.pidfd_open(next(rows)["case"])
     now = part.time.monotonic()
     monkeypatch.setattr(part.time, "monotonic", lambda: now + 9999)
     (last,) = rows
     assert last["fault"].startswith("stopped after")
+    assert select([child], [], [], 10)[0]
+    os.close(child)
 
 
 def test_a_part_ends_although_a_process_that_it_started_holds_its_output(started):
