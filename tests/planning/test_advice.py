@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import pytest
@@ -5,15 +6,14 @@ import pytest
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.planning.plan import IMAGENET, make_plan
 from resnet_recipes.recipe.compose import compose
+from tests.plans import imagenet
 from tests.tables import rows
 
 
 def notes(line: str) -> str:
     """Return the notes of a packaged recipe with changes, on ImageNet and usually eight GPUs."""
-    name, *changes = line.split()
-    found = compose(name, changes, needs_data=False)
-    ranks = 8 if found.recipe.launch.gpus == "auto" else found.recipe.launch.gpus
-    return "\n".join(make_plan(found.recipe, IMAGENET, ranks, found.origin).notes)
+    ranks = re.findall(r"\bgpus=(\d+)", line) or [8]
+    return "\n".join(imagenet(line, int(ranks[0])).notes)
 
 
 @pytest.mark.parametrize("name", ["mild", "medium", "hot"])

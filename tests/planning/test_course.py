@@ -6,15 +6,15 @@ from resnet_recipes.estimating import estimate as speeds
 from resnet_recipes.estimating.estimate import Estimate, estimate, on_cpu, on_gpus
 from resnet_recipes.estimating.roofline import GPUS, SPLIT, Work, speed
 from resnet_recipes.planning.course import course_of, gpu_memory
-from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
-from resnet_recipes.recipe.compose import compose
+from resnet_recipes.planning.plan import Plan
+from tests.plans import imagenet
 
-FIXED = ("~methods.progressive_resizing", "data.train_size=224")
+FIXED = "~methods.progressive_resizing data.train_size=224"
 H200 = next(gpu for gpu in GPUS if gpu.name == "H200")
 
 
-def mild(*changes: str, ranks: int = 1) -> Plan:
-    return make_plan(compose("mild", changes, needs_data=False).recipe, IMAGENET, ranks)
+def mild(words: str = "", ranks: int = 1) -> Plan:
+    return imagenet(f"mild {words}", ranks)
 
 
 def on_cores(plan: Plan, cores: int = 1) -> Estimate:
@@ -28,11 +28,11 @@ def on_h200(plan: Plan) -> Estimate:
 
 
 def test_a_cpus_minutes_are_images_times_multiply_adds():
-    whole = on_cores(mild(*FIXED)).minutes
+    whole = on_cores(mild(FIXED)).minutes
     assert 60 * whole == pytest.approx(36 * 625 * 2048 * 12.147 / speeds.PER_CORE, rel=1e-3)
-    sam = on_cores(mild(*FIXED, "methods.sam={interval:4}")).minutes
+    sam = on_cores(mild(f"{FIXED} methods.sam.interval=4")).minutes
     assert sam == pytest.approx(whole * 1.25)
-    assert on_cores(mild(*FIXED), 4).minutes == pytest.approx(whole / 4)
+    assert on_cores(mild(FIXED), 4).minutes == pytest.approx(whole / 4)
     assert on_cores(mild()).minutes < whole / 2
 
 
@@ -45,15 +45,15 @@ def test_a_cpu_that_emulates_a_type_takes_longer(monkeypatch):
 
 
 def test_a_run_that_ends_within_an_epoch_counts_its_own_steps():
-    short = mild(*FIXED, "max_duration=1000ba", "scale_schedule_ratio=1", "schedule.warmup=0ba")
+    short = mild(f"{FIXED} max_duration=1000ba ssr=1 schedule.warmup=0ba")
     assert course_of(short).images == (625 * 2048, 375 * 2048)
-    whole = on_cores(mild(*FIXED)).minutes
+    whole = on_cores(mild(FIXED)).minutes
     assert on_cores(short).minutes == pytest.approx(whole * 1000 / (36 * 625))
 
 
 def test_an_evaluation_is_a_forward_pass_and_with_mirror_images_two():
     """By hand: 36 evaluations and one of the averaged weights."""
-    once, twice = (mild(f"evaluation.flip={flip}", *FIXED) for flip in ("false", "true"))
+    once, twice = (mild(f"evaluation.flip={flip} {FIXED}") for flip in ("false", "true"))
     assert course_of(once).evaluated == 37 * 50_000
     forward = once.network.operations(once.recipe.data.eval_size).forward
     seconds = 37 * 50_000 * forward / (2e9 * speeds.PER_CORE)
@@ -64,10 +64,10 @@ def test_an_evaluation_is_a_forward_pass_and_with_mirror_images_two():
 
 
 def test_gpus_share_the_images_and_lose_some_time_to_their_exchange():
-    alone = on_h200(mild(*FIXED)).minutes
+    alone = on_h200(mild(FIXED)).minutes
     work = Work("resnet50", 224, 256, blur=True, fused=True)
     assert 60 * alone == pytest.approx(36 * 625 * 2048 / speed(H200, work).images_per_second)
-    assert on_h200(mild(*FIXED, ranks=8)).minutes == pytest.approx(alone * 1.05 / 8)
+    assert on_h200(mild(FIXED, 8)).minutes == pytest.approx(alone * 1.05 / 8)
 
 
 def test_each_image_size_of_a_run_has_its_speed():
@@ -80,7 +80,7 @@ def test_each_image_size_of_a_run_has_its_speed():
 
 
 def test_the_recipes_fit_into_sixteen_gigabytes_and_averages_and_sam_take_more():
-    assert 8e9 < gpu_memory(mild(ranks=8)) < 14e9
+    assert 8e9 < gpu_memory(mild("", 8)) < 14e9
     copy = pytest.approx(SPLIT * 4 * mild().network.parameters)
     assert gpu_memory(mild("methods.sam={}")) - gpu_memory(mild()) == copy
     assert gpu_memory(mild()) - gpu_memory(mild("~methods.ema")) == copy

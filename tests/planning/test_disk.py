@@ -2,14 +2,13 @@
 
 import pytest
 
-from resnet_recipes.planning.plan import IMAGENET, make_plan
-from resnet_recipes.recipe.compose import compose
+from tests.plans import imagenet
 from tests.tables import rows
 
 
 def disk(words: str = ""):
     """Return the plan of Mild's files, on ImageNet."""
-    return make_plan(compose("mild", words.split(), needs_data=False).recipe, IMAGENET, 1).disk
+    return imagenet(f"mild {words}", 1).disk
 
 
 #: Weights, momentum and EMA are three copies; SAM's copy is not saved.

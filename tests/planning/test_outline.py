@@ -1,14 +1,12 @@
 from pathlib import Path
 
 from resnet_recipes.planning import outline
-from resnet_recipes.planning.plan import IMAGENET, make_plan
-from resnet_recipes.recipe.compose import compose
+from tests.plans import imagenet
 
 
-def text(name: str, *changes: str, ranks: int = 8) -> str:
+def text(words: str, ranks: int = 8) -> str:
     """Return the outline of a packaged recipe on ImageNet."""
-    made = make_plan(compose(name, changes, needs_data=False).recipe, IMAGENET, ranks)
-    return "\n".join(outline.lines(outline.rows(made)))
+    return "\n".join(outline.lines(outline.rows(imagenet(words, ranks))))
 
 
 def test_an_outline_fits_in_eighty_columns_and_in_ascii():
@@ -20,7 +18,7 @@ def test_an_outline_fits_in_eighty_columns_and_in_ascii():
 
 def test_a_plan_answers_before_it_lists():
     """The golden file is read by people: images, disk, published accuracy; then the details."""
-    made = make_plan(compose("hot", [], needs_data=False).recipe, IMAGENET, 8)
+    made = imagenet("hot")
     shown = [*outline.answers(made, [("device", "8 x GPU")]), outline.BLANK, *outline.details(made)]
     golden = (Path(__file__).parent / "golden/hot.txt").read_text()
     assert "\n".join(outline.lines(shown)) + "\n" == golden
@@ -40,14 +38,13 @@ def test_the_rest_has_rates_sizes_hooks_and_every_published_result():
 
 
 def test_a_rate_that_never_changes_is_only_a_number():
-    said = text("mild", "schedule=constant", "schedule.warmup=0ep")
+    said = text("mild schedule=constant schedule.warmup=0ep")
     assert "learning rate 2.048, constant" in said
-    steps = text("mild", "schedule=step", "schedule.warmup=500ba")
-    assert "an evaluation every epoch, a checkpoint every 2 epochs" in text(
-        "mild", "checkpoint.interval=2ep"
-    )
-    assert "up to 2.048 in 1 epoch, then cosine" in text("mild", "schedule.warmup=1ep")
-    assert "learning rate up to 2.048 in 500 steps, then multistep to 0.0205" in steps
+    said = text("mild checkpoint.interval=2ep schedule.warmup=1ep")
+    assert "an evaluation every epoch, a checkpoint every 2 epochs" in said
+    assert "up to 2.048 in 1 epoch, then cosine" in said
+    said = text("mild schedule=step schedule.warmup=500ba")
+    assert "learning rate up to 2.048 in 500 steps, then multistep to 0.0205" in said
 
 
 def test_a_target_that_ends_the_run_is_said_with_its_length():
@@ -58,13 +55,10 @@ def test_a_target_that_ends_the_run_is_said_with_its_length():
 def test_the_memory_of_all_loaders_is_told_and_more_threads_or_ranks_do_not_multiply_it():
     # Three batches of 2,048 images of 176 px are 571 MB; the rest is evaluation, a batch of each
     # rank's own.
-    assert "loader     up to 585 MB of memory for the batches of 1 device in all" in text(
-        "mild", "batch.eval_size=32", ranks=1
-    )
-    assert "loader     up to 687 MB of memory for the batches of 8 devices in all" in text(
-        "mild", "batch.eval_size=32"
-    )
-    assert "loader     up to 687 MB" in text("mild", "batch.eval_size=32", "data.workers=64")
+    words, said = "mild batch.eval_size=32", "up to 687 MB of memory for the batches of 8 devices"
+    assert "loader     up to 585 MB of memory for the batches of 1 device" in text(words, 1)
+    assert said in text(words)
+    assert said in text(f"{words} data.workers=64")
 
 
 def test_sizes_are_reported_as_ranges_of_epochs():

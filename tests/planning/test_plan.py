@@ -1,5 +1,4 @@
 import json
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,12 @@ from resnet_recipes.data.base import DataFacts
 from resnet_recipes.estimating.layers import operations
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.trivial_augment import TrivialAugment
-from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
+from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import typed
 from tests.fixtures import settings
+from tests.plans import imagenet
 from tests.tables import rows, values
 
 
@@ -49,17 +49,6 @@ def refused(recipe: Recipe, ranks: int = 1, **found) -> dict[str, str]:
     return {problem.key: str(problem) for problem in caught.value.problems}
 
 
-@pytest.fixture(scope="module")
-def imagenet():
-    """Return a function that plans a packaged recipe on ImageNet."""
-
-    @cache
-    def make(name: str, *changes: str, ranks: int = 8) -> Plan:
-        return make_plan(compose(name, changes, needs_data=False).recipe, IMAGENET, ranks)
-
-    return make
-
-
 def test_an_order_of_beton_files_is_refused_for_images_in_their_own_files():
     recipe = small("data.order=quasi_random")
     assert "is an order of .beton files" in refused(recipe)["data.order"]
@@ -82,7 +71,7 @@ def starts(made: Plan) -> str:
     )
 
 
-def test_mild_on_imagenet_is_the_published_run(imagenet):
+def test_mild_on_imagenet_is_the_published_run():
     made = imagenet("mild")
     assert (made.total_steps, made.steps_per_epoch, made.epochs) == (22500, 625, 36)
     assert (made.rank_size, made.bn_size, made.microbatches, made.warmup) == (256, 256, 1, 5000)
@@ -97,8 +86,8 @@ def test_mild_on_imagenet_is_the_published_run(imagenet):
     ("ratio", "epochs"),
     values("0.18 | 16\n0.32 | 28\n0.36 | 32\n0.7 | 63\n0.75 | 67\n2.3 | 207"),
 )
-def test_scaling_stretches_the_run_but_never_the_warmup(imagenet, ratio, epochs):
-    made = imagenet("mild", f"ssr={ratio}")
+def test_scaling_stretches_the_run_but_never_the_warmup(ratio, epochs):
+    made = imagenet(f"mild ssr={ratio}")
     assert (made.epochs, made.warmup, made.total_steps) == (epochs, 5000, 625 * epochs)
 
 
@@ -116,20 +105,20 @@ hot | 0:100 59:104 69:108 78:112 88:116 98:120 107:124 117:128 127:132 136:136 1
 """
     ),
 )
-def test_images_grow_as_in_the_published_runs(imagenet, words, expected):
-    assert starts(imagenet(*words.split())) == expected
+def test_images_grow_as_in_the_published_runs(words, expected):
+    assert starts(imagenet(words)) == expected
 
 
-def test_a_loader_that_resizes_is_told_the_sizes(imagenet):
+def test_a_loader_that_resizes_is_told_the_sizes():
     assert imagenet("hot").loader_pixels == ()
-    made = imagenet("hot", "methods.progressive_resizing.at=loader")
+    made = imagenet("hot methods.progressive_resizing.at=loader")
     assert (made.loader_pixels[0], made.loader_pixels[-1]) == (104, 176)  # before ColOut
     assert (made.sizes[0], made.sizes[-1]) == (98, 167)  # floor(0.95 * 104), floor(0.95 * 176)
 
 
-def test_without_progressive_resizing_the_size_never_changes(imagenet):
-    assert set(imagenet("mild", "~methods.progressive_resizing").sizes) == {176}
-    assert set(imagenet("hot", "~methods.progressive_resizing").sizes) == {167}
+def test_without_progressive_resizing_the_size_never_changes():
+    assert set(imagenet("mild ~methods.progressive_resizing").sizes) == {176}
+    assert set(imagenet("hot ~methods.progressive_resizing").sizes) == {167}
 
 
 @pytest.mark.parametrize(
@@ -143,7 +132,7 @@ def test_without_progressive_resizing_the_size_never_changes(imagenet):
 """
     ),
 )
-def test_the_batch_is_the_same_on_any_number_of_devices(imagenet, ranks, parts):
+def test_the_batch_is_the_same_on_any_number_of_devices(ranks, parts):
     made = imagenet("mild", ranks=ranks)
     assert [made.rank_size, made.bn_size, made.microbatches] == parts
     assert made.total_steps == 22500
@@ -241,9 +230,9 @@ def test_an_impossible_plan_is_refused(words, ranks, found, key, said):
     assert said in problems[key]
 
 
-def test_methods_that_exclude_each_other_are_refused(imagenet):
+def test_methods_that_exclude_each_other_are_refused():
     with pytest.raises(RecipeError) as caught:
-        imagenet("medium", "methods.cutmix={}")
+        imagenet("medium methods.cutmix={}")
     assert any(
         problem.key.startswith("methods.") and "cannot be combined" in problem.rule
         for problem in caught.value.problems
@@ -261,13 +250,13 @@ def test_a_method_of_single_images_is_left_out_on_synthetic_ones_and_the_plan_sa
     assert plan.notes == made.notes[1:]
 
 
-def test_published_results_are_only_for_imagenet(imagenet):
+def test_published_results_are_only_for_imagenet():
     assert imagenet("mild").published
     recipe = compose("mild", ["lr=0.1", "bs=100", "batch.bn_size=100"], needs_data=False).recipe
     assert planned(recipe, examples=5000).published == []
 
 
-def test_a_plan_is_plain_data(imagenet):
+def test_a_plan_is_plain_data():
     made = imagenet("hot").as_dict()
     assert json.loads(json.dumps(made))["total_steps"] == 168_750
     assert made["sizes"] == list(imagenet("hot").sizes)
@@ -303,12 +292,12 @@ def test_a_run_without_end_is_refused_at_once(changes):
         make_plan(compose("mild", changes, needs_data=False).recipe, facts(4000, classes=4), 1)
 
 
-def test_the_arithmetic_counts_all_sizes_and_the_second_pass_of_sam(imagenet):
-    plan = imagenet("mild", "methods.sam.interval=4")
+def test_the_arithmetic_counts_all_sizes_and_the_second_pass_of_sam():
+    plan = imagenet("mild methods.sam.interval=4")
     steps = plan.total_steps + plan.total_steps // 4
     assert len(plan.flops) == len(plan.sizes)
     assert min(plan.flops) < max(plan.flops) / 3.5  # 88 and 176 pixels
-    full = imagenet("mild", "methods.sam.interval=4", "~methods.progressive_resizing").flops
+    full = imagenet("mild methods.sam.interval=4 ~methods.progressive_resizing").flops
     once = operations(ModelConfig(), 1000, 176, BlurPool()).training
     assert sum(full) == steps * 2048 * once
     assert plan.as_dict()["training_pflops"] == sum(plan.flops) / 1e15

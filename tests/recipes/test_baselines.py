@@ -4,7 +4,6 @@ Tools/baseline_tables.py makes golden/peers.json.
 """
 
 import json
-from functools import cache
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
@@ -13,9 +12,8 @@ import pytest
 import torch
 import torchvision
 
-from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
-from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import packaged_folder
+from tests.plans import imagenet
 from tests.tables import values
 
 PEERS = json.loads((Path(__file__).parent / "golden/peers.json").read_text())
@@ -25,16 +23,9 @@ CASES = [
 BASELINES = sorted({words.split()[0] for words in CASES})
 
 
-@cache
-def planned(words: str) -> Plan:
-    """Plan a recipe with changes, on ImageNet with 8 devices."""
-    name, *changes = words.split()
-    return make_plan(compose(name, changes, needs_data=False).recipe, IMAGENET, 8)
-
-
 @pytest.mark.parametrize("words", CASES)
 def test_rates_are_those_of_the_source(words):
-    made, expected = planned(words), PEERS["recipes"][words]
+    made, expected = imagenet(words), PEERS["recipes"][words]
     steps = made.steps_per_epoch
     assert (made.epochs, steps) == (expected["epochs"], expected["steps_per_epoch"])
     assert made.warmup == expected["warmup_epochs"] * steps
@@ -45,7 +36,7 @@ def test_rates_are_those_of_the_source(words):
 
 @pytest.mark.parametrize("words", [words for words in CASES if PEERS["recipes"][words]["means"]])
 def test_rates_between_the_ends_of_an_epoch_have_the_mean_of_the_source(words):
-    made, expected = planned(words), PEERS["recipes"][words]
+    made, expected = imagenet(words), PEERS["recipes"][words]
     for epoch, mean in enumerate(expected["means"]):
         ours = map(
             made.lr_at, range(epoch * made.steps_per_epoch, (epoch + 1) * made.steps_per_epoch)
@@ -55,7 +46,7 @@ def test_rates_between_the_ends_of_an_epoch_have_the_mean_of_the_source(words):
 
 @pytest.mark.parametrize("words", CASES)
 def test_image_sizes_are_those_of_the_source(words):
-    ours = [[size, len(list(group))] for size, group in groupby(planned(words).sizes)]
+    ours = [[size, len(list(group))] for size, group in groupby(imagenet(words).sizes)]
     assert ours == PEERS["recipes"][words]["sizes"]
 
 
@@ -65,7 +56,7 @@ def test_the_parameters_that_do_not_decay_are_those_of_the_source(name):
     with torch.device("meta"):  # names and shapes are enough
         model = torchvision.models.resnet50()
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    groups = planned(words).recipe.optimizer.groups(model)
+    groups = imagenet(words).recipe.optimizer.groups(model)
     spared = [
         names[id(parameter)]
         for group in groups
@@ -89,12 +80,12 @@ def test_a_downsampling_batchnorm_decays_where_the_source_goes_by_names():
     ("ratio", "epochs"), values("1 | 16\n1.5 | 24\n2 | 32\n2.5 | 40\n3.5 | 56\n5.5 | 88")
 )
 def test_ffcv_lengths_are_exact_by_ratio_too(ratio, epochs):
-    assert planned(f"ffcv_rn50 ssr={ratio}").epochs == epochs
-    assert planned(f"ffcv_rn50 ssr={ratio}").sizes == planned(f"ffcv_rn50 epochs={epochs}").sizes
+    assert imagenet(f"ffcv_rn50 ssr={ratio}").epochs == epochs
+    assert imagenet(f"ffcv_rn50 ssr={ratio}").sizes == imagenet(f"ffcv_rn50 epochs={epochs}").sizes
 
 
 def test_mlperfs_reference_divides_by_one_step_more_which_changes_no_rate_by_more_than_4e4():
-    made = planned("nvidia_mlperf_pt")
+    made = imagenet("nvidia_mlperf_pt")
     decay = made.total_steps - made.warmup + 1
     differences = [
         abs(made.lr_at(made.warmup + step) - (1e-4 + (10.5 - 1e-4) * (1 - step / decay) ** 2))
@@ -104,6 +95,6 @@ def test_mlperfs_reference_divides_by_one_step_more_which_changes_no_rate_by_mor
 
 
 def test_nvidias_mlperf_evaluates_after_epoch_3_and_every_4_and_we_after_the_last_as_well():
-    made = planned("nvidia_mlperf_pt")
+    made = imagenet("nvidia_mlperf_pt")
     epochs = [e for e in range(1, 38) if made.evaluates_at(e * made.steps_per_epoch)]
     assert epochs == [*range(3, 36, 4), 37]

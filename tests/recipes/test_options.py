@@ -8,9 +8,9 @@ import torch
 
 from resnet_recipes.base.schedule import multistep
 from resnet_recipes.optim import OPTIMIZERS
-from resnet_recipes.planning.plan import IMAGENET, make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import GROUPS, packaged_folder
+from tests.plans import imagenet
 from tests.tables import rows
 
 OPTIONS = [
@@ -60,8 +60,7 @@ def test_adamw_has_torchs_defaults():
 @pytest.mark.parametrize("epochs", [9, 36, 90, 270])
 def test_step_is_torchvisions_schedule_at_every_length(epochs):
     """StepLR with a step of 30 of 90 epochs: a tenth of the rate after each third."""
-    words = ["schedule=step", f"epochs={epochs}", "lr=1"]
-    plan = make_plan(compose("mild", words, needs_data=False).recipe, IMAGENET, 8)
+    plan = imagenet(f"mild schedule=step epochs={epochs} lr=1")
     third = epochs // 3
     found = [plan.lr_at(epoch * plan.steps_per_epoch) for epoch in range(epochs)]
     assert found == [
@@ -72,5 +71,4 @@ def test_step_is_torchvisions_schedule_at_every_length(epochs):
 
 @pytest.mark.parametrize(("group", "name"), OPTIONS)
 def test_every_option_can_be_planned_with_every_length(group, name):
-    words = [f"{group}={name}", "epochs=12"]
-    assert make_plan(compose("hot", words, needs_data=False).recipe, IMAGENET, 8).total_steps > 0
+    assert imagenet(f"hot {group}={name} epochs=12").total_steps > 0

@@ -7,12 +7,13 @@ import pytest
 import yaml
 
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
+from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.frozen import tree_of
 from resnet_recipes.recipe.library import GROUPS, packaged_folder
 from resnet_recipes.recipe.schema import enabled
+from tests.plans import imagenet
 from tests.tables import rows
 
 NAMES = ("mild", "medium", "hot")
@@ -185,15 +186,10 @@ def test_packaged_recipes_are_those_of_the_repository():
     }
 
 
-def planned(name: str) -> Plan:
-    """Plan a recipe on ImageNet with 8 devices."""
-    return make_plan(compose(name, needs_data=False).recipe, IMAGENET, 8)
-
-
 @pytest.mark.parametrize("name", ALL)
 def test_hook_table_is_the_golden_one(name):
     table = "".join(
         f"{hook:<16} {', '.join(methods)}\n"
-        for hook, methods in planned(name).as_dict()["hooks"].items()
+        for hook, methods in imagenet(name).as_dict()["hooks"].items()
     )
     assert table == (Path(__file__).parent / f"golden/{name}.txt").read_text()

@@ -1,0 +1,14 @@
+"""Plans of packaged recipes on ImageNet, as they are typed."""
+
+from functools import cache
+
+from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
+from resnet_recipes.recipe.compose import compose
+
+
+@cache
+def imagenet(words: str, ranks: int = 8) -> Plan:
+    """Return the plan of a recipe with changes, `imagenet("mild epochs=18")`."""
+    name, *changes = words.split()
+    composed = compose(name, changes, needs_data=False)
+    return make_plan(composed.recipe, IMAGENET, ranks, composed.origin)
