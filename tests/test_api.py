@@ -187,19 +187,18 @@ def test_a_teacher_is_run_once(images, monkeypatch, nursery):
     words += ["model.name=resnet18", "schedule.warmup=1ep", "data=images", "data.train_size=32"]
     recipe = resnet_recipes.compose("demo", *words, epochs=2)
     described = about.of(recipe, ("dark", "light"), 2)
-    teacher = write_weights(shallow_resnet18(2), images / "teacher.safetensors", described)
-    recipe.methods.distill = resnet_recipes.methods.Distill(teacher=str(teacher))
+    write_weights(shallow_resnet18(2), images / "teacher.safetensors", described)
+    recipe.methods.distill = resnet_recipes.methods.Distill(teacher="teacher.safetensors")
     for mistake in ({"top": 0}, {"top": "ten"}, {"cycle": -1}):
         with pytest.raises(resnet_recipes.RecipeError, match="from 1 to 9999"):
             resnet_recipes.teach(recipe, **mistake)
     Path("program.py").write_text(TEACH.format(words=", ".join(map(repr, words))))
     code, out, err = nursery.run(images, "program").wait()
-    path = images / "said.safetensors"
-    assert (code, out) == (0, f"{path}\n"), err
-    recipe.methods.distill = resnet_recipes.methods.Distill(labels=str(path))
+    assert (code, out) == (0, f"{images}/said.safetensors\n"), err
+    recipe.methods.distill = resnet_recipes.methods.Distill(labels=out.strip())
     (teacher,) = resnet_recipes.plan(recipe).teachers
-    assert f"stored in {path}: 2 of each image" in teacher.text
-    assert "crops repeat after 1 epoch," in teacher.text
+    assert f"stored in {out.strip()}: 2 of each image" in teacher.text
+    assert "crops repeat after 1 epoch" in teacher.text
     with pytest.raises(resnet_recipes.RecipeError, match="outputs would be stored"):
         resnet_recipes.teach(recipe)
 
@@ -225,20 +224,17 @@ def test_a_signal_that_stopped_a_run_reaches_the_program_when_it_is_saved(
 def test_the_lines_of_a_card_run_in_a_loop_of_ones_own(method):
     model = shallow_resnet18(num_classes=3)
     names = {
-        "np": np,
-        "image": Image.new("RGB", (32, 32)),
         "model": model,
-        "step": 1,
-        "total_steps": 20,
-        "steps_per_epoch": 10,
-        "pixels": torch.zeros(4, 3, 32, 32, dtype=torch.uint8),
-        "num_classes": 3,
-        "images": torch.randn(4, 3, 32, 32),
-        "labels": torch.tensor([0, 1, 2, 0]),
         "params": list(model.parameters()),
         "evaluate": model.eval,
-        "losses": torch.zeros(4),
         "teacher": model,
+        "np": np,
+        "image": Image.new("RGB", (32, 32)),
+        "pixels": torch.zeros(4, 3, 32, 32, dtype=torch.uint8),
+        "images": torch.randn(4, 3, 32, 32),
+        "labels": torch.tensor([0, 1, 2, 0]),
+        "losses": torch.zeros(4),
+        **{"step": 1, "total_steps": 20, "steps_per_epoch": 10, "num_classes": 3},
     }
 
     def compute(sync: bool = True) -> torch.Tensor:

@@ -41,8 +41,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
     def train(folder: Path, *_: object) -> Ending:
         sample = json.loads((folder / "job.json").read_text())
         found.append(sample | {"recipe": yaml.safe_load((folder / "config.yaml").read_text())})
-        seconds, records, always = 0.0, [], {"epoch": 1, "wall_seconds": 1}
-        always |= dict.fromkeys(("loss", "lr", "images_per_second", "data_wait_share"), 0.5)
+        seconds, records = 0.0, []
+        keys = "epoch wall_seconds loss lr images_per_second data_wait_share"
+        always = dict.fromkeys(keys.split(), 0.5)
         for first, end in sample["spans"]:
             seconds += 10.0 if first else 30.0
             step = {"kind": "step", "step": end, "pixels": 88, "training_seconds": seconds}

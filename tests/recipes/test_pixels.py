@@ -1,10 +1,8 @@
 """What the packaged recipes make of an image file."""
 
 from itertools import product
-from pathlib import Path
 
 import numpy as np
-import pytest
 from PIL import Image
 from torchvision.transforms import v2
 
@@ -15,21 +13,16 @@ from resnet_recipes.recipe.compose import compose
 TWO = Share(0, 1, 2, 2, seed=0)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def test_training_images_have_176_pixels_and_evaluation_images_are_the_centre_224_of_232(
+    tmp_path,
+):
     """Two images of 375 x 500 pixels, which differ from one pixel to the next, for each split."""
-    root = tmp_path_factory.mktemp("images")
     for number, name in enumerate(("train/ant", "train/bee", "val/ant", "val/bee")):
-        (root / name).mkdir(parents=True)
+        (tmp_path / name).mkdir(parents=True)
         coarse = np.random.default_rng(number).integers(0, 256, (75, 100, 3), dtype=np.uint8)
-        Image.fromarray(coarse).resize((500, 375), Image.Resampling.BICUBIC).save(
-            root / name / "0.png"
-        )
-    return root
-
-
-def test_training_images_have_176_pixels_and_evaluation_images_are_the_centre_224_of_232(folder):
-    words = [f"data={folder}", "data.backend=torchvision", "workers=0"]
+        image = Image.fromarray(coarse).resize((500, 375), Image.Resampling.BICUBIC)
+        image.save(tmp_path / name / "0.png")
+    words = [f"data={tmp_path}", "data.backend=torchvision", "workers=0"]
     settings = compose("mild", words).recipe.data  # those of all three: test_recipes
     facts = data.measure(settings)
     train = data.open_train(settings, facts, TWO, None)
@@ -38,7 +31,7 @@ def test_training_images_have_176_pixels_and_evaluation_images_are_the_centre_22
     batch = next(iter(evaluation.batches())).pixels.permute(0, 2, 3, 1).numpy()
     assert batch.shape == (2, 224, 224, 3)
     for ours, path in zip(batch, ("val/ant/0.png", "val/bee/0.png"), strict=True):
-        whole = np.asarray(v2.Resize(232, antialias=True)(Image.open(folder / path)))
+        whole = np.asarray(v2.Resize(232, antialias=True)(Image.open(tmp_path / path)))
         assert whole.shape == (232, 309, 3)
         for corner in product(range(9), range(38, 47)):
             top, left = corner

@@ -43,10 +43,8 @@ ALL = " ".join(
 
 def losses_of(run: Run) -> Tensor:
     """Train to the end and return the loss of every step."""
-    reporter = Mock(spec=RunReporter)
-    reporter.wants_to_stop.return_value = False
-    train(run, reporter)
-    return torch.stack([call.args[1] for call in reporter.step.call_args_list])
+    train(run, notes := Notes(run))
+    return torch.stack(notes.losses)
 
 
 @pytest.mark.parametrize("wanted", [True, False])
