@@ -4,6 +4,7 @@ import pytest
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.paths import new_path, typed_path
+from tests.tables import rows
 
 
 @pytest.mark.parametrize(
@@ -35,19 +36,20 @@ def test_images_on_the_hub_are_answered_with_what_downloads_them(text):
 
 
 @pytest.mark.parametrize(
-    ("name", "is_folder", "free"),
-    [
-        ("new.csv", False, ""),
-        ("new", True, ""),
-        ("old.csv", False, "old22.csv"),
-        ("new.onnx", True, "new"),
-        ("old.csv", True, "old"),
-        (".", True, "2"),
-    ],
+    ("name", "kind", "free"),
+    rows(
+        """
+new.csv | file |
+new | folder |
+old.csv | file | old22.csv
+new.onnx | folder | new
+old.csv | folder | old
+. | folder | 2
+"""
+    ),
 )
-def test_nothing_is_overwritten_and_a_free_name_is_said(
-    name, is_folder, free, tmp_path, monkeypatch
-):
+def test_nothing_is_overwritten_and_a_free_name_is_said(name, kind, free, tmp_path, monkeypatch):
+    is_folder = kind == "folder"
     monkeypatch.chdir(tmp_path)
     for place in ("old.csv", "old2.csv"):
         Path(place).touch()

@@ -9,6 +9,7 @@ import pytest
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import MAX_DEPTH, open_regular, parse_json, read_bytes, read_json
+from tests.tables import rows
 
 
 def special(path: Path, kind: str) -> Path:
@@ -34,15 +35,17 @@ def special(path: Path, kind: str) -> Path:
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     ("kind", "reason"),
-    [
-        ("fifo", "Not a regular file"),
-        ("folder", "Is a directory"),
-        ("socket", "No such device"),
-        ("device", "Not a regular file"),
-        ("sparse", "Larger than 100 bytes"),
-        ("nowhere", "No such file"),
-        ("loop", "Too many levels of symbolic links"),
-    ],
+    rows(
+        """
+fifo | Not a regular file
+folder | Is a directory
+socket | No such device
+device | Not a regular file
+sparse | Larger than 100 bytes
+nowhere | No such file
+loop | Too many levels of symbolic links
+"""
+    ),
 )
 def test_only_regular_files_within_the_limit_are_read(kind, reason, tmp_path):
     with pytest.raises(NotReadyError, match=rf"cannot be read: {reason}"):

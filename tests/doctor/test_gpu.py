@@ -121,17 +121,19 @@ def test_operations_that_differ_are_a_warning_and_where_only_the_cpu_does_a_brok
 
 @pytest.mark.parametrize(
     ("traffic", "products", "levels"),
-    [
-        (1.8e12, 265e12, ["ok", "ok"]),
-        (1.0e12, 265e12, ["warn", "ok"]),
-        (1.8e12, 100e12, ["ok", "warn"]),
-    ],
+    rows(
+        """
+1.8e12 | 265e12 | ok ok
+1.0e12 | 265e12 | warn ok
+1.8e12 | 100e12 | ok warn
+"""
+    ),
 )
 def test_a_slow_card_is_held_against_its_datasheet(monkeypatch, traffic, products, levels):
-    monkeypatch.setattr(gpu.rates, "traffic", lambda device: traffic)
-    monkeypatch.setattr(gpu.rates, "products", lambda device, dtype: products)
+    monkeypatch.setattr(gpu.rates, "traffic", lambda device: float(traffic))
+    monkeypatch.setattr(gpu.rates, "products", lambda device, dtype: float(products))
     found = list(gpu.speed(torch.device("cpu", 0), torch.bfloat16, "NVIDIA A100-SXM4-80GB"))
-    assert [finding.level for finding in found] == levels
+    assert [finding.level for finding in found] == levels.split()
     assert "GPU 0 moves data at " in found[0].what
     assert "A100 80GB should reach 1.79" in found[0].what
     assert all(

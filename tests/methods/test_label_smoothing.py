@@ -7,6 +7,7 @@ import torch
 from resnet_recipes.base.duration import Horizon
 from resnet_recipes.methods.base import Batch, Now, one_hot
 from resnet_recipes.methods.label_smoothing import LabelSmoothing
+from tests.tables import rows
 
 #: Values that the settings must refuse.
 WRONG = {"smoothing": [-0.1, 1.1]}
@@ -14,24 +15,20 @@ WRONG = {"smoothing": [-0.1, 1.1]}
 NOW = Now(0, Horizon(10, 5), np.random.default_rng(0))
 
 
-def smoothed(targets: torch.Tensor, smoothing: float) -> torch.Tensor:
-    return (
-        LabelSmoothing(smoothing)
-        .transform_batch(Batch(torch.zeros(1), targets, torch.zeros(1)), NOW)
-        .targets
-    )
-
-
 @pytest.mark.parametrize(
     ("classes", "smoothing", "on", "off"),
-    [
-        (1000, 0.08, 0.92008, 8e-5),
-        (1000, 0.1, 0.9001, 1e-4),
-        (1000, 0.13, 0.87013, 1.3e-4),
-        (10, 0.1, 0.91, 0.01),
-    ],
+    rows(
+        """
+1000 | 0.08 | 0.92008 | 8e-5
+1000 | 0.1 | 0.9001 | 1e-4
+1000 | 0.13 | 0.87013 | 1.3e-4
+10 | 0.1 | 0.91 | 0.01
+"""
+    ),
 )
 def test_true_class_keeps_1_minus_a_plus_a_over_k(classes, smoothing, on, off):
-    row = smoothed(one_hot(torch.tensor([3]), classes), smoothing)[0]
-    assert row[3].item() == pytest.approx(on, abs=1e-7)
-    assert torch.allclose(row[torch.arange(classes) != 3], torch.tensor(off))
+    others = torch.arange(int(classes)) != 3
+    batch = Batch(torch.zeros(1), one_hot(torch.tensor([3]), int(classes)), torch.zeros(1))
+    (row,) = LabelSmoothing(float(smoothing)).transform_batch(batch, NOW).targets
+    assert row[3].item() == pytest.approx(float(on), abs=1e-7)
+    assert torch.allclose(row[others], torch.tensor(float(off)))

@@ -23,6 +23,7 @@ from resnet_recipes.data.files.layout import listing_of
 from resnet_recipes.data.remote import copy, store, stores
 from tests.data.conftest import refusal
 from tests.data.remote.places import Site, site_of
+from tests.tables import rows
 
 FILES = ["train.beton", "train.beton.json", "val.beton", "val.beton.json"]
 PIECE = 1 << 17  # bytes
@@ -221,16 +222,18 @@ def test_an_answer_that_comes_too_slowly_is_given_up(config, site, monkeypatch, 
 
 @pytest.mark.parametrize(
     ("status", "moved_to", "rule"),
-    [
-        (403, "", "may not be read with these credentials: the server answered 403"),
-        (404, "", "has neither train.beton and val.beton nor a table"),
-        (500, "", "could not be fetched in 3 attempts: the server answered 500"),
-        (302, "http://[::1", "could not be fetched in 3 attempts"),
-        (302, "file:///etc/passwd", "could not be fetched in 3 attempts"),
-    ],
+    rows(
+        """
+403 | - | may not be read with these credentials: the server answered 403
+404 | - | has neither train.beton and val.beton nor a table
+500 | - | could not be fetched in 3 attempts: the server answered 500
+302 | http://[::1 | could not be fetched in 3 attempts
+302 | file:///etc/passwd | could not be fetched in 3 attempts
+"""
+    ),
 )
 def test_a_place_that_gives_nothing_is_named(config, site, status, moved_to, rule):
-    site.status, site.moved_to = status, moved_to
+    site.status, site.moved_to = int(status), moved_to
     assert rule in unfetched(config)
 
 
