@@ -76,16 +76,19 @@ def fits(case, binary):
 TILE = {"R": maps.ROWS, "BW": maps.COLUMNS, "BC": maps.CHANNELS}
 OUTPUTS = maps.ROWS * maps.COLUMNS * maps.CHANNELS
 
+
+def _map(kernel, elements, limit, **constants):
+    return Case(kernel, TILE | constants, maps.OPTIONS, elements, limit)
+
+
 MAPS = {
-    "blur, stride 1": Case(blur._gather, TILE | {"S": 1}, maps.OPTIONS, OUTPUTS, 26),
-    "blur, stride 2": Case(blur._gather, TILE | {"S": 2}, maps.OPTIONS, OUTPUTS, 36),
-    "blur backward": Case(blur._scatter, TILE, maps.OPTIONS, 4 * OUTPUTS, 8),
-    "max pool, stride 1": Case(max_pool._pool, TILE | {"S": 1}, maps.OPTIONS, OUTPUTS, 60),
-    "max pool, stride 2": Case(max_pool._pool, TILE | {"S": 2}, maps.OPTIONS, OUTPUTS, 80),
-    "max pool backward, stride 1": Case(max_pool._unpool, TILE, maps.OPTIONS, OUTPUTS, 60),
-    "max pool backward, stride 2": Case(
-        max_pool._unpool_halves, TILE, maps.OPTIONS, 4 * OUTPUTS, 20
-    ),
+    "blur, stride 1": _map(blur._gather, OUTPUTS, 26, S=1),
+    "blur, stride 2": _map(blur._gather, OUTPUTS, 36, S=2),
+    "blur backward": _map(blur._scatter, 4 * OUTPUTS, 8),
+    "max pool, stride 1": _map(max_pool._pool, OUTPUTS, 60, S=1),
+    "max pool, stride 2": _map(max_pool._pool, OUTPUTS, 80, S=2),
+    "max pool backward, stride 1": _map(max_pool._unpool, OUTPUTS, 60),
+    "max pool backward, stride 2": _map(max_pool._unpool_halves, 4 * OUTPUTS, 20),
 }
 
 
@@ -105,24 +108,19 @@ ELEMENTS = batch_norm.ROWS * batch_norm.CHANNELS
 NO_SUM, NO_DROP, NO_OTHER, NO_GATED = (
     {name: None} for name in ("residual", "keep", "other", "gated")
 )
-PLAIN = ROWS | {"RELU": True} | NO_DROP
 DROPPED = ROWS | {"RELU": True}
+PLAIN = DROPPED | NO_DROP
 
 
 def _each(kernel, constants, limit):
     return Case(kernel, constants, batch_norm.OPTIONS, ELEMENTS, limit)
 
 
-def _few(constants, limit):
-    options, resident = batch_norm.REDUCE_OPTIONS, batch_norm.RESIDENT
+def _reduce(constants, limit, options=batch_norm.REDUCE_OPTIONS, resident=batch_norm.RESIDENT):
     return Case(batch_norm._reduce, constants, options, ELEMENTS, limit, resident)
 
 
-def _fewer(constants, limit):
-    options, resident = batch_norm.LARGE_REDUCE_OPTIONS, batch_norm.RESIDENT_LARGE
-    return Case(batch_norm._reduce, constants, options, ELEMENTS, limit, resident)
-
-
+LARGE = batch_norm.LARGE_REDUCE_OPTIONS, batch_norm.RESIDENT_LARGE
 BATCH_NORMS = {
     "statistics": Case(
         statistics._statistics,
@@ -134,10 +132,10 @@ BATCH_NORMS = {
     ),
     "apply": _each(batch_norm._apply, PLAIN | NO_SUM, 12),
     "apply to a sum": _each(batch_norm._apply, PLAIN, 16),
-    "apply and drop": _each(batch_norm._apply, ROWS | {"RELU": True}, 20),
-    "reduce": _few(PLAIN | NO_OTHER | NO_GATED | {"z": None}, 14),
-    "reduce of a sum": _few(PLAIN, 16),
-    "reduce of a dropped sum": _fewer(DROPPED, 20),
+    "apply and drop": _each(batch_norm._apply, DROPPED, 20),
+    "reduce": _reduce(PLAIN | NO_OTHER | NO_GATED | {"z": None}, 14),
+    "reduce of a sum": _reduce(PLAIN, 16),
+    "reduce of a dropped sum": _reduce(DROPPED, 20, *LARGE),
     "spread": _each(batch_norm._spread, PLAIN, 24),
     "spread and drop": _each(batch_norm._spread, ROWS | {"RELU": False}, 24),
 }

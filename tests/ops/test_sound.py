@@ -14,6 +14,8 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_network
 from resnet_recipes.ops.sound import sound
 from resnet_recipes.recipe.compose import compose
+from tests.fixtures import settings
+from tests.tables import rows
 
 #: ResNets and four other families, and the smallest images of 8 px and more that each takes.
 FAMILIES = {
@@ -113,20 +115,23 @@ def test_what_meets_only_padding_changes_neither_output_nor_gradients(kernel, st
 
 
 @pytest.mark.parametrize(
-    ("pool", "is_copied"),
-    [
-        (nn.AvgPool2d(3, 1, 1), True),
-        (nn.AvgPool2d(3, 2, (1, 0), count_include_pad=False), True),
-        (partial(F.avg_pool2d, kernel_size=2, padding=1, divisor_override=3), True),
-        (nn.AvgPool2d(3, 1, 1, divisor_override=5), True),
-        (nn.AvgPool2d(2, divisor_override=3), False),
-    ],
+    ("words", "is_copied"),
+    rows(
+        """
+kernel_size=3 stride=1 padding=1 | True
+kernel_size=3 stride=2 padding=[1,0] count_include_pad=false | True
+kernel_size=2 padding=1 divisor_override=3 | True
+kernel_size=2 divisor_override=3 | False
+"""
+    ),
 )
-def test_an_average_pool_with_padding_gets_nchw(pool, is_copied):
+def test_an_average_pool_with_padding_gets_nchw(words, is_copied):
     x = torch.randn(2, 3, 6, 5).to(memory_format=torch.channels_last).requires_grad_()
-    by_torch, ours = pool(x), sound(pool)(x)
-    assert torch.equal(by_torch, ours)
-    assert ours.grad_fn._saved_self.is_contiguous() == is_copied
+    given = settings(words)
+    for pool in (nn.AvgPool2d(**given), partial(F.avg_pool2d, **given)):
+        by_torch, ours = pool(x), sound(pool)(x)
+        assert torch.equal(by_torch, ours)
+        assert str(ours.grad_fn._saved_self.is_contiguous()) == is_copied
 
 
 @pytest.mark.parametrize(

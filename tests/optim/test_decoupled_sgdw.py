@@ -4,29 +4,35 @@ import pytest
 import torch
 from torch import nn
 
-from resnet_recipes.optim import SGD, DecoupledSGDW
+from resnet_recipes import optim
+from resnet_recipes.optim import DecoupledSGDW
+from tests.tables import rows
 
 
 @pytest.mark.parametrize(
     ("kind", "rates", "weights", "momenta"),
-    [
-        (DecoupledSGDW, [0.1, 0.1, 0.1], [0.94, 0.86185, 0.89307525], [0.5, 0.6875, -0.3984375]),
-        # a rate of 0 moves no weight, but the momentum fills
-        (DecoupledSGDW, [0.1, 0.05, 0.0], [0.94, 0.900925, 0.900925], [0.5, 0.6875, -0.3984375]),
-        (SGD, [0.1, 0.1, 0.1], [0.949, 0.878426, 0.915795324], [0.51, 0.70574, -0.37369324]),
-    ],
+    rows(
+        """
+DecoupledSGDW | 0.1 0.1 0.1 | 0.94 0.86185 0.89307525 | 0.5 0.6875 -0.3984375
+DecoupledSGDW | 0.1 0.05 0.0 | 0.94 0.900925 0.900925 | 0.5 0.6875 -0.3984375
+SGD | 0.1 0.1 0.1 | 0.949 0.878426 0.915795324 | 0.51 0.70574 -0.37369324
+"""
+    ),
 )
 def test_a_weight_of_one_takes_the_published_walk(kind, rates, weights, momenta):
+    """A rate of 0 moves no weight, but the momentum fills."""
+    rates, *expected = ([*map(float, cell.split())] for cell in (rates, weights, momenta))
     model = nn.Linear(1, 1, bias=False, dtype=torch.float64)
     nn.init.ones_(model.weight)
-    optimizer, found = kind(lr=0.1, momentum=0.875, weight_decay=0.01).build(model), []
+    settings = getattr(optim, kind)(lr=0.1, momentum=0.875, weight_decay=0.01)
+    optimizer, found = settings.build(model), []
     for rate, gradient in zip(rates, [0.5, 0.25, -1], strict=True):
         optimizer.param_groups[0]["lr"] = rate
         model.weight.grad = torch.full_like(model.weight, gradient)
         optimizer.step()
         momentum = optimizer.state[model.weight]["momentum_buffer"]
         found.append((model.weight.item(), momentum.item()))
-    assert [*zip(*found, strict=True)] == [pytest.approx(weights), pytest.approx(momenta)]
+    assert [*zip(*found, strict=True)] == [*map(pytest.approx, expected)]
 
 
 def test_the_peak_rate_and_the_momentum_survive_a_checkpoint():

@@ -8,22 +8,28 @@ from PIL import Image
 
 from resnet_recipes.data.native import Engine
 from resnet_recipes.data.native.rows import blank_rows
+from tests.fixtures import settings
+from tests.tables import rows
 
 HEIGHT, WIDTH = 150, 211
 
 #: Pillow's options for every kind of JPEG.
 JPEGS = {
-    "4:4:4": {"subsampling": "4:4:4"},
-    "4:2:2": {"subsampling": "4:2:2"},
-    "4:2:0": {"subsampling": "4:2:0"},
-    "progressive": {"progressive": True},
-    "optimized": {"optimize": True},
-    "restarts": {"restart_marker_rows": 1},
-    "restarts within rows": {"restart_marker_blocks": 4},
-    "restarts across rows": {"restart_marker_blocks": 5, "subsampling": "4:2:0"},
-    "stored as RGB": {"keep_rgb": True},
-    "with EXIF": {"exif": b"Exif\0\0MM\0*\0\0\0\x08" + bytes(200)},
-}
+    name: settings(words)
+    for name, words in rows(
+        """
+4:4:4 | subsampling='4:4:4'
+4:2:2 | subsampling='4:2:2'
+4:2:0 | subsampling='4:2:0'
+progressive | progressive=true
+optimized | optimize=true
+restarts | restart_marker_rows=1
+restarts within rows | restart_marker_blocks=4
+restarts across rows | restart_marker_blocks=5 subsampling='4:2:0'
+stored as RGB | keep_rgb=true
+"""
+    )
+} | {"with EXIF": {"exif": b"Exif\0\0MM\0*\0\0\0\x08" + bytes(200)}}
 
 
 def photo(seed: int = 0, height: int = HEIGHT, width: int = WIDTH) -> Image.Image:
