@@ -23,18 +23,13 @@ def test_progress_is_shown_with_the_time_left(tmp_path, enter):
 
 def test_through_a_pipe_there_is_a_line_an_evaluation_and_the_end(tmp_path, monkeypatch, enter):
     folder = run_folder(tmp_path, "mine", state="killed")
-    states = iter(["running", "running", "finished"])
-    real = watch.read_run
-    monkeypatch.setattr(
-        watch,
-        "read_run",
-        lambda path: watch.RunRecord(**(vars(real(path)) | {"state": next(states)})),
-    )
+    fcntl.flock(lock := (folder / "lock").open("w"), fcntl.LOCK_EX)
 
     def sleep(_: float) -> None:
         text = (folder / "metrics.jsonl").read_text()
         last = json.loads(text.splitlines()[-1]) | {"epoch": 5.0, "ema_top1_percent": 72.5}
         (folder / "metrics.jsonl").write_text(text + json.dumps(last) + "\n")
+        lock.close()
 
     monkeypatch.setattr(watch.time, "sleep", sleep)
     out = enter(f"resnet-recipes watch {folder}").out

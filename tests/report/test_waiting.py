@@ -65,11 +65,9 @@ def test_a_terminal_gets_a_bar_that_is_removed_and_lines_that_stay(clock):
 
 @pytest.fixture
 def pace(facts):
-    return Pace(facts)
-
-
-def test_nothing_is_estimated_before_a_measurement(pace):
-    assert pace.seconds_left(0) is None
+    made = Pace(facts)
+    assert made.seconds_left(0) is None  # before a measurement
+    return made
 
 
 def test_steps_cost_by_their_operations(pace):
@@ -96,9 +94,4 @@ def test_evaluations_that_are_still_to_come_are_counted(pace):
     pace.observe(8, 1.0, settled=True)
     pace.evaluated(5.0)
     assert pace.seconds_left(25) == pytest.approx(15 * 4.0 + 2 * 5.0)
-
-
-def test_nothing_is_left_at_the_end(pace):
-    pace.observe(8, 1.0, settled=True)
-    pace.evaluated(5.0)
     assert pace.seconds_left(40) == 0

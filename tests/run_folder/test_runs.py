@@ -10,19 +10,9 @@ from tests.run_folders import run_folder
 
 def test_a_finished_run_has_accuracy_time_and_changes(tmp_path):
     run = read_run(run_folder(tmp_path, "a", top1=76.5))
-    assert (run.state, run.recipe, run.top1_percent, run.epochs, run.epochs_done) == (
-        "finished",
-        "mild",
-        76.5,
-        4.0,
-        4.0,
-    )
-    assert (run.minutes, run.minutes_papers, run.minutes_mlperf, run.wall_minutes) == (
-        4.0,
-        230 / 60,
-        4.5,
-        5.0,
-    )
+    assert (run.state, run.recipe, run.top1_percent) == ("finished", "mild", 76.5)
+    assert (run.epochs, run.epochs_done, run.minutes, run.minutes_papers) == (4, 4, 4, 230 / 60)
+    assert (run.minutes_mlperf, run.wall_minutes) == (4.5, 5.0)
     assert run.pflops == 1250.0
     assert run.changes == ("seed=1",)
     assert not run.resumable
@@ -32,13 +22,8 @@ def test_a_finished_run_has_accuracy_time_and_changes(tmp_path):
 @pytest.mark.parametrize("state", ["stopped", "failed", "killed"])
 def test_an_unfinished_run_says_how_far_it_came_and_that_it_can_be_resumed(state, tmp_path):
     run = read_run(run_folder(tmp_path, "a", state=state, epochs=9.0))
-    assert (run.state, run.epochs, run.epochs_done, run.top1_percent, run.minutes) == (
-        state,
-        9.0,
-        4.0,
-        70.0,
-        4.0,
-    )
+    assert (run.state, run.epochs, run.epochs_done) == (state, 9.0, 4.0)
+    assert (run.top1_percent, run.minutes) == (70.0, 4.0)
     assert run.resumable
     assert run.reason == ("" if state == "killed" else f"it {state}")
 
