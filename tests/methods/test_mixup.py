@@ -55,8 +55,8 @@ def test_shares_have_the_published_mean_and_never_exceed_one_half(alpha, mean, m
         mixup, "blend_targets", lambda batch, order, share: shares.append(share) or batch.targets
     )
     now = Now(0, Horizon(1, 1), np.random.default_rng(0))
-    for _ in range(10_000):
+    for _ in range(4_000):
         MixUp(alpha).transform_batch(PAIR, now)
     # two standard errors; the seed is fixed
-    assert np.mean(shares) == pytest.approx(mean, abs=0.003)
+    assert np.mean(shares) == pytest.approx(mean, abs=0.005)
     assert 0 <= min(shares) < max(shares) <= 0.5

@@ -53,7 +53,7 @@ def test_every_operation_of_randaugment_has_pillows_pixels(engine, name, side):
 )
 def test_the_same_draw_gives_the_same_pixels_with_and_without_the_engine(engine, method):
     augment, side = method.augment_sample(), 48
-    sources = images(side) * 30
+    sources = images(side) * 12
     pixels = augmented(
         engine,
         sources,

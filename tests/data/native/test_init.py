@@ -115,7 +115,7 @@ def status(name: str, task: Path = Path("/proc/self")) -> str:
 def test_threads_give_back_the_memory_of_a_large_file(built, tmp_path):
     large = FileBatch(tmp_path, b"")
     os.truncate(large.path, 40 << 20)
-    large.rows = np.repeat(large.rows, 16)
+    large.rows = np.repeat(large.rows, 8)
     with closing(Engine(4)) as engine:
         before = int(status("RssAnon"))
         assert Status.DONE not in large.filled(engine)
@@ -153,10 +153,10 @@ def test_closing_drops_the_rows_that_were_not_begun_and_waits_for_the_others(bui
 def test_waiting_gives_up_after_its_seconds_and_leaves_the_interpreter_free(built, tmp_path):
     # Regular files cannot make a thread hang, so this waits for a batch that the only thread has
     # not reached yet.
-    image = encoded(photo(0, 1500, 2000), quality=95)
+    image = encoded(photo(0, 600, 800), quality=95)
     ran = []
     with closing(Engine(1)) as engine:
-        batch = Batch([image] * 40, 224, box=(0, 0, 2000, 1500))
+        batch = Batch([image] * 300, 224, box=(0, 0, 800, 600))
         ticket = engine.submit(batch.rows)
         other = threading.Thread(target=lambda: ran.append(not engine.wait(ticket, 0.0)))
         other.start()
