@@ -9,7 +9,7 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.places import records, run_places, with_weights
 from tests.run_folders import run_folder
-from tests.tables import rows
+from tests.tables import rows, values
 
 
 @pytest.fixture
@@ -53,11 +53,13 @@ def test_weights_of_a_run_are_named_as_a_run_is(runs, typed, path):
 
 @pytest.mark.parametrize(
     ("flags", "typed", "answer"),
-    [
-        ({}, "alphq", "did you mean alpha"),
-        ({"-m": ""}, "last", "model.weights=runs/NAME"),
-        ({"--resume": "auto"}, "last", "model.weights=runs/NAME"),
-    ],
+    values(
+        """
+{} | alphq | did you mean alpha
+{-m: ''} | last | model.weights=runs/NAME
+{--resume: auto} | last | model.weights=runs/NAME
+"""
+    ),
 )
 def test_weights_of_no_run_or_of_a_changing_one_are_refused(runs, flags, typed, answer):
     with pytest.raises(RecipeError, match=answer):

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from resnet_recipes.doctor import cuda
+from tests.tables import values
 from tests.trained_runs import ended_run
 
 
@@ -62,11 +63,13 @@ def test_a_plan_without_weights_to_start_from_does_not_wait_for_torchvision(told
 
 @pytest.mark.parametrize(
     ("words", "channels", "said"),
-    [
-        ("", 3, "blurpool is kept, '~methods.blurpool' leaves it out"),
-        ("methods.blurpool.min_channels=8", 8, "blurpool is kept"),
-        ("~methods.blurpool", None, "blurpool is left out"),
-    ],
+    values(
+        """
+'' | 3 | blurpool is kept, '~methods.blurpool' leaves it out
+methods.blurpool.min_channels=8 | 8 | blurpool is kept
+'~methods.blurpool' | null | blurpool is left out
+"""
+    ),
 )
 def test_weights_that_were_trained_with_blurpool_keep_it_unless_told_otherwise(
     words, channels, said, make_run, tmp_path, monkeypatch, enter

@@ -17,7 +17,7 @@ from resnet_recipes.run_folder.ending import read
 from resnet_recipes.training import distributed
 from tests.commands.conftest import TINY
 from tests.jobs.nursery import Command, Nursery
-from tests.tables import rows
+from tests.tables import rows, values
 
 #: A run of two steps, each of eight images.
 SMALL = f"mild {TINY.removesuffix(' gpus=1')} bs=8 batch.bn_size=4 max_duration=2ba run=one".split()
@@ -152,7 +152,7 @@ def test_what_ranks_refuse_is_said_once_by_the_lowest(behaviour, speaks, tmp_pat
 
 @pytest.mark.parametrize(
     ("nodes", "first"),
-    [("gpu7", "gpu7"), ("gpu[07-09,11],big1", "gpu07"), ("a,b", "a"), ("r[1-2]n[3-4]", "r1n3")],
+    rows("gpu7 | gpu7\ngpu[07-09,11],big1 | gpu07\na,b | a\nr[1-2]n[3-4] | r1n3"),
 )
 def test_a_task_of_srun_is_the_rank_that_torchrun_would_call_it(nodes, first):
     found = external._variables(variables(f"{SRUN} SLURM_STEP_NODELIST={nodes}"))
@@ -166,7 +166,7 @@ def test_a_job_of_a_federation_of_clusters_has_a_port(told):
 
 
 @pytest.mark.parametrize(
-    ("node", "cores", "sharing"), [("0", 1, 8), ("2", 1, 4), ("2", 4, 4), ("2", 1024, 1)]
+    ("node", "cores", "sharing"), values("0 | 1 | 8\n2 | 1 | 4\n2 | 4 | 4\n2 | 1024 | 1")
 )
 def test_tasks_of_a_node_share_its_cores_unless_each_has_its_own(node, cores, sharing, told):
     told.setattr(os, "sched_getaffinity", lambda _: set(range(min(cores, 2))), raising=False)

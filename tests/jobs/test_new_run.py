@@ -13,6 +13,7 @@ from resnet_recipes.jobs.new_run import check, create, provenance
 from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.run_folder.lock import locked
+from tests.tables import rows
 
 
 def planned(recipe: str | Path, *words: str) -> Plan:
@@ -60,12 +61,14 @@ def test_a_run_that_never_trained_a_step_leaves_its_name_free():
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [
-        ("checkpoints/step-00000003.json", "{}"),
-        ("summary.json", "{}"),
-        ("teachers/mine.pt", "which the new run may read"),
-        ("metrics.jsonl", '{"kind": "step", "step": 20}\n'),
-    ],
+    rows(
+        """
+checkpoints/step-00000003.json | {}
+summary.json | {}
+teachers/mine.pt | which the new run may read
+metrics.jsonl | {"kind": "step", "step": 20}
+"""
+    ),
 )
 def test_a_run_that_has_trained_keeps_its_name(name, text):
     path = made("run=mine") / name

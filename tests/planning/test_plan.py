@@ -262,7 +262,7 @@ def test_a_plan_is_plain_data():
     assert made["sizes"] == list(imagenet("hot").sizes)
 
 
-@pytest.mark.parametrize(("changes", "ranks"), [("", 1), ("", 8), ("epochs=1", 8), ("epochs=5", 3)])
+@pytest.mark.parametrize(("changes", "ranks"), values("'' | 1\n'' | 8\nepochs=1 | 8\nepochs=5 | 3"))
 @pytest.mark.parametrize("examples", [8, 100, 2047])
 def test_one_message_fits_a_recipe_to_a_small_data_set(examples, ranks, changes):
     """Whatever follows from a batch that is too large is answered at once.

@@ -1,37 +1,41 @@
 import hydra
 import pytest
+import yaml
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.recipe.hydra_compose import choice, composed, plain, points
-from tests.tables import rows
+from tests.tables import rows, values
 
 PARENT = {"seed": 1, "optimizer": {"name": "sgd", "lr": 1.0}, "methods": {"ema": {}}}
-CHILD = {"defaults": ["parent", "_self_"], "seed": 2, "optimizer": {"lr": 2.0}}
-LAMB = {"name": "lamb", "lr": 0.5}
-CHOOSES = {"defaults": ["parent", "optimizer/lamb", "_self_"], "optimizer": {"lr": 0.25}}
-
-
-LAMB_CHOSEN = [choice("optimizer", "optimizer/lamb")]
+FILES = yaml.safe_load(
+    """
+optimizer/lamb: {name: lamb, lr: 0.5}
+child: {defaults: [parent, _self_], seed: 2, optimizer: {lr: 2.0}}
+chooses: {defaults: [parent, optimizer/lamb, _self_], optimizer: {lr: 0.25}}
+"""
+)
+LAMB = choice("optimizer", "optimizer/lamb")
 
 
 @pytest.mark.parametrize(
-    ("child", "choices", "changes", "seed", "optimizer"),
-    [
-        (CHILD, [], [], 2, {"name": "sgd", "lr": 2.0}),
-        (CHILD, [], ["++seed=3", "++optimizer.lr=3", "++seed=4"], 4, {"name": "sgd", "lr": 3}),
-        (CHILD, LAMB_CHOSEN, [], 2, {"name": "lamb", "lr": 0.5}),
-        (CHILD, LAMB_CHOSEN, ["++optimizer.lr=4"], 2, {"name": "lamb", "lr": 4}),
-        (CHOOSES, [], [], 1, {"name": "lamb", "lr": 0.25}),
-        (CHOOSES, LAMB_CHOSEN, [], 1, {"name": "lamb", "lr": 0.5}),
-    ],
+    ("name", "chosen", "changes", "seed", "optimizer"),
+    values(
+        """
+child | false | [] | 2 | {name: sgd, lr: 2.0}
+child | false | [++seed=3, ++optimizer.lr=3, ++seed=4] | 4 | {name: sgd, lr: 3}
+child | true | [] | 2 | {name: lamb, lr: 0.5}
+child | true | [++optimizer.lr=4] | 2 | {name: lamb, lr: 4}
+chooses | false | [] | 1 | {name: lamb, lr: 0.25}
+chooses | true | [] | 1 | {name: lamb, lr: 0.5}
+"""
+    ),
 )
 def test_files_win_over_their_parents_choices_over_files_and_changes_over_all(
-    child, choices, changes, seed, optimizer
+    name, chosen, changes, seed, optimizer
 ):
-    files = {"parent": PARENT, "optimizer/lamb": LAMB, "child": child}
-    tree = composed("child", files, choices, changes)
+    tree = composed(name, FILES | {"parent": PARENT}, [LAMB] * chosen, changes)
     assert (tree["seed"], tree["optimizer"], tree["methods"]) == (seed, optimizer, {"ema": {}})
 
 
@@ -63,16 +67,18 @@ def test_a_file_that_stands_alone_is_what_hydra_makes_of_it():
 
 @pytest.mark.parametrize(
     ("tree", "chosen"),
-    [
-        ({"seed": "${batch.bn_size}", "batch": {"bn_size": "${seed}"}}, []),
-        ({"seed": "${nothing}"}, []),
-        ({"defaults": ["nowhere", "_self_"]}, []),
-        ({}, [choice("optimizer", "optimizer/nothing")]),
-    ],
+    values(
+        """
+{seed: '${batch.bn_size}', batch: {bn_size: '${seed}'}} | false
+{seed: '${nothing}'} | false
+{defaults: [nowhere, _self_]} | false
+{} | true
+"""
+    ),
 )
 def test_what_does_not_fit_together_is_an_error(tree, chosen):
     with pytest.raises(ValueError, match=r"\w"):
-        composed("recipe", {"recipe": tree}, chosen)
+        composed("recipe", {"recipe": tree}, [LAMB] * chosen)
 
 
 @pytest.mark.parametrize("parent", ["parent", "nowhere"])
