@@ -1,7 +1,7 @@
 """Set up Slurm on this machine, and check that jobs and arrays lose nothing.
 
     apt-get install slurm-wlm munge
-    python tools/slurm_check.py [--steps 200] [--only array]
+    python tools/slurm_check.py [--steps 200]
 
 Every run must end with exactly the weights of an undisturbed one: a job that is requeued by hand
 and runs out of time, a run with one srun task per rank, and the tasks of an array, one of which is
@@ -181,25 +181,21 @@ def compared_tasks(words: list[str]) -> list[tuple[Path, Path]]:
 
 
 def main() -> int:
-    """Check jobs, arrays or both.
+    """Check jobs and an array.
 
     The exit code is 0 if all runs end with the same weights as undisturbed ones.
     """
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--only", choices=("jobs", "array"))
     arguments = parser.parse_args()
     if missing := [name for name in ("munged", "slurmctld", "slurmd") if not shutil.which(name)]:
         raise SystemExit(f"{', '.join(missing)} not found: apt-get install slurm-wlm munge")
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     folder = Path(tempfile.mkdtemp(prefix="slurm-"))
     os.chdir(folder)
-    words, pairs = [*RECIPE.split(), f"max_duration={arguments.steps}ba"], []
+    words = [*RECIPE.split(), f"max_duration={arguments.steps}ba"]
     with Cluster():
-        if arguments.only != "array":
-            pairs += compared_jobs(words)
-        if arguments.only != "jobs":
-            pairs += compared_tasks(words)
+        pairs = [*compared_jobs(words), *compared_tasks(words)]
     same = [has_weights_of(*pair) for pair in pairs]
     if all(same):
         shutil.rmtree(folder)

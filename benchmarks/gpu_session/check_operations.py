@@ -34,7 +34,7 @@ def _operations(dtype: torch.dtype, device: torch.device) -> dict:
     began = time.perf_counter()
     notes = ops.choose(device, dtype).notes
     row = {"value": not notes, "unit": "right", "note": f"{time.perf_counter() - began:.1f} s"}
-    return row | ({"fault": "; ".join(notes)} if notes else {})
+    return row | {"fault": "; ".join(notes)} if notes else row
 
 
 def _not_a_number(device: torch.device) -> dict:
