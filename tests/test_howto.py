@@ -43,7 +43,7 @@ def entered(guide: str, text: str, entry: str) -> str:
 @pytest.mark.slow
 def test_the_examples_of_the_pages_are_of_ours(nursery, tmp_path):
     for top in ("resnet_recipes", "tests"):
-        shutil.copytree(ROOT / top, tmp_path / top, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / top, tmp_path / top)  # with what is compiled
     (tmp_path / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
     tests = ["tests/methods/test_composition.py"]
     for guide, (room, name, registry) in GUIDES.items():
