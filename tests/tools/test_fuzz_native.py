@@ -1,0 +1,18 @@
+"""The fuzzer finds nothing in a few damaged files, decoded without its sanitizers."""
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from resnet_recipes.data.native import Engine, why_not
+from tools.fuzz_native import fuzz_betons, fuzz_jpegs
+
+
+def test_damaged_files_are_decoded_alike_twice_or_refused(tmp_path):
+    if why := why_not():
+        pytest.skip(f"the native library {why}")
+    rng = np.random.default_rng(0)
+    with closing(Engine(2)) as engine:
+        assert fuzz_jpegs(engine, 100, rng).total() == 100
+        assert fuzz_betons(engine, 3, rng, tmp_path).total() > 3
