@@ -66,6 +66,7 @@ def test_who_has_started_this_process(words, by, told):
     assert external.launcher() == by
 
 
+@pytest.mark.timeout(20)  # who is not refused waits for the others
 @pytest.mark.parametrize(
     ("words", "said"),
     rows(
