@@ -28,7 +28,7 @@ def running(tmp_path):
     """A run that goes on, ./runs/first, and its process."""
     folder = run_folder(tmp_path / "runs", "first")
     process = subprocess.Popen([sys.executable, "-c", RUN, str(folder)])
-    while not is_running(folder):
+    while not (is_running(folder) and (folder / LOCK).read_text()):  # who holds it
         time.sleep(0.01)
     yield folder, process
     process.kill()
