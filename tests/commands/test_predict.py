@@ -45,6 +45,7 @@ def test_images_that_cannot_be_read_are_reported_and_the_others_named(run, enter
     assert [bool(row["error"]) for row in rows] == [True, True, False, False]
     assert [bool(row["class_1"]) for row in rows] == [False, False, True, True]
     assert float(rows[3]["probability_1"]) >= float(rows[3]["probability_2"])
+    assert list(rows[3])[-3:] == ["class_5", "probability_5", "error"]
     head, first, second = said.err.splitlines()
     assert head == "2 of 4 images cannot be read:"
     assert "a.jpg is not an image" in first
@@ -68,6 +69,11 @@ def test_images_may_be_named_by_a_pattern_and_classes_counted(predicted):
     assert [Path(row["file"]).parent.name for row in rows] == sorted(CLASSES)
     assert {len(row["classes"]) for row in rows} == {2}
     assert len(predicted(f"{GOOD} --top=99")[0]["classes"]) == 10
+
+
+def test_printed_shares_of_all_classes_are_percent(run, enter):
+    lines = enter(f"resnet-recipes predict mine {GOOD} --top 10").out.splitlines()[1:]
+    assert sum(float(line.split()[0]) for line in lines) == pytest.approx(100, abs=0.1)
 
 
 def test_a_pattern_finds_each_image_once_whatever_links_there_are(predicted):

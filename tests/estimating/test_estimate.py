@@ -71,7 +71,7 @@ def test_what_a_phase_waits_for_is_counted_and_named(changes, limits, seconds):
 
 @pytest.mark.parametrize(
     ("laps", "expected"),
-    values("[1, 2, 3, 4, 5] | [2, 3, 4]\n[1, 3] | [1.5, 2, 2.5]\n[2] | [2, 2, 2]"),
+    [([1, 2, 3, 4, 5], [2, 3, 4]), ([1, 3], [1.5, 2, 2.5]), ([2], [2, 2, 2])],
 )
 def test_bounds_are_the_quartiles_of_the_measured_steps(laps, expected):
     made = estimate(course(88, images=60), Speeds({88: laps}))
@@ -79,9 +79,7 @@ def test_bounds_are_the_quartiles_of_the_measured_steps(laps, expected):
     assert [low, made.total_minutes, high] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
-    ("laps", "slowest"), values("[1, 1, 1, 1, 1] | 1.62\n[1, 1, 1, 2, 2] | 2.5")
-)
+@pytest.mark.parametrize(("laps", "slowest"), [([1, 1, 1, 1, 1], 1.62), ([1, 1, 1, 2, 2], 2.5)])
 def test_at_most_is_by_the_slower_steps_and_never_below_what_a_machine_drifts(laps, slowest):
     """By hand: 1.08 x (1.0 + 0.5), and 2.0 + 0.5."""
     speeds = Speeds({88: laps}, start=30.0)

@@ -14,7 +14,6 @@ import torchvision
 
 from resnet_recipes.recipe.library import packaged_folder
 from tests.plans import imagenet
-from tests.tables import values
 
 PEERS = json.loads((Path(__file__).parent / "golden/peers.json").read_text())
 CASES = [
@@ -77,7 +76,7 @@ def test_a_downsampling_batchnorm_decays_where_the_source_goes_by_names():
 
 
 @pytest.mark.parametrize(
-    ("ratio", "epochs"), values("1 | 16\n1.5 | 24\n2 | 32\n2.5 | 40\n3.5 | 56\n5.5 | 88")
+    ("ratio", "epochs"), [(1, 16), (1.5, 24), (2, 32), (2.5, 40), (3.5, 56), (5.5, 88)]
 )
 def test_ffcv_lengths_are_exact_by_ratio_too(ratio, epochs):
     assert imagenet(f"ffcv_rn50 ssr={ratio}").epochs == epochs
