@@ -8,6 +8,8 @@ import time
 import pytest
 
 from resnet_recipes.commands.train import PLANNED
+from resnet_recipes.doctor import cuda
+from resnet_recipes.doctor.cuda import Gpus
 from resnet_recipes.estimating.estimate import Speeds
 from resnet_recipes.jobs import measure
 from resnet_recipes.run_folder.runs import runs_in
@@ -34,6 +36,14 @@ def test_a_dry_run_prints_the_number_of_runs_and_starts_none(runs, enter):
     assert out.count("\n  recipe ") == 1
     assert "\n12 runs, one after another, the first as above:\n" in out
     assert "\n    recipe=medium epochs=30 seed=3\n" in out
+    assert runs == []
+
+
+def test_runs_beside_each_other_have_a_gpu_each(runs, enter, monkeypatch):
+    monkeypatch.setattr(cuda, "found", lambda: Gpus(2))
+    words = f"resnet-train -m mild {TINY} seed=1,2 gpus=2 --parallel"
+    assert "gpus=2: --parallel gives each run one GPU" in enter(f"{words} 2", 2).err
+    assert "--parallel=3: must be from 1 to 2, the GPUs" in enter(f"{words} 3", 2).err
     assert runs == []
 
 
