@@ -23,7 +23,7 @@ def emulates(dtype: str) -> bool:
     return bool(names) and not any(name in known for name in names)
 
 
-_NO_LIMIT = 1 << 62
+NO_LIMIT = 1 << 62
 
 
 def available_memory() -> int:
@@ -34,13 +34,13 @@ def available_memory() -> int:
     lines = Path("/proc/meminfo").read_text().splitlines()
     rows = dict(line.split(":", 1) for line in lines)
     free = int(rows["MemAvailable"].split()[0]) * 1024
-    return min(free, _container(Path("/sys/fs/cgroup")))
+    return min(free, container_memory(Path("/sys/fs/cgroup")))
 
 
-def _container(cgroup: Path) -> int:
+def container_memory(cgroup: Path) -> int:
     """Read a version 2 control group: its limit minus used memory that cannot be reclaimed."""
     limit, used = cgroup / "memory.max", cgroup / "memory.current"
     if not limit.exists() or limit.read_text().strip() == "max":
-        return _NO_LIMIT
+        return NO_LIMIT
     rows = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
     return max(0, int(limit.read_text()) - int(used.read_text()) + int(rows.get("file", 0)))

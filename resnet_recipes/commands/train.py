@@ -107,12 +107,12 @@ def prepared(arguments: Arguments) -> Path | None:
         return continued(folder, [], say)
     if found := to_resume(arguments):
         return continued(*found, say)
-    wanted = _with_images(composed(arguments))
+    wanted = with_images(composed(arguments))
     folder = external.restarted_run(Path(wanted.recipe.run.root))  # which a recipe may set
     return continued(folder, [], say) if folder else _new_run(wanted)
 
 
-def _with_images(wanted: "Composed") -> "Composed":
+def with_images(wanted: "Composed") -> "Composed":
     """Make the images of the demo if its recipe is to read them and they are not there."""
     root = Path(wanted.recipe.data.root)
     if wanted.recipe.name == "demo" and root == DEMO.absolute() and not root.exists():
@@ -156,7 +156,7 @@ def _check(arguments: Arguments) -> int:
     from resnet_recipes.commands.plan import lines
     from resnet_recipes.jobs.measure import CHECKED, check
 
-    wanted, began = _with_images(composed(arguments)), time.monotonic()
+    wanted, began = with_images(composed(arguments)), time.monotonic()
     plan = _planned(wanted)
     say("\n".join(lines(plan)))
     ending = check(plan, say)

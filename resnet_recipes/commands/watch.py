@@ -58,7 +58,7 @@ def _follow(folder: Path) -> None:
     with Live(console=console, auto_refresh=False) as live:
         while True:
             found, records = read_run(folder), read_metrics(folder / METRICS)
-            live.update(_screen(found, records, console.width), refresh=True)
+            live.update(screen(found, records, console.width), refresh=True)
             if found is None or found.state != "running":
                 return
             time.sleep(EVERY)
@@ -79,12 +79,13 @@ def _print(folder: Path) -> None:
         time.sleep(EVERY)
 
 
-def _screen(found: RunRecord | None, records: list[Record], width: int) -> "RenderableType":
+def screen(found: RunRecord | None, records: list[Record], width: int) -> "RenderableType":
+    """Return what a terminal of this many columns shows of a run; None: it was deleted."""
     from rich.console import Group
     from rich.text import Text
 
     lines = list(_lines(found, records)) if found else ["the run folder is gone"]
-    return Group(*map(Text, map(printable, lines)), Text.from_ansi(_plot(records, min(width, 100))))
+    return Group(*map(Text, map(printable, lines)), Text.from_ansi(plot(records, min(width, 100))))
 
 
 def _lines(found: RunRecord, records: list[Record]) -> Iterator[str]:
@@ -123,7 +124,7 @@ def _top1(record: Record) -> float:
     return top1_of(record) or 0.0
 
 
-def _plot(records: list[Record], width: int) -> str:
+def plot(records: list[Record], width: int) -> str:
     """Return the loss over the epochs as text; empty without the plotting library."""
     points = [(step["epoch"], step["loss"]) for step in of_kind(records, "step") if step["loss"]]
     try:

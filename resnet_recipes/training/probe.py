@@ -90,19 +90,19 @@ def speeds(
     """
     join(rank)
     sides, share = _sides(plan), seconds / 6
-    size = _probe_size(plan, rank, min(sides))
+    size = probe_size(plan, rank, min(sides))
     laps, parts = {}, len(sides) + (1 if plan.facts.backend == "synthetic" else 3)
     progress(0, parts)
     for side in sides:
-        laps[side] = _laps(plan, rank, side, size, share, searched(plan))
+        laps[side] = measured_laps(plan, rank, side, size, share, searched(plan))
         progress(len(laps), parts)
     first = warm_up(rank.device)
-    steps = {side: _mixed(found[first:], _interval(plan)) for side, found in laps.items()}
+    steps = {side: mixed(found[first:], _interval(plan)) for side, found in laps.items()}
     warm_up_seconds = median(
         sum(found[:first]) - first * median(steps[side]) for side, found in laps.items()
     )
     images = size * rank.world_size
-    with closing(build(_synthetic(plan, rank, 8), rank, ())) as run:
+    with closing(build(synthetic(plan, rank, 8), rank, ())) as run:
         speeds = Speeds(
             {side: tuple(lap / images for lap in found) for side, found in steps.items()},
             _evaluation_rate(run),
@@ -156,7 +156,7 @@ def _sides(plan: Plan) -> Sequence[int]:
     return sorted({sides[0], middle, sides[-1]})
 
 
-def _probe_size(plan: Plan, rank: Rank, side: int) -> int:
+def probe_size(plan: Plan, rank: Rank, side: int) -> int:
     """Return a batch whose step fits into LONGEST_STEP at the smallest size.
 
     A micro-batch, or a part of one.
@@ -165,7 +165,7 @@ def _probe_size(plan: Plan, rank: Rank, side: int) -> int:
     if size <= 8:
         return size
     # without building the network and the warm-up, which take many times as long as a step
-    last = _laps(plan, rank, side, 8, 0.0, ())[-1]
+    last = measured_laps(plan, rank, side, 8, 0.0, ())[-1]
     mean = mean_over_ranks(torch.tensor(last, device=rank.device))  # all take the same size
     images_per_second = 8 / mean.item()
     # the largest power of two that is not more; 0 for 0
@@ -173,14 +173,14 @@ def _probe_size(plan: Plan, rank: Rank, side: int) -> int:
     return max(8, min(size, fitting))
 
 
-def _laps(
+def measured_laps(
     plan: Plan, rank: Rank, side: int, size: int, seconds: float, searches: Collection[int]
 ) -> list[float]:
     """Return the seconds of steps at an image size, warm-up included.
 
     The first one after the warm-up takes two gradients, if any does.
     """
-    probe = _synthetic(plan, rank, size)
+    probe = synthetic(plan, rank, size)
     begin = plan.sizes.index(side) * probe.steps_per_epoch
     timed = begin + warm_up(rank.device) + 1  # steps done after the first that is timed
     return _timed(probe, rank, seconds, searches, begin + -timed % _interval(plan))
@@ -191,7 +191,7 @@ def _interval(plan: Plan) -> int:
     return plan.extra_gradient_every or 1
 
 
-def _mixed(laps: Sequence[float], interval: int) -> list[float]:
+def mixed(laps: Sequence[float], interval: int) -> list[float]:
     """Return the seconds of plain steps.
 
     Each has its share of the first step of every `interval`.
@@ -200,7 +200,7 @@ def _mixed(laps: Sequence[float], interval: int) -> list[float]:
     return [(median(first) + (interval - 1) * lap) / interval for lap in plain] or list(first)
 
 
-def _synthetic(plan: Plan, rank: Rank, size: int) -> Plan:
+def synthetic(plan: Plan, rank: Rank, size: int) -> Plan:
     """Return the plan of the same run on synthetic images, `size` of them per device and step.
 
     Epochs that are too short to time steps in are longer, each as many times.

@@ -39,7 +39,7 @@ def test_through_a_pipe_there_is_a_line_an_evaluation_and_the_end(tmp_path, monk
 def test_the_loss_is_plotted_as_text(tmp_path):
     pytest.importorskip("plotext", reason="plotext is not installed")
     records = watch.read_metrics(run_folder(tmp_path, "mine") / "metrics.jsonl")
-    plot = watch._plot(records, 60)
+    plot = watch.plot(records, 60)
     assert "training loss" in plot
     assert all(len(re.sub(r"\x1b\[[0-9;]*m", "", line)) <= 60 for line in plot.splitlines())
 
@@ -47,7 +47,7 @@ def test_the_loss_is_plotted_as_text(tmp_path):
 def test_no_name_acts_on_the_screen(tmp_path):
     found = watch.RunRecord(folder=tmp_path / "a\x1b[2J", state="failed", reason="b\u202e")
     with (console := Console(width=60)).capture() as shown:
-        console.print(watch._screen(found, [], 60))
+        console.print(watch.screen(found, [], 60))
     assert "a\\x1b[2J: failed" in shown.get()
     assert "b\\u202e" in shown.get()
     assert "\x1b[2J" not in shown.get()

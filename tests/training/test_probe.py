@@ -79,8 +79,8 @@ def test_the_batch_is_chosen_by_a_step_that_is_warm_and_takes_no_longer_than_may
 ):
     """By hand: 8 images in 0.8 seconds are 20 in two."""
     monkeypatch.setattr(Plan, "bn_size", 32)
-    monkeypatch.setattr(probe, "_laps", lambda *_: laps)
-    assert probe._probe_size(made, ALONE, 16) == size
+    monkeypatch.setattr(probe, "measured_laps", lambda *_: laps)
+    assert probe.probe_size(made, ALONE, 16) == size
 
 
 def speeds_of_two(process: RankProcess) -> dict[str, object]:
@@ -106,7 +106,7 @@ def test_ranks_measure_together(nursery, made, tmp_path):
 
 
 def test_epochs_have_the_runs_own_sizes_and_steps_enough_to_be_timed(made):
-    synthetic = probe._synthetic(made, ALONE, 16)
+    synthetic = probe.synthetic(made, ALONE, 16)
     assert synthetic.sizes == made.sizes
     assert synthetic.steps_per_epoch > probe.WARM_UP + probe.STEPS + 2
     assert synthetic.steps_per_epoch % made.steps_per_epoch == 0
@@ -115,9 +115,9 @@ def test_epochs_have_the_runs_own_sizes_and_steps_enough_to_be_timed(made):
 def test_a_step_of_sam_counts_with_its_share():
     """One in five steps takes two gradients: by hand, (2 + 4 x 1) / 5."""
     laps = [2.0, 1.0, 1.0, 1.0, 1.0, 2.0, 1.0]
-    assert probe._mixed(laps, 5) == pytest.approx([1.2] * 5)
-    assert probe._mixed([3.0, 4.0], 1) == [3.0, 4.0]
-    assert probe._mixed([2.0], 5) == [2.0]
+    assert probe.mixed(laps, 5) == pytest.approx([1.2] * 5)
+    assert probe.mixed([3.0, 4.0], 1) == [3.0, 4.0]
+    assert probe.mixed([2.0], 5) == [2.0]
 
 
 @pytest.mark.parametrize(("device", "steps"), [("cpu", 2 + 1), ("cuda", 8 + 1)])
@@ -149,7 +149,7 @@ def test_the_first_step_that_is_timed_is_one_of_sams_at_the_size_that_was_asked_
     )
     made.recipe.methods.sam.interval = 5
     for side in set(made.sizes):
-        probe._laps(made, ALONE, side, 16, 1.0, ())
+        probe.measured_laps(made, ALONE, side, 16, 1.0, ())
         plan, step = begun[-1][0], begun[-1][1] + probe.WARM_UP
         assert plan.pixels_at(step) == plan.pixels_at(begun[-1][1]) == side
         assert gradients_at(step, made.recipe.methods.sam, plan.horizon) == 2

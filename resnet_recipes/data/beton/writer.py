@@ -72,7 +72,7 @@ class BetonWriter:
             raise NotReadyError.at(path, "is being written by another conversion") from error
         self.records = read_journal(path, key)
         self._journal.truncate(0)
-        _write_all(self._journal, f"{key}\n".encode() + self.records.tobytes())
+        write_all(self._journal, f"{key}\n".encode() + self.records.tobytes())
         front = layout.METADATA_START + capacity * layout.SAMPLE.itemsize
         first = -(-front // page_size) * page_size
         self._end = _end(self.records) if len(self.records) else first
@@ -102,7 +102,7 @@ class BetonWriter:
             pieces.append(data)
             self._end += len(data)
         for file, content in ((self._file, b"".join(pieces)), (self._journal, records.tobytes())):
-            _write_all(file, content)
+            write_all(file, content)
             os.fsync(file.fileno())
         self.records = np.concatenate([self.records, records])
 
@@ -113,10 +113,10 @@ class BetonWriter:
         numbers = layout.VERSION, 2, self.page_size, len(written), self._end
         header = np.array([numbers], layout.HEADER).tobytes()
         rest = _fields() + _metadata(written)
-        _write_all(self._file, table)
+        write_all(self._file, table)
         for place, content in ((len(header), rest), (0, header)):
             self._file.seek(place)
-            _write_all(self._file, content)
+            write_all(self._file, content)
             os.fsync(self._file.fileno())
         sidecar = Sidecar(
             examples=len(written),
@@ -174,7 +174,7 @@ def _table(records: np.ndarray) -> bytes:
     return rows.tobytes()
 
 
-def _write_all(file: FileIO, data: bytes) -> None:
+def write_all(file: FileIO, data: bytes) -> None:
     """Write everything: a raw file may accept less at once, as when the disk is nearly full."""
     rest = memoryview(data)
     while rest:

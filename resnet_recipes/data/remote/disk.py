@@ -71,10 +71,10 @@ def _folders(cache: str) -> list[Path]:
         return [Path(cache)]
     own = Path(tempfile.gettempdir()) / f"resnet-recipes-{os.getuid()}"
     folders = [cache_folder() / "data", own]
-    return [folder for folder in folders if _is_local(folder)] or folders[:1]
+    return [folder for folder in folders if is_local(folder)] or folders[:1]
 
 
-def _is_local(folder: Path) -> bool:
+def is_local(folder: Path) -> bool:
     """Return whether a folder is on a disk of this machine, and was not made by somebody else."""
     there = nearest_existing(folder)
     facts = os.stat(there)

@@ -214,7 +214,7 @@ def test_a_disk_that_fills_up_leaves_the_old_file_as_it_was(
     target = tmp_path / "train.beton"
     convert(folder / "train", target, ConvertOptions("jpg", workers=1), silent)
     old = target.read_bytes(), sidecar_path(target).read_bytes()
-    write, limit = beton_writer._write_all, room.PAGE_SIZE + 100_000
+    write, limit = beton_writer.write_all, room.PAGE_SIZE + 100_000
 
     def full(file, data):
         if file.tell() + len(data) > limit:
@@ -222,7 +222,7 @@ def test_a_disk_that_fills_up_leaves_the_old_file_as_it_was(
         write(file, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(beton_writer, "_write_all", full)
+        patch.setattr(beton_writer, "write_all", full)
         with pytest.raises(NotReadyError, match=r"No space left on device.*kept"):
             convert(folder / "train", target, RAW, silent)
     assert (target.read_bytes(), sidecar_path(target).read_bytes()) == old
@@ -302,12 +302,12 @@ def test_a_source_cut_short_after_it_was_opened_is_named_and_kills_nothing(beton
 def test_a_file_that_does_not_read_back_is_not_accepted_when_repeated(
     folder, tmp_path, monkeypatch
 ):
-    write = beton_writer._write_all
+    write = beton_writer.write_all
 
     def damaged(file, data):
         write(file, data[:-9] + bytes(9) if len(data) > 10_000 else data)
 
-    monkeypatch.setattr(beton_writer, "_write_all", damaged)
+    monkeypatch.setattr(beton_writer, "write_all", damaged)
     for _ in range(2):
         with pytest.raises(TrainingError, match="reads back differently"):
             convert(folder, tmp_path, RAW, silent)

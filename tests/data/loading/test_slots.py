@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import data
-from resnet_recipes.base import cores
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.loading import slots
 
@@ -55,15 +54,3 @@ def test_all_ranks_of_this_machine_count_and_before_a_launch_its_gpus(
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "9")  # more ranks than cores: each has a worker
     assert "cores" not in notes(folder, 1)
     assert "use data.workers=1" in notes(folder, 2)
-
-
-def test_the_file_cache_of_a_container_counts_as_free(tmp_path: Path):
-    assert cores._container(tmp_path) == cores._NO_LIMIT
-    (tmp_path / "memory.max").write_text("max\n")
-    assert cores._container(tmp_path) == cores._NO_LIMIT
-    (tmp_path / "memory.max").write_text("1000\n")
-    (tmp_path / "memory.current").write_text("900\n")
-    (tmp_path / "memory.stat").write_text("anon 300\nfile 600\n")
-    assert cores._container(tmp_path) == 700
-    (tmp_path / "memory.stat").write_text("anon 900\n")
-    assert cores._container(tmp_path) == 100

@@ -42,14 +42,14 @@ def test_a_disk_of_another_machine_or_memory_is_only_taken_by_name(folders, moun
     device = os.stat(tmp_path).st_dev
     (folders[1]).mkdir()
     mounts.append((f"{os.major(device)}:{os.minor(device)}", kind))
-    assert not disk._is_local(folders[1])
+    assert not disk.is_local(folders[1])
     assert disk.with_room(str(tmp_path / "named"), "set", "v.part", 1) == tmp_path / "named" / "set"
 
 
 def test_a_folder_that_another_user_prepared_is_left_alone(folders, tmp_path):
     (tmp_path / "theirs").mkdir()
     folders[1].symlink_to(tmp_path / "theirs")
-    assert not disk._is_local(folders[1])
+    assert not disk.is_local(folders[1])
 
 
 @pytest.mark.parametrize("planted", ["link", "file", "open", "theirs"])
