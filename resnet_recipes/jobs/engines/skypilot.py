@@ -44,12 +44,12 @@ volumes:
 _SEVERAL = """\
 # torchrun ends with 1 whatever happened; exit.json has the run's own exit code.
 rm -f {exit}
+trap '[ -n "$!" ] || exit 75; kill -TERM "$!"' TERM
 torchrun --nnodes="$SKYPILOT_NUM_NODES" --node-rank="$SKYPILOT_NODE_RANK" \\
   --master-addr="${{SKYPILOT_NODE_IPS%%[[:space:]]*}}" --master-port=29400 \\
   --nproc-per-node={ranks} --shutdown-timeout={saving} \\
   --no-python {command} &
 ranks=$!
-trap 'kill -TERM "$ranks"' TERM
 wait "$ranks"
 while kill -0 "$ranks" 2> /dev/null; do wait "$ranks"; done      # a signal interrupts wait
 wait "$ranks"
