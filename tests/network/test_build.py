@@ -109,13 +109,13 @@ def test_outputs_and_gradients_have_the_same_bits(networks, dtype):
         assert parameter.grad.stride() == parameter.stride()
 
 
-def test_after_the_forward_pass_the_weights_are_parameters_again(networks):
+def test_weights_are_cast_in_the_forward_pass_and_parameters_again_after_it(networks):
     plain, together = networks
+    layer, seen = together.layer1[0].conv1, []
+    layer.register_forward_pre_hook(lambda *_: seen.append(layer.weight.dtype))
     logits(together)
-    assert (
-        together.layer1[0].conv1.weight
-        is dict(together.named_parameters())["layer1.0.conv1.weight"]
-    )
+    assert seen == [torch.bfloat16]
+    assert layer.weight is dict(together.named_parameters())["layer1.0.conv1.weight"]
     assert list(together.state_dict()) == list(plain.state_dict())
     with pytest.raises(RuntimeError), torch.autocast("cpu", torch.bfloat16):
         together(torch.zeros(1, 4, 8, 8))
