@@ -71,6 +71,12 @@ def test_every_change_of_a_folder_is_seen_even_if_its_time_is_set_back(root, com
     assert command == "mkdir cow" or after.digest != before.digest
 
 
+def test_a_hundred_folders_in_one_another_are_too_many(root):
+    (root / "train" / ("a/" * 102)).mkdir(parents=True)
+    with pytest.raises(OSError, match="More than 100 folders in one another"):
+        Listing.of(root / "train")
+
+
 def test_a_listing_made_while_folders_change_is_not_kept(root, monkeypatch):
     monkeypatch.setattr(listing, "_SETTLED", 60 * 10**9)
     assert not Listing.of(root / "train").kept
