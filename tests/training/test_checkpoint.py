@@ -325,8 +325,10 @@ def test_a_kill_at_any_stage_of_a_save_leaves_the_old_checkpoint_or_the_new(plac
         calls = count()
         for owner, name in ((os, "fsync"), (os, "replace"), (Path, "unlink")):
             setattr(owner, name, counted(getattr(owner, name), calls))
-        Checkpoints(checkpoints.folder, 2).save(30, state_at(30), wait=True)
-        os._exit(0)
+        try:
+            Checkpoints(checkpoints.folder, 2).save(30, state_at(30), wait=True)
+        finally:
+            os._exit(0)
     os.waitpid(child, 0)
     again = reopened(checkpoints)
     step, state = again.newest()
