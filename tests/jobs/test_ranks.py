@@ -36,11 +36,6 @@ from tests.run_folders import begun
 pytestmark = pytest.mark.slow
 
 
-#: Examples of evaluation sets: fewer than the ranks, a multiple of some numbers of ranks, and of
-#: none.
-ENDS = (".pt", ".json")
-
-
 @pytest.fixture
 def new_run(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Path]:
     """Return a function that makes the folder of a run of six steps, saved after three."""
@@ -60,11 +55,8 @@ def killed_after(step: int, run: Path) -> Path:
     """Return what there would be of a finished run, killed right after a checkpoint."""
     folder = Path(tempfile.mkdtemp(dir=run.parent))
     (folder / "checkpoints").mkdir()
-    for name in (
-        "config.yaml",
-        "data.json",
-        *(f"checkpoints/step-{step:08d}{end}" for end in ENDS),
-    ):
+    saved = f"checkpoints/step-{step:08d}"
+    for name in ("config.yaml", "data.json", f"{saved}.pt", f"{saved}.json"):
         shutil.copy(run / name, folder / name)
     return folder
 
