@@ -17,7 +17,7 @@ from resnet_recipes.run_folder.ending import read
 from resnet_recipes.training import distributed
 from tests.commands.conftest import TINY
 from tests.jobs.nursery import Command, Nursery
-from tests.tables import rows, values
+from tests.tables import rows
 
 #: A run of two steps, each of eight images.
 SMALL = f"mild {TINY.removesuffix(' gpus=1')} bs=8 batch.bn_size=4 max_duration=2ba run=one".split()
@@ -85,7 +85,7 @@ LOCAL_WORLD_SIZE=\u0663 | LOCAL_WORLD_SIZE=\u0663: must be a whole number
 {SRUN} SLURM_CPUS_ON_NODE=x | SLURM_CPUS_ON_NODE=x: must be a whole number
 {SRUN} SLURM_JOB_ID=x | SLURM_JOB_ID=x: must be a whole number
 {SRUN} SLURM_NODEID=7 | SLURM_NODEID=7: is not one of the nodes in SLURM_STEP_TASKS_PER_NODE=4(x2)
-{SRUN.replace("STEP_NODELIST", "")} | SLURM_STEP_NODELIST: is not set, and srun sets it
+{SRUN.replace("SLURM_STEP_NODELIST=gpu[07-08] ", "")} | SLURM_STEP_NODELIST: is not set, and srun
 """
     ),
 )
@@ -153,7 +153,7 @@ def test_what_ranks_refuse_is_said_once_by_the_lowest(behaviour, speaks, tmp_pat
 
 @pytest.mark.parametrize(
     ("nodes", "first"),
-    rows("gpu7 | gpu7\ngpu[07-09,11],big1 | gpu07\na,b | a\nr[1-2]n[3-4] | r1n3"),
+    [("gpu7", "gpu7"), ("gpu[07-09,11],big1", "gpu07"), ("a,b", "a"), ("r[1-2]n[3-4]", "r1n3")],
 )
 def test_a_task_of_srun_is_the_rank_that_torchrun_would_call_it(nodes, first):
     found = external._variables(variables(f"{SRUN} SLURM_STEP_NODELIST={nodes}"))
@@ -167,7 +167,7 @@ def test_a_job_of_a_federation_of_clusters_has_a_port(told):
 
 
 @pytest.mark.parametrize(
-    ("node", "cores", "sharing"), values("0 | 1 | 8\n2 | 1 | 4\n2 | 4 | 4\n2 | 1024 | 1")
+    ("node", "cores", "sharing"), [(0, 1, 8), (2, 1, 4), (2, 4, 4), (2, 1024, 1)]
 )
 def test_tasks_of_a_node_share_its_cores_unless_each_has_its_own(node, cores, sharing, told):
     told.setattr(os, "sched_getaffinity", lambda _: set(range(min(cores, 2))), raising=False)

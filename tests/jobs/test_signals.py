@@ -9,7 +9,6 @@ import pytest
 
 from resnet_recipes.jobs import signals as module
 from resnet_recipes.jobs.signals import Interruption
-from tests.tables import rows
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 
@@ -26,12 +25,12 @@ def interruption() -> Iterator[Interruption]:
 
 
 @pytest.mark.parametrize(
-    ("name", "code"), rows("SIGTERM | 75\nSIGUSR1 | 75\nSIGHUP | 75\nSIGINT | 130")
+    ("name", "code"), [("SIGTERM", 75), ("SIGUSR1", 75), ("SIGHUP", 75), ("SIGINT", 130)]
 )
 def test_a_signal_requests_a_stop_with_its_exit_code(name, code, interruption):
     assert not interruption.requested
     os.kill(os.getpid(), signal.Signals[name])
-    assert (interruption.requested, interruption.exit_code) == (True, int(code))
+    assert (interruption.requested, interruption.exit_code) == (True, code)
     assert interruption.reason == ("Ctrl-C" if name == "SIGINT" else name)
 
 

@@ -8,10 +8,8 @@ import pytest
 from resnet_recipes.report import mlperf
 from tests.compliance import complies
 
-VALUES = json.loads(
-    """{"seed": 1, "global_batch_size": 100, "train_samples": 1000, "eval_samples": 500,
-    "opt_name": "lars"}"""
-)
+SAMPLES = {"train_samples": 1000, "eval_samples": 500}
+VALUES = {"seed": 1, "global_batch_size": 100, "opt_name": "lars", **SAMPLES}
 
 
 @pytest.fixture

@@ -25,7 +25,6 @@ from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
-from tests.tables import values
 from tests.training.test_loop import Notes
 
 #: Every method that can be in one recipe with all others, images that grow from the first epoch on,
@@ -92,7 +91,6 @@ def test_memory_format_does_not_change_what_the_network_says(make_run):
 def test_a_compiled_run_is_one_graph_over_all_sizes_and_trains_as_the_plain_one(
     make_run, monkeypatch
 ):
-    """At full size the batch is not made of others' pixels."""
     # an epoch is one step, so that every step has another size
     monkeypatch.setattr(synthetic, "TRAIN_EXAMPLES", 16)
     words = (
@@ -249,7 +247,7 @@ def tried(make_run, monkeypatch):
     return search, found, run
 
 
-@pytest.mark.parametrize(("most", "expected"), values("96 | 96\n95 | 48\n40 | 32\n1 | 1"))
+@pytest.mark.parametrize(("most", "expected"), [(96, 96), (95, 48), (40, 32), (1, 1)])
 def test_the_largest_divisor_of_the_batch_that_fits_is_found(most, expected, tried):
     search, found, run = tried
     assert search(most) == expected

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from resnet_recipes.training.outcomes import Confusion, Outcomes
-from tests.tables import values
 
 
 def random_outcomes(count: int) -> Outcomes:
@@ -27,7 +26,7 @@ def test_the_calibration_error_is_that_of_a_loop_over_bins():
     assert found.calibration_error_percent == pytest.approx(100 * error)
 
 
-@pytest.mark.parametrize(("images", "ranks"), values("7 | 1\n7 | 2\n7 | 3\n2 | 3"))
+@pytest.mark.parametrize(("images", "ranks"), [(7, 1), (7, 2), (7, 3), (2, 3)])
 def test_the_images_of_ranks_are_put_back_into_their_order(images, ranks):
     whole = random_outcomes(images)
     parts = [Outcomes.joined([Outcomes(*(f[r::ranks] for f in whole))]) for r in range(ranks)]

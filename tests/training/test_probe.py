@@ -21,7 +21,6 @@ from resnet_recipes.training import distributed, probe
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY
 from tests.jobs.nursery import shallow_resnet18
-from tests.tables import values
 
 ALONE = Rank(0, 1, torch.device("cpu"))
 
@@ -72,7 +71,7 @@ def test_what_the_first_steps_take_longer_is_known(made, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("laps", "size"), values("[0, 0, 4.0] | 8\n[90.0, 40.0, 0.01] | 32\n[0, 0.8] | 16")
+    ("laps", "size"), [([0.0, 0.0, 4.0], 8), ([90.0, 40.0, 0.01], 32), ([0.0, 0.8], 16)]
 )
 def test_the_batch_is_chosen_by_a_step_that_is_warm_and_takes_no_longer_than_may_be(
     laps, size, made, monkeypatch
