@@ -179,6 +179,13 @@ def test_gentle_is_mild_with_milder_crops_and_without_its_results():
     assert gentle == replace(mild, name="gentle", about=gentle.about, data=crops, published=[])
 
 
+def test_pytorch_v2_has_torchvisions_average():
+    """Which has a share of (1 - 0.99998) * batch * 32 / epochs in an update every 32 steps."""
+    plan = imagenet("pytorch_v2")
+    half_life = plan.steps(plan.recipe.methods.ema.half_life)
+    assert 1 - 2 ** (-32 / half_life) == pytest.approx(2e-5 * 1024 * 32 / 600, rel=1e-3)
+
+
 def test_packaged_recipes_are_those_of_the_repository():
     repository = Path(__file__).parents[2] / "recipes"
     assert {path.name for path in packaged_folder().glob("*.yaml")} == {
