@@ -40,7 +40,7 @@ def test_training_without_a_recipe_prints_the_help_page_and_is_a_mistake(capsys)
 
 @pytest.mark.parametrize("first", ["mild", "recipe=mild"])
 @pytest.mark.parametrize("verb", [[], ["train"]])
-def test_the_recipe_needs_no_key_wherever_it_stands(capsys, tmp_path, first, verb):
+def test_the_recipe_needs_no_key_wherever_it_stands(capsys, first, verb):
     for words in ([first, "data=nowhere", "--dry-run"], ["--dry-run", "data=nowhere", first]):
         assert (cli.main if verb else cli.train)([*verb, *words]) == 3
         assert "nowhere" in capsys.readouterr().err

@@ -36,7 +36,7 @@ def test_without_a_checkout_the_packages_of_the_extra_are_named(place, monkeypat
     assert remedy("report") == "pip install 'a[b]<2,>=1'"
 
 
-def test_without_pip_uv_is_named(tmp_path, monkeypatch):
+def test_without_pip_uv_is_named(monkeypatch):
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
     assert remedy("report").startswith("uv pip install ")
 

@@ -67,7 +67,7 @@ def test_paths_that_no_file_can_have_are_not_ready(name, tmp_path):
         read_bytes(tmp_path / name)
 
 
-def test_a_file_that_is_refused_is_closed_again(tmp_path):
+def test_a_file_that_is_refused_is_closed_again():
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
         with pytest.raises(OSError, match="Not a regular file"):

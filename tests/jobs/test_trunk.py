@@ -75,7 +75,7 @@ def test_a_longer_run_has_the_bits_of_one_trained_alone_even_if_it_is_killed(pre
 
 
 @pytest.mark.slow
-def test_the_newest_part_of_a_trunk_serves_unless_more_may_come(prepared, nursery, tmp_path):
+def test_the_newest_part_of_a_trunk_serves_unless_more_may_come(prepared, nursery):
     short = nursery.train(prepared("short", 16))
     recipe = read(short / "config.yaml")
 

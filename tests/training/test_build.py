@@ -198,7 +198,7 @@ def test_a_size_counts_in_all_its_epochs_as_far_as_they_go():
     assert searched(plan((224, 176, 224), 151_000, last=0.9)) == []
 
 
-def test_the_choice_of_algorithms_precedes_the_first_step_of_a_size(make_run, monkeypatch):
+def test_the_choice_of_algorithms_precedes_the_first_step_of_a_size(make_run):
     """Torch keeps the first one, also that of the rehearsal."""
     run = make_run("max_duration=3ep methods.progressive_resizing.delay=0.2dur")
     seen = []

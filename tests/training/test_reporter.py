@@ -41,7 +41,7 @@ def test_a_model_that_is_not_finite_is_never_saved(place, value, make_run, tmp_p
     assert checkpoints.newest()[0] == 1
 
 
-def test_an_interval_without_a_finite_loss_has_none(make_run, tmp_path):
+def test_an_interval_without_a_finite_loss_has_none(make_run):
     run = make_run("precision.dtype=fp16")
     run.precision.check = lambda *_: None
     recorder = Mock()

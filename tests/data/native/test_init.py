@@ -150,7 +150,7 @@ def test_closing_drops_the_rows_that_were_not_begun_and_waits_for_the_others(bui
         engine.submit(batch.rows)
 
 
-def test_waiting_gives_up_after_its_seconds_and_leaves_the_interpreter_free(built, tmp_path):
+def test_waiting_gives_up_after_its_seconds_and_leaves_the_interpreter_free(built):
     # Regular files cannot make a thread hang, so this waits for a batch that the only thread has
     # not reached yet.
     image = encoded(photo(0, 600, 800), quality=95)
