@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from cases import BATCH, LOADERS, Setting
@@ -36,8 +37,8 @@ class Bench:
     def rate(self, batches: int) -> float:
         """Read some batches; return images per CPU-second, with full queues before and after."""
         before = self._idle_seconds()
-        self._process.stdin.write(f"{batches}\n")
-        self._process.stdin.flush()
+        with suppress(BrokenPipeError):  # of a process that has ended
+            print(batches, file=self._process.stdin, flush=True)
         if not self._process.stdout.readline():
             raise SystemExit("a loader has failed: see its message above")
         return batches * BATCH / (self._idle_seconds() - before)
