@@ -79,7 +79,9 @@ class Cluster:
         self._start("slurmctld", "-D")
         self._start("slurmd", "-D")
         for _ in range(900):
-            if "idle" in said("sinfo", "-h", "-o", "%T"):
+            # no error: the controller may not answer yet
+            states = subprocess.run(["sinfo", "-h", "-o", "%T"], stdout=subprocess.PIPE, text=True)
+            if "idle" in states.stdout:
                 return self
             time.sleep(1)
         raise SystemExit(f"gave up after waiting 900 s for an idle node: see {folder}")
