@@ -1,6 +1,7 @@
 """What the tests of commands share."""
 
 import csv
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,7 +27,8 @@ def csv_rows(name: str) -> list[dict[str, str]]:
 
 @pytest.fixture(autouse=True)
 def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work in an empty folder, on a machine on which nothing was measured yet."""
+    """Work in an empty folder, on a machine of two cores on which nothing was measured yet."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", f"{tmp_path}.cache")
 

@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from resnet_recipes import cli
-from resnet_recipes.commands import plan
 from resnet_recipes.report.console import LiveConsole
 from resnet_recipes.run_folder.facts import Published, RunFacts
 from resnet_recipes.run_folder.metrics import Metrics
@@ -77,7 +76,6 @@ def screen(words: str, folder: Path, columns: int) -> str:
         patch.setenv("COLUMNS", str(columns))
         patch.setenv("TERM", "xterm")
         patch.chdir(folder)
-        patch.setattr(plan, "cores", lambda: 2)
         if not words:
             return summary()
         with redirect_stdout(said), redirect_stderr(said):

@@ -127,7 +127,6 @@ def test_the_plan_opens_with_images_and_device_and_says_how_long_a_cpu_needs(
     started, enter, monkeypatch
 ):
     monkeypatch.setattr(cuda, "found", cuda.Gpus)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     lines = enter("resnet-train mild --dry-run").out.splitlines()
     assert lines[2].startswith("  images     ImageNet-1k: 1,281,167 to train on")
     assert lines[4:6] == [
