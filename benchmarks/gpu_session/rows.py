@@ -10,6 +10,7 @@ class Rows:
 
     def __init__(self, path: Path, call: str):
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("a").close()  # what cannot be written fails before anything is measured
         self.measured: list[dict] = []
         self.faults = 0
         self._path, self._call, self._part = path, call, ""
