@@ -8,6 +8,7 @@ one. uv installs the engines' packages, each in an environment of its own. Takes
 two cores.
 """
 
+import argparse
 import os
 import shutil
 import signal
@@ -110,6 +111,7 @@ def component(words: list[str]) -> Path:
 
 def main() -> int:
     """Return 0 if every run has the weights of an undisturbed one."""
+    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
     words = ["max_duration=100ba"]
     folder = Path(tempfile.mkdtemp(prefix="jobs-"))
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
