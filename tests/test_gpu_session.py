@@ -363,7 +363,7 @@ STEPS = (
 )
 OTHERS = {natively: True, in_float64: True, without_one_update_in_a_hundred: False}
 #: What is tried where not all is asked for.
-USUAL = [*zip(("no methods", "sam", "sam"), OTHERS, strict=True)]
+USUAL = [*zip(("no methods", "sam", "no methods"), OTHERS, strict=True)]
 
 
 @pytest.mark.parametrize(
