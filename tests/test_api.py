@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -24,7 +25,7 @@ from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import HOOKS
 from resnet_recipes.network import about
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.run_folder.ending import read
+from resnet_recipes.run_folder.ending import Ending, read
 from tests.jobs.nursery import shallow_resnet18
 
 README = Path(__file__).parents[1] / "README.md"
@@ -192,6 +193,12 @@ def test_a_teacher_is_run_once(images, monkeypatch, nursery):
     for mistake in ({"top": 0}, {"top": "ten"}, {"cycle": -1}):
         with pytest.raises(resnet_recipes.RecipeError, match="from 1 to 9999"):
             resnet_recipes.teach(recipe, **mistake)
+    monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)  # as the program has it
+    for code, said in ((1, "not whole: mend that, and type"), (75, "not whole: type")):
+        ended = nullcontext((images, Ending(code)))
+        monkeypatch.setattr("resnet_recipes.jobs.teach.errand", lambda *_, ended=ended, **__: ended)
+        with pytest.raises(TrainingError, match=said):
+            resnet_recipes.teach(recipe, "stopped", cycle=1)
     Path("program.py").write_text(TEACH.format(words=", ".join(map(repr, words))))
     code, out, err = nursery.run(images, "program").wait()
     assert (code, out) == (0, f"{images}/said.safetensors\n"), err

@@ -1,3 +1,4 @@
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,13 @@ def test_the_recipe_needs_no_key_wherever_it_stands(capsys, first, verb):
         assert "nowhere" in capsys.readouterr().err
 
 
+def unnumbered(name: str) -> OSError:
+    """Return what Python raises for a pipe: an error without a number."""
+    error = io.UnsupportedOperation("File or stream is not seekable.")
+    error.filename = name
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
@@ -70,6 +78,7 @@ def test_the_recipe_needs_no_key_wherever_it_stands(capsys, first, verb):
             3,
             "error: /locked/a: Permission denied",
         ),
+        (unnumbered("a.part"), 3, "error: a.part: File or stream is not seekable."),
         (OSError(27, "File too large"), 3, "ulimit -f unlimited"),
         (MemoryError(), 3, "error: there is not enough memory\n  if memory is limited:  ulimit -v"),
     ],

@@ -50,7 +50,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     """Make a folder that gets its name `path` only once the block has filled it.
 
     An exception in the block leaves nothing. A killed process leaves a part, which the next one
-    deletes. Raises OSError.
+    deletes; so no two may make the same folder at once. Raises OSError.
     """
     for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.part"):
         shutil.rmtree(left, ignore_errors=True)

@@ -71,7 +71,9 @@ def test_a_file_that_cannot_reach_the_disk_does_not_replace_the_old(tmp_path, mo
 
 
 def test_what_a_killed_process_has_left_of_a_folder_is_deleted_by_the_next(tmp_path):
-    others = tmp_path / ".out.part", tmp_path / f".other.{'0' * 16}.part"
+    others = [
+        tmp_path / name for name in (".out.part", ".out.of.mine.part", f".other.{'0' * 16}.part")
+    ]
     for left in (tmp_path / f".out.{'0' * 16}.part", *others):
         left.mkdir()
         (left / "model.safetensors").write_text("half")

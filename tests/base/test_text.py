@@ -55,6 +55,11 @@ def test_numbers_are_told_as_people_say_them(name, number, text):
     assert getattr(formats, name)(float(number)) == text
 
 
+def test_a_number_comes_with_its_noun():
+    told = [formats.counted(number, noun) for noun in ("epoch", "batch") for number in (0, 1, 2000)]
+    assert told == ["0 epochs", "1 epoch", "2,000 epochs", "0 batches", "1 batch", "2,000 batches"]
+
+
 @pytest.mark.parametrize(
     "hostile", ["a\x1b[31mb", "a\rb", "a\nb", "a\x07b", "a\u202eb", "a\x9b2Jb", "a\udcffb"]
 )

@@ -93,6 +93,7 @@ rnu.root | run.root
 batchsize | batch.global_size
 learning_rate | optimizer.lr
 epoch | max_duration
+xyzzy.weigth_decay | optimizer.weight_decay
 xyzzy.plugh |
 """
     ),
