@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.sources import ROOT, nodes, none, sources
 
-SOURCE_LINES, TEST_LINES, FUNCTION_LINES, NESTING = 300, 400, 60, 4
+SOURCE_LINES, TEST_LINES, FUNCTION_LINES, NESTING = 500, 500, 60, 4
 LONGER_FUNCTIONS = {"train": 70}  # the one place where the order of a step is written
 VAGUE = {"utils", "util", "helpers", "helper", "misc", "common", "tools", "stuff"}
 
