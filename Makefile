@@ -3,19 +3,22 @@ RUN := .venv/run
 TEST := .venv/test
 BIN := .venv/bin
 DEMO := data/demo
+# what a processor's instructions can change: sums, roundings, kernels
+PROCESSOR_TESTS := tests/ops tests/methods tests/optim tests/network tests/training tests/test_gpu_session.py
 FLOOR_TESTS := tests/base tests/recipe tests/methods tests/optim tests/planning tests/run_folder tests/data/images
 
-.PHONY: help demo docs test check floors fuzz setup clean
+.PHONY: help demo docs test processors check floors fuzz setup clean
 
 help:
-	@echo "make demo    train on synthetic images: a few minutes on any CPU"
-	@echo "make test    lint, then the whole test suite"
-	@echo "make check   what is published beside the code: the wheel, the site, the notebook, a release's papers"
-	@echo "make floors  a part of the tests with the oldest releases of everything that is needed"
-	@echo "make docs    build the documentation: build/site/index.html, with search"
-	@echo "make fuzz    feed damaged and random files to the native decoder: six minutes"
-	@echo "make setup   only set up .venv, with everything in it"
-	@echo "make clean   remove what the others made, except runs/"
+	@echo "make demo       train on synthetic images: a few minutes on any CPU"
+	@echo "make test       lint, then the whole test suite"
+	@echo "make processors the tests that depend on the processor, as on a CPU with AVX2 and on one without"
+	@echo "make check      what is published beside the code: the wheel, the site, the notebook, a release's papers"
+	@echo "make floors     a part of the tests with the oldest releases of everything that is needed"
+	@echo "make docs       build the documentation: build/site/index.html, with search"
+	@echo "make fuzz       feed damaged and random files to the native decoder: six minutes"
+	@echo "make setup      only set up .venv, with everything in it"
+	@echo "make clean      remove what the others made, except runs/"
 
 demo: $(RUN)
 	$(BIN)/resnet-train demo
@@ -27,6 +30,13 @@ test: $(TEST)
 	$(BIN)/lint-imports --no-logo --no-cache
 	@# Where the environment keeps Python from saving bytecode, every process of every test would compile the package.
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 8 --dist worksteal
+
+# AVX2 alone stands for a CPU without AVX-512 and bf16 instructions, `default` for one without AVX.
+processors: $(TEST)
+	for isa in avx2 default; do \
+	    ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=$$isa PYTHONDONTWRITEBYTECODE= \
+	    $(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 8 --dist worksteal $(PROCESSOR_TESTS) || exit 1; \
+	done
 
 check: $(TEST)
 	tools/release_check.sh

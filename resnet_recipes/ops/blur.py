@@ -16,9 +16,9 @@ def plain(x: Tensor, stride: Stride = 1) -> Tensor:
     """Blur [N, C, H, W] with torch's depthwise convolution.
 
     Two 2x2 averages make the same filter, but their gradient is wrong in channels_last on GPUs up
-    to torch 2.12 (pytorch/pytorch#188344), and one H200 took 17 times as long for them. On a CPU,
-    strided and in bf16, it is computed in float32 and rounded once, for the same bits: torch 2.15's
-    own gradient took 12 to 100 times as long with AVX-512 BF16.
+    to torch 2.12 (pytorch/pytorch#188344), and one H200 took 17 times as long for them. A strided
+    blur in bf16 on a CPU sums in float32 and rounds once: torch 2.15's own gradient rounds after
+    each term on a CPU without AVX-512 BF16, and takes 12 to 100 times as long on one with it.
     """
     if x.device.type != "cpu" or x.dtype != torch.bfloat16 or stride in (1, (1, 1)):
         return F.conv2d(x, _kernel(x), stride=stride, padding=1, groups=x.shape[1])
