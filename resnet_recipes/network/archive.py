@@ -3,7 +3,7 @@
 import os
 import pickletools
 import zipfile
-from io import FileIO
+from io import BytesIO, FileIO
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,10 @@ _ALLOWED = frozenset(
 #: MB. A file at these limits takes 2 s to read.
 _MAX_PICKLE, _MAX_OPCODES = 8 << 20, 500_000
 
+#: Before 1.6, torch.save wrote a pickled number, three other pickles (version, system, content), the
+#: pickled keys of the storages, and then their bytes.
+_OLD, _OLD_PICKLES = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", 4
+
 #: Largest file; with AdamW and EMA, the checkpoint of a ResNet-152 of 21,000 classes has 1.7 GB.
 MAX_BYTES = 8 << 30
 
@@ -56,15 +60,16 @@ class ArchiveError(ValueError):
 
 
 def read(path: Path, check_crc: bool = True) -> State:
-    """Return a saved dictionary of tensors and plain Python, memory-mapped on the CPU.
+    """Return a saved dictionary of tensors and plain Python, on the CPU.
 
-    Nothing in the file is executed: its directory and the names in its pickle are checked first,
+    It is memory-mapped, except from the format that torch.save wrote before torch 1.6. Nothing in
+    the file is executed: its directory and the names in its pickles are checked first,
     then torch reads it with weights_only. torch does not check CRCs (pytorch/pytorch#126952), so
     `check_crc` does; pass False if a digest was already checked. Raises ArchiveError or OSError.
     """
     try:
-        _check(path, check_crc)
-        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        is_zip = _check(path, check_crc)
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
     except (ArchiveError, OSError):
         raise
     except Exception as error:  # zipfile and torch raise a dozen types of error for damaged files
@@ -87,18 +92,21 @@ def is_plain(value: object, depth: int) -> bool:
     return value is None or type(value) in (str, int, float, bool)
 
 
-def _check(path: Path, check_crc: bool) -> None:
-    """Raise ArchiveError unless the file is a safe zip.
+def _check(path: Path, check_crc: bool) -> bool:
+    """Return whether the file is a zip. Raise ArchiveError unless it is safe.
 
-    It is within the limits, uncompressed, and its pickle names only tensors.
+    A safe file is within the limits, uncompressed, and its pickles name only tensors.
     """
     with open_regular(path, MAX_BYTES) as file:
         size = os.fstat(file.fileno()).st_size
-        if file.read(4) != b"PK\x03\x04":
-            raise ArchiveError(
-                "it is not a zip archive as written by torch.save since 1.6; older formats "
-                "can run code"
-            )
+        start = file.read(len(_OLD))
+        if start == _OLD:
+            pickles = BytesIO(file.read(_MAX_PICKLE))
+            for _ in range(_OLD_PICKLES):
+                _check_pickle(pickles)
+            return False
+        if not start.startswith(b"PK\x03\x04"):
+            raise ArchiveError("it is not a file that torch.save wrote")
         archive = zipfile.ZipFile(_Bounded(file.fileno(), closefd=False))
         entries = archive.infolist()
         names = [entry.filename for entry in entries]
@@ -122,9 +130,10 @@ def _check(path: Path, check_crc: bool) -> None:
             raise ArchiveError(
                 "it does not have exactly one data.pkl of reasonable size, as written by torch.save"
             )
-        _check_pickle(archive.read(pickles[0]))
+        _check_pickle(BytesIO(archive.read(pickles[0])))
         if check_crc and (bad := archive.testzip()):
             raise ArchiveError(f"checksum mismatch in its entry {bad}")
+        return True
 
 
 class _Bounded(FileIO):
@@ -138,8 +147,8 @@ class _Bounded(FileIO):
         return data
 
 
-def _check_pickle(pickle: bytes) -> None:
-    """Raise ArchiveError if the pickle is too long or names more than tensors need.
+def _check_pickle(pickle: BytesIO) -> None:
+    """Raise ArchiveError if the next pickle is too long or names more than tensors need.
 
     It is parsed, not run.
     """

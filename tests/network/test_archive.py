@@ -8,6 +8,7 @@ import functools
 import io
 import os
 import pickle
+import pickletools
 import subprocess
 import tarfile
 import zipfile
@@ -90,18 +91,53 @@ def test_code_in_a_pickle_is_refused_and_not_run(payload, tmp_path):
     assert marker.exists()  # without the check, it does run
 
 
-def test_old_formats_that_can_run_code_are_refused(tmp_path):
-    marker = tmp_path / "marker"
-    legacy, tar = tmp_path / "legacy.pt", tmp_path / "tar.pt"
-    torch.save(
-        {"x": Call(os.system, f"touch {marker}")}, legacy, _use_new_zipfile_serialization=False
-    )
-    with tarfile.open(tar, "w") as archived:
-        archived.addfile(tarfile.TarInfo("storages"))
-    for path in (legacy, tar):
-        with pytest.raises(ArchiveError, match="not a zip"):
-            archive.read(path)
+@pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.parametrize("place", range(1, 5))
+def test_old_format_with_code_is_refused_unrun(payload, place, tmp_path):
+    marker, path = tmp_path / "marker", tmp_path / "old.pt"
+    torch.save({"w": torch.ones(2)}, path, _use_new_zipfile_serialization=False)
+    stream = io.BytesIO(path.read_bytes())
+    pickles = []
+    for _ in range(5):
+        start = stream.tell()
+        list(pickletools.genops(stream))
+        pickles.append(stream.getvalue()[start : stream.tell()])
+    pickles[place] = touching(marker)[payload]
+    path.write_bytes(b"".join(pickles) + stream.read())
+    with pytest.raises(ArchiveError, match="may run code"):
+        archive.read(path)
     assert not marker.exists()
+
+
+def test_old_format_is_read_as_the_new(tmp_path):
+    path, state = tmp_path / "old.pt", {"a.weight": torch.randn(3, 4), "epoch": 3}
+    state |= {"half": torch.ones(2).half(), "view": state["a.weight"].T[1:]}
+    torch.save({"state_dict": state}, path, _use_new_zipfile_serialization=False)
+    read = archive.read(path)["state_dict"]
+    assert read.keys() == state.keys()
+    assert read["epoch"] == 3
+    for name in ("a.weight", "half", "view"):
+        assert torch.equal(read[name], state[name])
+        assert read[name].dtype == state[name].dtype
+
+
+def test_old_format_that_is_cut_or_claims_more_is_refused(tmp_path):
+    path, whole = tmp_path / "old.pt", tmp_path / "whole.pt"
+    torch.save({"w": torch.ones(5000)}, whole, _use_new_zipfile_serialization=False)
+    content = whole.read_bytes()
+    for size in (15, 16, 30, 100, 200, 300, 400, len(content) - 1):
+        path.write_bytes(content[:size])
+        with pytest.raises(ArchiveError):
+            archive.read(path)
+    claimed = content.replace(b"M\x88\x13", b"\x8a\x06\0\0\0\0\0\x01")  # 5,000, and 2 ** 40
+    assert claimed != content
+    path.write_bytes(claimed)
+    with pytest.raises(ArchiveError):
+        archive.read(path)
+    with tarfile.open(path, "w") as archived:
+        archived.addfile(tarfile.TarInfo("storages"))
+    with pytest.raises(ArchiveError, match=r"not a file that torch\.save wrote"):
+        archive.read(path)
 
 
 def test_zip_bombs_are_refused_before_unpacking(tmp_path):
