@@ -44,7 +44,7 @@ _ALLOWED = frozenset(
 #: MB. A file at these limits takes 2 s to read.
 _MAX_PICKLE, _MAX_OPCODES = 8 << 20, 500_000
 
-#: Before 1.6, torch.save wrote a pickled number, three other pickles (version, system, content), the
+#: Before 1.6, torch.save wrote a pickled number, three more pickles (version, system, content), the
 #: pickled keys of the storages, and then their bytes.
 _OLD, _OLD_PICKLES = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.", 4
 

@@ -45,8 +45,9 @@ def build_network(
 def build_model(config: ModelConfig, num_classes: int, seed: int) -> nn.Module:
     """Return the network on the CPU, initialised as in the recipe.
 
-    Torchvision's ResNets are "v1.5", with the stride in the 3x3 convolution. Every rank gets the
-    same weights from the same seed.
+    Torchvision's ResNets are "v1.5", with the stride in the 3x3 convolution. A network that starts
+    from weights has torch's own initialisation in its classifier, which stays if the classifier is
+    new. Every rank gets the same weights from the same seed.
     """
     torch.manual_seed(seed)
     model = backbones.build(config.name, num_classes, config.arguments)
@@ -60,6 +61,10 @@ def build_model(config: ModelConfig, num_classes: int, seed: int) -> nn.Module:
             nn.init.zeros_(
                 module.bn3.weight if isinstance(module, Bottleneck) else module.bn2.weight
             )
+    if config.weights and config.init == "library" and not backbones.is_resnet(model):
+        # libraries draw it for their own training, EfficientNet's for 1,000 classes 25 times as
+        # large as for fine-tuning; torchvision's ResNets leave it to torch
+        model.get_submodule(backbones.classifier(model)).reset_parameters()
     return model
 
 

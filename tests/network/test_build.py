@@ -11,7 +11,8 @@ import torch
 import torchvision
 from torch import nn
 
-from resnet_recipes.base.architecture import ModelConfig
+from resnet_recipes.backbones import classifier
+from resnet_recipes.base.architecture import ModelConfig, following
 from resnet_recipes.methods.base import one_hot
 from resnet_recipes.methods.bce_loss import BCELoss
 from resnet_recipes.methods.blurpool import BlurPool
@@ -72,6 +73,31 @@ def test_the_same_seed_gives_the_same_weights(monkeypatch):
     )
     assert all(torch.equal(first[key], again[key]) for key in first)
     assert not torch.equal(first["conv1.weight"], other["conv1.weight"])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "timm:test_efficientnet",
+        "timm:test_vit",
+        "timm:mobilenetv3_small_050",
+        "torchvision:mobilenet_v3_small",
+        "torchvision:squeezenet1_1",
+        "torchvision:resnet18",
+    ],
+)
+def test_new_classifier_has_torchs_initialization(name):
+    """Uniform within 1 / sqrt(inputs), as torch draws a linear layer or a 1 x 1 convolution."""
+    if name.startswith("timm"):
+        pytest.importorskip("timm")
+    config = ModelConfig(name, weights="any", **(following(name) or {"init": "library"}))
+    model = build_model(config, 2, seed=0)
+    head = model.get_submodule(classifier(model))
+    bound = 1 / math.sqrt(head.weight[0].numel())
+    for values in (head.weight, head.bias):
+        assert values.abs().max() <= bound
+    assert head.weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.15)
+    assert head.bias.abs().max() > 0
 
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0)).to(
