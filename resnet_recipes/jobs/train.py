@@ -29,7 +29,7 @@ from resnet_recipes.training.build import build
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
-from resnet_recipes.training.run import Run
+from resnet_recipes.training.run import Run, Verdict
 from resnet_recipes.training.state import digest, flat, restore, resume_warnings
 
 
@@ -48,7 +48,9 @@ def work(process: RankProcess) -> int:
     plan = taught(made.plan)
     Meeting.on("teachers").confirm({teacher.key: teacher.digest for teacher in plan.teachers})
     run = build(plan, rank)
-    checkpoints = Checkpoints(process.folder / CHECKPOINTS, recipe.checkpoint.keep, plan.trunk)
+    checkpoints = Checkpoints(
+        process.folder / CHECKPOINTS, recipe.checkpoint.keep, plan.trunk, run.notes
+    )
     first = resume(run, checkpoints)
     spans = job_of(process.folder).get("spans", [(first, plan.total_steps)])
     if rank.is_main:
@@ -92,7 +94,8 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
     found, first = checkpoints.newest(), 0
     if found is not None:
         first = restore(run, found[1])
-        checkpoints.notes.extend(resume_warnings(run, found[1]))
+        for warning in resume_warnings(run, found[1]):
+            run.notes(warning)
     if not distributed.agree(torch.tensor(first, device=run.rank.device)):
         raise TrainingError(
             f"this rank sees a checkpoint of step {first:,} in {checkpoints.folder}, but another "
@@ -115,12 +118,12 @@ def trained(run: Run, reporter: RunReporter, spans: Spans) -> tuple[int, bool]:
         done = train(run, reporter, first, end)
         if done < end:
             break
-    return done, (done == end or run.has_reached_target) and not run.owes_evaluation
+    return done, run.verdict(done, end) is Verdict.FINISHED
 
 
 def follow(run: Run, process: RankProcess, spans: Spans) -> int:
     """Train as one of the ranks that write nothing but their log."""
-    sys.stderr.writelines(f"{note}\n" for note in run.notes)
+    run.notes.listen(partial(print, file=sys.stderr, flush=True))
     reporter = RunReporter(run, None, process.interruption, process.watchdog)
     _, is_done = trained(run, reporter, spans)
     return ExitCode.DONE if is_done else process.interruption.exit_code
@@ -132,11 +135,9 @@ def lead(
     """Train as the rank that writes the run folder and reports to the user."""
     (first, _), is_job = spans[0], bool(job_of(process.folder))
     recorder.begin(first, run.clock.seconds(), run.owes_evaluation)
-    for note in (*run.notes, *checkpoints.notes, *run.train_data.source.notes):
-        recorder.note(first, note)
-    checkpoints.warn = lambda text: recorder.note(process.watchdog.step, text)
-    if run.graphs is not None:
-        run.graphs.tell = checkpoints.warn
+    run.notes.listen(lambda text: recorder.note(max(first, process.watchdog.step), text))
+    for text in run.train_data.source.notes:
+        run.notes(text)
     reporter = RunReporter(run, (recorder, checkpoints), process.interruption, process.watchdog)
     try:
         done, is_done = trained(run, reporter, spans)

@@ -20,10 +20,10 @@ from resnet_recipes.planning.plan import Plan
 from resnet_recipes.training.clock import Clock
 from resnet_recipes.training.distributed import Rank, first_ranks, join
 from resnet_recipes.training.exchange import Exchange
-from resnet_recipes.training.gradient import rehearse
+from resnet_recipes.training.gradient import Gradient
 from resnet_recipes.training.graphs import Graphs, Replayed
 from resnet_recipes.training.precision import Precision, resolve_dtype
-from resnet_recipes.training.run import Run
+from resnet_recipes.training.run import Notes, Run
 
 #: Pixels that a rank must train on at an image size for a search to pay: those of 300,000 images of
 #: 224 px, which take ResNet-50 45 s on an H200. There the first step takes 2 to 8 s with a search;
@@ -82,9 +82,9 @@ def build(plan: Plan, rank: Rank, searches: Collection[int] | None = None) -> Ru
     train_data = open_train(plan, rank, methods)
     exchange = Exchange(model, recipe.precision.compress_gradients)
     optimizer = recipe.optimizer.build(model)
-    notes: list[str] = list(operations.notes)
+    notes = Notes(operations.notes)
     is_replayed = recipe.precision.kernels == "auto" and rank.device.type == "cuda"
-    graphs = Graphs(model, exchange, notes.append) if is_replayed else None
+    graphs = Graphs(model, exchange, notes) if is_replayed else None
     give_teachers(plan, methods, precision, graphs)
     run = Run(
         plan=plan,
@@ -103,7 +103,7 @@ def build(plan: Plan, rank: Rank, searches: Collection[int] | None = None) -> Ru
         notes=notes,
     )
     if rank.device.type == "cuda":
-        rehearse(run)
+        Gradient(run).rehearse()
     return run
 
 

@@ -45,13 +45,12 @@ class Checkpoints:
     format). The manifest is written last: a checkpoint without one is incomplete, and ignored.
     """
 
-    def __init__(self, folder: Path, keep: int = 1, trunk: int = 0):
-        """Keep the newest `keep` checkpoints, and that of the step `trunk`."""
+    def __init__(self, folder: Path, keep: int = 1, trunk: int = 0, note: Say = print):
+        """Keep the newest `keep` checkpoints, and that of the step `trunk`; warn by `note`."""
         self.folder = folder
         self.keep = keep
         self.trunk = trunk
-        self.notes: list[str] = []  # what newest() had to skip, one sentence each
-        self.warn: Say = print
+        self._note = note
         self._good: set[int] = set()  # steps that this process has written or verified
         self._bad: set[int] = set()  # steps that newest() found damaged
         self._staging: dict[str, Tensor] = {}  # host copies, reused from one save to the next
@@ -112,13 +111,11 @@ class Checkpoints:
     def newest(self, most: float = inf) -> tuple[int, State] | None:
         """Return step and state of the newest intact checkpoint of at most `most` steps, or None.
 
-        `notes` lists those that were skipped.
-
-        The state is memory-mapped: copy what you keep. Raises TrainingError if all checkpoints are
-        damaged.
+        The state is memory-mapped: copy what you keep. Each damaged one is a note; raises
+        TrainingError if all are damaged.
         """
         self._finish()
-        self.notes.clear()
+        skipped = []
         steps = sorted((step for step in self._steps() if step <= most), reverse=True)
         for step in steps:
             try:
@@ -132,10 +129,11 @@ class Checkpoints:
                 self._good.add(step)
                 self._bytes = self._path(step).stat().st_size
                 return step, state
-            self.notes.append(f"the checkpoint of step {step:,} was skipped: {reason}")
+            skipped.append(f"the checkpoint of step {step:,} was skipped: {reason}")
+            self._note(skipped[-1])
         if steps:
             none = f"none of the {len(steps)} checkpoints in {self.folder} can be used"
-            raise TrainingError("\n".join([none, *self.notes]))
+            raise TrainingError("\n".join([none, *skipped]))
         return None
 
     def _steps(self) -> Iterator[int]:
@@ -245,7 +243,7 @@ class Checkpoints:
             return  # writing will fail with a message
         free = disk.f_bavail * disk.f_frsize
         if free < 1.2 * self._bytes:
-            self.warn(
+            self._note(
                 f"the disk is almost full: {byte_size(free)} are free, and a checkpoint takes "
                 f"{byte_size(self._bytes)}; {self._newest_good()}"
             )
@@ -280,7 +278,7 @@ class Checkpoints:
             if gives_up and self._failures >= _MAX_FAILURES:
                 where = f"{_MAX_FAILURES}rd time in a row: {self.folder}; {self._newest_good()}"
                 raise TrainingError(f"{reason}, for the {where}") from None
-            self.warn(f"{reason}; {'training continues; ' * gives_up}{self._newest_good()}")
+            self._note(f"{reason}; {'training continues; ' * gives_up}{self._newest_good()}")
 
     def _newest_good(self) -> str:
         if not self._good:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 
 import torch
 import torch.nn.functional as F
@@ -124,17 +125,18 @@ class Best:
         self.metrics: Metrics | None = None
         self.weights: dict[str, Tensor] = {}
 
-    def see(self, done: int, metrics: Metrics, model: nn.Module) -> bool:
-        """Take in an evaluation of `model` as it is; return whether it is the best so far."""
-        self.evaluations += 1
+    def after(self, done: int, metrics: Metrics, model: nn.Module) -> "Best":
+        """Return the best after an evaluation of `model` as it is; this one does not change."""
+        after = copy(self)
+        after.evaluations += 1
         if self.by == "off" or (self.metrics and self._rank(metrics) <= self._rank(self.metrics)):
-            return False
-        self.step, self.metrics = done, metrics
-        self.weights = {
+            return after
+        after.step, after.metrics = done, metrics
+        after.weights = {
             name: tensor.detach().to("cpu", copy=True)
             for name, tensor in model.state_dict().items()
         }
-        return True
+        return after
 
     def state_dict(self) -> State:
         """Return plain values and tensors for a checkpoint; empty before the first evaluation."""

@@ -2,81 +2,88 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.base.text import silent
 from resnet_recipes.data.base import normalize
 from resnet_recipes.methods.base import Batch, Now
 from resnet_recipes.training.run import Run
 
-#: Add a batch's gradient to `.grad`, averaged over ranks if asked to; return its losses [N].
-ComputeGradient = Callable[[Batch, bool], Tensor]
 
+class Gradient:
+    """Computes the gradient of a run's batches: kernel by kernel, compiled, or as a CUDA graph."""
 
-def gradient_of(run: Run) -> ComputeGradient:
-    """Return the function that computes this run's gradients."""
-    compute = partial(eager, run)
-    if run.graphs is not None:
-        compute = partial(run.graphs.gradient, compute)
-    compiles = run.rank.device.type == "cuda" or run.plan.recipe.precision.compile
-    return partial(watched, run, compute) if compiles else compute
+    def __init__(self, run: Run):
+        self._run = run
+        self._compiles = run.rank.device.type == "cuda" or run.plan.recipe.precision.compile
 
+    def __call__(self, batch: Batch, sync: bool = True) -> Tensor:
+        """Add a batch's gradient to `.grad`, averaged over ranks if `sync`.
 
-def watched(run: Run, compute: ComputeGradient, batch: Batch, sync: bool = True) -> Tensor:
-    """Compute a gradient, and record how long it takes the host."""
-    with _fitting(run, batch.images.shape[-1]), run.compiling.gradient(batch.images.shape):
-        return compute(batch, sync)
+        Return the examples' losses, float32 [N]. Raises TrainingError if memory does not suffice.
+        """
+        if not self._compiles:
+            return self._compute(batch, sync)
+        run, shape = self._run, batch.images.shape
+        with _fitting(run, shape[-1]), run.compiling.gradient(shape):
+            return self._compute(batch, sync)
 
+    def eager(
+        self, batch: Batch, sync: bool = True, halfway: Callable[[], object] = silent
+    ) -> Tensor:
+        """Do the same kernel by kernel.
 
-def rehearse(run: Run) -> None:
-    """Compute and discard a step's gradient at the largest size, to show a lack of memory at once.
+        Call `halfway` between the last micro-batch's forward and backward pass.
+        """
+        run, losses_of_parts = self._run, []
+        parts = run.plan.microbatches
+        for i, part in enumerate(batch.split(parts)):
+            # no view: torch.compile makes a graph for each kind of view
+            images = part.images.detach()
+            with run.precision.autocast():
+                losses = run.methods.losses(run.model(images), part)
+                loss = (losses if part.weights is None else losses * part.weights).mean()
+                loss = loss / parts if parts > 1 else loss
+            is_last = i == parts - 1
+            if is_last:
+                halfway()
+            with run.exchange.averaging(sync and is_last):
+                run.precision.backward(loss)
+            losses_of_parts.append(losses.detach())
+        return torch.cat(losses_of_parts)
 
-    Of the methods, those that change the batch act on it: a teacher needs memory, too.
-    """
-    plan, device, side = run.plan, run.rank.device, max(run.plan.sizes)
-    epoch = plan.sizes.index(side)
-    now = Now.at(epoch * plan.steps_per_epoch, plan.total_steps, plan.steps_per_epoch)
-    loaded = plan.loader_pixels[epoch] if plan.loader_pixels else plan.recipe.data.train_size
-    torch.backends.cudnn.benchmark = side in run.searches
-    buffers = list(run.model.buffers())
-    kept = [buffer.clone() for buffer in buffers]
-    pixels = torch.zeros(plan.rank_size, 3, loaded, loaded, dtype=torch.uint8, device=device)
-    labels = torch.zeros(plan.rank_size, dtype=torch.int64, device=device)
-    with _fitting(run, side):
+    def _compute(self, batch: Batch, sync: bool) -> Tensor:
+        graphs = self._run.graphs
+        if graphs is None:
+            return self.eager(batch, sync)
+        return graphs.gradient(self.eager, batch, sync)
+
+    def rehearse(self) -> None:
+        """Compute and discard a step at the largest size, to show a lack of memory at once.
+
+        Methods that change the batch take part: a teacher needs memory, too.
+        """
+        run, plan, side = self._run, self._run.plan, max(self._run.plan.sizes)
+        device, epoch = run.rank.device, plan.sizes.index(side)
+        now = Now.at(epoch * plan.steps_per_epoch, plan.total_steps, plan.steps_per_epoch)
+        loaded = plan.loader_pixels[epoch] if plan.loader_pixels else plan.recipe.data.train_size
+        torch.backends.cudnn.benchmark = side in run.searches
+        buffers = list(run.model.buffers())
+        kept = [buffer.clone() for buffer in buffers]
+        pixels = torch.zeros(plan.rank_size, 3, loaded, loaded, dtype=torch.uint8, device=device)
+        labels = torch.zeros(plan.rank_size, dtype=torch.int64, device=device)
+        with _fitting(run, side):
+            with torch.no_grad():
+                batch = Batch.of(normalize(pixels), labels, plan.num_classes)
+                batch = run.methods.transform_batch(batch, now)
+            self.eager(batch, sync=False)
+        run.optimizer.zero_grad(set_to_none=True)
         with torch.no_grad():
-            batch = Batch.of(normalize(pixels), labels, plan.num_classes)
-            batch = run.methods.transform_batch(batch, now)
-        eager(run, batch, sync=False)
-    run.optimizer.zero_grad(set_to_none=True)
-    with torch.no_grad():
-        for buffer, value in zip(buffers, kept, strict=True):
-            buffer.copy_(value)
-
-
-def eager(
-    run: Run, batch: Batch, sync: bool = True, halfway: Callable[[], object] = lambda: None
-) -> Tensor:
-    """Compute a gradient kernel by kernel; return the examples' losses, float32 [N].
-
-    Call `halfway` between the last micro-batch's forward and backward pass.
-    """
-    parts, found = run.plan.microbatches, []
-    for i, part in enumerate(batch.split(parts)):
-        images = part.images.detach()  # no view: torch.compile makes a graph for each kind of view
-        with run.precision.autocast():
-            losses = run.methods.losses(run.model(images), part)
-            loss = (losses if part.weights is None else losses * part.weights).mean()
-            loss = loss / parts if parts > 1 else loss
-        is_last = i == parts - 1
-        if is_last:
-            halfway()
-        with run.exchange.averaging(sync and is_last):
-            run.precision.backward(loss)
-        found.append(losses.detach())
-    return torch.cat(found)
+            for buffer, value in zip(buffers, kept, strict=True):
+                buffer.copy_(value)
 
 
 @contextmanager

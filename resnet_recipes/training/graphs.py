@@ -30,8 +30,8 @@ class Graphs:
     numbers that change with every step.
     """
 
-    def __init__(self, model: nn.Module, exchange: Exchange, tell: Say):
-        self.tell = tell  # shows the user a line
+    def __init__(self, model: nn.Module, exchange: Exchange, note: Say):
+        self._note = note
         self._params = [param for param in model.parameters() if param.requires_grad]
         self._exchange = exchange
         self._halfway = torch.cuda.Event()
@@ -75,7 +75,7 @@ class Graphs:
         if self._waits < WAITS_BEFORE_REPLAY:
             self._waits = self._waits + 1 if self._halfway.query() else 0
             if self._waits == WAITS_BEFORE_REPLAY and self._is_possible:
-                self.tell(
+                self._note(
                     "The GPU runs kernels faster than the host launches them: from now on, "
                     "gradients are replayed as CUDA graphs."
                 )
@@ -107,7 +107,7 @@ class Graphs:
             return _Graph(compute, inputs, pool)
         except Exception as error:  # whatever it is, it can be computed without a graph
             why = str(error).strip().partition("\n")[0]
-            self.tell(
+            self._note(
                 f"{what} cannot be captured as a CUDA graph, so its kernels are launched "
                 f"one by one: {why}"
             )

@@ -9,9 +9,9 @@ from resnet_recipes.data.base import normalize
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.methods.base import Batch, Now
 from resnet_recipes.training.distributed import Vote, average_statistics
-from resnet_recipes.training.gradient import gradient_of
+from resnet_recipes.training.gradient import Gradient
 from resnet_recipes.training.reporter import RunReporter
-from resnet_recipes.training.run import Run
+from resnet_recipes.training.run import Run, Verdict
 
 
 def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = None) -> int:
@@ -21,7 +21,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
     """
     plan, model, methods, precision = run.plan, run.model, run.methods, run.precision
     params = [p for p in model.parameters() if p.requires_grad]
-    compute_gradient, vote, done = gradient_of(run), Vote(), first
+    gradient, vote, done = Gradient(run), Vote(), first
     stream = Stream(run.train_data.batches(first), run.rank.device)
     # not torch.manual_seed: for devices of kinds that are not in use, it writes down the call
     # stack, at every step
@@ -32,8 +32,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
     end = plan.total_steps if end is None else end
     if run.owes_evaluation:
         reporter.evaluate(first)
-    is_over = run.has_reached_target or run.owes_evaluation
-    steps = range(first, first if is_over else end)
+    steps = range(first, end if run.verdict(first, end) is Verdict.CONTINUE else first)
     for step, raw in zip(steps, stream, strict=False):
         now = Now(
             step, plan.horizon, np.random.default_rng((plan.recipe.seed, run.rank.rank, step))
@@ -53,7 +52,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
             batch = methods.transform_batch(batch, now)
 
         precision.before_step()
-        losses = methods.gradient(partial(compute_gradient, batch), params, now)
+        losses = methods.gradient(partial(gradient, batch), params, now)
         precision.step(run.optimizer, plan.recipe.optimizer.clip_norm)
         run.optimizer.zero_grad(set_to_none=True)
         methods.after_step(model, now)
@@ -61,15 +60,16 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
         done = step + 1
         if plan.recipe.batch.bn_average and done % plan.steps_per_epoch == 0:
             average_statistics(model)
-        stop = vote.cast(reporter.wants_to_stop()) and done < end
+        is_asked = vote.cast(reporter.wants_to_stop())
         reporter.step(done, losses)
-        if plan.logs_at(done) or plan.evaluates_at(done) or stop:
+        if plan.logs_at(done) or plan.evaluates_at(done) or is_asked:
             reporter.log(done, stream)  # the only place in training that waits for the device
         if plan.evaluates_at(done):
             reporter.evaluate(done)
-        stop = stop or run.has_reached_target or run.owes_evaluation
-        if plan.saves_at(done) or stop:
+        verdict = run.verdict(done, end, is_asked)
+        stops_early = verdict is not Verdict.CONTINUE and done < end
+        if plan.saves_at(done) or stops_early:
             reporter.save(done)
-        if stop:
+        if stops_early:
             break
     return done

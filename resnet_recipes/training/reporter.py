@@ -24,13 +24,13 @@ COMPILED = 0.1
 
 
 class StopRequest(Protocol):
-    """A request to stop this process; see process.signals."""
+    """A request to stop this process; see jobs.signals."""
 
     requested: bool
 
 
 class Heartbeat(Protocol):
-    """Where this process reports that it is alive; see process.watchdog."""
+    """Where this process reports that it is alive; see jobs.watchdog."""
 
     def beat(self, step: int, phase: str) -> None:
         """Report that `step` steps are done, and what comes next."""
@@ -119,17 +119,16 @@ class RunReporter:
             began, averaged, raw = time.perf_counter(), None, None
             with run.methods.eval_weights(run.model):
                 counted = measured()
+                best = run.best.after(done, counted, run.model)
             if "eval_weights" in run.methods.table():
                 averaged = counted
             else:
                 raw = counted
             run.top1, known = counted.top1, time.perf_counter()
-            if raw is None and run.is_over(done):
+            if raw is None and self._is_over(done):
                 raw = measured()
             now = time.perf_counter()
-            with run.methods.eval_weights(run.model):
-                is_best = run.best.see(done, counted, run.model)
-            run.owes_evaluation = False
+            run.best, run.owes_evaluation = best, False  # nothing was cut short
             if self.recorder is not None:
                 self.recorder.evaluation(
                     done,
@@ -137,7 +136,7 @@ class RunReporter:
                     raw=raw,
                     seconds=now - began,
                     raw_seconds=now - known,
-                    is_best=is_best,
+                    is_best=best.step == done,
                 )
 
     def save(self, done: int) -> None:
@@ -160,5 +159,9 @@ class RunReporter:
                 )
             state = capture(self.run, done)  # on every rank: methods may gather theirs
             if self.checkpoints is not None and self.recorder is not None:
-                self.checkpoints.save(done, state, is_last=self.run.is_over(done))
+                self.checkpoints.save(done, state, is_last=self._is_over(done))
                 self.recorder.saved(done, self.checkpoints.folder, time.perf_counter() - began)
+
+    def _is_over(self, done: int) -> bool:
+        """Return whether the weights after `done` steps are the run's result."""
+        return done == self.run.plan.total_steps or self.run.has_reached_target

@@ -1,6 +1,7 @@
 """What the first rank reports about its run."""
 
 from collections.abc import Callable
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from unittest.mock import Mock
@@ -11,6 +12,7 @@ from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.jobs import train
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.network.load import load
+from resnet_recipes.training.run import Run
 from tests.run_folders import begun
 
 
@@ -42,7 +44,8 @@ def lead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable:
             "train_data.source.notes": (),
             "train_data.source.skipped": (),
         }
-        run, process = Mock(notes=(), graphs=None, **settings | more), Mock(folder=tmp_path)
+        run, process = Mock(**settings | more), Mock(folder=tmp_path)
+        run.verdict = partial(Run.verdict, run)
         monkeypatch.setattr(train, "train", trains)
         return run, process, train.lead(run, process, checkpoints, recorder, [(0, 7)])
 
@@ -56,7 +59,9 @@ def test_a_run_that_was_stopped_can_be_resumed_unless_it_was_a_measurement(
     if is_sample:
         (tmp_path / "job.json").write_text('{"job": "train", "spans": [[5, 7]]}')
     recorder = Mock()
-    run, process, code = lead(lambda *_: 3, Mock(notes=()), recorder, has_reached_target=False)
+    run, process, code = lead(
+        lambda *_: 3, Mock(), recorder, has_reached_target=False, owes_evaluation=False
+    )
     assert code == process.interruption.exit_code
     recorder.begin.assert_called_once_with(0, run.clock.seconds(), run.owes_evaluation)
     fix = "" if is_sample else f"resnet-train --resume {tmp_path}"
@@ -66,7 +71,7 @@ def test_a_run_that_was_stopped_can_be_resumed_unless_it_was_a_measurement(
 def test_training_time_ends_before_the_last_checkpoint_and_the_weights_are_written(
     lead, monkeypatch
 ):
-    times, checkpoints, recorder = [10.0], Mock(notes=()), Mock()
+    times, checkpoints, recorder = [10.0], Mock(), Mock()
 
     def results(*_: object) -> tuple:
         times.append(30.0)
@@ -81,7 +86,7 @@ def test_training_time_ends_before_the_last_checkpoint_and_the_weights_are_writt
 
 
 def test_the_error_that_ends_a_run_stays_the_one_that_is_shown(lead):
-    full, checkpoints = OSError("No space left on device"), Mock(notes=())
+    full, checkpoints = OSError("No space left on device"), Mock()
     checkpoints.wait.side_effect = TrainingError("the last checkpoint could not be written")
     with pytest.raises(OSError, match="No space left") as failure:
         lead(Mock(side_effect=full), checkpoints, Mock())

@@ -23,7 +23,7 @@ from resnet_recipes.network.teacher import taught
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.course import gpu_memory
 from resnet_recipes.planning.plan import make_plan
-from resnet_recipes.training.gradient import rehearse
+from resnet_recipes.training.gradient import Gradient
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
@@ -174,5 +174,5 @@ def test_the_rehearsal_of_a_run_finds_a_teacher_that_does_not_fit(teacher, make_
     run = make_run("max_duration=4ep", methods=methods(teacher, **resizing))
     run.methods.methods["distill"].take_network(too_large)
     with pytest.raises(TrainingError, match="of 32 px does not fit on this GPU"):
-        rehearse(run)
+        Gradient(run).rehearse()
     assert seen == [(run.plan.rank_size, 3, 32, 32)]

@@ -57,7 +57,7 @@ def ended(self, *args):
     self.stream_ctx.__exit__(*args)
 now, torch.cuda.graph.__exit__ = torch.cuda.graph.__exit__, ended
 run = a_run("hot", ["model.name=resnet18"])
-run.graphs.tell = print
+run.notes.listen(print)
 unseeded = torch.initial_seed()
 run.model.fc.register_forward_hook(lambda module, inputs, output: output + float(output.sum()))
 steps = recorded_steps(run)
@@ -139,7 +139,7 @@ gc.collect()  # runs of other scripts
 torch.cuda.empty_cache()
 torch.cuda.reset_peak_memory_stats()
 run = a_run("mild", ["model.name=resnet18"])
-run.graphs.tell = print
+run.notes.listen(print)
 needed, all_of_it = torch.cuda.max_memory_allocated(), torch.cuda.mem_get_info()[1]
 torch.cuda.set_per_process_memory_fraction(1.5 * needed / all_of_it)
 reporter, sizes = Mock(spec=RunReporter), run.plan.sizes

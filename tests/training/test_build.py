@@ -19,9 +19,9 @@ from resnet_recipes.jobs.signals import Interruption
 from resnet_recipes.methods import ORDER
 from resnet_recipes.network.fuse import FusedBatchNorm2d
 from resnet_recipes.training import build as building
-from resnet_recipes.training import gradient
 from resnet_recipes.training.build import searched
 from resnet_recipes.training.evaluate import evaluate
+from resnet_recipes.training.gradient import Gradient
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
@@ -146,7 +146,7 @@ def test_fused_operations_are_for_channels_last_and_can_be_left_out(
     monkeypatch.setattr(ops, "choose", lambda device, dtype: FUSED)
     run = make_run(words)
     assert any(isinstance(module, FusedBatchNorm2d) for module in run.model.modules()) is fused
-    assert run.notes == [*(FUSED.notes if fused else ())]
+    assert [*run.notes] == [*(FUSED.notes if fused else ())]
 
 
 def test_a_run_with_fused_operations_has_the_losses_of_the_plain_one(make_run, monkeypatch):
@@ -207,7 +207,7 @@ def test_the_choice_of_algorithms_precedes_the_first_step_of_a_size(make_run):
     run.model.register_forward_pre_hook(
         lambda module, inputs: seen.append((inputs[0].shape[-1], torch.backends.cudnn.benchmark))
     )
-    gradient.rehearse(run)
+    Gradient(run).rehearse()
     assert seen == [(large, True)]
     train(run, Notes(run))
     assert set(seen) == {(side, side == large) for side in run.plan.sizes}

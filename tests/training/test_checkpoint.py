@@ -55,8 +55,7 @@ def warnings() -> list[str]:
 @pytest.fixture
 def checkpoints(tmp_path: Path, warnings: list[str]) -> Checkpoints:
     """A folder with the checkpoints of steps 10 and 20."""
-    made = Checkpoints(tmp_path / "checkpoints", 2)
-    made.warn = warnings.append
+    made = Checkpoints(tmp_path / "checkpoints", 2, note=warnings.append)
     made.open_for_writing()
     for step in (10, 20):
         made.save(step, state_at(step), wait=True)
@@ -67,9 +66,9 @@ def file_of(checkpoints: Checkpoints, step: int) -> Path:
     return checkpoints.folder / f"step-{step:08d}.pt"
 
 
-def reopened(checkpoints: Checkpoints) -> Checkpoints:
+def reopened(checkpoints: Checkpoints, note: Callable[[str], object] = print) -> Checkpoints:
     """Return the same folder as the next process sees it."""
-    again = Checkpoints(checkpoints.folder, checkpoints.keep)
+    again = Checkpoints(checkpoints.folder, checkpoints.keep, note=note)
     again.open_for_writing()
     return again
 
@@ -135,13 +134,12 @@ DAMAGES += [
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_checkpoint_is_skipped_with_a_note(damage, checkpoints):
+def test_a_damaged_checkpoint_is_skipped_with_a_note(damage, checkpoints, warnings):
     damage(file_of(checkpoints, 20))
-    again = reopened(checkpoints)
-    step, state = again.newest()
+    step, state = reopened(checkpoints, warnings.append).newest()
     assert (step, same(state, state_at(10))) == (10, True)
-    assert len(again.notes) == 1
-    assert "step 20 was skipped" in again.notes[0]
+    assert len(warnings) == 1
+    assert "step 20 was skipped" in warnings[0]
 
 
 def test_a_checkpoint_of_a_newer_version_ends_the_run_and_is_kept(checkpoints):
@@ -155,18 +153,18 @@ def test_a_checkpoint_of_a_newer_version_ends_the_run_and_is_kept(checkpoints):
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.ESTALE])
 @pytest.mark.parametrize("end", [".pt", ".json"])
 def test_a_checkpoint_that_cannot_be_read_for_a_moment_is_skipped_and_kept(
-    end, code, checkpoints, monkeypatch
+    end, code, checkpoints, warnings, monkeypatch
 ):
     def failing(path: Path, most: int) -> FileIO:
         if path.name == f"step-00000020{end}":
             raise OSError(code, os.strerror(code), str(path))
         return open_regular(path, most)
 
-    again = reopened(checkpoints)
+    again = reopened(checkpoints, warnings.append)
     with monkeypatch.context() as patched:
         patched.setattr(checkpoint, "open_regular", failing)
         assert again.newest()[0] == 10
-    assert os.strerror(code) in again.notes[0]
+    assert os.strerror(code) in warnings[0]
     again.save(15, state_at(15), wait=True)
     assert reopened(again).newest()[0] == 20
 
@@ -312,7 +310,9 @@ def test_bytes_reach_the_disk_before_names_do(checkpoints, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", range(8))
-def test_a_kill_at_any_stage_of_a_save_leaves_the_old_checkpoint_or_the_new(place, checkpoints):
+def test_a_kill_at_any_stage_of_a_save_leaves_the_old_checkpoint_or_the_new(
+    place, checkpoints, warnings
+):
     def counted(real: Callable, calls: Iterator[int]) -> Callable:
         def call(*args: object, **options: object) -> object:
             if next(calls) == place:
@@ -330,8 +330,7 @@ def test_a_kill_at_any_stage_of_a_save_leaves_the_old_checkpoint_or_the_new(plac
         finally:
             os._exit(0)
     os.waitpid(child, 0)
-    again = reopened(checkpoints)
-    step, state = again.newest()
+    step, state = reopened(checkpoints, warnings.append).newest()
     assert step == (20 if place < 5 else 30)  # the fifth call gives the manifest its name
     assert same(state, state_at(step))
-    assert not again.notes
+    assert not warnings

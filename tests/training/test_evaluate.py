@@ -170,7 +170,7 @@ def after_all(run):
     """Return the run after all evaluations; before each its first bias is set to its number."""
     for number, metrics in enumerate(SEEN, 1):
         run.model.fc.bias.data.fill_(number)
-        run.best.see(number, metrics, run.model)
+        run.best = run.best.after(number, metrics, run.model)
     return run
 
 
@@ -211,6 +211,8 @@ def test_a_checkpoint_whose_best_does_not_fit_is_refused(wrong, make_run):
 
 
 def test_a_figure_that_is_unknown_is_that_of_all_images():
-    best, model = Best("balanced_accuracy"), torch.nn.Linear(1, 1)
-    assert best.see(1, Metrics(50.0, 90.0, 2.0, 100), model)
-    assert not best.see(2, Metrics(40.0, 90.0, 2.0, 100), model)
+    none, model = Best("balanced_accuracy"), torch.nn.Linear(1, 1)
+    first = none.after(1, Metrics(50.0, 90.0, 2.0, 100), model)
+    second = first.after(2, Metrics(40.0, 90.0, 2.0, 100), model)
+    assert [best.step for best in (none, first, second)] == [0, 1, 1]
+    assert [best.evaluations for best in (none, first, second)] == [0, 1, 2]

@@ -1,0 +1,39 @@
+"""When a run ends, and how its notes reach the user."""
+
+from unittest.mock import Mock
+
+import pytest
+
+from resnet_recipes.training.run import Notes, Run, Verdict
+
+CONTINUE, FINISHED, INTERRUPTED = Verdict.CONTINUE, Verdict.FINISHED, Verdict.INTERRUPTED
+
+
+@pytest.mark.parametrize(
+    ("done", "is_asked", "owes", "top1", "expected"),
+    [
+        (6, False, False, 74.9, CONTINUE),
+        (6, True, False, 74.9, INTERRUPTED),
+        (6, True, False, 75.0, FINISHED),  # at its target a run is done, whatever was asked
+        (7, True, False, 0.0, FINISHED),  # asked as the last step ended: nothing is left to do
+        (7, False, True, 0.0, INTERRUPTED),  # the last evaluation was cut short
+        (6, False, True, 80.0, INTERRUPTED),  # top1 is that of an earlier evaluation
+    ],
+)
+def test_verdict_follows_steps_target_and_requests(done, is_asked, owes, top1, expected):
+    plan = Mock(**{"recipe.evaluation.stop_at_top1": 75.0, "recipe.checkpoint.best": "off"})
+    parts = dict.fromkeys(Run.__dataclass_fields__, None)
+    for derived in ("best", "notes", "compiling"):
+        del parts[derived]
+    run = Run(**parts | {"plan": plan, "owes_evaluation": owes, "top1": top1})
+    assert run.verdict(done, 7, is_asked) is expected
+
+
+def test_notes_keep_order_until_and_after_listening():
+    notes, heard = Notes(["kernels are slow"]), []
+    notes("a checkpoint was skipped")
+    assert [*notes] == ["kernels are slow", "a checkpoint was skipped"]
+    notes.listen(heard.append)
+    notes("gradients are replayed")
+    assert heard == ["kernels are slow", "a checkpoint was skipped", "gradients are replayed"]
+    assert [*notes] == []
