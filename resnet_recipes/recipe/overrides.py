@@ -1,6 +1,7 @@
 """What a user types after the recipe's name: `optimizer.lr=1.0`, `~methods.ema`, `epochs=18`."""
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, get_args, get_origin
 
@@ -131,6 +132,9 @@ def _refused(word: str) -> Problem | None:
         return Problem(word, None, "settings are written key=value")
     if not _KEY.fullmatch(key):
         return Problem(word, None, NO_SETTING)
+    if key == "name":
+        rule = "is the name of the recipe, not of the run"
+        return Problem(key, value, rule, shlex.quote(f"run={value}"))
     return _no_value(key, value)
 
 

@@ -31,7 +31,12 @@ def targets(word: str, value: str) -> tuple[str, ...]:
     """Return what a word stands for, itself if it is none of the short ones; {} is its value."""
     if word == "epochs" and not DECIMAL.fullmatch(value):
         return ("max_duration={}", "scale_schedule_ratio=1.0")  # epochs=90ep
-    return SHORT.get(word, (f"{word}={{}}",))
+    return SHORT.get(word, (f"{_escaped(word)}={{}}",))
+
+
+def _escaped(word: str) -> str:
+    """Return text that `str.format` leaves as it is."""
+    return word.replace("{", "{{").replace("}", "}}")
 
 
 def written_out(document: Document) -> Document:

@@ -5,6 +5,7 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.overrides import SWEEP, Override, parse
 from resnet_recipes.recipe.short import SHORT
+from resnet_recipes.recipe.suggestions import EVERY_SETTING
 from tests.tables import rows
 
 #: Lines of text, of which one is empty and one a space.
@@ -89,6 +90,10 @@ model=resnet18 | must be a mapping of its settings | model.name=resnet18
 data.flip={{a:1}} | must be true or false | mild has true
 lr=??? | ??? means a missing value | write the value out
 model.config=hot | no such setting | recipe=hot
+name=exp1 | is the name of the recipe, not of the run | run=exp1
+a{{b}}=3 | no such setting | {EVERY_SETTING}
+{{}}={{}} | no such setting | {EVERY_SETTING}
+{{"lr": 0.1}} | settings are written key=value |
 """
         ),
         (f"data.crop_scale={1500 * '['}", "at most 4096 characters and 32 brackets", ""),
