@@ -77,11 +77,12 @@ def accepted(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Plan | 
     """Return the plan of a run that continues here with changed settings; None if it is finished.
 
     Everything that its ranks would refuse is refused here, before anything is written. Raises
-    RecipeError if a change would make it a different run, or does not fit it, and NotReadyError if
-    the run is running, or lacks its images, devices, room on disk or packages.
+    RecipeError if a change would make it a different run, does not fit it, or comes after its end,
+    and NotReadyError if the run is running, or lacks its images, devices, room on disk or packages.
     """
     recipe = _checked(folder, changes)
     if (folder / SUMMARY).exists():
+        RecipeError.refuse(_late(folder, changes))
         say(f"{folder} is finished; its results are in {folder / SUMMARY}")
         return None
     if is_running(folder):
@@ -125,6 +126,17 @@ def _checked(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
         problems.append(Problem("batch.bn_size", AUTO, rule, "type a smaller number"))
     RecipeError.refuse(problems)
     return recipe
+
+
+def _late(folder: Path, changes: Sequence[str] | Recipe) -> Iterator[Problem]:
+    """Yield a problem for each word that would change a finished run.
+
+    A whole recipe changes nothing: a command with --resume auto may be repeated.
+    """
+    began = frozen.read(folder / CONFIG)
+    for word in changes if isinstance(changes, Sequence) else ():
+        if _checked(folder, [word]) != began:
+            yield Problem(word, None, f"has no effect: {folder} is finished", "leave it out")
 
 
 def _as_long(recipe: Recipe, began: Recipe) -> Recipe:

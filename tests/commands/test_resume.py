@@ -118,10 +118,20 @@ def test_a_running_run_keeps_its_settings(mine, refused, words):
 
 def test_a_finished_run_is_not_started_again_and_refuses_the_same_changes(mine, enter):
     Path("runs/mine/summary.json").write_text("{}")
-    for words in ("", "workers=3", "--dry-run"):
-        assert "is finished" in enter(f"resnet-train --resume runs/mine {words}").err
+    for words in ("", "--dry-run", "lr=0.05"):  # which it has
+        assert "is finished; its results" in enter(f"resnet-train --resume runs/mine {words}").err
     assert "lr=1.0: was 0.05" in enter("resnet-train --resume runs/mine lr=1", 2).err
     assert len(mine) == 1
+
+
+@pytest.mark.parametrize("flags", ["", "--dry-run"])
+def test_resume_of_a_finished_run_rejects_changes(mine, enter, flags):
+    Path("runs/mine/summary.json").write_text("{}")
+    words = "gpus=1 log.interval=7ba data=/elsewhere"
+    said = enter(f"resnet-train --resume runs/mine {words} {flags}", 2).err
+    assert said.count("has no effect: runs/mine is finished\n      leave it out") == 2
+    assert "gpus" not in said
+    enter(f"{START} run=mine workers=3 --resume auto")  # as a scheduler repeats it
 
 
 @pytest.mark.parametrize("word", ["recipe=hot", "run=other", "run.root=elsewhere"])
