@@ -19,7 +19,7 @@ from resnet_recipes.commands.places import (
     run_places,
     with_weights,
 )
-from resnet_recipes.commands.printing import page_width
+from resnet_recipes.commands.printing import page_width, say
 from resnet_recipes.jobs import external
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.recipe.suggestions import VERBS as OTHERS
@@ -91,7 +91,7 @@ def train(argv: Sequence[str]) -> int:
     starts = name == "train" and not {"--cfg", "--check"} & arguments.flags.keys()
     if starts and external.launcher():
         # rank 0 composes; no other rank imports Hydra
-        return external.join(argv, lambda: _module(name).prepared(arguments))
+        return external.join(argv, lambda: _module(name).prepared(arguments), say)
     if "--cfg" in arguments:  # which Hydra calls `--cfg job`
         arguments.words = [word for word in arguments.words if word != "job"]
     if name in ("train", "plan") and "--resume" not in arguments:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from resnet_recipes import __version__
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError, TrainingError
+from resnet_recipes.base.text import Say, roughly
 from resnet_recipes.jobs import watchdog
 from resnet_recipes.jobs.group import LOOPBACK, allocator, temporary_folder_problems
 from resnet_recipes.run_folder import CONFIG
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 #: Settings that the launcher decides: how many processes there are, and how they start.
 DECIDED = ("gpus", "launch.gpus", "launch.max_restarts")
+
+#: Seconds for which a rank waits for the others: before it says so, and in all.
+_SILENCE, _PATIENCE = 10, 1800
 
 #: Environment variables that make a process a rank.
 _RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
@@ -52,7 +57,7 @@ def ranks() -> int:
     return int(os.environ["WORLD_SIZE"]) if os.environ.keys() >= {*_RANK} else 0
 
 
-def join(words: Sequence[str], prepare: Callable[[], Path | None]) -> int:
+def join(words: Sequence[str], prepare: Callable[[], Path | None], say: Say) -> int:
     """Train as one rank, in the folder that rank 0 prepares.
 
     Return an exit code if there is nothing to train.
@@ -71,7 +76,9 @@ def join(words: Sequence[str], prepare: Callable[[], Path | None]) -> int:
         RecipeError.refuse(_problems(words, by))
         return prepare()
 
-    folder, code = _agreed(words, checked)
+    meeting = _meeting("command")
+    _await_others(meeting, by, say)
+    folder, code = _agreed(meeting, words, checked)
     if folder is not None:
         from resnet_recipes.jobs.rank import run_rank
         from resnet_recipes.jobs.train import work
@@ -190,14 +197,15 @@ def _problems(words: Sequence[str], by: str) -> Iterator[Problem]:
         yield Problem("srun", None, rule, f"--ntasks-per-node={gpus}")
 
 
-def _agreed(words: Sequence[str], prepare: Callable[[], Path | None]) -> tuple[Path | None, int]:
+def _agreed(
+    meeting: "Meeting", words: Sequence[str], prepare: Callable[[], Path | None]
+) -> tuple[Path | None, int]:
     """Return the run folder that rank 0 has prepared, or the exit code of all.
 
     Raise rank 0's error on rank 0.
     """
     import torch
 
-    meeting = _meeting("command")
     typed = {key: value for key, _, value in (word.partition("=") for word in words)}
     raised: BaseException | None = None
 
@@ -226,6 +234,23 @@ def _agreed(words: Sequence[str], prepare: Callable[[], Path | None]) -> tuple[P
         rule = f"is not visible to {seen_by}: all nodes must see it"
         raise NotReadyError.of("run.root", folder, rule, "run.root=/a/shared/folder")
     return folder and Path(folder), code
+
+
+def _await_others(meeting: "Meeting", by: str, say: Say) -> None:
+    """Wait for the ranks that the launcher starts; rank 0 reports that it waits.
+
+    Raises NotReadyError after half an hour.
+    """
+    began, is_quiet = time.monotonic(), meeting.rank > 0
+    key = "SLURM_STEP_NUM_TASKS" if by == "srun" else "WORLD_SIZE"
+    for _ in meeting.await_all():
+        seconds = time.monotonic() - began
+        if seconds > _PATIENCE:
+            rule = f"not all of these ranks have started within {roughly(seconds)}"
+            raise NotReadyError.of(key, ranks(), rule, f"unset {key}")
+        if seconds > _SILENCE and not is_quiet:
+            is_quiet = True
+            say(f"{key}={ranks()}: waiting for the other ranks; if there are none:  unset {key}")
 
 
 def _meeting(topic: str) -> "Meeting":

@@ -15,7 +15,6 @@ from resnet_recipes import __version__, data
 from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.jobs.rank import RankProcess, shown
-from resnet_recipes.jobs.watchdog import Watchdog
 from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.recipe.frozen import read_sealed
 from resnet_recipes.run_folder import CONFIG, DATA
@@ -69,7 +68,8 @@ def _local_images(process: RankProcess, config: DataConfig) -> DataConfig | None
     with shown(process, f"fetching {config.root}", "MB") as progress:
         local = data.local(config, progress, lambda: process.interruption.requested)
     if local is not None and local is not config:
-        Meeting.on("images").await_all(process.watchdog)
+        for _ in Meeting.on("images").await_all():
+            process.watchdog.beat(0, "start")
     return local
 
 
@@ -105,11 +105,11 @@ class Meeting(NamedTuple):
         self.store.set(f"read by {self.rank}", "")
         return value
 
-    def await_all(self, watchdog: Watchdog) -> None:
-        """Wait for all, however long their machines fetch images; a launcher ends what hangs."""
+    def await_all(self) -> Iterator[None]:
+        """Yield twice a second until all ranks have come; Ctrl-C interrupts this."""
         self.store.set(f"arrived {self.rank}", "")
         while not self.store.check([f"arrived {other}" for other in range(self.world_size)]):
-            watchdog.beat(0, "start")
+            yield
             time.sleep(0.5)
 
     def confirm(self, facts: Mapping[str, object]) -> None:

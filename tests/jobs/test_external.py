@@ -6,10 +6,12 @@ import socket
 import sys
 import time
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
 from resnet_recipes.base.errors import ExitCode, NotReadyError
+from resnet_recipes.base.text import silent
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import external, watchdog
 from resnet_recipes.jobs.watchdog import Beat
@@ -92,7 +94,7 @@ LOCAL_WORLD_SIZE=\u0663 | LOCAL_WORLD_SIZE=\u0663: must be a whole number
 def test_what_no_launcher_can_have_set_is_refused_by_name(words, said, told):
     put(told, words)
     with pytest.raises(NotReadyError) as failure:
-        external.join([], Path)
+        external.join([], Path, silent)
     assert said in str(failure.value)
 
 
@@ -106,6 +108,22 @@ def test_a_port_in_use_is_a_message(told):
             external._meeting("command")
 
 
+@pytest.mark.parametrize(
+    ("environment", "key"), [(TORCHRUN, "WORLD_SIZE"), (SRUN, "SLURM_STEP_NUM_TASKS")]
+)
+def test_rank_0_reports_once_that_it_waits(environment, key, told):
+    said = []
+    distributed.meeting_place.cache_clear()
+    put(told, f"{environment} RANK=0 SLURM_PROCID=0 SLURM_STEP_NUM_NODES=1")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        told.setenv("MASTER_PORT", str(free.getsockname()[1]))
+    told.setattr(external, "_SILENCE", 0.1)
+    told.setattr(external, "_PATIENCE", 1.2)
+    with pytest.raises(NotReadyError, match=f"{key}=[28]: not all of these ranks .*\n.*unset"):
+        external.join([], Path, said.append)
+    assert ["waiting for the other ranks" in text for text in said] == [True]
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost"])
 def test_a_port_that_does_not_exist_is_a_message(address, told):
     distributed.meeting_place.cache_clear()
@@ -117,8 +135,9 @@ def test_a_port_that_does_not_exist_is_a_message(address, told):
 def test_gpu_memory_is_allocated_as_under_our_launcher(told):
     told.setattr(os, "environ", variables(TORCHRUN) | {"PATH": os.environ["PATH"]})
     told.setattr(cuda, "has_nvml", lambda: True)
+    told.setattr(external, "_meeting", MagicMock())
     told.setattr(external, "_agreed", lambda *_: (None, ExitCode.DONE))
-    assert external.join([], Path) == ExitCode.DONE
+    assert external.join([], Path, silent) == ExitCode.DONE
     assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
 
 
