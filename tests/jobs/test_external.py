@@ -6,7 +6,7 @@ import socket
 import sys
 import time
 from pathlib import Path
-from unittest.mock import MagicMock
+from unittest.mock import Mock
 
 import pytest
 
@@ -135,7 +135,8 @@ def test_a_port_that_does_not_exist_is_a_message(address, told):
 def test_gpu_memory_is_allocated_as_under_our_launcher(told):
     told.setattr(os, "environ", variables(TORCHRUN) | {"PATH": os.environ["PATH"]})
     told.setattr(cuda, "has_nvml", lambda: True)
-    told.setattr(external, "_meeting", MagicMock())
+    told.setattr(external, "_meeting", Mock())
+    told.setattr(external, "_await_others", Mock())
     told.setattr(external, "_agreed", lambda *_: (None, ExitCode.DONE))
     assert external.join([], Path, silent) == ExitCode.DONE
     assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
