@@ -43,13 +43,12 @@ def start(folder: Path, group: Group, say: Say) -> Ending:
     `say` shows a line to the user. Call it in the main thread. The ending is also written to
     RUN/exit.json.
     """
-    held = HeldFolder(folder)
-    with begun(folder):
-        launch = Launch(folder, group, say)
-        with handling(launch.receive):
+    held, launch = HeldFolder(folder), Launch(folder, group, say)
+    with handling(launch.receive):  # until the ending is written: a late signal changes nothing
+        with begun(folder):
             result = launch.run()
-        held.confirm()
-    ending.write(folder / EXIT, result)
+            held.confirm()
+        ending.write(folder / EXIT, result)
     if result.failed or (result.code and not result.step):
         say(result.explained(folder, group.ranks, trains=not job_of(folder)))
     return result

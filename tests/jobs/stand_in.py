@@ -31,6 +31,8 @@ def work(process: RankProcess) -> int:
         if step == 20:
             misbehave(behaviour, process)
         if process.interruption.requested:
+            if behaviour == "finish-at-signal":
+                return 0
             time.sleep(0.7 if behaviour == "slow-to-save" else 0)
             (process.folder / f"saved{process.rank}").touch()
             return process.interruption.exit_code

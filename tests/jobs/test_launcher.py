@@ -150,6 +150,19 @@ def test_a_signal_saves_and_ends_with_its_exit_code(name, code, tmp_path):
     assert run.said == [said]
 
 
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_run_that_finishes_at_its_signal_ends_with_0(name, tmp_path):
+    run = Started(tmp_path, "finish-at-signal@0", then=send(signal.Signals[name]))
+    assert (run.ending.code, read(tmp_path / "exit.json").code) == (0, 0)
+    assert not (tmp_path / "saved0").exists()
+
+
+def test_signal_after_the_last_rank_ended_changes_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(launching.HeldFolder, "confirm", lambda _: send(signal.SIGINT)())
+    run = Started(tmp_path, "finish@0")
+    assert (run.ending.code, read(tmp_path / "exit.json").code) == (0, 0)
+
+
 def test_a_signal_that_comes_twice_at_once_is_one(tmp_path):
     signals = [send(number) for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP)]
     run = Started(tmp_path, then=lambda: [each() for each in signals])
