@@ -21,6 +21,16 @@ from resnet_recipes.data.root import address_problems
 SHARES = {"natural": 0.0, "sqrt": 0.5, "balanced": 1.0}
 BACKENDS = ("auto", "torchvision", "ffcv", "synthetic")
 
+#: ImageNet's statistics in 0..255 units, red, green, blue.
+MEAN = (123.675, 116.28, 103.53)
+STD = (58.395, 57.12, 57.375)
+
+#: The levels 0..255 of red, green and blue, and their deviations. Libraries divide both by 255.
+_Level = Annotated[float, Bounds(least=0, most=255)]
+_Deviation = Annotated[float, Bounds(least=2, most=255)]
+Mean = tuple[_Level, _Level, _Level]
+Deviation = tuple[_Deviation, _Deviation, _Deviation]
+
 #: Pixels of a side.
 Side = Annotated[int, Bounds(least=8, most=1024)]
 
@@ -63,6 +73,10 @@ class DataConfig(Section):
     # of evaluation images that are not square: crop (loses the ends) | pad (the longer side becomes
     # eval_resize, and the rest has the mean colour) | squash (both sides do); training is the same
     fit: Annotated[str, OneOf("crop", "pad", "squash")] = "crop"
+    # (level - mean) / std enters the network; of red, green and blue, 0..255; a run that starts
+    # from weights takes theirs
+    mean: Mean = MEAN
+    std: Deviation = STD
     flip: bool = True  # mirror half of the training images
     # decode training JPEGs at 1/2, 1/4 or 1/8 if the crop is larger than needed
     reduced_decode: bool = True
@@ -245,22 +259,27 @@ SampleAugment = Callable[[object, object], object]
 #: One operation of the native engine: a name from data.native.rows.OPERATIONS and its parameters.
 Step = tuple[str, tuple[float, ...]]
 
-#: ImageNet's statistics in 0..255 units, red, green, blue.
-MEAN = (123.675, 116.28, 103.53)
-STD = (58.395, 57.12, 57.375)
 
-
-def normalize(pixels: Tensor) -> Tensor:
-    """Return (pixels - MEAN) / STD, float32 [N, 3, H, W] in channels_last.
+def normalize(pixels: Tensor, mean: Mean = MEAN, std: Deviation = STD) -> Tensor:
+    """Return (pixels - mean) / std, float32 [N, 3, H, W] in channels_last.
 
     One pass over uint8 of any strides.
     """
-    shift, scale = shift_and_scale(pixels.device).view(2, 1, 3, 1, 1)
+    shift, scale = shift_and_scale(pixels.device, mean, std).view(2, 1, 3, 1, 1)
     return torch.addcmul(shift, pixels, scale).contiguous(memory_format=torch.channels_last)
 
 
+def relative(
+    levels: tuple[Mean, Deviation], given: tuple[Mean, Deviation]
+) -> tuple[Mean, Deviation]:
+    """Return what `normalize` needs for `levels` if the images are normalised for `given`."""
+    means, deviations = torch.tensor([*zip(levels, given, strict=True)], dtype=torch.float64)
+    mean = (means[0] - means[1]) / deviations[1]
+    return tuple(mean.tolist()), tuple((deviations[0] / deviations[1]).tolist())
+
+
 @lru_cache
-def shift_and_scale(device: torch.device) -> Tensor:
-    """Return -MEAN / STD and 1 / STD, rounded once, from float64; [2, 3]."""
-    mean, std = torch.tensor((MEAN, STD), dtype=torch.float64)
-    return torch.stack([-mean / std, 1 / std]).float().to(device)
+def shift_and_scale(device: torch.device, mean: Mean, std: Deviation) -> Tensor:
+    """Return -mean / std and 1 / std, rounded once, from float64; [2, 3]."""
+    means, deviations = torch.tensor((mean, std), dtype=torch.float64)
+    return torch.stack([-means / deviations, 1 / deviations]).float().to(device)

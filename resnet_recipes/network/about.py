@@ -9,7 +9,7 @@ from resnet_recipes.base.architecture import LIBRARY, NETWORKS, Arguments
 from resnet_recipes.base.kinds import WrongTypeError, converted, kinds_of
 from resnet_recipes.base.limits import Bounds, OneOf, broken_limits
 from resnet_recipes.base.reading import parse_json
-from resnet_recipes.data.base import MEAN, STD
+from resnet_recipes.data.base import MEAN, STD, Deviation, Mean
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe.schema import Recipe, enabled
@@ -50,8 +50,8 @@ class About:
     eval_size: Side = 224  # pixels, side of the centre crop
     eval_interpolation: Annotated[str, OneOf("bilinear", "bicubic")] = "bilinear"
     fit: Annotated[str, OneOf("crop", "pad", "squash")] = "crop"  # see DataConfig
-    mean: tuple[float, ...] = MEAN  # of red, green and blue, 0..255
-    std: tuple[float, ...] = STD
+    mean: Mean = MEAN  # of red, green and blue, 0..255
+    std: Deviation = STD
     flip: bool = False  # accuracy was measured on each image and its mirror image
     recipe: str = ""
     epochs: float = 0.0
@@ -71,12 +71,6 @@ class About:
         built = "".join(f" {key}={value}" for key, value in self.arguments.items())
         surgery = "".join(f" + {name}" for name in self.surgery)
         return self.architecture + built.replace("small_stem=True", "stem=small") + surgery
-
-    @property
-    def is_normalised_alike(self) -> bool:
-        """Whether its images are normalised as this program's, to 2 of 255 grey levels."""
-        pairs = zip((*self.mean, *self.std), (*MEAN, *STD), strict=True)
-        return all(abs(one - other) <= 2 for one, other in pairs)
 
     def methods(self) -> Stack:
         """Return the methods that are part of the network."""
@@ -111,6 +105,8 @@ def of(
         data.eval_size,
         data.eval_interpolation,
         data.fit,
+        data.mean,
+        data.std,
         flip=recipe.evaluation.flip,
         recipe=recipe.name,
         epochs=float(epochs),
@@ -152,8 +148,6 @@ def from_json(text: str) -> About:
         raise ValueError(
             f"it names {len(about.classes)} classes, but the network has {about.num_classes}"
         )
-    if (about.mean, about.std) != (MEAN, STD):
-        raise ValueError("it needs images normalised differently from this program's")
     return about
 
 

@@ -28,7 +28,7 @@ class Preprocessed(nn.Module):
         self.model = model
         self.resize, self.size, self.flip = about.eval_resize, about.eval_size, about.flip
         self.register_buffer(
-            "levels", shift_and_scale(torch.device("cpu")).clone(), persistent=False
+            "levels", shift_and_scale(torch.device("cpu"), about.mean, about.std).clone(), False
         )
         self.bicubic, self.fit = about.eval_interpolation == "bicubic", about.fit
         self.register_buffer("mean", torch.tensor(about.mean).round().view(3, 1, 1), False)

@@ -66,8 +66,10 @@ class Network(nn.Module):
             about.eval_size,
             about.eval_interpolation == "bicubic",
             about.fit,
+            about.mean,
         )
-        return normalize(torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None])[0]
+        image = torch.from_numpy(pixels.copy()).permute(2, 0, 1)
+        return normalize(image[None], about.mean, about.std)[0]
 
 
 WEIGHTS = "weights.safetensors"

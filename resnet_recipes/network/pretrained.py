@@ -3,7 +3,7 @@
 import hashlib
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from resnet_recipes.backbones import classifier, frozen_by
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS, Arguments, ModelConfig
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.data.base import MEAN, STD, DataConfig, are_imagenets
+from resnet_recipes.data.base import DataConfig, are_imagenets
 from resnet_recipes.methods.stochastic_depth import unfold
 from resnet_recipes.methods.surgery import adopt
 from resnet_recipes.network import published
@@ -78,11 +78,6 @@ def find(config: ModelConfig, classes: Sequence[str]) -> Start:
     if others:
         rule = f"{path} has the weights of another stem, width or number of input channels"
         raise _refused(config, rule, " ".join(others))
-    if not about.is_normalised_alike:
-        rule = f"needs images normalised differently: mean {_shares(about.mean)}, deviation "
-        rule += f"{_shares(about.std)} where this program has {_shares(MEAN)} and {_shares(STD)}"
-        others = " or ".join(f"model.weights={place}" for place in published.alike(config.name))
-        raise _refused(config, rule, others or "weights or a network for which these are the same")
     kept, (rows, text) = network.model.state_dict(), _rows(about, classes)
     for name in [name for name in kept if name.startswith(f"{classifier(network.model)}.")]:
         weight = kept.pop(name)
@@ -161,10 +156,6 @@ def _rows(about: About, classes: Sequence[str]) -> tuple[list[int], str]:
     ]
     more = f" and {len(moved) - 3:,} more" if len(moved) > 3 else ""
     return rows, f"classifier kept, in another order: {', '.join(moved[:3])}{more}"
-
-
-def _shares(levels: Iterable[float]) -> str:
-    return "/".join(f"{level / 255:.3g}" for level in levels)
 
 
 def _differing(config: ModelConfig, theirs: Arguments) -> Iterator[str]:

@@ -10,7 +10,6 @@ import torchvision
 
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import ModelConfig
-from resnet_recipes.network.about import About
 from resnet_recipes.network.load import Network
 
 #: data.fit, by timm's crop_mode; its other one, center, is crop.
@@ -38,21 +37,6 @@ def images_of(config: ModelConfig, network: Network) -> dict[str, Any]:
     return _of_timm(facts) if facts else {}
 
 
-def alike(name: str) -> list[str]:
-    """Return timm's weights, with a classifier, whose images are normalised as this program's."""
-    library, _, network = name.partition(":")
-    if library != "timm":
-        return []
-    import timm
-
-    return [
-        f"timm:{tag}"
-        for tag in timm.list_pretrained(f"{network}.*")
-        if (facts := _tagged(tag))["num_classes"]
-        and About(name, 1, **_of_timm(facts)).is_normalised_alike
-    ]
-
-
 def _tagged(name: str) -> Mapping[str, Any]:
     """Return what timm knows of weights NETWORK.TAG; nothing if they are newer than it."""
     import timm
@@ -74,8 +58,8 @@ def _fields(
     mean: Sequence[float], std: Sequence[float], interpolation: str, resize: int, size: int
 ) -> dict[str, Any]:
     return {
-        "mean": tuple(255 * value for value in mean),
-        "std": tuple(255 * value for value in std),
+        "mean": tuple(round(255 * value, 4) for value in mean),
+        "std": tuple(round(255 * value, 4) for value in std),
         "eval_resize": resize,
         "eval_size": size,
         "eval_interpolation": interpolation,

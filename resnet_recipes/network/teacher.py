@@ -64,8 +64,6 @@ def _misfit(network: "Network", facts: NetworkFacts, plan: Plan) -> str:
     if about.classes and classes and about.classes != classes:
         other = next(pair for pair in zip(about.classes, classes, strict=True) if len({*pair}) > 1)
         return f"has other classes: {other[0]} where the images have {other[1]}"
-    if not about.is_normalised_alike:
-        return "needs images normalised differently from this program's"
     for problem in facts.size_problems(plan.sizes, side):
         return problem.rule
     ramps = torch.linspace(-2, 2, 6 * side * side).view(2, 3, side, side)

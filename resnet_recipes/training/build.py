@@ -6,14 +6,16 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from resnet_recipes import data, ops
 from resnet_recipes.backbones import first_line, is_resnet
 from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.data.base import DataConfig, normalize, relative
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_network, cast_once, cast_together
 from resnet_recipes.network.fuse import fold_batchnorm, fuse
+from resnet_recipes.network.load import Network
 from resnet_recipes.network.pretrained import freeze
 from resnet_recipes.network.teacher import teachers
 from resnet_recipes.planning.plan import Plan
@@ -110,15 +112,21 @@ def build(plan: Plan, rank: Rank, searches: Collection[int] | None = None) -> Ru
 def give_teachers(plan: Plan, methods: Stack, precision: Precision, graphs: Graphs | None) -> None:
     """Give every method that needs a trained network its own."""
     for method, network in teachers(plan, methods):
-        logits = frozen(network.model, precision)
+        logits = frozen(network, precision, plan.recipe.data)
         method.take_network(logits if graphs is None else Replayed(logits, graphs))
 
 
-def frozen(model: nn.Module, precision: Precision) -> Callable[[Tensor], Tensor]:
+def frozen(
+    network: Network, precision: Precision, config: DataConfig
+) -> Callable[[Tensor], Tensor]:
     """Return a network in evaluation mode as a function, in the run's precision.
 
-    What never changes is computed once: a ResNet's BatchNorms are folded, its weights cast.
+    It takes images that are normalised as in the run. What never changes is computed once: a
+    ResNet's BatchNorms are folded, its weights cast.
     """
+    model, about = network.model, network.about
+    levels = (about.mean, about.std), (config.mean, config.std)
+    others = relative(*levels) if len({*levels}) > 1 else None
     if is_resnet(model):
         model = fold_batchnorm(model)
         if precision.dtype != torch.float32:
@@ -127,6 +135,8 @@ def frozen(model: nn.Module, precision: Precision) -> Callable[[Tensor], Tensor]
 
     @torch.no_grad()
     def logits(images: Tensor) -> Tensor:
+        if others:
+            images = normalize(images, *others)
         with precision.autocast():
             return model(images).float()
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.data.base import RawBatch, normalize
+from resnet_recipes.data.base import RawBatch
 from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.network.archive import State
@@ -51,7 +51,7 @@ def evaluate(
     is_cut = False
     for raw in Stream(data.batches(), device):
         with _fitting(raw):
-            logits, labels = logits_of(model, raw.pixels, precision, flip), raw.labels
+            logits, labels = logits_of(model, data.normalized(raw), precision, flip), raw.labels
         best = logits.topk(min(5, logits.shape[1])).indices
         found = best == labels.unsqueeze(1)
         broken = (~logits.isfinite()).any(1)
@@ -86,12 +86,11 @@ def evaluate(
 
 
 @torch.no_grad()
-def logits_of(model: nn.Module, pixels: Tensor, precision: Precision, flip: bool = False) -> Tensor:
-    """Return the float32 logits [N, K] of uint8 images.
+def logits_of(model: nn.Module, images: Tensor, precision: Precision, flip: bool = False) -> Tensor:
+    """Return the float32 logits [N, K] of normalised images.
 
     With `flip` the mean of each image's and its mirror image's.
     """
-    images = normalize(pixels)
     with precision.autocast():
         logits = model(images).float()
         return (logits + model(images.flip(3)).float()) / 2 if flip else logits

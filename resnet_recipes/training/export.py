@@ -18,7 +18,6 @@ from resnet_recipes.base.errors import NotReadyError, Problem, TrainingError
 from resnet_recipes.base.extras import lacking
 from resnet_recipes.base.text import Progress, counted, silent
 from resnet_recipes.data import demo
-from resnet_recipes.data.base import normalize
 from resnet_recipes.data.images.decode import BadImageError
 from resnet_recipes.network.export import TARGETS, Run, export, largest_difference, usage
 from resnet_recipes.network.fuse import fold_batchnorm
@@ -155,7 +154,7 @@ def _images(trained: Trained) -> tuple[Tensor, str]:
     try:
         with closing(trained.open_images(fetches=False)) as labelled:
             first = labelled.only(np.arange(min(IMAGES, labelled.examples)))
-            images = torch.cat([normalize(raw.pixels) for raw in first])
+            images = torch.cat([labelled.normalized(raw) for raw in first])
     except NotReadyError:
         drawn = map(trained.used.transform, _drawn())
         return torch.stack(list(drawn)), f"{IMAGES} drawn images"

@@ -77,7 +77,8 @@ class Gradient:
         labels = torch.zeros(plan.rank_size, dtype=torch.int64, device=device)
         with _fitting(run, side):
             with torch.no_grad():
-                batch = Batch.of(normalize(pixels), labels, plan.num_classes)
+                images = normalize(pixels, plan.recipe.data.mean, plan.recipe.data.std)
+                batch = Batch.of(images, labels, plan.num_classes)
                 batch = run.methods.transform_batch(batch, now)
             self.eager(batch, sync=False)
         run.optimizer.zero_grad(set_to_none=True)

@@ -20,6 +20,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
     Return the completed steps.
     """
     plan, model, methods, precision = run.plan, run.model, run.methods, run.precision
+    data = plan.recipe.data
     params = [p for p in model.parameters() if p.requires_grad]
     gradient, vote, done = Gradient(run), Vote(), first
     stream = Stream(run.train_data.batches(first), run.rank.device)
@@ -48,7 +49,8 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
         # One batch a step: every method sees all of it, once, however many gradients are taken on
         # it.
         with torch.no_grad():
-            batch = Batch.of(normalize(raw.pixels), raw.labels, plan.num_classes, raw.taught)
+            images = normalize(raw.pixels, data.mean, data.std)
+            batch = Batch.of(images, raw.labels, plan.num_classes, raw.taught)
             batch = methods.transform_batch(batch, now)
 
         precision.before_step()

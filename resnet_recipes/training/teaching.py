@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import torch
 
-from resnet_recipes.data.base import normalize
 from resnet_recipes.data.stored import Outputs, kept
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.methods.base import TAUGHT_AT_ONCE, Batch, Now
@@ -32,7 +31,7 @@ def store(
     meet()  # no rank writes before all have read
     ((_, network),) = teachers(plan)
     dtype = resolve_dtype(plan.recipe.precision.dtype, rank.device)
-    logits = frozen(network.model, Precision(rank.device, dtype, network.model))
+    logits = frozen(network, Precision(rank.device, dtype, network.model), plan.recipe.data)
     stack = plan.methods()
     sizes = Stack({one.name: one for one in stack if one.changes == "sizes"})
     loader = open_train(plan, rank, stack)
@@ -43,7 +42,7 @@ def store(
         for done, (job, raw) in enumerate(stream, epoch * len(jobs)):
             if stopped():
                 break
-            batch = Batch.of(normalize(raw.pixels), raw.labels, plan.num_classes)
+            batch = Batch.of(loader.normalized(raw), raw.labels, plan.num_classes)
             images = sizes.transform_batch(batch, now).images
             said = torch.cat([logits(part) for part in images.split(TAUGHT_AT_ONCE)])
             for tensor, found in zip(outputs, kept(said, shape[3]), strict=False):

@@ -89,6 +89,8 @@ class Trained:
             eval_size=data.eval_size,
             eval_interpolation=data.eval_interpolation,
             fit=data.fit,
+            mean=data.mean,
+            std=data.std,
             flip=self.recipe.evaluation.flip,
         )
         if used == own:
@@ -174,6 +176,8 @@ def recipe_of(place: Path, network: Network) -> Recipe:
         eval_size=about.eval_size,
         eval_interpolation=about.eval_interpolation,
         fit=about.fit,
+        mean=about.mean,
+        std=about.std,
     )
     return Recipe(name="file", data=config, evaluation=EvaluationConfig(flip=about.flip))
 
@@ -201,7 +205,9 @@ def predictions(trained: Trained, paths: Sequence[str], top: int = BEST) -> Iter
     images = Unlabelled(paths, recipe.data, recipe.batch.eval_size)
     try:
         for raw in Stream(images.batches(), trained.device):
-            logits = logits_of(trained.model, raw.pixels, trained.precision, recipe.evaluation.flip)
+            logits = logits_of(
+                trained.model, images.normalized(raw), trained.precision, recipe.evaluation.flip
+            )
             shares, best = logits.softmax(1).topk(min(top, logits.shape[1]))
             black, broken = raw.pixels.flatten(1).amax(1) == 0, ~logits.isfinite().all(1)
             parts = (raw.labels, black, broken, best, shares)

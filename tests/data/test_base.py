@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.data.base import DataConfig, DataFacts, normalize
+from resnet_recipes.data.base import MEAN, STD, DataConfig, DataFacts, normalize, relative
 
 FACTS = DataFacts("ffcv", Path("/data"), 37, 11, ("ant", "b\u00e9e"), ("a note",), "one", "two")
 
@@ -58,3 +58,17 @@ def test_pixels_become_the_published_vectors_in_channels_last_memory(memory):
     assert images.dtype == torch.float32
     expected = [-2.11790, -2.03571, -1.80444, 0.07406, 0.20518, 0.42649, 2.24891, 2.42857, 2.64]
     assert images[:, :, 3, 4].flatten().tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_normalize_takes_other_levels_and_images_of_other_levels():
+    mean, std = (127.5, 100.0, 0.0), (127.5, 50.0, 255.0)
+    pixels = torch.tensor([[0, 128, 255], [10, 100, 60]], dtype=torch.uint8).view(2, 3, 1, 1)
+    found = normalize(pixels, mean, std).flatten().tolist()
+    assert found == pytest.approx([-1, 0.56, 1, -0.921569, 0, 0.235294], abs=1e-5)
+    again = normalize(normalize(pixels), *relative((mean, std), (MEAN, STD)))
+    assert again.flatten().tolist() == pytest.approx(found, abs=1e-5)
+
+
+def test_levels_of_libraries_divided_by_255_are_refused():
+    config = DataConfig(root="a", mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+    assert [problem.key for problem in config.problems()] == ["std"] * 3

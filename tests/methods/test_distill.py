@@ -13,6 +13,7 @@ from torch import nn
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError, RecipeError, TrainingError
 from resnet_recipes.base.text import printable
+from resnet_recipes.data.base import normalize
 from resnet_recipes.estimating.network import teaching
 from resnet_recipes.methods.base import Batch
 from resnet_recipes.methods.distill import Distill
@@ -109,6 +110,14 @@ def test_the_teacher_is_folded_and_cast_once(teacher, make_run):
     assert not any(isinstance(module, nn.BatchNorm2d) for module in model.modules())
     images, whole = torch.randn(4, 3, 32, 32), load(teacher).model.eval()
     torch.testing.assert_close(logits(images), whole(images), rtol=0.02, atol=0.02)
+
+
+def test_teacher_of_other_levels_gets_its_own(teacher, make_run):
+    """It sees the pixels as in its own evaluation, whatever the run's normalization is."""
+    run = make_run("data.mean=[127.5,127.5,127.5] data.std=[51,51,51]", methods=methods(teacher))
+    pixels = torch.randint(256, (4, 3, 32, 32), dtype=torch.uint8)
+    said = next(iter(run.methods))._logits(normalize(pixels, (127.5,) * 3, (51.0,) * 3))
+    torch.testing.assert_close(said, load(teacher)(normalize(pixels)), rtol=1e-3, atol=1e-4)
 
 
 def test_a_run_does_not_resume_with_another_teacher(teacher, make_run):

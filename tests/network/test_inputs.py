@@ -32,11 +32,12 @@ def test_pixels_are_those_of_evaluation_but_for_one_level_in_few(size, interpola
     assert (apart > 0).mean() < 0.1
 
 
+@pytest.mark.parametrize("levels", [{}, {"mean": (127.5, 0.0, 99.0), "std": (127.5, 255.0, 20.0)}])
 @pytest.mark.parametrize("flip", [False, True])
-def test_probabilities_are_those_of_the_transformed_image(flip):
+def test_probabilities_are_those_of_the_transformed_image(flip, levels):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4)).eval()
-    network = Network(model, about(flip=flip))
+    network = Network(model, about(flip=flip, fit="pad", **levels))
     pictures = torch.randint(256, (2, 50, 70, 3), dtype=torch.uint8)
     images = torch.stack([network.transform(Image.fromarray(one.numpy())) for one in pictures])
     logits = network(images)

@@ -150,21 +150,6 @@ def test_weights_for_colours_are_summed_for_grey_images_as_timm_does(weights):
     assert torch.equal(start.tensors["conv1.weight"], summed)
 
 
-@pytest.mark.parametrize("place", ["timm:test_vit.r160_in1k", "{folder}/weights.safetensors"])
-def test_weights_that_are_normalised_otherwise_are_refused(place, tmp_path, monkeypatch):
-    timm = pytest.importorskip("timm")
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    snapshot = tmp_path / "models--timm--test_vit.r160_in1k" / "snapshots" / "0123abcd"
-    snapshot.mkdir(parents=True)
-    state = timm.create_model("test_vit").state_dict()
-    for path in (snapshot / "model.safetensors", tmp_path / "weights.safetensors"):
-        safetensors.torch.save_file(state, path)
-    said = refusal(place.format(folder=tmp_path), name="timm:test_vit", init="library")
-    assert published.alike("timm:convnext_base")[0] == "timm:convnext_base.fb_in1k"
-    assert published.alike("timm:vit_small_patch16_224") == []  # all but those without a classifier
-    assert "mean 0.5/0.5/0.5, deviation 0.5/0.5/0.5 where this program has 0.485" in said
-
-
 def test_weights_of_timm_say_how_images_that_are_not_square_are_fitted():
     pytest.importorskip("timm")
     network = Network(nn.Linear(1, 1), About("timm:convnext_base", 1), note="a file")

@@ -88,7 +88,14 @@ def test_the_averaged_weights_are_written(make_run, tmp_path):
 
 def test_a_description_survives_a_round_trip_through_json():
     surgery = {"blurpool": vars(BlurPool(replace_maxpools=False, min_channels=3))}
-    numbers = {"epochs": 1.5, "top1_percent": 70.25, "loss": 0.5, "eval_examples": 9}
+    numbers = {
+        "mean": (127.5, 0.0, 1.0),
+        "std": (127.5, 255.0, 3.0),
+        "epochs": 1.5,
+        "top1_percent": 70.25,
+        "loss": 0.5,
+        "eval_examples": 9,
+    }
     whole = About("resnet18", 2, ("tench", "caf\u00e9"), surgery, **numbers)
     assert about.from_json(whole.to_json()) == whole
 
@@ -110,7 +117,9 @@ surgery | {"blurpool": {}}
 surgery | []
 eval_size | 1000000000
 eval_size | 224.0
-mean | [1.0, 2.0, 3.0]
+mean | [1.0, 2.0]
+mean | [300.0, 2.0, 3.0]
+std | [0.0, 1.0, 1.0]
 loss | NaN
 epochs | "1"
 arguments | {"width": 1000000}

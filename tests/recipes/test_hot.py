@@ -45,7 +45,9 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     In float64: in float32 rounding flips a ReLU here and there.
     """
     monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
-    monkeypatch.setattr(loop, "normalize", lambda pixels: normalize(pixels).double())
+    monkeypatch.setattr(
+        loop, "normalize", lambda pixels, *levels: normalize(pixels, *levels).double()
+    )
     torch.set_default_dtype(torch.float64)
     recipe = compose("hot", WORDS.split()).recipe
     made = build(make_plan(recipe, data.measure(recipe.data), 1), Rank(0, 1, torch.device("cpu")))

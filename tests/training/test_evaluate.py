@@ -29,6 +29,9 @@ class Examples:
         self.labels = torch.randint(0, 10, (examples,), generator=generator)
         self.examples, self.size = examples, size
 
+    def normalized(self, batch: RawBatch) -> Tensor:
+        return normalize(batch.pixels)
+
     def batches(self) -> Iterator[RawBatch]:
         for start in range(0, len(self.labels), self.size):
             yield RawBatch(

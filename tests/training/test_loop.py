@@ -1,13 +1,19 @@
 """The loop on small runs: it resumes bit for bit, and never waits for the device."""
 
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch.profiler import ProfilerActivity, profile
 
+from resnet_recipes.network import about
+from resnet_recipes.network.load import Network
 from resnet_recipes.training import loop
+from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture, restore
@@ -151,3 +157,22 @@ def test_every_rank_and_step_has_draws_of_its_own_and_the_rate_of_the_plan(make_
     assert rates == [first.plan.lr_at(step) for step in range(first.plan.total_steps)]
     assert draws == seen(again)[0]
     assert len({*draws, *seen(other)[0]}) == 2 * first.plan.total_steps
+
+
+def test_images_are_normalized_as_the_recipe_says(make_run):
+    """In training, in evaluation, and for a file's user: each against the loader's own pixels."""
+    half = "data.mean=[127.5,127.5,127.5] data.std=[51,51,51] max_duration=1ba schedule.warmup=0ba"
+    run, seen = make_run(half), []
+    (raw,) = islice(run.train_data.batches(0), 1)
+    wanted = (raw.pixels.double() - 127.5) / 51  # a copy: the loader fills its memory again
+    run.model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].clone()))
+    train(run, Notes(run))
+    torch.testing.assert_close(torch.cat(seen).double(), wanted, rtol=0, atol=1e-5)
+    raw, seen[:] = next(run.eval_data.batches()).pixels.clone(), []
+    evaluate(run.model, run.eval_data, run.precision, run.plan.num_classes)
+    torch.testing.assert_close(seen[0].double(), (raw.double() - 127.5) / 51, rtol=0, atol=1e-5)
+    described = about.of(run.plan.recipe, (), 10)
+    picture = Image.fromarray(np.full((40, 50, 3), 255, np.uint8))
+    assert Network(run.model, described).transform(picture).unique().tolist() == pytest.approx(
+        [2.5]
+    )

@@ -34,9 +34,8 @@ def eval_pipeline(source: Source, config: DataConfig, share: Share) -> Pipeline:
     An unreadable image is always an error, to keep accuracies comparable.
     """
     capacity = Capacity.for_evaluation(config, share)
-    cropped = EvalImages(
-        source, config.eval_resize, config.eval_interpolation == "bicubic", config.fit
-    )
+    is_bicubic = config.eval_interpolation == "bicubic"
+    cropped = EvalImages(source, config.eval_resize, is_bicubic, config.fit, config.mean)
     return Pipeline(natively(cropped, capacity.workers), capacity)
 
 

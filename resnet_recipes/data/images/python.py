@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from PIL import Image
 
-from resnet_recipes.data.base import MEAN, SampleAugment
+from resnet_recipes.data.base import MEAN, Mean, SampleAugment
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.images.decode import BadImageError, Pixels, resized
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
@@ -139,9 +139,16 @@ class EvalImages(Images):
     Torchvision's Resize and CenterCrop, which the engine has too; or what another `fit` asks for.
     """
 
-    def __init__(self, source: Source, resize: int, bicubic: bool = False, fit: str = "crop"):
+    def __init__(
+        self,
+        source: Source,
+        resize: int,
+        bicubic: bool = False,
+        fit: str = "crop",
+        mean: Mean = MEAN,
+    ):
         super().__init__(source)
-        self.resize, self.bicubic, self.fit = resize, bicubic, fit
+        self.resize, self.bicubic, self.fit, self.mean = resize, bicubic, fit, mean
         self.suit_engine = fit == "crop"
 
     def fill(self, rows: Rows) -> None:
@@ -150,7 +157,9 @@ class EvalImages(Images):
         for row in range(len(rows.indices)):
             picture = self._opened(rows, row)
             with self._reading(rows, row):
-                rows.pixels[row] = centred(picture, self.resize, side, self.bicubic, self.fit)
+                rows.pixels[row] = centred(
+                    picture, self.resize, side, self.bicubic, self.fit, self.mean
+                )
 
     def for_engine(self, rows: Rows) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return the engine's rows, which lack images and pixels."""
@@ -161,12 +170,17 @@ class EvalImages(Images):
 
 
 def centred(
-    picture: Pixels, resize: int, side: int, bicubic: bool = False, fit: str = "crop"
+    picture: Pixels,
+    resize: int,
+    side: int,
+    bicubic: bool = False,
+    fit: str = "crop",
+    mean: Mean = MEAN,
 ) -> np.ndarray:
     """Return the centre of an image whose shorter side becomes `resize`: uint8 [side, side, 3].
 
     With `fit` "squash" both sides become `resize`; with "pad" the longer one does, and the rest of
-    the square has the mean colour: timm's crop modes "squash" and "border".
+    the square has the colour `mean`: timm's crop modes "squash" and "border".
     """
     sizes = picture.height, picture.width
     if fit == "crop":
@@ -179,7 +193,7 @@ def centred(
         height, width = (max(1, (2 * resize * size + longer) // (2 * longer)) for size in sizes)
     image = resized(picture.crop(0, 0, *sizes), height, width, bicubic)
     (rows, kept_rows), (columns, kept_columns) = _middle(height, side), _middle(width, side)
-    square = np.tile(np.rint(MEAN).astype(np.uint8), (side, side, 1))
+    square = np.tile(np.rint(mean).astype(np.uint8), (side, side, 1))
     square[rows, columns] = image[0].permute(1, 2, 0).numpy()[kept_rows, kept_columns]
     return square
 

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data import order
-from resnet_recipes.data.base import DataConfig, RawBatch, Share
+from resnet_recipes.data.base import DataConfig, RawBatch, Share, normalize
 from resnet_recipes.data.loading.pool import WorkerContext, WorkerPool
 from resnet_recipes.data.loading.slots import Capacity, Slots
 from resnet_recipes.data.loading.storage import Rows, Storage
@@ -60,6 +61,10 @@ class EvalLoader:
     def only(self, indices: np.ndarray) -> Iterator[RawBatch]:
         """Yield these images in batches, the last one short."""
         return self.source.run(order.eval_jobs(self._config, self._share, indices))
+
+    def normalized(self, batch: RawBatch) -> Tensor:
+        """Return a batch's images as the network takes them, float32 [N, 3, H, W]."""
+        return normalize(batch.pixels, self._config.mean, self._config.std)
 
     def path(self, index: int) -> str:
         """Return the name of image `index`."""
