@@ -21,7 +21,7 @@ from resnet_recipes.estimating.estimate import Estimate
 from resnet_recipes.jobs import new_run
 from resnet_recipes.jobs.budget import plan_here, settled
 from resnet_recipes.jobs.measure import keep_estimate, measured
-from resnet_recipes.jobs.rank import RankProcess
+from resnet_recipes.jobs.rank import LaunchFacts, RankProcess
 from resnet_recipes.jobs.signals import Interruption, handling
 from resnet_recipes.jobs.trunk import trunk_of
 from resnet_recipes.jobs.watchdog import Watchdog
@@ -187,7 +187,9 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
     watchdog = _NoWatchdog()
     with begun(folder), handling(interruption.receive):
         try:
-            code = work(RankProcess(folder, 0, sys.stderr, began, interruption, watchdog, notify))
+            launch = LaunchFacts(began)
+            process = RankProcess(folder, 0, sys.stderr, launch, interruption, watchdog, notify)
+            code = work(process)
             ended = Ending(code, message=interruption.reason if code else "")
         except BaseException as error:
             ended = of_error(error)

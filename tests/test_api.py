@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -194,11 +193,10 @@ def test_a_teacher_is_run_once(images, monkeypatch, nursery):
         with pytest.raises(resnet_recipes.RecipeError, match="from 1 to 9999"):
             resnet_recipes.teach(recipe, **mistake)
     monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)  # as the program has it
-    for code, said in ((1, "not whole: mend that, and type"), (75, "not whole: type")):
-        ended = nullcontext((images, Ending(code)))
-        monkeypatch.setattr("resnet_recipes.jobs.teach.errand", lambda *_, ended=ended, **__: ended)
-        with pytest.raises(TrainingError, match=said):
-            resnet_recipes.teach(recipe, "stopped", cycle=1)
+    monkeypatch.setattr("resnet_recipes.jobs.launcher.start", lambda *_: Ending(75))
+    with pytest.raises(TrainingError, match="the same command continues") as stopped:
+        resnet_recipes.teach(recipe, "stopped", cycle=1)
+    assert stopped.value.exit_code == 75
     Path("program.py").write_text(TEACH.format(words=", ".join(map(repr, words))))
     code, out, err = nursery.run(images, "program").wait()
     assert (code, out) == (0, f"{images}/said.safetensors\n"), err

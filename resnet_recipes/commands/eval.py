@@ -63,9 +63,7 @@ def run(arguments: Arguments) -> int:
         plotting("--png")
     _keep_tables(arguments, data.root)
     tried = sizes or [data.eval_size]
-    code, found = evaluate(opened, tried, say)
-    if code:
-        return code
+    found = evaluate(opened, tried, say)
     rows = [_row(opened, size, one) for size, one in zip(tried, found, strict=True)]
     if sizes:
         show(arguments, rows, _sizes(rows), rows)

@@ -16,7 +16,6 @@ from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.plan import lines, ranks
 from resnet_recipes.commands.printing import say
 from resnet_recipes.commands.runs import listed
-from resnet_recipes.commands.train import PLANNED
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import external
@@ -61,7 +60,7 @@ def run(arguments: Arguments) -> int:
     flags += ["--verbose"] if "--verbose" in arguments else []
     words = {name: [*words, *flags] for name, (_, words) in runs.items()}
     trunks = {name: (other, plans[other].trunk) for name, other in before.items()}
-    shares = [share | {PLANNED: "1"} for share in slots(parallel, found, cores())]
+    shares = slots(parallel, found, cores())
     code = Sweep(root, words, say, shares, trunks).train()
     if trained := [one for name in runs if (one := read_run(root / name))]:
         print("\n".join(listed(trained)))

@@ -1,6 +1,5 @@
 """`resnet-train`: from the words of a command to a run, to its recipe, or to a try of it."""
 
-import os
 import sys
 import time
 from pathlib import Path
@@ -14,7 +13,6 @@ from resnet_recipes.commands.places import root_of, to_resume
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs import external
 from resnet_recipes.jobs.group import group_of
-from resnet_recipes.jobs.rank import VERBOSE
 from resnet_recipes.run_folder import CONFIG
 
 if TYPE_CHECKING:
@@ -30,6 +28,7 @@ USAGE = Usage(
         "--describe NAME": "show a recipe, with the source of every value",
         "--dry-run": "print the plan without starting (--json: as JSON)",
         "--verbose": "print the whole plan, and every time in the summary",
+        "--no-plan": "start without printing the plan",
         "--check": "train the last two steps of this run, evaluate and save once, delete all of it",
         "--cfg": "print the complete recipe as YAML",
         "--resume RUN": "continue a run: its folder, its name in ./runs, last, or auto for the "
@@ -73,9 +72,6 @@ Other commands (cp, compare, convert, doctor ...): resnet-recipes --help""",
 #: Where the demo's images are, which any installation can make.
 DEMO = Path("data/demo")
 
-#: The environment of a run whose sweep has printed the plan.
-PLANNED = "RESNET_RECIPES_PLANNED"
-
 
 def run(arguments: Arguments) -> int:
     """Train with our own launcher, wait until the run has ended, and return the exit code."""
@@ -91,7 +87,8 @@ def run(arguments: Arguments) -> int:
     folder = prepared(arguments)
     if folder is None:
         return ExitCode.DONE
-    return launcher.start(folder, group_of(frozen.read_sealed(folder / CONFIG).launch), say).code
+    group = group_of(frozen.read_sealed(folder / CONFIG).launch)
+    return launcher.start(folder, group, say, "--verbose" in arguments).code
 
 
 def prepared(arguments: Arguments) -> Path | None:
@@ -101,15 +98,13 @@ def prepared(arguments: Arguments) -> Path | None:
     """
     from resnet_recipes.jobs.resume import continued
 
-    if "--verbose" in arguments:
-        os.environ[VERBOSE] = "1"
     if folder := external.restarted_run(root_of(arguments.words)):
         return continued(folder, [], say)
     if found := to_resume(arguments):
         return continued(*found, say)
     wanted = with_images(composed(arguments))
     folder = external.restarted_run(Path(wanted.recipe.run.root))  # which a recipe may set
-    return continued(folder, [], say) if folder else _new_run(wanted)
+    return continued(folder, [], say) if folder else _new_run(wanted, arguments)
 
 
 def with_images(wanted: "Composed") -> "Composed":
@@ -126,15 +121,15 @@ def with_images(wanted: "Composed") -> "Composed":
     return wanted
 
 
-def _new_run(wanted: "Composed") -> Path:
-    """Create the folder of a new run, print its plan, and return the folder."""
+def _new_run(wanted: "Composed", arguments: Arguments) -> Path:
+    """Create the folder of a new run, print its plan unless a sweep did, return the folder."""
     from resnet_recipes import api
     from resnet_recipes.commands.plan import lines
 
     plan = _planned(wanted)
     folder = api.prepare(wanted, plan, ["resnet-train", *sys.argv[1:]])
-    if PLANNED not in os.environ:
-        say("\n".join(lines(plan, str(folder), full=VERBOSE in os.environ)))
+    if "--no-plan" not in arguments:
+        say("\n".join(lines(plan, str(folder), full="--verbose" in arguments)))
     return folder
 
 
@@ -159,12 +154,11 @@ def _check(arguments: Arguments) -> int:
     wanted, began = with_images(composed(arguments)), time.monotonic()
     plan = _planned(wanted)
     say("\n".join(lines(plan)))
-    ending = check(plan, say)
-    if ending.code == ExitCode.DONE:
-        steps = min(CHECKED, plan.total_steps)
-        print(
-            f"checked in {clock_time(time.monotonic() - began)}: the last {steps} of "
-            f"{plan.total_steps:,} steps, an evaluation and a checkpoint; nothing was kept. "
-            "The same command without --check trains."
-        )
-    return ending.code
+    check(plan, say)
+    steps = min(CHECKED, plan.total_steps)
+    print(
+        f"checked in {clock_time(time.monotonic() - began)}: the last {steps} of "
+        f"{plan.total_steps:,} steps, an evaluation and a checkpoint; nothing was kept. "
+        "The same command without --check trains."
+    )
+    return ExitCode.DONE

@@ -11,9 +11,9 @@ import torch
 from resnet_recipes import data
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.base.text import Say
-from resnet_recipes.jobs.errand import errand
 from resnet_recipes.jobs.group import group_of
 from resnet_recipes.jobs.rank import RankProcess, job_of, shown
+from resnet_recipes.jobs.task import Task
 from resnet_recipes.network.load import load
 from resnet_recipes.recipe.frozen import read_sealed
 from resnet_recipes.report.waiting import Waiting
@@ -24,24 +24,21 @@ from resnet_recipes.training.outcomes import Outcomes
 from resnet_recipes.training.trained import Evaluated, Trained
 
 
-def evaluate(opened: Trained, sizes: Sequence[int], say: Say) -> tuple[int, list[Evaluated]]:
-    """Evaluate at each size, in this process or one per device.
-
-    Return the exit code, and the results if it is 0.
-    """
+def evaluate(opened: Trained, sizes: Sequence[int], say: Say) -> list[Evaluated]:
+    """Evaluate at each size, in this process or one per device. Raises NotDoneError."""
     config, group = opened.recipe.data, group_of(opened.recipe.launch)
     with Waiting(f"fetching {config.root}", "MB") as waiting:
         data.local(config, waiting)  # what opens the images finds them here
     if group.ranks == 1:
         trained = opened.on_device()
         with Waiting("evaluating") as waiting:
-            return ExitCode.DONE, [trained.at_size(size).evaluated(waiting) for size in sizes]
+            return [trained.at_size(size).evaluated(waiting) for size in sizes]
     job = {"place": str(opened.place.absolute()), "sizes": list(sizes)}
-    with errand("evaluate", opened.recipe, None, group, say, **job) as (folder, ending):
-        numbers = () if ending.code else range(len(sizes))
-        return ending.code, [
+    task = Task("evaluate", "the evaluation did not finish", job)
+    with task.run(opened.recipe, None, group, say) as folder:
+        return [
             _merged([result_path(folder, number, rank) for rank in range(group.ranks)])
-            for number in numbers
+            for number in range(len(sizes))
         ]
 
 
@@ -65,7 +62,7 @@ def work(process: RankProcess) -> int:
     """Evaluate a rank's part of the images at each size, and write what was found to files."""
     job, recipe = job_of(process.folder), read_sealed(process.folder / CONFIG)
     # first: kernels are tried on the current GPU
-    distributed.join(distributed.this_rank(recipe.launch.device))
+    distributed.join(distributed.this_rank(recipe.launch.device, process.launch.meeting))
     place = Path(job["place"])
     trained = Trained(place, load(place), recipe).on_device()
     for number, size in enumerate(job["sizes"]):

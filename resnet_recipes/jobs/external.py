@@ -65,7 +65,7 @@ def join(words: Sequence[str], prepare: Callable[[], Path | None], say: Say) -> 
     An error on rank 0 is raised there; the other ranks, which have nothing to add, return its exit
     code.
     """
-    by = launcher()
+    by, began = launcher(), time.monotonic()
     if by == "srun":
         os.environ |= _from_srun(os.environ)
     if _on_one_machine(by):
@@ -80,10 +80,10 @@ def join(words: Sequence[str], prepare: Callable[[], Path | None], say: Say) -> 
     _await_others(meeting, by, say)
     folder, code = _agreed(meeting, words, checked)
     if folder is not None:
-        from resnet_recipes.jobs.rank import run_rank
+        from resnet_recipes.jobs.rank import LaunchFacts, run_rank
         from resnet_recipes.jobs.train import work
 
-        run_rank(folder, work)
+        run_rank(folder, work, LaunchFacts(began, "--verbose" in words))
     return code
 
 
@@ -258,9 +258,10 @@ def _meeting(topic: str) -> "Meeting":
     from torch.distributed import DistError
 
     from resnet_recipes.jobs.prepared import Meeting
+    from resnet_recipes.training.distributed import this_rank
 
     try:
-        return Meeting.on(topic)
+        return Meeting.on(topic, this_rank("cpu"))
     except (OSError, ValueError, OverflowError, DistError) as error:
         place = "{MASTER_ADDR}:{MASTER_PORT}".format(**os.environ)
         said = str(error).splitlines()[0]

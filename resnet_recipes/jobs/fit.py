@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
+from resnet_recipes.base.errors import ExitCode, RecipeError
 from resnet_recipes.base.text import Say
 from resnet_recipes.doctor import cuda
-from resnet_recipes.jobs.errand import errand
 from resnet_recipes.jobs.group import Group
 from resnet_recipes.jobs.rank import RankProcess
+from resnet_recipes.jobs.task import Task
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.sections import AUTO
 
@@ -41,9 +41,8 @@ def _largest(plan: Plan, say: Say) -> int:
         data=replace(plan.recipe.data, backend="synthetic"),
     )
     facts = replace(plan.facts, backend="synthetic")
-    with errand("fit", alone, facts, Group(), say) as (folder, ending):
-        if ending.code:
-            raise TrainingError(f"the micro-batch that fits was not found: see {folder}")
+    task = Task("fit", "no micro-batch was found that fits")
+    with task.run(alone, facts, Group(), say) as folder:
         return int((folder / FOUND).read_text())
 
 

@@ -16,8 +16,7 @@ from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import STOPPED, ExitCode, NotReadyError, Problem
 from resnet_recipes.doctor import cuda
 from resnet_recipes.doctor.cuda import untried, unused
-from resnet_recipes.jobs.rank import LOCKED, STARTED, die_with_parent
-from resnet_recipes.training import STORE
+from resnet_recipes.jobs.rank import LaunchFacts, die_with_parent
 
 if TYPE_CHECKING:  # config needs torch; a launcher does not
     from resnet_recipes.recipe.sections import LaunchConfig
@@ -111,27 +110,19 @@ def command(folder: Path) -> list[str]:
     return [sys.executable, "-m", PROGRAM, str(folder)]
 
 
-def environments(
-    group: Group, started: float, store: str = "", attempt: int = 0
-) -> list[dict[str, str]]:
+def environments(group: Group, attempt: int = 0) -> list[dict[str, str]]:
     """Return the environment of each process to start.
 
-    The user's, plus what makes a group of processes reliable.
-
-    `started` is when the user's command began (time.monotonic()), `store` the file through which
-    the ranks meet.
+    It is the user's, plus torchrun's variables and what makes a group of processes reliable.
     """
     defaults = MEMORY | allocator() | {THREADS: threads(group.ranks)}
     fixed = {
-        STARTED: str(started),
         "PYTHONSAFEPATH": "1",  # no module is imported from the current folder
         "PYTHONUNBUFFERED": "1",
     }
     world = {
         "WORLD_SIZE": str(group.ranks),
         "LOCAL_WORLD_SIZE": str(group.ranks),
-        STORE: store,
-        LOCKED: "1",
         "TORCHELASTIC_RESTART_COUNT": str(attempt),
     }
     common = defaults | LOOPBACK | os.environ | fixed | world
@@ -172,24 +163,31 @@ class Ranks:
     """One process for each rank; each leads a process group, to which its loader workers belong."""
 
     def __init__(
-        self, command: Sequence[str], environments: Sequence[Mapping[str, str]], log: TextIO
+        self,
+        folder: Path,
+        environments: Sequence[Mapping[str, str]],
+        launch: LaunchFacts,
+        log: TextIO,
     ):
         """Start them; `log` gets what they print before they open logs of their own."""
+        console = os.dup(_descriptor(sys.stderr, 2))  # 2 itself is the log of a rank
+        launch._replace(console=console).write(folder)
         self._log = log
         self._killed: set[int] = set()  # by this launcher
         self._processes = [
-            # a rank reads no input: stream 0 is the user's error stream
             subprocess.Popen(
-                command,
+                command(folder),
                 env=environment,
                 start_new_session=True,
-                stdin=_descriptor(sys.stderr, 2),
+                stdin=subprocess.DEVNULL,
+                pass_fds=[console],
                 stdout=_descriptor(sys.stdout, 1),
                 stderr=log,
                 preexec_fn=die_with_parent,
             )
             for environment in environments
         ]
+        os.close(console)
 
     @property
     def running(self) -> list[int]:

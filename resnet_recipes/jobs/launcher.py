@@ -15,8 +15,8 @@ from pathlib import Path
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.base.text import Say
-from resnet_recipes.jobs.group import GRACE, Group, Ranks, command, environments
-from resnet_recipes.jobs.rank import job_of
+from resnet_recipes.jobs.group import GRACE, Group, Ranks, environments
+from resnet_recipes.jobs.rank import LaunchFacts, job_of
 from resnet_recipes.jobs.signals import handling
 from resnet_recipes.jobs.watchdog import Observer
 from resnet_recipes.report.terminal import SHOW_CURSOR, interjection, is_live
@@ -34,16 +34,16 @@ AFTERMATH = 5
 ECHO = 0.5
 
 
-def start(folder: Path, group: Group, say: Say) -> Ending:
+def start(folder: Path, group: Group, say: Say, shows_all_times: bool = False) -> Ending:
     """Train the frozen recipe in `folder` and return how that ended; nothing is left running.
 
     Raises NotReadyError if the folder is in use, and TrainingError if it was replaced during the
     run.
 
-    `say` shows a line to the user. Call it in the main thread. The ending is also written to
-    RUN/exit.json.
+    `say` shows a line to the user; `shows_all_times` is for the summary. Call it in the main
+    thread. The ending is also written to RUN/exit.json.
     """
-    held, launch = HeldFolder(folder), Launch(folder, group, say)
+    held, launch = HeldFolder(folder), Launch(folder, group, say, shows_all_times)
     with handling(launch.receive):  # until the ending is written: a late signal changes nothing
         with begun(folder):
             result = launch.run()
@@ -69,8 +69,9 @@ class Launch:
     killed. A request to save sets the deadline, and so does a rank that fails.
     """
 
-    def __init__(self, folder: Path, group: Group, say: Say):
+    def __init__(self, folder: Path, group: Group, say: Say, shows_all_times: bool = False):
         self.folder, self.group, self.say = folder, group, say
+        self._shows_all_times = shows_all_times
         self._request, self._deadline = Request.TRAIN, inf
         self._signal = 0  # which asked to save
         self._signalled = 0.0  # when the last one that counted came
@@ -90,8 +91,8 @@ class Launch:
         ):
             for attempt in range(1 + self.group.max_restarts):
                 self._observer, self._deadline = Observer(self.folder), inf
-                own = environments(self.group, self._began, f"{meeting}/{attempt}", attempt)
-                self._ranks = Ranks(command(self.folder), own, log)
+                facts = LaunchFacts(self._began, self._shows_all_times, f"{meeting}/{attempt}")
+                self._ranks = Ranks(self.folder, environments(self.group, attempt), facts, log)
                 self._act()  # a signal may have come before there were ranks
                 while self._ranks.running:
                     self._ranks.wait(0.3)

@@ -26,13 +26,12 @@ from resnet_recipes.estimating.estimate import (
     speeds_of,
 )
 from resnet_recipes.estimating.roofline import known
-from resnet_recipes.jobs.errand import NotDoneError, errand, sample
 from resnet_recipes.jobs.group import Group, group_of, threads
 from resnet_recipes.jobs.rank import RankProcess, shown
+from resnet_recipes.jobs.task import Task, run_sample
 from resnet_recipes.planning.course import course_of, gpu_memory, time_of
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.run_folder import ESTIMATE, METRICS
-from resnet_recipes.run_folder.ending import Ending
 from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.run_folder.summary import epoch_seconds, evaluation_seconds
 
@@ -128,20 +127,16 @@ def measured(plan: Plan, say: Say, again: bool = False) -> Prediction:
     if found and found.when and not again:
         return found
     say("measuring this machine, for about a minute ...")
-    ending, new = speeds(plan, group_of(plan.recipe.launch), say)
-    if new is None:
-        raise NotDoneError("this machine was not measured", ending)
+    new = speeds(plan, group_of(plan.recipe.launch), say)
     remember(measured_as(plan), new)
     return from_measured(plan, new, time.time())
 
 
-def speeds(plan: Plan, group: Group, say: Say) -> tuple[Ending, Speeds | None]:
-    """Return how the ranks that measure ended, and what they found if they ended well."""
-    here = replace(group, max_restarts=0)
-    with errand("measure", plan.recipe, plan.facts, here, say) as (folder, ending):
-        if ending.code:
-            return ending, None
-        return ending, Speeds.of_json(json.loads((folder / SPEEDS).read_text()))
+def speeds(plan: Plan, group: Group, say: Say) -> Speeds:
+    """Let ranks measure the speeds of a run. Raises NotDoneError."""
+    task, here = Task("measure", "this machine was not measured"), replace(group, max_restarts=0)
+    with task.run(plan.recipe, plan.facts, here, say) as folder:
+        return Speeds.of_json(json.loads((folder / SPEEDS).read_text()))
 
 
 def trained(plan: Plan, count: int, say: Say) -> tuple[dict[int, float], Prediction]:
@@ -156,9 +151,7 @@ def trained(plan: Plan, count: int, say: Say) -> tuple[dict[int, float], Predict
         raise RecipeError.of("max_duration", plan.recipe.max_duration, rule)
     size = plan.steps_per_epoch
     spans = [(epoch * size, (epoch + 1) * size) for epoch in sampled(whole, count)]
-    with sample(plan, spans, say) as (folder, ending):
-        if ending.code:
-            raise NotDoneError("this machine was not measured", ending)
+    with run_sample(plan, spans, say) as folder:
         records = read_metrics(folder / METRICS)
     timed, evaluations = epoch_seconds(records, size), evaluation_seconds(records)
     images = plan.facts.eval_examples * (1 + plan.recipe.evaluation.flip)
@@ -168,14 +161,14 @@ def trained(plan: Plan, count: int, say: Say) -> tuple[dict[int, float], Predict
     return timed, Prediction(estimate(course, speeds), speeds, source, time.time())
 
 
-def check(plan: Plan, say: Say) -> Ending:
+def check(plan: Plan, say: Say) -> None:
     """Train the last steps of a run, which has its largest images, and evaluate and save once.
 
-    Return how the ranks ended. Nothing is kept, unless they failed.
+    Nothing is kept. Raises NotDoneError; then the folder with the ranks' logs is kept.
     """
     last = (max(0, plan.total_steps - CHECKED), plan.total_steps)
-    with sample(plan, [last], say) as (_, ending):
-        return ending
+    with run_sample(plan, [last], say):
+        pass
 
 
 def work(process: RankProcess) -> int:
@@ -188,7 +181,7 @@ def work(process: RankProcess) -> int:
         return process.interruption.exit_code
     rank, plan = made
     with shown(process, "measuring", "parts") as progress:
-        started = time.monotonic() - process.started
+        started = time.monotonic() - process.launch.started
         found = probe.speeds(plan, rank, started=started, progress=progress)
     if rank.is_main:
         atomic.write_text(process.folder / SPEEDS, json.dumps(asdict(found)))

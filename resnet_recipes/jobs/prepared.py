@@ -35,8 +35,8 @@ def prepared(process: RankProcess) -> Prepared | None:
     Raises NotReadyError, the same on every rank, if their recipe, software or images differ.
     """
     recipe = read_sealed(process.folder / CONFIG)
-    process.interruption.limit(recipe.launch.max_wall, process.started)
-    rank = distributed.this_rank(recipe.launch.device)
+    process.interruption.limit(recipe.launch.max_wall, process.launch.started)
+    rank = distributed.this_rank(recipe.launch.device, process.launch.meeting)
     asked = {
         "resnet-recipes": __version__,
         "torch": torch.__version__,
@@ -44,8 +44,8 @@ def prepared(process: RankProcess) -> Prepared | None:
         "device": rank.device.type,
         f"digest of {CONFIG}": _digest(str(recipe)),
     }
-    Meeting.on("recipe").confirm(asked)
-    if (local := _local_images(process, recipe.data)) is None:
+    Meeting.on("recipe", rank).confirm(asked)
+    if (local := _local_images(process, recipe.data, rank)) is None:
         return None
     facts = DataFacts.read(process.folder / DATA, local.root)
     found = {
@@ -55,7 +55,7 @@ def prepared(process: RankProcess) -> Prepared | None:
         "digest of the class names": _digest("\n".join(facts.classes)),
         "digest of the images": facts.digest,
     }
-    Meeting.on("data").confirm(found)
+    Meeting.on("data", rank).confirm(found)
     return Prepared(rank, make_plan(recipe, facts, rank.world_size))
 
 
@@ -63,12 +63,12 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _local_images(process: RankProcess, config: DataConfig) -> DataConfig | None:
+def _local_images(process: RankProcess, config: DataConfig, rank: Rank) -> DataConfig | None:
     """Return the settings with images on this machine; remote ones are fetched, for all ranks."""
     with shown(process, f"fetching {config.root}", "MB") as progress:
         local = data.local(config, progress, lambda: process.interruption.requested)
     if local is not None and local is not config:
-        for _ in Meeting.on("images").await_all():
+        for _ in Meeting.on("images", rank).await_all():
             process.watchdog.beat(0, "start")
     return local
 
@@ -84,11 +84,10 @@ class Meeting(NamedTuple):
     world_size: int
 
     @classmethod
-    def on(cls, topic: str) -> Self:
-        """Return where this process meets the others, as its environment says."""
-        own = distributed.this_rank("cpu")
-        store = distributed.meeting_place(own.rank, own.world_size)
-        return cls(dist.PrefixStore(topic, store), own.rank, own.world_size)
+    def on(cls, topic: str, rank: Rank) -> Self:
+        """Return where this rank meets the others."""
+        store = distributed.meeting_place(rank.rank, rank.world_size, rank.meeting)
+        return cls(dist.PrefixStore(topic, store), rank.rank, rank.world_size)
 
     def broadcast(self, text: Callable[[], str]) -> str:
         """Return rank 0's `text()` on every rank.

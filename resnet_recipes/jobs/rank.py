@@ -1,6 +1,7 @@
 """The process of a rank: everything around its training, from its log to its exit code."""
 
 import ctypes
+import json
 import multiprocessing
 import os
 import signal
@@ -11,16 +12,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TextIO
+from typing import Any, NamedTuple, NoReturn, Self, TextIO
 
-from resnet_recipes.base.errors import REFUSED
+from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import REFUSED, NotReadyError
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.text import Progress
 from resnet_recipes.jobs.signals import Interruption
 from resnet_recipes.jobs.watchdog import Observer, Watchdog
 from resnet_recipes.report.terminal import lasting, protect_output
 from resnet_recipes.report.waiting import Waiting
-from resnet_recipes.run_folder import ENDINGS, EXIT, JOB
+from resnet_recipes.run_folder import ENDINGS, EXIT, JOB, LAUNCH
 from resnet_recipes.run_folder.ending import Ending, first_failure, log_path, of_error, write
 from resnet_recipes.run_folder.lock import HeldFolder, begun
 from resnet_recipes.run_folder.metrics import Record
@@ -31,17 +33,37 @@ JOBS = {name: name for name in ("train", "evaluate", "measure", "fit", "teach")}
 #: The parts of a run to train: the first step of each, and its end. Nearly always all that is left.
 Spans = Sequence[tuple[int, int]]
 
-#: Set by the launcher for its ranks: when the command began (time.monotonic()), and whether it
-#: holds the folder's lock.
-STARTED, LOCKED = "RESNET_RECIPES_STARTED", "RESNET_RECIPES_LOCKED"
-
-#: Set by --verbose: the summary shows all times.
-VERBOSE = "RESNET_RECIPES_VERBOSE"
-
 #: Seconds in which a lower rank says what it refuses as well, under a launcher that is not ours.
 _OTHERS = 2
 
 _LIBC = ctypes.CDLL(None)
+
+
+class LaunchFacts(NamedTuple):
+    """What whoever starts a rank passes on to it."""
+
+    started: float  # when the command began, a reading of time.monotonic()
+    shows_all_times: bool = False  # the summary does, as --verbose asks
+    # from our launcher, which holds the folder's lock
+    meeting: str = ""  # the file through which its ranks meet
+    console: int | None = None  # the inherited descriptor of the user's error stream
+
+    @property
+    def is_ours(self) -> bool:
+        """Return whether our launcher started the rank, rather than torchrun or srun."""
+        return self.console is not None
+
+    def write(self, folder: Path) -> None:
+        """Write them to the folder of the ranks' job. Raises NotReadyError."""
+        try:
+            atomic.write_text(folder / LAUNCH, json.dumps(self._asdict()))
+        except OSError as error:
+            raise NotReadyError.at(folder, f"cannot be written to: {error.strerror}") from None
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Return what `write` wrote."""
+        return cls(**read_json(folder / LAUNCH))
 
 
 class RankProcess(NamedTuple):
@@ -50,7 +72,7 @@ class RankProcess(NamedTuple):
     folder: Path
     rank: int
     console: TextIO  # the user's error stream; stderr itself is this rank's log
-    started: float  # when the command began, a reading of time.monotonic()
+    launch: LaunchFacts
     interruption: Interruption
     watchdog: Watchdog
     # called with every record of the run, on rank 0
@@ -75,7 +97,7 @@ def shown(process: RankProcess, what: str, unit: str = "images") -> Iterator[Pro
         yield progress
 
 
-def run_rank(folder: Path, work: Callable[[RankProcess], int]) -> NoReturn:
+def run_rank(folder: Path, work: Callable[[RankProcess], int], launch: LaunchFacts) -> NoReturn:
     """Do the work of one rank, write how it ended to RUN/endings, and exit with that code.
 
     `work` returns DONE, or the exit code of an interruption after which it saved; it leaves nothing
@@ -83,18 +105,18 @@ def run_rank(folder: Path, work: Callable[[RankProcess], int]) -> NoReturn:
     must not wait for one that failed, and threads of a process group can abort a process at its
     exit.
     """
-    rank, is_launched = int(os.environ.get("RANK", 0)), STARTED in os.environ
-    if is_launched or "TORCHELASTIC_RUN_ID" in os.environ:
+    rank = int(os.environ.get("RANK", 0))
+    if launch.is_ours or "TORCHELASTIC_RUN_ID" in os.environ:
         die_with_parent()
     interruption = Interruption()
     interruption.install()
-    held, others, console = HeldFolder(folder), Observer(folder), _redirect_output(folder, rank)
-    started = float(os.environ.get(STARTED, time.monotonic()))
+    held, others = HeldFolder(folder), Observer(folder)
+    console = _redirect_output(folder, rank, launch.console)
     watchdog: Watchdog | None = None
     try:
-        with _lock(folder, rank):
+        with _lock(folder, rank, launch):
             watchdog = Watchdog(held, rank)
-            code = work(RankProcess(folder, rank, console, started, interruption, watchdog))
+            code = work(RankProcess(folder, rank, console, launch, interruption, watchdog))
             ending = Ending(code, message=interruption.reason if code else "")
     except BaseException as error:
         traceback.print_exc()
@@ -103,14 +125,14 @@ def run_rank(folder: Path, work: Callable[[RankProcess], int]) -> NoReturn:
         ending,
         rank=rank,
         step=watchdog.step if watchdog else 0,
-        seconds=time.monotonic() - started,
+        seconds=time.monotonic() - launch.started,
         time=time.time(),
         attempt=int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)),
         pid=os.getpid(),
     )
     if held.is_in_place:
         write(folder / ENDINGS / f"rank{rank}.json", ending)
-    if not is_launched:
+    if not launch.is_ours:
         _report(held, ending, others, console)
     _exit(ending)
 
@@ -127,14 +149,13 @@ def die_with_parent() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _redirect_output(folder: Path, rank: int) -> TextIO:
+def _redirect_output(folder: Path, rank: int, inherited: int | None) -> TextIO:
     """Send stderr, and unless rank 0 stdout, to this rank's log; return the user's error stream.
 
-    A rank reads no input, so our launcher passes the user's error stream as stream 0; stderr is its
-    log.
+    It is the `inherited` descriptor, or stderr as this process found it.
     """
     protect_output()
-    console = lasting(os.dup(0 if STARTED in os.environ else 2), sys.stderr.encoding)
+    console = lasting(os.dup(2) if inherited is None else inherited, sys.stderr.encoding)
     path = log_path(folder, rank)
     path.parent.mkdir(exist_ok=True)
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -148,9 +169,9 @@ def _redirect_output(folder: Path, rank: int) -> TextIO:
     return console
 
 
-def _lock(folder: Path, rank: int) -> AbstractContextManager[object]:
+def _lock(folder: Path, rank: int, launch: LaunchFacts) -> AbstractContextManager[object]:
     """Lock the folder for a run, unless the launcher or another rank does."""
-    return begun(folder) if rank == 0 and LOCKED not in os.environ else nullcontext()
+    return begun(folder) if rank == 0 and not launch.is_ours else nullcontext()
 
 
 def _report(held: HeldFolder, ending: Ending, others: Observer, console: TextIO) -> None:

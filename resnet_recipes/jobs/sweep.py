@@ -125,6 +125,7 @@ class Sweep:
             f"run={name}",
             "--resume",
             "auto",
+            "--no-plan",
         ]
         options = {"env": os.environ | slot, "preexec_fn": die_with_parent}
         if self._has_logs:

@@ -11,9 +11,9 @@ from resnet_recipes.base.text import Say, byte_size, counted
 from resnet_recipes.data.stored import begin, header, read
 from resnet_recipes.estimating.network import teaching
 from resnet_recipes.jobs.budget import plan_here
-from resnet_recipes.jobs.errand import NotDoneError, errand
 from resnet_recipes.jobs.group import group_of
 from resnet_recipes.jobs.rank import RankProcess, job_of, shown
+from resnet_recipes.jobs.task import Task
 from resnet_recipes.planning.stored import cycled, made_for, unstorable
 
 if TYPE_CHECKING:  # ranks never import Hydra
@@ -63,12 +63,11 @@ def teach(
     if is_dry:
         return path
     values = {"part": str(part), "cycle": int(cycle)}
-    ranks = errand("teach", plan.recipe, plan.facts, group_of(plan.recipe.launch), say, **values)
-    with begin(part, first, size) as file, ranks as (_, ending):
-        if ending.code:
-            then = "mend that, and " if ending.failed else ""
-            rule = f"the teacher's outputs are not whole: {then}type the command again to go on"
-            raise NotDoneError(rule, ending)
+    failure = "the teacher's outputs are incomplete: the same command continues"
+    ranks = Task("teach", failure, values).run(
+        plan.recipe, plan.facts, group_of(plan.recipe.launch), say
+    )
+    with begin(part, first, size) as file, ranks:
         os.fsync(file)
         part.rename(path)
     return path

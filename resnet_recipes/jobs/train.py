@@ -1,6 +1,5 @@
 """The job of a rank that trains: from the frozen recipe of a run folder to its summary."""
 
-import os
 import sys
 from contextlib import closing
 from dataclasses import replace
@@ -11,7 +10,7 @@ import torch
 
 from resnet_recipes.base.errors import ExitCode, TrainingError
 from resnet_recipes.jobs.prepared import Meeting, prepared
-from resnet_recipes.jobs.rank import VERBOSE, RankProcess, Spans, job_of
+from resnet_recipes.jobs.rank import RankProcess, Spans, job_of
 from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.load import BEST, WEIGHTS
 from resnet_recipes.network.teacher import taught
@@ -46,7 +45,7 @@ def work(process: RankProcess) -> int:
             "compiling the network before the first step, which can take minutes\n"
         )
     plan = taught(made.plan)
-    Meeting.on("teachers").confirm({teacher.key: teacher.digest for teacher in plan.teachers})
+    Meeting.on("teachers", rank).confirm({teacher.key: teacher.digest for teacher in plan.teachers})
     run = build(plan, rank)
     checkpoints = Checkpoints(
         process.folder / CHECKPOINTS, recipe.checkpoint.keep, plan.trunk, run.notes
@@ -55,10 +54,10 @@ def work(process: RankProcess) -> int:
     spans = job_of(process.folder).get("spans", [(first, plan.total_steps)])
     if rank.is_main:
         checkpoints.open_for_writing(run.plan.disk.total)
-        facts, console = run_facts(run, process.folder), open_console(err=process.console)
+        facts, console = run_facts(run, process), open_console(err=process.console)
         sent_to = trackers.opened(recipe.log.to, process.folder, hyperparameters(recipe))
         recorder = Recorder(
-            process.folder, facts, console, process.started, sent_to, process.on_record
+            process.folder, facts, console, process.launch.started, sent_to, process.on_record
         )
         with closing(recorder):
             code = lead(run, process, checkpoints, recorder, spans)
@@ -203,12 +202,12 @@ def write_best(run: Run, folder: Path) -> Path | None:
     return write_weights(run.model, folder / BEST, described)
 
 
-def run_facts(run: Run, folder: Path) -> RunFacts:
+def run_facts(run: Run, process: RankProcess) -> RunFacts:
     """Return the parts of a run's plan that the reports need."""
     plan = run.plan
     return RunFacts(
         recipe=plan.recipe.name,
-        folder=folder,
+        folder=process.folder,
         devices=run.rank.devices,
         total_steps=plan.total_steps,
         steps_per_epoch=plan.steps_per_epoch,
@@ -217,7 +216,8 @@ def run_facts(run: Run, folder: Path) -> RunFacts:
         flops=plan.flops,
         eval_steps=plan.steps(plan.recipe.evaluation.interval),
         published=tuple(plan.published),
-        shows_all_times=VERBOSE in os.environ or plan.recipe.evaluation.stop_at_top1 is not None,
+        shows_all_times=process.launch.shows_all_times
+        or plan.recipe.evaluation.stop_at_top1 is not None,
     )
 
 

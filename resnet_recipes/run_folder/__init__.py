@@ -14,6 +14,7 @@ ESTIMATE = "estimate.json"  # training seconds as estimated before the start
 METRICS = "metrics.jsonl"  # one record a line, as things happened
 SUMMARY = "summary.json"  # of a finished run
 EXIT = "exit.json"  # how the last session ended
+LAUNCH = "launch.json"  # what the launcher passes to the ranks of this session
 JOB = "job.json"  # what the ranks do instead of training the run, if it is there
 LOCK = "lock"
 LOGS = "logs"  # a file for each rank, and the launcher's

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from resnet_recipes.base.cores import cores
 from resnet_recipes.doctor.cuda import is_usable
-from resnet_recipes.training import STORE
 
 #: How long a rank waits for the others: long enough to compile, read folders and evaluate.
 TIMEOUT = timedelta(minutes=30)
@@ -27,6 +26,7 @@ class Rank:
     rank: int
     world_size: int
     device: torch.device
+    meeting: str = ""  # the file through which our launcher's ranks meet
 
     @property
     def is_main(self) -> bool:
@@ -42,17 +42,17 @@ class Rank:
         return f"CPU, {cores()} cores{ranks}"
 
 
-def this_rank(device: str) -> Rank:
-    """Return the rank that the environment describes (torchrun's variables), on `device`.
+def this_rank(device: str, meeting: str = "") -> Rank:
+    """Return the rank that the environment describes (torchrun's variables).
 
-    Auto, cuda or cpu.
+    `device` is auto, cuda or cpu.
     """
     rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if device == "cpu" or (device == "auto" and not is_usable()):
-        return Rank(rank, world_size, torch.device("cpu"))
+        return Rank(rank, world_size, torch.device("cpu"), meeting)
     # srun --gpus-per-task=1 shows each rank one GPU
     own = 0 if torch.cuda.device_count() == 1 else int(os.environ.get("LOCAL_RANK", 0))
-    return Rank(rank, world_size, torch.device("cuda", own))
+    return Rank(rank, world_size, torch.device("cuda", own), meeting)
 
 
 def join(rank: Rank) -> None:
@@ -69,7 +69,7 @@ def join(rank: Rank) -> None:
 def form_group(rank: Rank) -> None:
     """Create the process group of all ranks, even if there is only one."""
     backend, device = ("nccl", rank.device) if rank.device.type == "cuda" else ("gloo", None)
-    store = meeting_place(rank.rank, rank.world_size)
+    store = meeting_place(rank.rank, rank.world_size, rank.meeting)
     dist.init_process_group(
         backend,
         store=store,
@@ -81,15 +81,15 @@ def form_group(rank: Rank) -> None:
 
 
 @cache  # rank 0 may be its server, and a process can have only one
-def meeting_place(rank: int, world_size: int) -> dist.Store:
+def meeting_place(rank: int, world_size: int, path: str = "") -> dist.Store:
     """Return the store through which ranks find each other; waits only for its server.
 
-    On one machine nothing listens on the network: the launcher's ranks meet in a file, others on a
-    loopback port. A single one needs no other.
+    On one machine nothing listens on the network: our launcher's ranks meet in the file `path`,
+    others on a loopback port. A single rank needs no other.
     """
     if world_size == 1:
         return dist.HashStore()
-    if path := os.environ.get(STORE):
+    if path:
         store = dist.FileStore(path, -1)  # -1: never deleted here, since a rank may still need it
         store.set_timeout(TIMEOUT)
         return store

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.plan import USAGE
@@ -27,9 +26,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Count the measurements, which give the same speeds each time."""
     calls: list[object] = []
     speeds = Speeds({88: (0.01,) * 4, 176: (0.04,) * 4}, 20.0, 50.0, 16, end_to_end=45.0)
-    monkeypatch.setattr(
-        measure, "speeds", lambda *_: calls.append(0) or (Ending(ExitCode.DONE), speeds)
-    )
+    monkeypatch.setattr(measure, "speeds", lambda *_: calls.append(0) or speeds)
     return calls
 
 
@@ -89,7 +86,7 @@ def test_what_limits_the_run_is_named_with_what_to_change(enter):
 def test_an_exchange_that_takes_most_of_a_step_is_named(monkeypatch, enter):
     """A step of 2 x 16 images at 88 px takes 320 ms."""
     speeds = Speeds({88: (0.01,) * 4}, 20.0, batch=16, devices=2, exchange=0.3)
-    monkeypatch.setattr(measure, "speeds", lambda *_: (Ending(ExitCode.DONE), speeds))
+    monkeypatch.setattr(measure, "speeds", lambda *_: speeds)
     out = enter(f"resnet-recipes estimate {WORDS} gpus=2").out
     assert "300 ms alone, between 2 ranks; a step at 88 px takes 320 ms" in out
     assert "the exchange is the bottleneck" in out

@@ -8,9 +8,9 @@ import pytest
 
 from resnet_recipes.commands import train
 from resnet_recipes.doctor import cuda
-from resnet_recipes.jobs.rank import VERBOSE
 from resnet_recipes.jobs.watchdog import Beat
 from resnet_recipes.recipe.frozen import read
+from resnet_recipes.run_folder.ending import Ending
 from tests.commands.conftest import TINY
 
 
@@ -21,7 +21,7 @@ def torchrun(started: list[Path], monkeypatch: pytest.MonkeyPatch) -> list[Path]
         monkeypatch.setenv(name, value)
     trained: list[Path] = []
     monkeypatch.setattr(
-        "resnet_recipes.jobs.rank.run_rank", lambda folder, work: trained.append(folder)
+        "resnet_recipes.jobs.rank.run_rank", lambda folder, *_: trained.append(folder)
     )
     return trained
 
@@ -45,13 +45,22 @@ def test_a_run_gets_a_folder_that_says_all_about_it(started, enter):
     assert started[1] != folder
 
 
-def test_verbose_prints_the_whole_plan_and_reaches_the_ranks(started, monkeypatch, enter):
-    monkeypatch.setenv(VERBOSE, "")
-    monkeypatch.delenv(VERBOSE)
+def test_verbose_reaches_the_launcher(monkeypatch, enter):
+    passed = []
+
+    def start(folder, group, say, shows_all_times):
+        passed.append(shows_all_times)
+        return Ending(75)
+
+    monkeypatch.setattr("resnet_recipes.jobs.launcher.start", start)
+    for flag in ("", "--verbose"):
+        enter(f"resnet-train mild {TINY} {flag}", 75)
+    assert passed == [False, True]
+
+
+def test_verbose_prints_complete_plan(started, enter):
     assert "\n  hooks " not in enter(f"resnet-train mild {TINY}", 75).err
-    assert VERBOSE not in os.environ
     assert "\n  hooks " in enter(f"resnet-train mild {TINY} --verbose", 75).err
-    assert os.environ[VERBOSE]
 
 
 def test_what_a_start_would_refuse_a_dry_run_refuses(started, enter):

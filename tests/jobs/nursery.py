@@ -37,8 +37,7 @@ from torchvision.models.resnet import BasicBlock, ResNet
 
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.jobs.rank import (
-    LOCKED,
-    STARTED,
+    LaunchFacts,
     RankProcess,
     die_with_parent,
     run_rank,
@@ -168,20 +167,27 @@ class Forked(subprocess.Popen):
     ):
         if args[:2] == [sys.executable, "-m"]:
             preexec_fn = partial(
-                _become, args[2:], dict(os.environ if env is None else env), preexec_fn
+                _become,
+                args[2:],
+                dict(os.environ if env is None else env),
+                preexec_fn,
+                options.get("pass_fds", ()),
             )
         super().__init__(args, env=env, preexec_fn=preexec_fn, **options)
 
 
 def _become(
-    words: Sequence[str], environment: dict[str, str], first: Callable[[], object] | None
+    words: Sequence[str],
+    environment: dict[str, str],
+    first: Callable[[], object] | None,
+    inherited: Sequence[int],
 ) -> NoReturn:
     """Be `python -m WORDS`; files and folder are as they should be."""
     code = 1
     try:
         if first:
             first()
-        os.closerange(3, 1024)  # also of the pipe on which the parent waits for `exec`
+        _close_all_but(inherited)  # also the end of the pipe on which the parent waits for `exec`
         os.environ.clear()
         os.environ.update(environment)
         sys.path[:0] = [os.getcwd(), *filter(None, environment.get("PYTHONPATH", "").split(":"))]
@@ -203,13 +209,17 @@ def _serving(_: str, words: Sequence[str], files: Sequence[int]) -> int:
     if pid := os.fork():
         return pid
     try:
-        for file in sorted({*range(3, 1024)} - {*files}):
-            with suppress(OSError):
-                os.close(file)
+        _close_all_but(files)
         sys.modules["__main__"] = ModuleType("__main__")  # that of the other is not imported
         exec(words[-1], {})
     finally:
         os._exit(0)
+
+
+def _close_all_but(files: Sequence[int]) -> None:
+    for file in {*range(3, 1024)} - {*files}:
+        with suppress(OSError):
+            os.close(file)
 
 
 def alive(pid: int) -> bool:
@@ -343,8 +353,6 @@ def _rank(rank: int, question: dict, work: object) -> NoReturn:
         "WORLD_SIZE": str(question["ranks"]),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(question["port"]),
-        STARTED: str(time.monotonic()),
-        LOCKED: "1",
     }
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
@@ -355,7 +363,7 @@ def _rank(rank: int, question: dict, work: object) -> NoReturn:
         )
     if rank == question["ranks"] - 1:
         _terminate_at(question["stop_at"])
-    run_rank(Path(question["folder"]), work)
+    run_rank(Path(question["folder"]), work, LaunchFacts(time.monotonic(), console=os.dup(0)))
 
 
 def _terminate_at(step: int) -> None:

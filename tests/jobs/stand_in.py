@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 from resnet_recipes.base.errors import NotReadyError, Problem, TrainingError
-from resnet_recipes.jobs.rank import RankProcess, run_rank
+from resnet_recipes.jobs.rank import LaunchFacts, RankProcess, run_rank
+from resnet_recipes.run_folder import LAUNCH
 
 STEPS = 2000
 
@@ -78,4 +79,7 @@ def misbehave(behaviour: str, process: RankProcess) -> None:
 
 
 if __name__ == "__main__":
-    run_rank(Path(sys.argv[1]), work)
+    folder = Path(sys.argv[1])
+    is_launched = (folder / LAUNCH).exists()  # by our launcher
+    facts = LaunchFacts.read(folder) if is_launched else LaunchFacts(time.monotonic())
+    run_rank(folder, work, facts)

@@ -25,7 +25,6 @@ from resnet_recipes.jobs.group import (
     warnings,
 )
 from resnet_recipes.recipe.sections import LaunchConfig
-from resnet_recipes.training import STORE
 from tests.tables import values
 
 RUN = Path("runs/a")
@@ -106,12 +105,11 @@ def test_the_user_is_warned_of_unused_gpus(monkeypatch):
 def test_each_rank_knows_its_place_whatever_the_environment_says(monkeypatch):
     monkeypatch.setenv("RANK", "x")
     monkeypatch.setenv("WORLD_SIZE", "-3")
-    ranks = environments(Group(3), 1.0, "/tmp/a/0", attempt=2)
+    ranks = environments(Group(3), attempt=2)
     places = [(rank["RANK"], rank["LOCAL_RANK"], rank["WORLD_SIZE"]) for rank in ranks]
     assert places == [(str(i), str(i), "3") for i in range(3)]
-    assert {(rank[STORE], rank["TORCHELASTIC_RESTART_COUNT"]) for rank in ranks} == {
-        ("/tmp/a/0", "2")
-    }
+    assert {rank["TORCHELASTIC_RESTART_COUNT"] for rank in ranks} == {"2"}
+    assert not any(name.startswith("RESNET_RECIPES_") for rank in ranks for name in rank)
 
 
 def test_the_users_environment_is_kept_without_modules_of_the_current_folder(monkeypatch):
@@ -125,12 +123,12 @@ def test_the_users_environment_is_kept_without_modules_of_the_current_folder(mon
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(cuda, "has_nvml", lambda: True)
     monkeypatch.delenv("PYTORCH_ALLOC_CONF", raising=False)
-    given, _ = environments(Group(2), 1.0)
+    given, _ = environments(Group(2))
     assert mine.items() <= given.items()
     assert given["PYTHONSAFEPATH"] == "1"
     assert "PYTORCH_ALLOC_CONF" not in given
     monkeypatch.delenv("OMP_NUM_THREADS")
-    given, _ = environments(Group(2), 1.0)
+    given, _ = environments(Group(2))
     assert int(given["OMP_NUM_THREADS"]) >= 1
 
 
@@ -146,7 +144,7 @@ def test_segments_are_expandable_where_nvml_works(answer, expected, monkeypatch)
     monkeypatch.setattr(cuda.ctypes, "CDLL", library)
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         monkeypatch.delenv(name, raising=False)
-    given, _ = environments(Group(2), 1.0)
+    given, _ = environments(Group(2))
     assert given.get("PYTORCH_ALLOC_CONF") == expected
 
 

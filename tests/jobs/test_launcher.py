@@ -12,12 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.jobs import group as group_module
 from resnet_recipes.jobs import launcher as launching
 from resnet_recipes.jobs import watchdog
 from resnet_recipes.jobs.group import Group
 from resnet_recipes.jobs.launcher import start
+from resnet_recipes.jobs.rank import LaunchFacts
+from resnet_recipes.run_folder import LAUNCH
 from resnet_recipes.run_folder.ending import Ending, read
 from resnet_recipes.run_folder.lock import locked
 from tests.tables import rows
@@ -72,7 +75,11 @@ def running(folder: Path) -> list[str]:
 
 
 def test_ranks_that_could_not_say_how_they_ended_found_the_disk_full(tmp_path, monkeypatch):
+    write_text = atomic.write_text
+
     def full(path: Path, text: str) -> None:
+        if path.name == LAUNCH:
+            return write_text(path, text)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("resnet_recipes.base.atomic.write_text", full)
@@ -81,6 +88,24 @@ def test_ranks_that_could_not_say_how_they_ended_found_the_disk_full(tmp_path, m
     assert "the run failed (No space left on device)" in ended.said[0]
     assert "cannot be written to, so no rank could say how it ended" in ended.said[0]
     assert "free some space, and resume" in ended.said[0]
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_launcher_passes_facts_in_one_file(verbose, tmp_path):
+    (tmp_path / "behaviour").write_text("finish@0")
+    assert start(tmp_path, Group(), print, verbose).code == 0
+    facts = LaunchFacts.read(tmp_path)
+    assert (facts.is_ours, facts.shows_all_times) == (True, verbose)
+    assert not Path(facts.meeting).exists()  # in a private folder that is gone
+
+
+def test_launcher_rejects_folder_on_full_disk(tmp_path, monkeypatch):
+    def full(path: Path, text: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("resnet_recipes.base.atomic.write_text", full)
+    with pytest.raises(NotReadyError, match="cannot be written to: No space left on device"):
+        start(tmp_path, Group(), print)
 
 
 def until_stuck(folder: Path, then: Callable[[], object]) -> Callable[[], None]:

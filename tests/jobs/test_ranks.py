@@ -212,7 +212,7 @@ def taught_otherwise(process: RankProcess) -> str:
 def without_its_gpu(process: RankProcess) -> str:
     """Train on a GPU, which torch does not see on the node of rank 1."""
     own = distributed.this_rank
-    distributed.this_rank = lambda device: replace(
+    distributed.this_rank = lambda device, meeting: replace(
         own(device), device=torch.device("cpu" if process.rank else "cuda")
     )
     return refusal(process)

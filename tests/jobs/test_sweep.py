@@ -53,7 +53,7 @@ def test_every_run_is_an_ordinary_command_that_can_be_given_again(stand_in, tmp_
     code, said = train(tmp_path)
     assert code == 0
     assert [" ".join(command[1:]) for command in stand_in.commands] == [
-        f"-m resnet_recipes recipe=mild seed={seed} run={name} --resume auto"
+        f"-m resnet_recipes recipe=mild seed={seed} run={name} --resume auto --no-plan"
         for seed, name in enumerate("abc", 1)
     ]
     assert said[-1] == f"3 of 3 runs are finished in {tmp_path}"

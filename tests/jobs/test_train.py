@@ -10,7 +10,7 @@ import pytest
 
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.jobs import train
-from resnet_recipes.jobs.rank import RankProcess
+from resnet_recipes.jobs.rank import LaunchFacts, RankProcess
 from resnet_recipes.network.load import load
 from resnet_recipes.training.run import Run
 from tests.run_folders import begun
@@ -28,7 +28,7 @@ def test_a_run_that_compiles_says_so_before_it_does(compiles, said, recipe, tmp_
     monkeypatch.setattr(train, "build", Mock(side_effect=RuntimeError("compiling")))
     console = StringIO()
     with pytest.raises(RuntimeError, match="compiling"):
-        train.work(RankProcess(tmp_path, 0, console, 0.0, Mock(), Mock()))
+        train.work(RankProcess(tmp_path, 0, console, LaunchFacts(0.0), Mock(), Mock()))
     assert console.getvalue() == said
 
 

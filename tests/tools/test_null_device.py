@@ -158,13 +158,12 @@ import os, sys
 import torch
 from null_device import recorded
 from step import a_run, recorded_steps
-from resnet_recipes.training import STORE, distributed
+from resnet_recipes.training import distributed
 def asked(entries):
     asked = [entry for entry in entries if "nccl" in entry or entry == "launch graph"]
     return [entry.removeprefix("launch ") for entry in asked]
-os.environ[STORE] = sys.argv[1] + ".store"
 with recorded() as entries:
-    distributed.form_group(distributed.this_rank("cuda"))
+    distributed.form_group(distributed.this_rank("cuda", sys.argv[1] + ".store"))
     run = a_run("mild", ["model.name=resnet18"])
 print(*asked(entries), sep=", ")
 print(*sorted({", ".join(asked(step)) for step in recorded_steps(run)}), sep="; ")

@@ -6,24 +6,20 @@ import pytest
 import torch
 
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.jobs.rank import VERBOSE
+from resnet_recipes.jobs.rank import LaunchFacts
 from resnet_recipes.jobs.signals import Interruption
 from resnet_recipes.jobs.train import run_facts
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.reporter import RunReporter
 
 
-def test_only_a_run_to_a_target_or_a_verbose_one_shows_all_its_times(
-    make_run, tmp_path, monkeypatch
-):
-    monkeypatch.delenv(VERBOSE, raising=False)
+def test_summary_shows_all_times_for_target_or_verbose(make_run, tmp_path):
     run = make_run()
-    assert not run_facts(run, tmp_path).shows_all_times
+    plain, verbose = (Mock(folder=tmp_path, launch=LaunchFacts(0.0, all_)) for all_ in (0, 1))
+    assert not run_facts(run, plain).shows_all_times
+    assert run_facts(run, verbose).shows_all_times
     run.plan.recipe.evaluation.stop_at_top1 = 75.9
-    assert run_facts(run, tmp_path).shows_all_times
-    run.plan.recipe.evaluation.stop_at_top1 = None
-    monkeypatch.setenv(VERBOSE, "1")
-    assert run_facts(run, tmp_path).shows_all_times
+    assert run_facts(run, plain).shows_all_times
 
 
 @pytest.mark.parametrize("place", ["layer1.0.conv1.weight", "layer1.0.bn1.running_var"])

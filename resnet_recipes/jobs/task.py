@@ -1,0 +1,81 @@
+"""One-off jobs of ranks, besides training a run, in a temporary folder."""
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from resnet_recipes.base.errors import REFUSED, ExitCode, TrainingError
+from resnet_recipes.base.text import Say
+from resnet_recipes.data.base import DataFacts
+from resnet_recipes.jobs import launcher, new_run
+from resnet_recipes.jobs.group import Group, group_of
+from resnet_recipes.jobs.rank import Spans
+from resnet_recipes.planning.plan import Plan
+from resnet_recipes.recipe.frozen import sealed
+from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.run_folder import CONFIG, DATA, JOB
+from resnet_recipes.run_folder.ending import Ending
+
+
+class NotDoneError(TrainingError):
+    """The ranks have failed, or were stopped; they have printed why."""
+
+    def __init__(self, text: str, ending: Ending):
+        super().__init__(text)
+        self.exit_code = ExitCode(ending.code)
+
+
+class Task(NamedTuple):
+    """A one-off job of ranks, named as the module here whose `work` they do."""
+
+    job: str
+    failure: str  # the first line of the error if they do not finish
+    values: Mapping[str, object] = {}  # for the ranks
+
+    @contextmanager
+    def run(
+        self, recipe: Recipe, facts: DataFacts | None, group: Group, say: Say
+    ) -> Iterator[Path]:
+        """Let ranks do it in a temporary folder; yield the folder, which has their results.
+
+        Raises NotDoneError.
+        """
+        files = {CONFIG: sealed(recipe), JOB: json.dumps({"job": self.job, **self.values})}
+        files |= {DATA: facts.to_json()} if facts else {}
+        folder = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
+        for name, text in files.items():
+            (folder / name).write_text(text)
+        with _finished(folder, group, say, self.failure, folder):
+            yield folder
+
+
+@contextmanager
+def run_sample(plan: Plan, spans: Spans, say: Say) -> Iterator[Path]:
+    """Train parts of a run as it would; yield its folder. Raises NotDoneError."""
+    root = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
+    recipe = plan.recipe
+    run = replace(recipe.run, root=str(root), name="sample", extends="")
+    plan = replace(plan, recipe=replace(recipe, run=run, log=replace(recipe.log, to=[])))
+    folder = new_run.create(plan, sys.argv)
+    (folder / JOB).write_text(json.dumps({"job": "train", "spans": spans}))
+    with _finished(folder, group_of(recipe.launch), say, "the sample run did not finish", root):
+        yield folder
+
+
+@contextmanager
+def _finished(folder: Path, group: Group, say: Say, failure: str, root: Path) -> Iterator[None]:
+    """Start ranks and wait for them; delete `root`, unless its logs say why they failed."""
+    ending = launcher.start(folder, group, say)
+    try:
+        if ending.code:
+            raise NotDoneError(failure, ending)
+        yield
+    finally:
+        if not ending.failed or ending.code in REFUSED:
+            shutil.rmtree(root, ignore_errors=True)

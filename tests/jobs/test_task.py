@@ -1,0 +1,48 @@
+"""A task leaves its folder only if its logs say why ranks failed."""
+
+import json
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.base.errors import ExitCode
+from resnet_recipes.jobs import task
+from resnet_recipes.jobs.group import Group
+from resnet_recipes.jobs.task import NotDoneError, Task
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.run_folder import CONFIG, JOB
+from resnet_recipes.run_folder.ending import Ending
+
+
+@pytest.fixture
+def folders(monkeypatch) -> list:
+    """Start nothing; collect the folders of tasks, each of whose ranks end with the code `end`."""
+    seen = []
+
+    def start(folder, group, say):
+        assert (folder / CONFIG).is_file()
+        seen.append(folder)
+        return Ending(json.loads((folder / JOB).read_text())["end"])
+
+    monkeypatch.setattr(task.launcher, "start", start)
+    return seen
+
+
+def fitting(code: ExitCode) -> AbstractContextManager[Path]:
+    recipe = compose("mild", ["data=images"], needs_data=False).recipe
+    return Task("fit", "nothing fits", {"end": code}).run(recipe, None, Group(), print)
+
+
+@pytest.mark.parametrize("code", [code for code in ExitCode if code])
+def test_task_keeps_its_folder_only_after_failure(code, folders):
+    with pytest.raises(NotDoneError, match="nothing fits") as failure, fitting(code):
+        pytest.fail("the ranks did not finish")
+    assert failure.value.exit_code == code
+    assert folders[0].exists() == (code == ExitCode.FAILED)
+
+
+def test_task_deletes_its_folder_when_reading_results_fails(folders):
+    with pytest.raises(KeyError), fitting(ExitCode.DONE) as folder:
+        raise KeyError(str(folder))
+    assert not folders[0].exists()
