@@ -41,7 +41,8 @@ def variables(words: str) -> dict[str, str]:
 def told(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """The environment, without what a launcher would put there."""
     for name in [*variables(f"{TORCHRUN} {SRUN} LOCAL_WORLD_SIZE="), "TORCHELASTIC_RESTART_COUNT"]:
-        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(name, "")  # so that it is absent again in the end, whoever sets it
+        monkeypatch.delenv(name)
     return monkeypatch
 
 
