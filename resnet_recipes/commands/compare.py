@@ -8,8 +8,8 @@ from string import ascii_uppercase
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.text import counted, digits, printable, wrapped
 from resnet_recipes.commands.arguments import CSV, JSON, RUN, Arguments, Usage
-from resnet_recipes.commands.places import found, run_places
 from resnet_recipes.commands.printing import minutes, or_dash, show, table, width
+from resnet_recipes.jobs.lookup import found, run_places
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.report.comparison import (
     Group,

@@ -1,4 +1,4 @@
-"""The runs and networks that a command's words name: by path, by name in ./runs, or `last`."""
+"""The runs and networks that a command's words name."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,41 +11,18 @@ from resnet_recipes.base.paths import typed_path
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.printing import say
-from resnet_recipes.recipe.suggestions import closest
+from resnet_recipes.jobs.lookup import LAST, LIST, ROOT, found, missing_run, run_places
 from resnet_recipes.run_folder import CONFIG
-from resnet_recipes.run_folder.runs import RunRecord, newest, read_run, runs_in
+from resnet_recipes.run_folder.runs import RunRecord, read_run, runs_in
 
 if TYPE_CHECKING:
     from resnet_recipes.recipe.schema import Recipe
     from resnet_recipes.training.trained import Trained
 
-ROOT = Path("runs")
-LAST = "last"  # the run that was started last
-_LIST = "resnet-recipes runs   lists the runs in ./runs"
 _WEIGHTS = "model.weights"
 
 #: Settings that name a run.
 _NAMING = ("run=", "run.name=", "run.root=")
-
-
-def run_places(words: Iterable[str], key: str = "RUN") -> list[Path]:
-    """Return the path of each word.
-
-    Raises NotReadyError, with the nearest name, for all that name none.
-    """
-    places = [(word, found(key, word)) for word in words]
-    NotReadyError.refuse(_missing(key, word) for word, place in places if place is None)
-    return [place for _, place in places if place]
-
-
-def found(key: str, word: str) -> Path | None:
-    """Return what a word names: a path, else a run in ./runs; None if there is neither."""
-    path = typed_path(key, word)
-    if os.path.lexists(path):
-        return path
-    if word == LAST:
-        return next(newest(ROOT), None)
-    return ROOT / word if os.path.lexists(ROOT / word) else None
 
 
 def records(words: Iterable[str]) -> Iterator[RunRecord]:
@@ -59,7 +36,7 @@ def records(words: Iterable[str]) -> Iterator[RunRecord]:
             yield from [one] if one else runs_in(place)
         except OSError as error:
             rule = f"cannot be listed: {error.strerror}"
-            raise NotReadyError.at(place, rule, _LIST) from None
+            raise NotReadyError.at(place, rule, LIST) from None
 
 
 def network_of(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> "Trained":
@@ -146,7 +123,7 @@ def extended(arguments: Arguments) -> Arguments:
     (folder,) = run_places([name], "--extend")
     if not (folder / CONFIG).is_file():
         rule = f"is not a run folder: it has no {CONFIG}"
-        raise RecipeError.of("--extend", name, rule, _LIST)
+        raise RecipeError.of("--extend", name, rule, LIST)
     arguments.words[:0] = [f"recipe={folder / CONFIG}", f"run.extends={folder.absolute()}"]
     return arguments
 
@@ -178,17 +155,7 @@ def _weights(name: str, arguments: Arguments) -> str:
     _refuse_last(_WEIGHTS, name, arguments, f"{_WEIGHTS}=runs/NAME")
     if place := found(_WEIGHTS, name):
         return str(place)
-    missing = _missing(_WEIGHTS, name)
-    if name == LAST or missing.fix != _LIST:  # a run like it exists
+    missing = missing_run(_WEIGHTS, name)
+    if name == LAST or missing.fix != LIST:  # a run like it exists
         raise NotReadyError([missing])
     return name
-
-
-def _missing(key: str, word: str) -> Problem:
-    runs = [folder.name for folder in newest(ROOT)]
-    if word == LAST or (word == str(ROOT) and not runs):
-        rule, fix = "there are no runs in ./runs yet", "resnet-train mild data=PATH   starts one"
-        return Problem(key, word, rule, fix)
-    meant = closest(word.rpartition("/")[2], runs)
-    fix = f"did you mean {meant}?   {_LIST}" if meant else _LIST
-    return Problem(key, word, "no such run, file or folder", fix)

@@ -10,8 +10,9 @@ from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.text import csv_line, printable
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
-from resnet_recipes.commands.places import found, is_setting, network_of
+from resnet_recipes.commands.places import is_setting, network_of
 from resnet_recipes.commands.printing import opened_file, say
+from resnet_recipes.jobs.lookup import found
 from resnet_recipes.report.waiting import Waiting
 from resnet_recipes.run_folder import CONFIG
 

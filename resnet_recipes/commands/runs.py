@@ -10,8 +10,9 @@ from itertools import starmap
 from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
 from resnet_recipes.base.text import digits, printable, wrapped
 from resnet_recipes.commands.arguments import CSV, JSON, Arguments, Usage
-from resnet_recipes.commands.places import ROOT, records, run_places
+from resnet_recipes.commands.places import records
 from resnet_recipes.commands.printing import minutes, or_dash, show, table, width
+from resnet_recipes.jobs.lookup import ROOT, run_places
 from resnet_recipes.run_folder.lock import locked
 from resnet_recipes.run_folder.runs import STATES, RunRecord, read_run, shared_changes
 

@@ -5,8 +5,8 @@ import signal
 import time
 
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
-from resnet_recipes.commands.places import run_places
 from resnet_recipes.commands.printing import say
+from resnet_recipes.jobs.lookup import run_places
 from resnet_recipes.run_folder.lock import holder, is_running
 
 USAGE = Usage(

@@ -11,16 +11,10 @@ from resnet_recipes import __version__
 from resnet_recipes.base.errors import ExitCode, Problem, RecipeError, TrainingError
 from resnet_recipes.commands.arguments import Arguments, Usage, row, split
 from resnet_recipes.commands.composed import chosen, composed, is_named, problems_of, with_recipe
-from resnet_recipes.commands.places import (
-    LAST,
-    extended,
-    has_run,
-    is_setting,
-    run_places,
-    with_weights,
-)
+from resnet_recipes.commands.places import extended, has_run, is_setting, with_weights
 from resnet_recipes.commands.printing import page_width, say
 from resnet_recipes.jobs import external
+from resnet_recipes.jobs.lookup import LAST, run_places
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.recipe.suggestions import VERBS as OTHERS
 from resnet_recipes.recipe.suggestions import did_you_mean

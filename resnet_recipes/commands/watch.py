@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from resnet_recipes.base.extras import remedy
 from resnet_recipes.base.text import clock_time, digits, percent, printable, wrapped
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
-from resnet_recipes.commands.places import run_places
 from resnet_recipes.commands.printing import width
+from resnet_recipes.jobs.lookup import run_places
 from resnet_recipes.report.comparison import read_all
 from resnet_recipes.report.terminal import is_live
 from resnet_recipes.run_folder import METRICS

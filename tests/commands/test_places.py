@@ -7,7 +7,8 @@ import pytest
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.places import records, run_places, with_weights
+from resnet_recipes.commands.places import records, with_weights
+from resnet_recipes.jobs.lookup import run_places
 from tests.run_folders import run_folder
 from tests.tables import rows, values
 

@@ -1,0 +1,45 @@
+"""What a word names: a file or folder by its path, a run in ./runs by its name, or `last`."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.paths import typed_path
+from resnet_recipes.recipe.suggestions import closest
+from resnet_recipes.run_folder.runs import newest
+
+ROOT = Path("runs")
+LAST = "last"  # the run that was started last
+LIST = "resnet-recipes runs   lists the runs in ./runs"
+
+
+def run_places(words: Iterable[str], key: str = "RUN") -> list[Path]:
+    """Return the path of each word.
+
+    Raises NotReadyError, with the nearest name, for all that name none.
+    """
+    places = [(word, found(key, word)) for word in words]
+    NotReadyError.refuse(missing_run(key, word) for word, place in places if place is None)
+    return [place for _, place in places if place]
+
+
+def found(key: str, word: str) -> Path | None:
+    """Return what a word names: a path, else a run in ./runs; None if there is neither."""
+    path = typed_path(key, word)
+    if os.path.lexists(path):
+        return path
+    if word == LAST:
+        return next(newest(ROOT), None)
+    return ROOT / word if os.path.lexists(ROOT / word) else None
+
+
+def missing_run(key: str, word: str) -> Problem:
+    """Return the problem of a word that names no run, with the nearest name."""
+    runs = [folder.name for folder in newest(ROOT)]
+    if word == LAST or (word == str(ROOT) and not runs):
+        rule, fix = "there are no runs in ./runs yet", "resnet-train mild data=PATH   starts one"
+        return Problem(key, word, rule, fix)
+    meant = closest(word.rpartition("/")[2], runs)
+    fix = f"did you mean {meant}?   {LIST}" if meant else LIST
+    return Problem(key, word, "no such run, file or folder", fix)
