@@ -3,23 +3,28 @@
 See `resnet_recipes.__all__`.
 """
 
+import copy
+import inspect
+import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resnet_recipes import data
-from resnet_recipes.base.errors import NotReadyError, RecipeError
-from resnet_recipes.base.paths import typed_path
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.reading import read_json
+from resnet_recipes.base.section import Section
 from resnet_recipes.base.text import Say, silent
 from resnet_recipes.estimating.estimate import Estimate
 from resnet_recipes.jobs import new_run
 from resnet_recipes.jobs.budget import plan_here, settled
+from resnet_recipes.jobs.lookup import run_places
 from resnet_recipes.jobs.measure import keep_estimate, measured
 from resnet_recipes.jobs.rank import LaunchFacts, RankProcess
 from resnet_recipes.jobs.signals import Interruption, handling
@@ -37,8 +42,15 @@ from resnet_recipes.run_folder.ending import Ending, of_error, write
 from resnet_recipes.run_folder.lock import begun
 
 if TYPE_CHECKING:  # these import torchvision, which takes seconds
+    from resnet_recipes.data.inference import OneImage
     from resnet_recipes.network.load import Network
     from resnet_recipes.training.trained import Evaluated, Prediction, Trained
+
+#: Changes to settings: words as on the command line, or values by name.
+Changes = str | Mapping[str, object]
+
+#: What a message says to write for a recipe with a change.
+_EXAMPLE = 'compose("small", "lr=0.1", data="images")'
 
 #: Called with each record of metrics.jsonl as it is written; a true return value saves the run and
 #: ends it.
@@ -51,6 +63,10 @@ class RunResult(NamedTuple):
     folder: Path
     stopped: str  # why it ended before its last step, to be resumed; empty if it is finished
 
+    def __fspath__(self) -> str:
+        """Return the path of its folder, so that `load(run)` works."""
+        return str(self.folder)
+
     @property
     def summary(self) -> dict[str, Any]:
         """Contents of summary.json. Raises NotReadyError if the run was stopped, or had no room."""
@@ -60,20 +76,29 @@ class RunResult(NamedTuple):
         return read_json(self.folder / SUMMARY)
 
 
-def compose(recipe: str | Mapping[str, Any], *changes: str, **settings: object) -> Recipe:
+def compose(
+    recipe: str | os.PathLike[str] | Mapping[str, Any], *changes: Changes, **settings: object
+) -> Recipe:
     """Return a recipe with changes, as typed on the command line.
 
-    As in `compose("hot", "~methods.sam", epochs=16)`.
+    As in `compose("hot", "~methods.sam", {"optimizer.lr": 0.1}, epochs=16)`.
 
-    Instead of a name, `recipe` may be the node of your own Hydra application's config that holds
-    one, without changes. Raises RecipeError with every problem.
+    Instead of a name or a path, `recipe` may be the node of your own Hydra application's config
+    that holds one, without changes. Raises RecipeError with every problem.
     """
     words = _words(changes, settings)
-    if not isinstance(recipe, str):
-        if words:
-            raise TypeError("a config is complete: change it where your application composes it")
+    if isinstance(recipe, str | os.PathLike):
+        made = composing.compose(os.fspath(recipe), words, needs_data=False)
+        return with_network_methods(made).recipe
+    if isinstance(recipe, Recipe):
+        rule, fix = "is a recipe already", "recipe.optimizer.lr = 0.1   changes it"
+    elif not isinstance(recipe, Mapping):
+        rule, fix = f"is not the name of a recipe, but {_kind(recipe)}", _EXAMPLE
+    elif words:
+        rule, fix = "is a complete config", "change it where your application composes it"
+    else:
         return composing.from_config(recipe)
-    return with_network_methods(composing.compose(recipe, words, needs_data=False)).recipe
+    raise RecipeError.of("recipe", None, rule, fix)
 
 
 def with_network_methods(wanted: Composed) -> Composed:
@@ -111,6 +136,8 @@ def plan(recipe: Recipe | Composed, ranks: int = 1, tell: Say = silent) -> Plan:
     Counting many images takes a while, of which `tell` is told. Raises RecipeError with everything
     that prevents the run, NotReadyError if images or initial weights cannot be used.
     """
+    if not isinstance(ranks, int) or ranks < 1:
+        raise RecipeError.of("ranks", ranks, "must be a whole number from 1", "plan(recipe, 8)")
     recipe, origin = _composed(recipe, needs_data=False)
     has_images = recipe.data.root or recipe.data.backend == "synthetic"
     facts = data.measure(recipe.data, tell=tell) if has_images else IMAGENET
@@ -152,6 +179,9 @@ def prepare(
     The folder says which `command` asked for the run. Raises RecipeError if its name is taken.
     """
     recipe = _composed(recipe)
+    if not isinstance(planned, Plan | None):
+        rule = f"must be a plan, and not {_kind(planned)}"
+        raise RecipeError.of("planned", None, rule, '"run.root=PATH" in compose() sets the folder')
     planned = settled(planned or plan(recipe), partial(print, file=sys.stderr))
     folder = new_run.create(planned, command)
     keep_estimate(planned, folder)
@@ -160,8 +190,12 @@ def prepare(
 
 def _composed(recipe: Recipe | Composed, needs_data: bool = True) -> Composed:
     """Return a recipe with where it comes from, judged if it was not yet. Raises RecipeError."""
-    if not isinstance(recipe, Recipe):
+    if isinstance(recipe, Composed):
         return recipe
+    if not isinstance(recipe, Recipe):
+        name = recipe if isinstance(recipe, str) else "small"
+        rule = f"must be what compose() returns, and not {_kind(recipe)}"
+        raise RecipeError.of("recipe", None, rule, f'compose("{name}", data="images")')
     wrong = frozen.problems(recipe)
     RecipeError.refuse(one for one in wrong if needs_data or one.key != "data.root")
     return Composed(recipe, PROGRAM)
@@ -172,8 +206,11 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
 
     Progress goes to the error stream. Ctrl-C, a notebook's stop button or SIGTERM saves a
     checkpoint, and is then delivered again, so that a loop over seeds ends as well. The command
-    `resnet-train --resume FOLDER` continues the run.
+    `resnet-train --resume FOLDER` continues the run. Raises RecipeError, also for a recipe of
+    several devices.
     """
+    wanted = _composed(recipe)
+    RecipeError.refuse([*_several_devices(recipe), *map(_callback_problem, callbacks)])
     from resnet_recipes.jobs.train import work
 
     interruption, began = Interruption(), time.monotonic()
@@ -183,7 +220,8 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
             if callback(dict(record)):
                 interruption.request("a callback asked for it")
 
-    folder = prepare(replace(recipe, launch=replace(recipe.launch, gpus=1)))
+    one_device = replace(recipe, launch=replace(recipe.launch, gpus=1))
+    folder = prepare(wanted._replace(recipe=one_device))
     watchdog = _NoWatchdog()
     with begun(folder), handling(interruption.receive):
         try:
@@ -203,6 +241,28 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
     return RunResult(folder, ended.message if ended.code else "")
 
 
+def _several_devices(recipe: Recipe) -> Iterator[Problem]:
+    """Yield the problem of a recipe that one process cannot train."""
+    if recipe.launch.gpus not in ("auto", 1):
+        rule = "train() uses one device"
+        fix = "resnet-train --resume FOLDER   trains on all what prepare(recipe) has prepared"
+        yield Problem("launch.gpus", recipe.launch.gpus, rule, fix)
+
+
+def _callback_problem(callback: object) -> Problem | None:
+    """Return why a callback cannot be called with a record; None if it can, or may."""
+    fix = "a function of one argument, a record of metrics.jsonl"
+    if not callable(callback):
+        return Problem("callbacks", None, f"{_kind(callback)} cannot be called", fix)
+    with suppress(ValueError):  # a builtin may have no signature
+        try:
+            inspect.signature(callback).bind({})
+        except TypeError as error:
+            rule = f"{_kind(callback)} does not take one record: {error}"
+            return Problem("callbacks", None, rule, fix)
+    return None
+
+
 def teach(
     recipe: Recipe, out: str | Path = "labels.safetensors", top: int | str = 10, cycle: int = 0
 ) -> Path:
@@ -218,10 +278,11 @@ def teach(
     return storing.teach(_composed(recipe), str(top), str(cycle), str(out), say)
 
 
-def load(place: str | Path) -> "Network":
+def load(place: str | os.PathLike[str]) -> "Network":
     """Return the network of a run folder, a checkpoint or a weights file.
 
-    The file may be ours, or have torchvision's names; "hf:USER/NAME" downloads it.
+    A run may also be named as on the command line, "last" or by its name in ./runs. The file may be
+    ours, or have torchvision's names; "hf:USER/NAME" downloads it.
 
     It is on the CPU, in float32, channels_last and evaluation mode. Nothing in a file is executed.
     Raises NotReadyError if it cannot be used.
@@ -229,11 +290,15 @@ def load(place: str | Path) -> "Network":
     from resnet_recipes.network import hub
     from resnet_recipes.network import load as loading
 
-    return loading.load(hub.fetched(str(place)) if str(place).startswith("hf:") else place)
+    if isinstance(place, str) and place.startswith("hf:"):
+        return loading.load(hub.fetched(place))
+    return loading.load(_located(place))
 
 
-def evaluate(place: str | Path, *changes: str, **settings: object) -> "Evaluated":
-    """Evaluate a run, a checkpoint or a weights file in this process, on one device.
+def evaluate(
+    place: "str | os.PathLike[str] | Network", *changes: Changes, **settings: object
+) -> "Evaluated":
+    """Evaluate a run, a checkpoint, a weights file or a network in this process, on one device.
 
     Changes are those of `resnet-recipes eval`:
     `evaluate("runs/a", "data.eval_size=256", data="images")`.
@@ -242,30 +307,84 @@ def evaluate(place: str | Path, *changes: str, **settings: object) -> "Evaluated
 
 
 def predict(
-    place: str | Path, images: str | Path | Sequence[str | Path], *changes: str, **settings: object
+    place: "str | os.PathLike[str] | Network",
+    images: "OneImage | Iterable[OneImage]",
+    *changes: Changes,
+    **settings: object,
 ) -> Iterator["Prediction"]:
-    """Yield what a run, a checkpoint or a weights file takes images for.
+    """Yield the classes of images by a run, a checkpoint, a weights file or a network.
 
-    Folders stand for all images in them.
+    Images are paths, folders of images, Pillow images, or arrays, uint8 [height, width, 3]. An
+    image in memory has its place among the predictions as `file`: "image 0".
 
     Changes are those of `evaluate`.
     """
-    from resnet_recipes.data.inference import image_paths
+    from resnet_recipes.data.inference import find_images, images_of
     from resnet_recipes.training.trained import predictions
 
-    named = [images] if isinstance(images, str | Path) else images
-    paths = list(image_paths([typed_path("images", str(name)) for name in named]))
-    return predictions(_opened(place, _words(changes, settings)), paths)
+    found = list(find_images(images_of(images)))
+    return predictions(_opened(place, _words(changes, settings)), found)
 
 
-def _opened(place: str | Path, words: Sequence[str]) -> "Trained":
+def _opened(place: object, words: Sequence[str]) -> "Trained":
+    """Return the network of a place, or a copy of a network, on a device."""
     from resnet_recipes.jobs.opened import opened
+    from resnet_recipes.network.load import Network
 
-    return opened(typed_path("place", str(place)), words).on_device()
+    if isinstance(place, Network):
+        return opened(copy.deepcopy(place).float().eval(), words).on_device()
+    return opened(_located(place), words).on_device()
 
 
-def _words(changes: Sequence[str], settings: dict[str, object]) -> list[str]:
-    return [*changes, *(f"{name}={value}" for name, value in settings.items())]
+def _located(place: object) -> Path:
+    """Return the path of a run or a file. Raises NotReadyError if there is none."""
+    if not isinstance(place, str | os.PathLike):
+        rule = f"must name a run, a checkpoint or a weights file, and is {_kind(place)}"
+        raise RecipeError.of("place", None, rule, '"last", or run.folder')
+    return run_places([os.fspath(place)], "place")[0]
+
+
+def _words(changes: Sequence[object], settings: Mapping[str, object]) -> list[str]:
+    """Return changes as words of the command line. Raises RecipeError for what is no change."""
+    words: list[str] = []
+    problems = []
+    for change in (*changes, settings):
+        if isinstance(change, Mapping):
+            words += _settings(change, "")
+        elif isinstance(change, str):
+            words.append(change)
+        else:
+            rule = f"must be text or a mapping, and not {_kind(change)}"
+            fix = '"lr=0.1", {"optimizer.lr": 0.1}, or lr=0.1'
+            problems.append(Problem("changes", None, rule, fix))
+    RecipeError.refuse(problems)
+    return words
+
+
+def _settings(values: Mapping[str, object], section: str) -> Iterator[str]:
+    """Yield a word for each setting in nested mappings."""
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _settings(value, f"{section}{name}.")
+        elif isinstance(value, Section):
+            rule = f"cannot be {_kind(value)} here"
+            fix = f"recipe.{section}{name} = {type(value).__name__}(...)   changes a recipe"
+            raise RecipeError.of(f"{section}{name}", None, rule, fix)
+        else:
+            yield f"{section}{name}={_text(value)}"
+
+
+def _text(value: object) -> str:
+    """Return a value of Python as it is typed on the command line."""
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(_text, value))}]"
+    return "null" if value is None else str(value)
+
+
+def _kind(value: object) -> str:
+    """Return what a value is, for a message."""
+    is_short = value is None or isinstance(value, int | float | str)
+    return repr(value) if is_short else f"a {type(value).__name__}"
 
 
 class _NoWatchdog(Watchdog):

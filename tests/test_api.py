@@ -17,6 +17,7 @@ from PIL import Image
 from torch import nn
 
 import resnet_recipes
+from resnet_recipes.api import RunResult
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.commands.methods import in_your_loop
 from resnet_recipes.jobs.rank import RankProcess
@@ -26,6 +27,8 @@ from resnet_recipes.network import about
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.run_folder.ending import Ending, read
 from tests.jobs.nursery import shallow_resnet18
+from tests.tables import rows
+from tests.trained_runs import ended_run
 
 README = Path(__file__).parents[1] / "README.md"
 PAGE = README.parent / "docs/library.md"
@@ -111,6 +114,113 @@ def test_the_examples_of_the_page_run_in_order(images, monkeypatch):
     assert [name for name, _ in names["one"].classes]
 
 
+def test_compose_reads_mappings_as_the_settings_they_name():
+    recipe = resnet_recipes.compose(
+        "small",
+        {"optimizer.lr": 0.1, "data.flip": False},
+        methods={"mixup": {"alpha": 0.3}, "cutmix": {}},
+        evaluation={"sizes": [32, 48], "stop_at_top1": None},
+        data=Path("/images"),
+    )
+    assert (recipe.optimizer.lr, recipe.data.flip, recipe.data.root) == (0.1, False, "/images")
+    assert (recipe.methods.mixup.alpha, recipe.methods.cutmix.alpha) == (0.3, 1.0)
+    assert (recipe.evaluation.sizes, recipe.evaluation.stop_at_top1) == ([32, 48], None)
+
+
+#: Calls with arguments of a wrong type or in a wrong order, and what they are answered.
+MISUSED = """
+rr.compose("small", ["lr=0.1"]) | changes: must be text or a mapping, and not a list
+rr.compose("small", 5, None) | not 5(.|\\n)*and not None
+rr.compose(recipe, lr=0.1) | recipe: is a recipe already
+rr.compose({"name": "x"}, lr=0.1) | recipe: is a complete config
+rr.compose(None) | recipe: is not the name of a recipe, but None
+rr.compose(Path("none.yaml")) | recipe=none.yaml: no such file
+rr.compose("small", optimizer=rr.optim.LAMB()) | optimizer: cannot be a LAMB here
+rr.plan("small") | must be what compose.. returns, and not 'small'\n    compose."small"
+rr.plan(recipe, 0) | ranks=0: must be a whole number
+rr.plan(recipe, "2") | ranks=2: must be a whole number
+rr.plan(recipe, print) | ranks=.*: must be a whole number
+rr.estimate("small") | recipe: must be what
+rr.prepare("small") | recipe: must be what
+rr.prepare(recipe, "out") | planned: must be a plan, and not 'out'
+rr.teach("small") | recipe: must be what
+rr.train("small") | recipe: must be what
+rr.train(print, recipe) | and not a builtin_function_or_method
+rr.train(recipe, print, 5) | callbacks: 5 cannot be called
+rr.train(recipe, [print]) | callbacks: a list cannot be called
+rr.train(recipe, lambda: 1) | a function does not take one record: too many
+rr.train(recipe, lambda record, step: 1) | missing a required argument: 'step'
+rr.train(several) | launch.gpus=2: train.. uses one device
+rr.load(None) | place: must name a run, .* and is None
+rr.load(recipe) | and is a Recipe
+rr.load("last") | there are no runs in ./runs yet
+rr.load("nope") | place=nope: no such run, file or folder
+rr.evaluate(recipe) | and is a Recipe
+rr.evaluate("nope") | place=nope: no such run, file or folder
+rr.predict("nope", ".") | has no images
+rr.predict("nope", 5) | images.0.: is of type int, not an image
+rr.predict("nope", [np.zeros((4, 4, 3))]) | float64 .4, 4, 3.; an image is uint8
+rr.data.measure("images") | config: must be a DataConfig, not 'images'
+setattr(recipe, "lr", 0.1) | lr=0.1: no such setting\n    did you mean optimizer.lr
+"""
+
+
+@pytest.mark.parametrize(("call", "said"), rows(MISUSED.replace("\n    ", "\\n    ")))
+def test_misused_function_raises_one_message(call, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ("data.backend=synthetic", "schedule.warmup=0ep")
+    names = {"rr": resnet_recipes, "Path": Path, "np": np}
+    names["recipe"] = resnet_recipes.compose("small", *words)
+    names["several"] = resnet_recipes.compose("small", *words, gpus=2)
+    with pytest.raises(resnet_recipes.RecipeError, match=said):
+        eval(call, names)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def mine(make_run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of a run with weights, runs/mine in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    Path("runs").mkdir()
+    return ended_run(make_run, Path("runs/mine"))
+
+
+def test_load_takes_what_the_command_line_takes(mine):
+    images = torch.randn(2, 3, 32, 32)
+    expected = resnet_recipes.load(mine)(images)
+    for place in ("last", "mine", "runs/mine", RunResult(mine, ""), mine / "weights.safetensors"):
+        assert torch.equal(resnet_recipes.load(place)(images), expected)
+    assert resnet_recipes.evaluate("last", workers=0).metrics.examples == 30
+
+
+def test_predict_takes_networks_and_images_in_memory(mine):
+    network = resnet_recipes.load(mine).train()
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    path = Path("runs/images/val/pattern3/1.jpg").absolute()
+    pixels = np.asarray(Image.open(path))
+    with torch.no_grad():
+        logits = resnet_recipes.load(mine)(network.transform(pixels)[None])
+    shares = dict(zip(network.classes, logits.softmax(1)[0].tolist(), strict=True))
+    given = [path, pixels, Image.open(path), path.read_bytes(), Path("runs/images/val/pattern0")]
+    found = list(resnet_recipes.predict(network, given, workers=0))
+    names = [str(path), "image 1", "image 2", "image 3"]
+    assert [one.file for one in found[:4]] == names
+    assert len(found) == 7
+    for one in found[:4]:
+        assert dict(one.classes) == pytest.approx(
+            {name: shares[name] for name, _ in one.classes}, abs=2e-3
+        )
+    assert found[4].classes != found[1].classes
+    (alone,) = resnet_recipes.predict("last", pixels, workers=0)
+    assert [name for name, _ in alone.classes] == [name for name, _ in found[1].classes]
+    assert len(list(resnet_recipes.predict(network, np.stack([pixels] * 3), workers=0))) == 3
+    assert list(resnet_recipes.predict(network, [])) == []
+    assert network.training
+    assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
+    found = resnet_recipes.evaluate(network, data="runs/images", workers=0)
+    assert found.metrics == resnet_recipes.evaluate(mine, workers=0).metrics
+
+
 def test_a_run_is_planned_without_images_and_prepared_only_with_them(images, monkeypatch):
     monkeypatch.chdir(images)
     recipe = resnet_recipes.compose("mild")
@@ -140,10 +250,11 @@ def test_the_example_of_the_readme_runs(images, monkeypatch):
 def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable:
     """Return a function that trains in tmp_path, where a rank does some work instead of its own."""
     monkeypatch.setattr("resnet_recipes.api.prepare", lambda recipe: tmp_path)
+    recipe = resnet_recipes.compose("mild", "data.backend=synthetic")
 
     def train(work: Callable[[RankProcess], int], *callbacks: Callable) -> object:
         monkeypatch.setattr("resnet_recipes.jobs.train.work", work)
-        return resnet_recipes.train(resnet_recipes.compose("mild"), *callbacks)
+        return resnet_recipes.train(recipe, *callbacks)
 
     return train
 

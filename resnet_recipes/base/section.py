@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from resnet_recipes.base.duration import is_duration
 from resnet_recipes.base.errors import Problem, RecipeError
-from resnet_recipes.base.kinds import WrongTypeError, converted, kinds_of
+from resnet_recipes.base.kinds import WrongTypeError, converted, dataclasses_in, kinds_of
 from resnet_recipes.base.limits import broken_limits
 
 
@@ -36,7 +36,12 @@ def fitted(cls: type, name: str, value: object, place: str) -> Any:
     """Return a value for a field of a dataclass, converted to its type. Raises RecipeError."""
     kinds, key = kinds_of(cls), f"{place}{name}"
     if name not in kinds:
-        meant = get_close_matches(name, kinds, n=1)
+        inside = [
+            f"{section}.{name}"
+            for section, kind in kinds.items()
+            if any(name in kinds_of(option) for option in dataclasses_in(kind))
+        ]
+        meant = [*get_close_matches(name, kinds, n=1), *inside]
         fix = f"did you mean {place}{meant[0]}?" if meant else f"settings: {', '.join(kinds)}"
         raise RecipeError.of(key, value, "no such setting", fix)
     try:

@@ -65,10 +65,10 @@ def run(arguments: Arguments) -> int:
     if {"--csv", "--json"} <= arguments.flags.keys():
         problems.append(Problem("--json", None, "--csv has all predictions", "leave one out"))
     RecipeError.refuse(problems)
-    from resnet_recipes.data.inference import image_paths
+    from resnet_recipes.data.inference import find_images
     from resnet_recipes.training.trained import predictions
 
-    paths = list(image_paths(images))
+    paths = list(find_images(images))
     network = network_of([*place, *settings], USAGE.example).on_device()
     most = min(int(top[:9]), network.network.about.num_classes)
     bad: list[Prediction] = []

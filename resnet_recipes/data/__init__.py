@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.text import Progress, Say, silent
 from resnet_recipes.data import remote, synthetic
@@ -38,6 +38,9 @@ def measure(config: DataConfig, tell: Say = silent) -> DataFacts:
 
     Decodes nothing. Raises NotReadyError with all problems found.
     """
+    if not isinstance(config, DataConfig):
+        fix = 'DataConfig(root="images")'
+        raise RecipeError.of("config", None, f"must be a DataConfig, not {config!r}", fix)
     if config.backend == "synthetic":
         return synthetic.facts(config)
     if is_fetched(config.root):

@@ -1,23 +1,33 @@
 """Images from any folder, to evaluate a network or to predict their classes."""
 
 import glob
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.paths import typed_path
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.beton.samples import Samples, open_samples
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.layout import listing_of, parts
 from resnet_recipes.data.files.listing import Listing, image_names
 from resnet_recipes.data.images import eval_pipeline
-from resnet_recipes.data.images.decode import BadImageError, Pixels
+from resnet_recipes.data.images.decode import BadImageError, Pixels, pixels_of
 from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.data.root import root_problem, unreadable, unusable
 from resnet_recipes.data.survey import some
+
+#: An image as a program names or holds it.
+OneImage = str | bytes | os.PathLike[str] | Image.Image | np.ndarray
+
+_IMAGES = "paths, folders, images of Pillow, or arrays of uint8 [height, width, 3]"
+
+_SHOWN = 3  # problems of images in memory, which may be thousands
 
 _FEW = 64  # decoding so few images takes less time than starting worker processes
 
@@ -89,14 +99,38 @@ def _places(
     return np.array([places[name] for name in found], np.int64)
 
 
-def image_paths(places: Sequence[Path]) -> Iterator[str]:
+def images_of(given: object) -> list[Path | Pixels]:
+    """Return the images that a program names or holds. Raises RecipeError."""
+    is_one = isinstance(given, str | bytes | os.PathLike | Image.Image)
+    is_one |= isinstance(given, np.ndarray) and given.ndim in (2, 3)
+    several = given if isinstance(given, Iterable) and not is_one else [given]
+    found: list[Path | Pixels] = []
+    problems: list[Problem] = []
+    for number, image in enumerate(several):
+        if isinstance(image, str | os.PathLike):
+            found.append(typed_path("images", os.fspath(image)))
+            continue
+        try:
+            found.append(pixels_of(image))
+        except BadImageError as error:
+            problems.append(Problem(f"images[{number}]", None, str(error), _IMAGES))
+    RecipeError.refuse(problems[:_SHOWN])
+    return found
+
+
+def find_images(places: Sequence[Path | Pixels]) -> Iterator[str | Pixels]:
     """Yield the absolute paths of images, and of all images in folders, sorted by name.
 
-    A place that does not exist may be a pattern, like "photos/**/*.jpg". Raises NotReadyError.
+    A place that does not exist may be a pattern, like "photos/**/*.jpg"; images in memory are where
+    they were. Raises NotReadyError.
     """
-    paths: list[Path] = []
+    paths: list[Path | Pixels] = []
     missing: list[Problem] = []
-    for place in (place.absolute() for place in places):
+    for place in places:
+        if isinstance(place, Pixels):
+            paths.append(place)
+            continue
+        place = place.absolute()
         there = [place] if place.exists() else _matching(place)
         paths += there
         if not there:
@@ -105,8 +139,8 @@ def image_paths(places: Sequence[Path]) -> Iterator[str]:
             missing.append(Problem(str(place), None, rule))
     NotReadyError.refuse(missing)
     for path in paths:
-        if not path.is_dir():
-            yield str(path)
+        if isinstance(path, Pixels) or not path.is_dir():
+            yield path if isinstance(path, Pixels) else str(path)
             continue
         try:
             found = sorted(image_names(path))
@@ -137,22 +171,31 @@ def _matching(pattern: Path) -> list[Path]:
 
 
 class Unlabelled(EvalLoader):
-    """Image files in order, cropped as in evaluation, with labels 0, 1, 2 ....
+    """Images in order, cropped as in evaluation, with labels 0, 1, 2 ....
 
     An unreadable image is black.
     """
 
-    def __init__(self, paths: Sequence[str], config: DataConfig, batch: int):
-        """Take absolute paths."""
-        share, self.paths = Share(0, 1, batch, batch, 0), paths
-        if len(paths) <= _FEW:
+    def __init__(self, images: Sequence[str | Pixels], config: DataConfig, batch: int):
+        """Take absolute paths of files, and images in memory."""
+        share = Share(0, 1, batch, batch, 0)
+        self.names = [
+            image if isinstance(image, str) else f"image {number}"
+            for number, image in enumerate(images)
+        ]
+        if len(images) <= _FEW:
             config = replace(config, workers=0)
-        self._files = _Blackened.named(paths)
-        self._files.labels[:] = np.arange(len(paths))
+        self._files = _Blackened.named(self.names)
+        self._files.labels[:] = np.arange(len(images))
+        self._files.in_memory = {
+            number: image for number, image in enumerate(images) if isinstance(image, Pixels)
+        }
         super().__init__(config, share, eval_pipeline(self._files, config, share))
 
     def reading_error(self, index: int) -> str:
         """Return why a black image could not be read, or "" if it really is black."""
+        if index in self._files.in_memory:
+            return ""
         try:
             Files.read(self._files, index).whole()
         except BadImageError as error:
@@ -161,9 +204,13 @@ class Unlabelled(EvalLoader):
 
 
 class _Blackened(Files):
-    """Files of which those that cannot be read are black."""
+    """Files of which those that cannot be read are black, and images in memory."""
+
+    in_memory: Mapping[int, Pixels]
 
     def read(self, index: int) -> Pixels:
+        if index in self.in_memory:
+            return self.in_memory[index]
         try:
             return Pixels(super().read(index).whole())
         except BadImageError:

@@ -33,6 +33,7 @@ def evaluate(opened: Trained, sizes: Sequence[int], say: Say) -> list[Evaluated]
         trained = opened.on_device()
         with Waiting("evaluating") as waiting:
             return [trained.at_size(size).evaluated(waiting) for size in sizes]
+    assert opened.place is not None  # a network in memory stays in this process
     job = {"place": str(opened.place.absolute()), "sizes": list(sizes)}
     task = Task("evaluate", "the evaluation did not finish", job)
     with task.run(opened.recipe, None, group, say) as folder:

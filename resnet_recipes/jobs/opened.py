@@ -10,7 +10,7 @@ from pathlib import Path
 from resnet_recipes.backbones import is_resnet
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.network.inputs import takes
-from resnet_recipes.network.load import load
+from resnet_recipes.network.load import Network, load
 from resnet_recipes.recipe import frozen, hydra_compose, overrides
 from resnet_recipes.recipe.meant import answered
 from resnet_recipes.recipe.schema import Recipe
@@ -43,22 +43,22 @@ _SETTINGS = (
 _OTHERS = ("evaluation.sizes", "launch.gpus")
 
 
-def opened(place: Path, changes: Sequence[str] = (), also: Sequence[str] = ()) -> Trained:
-    """Open the network of a run, a checkpoint or a weights file, with changes to its settings.
+def opened(place: Path | Network, changes: Sequence[str] = (), also: Sequence[str] = ()) -> Trained:
+    """Open a network, or that of a run, a checkpoint or a weights file, with changed settings.
 
     For example "data.eval_size=256".
 
     `also` are settings that may be changed besides those of every use. Raises RecipeError with
     every problem.
     """
-    network = load(place)
-    recipe = changed(recipe_of(place, network), changes, (*_SETTINGS, *also))
+    path, network = (None, place) if isinstance(place, Network) else (place, load(place))
+    recipe = changed(recipe_of(path, network), changes, (*_SETTINGS, *also))
     name, own = network.about.architecture, network.about.eval_size
     for size in recipe.evaluation.sizes or [recipe.data.eval_size]:
         if size != own and not (is_resnet(network.model) or takes(network.model, size, size)):
             rule = f"is a size that {name} does not take"
             raise RecipeError.of("data.eval_size", size, rule, f"data.eval_size={own}")
-    return Trained(place, network, recipe)
+    return Trained(path, network, recipe)
 
 
 def changed(

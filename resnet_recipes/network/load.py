@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor, nn
@@ -15,7 +16,7 @@ from resnet_recipes import backbones
 from resnet_recipes.base.architecture import NETWORKS, ModelConfig
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.data.base import normalize
-from resnet_recipes.data.images.decode import Picture, Pixels, read_file, rgb
+from resnet_recipes.data.images.decode import BadImageError, pixels_of, read_file
 from resnet_recipes.data.images.python import centred
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.methods.stochastic_depth import fold
@@ -47,19 +48,20 @@ class Network(nn.Module):
         """Return the logits [N, K] of normalised images [N, 3, H, W]."""
         return self.model(images)
 
-    def transform(self, image: str | os.PathLike | bytes | Image.Image) -> Tensor:
+    def transform(self, image: str | os.PathLike | bytes | Image.Image | np.ndarray) -> Tensor:
         """Return an image as input for `forward`, float32 [3, S, S].
 
-        Resized, cropped and normalised as in evaluation.
+        Resized, cropped and normalised as in evaluation. An array is uint8 [height, width, 3].
 
         A path or a file's bytes are decoded exactly as by the training loader, which ignores EXIF
         orientation. Raises BadImageError.
         """
         about = self.about
-        if isinstance(image, Image.Image):
-            picture = Pixels(rgb(image))
-        else:
-            picture = Picture(image if isinstance(image, bytes) else read_file(image))
+        is_file = isinstance(image, str | os.PathLike)
+        try:
+            picture = pixels_of(read_file(image) if is_file else image)
+        except BadImageError as error:
+            raise BadImageError(f"{os.fspath(image) if is_file else 'image'} {error}") from None
         pixels = centred(
             picture,
             about.eval_resize,

@@ -14,6 +14,7 @@ from resnet_recipes import data, ops
 from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.base.text import Progress, silent
 from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.images.decode import Pixels
 from resnet_recipes.data.inference import Unlabelled, open_labelled
 from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.data.stream import Stream
@@ -55,7 +56,7 @@ class Evaluated(NamedTuple):
 class Trained:
     """A network, on the CPU at first, and a recipe, of which the evaluation settings matter."""
 
-    place: Path  # run folder or file
+    place: Path | None  # run folder or file; None if a program has made the network
     network: Network
     recipe: Recipe
     rank: Rank = _ALONE
@@ -119,11 +120,12 @@ class Trained:
 
         Raises NotReadyError, also for remote images that are not here, unless it `fetches` them.
         """
-        config, size, facts = self.recipe.data, self.recipe.batch.eval_size, self.place / DATA
+        config, size = self.recipe.data, self.recipe.batch.eval_size
         share = Share(self.rank.rank, self.rank.world_size, size, size, 0)
         own, about = recipe_of(self.place, self.network).data, self.network.about
         is_own = all(getattr(config, key) == getattr(own, key) for key in _WHICH)
-        if os.path.lexists(facts) and is_own:
+        facts = self.place and self.place / DATA
+        if facts and os.path.lexists(facts) and is_own:
             known = data.DataFacts.read(facts, _local(config, fetches).root)
             return data.open_eval(config, known, share)
         if not config.root:
@@ -162,12 +164,12 @@ def _local(config: DataConfig, fetches: bool) -> DataConfig:
     return found
 
 
-def recipe_of(place: Path, network: Network) -> Recipe:
-    """Return a run's own recipe, or for a file the defaults plus what it says about images.
+def recipe_of(place: Path | None, network: Network) -> Recipe:
+    """Return a run's own recipe, or else the defaults plus what the network says about images.
 
     Uses all visible GPUs.
     """
-    if place.is_dir():
+    if place and place.is_dir():
         recipe = frozen.read(place / CONFIG)
         return replace(recipe, launch=replace(recipe.launch, gpus="auto", max_restarts=0))
     about = network.about
@@ -194,15 +196,17 @@ class Prediction(NamedTuple):
     error: str = ""  # why the image could not be read; then there are no classes
 
 
-def predictions(trained: Trained, paths: Sequence[str], top: int = BEST) -> Iterator[Prediction]:
-    """Yield the prediction for each image file, in order; `paths` are absolute.
+def predictions(
+    trained: Trained, given: Sequence[str | Pixels], top: int = BEST
+) -> Iterator[Prediction]:
+    """Yield the prediction for each image, in order: an absolute path, or an image in memory.
 
     It has the `top` most likely classes.
 
     Raises TrainingError if the network's outputs for an image are not finite numbers.
     """
     recipe, name = trained.recipe, trained.network.about.class_name
-    images = Unlabelled(paths, recipe.data, recipe.batch.eval_size)
+    images = Unlabelled(given, recipe.data, recipe.batch.eval_size)
     try:
         for raw in Stream(images.batches(), trained.device):
             logits = logits_of(
@@ -214,14 +218,14 @@ def predictions(trained: Trained, paths: Sequence[str], top: int = BEST) -> Iter
             for index, *row in zip(*(part.tolist() for part in parts), strict=True):
                 is_black, is_broken, labels, probabilities = row
                 if is_black and (error := images.reading_error(index)):
-                    yield Prediction(paths[index], (), error)
+                    yield Prediction(images.names[index], (), error)
                     continue
                 if is_broken:
                     raise TrainingError(
-                        f"{paths[index]}: the network's outputs for this image are not finite "
-                        "numbers; its weights are damaged, or did not converge"
+                        f"{images.names[index]}: the network's outputs for this image are not "
+                        "finite numbers; its weights are damaged, or did not converge"
                     )
                 pairs = zip(map(name, labels), probabilities, strict=True)
-                yield Prediction(paths[index], tuple(pairs))
+                yield Prediction(images.names[index], tuple(pairs))
     finally:
         images.close()

@@ -15,7 +15,8 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.cli import main
 from resnet_recipes.data.images.decode import BadImageError
 from resnet_recipes.network import about
-from resnet_recipes.network.load import load
+from resnet_recipes.network.about import About
+from resnet_recipes.network.load import Network, load
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.state import capture
@@ -109,7 +110,8 @@ def test_a_network_brings_its_transform_and_the_names_of_its_classes(make_run, t
     assert (network.training, network.classes) == (False, CLASSES)
     with torch.no_grad():
         logits = network(network.transform(image)[None])
-    for same in (str(image), image.read_bytes(), Image.open(image)):
+    picture = Image.open(image)
+    for same in (str(image), image.read_bytes(), picture, np.asarray(picture)):
         torch.testing.assert_close(
             network.transform(same), network.transform(image), rtol=0, atol=0
         )
@@ -122,8 +124,28 @@ def test_a_network_brings_its_transform_and_the_names_of_its_classes(make_run, t
         assert shares[network.classes[place]] == pytest.approx(
             float(logits.softmax(1)[0, place]), abs=2e-3
         )
-    with pytest.raises(BadImageError, match="is not an image"):
-        network.transform(b"no image")
+    gray = np.arange(1600, dtype=np.uint8).reshape(40, 40)
+    colored = np.stack([gray, gray, gray, 0 * gray], axis=2)
+    assert torch.equal(network.transform(gray), network.transform(colored))
+
+
+@pytest.mark.parametrize(
+    ("image", "rule"),
+    [
+        (b"no image", "image is not an image of a known format"),
+        (b"", "image is empty"),
+        ("none.jpg", "none.jpg cannot be read: No such file"),
+        (5, "image is of type int"),
+        (np.zeros((40, 40, 3)), r"image is float64 \[40, 40, 3\]; an image is uint8"),
+        (np.zeros((3, 40, 40), np.uint8), r"image is uint8 \[3, 40, 40\]"),
+        (np.zeros((0, 40, 3), np.uint8), "image has no pixels"),
+        (Image.new("RGB", (0, 0)), "image has no pixels"),
+    ],
+)
+def test_transform_rejects_what_is_no_image(image, rule):
+    network = Network(nn.Flatten(), About("resnet18", 2))
+    with pytest.raises(BadImageError, match=rule):
+        network.transform(image)
 
 
 def test_a_run_without_weights_names_its_newest_checkpoint(tmp_path):

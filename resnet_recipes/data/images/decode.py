@@ -158,6 +158,28 @@ class Picture(Pixels):
         return np.asarray(Image.fromarray(part).resize((side, side), filter, inside))
 
 
+def pixels_of(image: object) -> Pixels:
+    """Return an image that a program holds: a file's bytes, Pillow's image, or an array.
+
+    The array is uint8 [h, w], [h, w, 3] or [h, w, 4]. Raises BadImageError.
+    """
+    if isinstance(image, bytes):
+        return Pixels(Picture(image).whole())
+    if isinstance(image, np.ndarray):
+        is_color = image.ndim == 3 and image.shape[2] in (3, 4)
+        if image.dtype != np.uint8 or not (is_color or image.ndim == 2):
+            shape = ", ".join(map(str, image.shape))
+            raise BadImageError(f"is {image.dtype} [{shape}]; an image is uint8 [height, width, 3]")
+        image = Image.fromarray(image) if image.size else Image.new("RGB", (0, 0))
+    if not isinstance(image, Image.Image):
+        raise BadImageError(
+            f"is of type {type(image).__name__}, not an image of Pillow or an array"
+        )
+    if not image.width * image.height:
+        raise BadImageError("has no pixels")
+    return Pixels(rgb(image))
+
+
 def resized(pixels: np.ndarray, height: int, width: int, bicubic: bool = False) -> Tensor:
     """Resize uint8 [h, w, 3] to channels_last [1, 3, height, width].
 
