@@ -21,6 +21,7 @@ from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import BadImageError, ChangedError, Picture, Pixels
 from resnet_recipes.data.images.jpeg import ends_early, frame_size, has_usual_chroma
 from resnet_recipes.data.images.python import Readable
+from resnet_recipes.data.images.shrink import area_mean, shrunk_size
 
 WRITE_MODES = ("raw", "proportion", "jpg")
 _RESTART = 4  # units of 16 pixels between two restart markers
@@ -69,11 +70,12 @@ def encode(image: Pixels, index: int, options: ConvertOptions) -> Encoded:
     levels it is encoded again with restart markers every 64 pixels, so that the native decoder can
     skip the intervals outside a crop. The EXIF orientation is ignored, as in training.
     """
-    pixels, longest = image.whole(), options.max_resolution or _LONGEST
+    pixels = image.shrunk(*shrunk_size(image.height, image.width, options.max_resolution))
+    longest = options.max_resolution or _LONGEST
     is_kept = options.write_mode == "jpg" and options.levels == 1 and isinstance(image, Picture)
     if is_kept and max(image.height, image.width) <= longest and _is_plain(image.data):
         return Encoded(JPEG, image.height, image.width, image.data)
-    made = shrunk(Image.fromarray(pixels), options.max_resolution)
+    made = Image.fromarray(pixels)
     if max(made.size) > _LONGEST:
         raise BadImageError(
             f"has a side of {max(made.size):,} pixels; the limit of .beton files is {_LONGEST:,}"
@@ -88,38 +90,6 @@ def encode(image: Pixels, index: int, options: ConvertOptions) -> Encoded:
     restart = _RESTART if options.levels == 2 else 0
     made.save(buffer, "JPEG", quality=options.jpeg_quality, restart_marker_blocks=restart)
     return Encoded(JPEG, made.height, made.width, buffer.getvalue())
-
-
-def shrunk(picture: Image.Image, longest: int | None) -> Image.Image:
-    """Shrink an image whose longer side exceeds `longest`; 800x600 becomes 500x375."""
-    if longest is None or max(picture.size) <= longest:
-        return picture
-    ratio = longest / max(picture.size)
-    height, width = (max(1, int(ratio * side)) for side in (picture.height, picture.width))
-    return area_mean(picture, height, width)
-
-
-def area_mean(picture: Image.Image, height: int, width: int) -> Image.Image:
-    """Shrink an image by the mean over the area that each new pixel covers."""
-    rows = _area_mean(np.asarray(picture, np.float32), height)
-    mean = _area_mean(rows.swapaxes(0, 1), width).swapaxes(0, 1)
-    return Image.fromarray(np.rint(mean).astype(np.uint8))
-
-
-def _area_mean(values: np.ndarray, length: int) -> np.ndarray:
-    """Shrink the first axis to `length` by area means, as OpenCV's INTER_AREA does.
-
-    Pillow's BOX counts whole rows only, which is visible when an image shrinks a little.
-    """
-    scale = len(values) / length
-    edges = np.arange(length + 1) * scale
-    first = edges[:-1].astype(int)
-    total = np.zeros((length, *values.shape[1:]), np.float32)
-    for row in (first + offset for offset in range(int(np.ceil(scale)) + 1)):
-        covered = np.minimum(row + 1, edges[1:]) - np.maximum(row, edges[:-1])
-        share = np.maximum(covered, 0) / scale
-        total += share.astype(np.float32)[:, None, None] * values[np.minimum(row, len(values) - 1)]
-    return total
 
 
 def _is_plain(data: bytes) -> bool:
@@ -191,6 +161,7 @@ class Halved:
 
     def read(self, index: int) -> Pixels:
         """Read one image. Raises BadImageError, or ChangedError."""
-        picture = shrunk(Image.fromarray(self._images.read(index).whole()), self._longest)
-        half = area_mean(picture, -(-picture.height // 2), -(-picture.width // 2))
-        return Pixels(np.asarray(half))
+        picture = self._images.read(index)
+        pixels = picture.shrunk(*shrunk_size(picture.height, picture.width, self._longest))
+        height, width, _ = pixels.shape
+        return Pixels(area_mean(pixels, -(-height // 2), -(-width // 2)))

@@ -13,7 +13,9 @@ from PIL import Image
 from torch import Tensor
 
 from resnet_recipes.base.reading import open_regular
+from resnet_recipes.data import native
 from resnet_recipes.data.images.jpeg import has_usual_chroma, passes
+from resnet_recipes.data.images.shrink import area_mean
 
 #: Suffixes by Pillow's name of the format. Suffixes decide which files are images; their content
 #: decides of which kind.
@@ -93,6 +95,10 @@ class Pixels:
         """Return the whole image as uint8 [height, width, 3]. Raises BadImageError."""
         return self.crop(0, 0, self.height, self.width)
 
+    def shrunk(self, height: int, width: int) -> np.ndarray:
+        """Shrink by the mean over areas to uint8 [height, width, 3]. Raises BadImageError."""
+        return area_mean(self.whole(), height, width)
+
     def resized_crop(
         self, box: Sequence[int], side: int, reduce: bool = True, bicubic: bool = False
     ) -> np.ndarray:
@@ -129,6 +135,14 @@ class Picture(Pixels):
     def crop(self, top: int, left: int, height: int, width: int) -> np.ndarray:
         """Return that part of the image as uint8 [height, width, 3]. Raises BadImageError."""
         return rgb(self._image, (left, top, left + width, top + height))
+
+    def shrunk(self, height: int, width: int) -> np.ndarray:
+        """Return the image by the mean over areas; the engine decodes the JPEGs that it takes."""
+        made = None
+        if self._image.format == "JPEG" and not native.why_not():
+            data = np.frombuffer(self.data, np.uint8)
+            made = native.shrunk(data, (self.height, self.width), (height, width))
+        return super().shrunk(height, width) if made is None else made
 
     def resized_crop(
         self, box: Sequence[int], side: int, reduce: bool = True, bicubic: bool = False

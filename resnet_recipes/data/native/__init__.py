@@ -109,6 +109,19 @@ def description() -> str:
     )
 
 
+def shrunk(
+    data: np.ndarray, size: tuple[int, int], to: tuple[int, int], raw: bool = False
+) -> np.ndarray | None:
+    """Shrink an image of `size` (height, width), uint8, to [*to, 3] by the mean over areas.
+
+    `data` are the bytes of a JPEG, or raw pixels. None if the engine refuses it.
+    """
+    row, made = blank_rows(1), np.empty((*to, 3), np.uint8)
+    row["data"], row["length"], row["size"], row["raw"] = data.ctypes.data, data.size, size, raw
+    refused = library().engine_shrink(row.ctypes.data, *to, made.ctypes.data)
+    return None if refused else made
+
+
 def _declare(loaded: ctypes.CDLL) -> None:
     """Declare the signatures of src/engine.cpp to ctypes."""
     engine, ticket = ctypes.c_void_p, ctypes.c_int64
@@ -118,6 +131,7 @@ def _declare(loaded: ctypes.CDLL) -> None:
         ("engine_wait", ctypes.c_int, [engine, ticket, ctypes.c_double]),
         ("engine_destroy", None, [engine]),
         ("engine_try", None, [ctypes.c_void_p, ctypes.c_int64]),
+        ("engine_shrink", ctypes.c_int, [ctypes.c_void_p, ctypes.c_int, ctypes.c_int, engine]),
         ("engine_row_bytes", ctypes.c_size_t, []),
         ("engine_instructions", ctypes.c_char_p, []),
         ("engine_jpeg", ctypes.c_char_p, []),

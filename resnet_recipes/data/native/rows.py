@@ -43,6 +43,11 @@ _ROW = np.dtype(
         ("status", "i4"),  # written
         ("error", "i4"),  # written: errno of UNREADABLE
         ("small", SMALL),  # read instead where the crop is at least twice as large as the output
+        ("memory", "u8"),  # address of uint64 [3]: used, capacity, closed; 0: nothing is kept
+        ("kept", "u8"),  # address of the images in that memory
+        ("entry", "u8"),  # address of uint64, the place of this image there
+        # longer side to which the whole image is shrunk before it is cropped; 0: it is not
+        ("longest", "i4"),
     ],
     align=True,
 )

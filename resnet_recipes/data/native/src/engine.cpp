@@ -67,6 +67,22 @@ EXPORTED void engine_try(Row *rows, int64_t count) {
     }
 }
 
+// Shrink the row's whole image to [height, width, 3] in the calling thread; return a Status.
+EXPORTED int engine_shrink(Row *row, int height, int width, uint8_t *pixels) {
+    try {
+        Workspace work;
+        work.shrinker.height = height;
+        work.shrinker.width = width;
+        Status status = shrink(*row, work);
+        if (status == DONE) {
+            memcpy(pixels, work.shrunk.data(), work.shrunk.size());
+        }
+        return status;
+    } catch (const std::bad_alloc &) {
+        return UNREADABLE;
+    }
+}
+
 EXPORTED size_t engine_row_bytes() { return sizeof(Row); }
 
 EXPORTED const char *engine_instructions() { return best_instructions().name; }

@@ -214,13 +214,34 @@ const uint8_t *take_over(jpeg_decompress_struct &info, int first_line, HuffmanSc
 const uint8_t *take_over(jpeg_decompress_struct &info, int, HuffmanScan &) { return info.src->next_input_byte; }
 #endif
 
-// Start the decoder where the resize starts; return the first column it delivers.
-int skip_to(Decoder &decoder, const Resizer &resizer) {
+// Read the header; return whether the image can be decoded.
+Status open(Decoder &decoder, Bytes bytes, Row &row) {
+    if (!is_jpeg(bytes)) {
+        return FOREIGN;
+    }
+    if (!is_whole(bytes, row.data ? 2 : TAIL)) {
+        return DAMAGED;
+    }
+    decoder.open(bytes);
+    return judge(decoder.info, row);
+}
+
+void start(jpeg_decompress_struct &info, int shrink) {
+    info.scale_num = 8 / shrink;
+    info.scale_denom = 8;
+    info.dct_method = JDCT_ISLOW;
+    info.do_fancy_upsampling = TRUE;
+    info.out_color_space = JCS_RGB;
+    jpeg_start_decompress(&info);
+}
+
+// Skip to the first row that is wanted, of columns from `begin` to `end`; return the first column that is delivered.
+int skip_to(Decoder &decoder, int first_row, int begin, int end) {
     jpeg_decompress_struct &info = decoder.info;
-    JDIMENSION left = std::max(0, resizer.columns.begin() - MARGIN), right = resizer.columns.end() + MARGIN;
+    JDIMENSION left = std::max(0, begin - MARGIN), right = end + MARGIN;
     JDIMENSION width = std::min(right, info.output_width) - left;
     jpeg_crop_scanline(&info, &left, &width);
-    int top = std::max(0, resizer.rows.begin() - MARGIN);
+    int top = std::max(0, first_row - MARGIN);
     if (!jpeg_has_multiple_scans(&info)) {      // of several scans, jpeg_start_decompress has read all
         const uint8_t *end = info.src->next_input_byte + info.src->bytes_in_buffer;
         if (!ends_after_scan(take_over(info, top, decoder.scan), end)) {
@@ -243,15 +264,7 @@ Status decode_jpeg(Bytes bytes, Row &row, Workspace &work, const Instructions &i
         case FaultGuard::FAULT: return CUT_SHORT;
         default: return decoder.status;
     }
-    if (!is_jpeg(bytes)) {
-        return FOREIGN;
-    }
-    if (!is_whole(bytes, row.data ? 2 : TAIL)) {
-        return DAMAGED;
-    }
-    decoder.open(bytes);
-    jpeg_decompress_struct &info = decoder.info;
-    if (Status status = judge(info, row); status != DONE) {
+    if (Status status = open(decoder, bytes, row); status != DONE) {
         return status;
     }
     Cut cut = cut_of(row, row.height, row.width);
@@ -259,16 +272,32 @@ Status decode_jpeg(Bytes bytes, Row &row, Workspace &work, const Instructions &i
         return MISMATCHED;
     }
     row.box = cut.box;
+    jpeg_decompress_struct &info = decoder.info;
     int shrink = reduction(cut, row.whole);
-    info.scale_num = 8 / shrink;
-    info.scale_denom = 8;
-    info.dct_method = JDCT_ISLOW;
-    info.do_fancy_upsampling = TRUE;
-    info.out_color_space = JCS_RGB;
-    jpeg_start_decompress(&info);
-    work.resizer.aim(cut, 1.0 / shrink, info.output_height, info.output_width, row);
-    int left = skip_to(decoder, work.resizer);
+    start(info, shrink);
+    Resizer &resizer = work.resizer;
+    resizer.aim(cut, 1.0 / shrink, info.output_height, info.output_width, row);
+    int left = skip_to(decoder, resizer.rows.begin(), resizer.columns.begin(), resizer.columns.end());
     Scanlines scanlines(info, work);
-    work.resizer.run(scanlines, left, row.mirror, instructions, row.pixels);
+    resizer.run(scanlines, left, row.mirror, instructions, row.pixels);
+    return DONE;
+}
+
+Status shrink_jpeg(Bytes bytes, Row &row, Workspace &work) {
+    Decoder decoder(work.scan);
+    FaultGuard guard(&decoder.escape);
+    switch (setjmp(decoder.escape)) {
+        case 0: break;
+        case FaultGuard::FAULT: return CUT_SHORT;
+        default: return decoder.status;
+    }
+    if (Status status = open(decoder, bytes, row); status != DONE) {
+        return status;
+    }
+    jpeg_decompress_struct &info = decoder.info;
+    start(info, 1);
+    skip_to(decoder, 0, 0, row.width);
+    Scanlines scanlines(info, work);
+    work.shrink(scanlines, row);
     return DONE;
 }

@@ -10,6 +10,7 @@
 #include "augment.h"
 #include "geometry.h"
 #include "jpeg.h"
+#include "memory.h"
 #include "raw.h"
 #include "source.h"
 
@@ -60,12 +61,35 @@ bool suits_small(Row &row) {
     return true;
 }
 
+// Point `bytes` at the row's image as raw pixels, shrunk: it is in memory, or decoded now and put there.
+Status read_shrunk(Row &row, Workspace &work, Bytes &bytes) {
+    if (!recall(row, bytes)) {
+        if (Status status = shrink(row, work); status != DONE) {
+            return status;
+        }
+        bytes = {work.shrunk.data(), work.shrunk.size()};
+        row.height = work.shrinker.height;
+        row.width = work.shrinker.width;
+        keep(row, bytes);
+    }
+    row.raw = true;
+    return DONE;
+}
+
 }  // namespace
+
+Status shrink(Row &row, Workspace &work) {
+    Bytes bytes{};
+    if (Status status = read_source(row, work.file, bytes); status != DONE) {
+        return status;
+    }
+    return row.raw ? shrink_raw(bytes, row, work) : shrink_jpeg(bytes, row, work);
+}
 
 Status fill(Row &row, Workspace &work, const Instructions &instructions) {
     try {
         Bytes bytes{};
-        Status status = read_source(row, work.file, bytes);
+        Status status = row.longest ? read_shrunk(row, work, bytes) : read_source(row, work.file, bytes);
         if (status != DONE) {
             return status;
         }

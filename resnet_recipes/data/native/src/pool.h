@@ -12,6 +12,10 @@
 #include "resize.h"
 #include "workspace.h"
 
+// Shrink one row's image into `work.shrunk` in the calling thread, to the size that `work.shrinker` has, or by
+// `row.longest`.
+Status shrink(Row &row, Workspace &work);
+
 // Fill one row in the calling thread.
 Status fill(Row &row, Workspace &work, const Instructions &instructions);
 

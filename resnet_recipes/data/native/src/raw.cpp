@@ -30,10 +30,14 @@ class Pixels final : public RowSource {
     uint8_t *last_;
 };
 
+bool is_whole(Bytes bytes, const Row &row) {
+    return row.height > 0 && row.width > 0 && bytes.size == uint64_t{3} * row.height * row.width;
+}
+
 }  // namespace
 
 Status resize_raw(Bytes bytes, Row &row, Workspace &work, const Instructions &instructions) {
-    if (row.height < 1 || row.width < 1 || bytes.size != uint64_t{3} * row.height * row.width) {
+    if (!is_whole(bytes, row)) {
         return MISMATCHED;
     }
     Cut cut = cut_of(row, row.height, row.width);
@@ -49,5 +53,19 @@ Status resize_raw(Bytes bytes, Row &row, Workspace &work, const Instructions &in
     work.resizer.aim(cut, 1.0, row.height, row.width, row);
     Pixels pixels(bytes, row.width, work);
     work.resizer.run(pixels, 0, row.mirror, instructions, row.pixels);
+    return DONE;
+}
+
+Status shrink_raw(Bytes bytes, Row &row, Workspace &work) {
+    if (!is_whole(bytes, row)) {
+        return MISMATCHED;
+    }
+    jmp_buf escape;
+    FaultGuard guard(&escape);
+    if (setjmp(escape)) {
+        return CUT_SHORT;
+    }
+    Pixels pixels(bytes, row.width, work);
+    work.shrink(pixels, row);
     return DONE;
 }

@@ -4,3 +4,6 @@
 #include "workspace.h"
 
 Status resize_raw(Bytes bytes, Row &row, Workspace &work, const Instructions &instructions);
+
+// Shrink the whole image into `work.shrunk`; see shrink_jpeg.
+Status shrink_raw(Bytes bytes, Row &row, Workspace &work);

@@ -39,6 +39,13 @@ struct SmallLevel {
     uint8_t raw;
 };
 
+// Counts of a memory that keeps shrunk images, shared by processes.
+struct Memory {
+    uint64_t used;              // bytes of images that are kept, or would have been
+    uint64_t capacity;          // bytes
+    uint64_t closed;            // not 0: nothing more is kept
+};
+
 struct Row {
     const uint8_t *data;        // the encoded image or its pixels; null: read the file
     const char *folder;         // null-terminated
@@ -64,4 +71,8 @@ struct Row {
     int32_t status;             // written: Status
     int32_t error;              // written: errno of UNREADABLE
     SmallLevel small;
+    Memory *memory;             // of shrunk images; null: none are kept
+    uint8_t *kept;              // its images
+    uint64_t *entry;            // the place of this image in it; see memory.h
+    int32_t longest;            // the whole image is shrunk to this longer side before it is cropped; 0: it is not
 };

@@ -9,6 +9,7 @@
 
 #include "crc.h"
 #include "fault.h"
+#include "memory.h"
 
 namespace {
 
@@ -94,7 +95,7 @@ Status read_file(Row &row, std::vector<uint8_t> &memory, Bytes &bytes) {
 
 void read_ahead(const Row &row) {
     char path[PATH_MAX];
-    if (!row.data && join_path(row, path)) {
+    if (!row.data && !is_kept(row) && join_path(row, path)) {
         File(path).read_ahead();
     }
 }

@@ -1,0 +1,43 @@
+"""Shrink whole images by the mean over the area that each new pixel covers."""
+
+import numpy as np
+
+from resnet_recipes.data import native
+
+
+def shrunk_size(height: int, width: int, longest: int | None) -> tuple[int, int]:
+    """Return an image's size if its longer side is at most `longest`; 600x800 becomes 375x500."""
+    if longest is None or max(height, width) <= longest:
+        return height, width
+    ratio = longest / max(height, width)
+    return max(1, int(ratio * height)), max(1, int(ratio * width))
+
+
+def area_mean(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Shrink uint8 [h, w, 3] to [height, width, 3].
+
+    The engine and Python give the same bits.
+    """
+    if pixels.shape[:2] == (height, width):
+        return pixels
+    if not native.why_not():
+        pixels = np.ascontiguousarray(pixels)
+        return native.shrunk(pixels, pixels.shape[:2], (height, width), raw=True)
+    rows = _area_mean(pixels.astype(np.float32), height)
+    return np.rint(_area_mean(rows.swapaxes(0, 1), width).swapaxes(0, 1)).astype(np.uint8)
+
+
+def _area_mean(values: np.ndarray, length: int) -> np.ndarray:
+    """Shrink the first axis to `length` by area means, as OpenCV's INTER_AREA does.
+
+    Pillow's BOX counts whole rows only, which is visible when an image shrinks a little.
+    """
+    scale = len(values) / length
+    edges = np.arange(length + 1) * scale
+    first = edges[:-1].astype(int)
+    total = np.zeros((length, *values.shape[1:]), np.float32)
+    for row in (first + offset for offset in range(int(np.ceil(scale)) + 1)):
+        covered = np.minimum(row + 1, edges[1:]) - np.maximum(row, edges[:-1])
+        share = np.maximum(covered, 0) / scale
+        total += share.astype(np.float32)[:, None, None] * values[np.minimum(row, len(values) - 1)]
+    return total

@@ -1,0 +1,77 @@
+"""Whole images are shrunk by area means, with the same bits in the engine and in Python."""
+
+import numpy as np
+import pytest
+
+from resnet_recipes.data import native
+from resnet_recipes.data.images.decode import Picture, Pixels
+from resnet_recipes.data.images.shrink import area_mean, shrunk_size
+from tests.data.conftest import built
+from tests.data.native.batch import JPEGS, by_pillow, encoded, photo
+
+#: Sizes before and after: one pixel, thin, nearly equal, many times smaller, not in proportion.
+SIZES = [
+    ((1, 1), (1, 1)),
+    ((7, 1), (3, 1)),
+    ((1, 50), (1, 7)),
+    ((40, 61), (39, 60)),
+    ((83, 90), (2, 5)),
+    ((64, 64), (32, 21)),
+    ((75, 100), (66, 88)),
+]
+
+
+def by_hand(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Return float32 sums over rows, then over columns, each weight the covered part of a pixel."""
+
+    def line(values: np.ndarray, length: int) -> np.ndarray:
+        scale, made = len(values) / length, []
+        for i in range(length):
+            total = np.zeros_like(values[0])
+            for j in range(len(values)):
+                covered = min(j + 1, (i + 1) * scale) - max(j, i * scale)
+                if covered > 0:
+                    total = total + np.float32(covered / scale) * values[j]
+            made.append(total)
+        return np.stack(made)
+
+    rows = line(pixels.astype(np.float32), height)
+    return np.rint(line(rows.swapaxes(0, 1), width).swapaxes(0, 1)).astype(np.uint8)
+
+
+@pytest.fixture(params=[pytest.param("engine", marks=built), "python"])
+def shrunk_by(request, monkeypatch):
+    """Shrink by the engine, or in Python."""
+    if request.param == "python":
+        monkeypatch.setattr(native, "why_not", lambda: "was not built")
+
+
+@pytest.mark.parametrize(("before", "after"), SIZES)
+def test_area_mean_equals_sums_by_hand(before, after, shrunk_by):
+    pixels = np.random.default_rng(1).integers(0, 256, (*before, 3), np.uint8)
+    assert np.array_equal(area_mean(pixels, *after), by_hand(pixels, *after))
+
+
+@pytest.mark.parametrize("kind", JPEGS)
+def test_shrunk_jpeg_equals_the_mean_of_pillows_pixels(kind, shrunk_by):
+    data = encoded(photo(), **JPEGS[kind])
+    found = Picture(data).shrunk(*shrunk_size(150, 211, 99))
+    assert np.array_equal(found, by_hand(by_pillow(data), 70, 99))
+
+
+def test_shrunk_of_what_the_engine_refuses_is_pillows(shrunk_by):
+    data = encoded(photo().convert("CMYK"))
+    assert np.array_equal(Picture(data).shrunk(75, 105), by_hand(by_pillow(data), 75, 105))
+
+
+def test_area_mean_of_a_view_reads_its_pixels(shrunk_by):
+    pixels = np.random.default_rng(2).integers(0, 256, (30, 60, 3), np.uint8)[:, ::2]
+    assert np.array_equal(Pixels(pixels).shrunk(10, 10), by_hand(pixels, 10, 10))
+
+
+@pytest.mark.parametrize(
+    ("size", "longest", "found"),
+    [((600, 800), 500, (375, 500)), ((10, 9), None, (10, 9)), ((1, 9000), 16, (1, 16))],
+)
+def test_shrunk_size_limits_the_longer_side(size, longest, found):
+    assert shrunk_size(*size, longest) == found
