@@ -30,8 +30,8 @@ from resnet_recipes.jobs.rank import LaunchFacts, RankProcess
 from resnet_recipes.jobs.signals import Interruption, handling
 from resnet_recipes.jobs.trunk import trunk_of
 from resnet_recipes.jobs.watchdog import Watchdog
-from resnet_recipes.network.teacher import taught
-from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
+from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.plan import IMAGENET, Plan
 from resnet_recipes.recipe import compose as composing
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import Composed
@@ -141,7 +141,7 @@ def plan(recipe: Recipe | Composed, ranks: int = 1, tell: Say = silent) -> Plan:
     recipe, origin = _composed(recipe, needs_data=False)
     has_images = recipe.data.root or recipe.data.backend == "synthetic"
     facts = data.measure(recipe.data, tell=tell) if has_images else IMAGENET
-    found = taught(make_plan(recipe, facts, ranks, origin))
+    found = make_plan(recipe, facts, ranks, origin)
     if has_images:
         new_run.check(found)
         if trunk := trunk_of(found):

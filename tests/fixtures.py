@@ -15,8 +15,7 @@ import yaml
 
 from resnet_recipes import cli, data
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.network.teacher import taught
-from resnet_recipes.planning.plan import make_plan
+from resnet_recipes.planning.make import make_plan
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import typed
 from resnet_recipes.run_folder import lock
@@ -140,7 +139,7 @@ def make_run(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> 
         made = recipe(words, **changes)
         runs.append(
             build(
-                taught(make_plan(made, data.measure(made.data), 1)),
+                make_plan(made, data.measure(made.data), 1),
                 Rank(0, 1, torch.device("cpu")),
             )
         )

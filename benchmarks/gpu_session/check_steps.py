@@ -16,7 +16,7 @@ from verdict import verdict
 
 from resnet_recipes.methods import ORDER
 from resnet_recipes.optim import OPTIMIZERS, DecoupledSGDW, OptimizerSettings
-from resnet_recipes.planning.plan import make_plan
+from resnet_recipes.planning.make import make_plan
 from resnet_recipes.training import build, graphs
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.exchange import Exchange

@@ -157,7 +157,7 @@ def _parts(speeds: "Speeds", first: int) -> Iterator[str]:
 
 def _advice(plan: "Plan", speeds: "Speeds") -> Iterator[str]:
     """Yield what limits the run at its first size, and what would speed it up."""
-    side, methods = plan.sizes[0], plan.methods()
+    side, methods = plan.sizes[0], plan.new_stack()
     limit, wait = speeds.limit_at(side), ""
     if limit == "loader" and speeds.loader:
         wait = f": steps wait {percent(1 - speeds.loader * speeds.seconds_at(side)[1])} of the time"

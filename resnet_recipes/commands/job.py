@@ -116,7 +116,8 @@ def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> 
 
 def _on_trunks(runs: "Runs", ranks: int) -> dict[str, list[str]]:
     """Return the words of each run; it may go on from the trunk of another, whatever the data."""
-    from resnet_recipes.planning.plan import IMAGENET, make_plan
+    from resnet_recipes.planning.make import make_plan
+    from resnet_recipes.planning.plan import IMAGENET
     from resnet_recipes.planning.trunk import chains
 
     plans, words = {}, {name: _kept(words) for name, (_, words) in runs.items()}
@@ -124,7 +125,8 @@ def _on_trunks(runs: "Runs", ranks: int) -> dict[str, list[str]]:
         recipe = point.recipe
         if recipe.schedule.name == "wsd" and not recipe.launch.budget:
             data, model = replace(recipe.data, root=""), replace(recipe.model, num_classes="auto")
-            plans[name] = make_plan(replace(recipe, data=data, model=model), IMAGENET, ranks)
+            here = replace(recipe, data=data, model=model)
+            plans[name] = make_plan(here, IMAGENET, ranks, reads_teachers=False)
     for name, other in chains(plans).items():
         words[name].append(f"run.extends={other}")
     return words

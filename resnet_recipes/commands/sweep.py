@@ -23,8 +23,8 @@ from resnet_recipes.jobs.budget import within
 from resnet_recipes.jobs.measure import UNKNOWN, predicted
 from resnet_recipes.jobs.sweep import Sweep, slots
 from resnet_recipes.jobs.trunk import trunk_of
-from resnet_recipes.network.teacher import taught
-from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
+from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.plan import IMAGENET, Plan
 from resnet_recipes.planning.trunk import chains
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.frozen import freeze
@@ -170,7 +170,7 @@ def _plan(point: Composed, facts: dict[str, DataFacts]) -> Plan:
     if not config.root and config.backend != "synthetic":
         facts[key] = IMAGENET
     facts[key] = facts.get(key) or data.measure(config)
-    plan = taught(make_plan(point.recipe, facts[key], ranks(point.recipe), point.origin))
+    plan = make_plan(point.recipe, facts[key], ranks(point.recipe), point.origin)
     found = predicted(plan)
     return within(plan, found) if found and plan.recipe.launch.budget else plan
 

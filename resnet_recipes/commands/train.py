@@ -123,11 +123,13 @@ def with_images(wanted: "Composed") -> "Composed":
 
 def _new_run(wanted: "Composed", arguments: Arguments) -> Path:
     """Create the folder of a new run, print its plan unless a sweep did, return the folder."""
-    from resnet_recipes import api
     from resnet_recipes.commands.plan import lines
+    from resnet_recipes.jobs import new_run
+    from resnet_recipes.jobs.measure import keep_estimate
 
     plan = _planned(wanted)
-    folder = api.prepare(wanted, plan, ["resnet-train", *sys.argv[1:]])
+    folder = new_run.create(plan, ["resnet-train", *sys.argv[1:]])
+    keep_estimate(plan, folder)
     if "--no-plan" not in arguments:
         say("\n".join(lines(plan, str(folder), full="--verbose" in arguments)))
     return folder

@@ -15,10 +15,10 @@ from resnet_recipes.jobs import external
 from resnet_recipes.jobs.fit import fitted
 from resnet_recipes.jobs.group import group_of
 from resnet_recipes.jobs.measure import UNKNOWN, measured, predicted
-from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.course import time_of
 from resnet_recipes.planning.feasible import MAX_EPOCHS
-from resnet_recipes.planning.plan import Plan, make_plan
+from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.trunk import of_length
 
 if TYPE_CHECKING:  # ranks never import Hydra
@@ -32,7 +32,7 @@ def plan_here(wanted: "Composed", say: Say) -> Plan:
     """Return the plan of a recipe's run on the devices of this machine."""
     recipe = wanted.recipe
     facts, group = data.measure(recipe.data), group_of(recipe.launch)
-    plan = taught(make_plan(recipe, facts, group.ranks, wanted.origin))
+    plan = make_plan(recipe, facts, group.ranks, wanted.origin)
     return settled(plan, say)
 
 

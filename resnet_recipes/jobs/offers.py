@@ -23,9 +23,9 @@ from resnet_recipes.jobs.budget import within
 from resnet_recipes.jobs.group import group_of
 from resnet_recipes.jobs.measure import predicted
 from resnet_recipes.network import pretrained
-from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.course import time_of
-from resnet_recipes.planning.plan import Plan, make_plan
+from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.trunk import of_length
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.run_folder import DATA
@@ -78,7 +78,7 @@ def offered(
             recipe = compose(name, words, folder).recipe
             facts = facts or data.measure(recipe.data, tell=say)
             own = own_results(Path(recipe.run.root), facts) if own is None else own
-            plan = taught(make_plan(recipe, facts, group_of(recipe.launch).ranks))
+            plan = make_plan(recipe, facts, group_of(recipe.launch).ranks)
             if recipe.model.weights:
                 pretrained.find(recipe.model, facts.classes)
             found += _lengths(plan, own, reach)

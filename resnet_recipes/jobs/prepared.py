@@ -15,7 +15,8 @@ from resnet_recipes import __version__, data
 from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.jobs.rank import RankProcess, shown
-from resnet_recipes.planning.plan import Plan, make_plan
+from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.frozen import read_sealed
 from resnet_recipes.run_folder import CONFIG, DATA
 from resnet_recipes.training import distributed
@@ -56,7 +57,9 @@ def prepared(process: RankProcess) -> Prepared | None:
         "digest of the images": facts.digest,
     }
     Meeting.on("data", rank).confirm(found)
-    return Prepared(rank, make_plan(recipe, facts, rank.world_size))
+    plan = make_plan(recipe, facts, rank.world_size)
+    Meeting.on("teachers", rank).confirm({teacher.key: teacher.digest for teacher in plan.teachers})
+    return Prepared(rank, plan)
 
 
 def _digest(text: str) -> str:

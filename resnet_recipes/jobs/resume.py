@@ -16,9 +16,9 @@ from resnet_recipes.data.base import DataFacts
 from resnet_recipes.data.root import root_problem
 from resnet_recipes.jobs import external
 from resnet_recipes.jobs.group import group_of
-from resnet_recipes.network.teacher import taught
 from resnet_recipes.planning.disk import lack_of_room
-from resnet_recipes.planning.plan import Plan, make_plan
+from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import Entry, Origin
@@ -91,7 +91,7 @@ def accepted(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Plan | 
     NotReadyError.refuse([*trackers.lacking(recipe.log.to), _moved_data(recipe, folder)])
     ranks = external.ranks() or group_of(recipe.launch).ranks
     origin = Origin(Entry(recipe.name, folder / CONFIG, "file"))
-    plan = taught(make_plan(recipe, _same_images(recipe, folder, say), ranks, origin))
+    plan = make_plan(recipe, _same_images(recipe, folder, say), ranks, origin)
     NotReadyError.refuse([lack_of_room(folder / CHECKPOINTS, plan.disk.total)])
     return plan
 

@@ -9,11 +9,10 @@ from pathlib import Path
 import torch
 
 from resnet_recipes.base.errors import ExitCode, TrainingError
-from resnet_recipes.jobs.prepared import Meeting, prepared
+from resnet_recipes.jobs.prepared import prepared
 from resnet_recipes.jobs.rank import RankProcess, Spans, job_of
 from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.load import BEST, WEIGHTS
-from resnet_recipes.network.teacher import taught
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.frozen import tree_of
@@ -39,13 +38,11 @@ def work(process: RankProcess) -> int:
     """
     if (made := prepared(process)) is None:
         return process.interruption.exit_code
-    rank, recipe = made.rank, made.plan.recipe
+    (rank, plan), recipe = made, made.plan.recipe
     if recipe.precision.compile and rank.is_main:
         process.console.write(
             "compiling the network before the first step, which can take minutes\n"
         )
-    plan = taught(made.plan)
-    Meeting.on("teachers", rank).confirm({teacher.key: teacher.digest for teacher in plan.teachers})
     run = build(plan, rank)
     checkpoints = Checkpoints(
         process.folder / CHECKPOINTS, recipe.checkpoint.keep, plan.trunk, run.notes

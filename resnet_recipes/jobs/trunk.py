@@ -10,7 +10,8 @@ from resnet_recipes.base.errors import NotReadyError, NotYetError, Problem, Reci
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.network.archive import State
-from resnet_recipes.planning.plan import Plan, make_plan
+from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.trunk import as_long, departures, durations
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.schema import Recipe
@@ -70,7 +71,8 @@ def trunk_of(plan: Plan) -> Trunk | None:
         raise NotYetError.of(_KEY, run.extends, f"there is no run {folder} yet")
     refuse_links(folder)
     recipe = frozen.read(folder / CONFIG)
-    began = make_plan(recipe, DataFacts.read(folder / DATA, recipe.data.root), plan.world_size)
+    facts = DataFacts.read(folder / DATA, recipe.data.root)
+    began = make_plan(recipe, facts, plan.world_size, reads_teachers=False)
     RecipeError.refuse(_differences(folder, began, plan))
     checkpoints = Checkpoints(folder / CHECKPOINTS)
     end = min(began.trunk, plan.trunk)

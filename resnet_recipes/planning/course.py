@@ -43,7 +43,7 @@ def gpu_memory(plan: Plan) -> float:
     # weights, gradients, what the optimizer keeps
     optimizer = plan.recipe.optimizer
     copies = 2 + optimizer.state_copies + optimizer.scratch_copies
-    copies += sum(method.extra_weights for method in plan.methods())
+    copies += sum(method.extra_weights for method in plan.new_stack())
     teachers = sum(4 * one.network.parameters for one in plan.teachers if one.network)
     return teachers + roofline.memory(
         work_of(plan), plan.rank_size, plan.network.parameters, copies
@@ -57,6 +57,6 @@ def work_of(plan: Plan) -> Work:
         plan.recipe.model.name,
         max(plan.sizes),
         plan.bn_size,
-        any(method.blurs for method in plan.methods()),
+        any(method.blurs for method in plan.new_stack()),
         precision.kernels == "auto" and precision.channels_last,
     )

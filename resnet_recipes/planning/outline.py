@@ -93,7 +93,7 @@ def details(plan: Plan) -> Iterator[Row]:
         f"an evaluation {_every(recipe.evaluation.interval)}, a checkpoint "
         f"{_every(recipe.checkpoint.interval)}",
     )
-    named = [f"{method.name}: {_summary(method)}" for method in plan.methods().methods.values()]
+    named = [f"{method.name}: {_summary(method)}" for method in plan.new_stack().methods.values()]
     for index, text in enumerate(named or ["none"]):
         yield "" if index else "methods", text
 

@@ -5,17 +5,15 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from resnet_recipes.base import schedule
 from resnet_recipes.base.duration import Duration, Horizon
-from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.data.base import DataFacts, Share
 from resnet_recipes.data.loading.slots import Capacity
-from resnet_recipes.estimating.network import Network, Teacher, network_of, teaching
+from resnet_recipes.estimating.network import Network, Teacher, teaching
 from resnet_recipes.estimating.published import IMAGENET_IMAGES
 from resnet_recipes.methods.stack import Stack
-from resnet_recipes.planning import feasible
 from resnet_recipes.planning.advice import notes_on
 from resnet_recipes.planning.disk import Disk, disk_of
 from resnet_recipes.recipe.library import PROGRAM, Origin
@@ -33,6 +31,14 @@ IMAGENET = DataFacts(
 )
 
 
+class Intervals(NamedTuple):
+    """How often something happens, in steps."""
+
+    log: int
+    evaluation: int
+    checkpoint: int
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a run will do: `make_plan` creates it, all else reads it, nothing is derived twice."""
@@ -43,7 +49,7 @@ class Plan:
     num_classes: int
     horizon: Horizon
     network: Network
-    teachers: tuple[Teacher, ...] = ()  # see network.teacher
+    teachers: tuple[Teacher, ...] = ()  # see planning.teachers
     start: str = ""  # a sentence about the initial weights; "": random ones, drawn from the seed
     origin: Origin = PROGRAM  # advice keeps the values that were typed
 
@@ -104,7 +110,7 @@ class Plan:
     @cached_property
     def extra_gradient_every(self) -> int:
         """Steps from one that takes two gradients to the next; 0: all take one."""
-        return max((method.extra_gradient_every for method in self.methods()), default=0)
+        return max((method.extra_gradient_every for method in self.new_stack()), default=0)
 
     @cached_property
     def flops(self) -> tuple[int, ...]:
@@ -121,8 +127,8 @@ class Plan:
     @property
     def disk(self) -> Disk:
         """The room on disk that the run needs."""
-        saves = -(-self.total_steps // self._intervals[2])
-        return disk_of(self.recipe, self.methods(), self.network.parameters, saves)
+        saves = -(-self.total_steps // self.intervals.checkpoint)
+        return disk_of(self.recipe, self.new_stack(), self.network.parameters, saves)
 
     @cached_property
     def warmup(self) -> int:
@@ -180,7 +186,7 @@ class Plan:
     @cached_property
     def _sides(self) -> list[tuple[int, int]]:
         """Sides of the loader's crops and of the images that enter the model, by epoch."""
-        methods, found = self.methods(), []
+        methods, found = self.new_stack(), []
         for epoch in range(-(-self.total_steps // self.steps_per_epoch)):
             loaded = self.recipe.data.train_size
             for method in methods:
@@ -194,29 +200,33 @@ class Plan:
     @cached_property
     def hooks(self) -> dict[str, list[str]]:
         """The methods that act at each hook, in order, by hook."""
-        return self.methods().table()
+        return self.new_stack().table()
 
-    def methods(self) -> Stack:
+    def new_stack(self) -> Stack:
         """Return new instances of the recipe's methods, as they act on this data."""
-        return _stack(self.recipe, self.facts)
+        return stack_of(self.recipe, self.facts)
 
     def logs_at(self, done: int) -> bool:
         """Return whether metrics are recorded after `done` steps; always at the end of an epoch."""
-        return self._due(done, self._intervals[0]) or done % self.steps_per_epoch == 0
+        return self._due(done, self.intervals.log) or done % self.steps_per_epoch == 0
 
     def evaluates_at(self, done: int) -> bool:
         """Return whether the model is evaluated after `done` steps; always at the end."""
-        return self._due(done, self._intervals[1], self.steps(self.recipe.evaluation.offset))
+        return self._due(done, self.intervals.evaluation, self.steps(self.recipe.evaluation.offset))
 
     def saves_at(self, done: int) -> bool:
         """Return whether a checkpoint is written after `done` steps; always at the trunk's end."""
-        return done == self.trunk or self._due(done, self._intervals[2])
+        return done == self.trunk or self._due(done, self.intervals.checkpoint)
 
     @cached_property
-    def _intervals(self) -> tuple[int, int, int]:
+    def intervals(self) -> Intervals:
+        """Steps from one record, evaluation and checkpoint to the next."""
         recipe = self.recipe
-        intervals = (recipe.log.interval, recipe.evaluation.interval, recipe.checkpoint.interval)
-        return tuple(self.steps(interval) for interval in intervals)
+        return Intervals(
+            log=self.steps(recipe.log.interval),
+            evaluation=self.steps(recipe.evaluation.interval),
+            checkpoint=self.steps(recipe.checkpoint.interval),
+        )
 
     def _due(self, done: int, interval: int, offset: int = 0) -> bool:
         return done == self.total_steps or (done - offset) % interval == 0
@@ -232,7 +242,7 @@ class Plan:
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """Advice on this recipe, one sentence each; never a reason to stop."""
-        stack, size = self.methods(), self.rank_size
+        stack, size = self.new_stack(), self.rank_size
         return tuple(notes_on(self.recipe, stack, self.horizon, size, self.origin.settings))
 
     def as_dict(self) -> dict[str, Any]:
@@ -270,26 +280,6 @@ class Plan:
         }
 
 
-def make_plan(recipe: Recipe, facts: DataFacts, world_size: int, origin: Origin = PROGRAM) -> Plan:
-    """Derive the plan of a valid recipe.
-
-    Raises RecipeError with everything that does not fit data and ranks; no advice scales a value
-    that was typed.
-    """
-    stack = _stack(recipe, facts)
-    problems = list(feasible.problems(recipe, facts, world_size, stack, origin.settings))
-    wanted = recipe.model.num_classes
-    num_classes = len(facts.classes) if wanted == "auto" else int(wanted)
-    try:
-        network = network_of(recipe.model, max(2, num_classes), stack)
-    except RecipeError as error:
-        raise type(error)([*problems, *error.problems]) from None
-    RecipeError.refuse([*problems, *network.problems()])
-    horizon = recipe.horizon(facts.train_examples)
-    made = Plan(recipe, facts, world_size, num_classes, horizon, network, origin=origin)
-    RecipeError.refuse(network.size_problems(made.sizes, recipe.data.eval_size))
-    return made
-
-
-def _stack(recipe: Recipe, facts: DataFacts) -> Stack:
+def stack_of(recipe: Recipe, facts: DataFacts) -> Stack:
+    """Return new instances of a recipe's methods, as they act on these images."""
     return Stack.of(recipe.methods, facts.augments_samples, facts.class_images)

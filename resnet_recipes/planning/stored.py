@@ -67,7 +67,7 @@ def cycled(plan: Plan, epochs: int) -> Plan:
 
 def unstorable(plan: Plan) -> Iterator[Problem]:
     """Yield what changes the images in ways that belong to a batch, not to an image."""
-    for method in plan.methods():
+    for method in plan.new_stack():
         if method.provides("transform_batch") and method.changes == "images":
             rule = "draws anew for each batch, after a stored teacher has seen the images"
             yield Problem(f"methods.{method.name}", None, rule, f"'~methods.{method.name}'")

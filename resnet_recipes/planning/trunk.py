@@ -84,9 +84,9 @@ def departures(began: Plan, plan: Plan) -> Iterator[Problem]:
     cooldown = Duration.parse(began.recipe.schedule.cooldown)
     rest = Fraction(began.total_steps - began.trunk, began.total_steps)
     share = cooldown.value if cooldown.unit == "dur" else rest
-    others = began.methods().methods
+    others = began.new_stack().methods
     end = min(began.trunk, plan.trunk)
-    for name, method in plan.methods().methods.items():
+    for name, method in plan.new_stack().methods.items():
         if _sizes(others[name], began, end) != _sizes(method, plan, end):
             rule = "gives images other sizes, before the cool-down, in runs of other lengths"
             fix = f"{method.late(share)}   for both, from the start"

@@ -17,8 +17,8 @@ from resnet_recipes.network.build import build_network, cast_once, cast_together
 from resnet_recipes.network.fuse import fold_batchnorm, fuse
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.pretrained import freeze
-from resnet_recipes.network.teacher import teachers
 from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.teachers import teachers
 from resnet_recipes.training.clock import Clock
 from resnet_recipes.training.distributed import Rank, first_ranks, join
 from resnet_recipes.training.exchange import Exchange
@@ -62,7 +62,7 @@ def build(plan: Plan, rank: Rank, searches: Collection[int] | None = None) -> Ru
     operations = shared(operations, rank)
 
     # 1. the network, 2. what its modules call on this device, 3. its compilation
-    methods = plan.methods()
+    methods = plan.new_stack()
     model = build_network(recipe, methods, plan.num_classes, rank.device)
     freeze(model, recipe.model.freeze)
     precision = Precision(rank.device, dtype, model)

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from resnet_recipes.base.text import Progress, silent
 from resnet_recipes.estimating.estimate import Speeds
-from resnet_recipes.planning.plan import Plan, make_plan
+from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.plan import Plan
 from resnet_recipes.training.build import build, open_train, searched
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.distributed import Rank, join, mean_over_ranks, meet, total_over_ranks
@@ -130,7 +131,8 @@ def end_to_end_rate(plan: Plan, rank: Rank, size: int, seconds: float) -> float:
     recipe = replace(
         plan.recipe, batch=replace(plan.recipe.batch, global_size=images, bn_size=size)
     )
-    laps = _timed(make_plan(recipe, plan.facts, rank.world_size), rank, seconds, searched(plan))
+    timed = make_plan(recipe, plan.facts, rank.world_size, reads_teachers=False)
+    laps = _timed(timed, rank, seconds, searched(plan))
     # a run on few images may end within the warm-up
     return images / median(laps[warm_up(rank.device) :] or laps)
 
@@ -222,7 +224,7 @@ def synthetic(plan: Plan, rank: Rank, size: int) -> Plan:
         train_examples=plan.steps_per_epoch * times * batch,
         eval_examples=2 * recipe.batch.eval_size * rank.world_size,
     )
-    return make_plan(probe, facts, rank.world_size)
+    return make_plan(probe, facts, rank.world_size, reads_teachers=False)
 
 
 def _evaluation_rate(run: Run) -> float:
@@ -263,7 +265,7 @@ def _save_seconds(run: Run) -> float:
 def _loader_rate(plan: Plan, rank: Rank, seconds: float) -> float:
     """Return images per second of all ranks' loaders alone, at the size of the first crops."""
     images, laps = 0, []
-    with closing(open_train(plan, rank, plan.methods())) as loader:
+    with closing(open_train(plan, rank, plan.new_stack())) as loader:
         batches = loader.batches()
         next(batches)
         began = last = time.perf_counter()

@@ -8,8 +8,8 @@ from resnet_recipes.data.stored import Outputs, kept
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.methods.base import TAUGHT_AT_ONCE, Batch, Now
 from resnet_recipes.methods.stack import Stack
-from resnet_recipes.network.teacher import teachers
 from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.teachers import teachers
 from resnet_recipes.training.build import frozen, open_train
 from resnet_recipes.training.distributed import Rank, first_ranks, meet
 from resnet_recipes.training.precision import Precision, resolve_dtype
@@ -32,7 +32,7 @@ def store(
     ((_, network),) = teachers(plan)
     dtype = resolve_dtype(plan.recipe.precision.dtype, rank.device)
     logits = frozen(network, Precision(rank.device, dtype, network.model), plan.recipe.data)
-    stack = plan.methods()
+    stack = plan.new_stack()
     sizes = Stack({one.name: one for one in stack if one.changes == "sizes"})
     loader = open_train(plan, rank, stack)
     for epoch in missing:

@@ -22,7 +22,8 @@ from resnet_recipes.network.build import build_model, build_network
 from resnet_recipes.network.export import export
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning import outline
-from resnet_recipes.planning.plan import IMAGENET, make_plan
+from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.plan import IMAGENET
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.training.export import problems
 from resnet_recipes.training.loop import train

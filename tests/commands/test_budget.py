@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import api
-from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.estimating.estimate import DRIFT, Speeds
 from resnet_recipes.jobs import measure
 from resnet_recipes.recipe.frozen import read
-from resnet_recipes.run_folder.ending import Ending
 from tests.commands.conftest import TINY
 
 WORDS = "mild '~methods.progressive_resizing' " + TINY.replace("max_duration=4ba ssr=1 ", "")
@@ -27,9 +25,7 @@ def measured(monkeypatch):
     """The speeds that each measurement finds, and how often one was made."""
     calls = []
     found = Speeds({32: (0.01,) * 4}, evaluation=100.0, start=START, save=SAVE)
-    monkeypatch.setattr(
-        measure, "speeds", lambda *_: calls.append(0) or (Ending(ExitCode.DONE), found)
-    )
+    monkeypatch.setattr(measure, "speeds", lambda *_: calls.append(0) or found)
     return calls
 
 

@@ -10,7 +10,8 @@ import pytest
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.jobs.new_run import check, create, provenance
-from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
+from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.plan import IMAGENET, Plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.run_folder.lock import locked
 from tests.tables import rows

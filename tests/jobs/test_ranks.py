@@ -18,11 +18,12 @@ from resnet_recipes import ops
 from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.estimating.network import Teacher
-from resnet_recipes.jobs import train as process_rank
+from resnet_recipes.jobs import prepared
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.jobs.train import work
 from resnet_recipes.network import about
 from resnet_recipes.network.weights import write_weights
+from resnet_recipes.planning.make import make_plan
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.metrics import of_kind, read_metrics
 from resnet_recipes.run_folder.summary import epoch_seconds
@@ -205,7 +206,7 @@ def elsewhere(process: RankProcess) -> str:
 def taught_otherwise(process: RankProcess) -> str:
     """Train with a teacher that is another network on each rank's own disk."""
     teacher = Teacher(Mock(), "", "methods.distill.teacher", f"{process.rank}")
-    process_rank.taught = lambda plan: replace(plan, teachers=(teacher,))
+    prepared.make_plan = lambda *given: replace(make_plan(*given), teachers=(teacher,))
     return refusal(process)
 
 

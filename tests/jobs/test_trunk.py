@@ -14,7 +14,7 @@ from resnet_recipes import api, data
 from resnet_recipes.base.errors import NotReadyError, NotYetError, RecipeError
 from resnet_recipes.jobs import watchdog
 from resnet_recipes.jobs.trunk import trunk_of
-from resnet_recipes.planning.plan import make_plan
+from resnet_recipes.planning.make import make_plan
 from resnet_recipes.recipe.frozen import read
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.lock import locked

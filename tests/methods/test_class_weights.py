@@ -8,7 +8,7 @@ from resnet_recipes import data
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.methods.base import Batch, Now, one_hot
 from resnet_recipes.methods.class_weights import ClassWeights
-from resnet_recipes.planning.plan import make_plan
+from resnet_recipes.planning.make import make_plan
 
 #: Values that the settings must refuse.
 WRONG = {"rule": ["balanced", ""], "beta": [-0.1, 1.0]}
@@ -56,7 +56,7 @@ def test_a_run_knows_the_counts_of_its_classes_also_when_it_resumes(recipe, tmp_
     (tmp_path / "data.json").write_text(facts.to_json())
     again = DataFacts.read(tmp_path / "data.json", str(facts.root))
     assert sum(again.class_images) == again.train_examples
-    (method,) = make_plan(made, again, 1).methods()
+    (method,) = make_plan(made, again, 1).new_stack()
     batch = Batch(torch.zeros(1), one_hot(torch.tensor([0]), 10), torch.tensor([0]))
     assert method.transform_batch(batch, NOW).weights == pytest.approx(128 / 10 / 13)
     unknown = DataFacts("synthetic", tmp_path, 1, 1, ()).class_images

@@ -20,10 +20,9 @@ from resnet_recipes.methods.distill import Distill
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network import about
 from resnet_recipes.network.load import load
-from resnet_recipes.network.teacher import taught
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.course import gpu_memory
-from resnet_recipes.planning.plan import make_plan
+from resnet_recipes.planning.make import make_plan
 from resnet_recipes.training.gradient import Gradient
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
@@ -135,7 +134,7 @@ def test_the_plan_counts_a_teachers_forward_pass_and_weights(teacher, recipe):
         made = recipe(**changes)
         return make_plan(made, data.measure(made.data), 1)
 
-    plain, plan = planned(), taught(planned(methods=methods(teacher)))
+    plain, plan = planned(), planned(methods=methods(teacher))
     forward = teaching(plan.teachers, plan.sizes[0])
     # a third of what training takes, but for the first layer and the classifier
     assert forward == pytest.approx(plain.network.operations(plan.sizes[0]).training / 3, rel=0.1)
@@ -149,7 +148,7 @@ def test_a_teacher_that_cannot_teach_is_refused(teacher, recipe, make_run, tmp_p
     def why(path: object, error: type[Exception] = RecipeError) -> str:
         made = recipe(methods={"distill": {"teacher": str(path)}})
         with pytest.raises(error) as caught:
-            taught(make_plan(made, data.measure(made.data), 1))
+            make_plan(made, data.measure(made.data), 1)
         assert caught.value.problems[0].key == "methods.distill.teacher"
         return printable(caught.value)
 

@@ -11,7 +11,8 @@ from resnet_recipes.data.base import DataFacts
 from resnet_recipes.estimating.layers import operations
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.trivial_augment import TrivialAugment
-from resnet_recipes.planning.plan import Plan, make_plan
+from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import typed

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.planning.plan import make_plan
+from resnet_recipes.planning.make import make_plan
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.frozen import tree_of

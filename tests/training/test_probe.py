@@ -14,7 +14,8 @@ from resnet_recipes.base.duration import Horizon
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.methods.base import Now
 from resnet_recipes.methods.sam import SAM
-from resnet_recipes.planning.plan import Plan, make_plan
+from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.frozen import freeze, read
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.training import distributed, probe

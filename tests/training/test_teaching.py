@@ -18,9 +18,9 @@ from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.stored import begin, header, read
 from resnet_recipes.methods import ORDER, Distill, MixUp
 from resnet_recipes.network import about
-from resnet_recipes.network.teacher import taught
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.planning.plan import Plan, make_plan
+from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.stored import cycled, made_for
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.loop import train
@@ -90,7 +90,7 @@ def write(
 
 def planned(recipe: Callable, words: str, ranks: int = 1) -> Plan:
     made = recipe(words)
-    return taught(make_plan(made, data.measure(made.data), ranks))
+    return make_plan(made, data.measure(made.data), ranks)
 
 
 def trained(run: Run, first: int = 0, stop_at: int | None = None) -> torch.Tensor:

@@ -24,7 +24,7 @@ from null_device import recorded, taken
 
 from resnet_recipes.data.base import DataFacts, RawBatch
 from resnet_recipes.ops import trial
-from resnet_recipes.planning.plan import make_plan
+from resnet_recipes.planning.make import make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.training import build as building
 from resnet_recipes.training.distributed import this_rank
@@ -100,7 +100,8 @@ def a_run(name: str, changes: list[str]) -> Run:
     building.open_train = building.data.open_eval = lambda *_: loader
     # the device computes nothing that could be compared
     trial.recall = lambda operations, *_: dict.fromkeys(operations, "")
-    return building.build(make_plan(recipe, facts, 1), this_rank("cuda"))
+    plan = make_plan(recipe, facts, 1, reads_teachers=False)
+    return building.build(plan, this_rank("cuda"))
 
 
 def recorded_steps(run: Run) -> list[list[str]]:

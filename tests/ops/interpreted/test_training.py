@@ -8,7 +8,7 @@ from torchvision.models.resnet import Bottleneck, ResNet
 from resnet_recipes import data, ops
 from resnet_recipes.ops import Operations
 from resnet_recipes.ops.kernels import batch_norm, statistics
-from resnet_recipes.planning.plan import make_plan
+from resnet_recipes.planning.make import make_plan
 from resnet_recipes.recipe.typed import typed
 from resnet_recipes.training.build import build
 from resnet_recipes.training.distributed import Rank

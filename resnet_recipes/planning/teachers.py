@@ -20,9 +20,9 @@ if TYPE_CHECKING:  # it imports torchvision, which takes seconds
     from resnet_recipes.network.load import Network
 
 
-def taught(plan: Plan) -> Plan:
+def with_teachers(plan: Plan) -> Plan:
     """Return the plan with its teachers counted. Raises RecipeError or NotReadyError."""
-    found = [stored(plan, method) for method in plan.methods() if _has_outputs(method)]
+    found = [stored(plan, method) for method in plan.new_stack() if _has_outputs(method)]
     for method, network in teachers(plan):
         about, (key, place) = network.about, _named(method)
         config = ModelConfig(about.architecture, dict(about.arguments))
@@ -40,7 +40,7 @@ def teachers(plan: Plan, methods: Stack | None = None) -> Iterator[tuple[Method,
 
     Raises RecipeError if none is named, NotReadyError if it cannot be read.
     """
-    for method in methods or plan.methods():
+    for method in methods or plan.new_stack():
         if not method.network_setting or _has_outputs(method):
             continue
         key, place = _named(method)
