@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.request import Request, urlopen
 
-from resnet_recipes.base import names
+from resnet_recipes.base import atomic, names
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.extras import lacking
+from resnet_recipes.base.paths import cache_folder
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -23,11 +25,47 @@ def repository(key: str, place: str) -> str:
     return place.removeprefix("hf:")
 
 
+def copy_of(name: str) -> Path:
+    """Return where the weights file of a repository is kept on this machine."""
+    return cache_folder() / "hub" / name.replace("/", "--") / WEIGHTS
+
+
 def fetched(place: str) -> Path:
-    """Return the weights file of a repository, downloaded into the Hub's cache if it is newer."""
+    """Return this machine's copy of a repository's weights file, downloaded if it is outdated.
+
+    huggingface_hub 2.4 names the files of its cache as a server's headers say, so a hostile mirror
+    could write anywhere: here nothing that a server sends becomes a path.
+    """
     name = repository("load", place)
+    path, mark = copy_of(name), copy_of(name).with_suffix(".etag")
     with _hub(place, f"hf download {name} {WEIGHTS}") as hub:
-        return Path(hub.hf_hub_download(name, WEIGHTS))
+        from huggingface_hub import hf_hub_url
+
+        found = hub.get_hf_file_metadata(url=hf_hub_url(name, WEIGHTS, endpoint=hub.endpoint))
+        state = f"{found.etag} {found.size}\n"
+        if not (path.is_file() and mark.is_file() and mark.read_text() == state):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            mark.unlink(missing_ok=True)
+            _download(hub, name, found.size, path)
+            atomic.write_text(mark, state)
+    return path
+
+
+def _download(hub: "HfApi", name: str, size: int | None, path: Path) -> None:
+    from huggingface_hub import get_token, hf_hub_url
+
+    request = Request(hf_hub_url(name, WEIGHTS, endpoint=hub.endpoint))
+    if token := get_token():  # not for the server that it redirects to
+        request.add_unredirected_header("Authorization", f"Bearer {token}")
+    with urlopen(request, timeout=30) as answer, atomic.replacing(path) as file:
+        received = 0
+        while block := answer.read(1 << 20):
+            received += len(block)
+            if size is None or received > size:
+                break
+            file.write(block)
+        if received != size:
+            raise OSError(f"{received:,} bytes of {WEIGHTS} came, and the Hub promised {size}")
 
 
 def push(folder: Path, place: str) -> str:
@@ -53,7 +91,7 @@ def _hub(place: str, again: str) -> Iterator["HfApi"]:
 
     try:
         yield HfApi()
-    except (OSError, HTTPError) as error:
+    except (OSError, HTTPError, ValueError) as error:  # ValueError: of a header it cannot read
         answer = error.response.status_code if isinstance(error, HfHubHTTPError) else 0
         rule = {
             401: "no access: you are not logged in, the token is invalid, or there is no such "

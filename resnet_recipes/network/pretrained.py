@@ -20,7 +20,7 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig, are_imagenets
 from resnet_recipes.methods.stochastic_depth import unfold
 from resnet_recipes.methods.surgery import adopt
-from resnet_recipes.network import published
+from resnet_recipes.network import hub, published
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.load import load as load_network
@@ -234,13 +234,18 @@ def _from_torchvision(config: ModelConfig, name: str) -> Path:
 
 
 def _from_hub(config: ModelConfig, name: str) -> Path:
-    """Return the file of a repository in the Hugging Face Hub's cache; a run downloads nothing."""
+    """Return this machine's copy of a repository's file; a run downloads nothing.
+
+    It came by `load("hf:USER/NAME")`, or is in the cache of the Hugging Face Hub.
+    """
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     home = os.environ.get("HF_HOME") or f"{caches}/huggingface"
     repository = Path(os.environ.get("HF_HUB_CACHE") or f"{home}/hub")
     repository /= f"models--{name.replace('/', '--')}"
     found = sorted(
-        repository.glob("snapshots/*/model.safetensors"), key=lambda path: path.stat().st_mtime
+        [path for path in (hub.copy_of(name),) if path.is_file()]
+        + [*repository.glob(f"snapshots/*/{hub.WEIGHTS}")],
+        key=lambda path: path.stat().st_mtime,
     )
     if not found:
         rule = f"is not on this machine: {repository} has no model.safetensors"

@@ -5,6 +5,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -36,6 +37,8 @@ class Hub(BaseHTTPRequestHandler):
     files: dict[str, bytes]
     token = "right"
     cut = 0  # bytes after which downloads break off; 0: never
+    sent: dict[str, str]  # headers with a file, instead of honest ones
+    asked: list[str]  # methods of the requests for a file
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -79,6 +82,8 @@ class Hub(BaseHTTPRequestHandler):
             content = self.files[name]
             self.send_response(200)
             facts = {"ETag": '"e"', "X-Repo-Commit": COMMIT, "Content-Length": str(len(content))}
+            facts |= self.sent
+            self.asked.append(self.command)
             for key, value in facts.items():
                 self.send_header(key, value)
             self.end_headers()
@@ -98,7 +103,7 @@ class Hub(BaseHTTPRequestHandler):
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
     """The stand-in, which has no files yet, and an empty cache."""
-    handler = type("Hub", (Hub,), {"files": {}})
+    handler = type("Hub", (Hub,), {"files": {}, "sent": {}, "asked": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     place = f"http://127.0.0.1:{server.server_port}"
@@ -108,6 +113,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
     monkeypatch.setattr(time, "sleep", lambda seconds: None)  # between attempts
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
     monkeypatch.setenv("HF_TOKEN", "right")
     yield handler
     server.shutdown()
@@ -129,10 +135,48 @@ def test_what_is_pushed_is_loaded_again_and_is_then_weights_of_a_run(run, hub, e
     assert card.data.license_name
     assert (run.parent / "out" / "model.safetensors").read_bytes() == hub.files["model.safetensors"]
     assert resnet_recipes.load("hf:me/net").about == resnet_recipes.load(run).about
-    assert "hub/models--me--net" in enter(f"resnet-recipes plan {WORDS}").out
+    assert "hub/me--net/model.safetensors" in enter(f"resnet-recipes plan {WORDS}").out
     words = ["model.name=resnet18", "model.weights=hf:me/net"]
     assert resnet_recipes.compose("finetune", *words).methods.blurpool is not None
     assert resnet_recipes.compose("finetune", *words, "~methods.blurpool").methods.blurpool is None
+
+
+def written(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"ETag": '"../../../../planted.pth"'},
+        {"ETag": '"{outside}/planted.pth"'},
+        {"X-Linked-Etag": '"../../../planted.pth"', "X-Linked-Size": "1"},
+        {"X-Repo-Commit": "../../../planted"},
+        {"X-Repo-Commit": "{outside}/planted"},
+        {"X-Xet-Hash": "../planted", "X-Xet-Refresh-Route": "/../planted"},
+    ],
+)
+def test_headers_of_a_mirror_never_become_paths(sent, run, hub, tmp_path, monkeypatch):
+    home = tmp_path / "one/two/three/four/home"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    hub.files["model.safetensors"] = (run / "weights.safetensors").read_bytes()
+    hub.sent = {key: value.format(outside=tmp_path) for key, value in sent.items()}
+    before = written(tmp_path)
+    with suppress(NotReadyError):
+        resnet_recipes.load("hf:me/net")
+    outside = {name for name in written(tmp_path) - before if "home/resnet-recipes/" not in name}
+    assert not outside
+
+
+def test_fetched_downloads_again_only_what_changed(run, hub, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    hub.files["model.safetensors"] = (run / "weights.safetensors").read_bytes()
+    for _ in range(2):
+        resnet_recipes.load("hf:me/net")
+    assert hub.asked.count("GET") == 1
+    hub.sent = {"ETag": '"newer"'}
+    resnet_recipes.load("hf:me/net")
+    assert hub.asked.count("GET") == 2
 
 
 def test_a_run_does_not_download(hub, enter):
