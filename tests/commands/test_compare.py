@@ -42,6 +42,28 @@ def test_seeds_give_the_noise_that_a_difference_is_held_against(compared):
     assert groups[0]["noise"] == pytest.approx(0.1)
 
 
+def test_unfinished_runs_do_not_narrow_the_standard_error(compared):
+    names = []
+    for lr, top1 in ((1.0, 70.0), (2.0, 70.12)):
+        settings = {"optimizer": {"lr": lr}}
+        names.append(seeds(f"lr{lr:.0f}-", top1, **settings))
+        for seed in range(3, 8):
+            names.append(f"./lr{lr:.0f}-{seed}")
+            run_folder(
+                Path(),
+                names[-1],
+                top1=10.0 * seed,
+                seed=seed,
+                state="failed",
+                **{"config": settings},
+            )
+    said = compared(" ".join(names))
+    # 0.1 over three seeds: sqrt(2 * 0.01 / 3) = 0.08, where eight would have 0.05
+    assert "The best two are 0.12 points apart, no more than twice the standard error" in said
+    assert "(0.08)" in said
+    assert "+- 0.10 % over 3 seeds" in said
+
+
 def test_a_table_that_is_too_wide_for_the_terminal_is_stacked(compared, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     long = "a-recipe-with-a-long-name"

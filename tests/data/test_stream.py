@@ -2,6 +2,7 @@
 
 import itertools
 import time
+from collections.abc import Iterator
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -51,25 +52,52 @@ def test_a_batch_is_handed_out_before_the_next_one_is_asked_for():
         assert asked == list(range(step + 1))
 
 
-def test_a_batch_is_copied_once_the_device_has_finished_with_the_third_before(monkeypatch):
-    class Queue:
-        def __init__(self) -> None:
-            self.recorded, self.waits = 0, []
+class Queue:
+    """Stands in for a CUDA stream: remembers events that it waited for, and the host did."""
 
-        def record_event(self) -> SimpleNamespace:
-            self.recorded += 1
-            return SimpleNamespace(number=self.recorded, synchronize=lambda: None)
+    def __init__(self) -> None:
+        self.recorded, self.waits, self.synchronized = 0, [], []
 
-        def wait_event(self, event: SimpleNamespace) -> None:
-            self.waits.append(event.number)
+    def record_event(self) -> SimpleNamespace:
+        self.recorded += 1
+        number = self.recorded
+        return SimpleNamespace(number=number, synchronize=lambda: self.synchronized.append(number))
 
+    def wait_event(self, event: SimpleNamespace) -> None:
+        self.waits.append(event.number)
+
+
+@pytest.fixture
+def queues(monkeypatch: pytest.MonkeyPatch) -> tuple[Queue, Queue]:
+    """Stand-ins for the stream of copies and for that of the steps."""
     side, current = Queue(), Queue()
     monkeypatch.setattr(streams, "_side", lambda _: side)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _: current)
     monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+    return side, current
+
+
+def on_device() -> RawBatch:
+    """Return a batch that pretends to be copied."""
     tensor = SimpleNamespace(record_stream=lambda _: None)
     tensor.to = lambda *_, **__: tensor
-    assert len(list(Stream(iter([RawBatch(tensor, tensor)] * 6), torch.device("cuda")))) == 6
+    return RawBatch(tensor, tensor)
+
+
+def test_loader_fills_memory_only_after_its_last_copy(queues):
+    side, _ = queues
+
+    def batches() -> Iterator[RawBatch]:
+        for copies in range(4):
+            assert (side.recorded, side.synchronized) == (copies, [*range(1, copies + 1)])
+            yield on_device()
+
+    assert len(list(Stream(batches(), torch.device("cuda")))) == 4
+
+
+def test_a_batch_is_copied_once_the_device_has_finished_with_the_third_before(queues):
+    side, current = queues
+    assert len(list(Stream(iter([on_device()] * 6), torch.device("cuda")))) == 6
     # current records an event before each batch: before the 4th waits for that before the 2nd
     assert side.waits == [1, 2, 3, 4]
     assert current.waits == [1, 2, 3, 4, 5, 6]  # for its copy

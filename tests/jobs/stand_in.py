@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from resnet_recipes.base.errors import NotReadyError, Problem, TrainingError
+from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, TrainingError
 from resnet_recipes.jobs.rank import LaunchFacts, RankProcess, run_rank
 from resnet_recipes.run_folder import LAUNCH
 
@@ -32,8 +32,8 @@ def work(process: RankProcess) -> int:
         if step == 20:
             misbehave(behaviour, process)
         if process.interruption.requested:
-            if behaviour == "finish-at-signal":
-                return 0
+            if behaviour in ("finish-at-signal", "preempted-at-signal"):
+                return 0 if behaviour == "finish-at-signal" else ExitCode.PREEMPTED
             time.sleep(0.7 if behaviour == "slow-to-save" else 0)
             (process.folder / f"saved{process.rank}").touch()
             return process.interruption.exit_code

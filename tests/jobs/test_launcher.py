@@ -182,6 +182,11 @@ def test_run_that_finishes_at_its_signal_ends_with_0(name, tmp_path):
     assert not (tmp_path / "saved0").exists()
 
 
+def test_code_follows_the_signal_of_the_launcher(tmp_path):
+    run = Started(tmp_path, "preempted-at-signal@0", then=send(signal.SIGINT))
+    assert (run.ending.code, read(tmp_path / "exit.json").code) == (130, 130)
+
+
 def test_signal_after_the_last_rank_ended_changes_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(launching.HeldFolder, "confirm", lambda _: send(signal.SIGINT)())
     run = Started(tmp_path, "finish@0")

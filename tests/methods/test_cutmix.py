@@ -42,6 +42,19 @@ def test_targets_follow_the_area_of_one_shared_box_of_the_partner(now_at, batch_
     assert len(areas) > 20
 
 
+def test_stored_outputs_are_mixed_by_the_pasted_area(now_at, batch_of):
+    batch, areas = batch_of(examples=6, side=20, classes=6), set()
+    for step in range(10):
+        result = CutMix().transform_batch(
+            batch._replace(taught=torch.eye(6).roll(1, 0)), now_at(step)
+        )
+        pasted = (result.images != batch.images).any(1).flatten(1).sum(1).tolist()
+        for label, pixels in enumerate(pasted):
+            assert result.taught[label, label - 1].item() == pytest.approx(1 - pixels / 400)
+            areas.add(pixels)
+    assert len({*range(40, 161)} & areas) > 0  # neither nothing nor half of an image
+
+
 @pytest.mark.parametrize("side", [7, 8, 224])
 def test_box_reaches_half_its_length_to_both_sides_of_its_centre_as_in_the_papers_code(
     side, now_at, batch_of

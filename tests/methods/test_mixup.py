@@ -48,6 +48,13 @@ def test_a_pair_is_mixed_and_its_own_label_dominates(share):
     assert result.labels is PAIR.labels
 
 
+@pytest.mark.parametrize("share", [0.3, 0.7])
+def test_stored_outputs_are_mixed_as_images_are(share):
+    taught = torch.tensor([[1.0, 0.0], [0.5, 0.5]])
+    result = mixed(share, [1, 0], PAIR._replace(taught=taught))
+    assert result.taught.flatten().tolist() == pytest.approx([0.85, 0.15, 0.65, 0.35])
+
+
 @pytest.mark.parametrize(("alpha", "mean"), [(0.2, 0.1012), (0.25, 0.1186), (1.0, 0.25)])
 def test_shares_have_the_published_mean_and_never_exceed_one_half(alpha, mean, monkeypatch):
     shares = []

@@ -92,7 +92,7 @@ def test_rate_zero_is_bit_identical_to_the_plain_network(network):
         plain.eval(), model.eval()
 
 
-def test_folding_gives_a_plain_network_with_the_same_output(network):
+def test_folding_and_folded_state_give_plain_networks_output(network):
     model = network()
     StochasticDepth(drop_rate=0.5).modify_model(model)
     with torch.no_grad():
@@ -101,10 +101,11 @@ def test_folding_gives_a_plain_network_with_the_same_output(network):
                 module.bias.uniform_(-1, 1), module.running_mean.uniform_(-1, 1)
     model.eval()
     x = torch.randn(4, 3, 32, 32)
-    expected, state = model(x), stochastic_depth.folded_state(model)
+    expected, plain = model(x), network().eval()
+    plain.load_state_dict(stochastic_depth.folded_state(model))
+    close = {"rtol": 0, "atol": 2e-6 * expected.abs().max().item()}
+    torch.testing.assert_close(plain(x), expected, **close)
+    assert torch.equal(model(x), expected)  # the state is a copy
     stochastic_depth.fold(model)
-    torch.testing.assert_close(state, model.state_dict(), rtol=0, atol=0)
     assert not any(isinstance(module, DropSamplesBatchNorm2d) for module in model.modules())
-    plain = network().eval()
-    plain.load_state_dict(model.state_dict())
-    assert torch.allclose(plain(x), expected, atol=2e-6 * expected.abs().max().item())
+    torch.testing.assert_close(model(x), expected, **close)

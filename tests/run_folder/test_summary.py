@@ -8,6 +8,7 @@ import pytest
 from resnet_recipes.report.closing import rows
 from resnet_recipes.run_folder import ESTIMATE
 from resnet_recipes.run_folder.facts import Published, nearest
+from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.summary import (
     epoch_seconds,
     evaluation_seconds,
@@ -68,6 +69,19 @@ def test_accuracy_is_that_of_the_last_evaluation(summary):
     assert summary.ema.top1 == 89.0
     assert summary.raw.top1 == 88.0
     assert summary.raw.examples == 500
+
+
+def test_best_of_several_is_the_last_marked(recorder, driver):
+    recorder.begin()
+    driver.run(0, 10)
+    for done, top1 in ((11, 70.0), (12, 80.0)):
+        raw = Metrics(top1, 95.0, 1.0, 500)
+        recorder.evaluation(done, averaged=None, raw=raw, seconds=3.0, is_best=True)
+    driver.run(12, 20)
+    weights = {"weights": Path("weights.pt"), "best_weights": Path("best.pt")}
+    summary = recorder.finish(20, seconds=driver.seconds, **weights)
+    assert (summary.best.top1, summary.best_epoch) == (80.0, 1.2)
+    assert summary.evaluations == 4
 
 
 def test_the_published_result_of_nearest_length_is_chosen(facts, summary):

@@ -5,13 +5,20 @@ from dataclasses import replace
 
 import pytest
 import torch
+import torch.distributed as dist
 from safetensors.torch import load_file
 from torch import nn
 
 from resnet_recipes import data, ops
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.training.build import shared
-from resnet_recipes.training.distributed import average_statistics, join, leave, this_rank
+from resnet_recipes.training.distributed import (
+    average_statistics,
+    broadcast_statistics,
+    join,
+    leave,
+    this_rank,
+)
 from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.state import digest
 from tests.run_folders import begun
@@ -65,6 +72,20 @@ def averaged(process: RankProcess) -> list[object]:
     average_statistics(nn.LayerNorm(2))
     leave()
     return [buffer.tolist() for buffer in model.buffers()]
+
+
+def test_statistics_of_rank_0_reach_every_buffer(monkeypatch):
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4))
+
+    def receive(tensor: torch.Tensor, src: int) -> None:
+        assert src == 0
+        tensor.fill_(7)
+
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(dist, "broadcast", receive)
+    broadcast_statistics(model)
+    assert all((buffer == 7).all() for buffer in model.buffers())
+    assert not any((parameter == 7).any() for parameter in model.parameters())
 
 
 def test_averaged_statistics_are_the_mean_over_ranks_and_counts_stay(nursery, tmp_path):

@@ -13,6 +13,7 @@ from resnet_recipes.jobs.train import write_best
 from resnet_recipes.network.load import BEST, load
 from resnet_recipes.network.model_card import model_card
 from resnet_recipes.run_folder.metrics import Metrics
+from resnet_recipes.training import evaluate as evaluation
 from resnet_recipes.training.evaluate import Best, evaluate
 from resnet_recipes.training.outcomes import Outcomes
 from resnet_recipes.training.precision import Precision
@@ -80,6 +81,12 @@ def test_the_model_is_evaluated_with_its_running_statistics_and_left_in_training
     measured(model, Examples(8, 4))
     assert torch.equal(model[1].running_mean, before)
     assert model.training
+
+
+def test_all_ranks_evaluate_with_the_statistics_of_rank_0(model, monkeypatch):
+    data, mean = Examples(7, 5), model[1].running_mean.fill_(float("nan"))  # this rank's own
+    monkeypatch.setattr(evaluation, "broadcast_statistics", lambda _: mean.fill_(0.0))
+    assert measured(model, data).examples == 7
 
 
 def test_flip_averages_an_image_and_its_mirror_image(model):

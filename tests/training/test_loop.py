@@ -150,13 +150,16 @@ def seen(run: Run) -> tuple[list[float], list[float]]:
     return tuple(map(list, zip(*found, strict=True)))
 
 
-def test_every_rank_and_step_has_draws_of_its_own_and_the_rate_of_the_plan(make_run):
-    first, again, other = (make_run() for _ in range(3))
-    other.rank = replace(other.rank, rank=1)
-    draws, rates = seen(first)
-    assert rates == [first.plan.lr_at(step) for step in range(first.plan.total_steps)]
-    assert draws == seen(again)[0]
-    assert len({*draws, *seen(other)[0]}) == 2 * first.plan.total_steps
+def test_draws_depend_on_seed_rank_and_step(make_run):
+    run = make_run("max_duration=2ba schedule.warmup=1ba seed=3")
+    for rank in (0, 1):
+        run.rank = replace(run.rank, rank=rank)
+        draws, rates = seen(run)
+        generators = [np.random.default_rng((3, rank, step)) for step in range(2)]
+        seeds = [int(rng.integers(2**63)) for rng in generators]  # of draws in the forward pass
+        assert len({*seeds}) == 2
+        assert draws == [rng.random() for rng in generators]
+        assert rates == [0.0, 0.05]
 
 
 def test_images_are_normalized_as_the_recipe_says(make_run):

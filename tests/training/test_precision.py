@@ -73,13 +73,15 @@ def primed(precision: Precision, optimizer: torch.optim.Optimizer, model: nn.Mod
     return optimizer, None
 
 
-def test_clipping_bounds_the_norm_of_the_whole_gradient():
+@pytest.mark.parametrize(("dtype", "scale"), [(torch.float32, 1.0), (torch.float16, 2.0**16)])
+def test_clipping_bounds_the_norm_of_the_whole_gradient(dtype, scale):
     model = nn.Linear(3, 3)
     optimizer = DecoupledSGDW(lr=1.0, momentum=0, weight_decay=0).build(model)
-    precision = Precision(CPU, torch.float32, model)
+    precision = Precision(CPU, dtype, model)
+    precision.scaler.scale(torch.ones(()))
     before = nn.utils.parameters_to_vector(model.parameters()).clone()
     for p in model.parameters():
-        p.grad = torch.full_like(p, 100.0)
+        p.grad = torch.full_like(p, 100.0 * scale)
     precision.step(optimizer, clip_norm=0.5)
     moved = nn.utils.parameters_to_vector(model.parameters()) - before
     assert moved.norm().item() == pytest.approx(0.5, rel=1e-5)

@@ -2,6 +2,7 @@
 
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 
@@ -9,6 +10,8 @@ from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.jobs.rank import LaunchFacts
 from resnet_recipes.jobs.signals import Interruption
 from resnet_recipes.jobs.train import run_facts
+from resnet_recipes.methods.base import Now
+from resnet_recipes.training import reporter
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.reporter import RunReporter
 
@@ -37,6 +40,16 @@ def test_a_model_that_is_not_finite_is_never_saved(place, value, make_run, tmp_p
     assert checkpoints.newest()[0] == 1
 
 
+def test_a_checkpoint_has_the_statistics_of_rank_0(make_run, tmp_path, monkeypatch):
+    run, checkpoints = make_run(), Checkpoints(tmp_path)
+    monkeypatch.setattr(
+        reporter, "broadcast_statistics", lambda model: model.bn1.running_mean.fill_(7)
+    )
+    RunReporter(run, (Mock(), checkpoints), Interruption(), Mock()).save(1)
+    checkpoints.wait()
+    assert set(checkpoints.newest()[1]["model"]["bn1.running_mean"].tolist()) == {7}
+
+
 def test_an_interval_without_a_finite_loss_has_none(make_run):
     run = make_run("precision.dtype=fp16")
     run.precision.check = lambda *_: None
@@ -57,6 +70,18 @@ def test_the_share_of_waiting_is_that_of_the_interval(make_run):
         reporter.step(done, torch.tensor([1.0]))
         reporter.log(done, Mock(waited=waited))
     assert [call[0][0].data_wait_share for call in recorder.step.call_args_list] == [1.0, 0.0]
+
+
+def test_best_weights_with_ema_are_its_average(make_run):
+    run = make_run("methods.ema={} checkpoint.best=top1 max_duration=2ba schedule.warmup=0ba")
+    average = {key: value.clone() for key, value in run.model.state_dict().items()}
+    run.methods.after_step(run.model, Now(0, run.plan.horizon, np.random.default_rng()))
+    with torch.no_grad():
+        for parameter in run.model.parameters():
+            parameter.add_(1.0)
+    RunReporter(run, None, Interruption(), Mock()).evaluate(1)
+    assert run.best.step == 1
+    assert all(torch.equal(run.best.weights[key], value) for key, value in average.items())
 
 
 class Impatient:

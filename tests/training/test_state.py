@@ -45,6 +45,13 @@ def test_only_a_run_that_is_evaluated_after_these_steps_owes_that(interval, owes
     assert run.owes_evaluation == owes
 
 
+def test_resume_restores_the_loss_scale_of_float16(make_run):
+    run, resumed = (make_run("precision.dtype=fp16") for _ in range(2))
+    run.precision.load_state_dict(run.precision.state_dict() | {"scale": 64.0})
+    restore(resumed, capture(run, 3))
+    assert resumed.precision.scaler.get_scale() == 64.0
+
+
 def test_lists_of_a_method_are_the_same_in_a_checkpoint(make_run, tmp_path):
     words = "methods.progressive_resizing.stairs=[[0ep,0.5],[1ep,1.0]]"
     checkpoints = Checkpoints(tmp_path, 2)

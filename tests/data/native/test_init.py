@@ -129,6 +129,16 @@ def test_a_changed_image_is_noticed_by_its_checksum(engine, jpeg):
     assert batch.filled(engine).tolist() == [Status.DONE, Status.ALTERED]
 
 
+def test_half_size_level_is_checked_by_its_own_crc(engine):
+    full, half = np.full((40, 40, 3), 50, np.uint8), np.full((20, 20, 3), 90, np.uint8)
+    batch = Batch([full] * 2, 10, raw=True, size=40, box=(0, 0, 40, 40))
+    small = batch.rows["small"]
+    small["data"], small["length"], small["size"], small["raw"] = half.ctypes.data, half.size, 20, 1
+    small["crc"] = zlib.crc32(half), zlib.crc32(full)
+    assert batch.filled(engine).tolist() == [Status.DONE, Status.ALTERED]
+    assert (batch.pixels[0] == 90).all()
+
+
 def test_raw_pixels_are_those_that_were_given(engine):
     raw = np.asarray(photo())
     batch = Batch([raw], 60, geometry=BOX, box=(11, 13, 60, 60), size=raw.shape[:2], raw=True)
