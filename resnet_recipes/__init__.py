@@ -25,20 +25,22 @@ __all__ = [
     "train",
 ]
 
-#: The module of each public name, imported when the name is first used.
-_HOMES = dict.fromkeys(__all__, "api") | {name: name for name in ("data", "methods", "optim")}
+#: The public names that are modules; all others are in the module api. Each is imported when it is
+#: first used.
+_MODULES = ("data", "methods", "optim")
 
 #: What is wrong with Windows, before a module that only Unix has is missing.
 _NEEDS_LINUX = "this program needs Linux; Windows runs it in WSL:  wsl --install"
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if sys.platform == "win32":
         raise ImportError(_NEEDS_LINUX)
-    home = import_module(f"resnet_recipes.{_HOMES[name]}")
-    return home if _HOMES[name] == name else getattr(home, name)
+    if name in _MODULES:
+        return import_module(f"resnet_recipes.{name}")
+    return getattr(import_module("resnet_recipes.api"), name)
 
 
 def __dir__() -> list[str]:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from tests.sources import ROOT, nodes, none, sources
 
 PACKAGE = "resnet_recipes"
@@ -96,9 +98,25 @@ FORBIDDEN = (
     r"(compile|__import__)\(.*",
     r"torch\.load\((?!.*weights_only=True).*",
     r".*\b(weights_only=False|allow_pickle=True).*",
-    # names in the source alone: "ffcv" or f"resnet_recipes.data.{TABLE[key]}"
-    r"(importlib\.)?import_module\((?!('[\w.]+'|f'[\w.]+\{[A-Z_]+\[\w+\]\}')\)).*",
+    # a module that the source names, or one of this package: f"resnet_recipes.jobs.{name}"
+    r"(importlib\.)?import_module\((?!('[\w.]+'|f'resnet_recipes\.[\w.]*\{\w+\}')\)).*",
 )
+
+
+@pytest.mark.parametrize(
+    ("argument", "is_allowed"),
+    [
+        ("'torch'", True),
+        ("f'resnet_recipes.jobs.{name}'", True),
+        ("name", False),
+        ("f'{package}.jobs'", False),
+        ("f'resnet_recipes_{name}'", False),
+        ("f'resnet_recipes.{table[name]}'", False),
+    ],
+)
+def test_imports_by_name_stay_inside_the_package(argument, is_allowed):
+    call = f"import_module({argument})"
+    assert (re.fullmatch("|".join(FORBIDDEN), call) is None) == is_allowed
 
 
 def test_nothing_runs_text_or_a_file_as_code():

@@ -59,8 +59,6 @@ _SETTINGS = re.compile(r"('?(~[\w.]+|(?!recipe|nodes)[a-z][\w.]*=(?![A-Z/])[^ ,]
 
 _VERSION = ("--version", "-v", "-V", "version")
 
-_MODULES = {name: name for name in (*VERBS, *_INSTEAD.values(), "train")}
-
 
 def usage_of(name: str) -> Usage:
     """Return the page of a command; that of `resnet-train` is "train"."""
@@ -232,7 +230,7 @@ def _check(name: str, found: Arguments) -> None:
 
 
 def _module(name: str) -> ModuleType:
-    return import_module(f"resnet_recipes.commands.{_MODULES[name]}")
+    return import_module(f"resnet_recipes.commands.{name}")
 
 
 def _version() -> int:

@@ -27,9 +27,6 @@ from resnet_recipes.run_folder.ending import Ending, first_failure, log_path, of
 from resnet_recipes.run_folder.lock import HeldFolder, begun
 from resnet_recipes.run_folder.metrics import Record
 
-#: The jobs, each by the module here whose `work` a rank does: no file names another module.
-JOBS = {name: name for name in ("train", "evaluate", "measure", "fit", "teach")}
-
 #: The parts of a run to train: the first step of each, and its end. Nearly always all that is left.
 Spans = Sequence[tuple[int, int]]
 

@@ -101,10 +101,6 @@ class Background:
             )
 
 
-#: The file of a tracker's name has its class, Curves, and is imported when it is needed.
-_FILES = {name: name for name in TRACKERS}
-
-
 def lacking(names: Sequence[str]) -> Iterator[Problem]:
     """Yield a problem for each tracker whose package is not installed on this machine."""
     for name in names:
@@ -123,4 +119,5 @@ def opened(names: Sequence[str], folder: Path, settings: Mapping[str, object]) -
 
 
 def _open(name: str, folder: Path) -> Tracker:
-    return import_module(f"resnet_recipes.report.trackers.{_FILES[name]}").Curves(folder)
+    """Open a tracker: the class Curves in the file of its name."""
+    return import_module(f"resnet_recipes.report.trackers.{name}").Curves(folder)
