@@ -216,6 +216,7 @@ class Stored(NamedTuple):
     """A file of a teacher's outputs, and the temperature of the softmax that is asked of it."""
 
     path: Path
+    checksum: str  # of the outputs that were checked
     epochs: int  # after which the first follows again
     classes: int  # K
     temperature: float = 1.0

@@ -9,7 +9,6 @@ import fcntl
 import hashlib
 import json
 import os
-from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor
 
 from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.reading import unreadable
 from resnet_recipes.data.base import Stored
 from resnet_recipes.data.loading.storage import Rows, Storage
 from resnet_recipes.data.tensors import read_tensors
@@ -38,6 +38,10 @@ class Taught:
     def __init__(self, storage: Storage, stored: Stored):
         self.labels, self.in_threads, self.path = storage.labels, storage.in_threads, storage.path
         self._storage, self._stored = storage, stored
+        self._outputs = _checked(stored)
+
+    def __reduce__(self) -> tuple:
+        return Taught, (self._storage, self._stored)  # a mapping would travel as its bytes
 
     def fill(self, rows: Rows) -> None:
         """Write pixels and the teacher's probabilities. Raises UnreadableError."""
@@ -46,10 +50,16 @@ class Taught:
         place = rows.epoch, rows.copies, rows.indices
         spread(values[place], classes[place], self._stored.temperature, rows.taught)
 
-    @cached_property
-    def _outputs(self) -> "Outputs":
-        """The file, mapped by each process when it fills its first rows."""
-        return read(self._stored.path)[0]
+
+def _checked(stored: Stored) -> "Outputs":
+    """Map a file. Raises NotReadyError unless it still has the outputs that were checked."""
+    try:
+        outputs, _ = read(stored.path)
+        if outputs.checksum != stored.checksum:
+            raise ValueError("it was replaced after it was checked")
+    except (OSError, ValueError) as error:
+        raise unreadable(stored.path, error) from None
+    return outputs
 
 
 def kept(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -82,6 +92,11 @@ class Outputs(NamedTuple):
     values: np.ndarray
     classes: np.ndarray
     sha256: np.ndarray
+
+    @property
+    def checksum(self) -> str:
+        """The digest of the digests of all epochs."""
+        return hashlib.sha256(self.sha256.tobytes()).hexdigest()
 
     def digest(self, epoch: int) -> np.ndarray:
         """Return the digest of an epoch, uint8 [32]."""
@@ -173,7 +188,7 @@ def begin(part: Path, first: bytes, size: int) -> BinaryIO:
             os.posix_fallocate(handle, 0, size)
             os.truncate(handle, size)
             return file
-        rule = "was begun with other settings: delete it, or give another name"
+        rule = "was begun with other settings or another teacher: delete it, or give another name"
     except BlockingIOError:
         rule = "is being written by another command: wait, or give another name"
     except OSError as error:

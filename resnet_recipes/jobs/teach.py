@@ -14,7 +14,8 @@ from resnet_recipes.jobs.budget import plan_here
 from resnet_recipes.jobs.group import group_of
 from resnet_recipes.jobs.rank import RankProcess, job_of, shown
 from resnet_recipes.jobs.task import Task
-from resnet_recipes.planning.stored import cycled, made_for, unstorable
+from resnet_recipes.planning.stored import cycled, description, unstorable
+from resnet_recipes.training import distributed
 
 if TYPE_CHECKING:  # ranks never import Hydra
     from resnet_recipes.recipe.compose import Composed
@@ -48,7 +49,8 @@ def teach(
     teacher, sizes = plan.teachers[0].text, cycled(plan, int(cycle)).sizes
     copies, images, classes = plan.recipe.data.repeats, plan.facts.train_examples, plan.num_classes
     kept = classes if top == "all" else min(int(top), classes)
-    made = {"teacher": teacher, **made_for(plan, int(cycle))}
+    device = distributed.this_rank(plan.recipe.launch.device).device.type
+    made = description(plan, int(cycle), device)
     first, size = header(made, (len(sizes), copies, images, kept), classes)
     part = path.with_name(f"{path.name}.part")
     need = f"the teacher's outputs need {byte_size(size)}"
@@ -77,15 +79,18 @@ def work(process: RankProcess) -> int:
     """Store a rank's part of the outputs, as the job of a rank."""
     # these import torchvision, which takes seconds
     from resnet_recipes.jobs.prepared import prepared
-    from resnet_recipes.training import distributed
     from resnet_recipes.training.teaching import store
 
     if (made := prepared(process)) is None:
         return process.interruption.exit_code
     (rank, plan), job, interruption = made, job_of(process.folder), process.interruption
     distributed.join(rank)
+    outputs, about = read(Path(job["part"]), "r+")
+    if about != description(plan, job["cycle"], rank.device.type):
+        rule = "was replaced after it was checked"
+        raise NotReadyError.at(plan.teachers[0].key, rule, "run the same command again")
     with shown(process, "storing what the teacher says", "batches") as progress:
-        (outputs, _), plan = read(Path(job["part"]), "r+"), cycled(plan, job["cycle"])
+        plan = cycled(plan, job["cycle"])
         if not store(plan, rank, outputs, progress, lambda: interruption.requested):
             return interruption.exit_code
     distributed.leave()

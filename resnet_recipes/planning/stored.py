@@ -31,6 +31,20 @@ _PIXELS = (
 )
 
 
+#: What a file says of the teacher, on which the runs that learn from its outputs do not depend.
+_TEACHER = ("teacher", "teacher.sha256", "precision.dtype", "launch.device")
+
+
+def description(plan: Plan, cycle: int, device: str) -> dict[str, str]:
+    """Return all that decides what a file has: the teacher, how it computes, and `made_for`.
+
+    `device` is the type of those that the teacher runs on.
+    """
+    teacher, dtype = plan.teachers[0], plan.recipe.precision.dtype
+    known = zip(_TEACHER, (teacher.text, teacher.digest, dtype, device), strict=True)
+    return dict(known) | made_for(plan, cycle)
+
+
 def made_for(plan: Plan, cycle: int) -> dict[str, str]:
     """Return all that a teacher's outputs depend on: settings as they are typed, and the images.
 
@@ -88,7 +102,10 @@ def stored(plan: Plan, method: Method) -> Teacher:
     path = Path(getattr(method, method.stored_setting))
     try:
         outputs, made = read(path)
-        teacher, epochs = made.pop("teacher", ""), outputs.sha256.size // 32
+        if not made.keys() >= {*_TEACHER}:
+            raise ValueError(FOREIGN)
+        teacher, *_ = (made.pop(key) for key in _TEACHER)
+        epochs = outputs.sha256.size // 32
         cycle = 0 if "epochs" in made else epochs
         ours = made_for(plan, cycle)
         methods = {f"methods.{name}" for name in vars(plan.recipe.methods)}
@@ -107,9 +124,9 @@ def stored(plan: Plan, method: Method) -> Teacher:
     text += f"image, {byte_size(path.stat().st_size)}"
     if cycle:
         text += f"; crops repeat after {counted(epochs, 'epoch')}, seen at full size"
-    digest = hashlib.sha256(outputs.sha256.tobytes()).hexdigest()
-    found = Stored(path, epochs, plan.num_classes, getattr(method, "temperature", 1.0))
-    return Teacher(None, text, key, digest, found)
+    temperature = getattr(method, "temperature", 1.0)
+    found = Stored(path, outputs.checksum, epochs, plan.num_classes, temperature)
+    return Teacher(None, text, key, outputs.checksum, found)
 
 
 def _differences(

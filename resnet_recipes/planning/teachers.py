@@ -30,16 +30,17 @@ def with_teachers(plan: Plan) -> Plan:
         if rule := _misfit(network, facts, plan):
             raise RecipeError.of(key, place, rule, "another teacher")
         text = f"{about.architecture}, {facts.parameters:,} parameters, from {place}"
-        known = digest(network.model.state_dict(), about.to_json())
-        found.append(Teacher(facts, text, key, known))
+        found.append(Teacher(facts, text, key, _digest(network)))
     return replace(plan, teachers=tuple(found)) if found else plan
 
 
 def teachers(plan: Plan, methods: Stack | None = None) -> Iterator[tuple[Method, "Network"]]:
     """Yield every method of a plan that needs a trained network, with that network, on the CPU.
 
-    Raises RecipeError if none is named, NotReadyError if it cannot be read.
+    Raises RecipeError if none is named, NotReadyError if it cannot be read, or is not the one that
+    the plan has counted.
     """
+    counted = {teacher.key: teacher.digest for teacher in plan.teachers}
     for method in methods or plan.new_stack():
         if not method.network_setting or _has_outputs(method):
             continue
@@ -53,6 +54,9 @@ def teachers(plan: Plan, methods: Stack | None = None) -> Iterator[tuple[Method,
             network = pretrained.named(place)
         except NotReadyError as error:
             raise error.elsewhere("model.weights", key) from None
+        if key in counted and counted[key] != _digest(network):
+            rule = "was replaced after it was checked"
+            raise NotReadyError.of(key, place, rule, "run the same command again")
         yield method, network
 
 
@@ -70,6 +74,11 @@ def _misfit(network: "Network", facts: NetworkFacts, plan: Plan) -> str:
     with torch.no_grad():
         is_finite = network.model(ramps).isfinite().all()
     return "" if is_finite else "gives outputs that are not finite numbers"
+
+
+def _digest(network: "Network") -> str:
+    """Return the digest of a network's weights and description."""
+    return digest(network.model.state_dict(), network.about.to_json())
 
 
 def _has_outputs(method: Method) -> bool:

@@ -3,8 +3,10 @@
 import errno
 import math
 import os
+import pickle
 import resource
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import numpy as np
@@ -171,12 +173,27 @@ def test_two_commands_do_not_write_the_same_file(part):
         begin(part, *LARGE)
 
 
+def stored_in(path: Path) -> Stored:
+    return Stored(path, read(path)[0].checksum, 2, 2)
+
+
+def test_worker_process_rejects_replaced_outputs(tmp_path):
+    path, images = tmp_path / "two.safetensors", SimpleNamespace(labels=0, in_threads=0, path=str)
+    written(path, kept(torch.randn(99, 3), 2))
+    sent = pickle.dumps(Taught(images, stored_in(path)))  # as a process gets it
+    assert len(sent) < path.stat().st_size
+    pickle.loads(sent)
+    written(path, kept(torch.randn(99, 3), 2))
+    with pytest.raises(NotReadyError, match="was replaced after it was checked"):
+        pickle.loads(sent)
+
+
 def test_a_file_that_is_written_anew_is_read_anew(tmp_path):
     """By a later run in the same process."""
     path, none = tmp_path / "two.safetensors", np.zeros(1, np.int64)
     for found in ([2.0, 1.0], [1.0, 2.0]):
         written(path, (torch.tensor([found]).log_softmax(1), torch.tensor([[0, 1]])))
         filled = Rows(0, none, none, none, none, none, np.empty((1, 2), np.float32))
-        Taught(Mock(), Stored(path, 2, 2)).fill(filled)
+        Taught(Mock(), stored_in(path)).fill(filled)
         wanted = torch.tensor(found).softmax(0).tolist()
         assert filled.taught[0].tolist() == pytest.approx(wanted, abs=1e-3)

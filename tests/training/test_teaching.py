@@ -1,5 +1,6 @@
 """Training with a teacher's stored outputs against training with the teacher."""
 
+import json
 import os
 import re
 from collections.abc import Callable
@@ -16,18 +17,23 @@ from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.stored import begin, header, read
+from resnet_recipes.jobs.rank import RankProcess
+from resnet_recipes.jobs.teach import work
 from resnet_recipes.methods import ORDER, Distill, MixUp
 from resnet_recipes.network import about
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.planning.stored import cycled, made_for
+from resnet_recipes.planning.stored import cycled, description, made_for
+from resnet_recipes.run_folder import JOB
+from resnet_recipes.training.build import build, open_train
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture, digest, restore
 from resnet_recipes.training.teaching import store
+from tests.run_folders import begun
 from tests.tables import rows
 from tests.trained_runs import CLASSES, random_images
 
@@ -52,8 +58,7 @@ def settings(images: Path, make_run: Callable, tmp_path: Path) -> Callable[..., 
         f"data.root={images} data.backend=torchvision data.workers=0 data.seed=3 "
         "batch.global_size=8 batch.bn_size=8 methods.distill.temperature=2.0"
     )
-    run = make_run(f"{base} seed=5 methods.distill=null")
-    write_weights(run.model, path, about.of(run.plan.recipe, CLASSES, len(CLASSES)))
+    write_teacher(make_run(f"{base} seed=5 methods.distill=null"), path)
 
     def make(labels: Path | None = None, words: str = "") -> str:
         source = f"labels={labels}" if labels else f"teacher={path}"
@@ -62,11 +67,16 @@ def settings(images: Path, make_run: Callable, tmp_path: Path) -> Callable[..., 
     return make
 
 
+def write_teacher(run: Run, path: Path) -> None:
+    """Write a run's network as that of a teacher."""
+    write_weights(run.model, path, about.of(run.plan.recipe, CLASSES, len(CLASSES)))
+
+
 def write(
     plan: Plan, path: Path, kept: int = 10, ranks: int = 1, cycle: int = 0, stop: int = 999
 ) -> Path:
     """Write a file of a plan's teacher, as `resnet-recipes teach` does, but for `stop` batches."""
-    made = {"teacher": plan.teachers[0].text, **made_for(plan, cycle)}
+    made = description(plan, cycle, "cpu")
     plan = cycled(plan, cycle)
     shape = len(plan.sizes), plan.recipe.data.repeats, plan.facts.train_examples, kept
     begin(path, *header(made, shape, len(CLASSES))).close()
@@ -295,7 +305,7 @@ def test_the_plan_says_how_large_stored_outputs_are_and_that_they_repeat(
 ):
     path = write(planned(recipe, settings()), tmp_path / "one.safetensors", 2, cycle=1)
     (teacher,) = planned(recipe, settings(path)).teachers
-    said = r"2 of each image, \d+ bytes; crops repeat after 1 epoch,"
+    said = r"2 of each image, [\d.]+ kB; crops repeat after 1 epoch,"
     assert re.search(said, teacher.text)
 
 
@@ -305,3 +315,61 @@ def test_a_file_that_was_begun_goes_on_where_it_was(settings, recipe, tmp_path):
     part = write(plan, tmp_path / "part.safetensors", 2, stop=5)  # 4 batches an epoch
     assert read(part)[0].missing() == [1]
     assert write(plan, part, 2).read_bytes() == whole.read_bytes()
+
+
+@pytest.fixture
+def replaced(settings, make_run, tmp_path) -> Callable[[], None]:
+    """Return a function that puts another network of the same kind in the teacher's place."""
+    run = make_run(settings(words="seed=6"))
+    return lambda: write_teacher(run, tmp_path / "teacher.safetensors")
+
+
+@pytest.mark.parametrize("words", ["", "precision.dtype=bf16"])
+def test_begun_file_rejects_another_teacher_or_dtype(settings, recipe, tmp_path, replaced, words):
+    part = write(planned(recipe, settings()), tmp_path / "part.safetensors", 2, stop=5)
+    before = part.read_bytes()
+    if not words:
+        replaced()
+    with pytest.raises(NotReadyError, match="other settings or another teacher"):
+        write(planned(recipe, settings(words=words)), part, 2)
+    assert part.read_bytes() == before
+
+
+def test_outputs_serve_runs_of_another_dtype(settings, recipe, tmp_path):
+    path = write(planned(recipe, settings()), tmp_path / "two.safetensors", 2)
+    assert planned(recipe, settings(path, "precision.dtype=bf16")).teachers[0].stored.path == path
+
+
+def rejection(process: RankProcess) -> str:
+    with pytest.raises(NotReadyError) as caught:
+        work(process)
+    return str(caught.value)
+
+
+def test_rank_rejects_teacher_replaced_after_start(settings, recipe, tmp_path, replaced, nursery):
+    path = write(planned(recipe, settings()), tmp_path / "part.safetensors", 2, stop=1)
+    replaced()
+    folder = begun(tmp_path / "run", recipe(settings()))
+    (folder / JOB).write_text(json.dumps({"job": "teach", "part": str(path), "cycle": 0}))
+    (said,) = nursery.call(folder, 1, rejection)
+    assert said.startswith("methods.distill.teacher: was replaced after it was checked")
+    assert read(path)[0].missing() == [0, 1]
+
+
+def test_run_rejects_teacher_replaced_after_plan(settings, recipe, replaced):
+    plan = planned(recipe, settings())
+    replaced()
+    with pytest.raises(NotReadyError, match="was replaced after it was checked"):
+        build(plan, Rank(0, 1, torch.device("cpu")))
+
+
+def test_loader_rejects_labels_replaced_after_plan(settings, recipe, tmp_path, replaced):
+    path, rank = tmp_path / "two.safetensors", Rank(0, 1, torch.device("cpu"))
+    write(planned(recipe, settings()), path, 2)
+    plan = planned(recipe, settings(path))
+    open_train(plan, rank, plan.new_stack()).close()
+    path.unlink()
+    replaced()
+    write(planned(recipe, settings()), path, 2)
+    with pytest.raises(NotReadyError, match="was replaced after it was checked"):
+        open_train(plan, rank, plan.new_stack())
