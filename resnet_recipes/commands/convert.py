@@ -38,7 +38,7 @@ Options, with their defaults:
   shuffle=true  seed=0       store in random order
   on_bad_image=error         error or skip
   val_share=0  val_seed=0    as data.val_share: some images become val.beton
-  nested_classes=false       as data.nested_classes
+  nested_classes=null        as data.nested_classes
   workers=0                  processes; 0: one per core""",
 )
 

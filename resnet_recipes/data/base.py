@@ -54,8 +54,9 @@ class DataConfig(Section):
     seed: Annotated[int | str, Bounds(least=0, most=2**32 - 1, word="auto")] = "auto"
     # chooses the images set aside; separate from `seed`, so all runs use the same
     val_seed: int = 0
-    # true: every folder of images is a class; false: only the folders in train/
-    nested_classes: bool = False
+    # true: every folder of images is a class; false: only the folders in train/; null: as false,
+    # but folders that look like splits are refused
+    nested_classes: bool | None = None
     train_size: Side = 176  # pixels, side of the training crop
     eval_resize: Side = 232  # pixels, shorter side before the centre crop at evaluation
     eval_size: Side = 224  # pixels, side of the centre crop at evaluation

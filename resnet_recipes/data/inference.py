@@ -14,13 +14,13 @@ from resnet_recipes.base.paths import typed_path
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.beton.samples import Samples, open_samples
 from resnet_recipes.data.files import Files
+from resnet_recipes.data.files.doubtful import some
 from resnet_recipes.data.files.layout import listing_of, parts
 from resnet_recipes.data.files.listing import Listing, image_names
 from resnet_recipes.data.images import eval_pipeline
 from resnet_recipes.data.images.decode import BadImageError, Pixels, pixels_of
 from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.data.root import root_problem, unreadable, unusable
-from resnet_recipes.data.survey import some
 
 #: An image as a program names or holds it.
 OneImage = str | bytes | os.PathLike[str] | Image.Image | np.ndarray

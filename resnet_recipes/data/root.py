@@ -1,8 +1,9 @@
 """Check `data.root` itself: whether it can be read, and which folder was probably meant."""
 
 import os
+import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from difflib import get_close_matches
 from itertools import chain, islice
 from pathlib import Path
@@ -19,6 +20,17 @@ SYNONYMS = {
     "train": ("train", "training"),
     "val": ("val", "validation", "valid", "dev", "test", "testing", "eval", "evaluation"),
 }
+
+#: In a name in lower case: a word for a split, alone or as in "trainset" and "test_images".
+_LETTER = r"[^\W\d_]"
+_WORD = re.compile(
+    rf"(?<!{_LETTER})({'|'.join(chain(*SYNONYMS.values()))})"
+    rf"(?=(?:data)?(?:set|images?)?(?!{_LETTER}))"
+)
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+#: Left behind by archivers and file servers; hidden names are ignored as well.
+DEBRIS = (".", "__MACOSX", "@eaDir", "lost+found")
 
 #: Files with the paths and labels of images.
 TABLES = (".csv", ".tsv", ".jsonl")
@@ -41,24 +53,66 @@ def root_problem(given: str) -> Problem | None:
         if not os.path.isfile(root):
             return unreadable(error)
         return None if root.suffix.lower() in TABLES else _file_problem(root)
-    known = {*chain(*SYNONYMS.values())}
     betons = [split for split in SPLITS if f"{split}.beton" in names]
-    others = {Path(name).stem.lower() for name in names if not name.endswith(".beton")}
-    is_split = bool(others & known)
+    folders, known = split_folders(root), {*chain(*SYNONYMS.values())}
+    tables = [Path(name).stem.lower() for name in names if name.lower().endswith(TABLES)]
+    is_split = bool(folders or known & {*tables})
     if {"images", "labels"} <= {*_folders(root / "train" if is_split else root)}:
         rule = "has bounding boxes, in labels/, but no class for each image"
         return problem(root, rule, f"for classification, {LAYOUT}")
-    if is_split or len(betons) == 2:
+    if {*SYNONYMS["train"]} & {*folders.values(), *tables} or len(betons) == 2:
         return None
     if betons:
         rule = f"has only {betons[0]}.beton; a run needs train.beton and val.beton"
         return problem(root, rule, "resnet-recipes convert SRC DST")
-    if root.name.lower() in known and _has_splits(root.parent):
+    if root.name in split_folders(root.parent) and _has_splits(root.parent):
         rule = "is one split; use the folder containing train/ and val/"
         return problem(root, rule, _typed(root.parent))
     if meant := next(filter(_has_splits, islice(_below(root), _SEARCHED)), None):
         return problem(root, "has no train/ and val/, but a folder in it does", _typed(meant))
     return None
+
+
+def split_families(names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return names with one word for a split, and that word, by the rest of the name.
+
+    {"set": {"training_set": "training", "test_set": "test"}}; the rest of "val" is "".
+    """
+    families: dict[str, dict[str, str]] = {}
+    for name in names:
+        spaced = _CAMEL.sub(" ", name).lower()
+        if len(words := _WORD.findall(spaced)) == 1:
+            rest = re.sub(r"[\W_]", "", _WORD.sub("", spaced))
+            families.setdefault(rest, {})[name] = words[0]
+    return families
+
+
+def is_both(words: Collection[str]) -> bool:
+    """Return whether some of the words are for training and some for validation."""
+    return not any({*known}.isdisjoint(words) for known in SYNONYMS.values())
+
+
+def split_words(names: Iterable[str]) -> dict[str, str]:
+    """Return the names of splits with the synonym that each stands for.
+
+    Either they are synonyms, or they differ in these alone, as "seg_train" and "seg_test".
+    """
+    families = split_families(names)
+    if exact := families.pop("", None):
+        return exact
+    both = [family for family in families.values() if is_both(family.values())]
+    return both[0] if len(both) == 1 else {}
+
+
+def split_folders(folder: Path) -> dict[str, str]:
+    """Return the folders in a folder that are splits, as `split_words` does.
+
+    Those with more in their names than a synonym have class folders: "seg_train" alone could be
+    a class.
+    """
+    words = split_words(_folders(folder))
+    is_exact = "" in split_families(words)
+    return words if is_exact or all(any(_folders(folder / name)) for name in words) else {}
 
 
 def address_problems(given: str) -> Iterator[Problem]:
@@ -114,10 +168,15 @@ def _file_problem(root: Path) -> Problem:
 
 
 def _has_splits(folder: Path) -> bool:
+    """Return whether a folder has both splits, with class folders or tables."""
+    if all(os.path.exists(folder / f"{split}.beton") for split in SPLITS):
+        return True
+    words = split_folders(folder)
+    if not is_both(words.values()):
+        return False
     return any(
-        all(os.path.exists(folder / f"{split}{suffix}") for split in SPLITS)
-        for suffix in ("", ".beton")
-    )
+        any(_folders(folder / name)) for name, word in words.items() if word in SYNONYMS["train"]
+    ) or any(name.lower().endswith(TABLES) for name in os.listdir(folder))
 
 
 def _below(root: Path) -> Iterator[Path]:
@@ -136,7 +195,9 @@ def _folders(folder: Path) -> Iterator[str]:
     try:
         with os.scandir(folder) as entries:
             yield from (
-                entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir()
+                entry.name
+                for entry in entries
+                if not entry.name.startswith(DEBRIS) and entry.is_dir()
             )
     except OSError:
         return

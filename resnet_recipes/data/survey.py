@@ -1,9 +1,11 @@
 """Check the images of a run before it starts: in files, or in train.beton and val.beton."""
 
+import os
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import compress
+from dataclasses import replace
+from itertools import compress, islice
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +21,14 @@ from resnet_recipes.data.beton.samples import (
     open_samples,
     quasi_random_problem,
 )
+from resnet_recipes.data.files.doubtful import doubtful, inner_folders, some
 from resnet_recipes.data.files.layout import Part, listing_of, parts
 from resnet_recipes.data.files.listing import Listing, class_names, image_names
 from resnet_recipes.data.order import imbalance
-from resnet_recipes.data.root import LAYOUT, SPLITS, TABLES, problem, unreadable
+from resnet_recipes.data.root import LAYOUT, SPLITS, TABLES, problem, split_folders, unreadable
 
-_SHARE = "data.val_share=0.1   sets a tenth of each class aside, and needs two images of each"
+_TENTH = 0.1
+_SHARE = f"data.val_share={_TENTH}   sets a tenth of each class aside, and needs two images of each"
 
 
 def survey_files(config: DataConfig, tell: Say = silent) -> DataFacts:
@@ -38,7 +42,7 @@ def survey_files(config: DataConfig, tell: Say = silent) -> DataFacts:
 def _surveyed(config: DataConfig, tell: Say) -> DataFacts:
     root, there = Path(config.root), parts(Path(config.root))
     NotReadyError.refuse(_part_problems(root, there))
-    NotReadyError.refuse(_split_problems(config, there))
+    NotReadyError.refuse(_split_problems(config, there, tell))
     train, val = listings = [listing_of(config, split, tell) for split in SPLITS]
     unread = _unread(train.others + val.others)
     # what val_share sets aside has no part
@@ -48,6 +52,7 @@ def _surveyed(config: DataConfig, tell: Say) -> DataFacts:
         for part, listing in of_parts
         if not listing.classes  # with data.nested_classes, folders without images are none
     )
+    NotReadyError.refuse(_doubts(config, there, listings))
     problems = list(_class_problems(config, train, val))
     has_table = any(part.is_table for part in there.values())
     if has_table and "val" in there and (twice := {*train.paths} & {*val.paths}):
@@ -74,18 +79,20 @@ def _part_problems(root: Path, there: Mapping[str, Part]) -> Iterator[Problem]:
     if not flat:
         return
     place, rule = flat[0] if len(flat) == 1 else root, "contains images without class folders"
-    some_image = next(image_names(place), None)
+    some_image, quoted = next(image_names(place), None), shlex.quote(str(root))
     if some_image is None:
         yield problem(place, "has no images", LAYOUT)
     elif tables := [*_tables(flat[0]), *_tables(root)]:
         fix = f"data={shlex.quote(str(tables[0]))}"
         yield problem(place, f"{rule}, and a table that is not read", fix)
     elif place != root and some_image.startswith("ILSVRC2012_val_"):
-        fix = f"resnet-recipes doctor data {shlex.quote(str(root))} --fix-val LOC_val_solution.csv"
+        fix = f"resnet-recipes doctor data {quoted} --fix-val LOC_val_solution.csv"
         yield problem(place, f"{rule}; Kaggle's list can sort them", fix)
     else:
-        more = ";  or a table with the columns path and label:  data=TABLE"
-        yield problem(place, rule, f"{LAYOUT}{more}")
+        more = "or a table with the columns path and label:  data=TABLE"
+        if place.parent == root and {*class_names(root)} > {*split_folders(root)}:
+            more = f"or, if {place.name} is a class:  mkdir set && ln -s {quoted} set/train"
+        yield problem(place, rule, f"{LAYOUT};  {more}")
 
 
 def _tables(folder: Path) -> list[Path]:
@@ -95,7 +102,7 @@ def _tables(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in TABLES)
 
 
-def _split_problems(config: DataConfig, there: dict[str, Part]) -> Iterator[Problem]:
+def _split_problems(config: DataConfig, there: dict[str, Part], tell: Say) -> Iterator[Problem]:
     """Yield missing splits, and data.val_share if it is set beside validation images."""
     if not there.keys() - {"val"}:
         yield problem(config.root, "has no training images", LAYOUT)
@@ -103,7 +110,28 @@ def _split_problems(config: DataConfig, there: dict[str, Part]) -> Iterator[Prob
         rule = f"is for data without validation images; {there['val'].name} has some"
         yield Problem("data.val_share", config.val_share, rule, "data.val_share=0")
     if "val" not in there and not config.val_share:
+        try:
+            _surveyed(replace(config, val_share=_TENTH), tell)
+        except NotReadyError as error:  # the share would not help
+            problems = [one for one in error.problems if one.key != "data.val_share"]
+            NotReadyError.refuse(problems)
         yield problem(config.root, "has no validation images", _SHARE)
+
+
+def _doubts(
+    config: DataConfig, there: Mapping[str, Part], listings: list[Listing]
+) -> Iterator[Problem]:
+    """Yield why folders are probably not classes, of one split; the other has the same ones."""
+    if config.nested_classes is None:
+        yield from islice(
+            (
+                one
+                for part, listing in zip(there.values(), listings, strict=False)
+                if not part.is_table
+                for one in doubtful(part.place, listing)
+            ),
+            1,
+        )
 
 
 def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterator[Problem]:
@@ -123,8 +151,12 @@ def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterato
             fix = "both splits need the same classes: add these, or remove them from the other"
             yield problem(f"{config.root}/{split}", rule, f"{fix} split{unread}")
     if len(train.classes) < 2:
-        inner = "data.nested_classes=true   makes each inner folder a class;   "
-        fix = f"{inner}{LAYOUT}" if _has_inner(train) else LAYOUT
+        fix = LAYOUT
+        if config.val_share and train.has_inner:
+            place = shlex.quote(os.path.join(train.folder, train.classes[0]))
+            fix = f"data={place}   makes each folder in it a class;   {LAYOUT}"
+        elif train.has_inner:
+            fix = f"data.nested_classes=true   makes each inner folder a class;   {LAYOUT}"
         yield problem(config.root, f"has one class, {train.classes[0]}; at least 2 are needed", fix)
     if odd := [ascii(name) for name in train.classes if not name.isprintable()]:
         rule = f"has class names that are not printable UTF-8 text: {some(odd)}"
@@ -139,12 +171,19 @@ def _notes(config: DataConfig, train: Listing, val: Listing, has_table: bool) ->
     """Yield what a user may want to change about these images."""
     if others := train.others + (Counter() if config.val_share else val.others):
         yield f"ignored because of their suffixes: {_kinds(others)}"
-    if not has_table and not config.nested_classes and (_has_inner(train) or _has_inner(val)):
+    if not (has_table or config.nested_classes) and _has_nested_classes(train):
         yield (
             "some class folders contain folders: data.nested_classes=true makes each of "
             "these a class"
         )
     yield from imbalance(train.counts, config)
+
+
+def _has_nested_classes(listing: Listing) -> bool:
+    """Return whether folders in a class folder could be classes: no other has any of them."""
+    inside = inner_folders(listing).values()
+    known = [name for names in inside for name in names]
+    return len(known) == len({*known}) and any(len(names) > 1 for names in inside)
 
 
 def _source(root: Path, there: dict[str, Part]) -> Iterator[str]:
@@ -175,11 +214,6 @@ def _details(
         yield f"{' and '.join(kept)}: using the cached listing, since no folder has changed"
 
 
-def _has_inner(listing: Listing) -> bool:
-    """Return whether some images are in subfolders of the class folders."""
-    return int(np.count_nonzero(listing.text == ord("/"))) > len(listing)
-
-
 def _unread(others: Counter) -> str:
     """Return what a fix for missing images says of other files."""
     return f"  (not read: {_kinds(others)})" if others else ""
@@ -190,11 +224,6 @@ def _kinds(others: Counter) -> str:
     hint = "; pip install pillow-heif  makes .heic readable" if ".heic" in others else ""
     common = others.most_common(5)
     return ", ".join(f"{count:,} {kind or 'without a suffix'}" for kind, count in common) + hint
-
-
-def some(names: list[str]) -> str:
-    """Return the first few names, and how many there are."""
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def survey_betons(config: DataConfig) -> DataFacts:

@@ -1,10 +1,12 @@
 """A wrong `data.root` is refused with the folder that was meant, whatever the mistake."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.root import address_problems, root_problem
 from tests.data.conftest import refusal
@@ -64,6 +66,27 @@ def test_a_file_is_answered_with_its_folder_or_a_command(images):
         said = refused(images / name)
         assert "is neither a folder nor a table (.csv, .tsv, .jsonl)" in said
         assert "a table has the columns path and label" in said
+
+
+@pytest.mark.parametrize("names", ["Train Val", "training_set test_set", "train valid"])
+def test_splits_of_any_name_below_a_folder_are_found(tmp_path, names):
+    for name in names.split():
+        (tmp_path / "flowers" / "TV" / name / "rose").mkdir(parents=True)
+        (tmp_path / "test" / "rose").mkdir(parents=True, exist_ok=True)
+    assert f"a folder in it does\n    data={tmp_path}/flowers/TV" in refused(tmp_path)
+
+
+def test_a_class_called_train_gets_the_link_that_makes_it_one(tmp_path, monkeypatch):
+    for name in ("bus", "train"):
+        (tmp_path / "all" / name).mkdir(parents=True)
+        for number in range(2):
+            (tmp_path / "all" / name / f"{number}.jpg").touch()
+    said = refused(tmp_path / "all")
+    assert "all/train: contains images without class folders" in said
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(said.partition("if train is a class:  ")[2], shell=True, check=True)
+    config = DataConfig(root=str(tmp_path / "set"), val_share=0.5)
+    assert data.measure(config).classes == ("bus", "train")
 
 
 @pytest.mark.parametrize("place", ["images/train labels/train", "train/images train/labels"])

@@ -45,7 +45,7 @@ class ConvertOptions(Section):
     on_bad_image: Annotated[str, OneOf("error", "skip")] = "error"  # error | skip
     val_share: Part = 0.0  # as data.val_share: set aside as val.beton
     val_seed: int = 0
-    nested_classes: bool = False
+    nested_classes: bool | None = None
     workers: Annotated[int, Bounds(least=0, most=256)] = 0  # processes; 0: one per core
 
     @property

@@ -16,6 +16,7 @@ from resnet_recipes.data.beton.sidecar import Sidecar
 from resnet_recipes.data.beton.writer import partial_path, read_journal
 from resnet_recipes.data.convert.encode import ConvertOptions, Original
 from resnet_recipes.data.convert.shards import shards_of
+from resnet_recipes.data.files.doubtful import doubtful
 from resnet_recipes.data.files.layout import listing_of, parts
 from resnet_recipes.data.files.listing import SUFFIXES
 from resnet_recipes.data.root import SPLITS, root_problem
@@ -142,7 +143,10 @@ def _sources(src: Path, options: ConvertOptions) -> dict[str, Original]:
         return {split: Original.files(listing_of(config, split), src) for split in SPLITS}
     if all((src / f"{split}.beton").is_file() for split in SPLITS):
         return {split: Original.beton(src / f"{split}.beton") for split in SPLITS}
-    listing = (there.get("train") or there[""]).listing(config)
+    part = there.get("train") or there[""]
+    listing = part.listing(config)
     if not len(listing):
         raise NotReadyError.at(src, f"has no images ({', '.join(SUFFIXES)}) in class folders")
+    if options.nested_classes is None and not part.is_table:
+        NotReadyError.refuse(doubtful(part.place, listing))
     return {"": Original.files(listing, src)}

@@ -12,8 +12,14 @@ import numpy as np
 from resnet_recipes.base.text import Say, silent
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files import table
-from resnet_recipes.data.files.listing import Listing
-from resnet_recipes.data.root import SYNONYMS, TABLES, unusable
+from resnet_recipes.data.files.listing import Listing, class_names
+from resnet_recipes.data.root import (
+    SYNONYMS,
+    TABLES,
+    split_families,
+    split_folders,
+    unusable,
+)
 
 
 class Part(NamedTuple):
@@ -106,10 +112,10 @@ def _named(root: Path) -> dict[str, Part]:
     """Return the folders and tables that are called like a split or a synonym."""
     folders: dict[str, list[Path]] = {}
     tables: dict[str, list[Path]] = {}
+    for name, word in sorted(split_folders(root).items()):
+        folders.setdefault(word, []).append(root / name)
     for path in sorted(root.iterdir()):
-        if path.is_dir():
-            folders.setdefault(path.name.lower(), []).append(path)
-        elif path.suffix.lower() in TABLES:
+        if path.suffix.lower() in TABLES and not path.is_dir():
             tables.setdefault(path.stem.lower(), []).append(path)
     named = {}
     for split, synonyms in SYNONYMS.items():
@@ -121,8 +127,21 @@ def _named(root: Path) -> dict[str, Part]:
                 others = chain(*(tables[name] for name in names[1:] if name not in folders))
                 labels = [*here, *filter(table.has_labels, others)]
             place = _only(root, labels or listed)
-            named[split] = Part(place.name if place.is_dir() else names[0], place)
+            is_folder = place.is_dir()
+            where = _unwrapped(place, split) if is_folder else place
+            named[split] = Part(place.name if is_folder else names[0], where)
     return named
+
+
+def _unwrapped(place: Path, split: str) -> Path:
+    """Return the folder with a split's class folders, as train/train of some archives."""
+    while len(inner := class_names(place)) == 1:
+        words = chain(*(family.values() for family in split_families(inner).values()))
+        only = place / inner[0]
+        if only.is_symlink() or not {*words} & {*SYNONYMS[split]} or not class_names(only):
+            break
+        place = only
+    return place
 
 
 def _metadata(folder: Path) -> list[Path]:

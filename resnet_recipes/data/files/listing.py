@@ -22,9 +22,7 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.paths import cache_folder
 from resnet_recipes.base.text import Say, silent
 from resnet_recipes.data.images.decode import SUFFIXES
-
-#: Left behind by archivers and file servers; hidden names are ignored as well.
-_DEBRIS = (".", "__MACOSX", "@eaDir", "lost+found")
+from resnet_recipes.data.root import DEBRIS
 
 _DEEPEST = 100  # folders in one another
 
@@ -33,7 +31,7 @@ def class_names(split: Path) -> list[str]:
     """Return the class folders of `split`, sorted."""
     with os.scandir(split) as entries:
         return sorted(
-            entry.name for entry in entries if not entry.name.startswith(_DEBRIS) and entry.is_dir()
+            entry.name for entry in entries if not entry.name.startswith(DEBRIS) and entry.is_dir()
         )
 
 
@@ -62,7 +60,7 @@ def walk(
         folders.append(inside)
     with os.scandir(os.path.join(root, inside)) as entries:
         for entry in entries:
-            if entry.name.startswith(_DEBRIS):
+            if entry.name.startswith(DEBRIS):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 yield from walk(root, os.path.join(inside, entry.name), others, folders)
@@ -121,6 +119,11 @@ class Listing:
         """The name of each image: its path from `folder`."""
         text, ends = self.text.tobytes(), self.ends.tolist()
         return [os.fsdecode(text[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+
+    @property
+    def has_inner(self) -> bool:
+        """Whether some images are in subfolders of the class folders."""
+        return int(np.count_nonzero(self.text == ord("/"))) > len(self)
 
     @property
     def paths(self) -> list[str]:

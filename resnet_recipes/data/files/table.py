@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from resnet_recipes.base.reading import open_regular, parse_json, read_bytes
 from resnet_recipes.data.files.listing import Listing
-from resnet_recipes.data.root import SYNONYMS, unusable
+from resnet_recipes.data.root import SYNONYMS, split_words, unusable
 
 #: Files with labels next to the images, as Hugging Face's `imagefolder` reads them.
 METADATA = ("metadata.csv", "metadata.jsonl")
@@ -77,7 +77,8 @@ def rows(table: Path, only: str = "") -> list[Row]:
     if not made:
         raise unusable(table, "has no rows")
     if split is None and not only:
-        made = [row._replace(split=_split_of(row.name)) for row in made]
+        words = split_words({_first_folder(row.name) for row in made})
+        made = [row._replace(split=words.get(_first_folder(row.name), "")) for row in made]
     known = next((names for names in SYNONYMS.values() if only in names), _SPLITS)
     splits = {row.split for row in made}
     if splits != {""} and (odd := splits.difference(known)):
@@ -174,9 +175,8 @@ def _cell(row: Sequence[str], place: int | None) -> str:
     return row[place].strip() if place is not None and place < len(row) else ""
 
 
-def _split_of(name: str) -> str:
-    first = name.partition("/")[0].lower()
-    return first if first in _SPLITS else ""
+def _first_folder(name: str) -> str:
+    return name.partition("/")[0]
 
 
 def _relative(name: str, folder: str) -> str:

@@ -114,7 +114,9 @@ def test_one_class_and_an_empty_class_are_explained(flowers):
     (flowers / "bee").rmdir()
     flowers.rename(root / "train" / "insects")
     said = refusal(small(root, val_share=0.1))
-    assert "has one class, insects; at least 2 are needed\n    data.nested_classes=true" in said
+    fix = f"data={root}/train/insects   makes each folder in it a class"
+    assert f"has one class, insects; at least 2 are needed\n    {fix}" in said
+    assert found(small(root / "train" / "insects", val_share=0.1))[2] == ("ant", "cat")
     nested = small(root, val_share=0.1, nested_classes=True)
     assert found(nested)[2] == ("insects/ant", "insects/cat")
     for path in root.glob("*/*/*/*"):
@@ -141,6 +143,13 @@ def test_folders_within_class_folders_are_reported_and_become_classes_on_request
         ("train", "validation", "test"),
         ("Training", "test", ""),
         ("train", "Val", ""),
+        ("training_set", "test_set", "single_prediction"),
+        ("trainset", "valset", "testset"),
+        ("seg_train", "seg_test", "seg_pred"),
+        ("train_images", "val_images", "test_images"),
+        ("TrainImages", "TestImages", ""),
+        ("Train Data", "Validation Data", ""),
+        ("train2017", "val2017", ""),
     ],
 )
 def test_the_names_of_splits_elsewhere_are_read_and_reported(folder, tmp_path, train, val, more):
@@ -150,6 +159,28 @@ def test_the_names_of_splits_elsewhere_are_read_and_reported(folder, tmp_path, t
         (tmp_path / more).symlink_to(folder / "train")
     assert found(small(tmp_path)) == (37, 11, CLASSES)
     assert notes(tmp_path).startswith(f"validation images come from {val}\n")
+
+
+def test_split_folders_in_one_another_are_one(folder, tmp_path):
+    for split, name in (("train", "training_set"), ("val", "test_set")):
+        shutil.copytree(folder / split, tmp_path / name / name)
+    assert found(small(tmp_path)) == (37, 11, CLASSES)
+
+
+def test_a_folder_that_links_to_itself_is_no_split_in_a_split(folder, tmp_path):
+    for split in ("train", "val"):
+        (tmp_path / split).mkdir()
+        (tmp_path / split / split).symlink_to(tmp_path / split)
+    assert "has no images" in refusal(small(tmp_path))
+
+
+def test_split_folders_in_the_paths_of_a_table_divide_it(folder, tmp_path):
+    lines = ["path,label"]
+    for split, name in (("train", "seg_train"), ("val", "seg_test")):
+        for path in sorted(shutil.copytree(folder / split, tmp_path / name).glob("*/*")):
+            lines.append(f"{path.relative_to(tmp_path)},{path.parent.name}")
+    (tmp_path / "labels.csv").write_text("\n".join(lines))
+    assert found(small(tmp_path / "labels.csv")) == (37, 11, CLASSES)
 
 
 @pytest.fixture

@@ -1,0 +1,90 @@
+"""Class folders that are probably not classes: splits, or copies of a dataset."""
+
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+
+from resnet_recipes.base.errors import Problem
+from resnet_recipes.data.files.listing import Listing
+from resnet_recipes.data.root import LAYOUT, SPLITS, SYNONYMS, is_both, problem, split_families
+
+_CLASSES = "data.nested_classes=false   if they are classes"
+
+
+def doubtful(root: Path, listing: Listing) -> Iterator[Problem]:
+    """Yield why the class folders in `root` look like something else, as one problem.
+
+    A network would learn to tell the splits of a dataset apart, with an accuracy that looks
+    meaningful.
+    """
+    inside = inner_folders(listing)
+    if alike := _alike(inside):
+        yield _repeating(root, listing, alike, {*chain(*(inside[name] for name in alike))})
+        return
+    families = split_families(listing.classes).values()
+    if named := [sorted(family) for family in families if is_both(family.values())]:
+        rule = f"has class folders that are called like splits: {some(named[0])}"
+        yield problem(root, rule, f"{LAYOUT};  {_CLASSES}")
+
+
+def inner_folders(listing: Listing) -> dict[str, set[str]]:
+    """Return the folders with images in each class folder that has few images beside them."""
+    if not listing.has_inner:
+        return {}
+    images: dict[str, Counter[str]] = defaultdict(Counter)
+    for name in listing.names:
+        folder, _, rest = name.partition("/")
+        inner, separator, _ = rest.partition("/")
+        images[folder][inner if separator else ""] += 1
+    return {
+        folder: counts.keys() - {""}
+        for folder, counts in images.items()
+        if counts.total() > 2 * counts[""]
+    }
+
+
+def _alike(inside: Mapping[str, Collection[str]]) -> list[str]:
+    """Return the class folders that share at least two inner folders, and half of theirs."""
+    count = Counter(name.casefold() for names in inside.values() for name in names)
+    shared = {
+        folder: sum(count[name.casefold()] > 1 for name in names)
+        for folder, names in inside.items()
+    }
+    found = [folder for folder, of in shared.items() if of > 1 and 2 * of >= len(inside[folder])]
+    return sorted(found) if len(found) > 1 else []
+
+
+def _repeating(root: Path, listing: Listing, alike: list[str], inner: set[str]) -> Problem:
+    """Return the problem of class folders with the same folders inside."""
+    rule = f"has the same folders ({some(sorted(inner))}) in {some(alike)}"
+    if any(is_both(family.values()) for family in split_families(inner).values()):
+        return problem(root, f"{rule}: a split for each class", f"{LAYOUT};  {_CLASSES}")
+    if pair := _pair(listing, alike):
+        links = (
+            f"ln -s {shlex.quote(name)} {shlex.quote(str(root / split))}"
+            for split, name in zip(SPLITS, pair, strict=True)
+        )
+        fix = f"{' && '.join(links)}   if they are splits"
+    else:
+        place = shlex.quote(str(root / alike[0]))
+        fix = f"data={place} data.val_share=0.1   trains on one of them"
+    return problem(root, f"{rule}: they look like splits, not classes", f"{fix};  {_CLASSES}")
+
+
+def _pair(listing: Listing, alike: list[str]) -> tuple[str, ...]:
+    """Return the folders to train on and to validate with: by their names, or the larger first."""
+    for family in split_families(alike).values():
+        if is_both(family.values()):
+            names = {word: name for name, word in family.items()}
+            return tuple(
+                next(names[word] for word in known if word in names) for known in SYNONYMS.values()
+            )
+    counts = dict(zip(listing.classes, listing.counts.tolist(), strict=True))
+    return tuple(sorted(alike, key=lambda name: -counts[name])) if len(alike) == 2 else ()
+
+
+def some(names: list[str]) -> str:
+    """Return the first few names, and how many there are."""
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

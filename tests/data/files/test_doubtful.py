@@ -1,0 +1,104 @@
+"""Splits and copies of a dataset are never taken for classes without the user's word."""
+
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes import data
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.data.convert.encode import ConvertOptions
+from resnet_recipes.data.convert.splits import splits_of
+from resnet_recipes.doctor.data import check_data
+from tests.data.conftest import CLASSES, found, refusal, small
+from tests.tables import rows
+
+
+@pytest.fixture
+def halves(folder: Path, tmp_path: Path) -> Path:
+    """Return a folder with the images of both splits under names that no program can know."""
+    for split, name in (("train", "one half"), ("val", "other")):
+        shutil.copytree(folder / split, tmp_path / "halves" / name)
+    return tmp_path / "halves"
+
+
+def test_alike_class_folders_are_refused_by_plan_share_doctor_and_convert(halves):
+    said = f"data.root={halves}: has the same folders (ant, bee, cat) in one half, other"
+    share = refusal(small(halves, val_share=0.1))
+    assert said in share
+    assert refusal(small(halves)) == share
+    assert "val_share" not in share
+    assert "nested_classes=true" not in share
+    (finding,) = [one for one in check_data(halves) if one.level == "fix"]
+    assert finding.what in share.replace("data.root=", "").replace(": has", " has")
+    with pytest.raises(NotReadyError, match="has the same folders"):
+        splits_of(halves, halves / "all.beton", ConvertOptions())
+
+
+def test_the_links_that_a_refusal_offers_make_the_splits(halves):
+    links, _, _ = refusal(small(halves)).splitlines()[1].partition("   if they are splits")
+    for link in links.split(" && "):
+        subprocess.run(shlex.split(link), check=True)
+    assert found(small(halves)) == (37, 11, CLASSES)
+
+
+def test_alike_class_folders_are_classes_if_the_user_says_so(halves):
+    named = {"val_share": 0.1, "nested_classes": False}
+    assert found(small(halves, **named))[2] == ("one half", "other")
+    assert not [note for note in data.measure(small(halves, **named)).notes if "nested" in note]
+    assert len(splits_of(halves, halves / "a.beton", ConvertOptions(nested_classes=False))) == 1
+
+
+@pytest.mark.parametrize(
+    ("ants", "bees", "said"),
+    rows(
+        """
+ant/train ant/val | bee/train bee/val | a split for each class  # ROOT/train/CLASS
+ant_train ant_test | bee_train bee_test | are called like splits: ant_test, ant_train
+trainset | valset | are called like splits: trainset, valset
+A/ant B/ant C/ant | A/bee B/bee C/bee | in A, B, C: they look like splits  # data={root}/A data.val
+train_x/ant val_x/ant train_y/ant | train_x/bee val_x/bee val_y/bee | ln -s train_x {root}/train
+A/ant B/ANT | A/Bee B/bee | has the same folders
+"""
+    ),
+)
+def test_classes_that_look_like_splits_are_refused(folder, tmp_path, ants, bees, said):
+    for name, places in (("ant", ants), ("bee", bees)):
+        for place in places.split():
+            shutil.copytree(folder / "train" / name, tmp_path / place)
+    refused = refusal(small(tmp_path, val_share=0.1))
+    for part in said.format(root=tmp_path).split("  # "):
+        assert part in refused
+
+
+@pytest.mark.parametrize(
+    ("ants", "bees"),
+    rows(
+        """
+ant/images | bee/images
+ant ant/crops ant/flips | bee bee/crops bee/flips
+ant/other ant/red | bee/other bee/wild
+train_ant | train_bee
+steam_train | test_tube
+"""
+    ),
+)
+def test_folders_that_only_resemble_splits_are_classes(folder, tmp_path, ants, bees):
+    for name, places in (("ant", ants), ("bee", bees)):
+        for place in places.split():
+            (tmp_path / place).mkdir(parents=True)
+            count = 2 if "crops" in place or "flips" in place else 9
+            for path in sorted((folder / "train" / name).iterdir())[:count]:
+                shutil.copy(path, tmp_path / place)
+    wanted = {place.partition("/")[0] for place in (*ants.split(), *bees.split())}
+    assert {*found(small(tmp_path, val_share=0.2))[2]} == wanted
+
+
+def test_nested_classes_are_offered_only_where_each_is_in_one_class_folder(folder, tmp_path):
+    for place in ("hot/ant", "hot/other", "cold/bee", "cold/other"):
+        shutil.copytree(folder / "train" / "ant", tmp_path / place)
+    assert "nested" not in "".join(data.measure(small(tmp_path, val_share=0.1)).notes)
+    (tmp_path / "cold/other").rename(tmp_path / "cold/cat")
+    assert "nested" in "".join(data.measure(small(tmp_path, val_share=0.1)).notes)
