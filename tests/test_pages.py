@@ -101,6 +101,10 @@ def messages() -> Iterator[str]:
             yield f"{path.relative_to(ROOT)}:{node.lineno}: {text}"
 
 
+def test_messages_name_no_file_that_an_installation_lacks():
+    assert [text for text in messages() if re.search(r"docs/\w", text)] == []
+
+
 def commands() -> Iterator[str]:
     """Yield the lines of the pages that start one of our commands, without comments."""
     for page in PAGES:

@@ -1,6 +1,9 @@
-"""Valid names of recipes, runs and published weights."""
+"""Valid names of recipes, runs and published weights; the documentation's address."""
 
 import re
+
+#: The site whose pages are docs/*.md.
+DOCS = "https://resnet-recipes.github.io/resnet-recipes"
 
 #: A recipe: the stem of its file, and its `name`.
 RECIPE = re.compile(r"[a-z][a-z0-9_]{0,63}")

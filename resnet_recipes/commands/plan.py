@@ -28,7 +28,7 @@ USAGE = Usage(
     RECIPES
     | {"--verbose": "also rates and sizes by epoch, hooks, memory, all published results"}
     | JSON,
-    "resnet-train NAME ... --dry-run prints the same; the data may be missing for neither.",
+    "resnet-train NAME ... --dry-run prints the same; neither needs the data.",
     words=(1, inf),
     takes="a recipe",
     composes=True,

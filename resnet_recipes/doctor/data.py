@@ -71,14 +71,12 @@ def check_data(root: Path, images: bool = True, progress: Progress = silent) -> 
         return found + [Finding("fix", f"{root} has no {split}.beton", fix) for split in lacking]
     config = DataConfig(root=str(root.absolute()))
     try:
-        if "val" not in parts(root):
-            fix = (
-                "train with data.val_share=0.1, which sets a tenth of each class aside, as "
-                "this check does"
-            )
-            found.append(Finding("warn", f"{root} has no validation images", fix))
-            config.val_share = 0.1
+        has_val = "val" in parts(root)
+        config.val_share = 0.0 if has_val else 0.1
         found += _check_folders(config)
+        if not has_val:
+            fix = "data.val_share=0.1   sets a tenth of each class aside, as this check does"
+            found.append(Finding("warn", f"{root} has no validation images", fix))
     except NotReadyError as error:
         return found + [finding_of(problem) for problem in error.problems]
     return found + (list(_check_images(config, progress)) if images else [])

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from resnet_recipes.backbones import classifier
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.limits import OneOf, Part
+from resnet_recipes.base.names import DOCS
 from resnet_recipes.methods.base import Method
 
 
@@ -32,7 +33,7 @@ class BCELoss(Method):
     gain: ClassVar[str] = (
         "+0.5 points top-1 over softmax cross-entropy at 36 and 90 epochs (MosaicML, Mosaic ResNet "
         "deep dive, Table 8). Measured here: +1.9, not settled (-3.5 to 7.2), in 8 epochs of Mild "
-        "on 20 classes of Tiny ImageNet (docs/proof.md)."
+        f"on 20 classes of Tiny ImageNet ({DOCS}/proof.html)."
     )
     avoid_when: ClassVar[str] = (
         "The initial bias is off: the loss then costs 0.4 points at 36 epochs and 0.3 at 90. With "

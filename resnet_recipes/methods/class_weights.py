@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from resnet_recipes.base.limits import OneOf, Part
+from resnet_recipes.base.names import DOCS
 from resnet_recipes.methods.base import Batch, Method, Now, send
 
 
@@ -27,7 +28,7 @@ class ClassWeights(Method):
     gain: ClassVar[str] = (
         "fewer errors on CIFAR and iNaturalist with very unequal classes (Cui et al., 2019). "
         "Measured here: +12 points of balanced accuracy on ten such classes of CIFAR-10, where "
-        "data.sampling=balanced has +14 (docs/howto/folder.md)."
+        f"data.sampling=balanced has +14 ({DOCS}/howto/folder.html)."
     )
     avoid_when: ClassVar[str] = (
         "Classes have nearly the same number of images, or top-1 over images as they occur is what "

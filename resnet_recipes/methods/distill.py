@@ -11,6 +11,7 @@ from torch import Tensor
 
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.limits import Positive, Share
+from resnet_recipes.base.names import DOCS
 from resnet_recipes.methods.base import TAUGHT_AT_ONCE, Batch, Method, Now
 
 
@@ -29,13 +30,13 @@ class Distill(Method):
     name: ClassVar[str] = "distill"
     cost: ClassVar[str] = (
         "a forward pass of the teacher every step, and its weights on the device; with stored "
-        "labels, once for all runs (docs/howto/distill.md)."
+        f"labels, once for all runs ({DOCS}/howto/distill.html)."
     )
     gain: ClassVar[str] = (
         "82.8 % top-1 for ResNet-50 on ImageNet, in very long runs (Beyer et al., 2022). Measured "
         "here: +6.8 (0.7 to 12.9) in 8 epochs of Mild on 20 classes of Tiny ImageNet, from a "
-        "teacher of 68 % that was stored (docs/proof.md); none from one that was no better "
-        "(docs/howto/folder.md)."
+        f"teacher of 68 % that was stored ({DOCS}/proof.html); none from one that was no better "
+        f"({DOCS}/howto/folder.html)."
     )
     network_setting: ClassVar[str] = "teacher"
     stored_setting: ClassVar[str] = "labels"

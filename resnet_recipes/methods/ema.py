@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from resnet_recipes.base.duration import Duration, Horizon
 from resnet_recipes.base.limits import Length, LengthOrZero
+from resnet_recipes.base.names import DOCS
 from resnet_recipes.methods.base import Method, Now
 
 
@@ -37,7 +38,7 @@ class EMA(Method):
     gain: ClassVar[str] = (
         '+0.25 points in a 600-epoch baseline (PyTorch blog, "How to train state-of-the-art '
         "models using TorchVision's latest primitives\", 2021). Measured here: -0.2, not settled "
-        "(-2.0 to 1.5), in 8 epochs of Mild on 20 classes of Tiny ImageNet (docs/proof.md)."
+        f"(-2.0 to 1.5), in 8 epochs of Mild on 20 classes of Tiny ImageNet ({DOCS}/proof.html)."
     )
     avoid_when: ClassVar[str] = (
         "The batch size is not the recipe's, or the run has only a few hundred steps, and "

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from resnet_recipes.base.duration import Duration, Horizon, decimal, is_duration
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.limits import Bounds, IsDuration, OneOf
+from resnet_recipes.base.names import DOCS
 from resnet_recipes.methods.base import Batch, Method, Now, select
 
 _SCALE = Bounds(above=0, most=1)
@@ -39,7 +40,7 @@ class ProgressiveResizing(Method):
         "speed: 48 % fewer pixels in the 36 epochs of Mild, with almost no loss of accuracy on "
         "ImageNet (Composer, method card). Measured here: 54 % less arithmetic for 5.7 points, not "
         "settled (-4.6 to 16.1), in 8 epochs of Mild on 20 classes of Tiny ImageNet "
-        "(docs/proof.md)."
+        f"({DOCS}/proof.html)."
     )
     avoid_when: ClassVar[str] = (
         "The loader is the bottleneck: small images then save no time. A run under 10 epochs sees "

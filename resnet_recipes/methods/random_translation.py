@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from resnet_recipes.base.limits import Bounds
+from resnet_recipes.base.names import DOCS
 from resnet_recipes.methods.base import Batch, Method, Now, send
 
 
@@ -24,7 +25,7 @@ class RandomTranslation(Method):
     cost: ClassVar[str] = "one pass over the batch."
     gain: ClassVar[str] = (
         "not measured on ImageNet. Measured here, instead of resized crops: +0.7 (0.4 to 1.0) and "
-        "+0.4 (-0.6 to 1.3), in 9 and 33 epochs of `small` on CIFAR-10 (docs/results.md)."
+        f"+0.4 (-0.6 to 1.3), in 9 and 33 epochs of `small` on CIFAR-10 ({DOCS}/results.html)."
     )
     avoid_when: ClassVar[str] = "Images are large: crops also vary the size of what they show."
     pixels: Annotated[int, Bounds(least=1)] = 2  # the longest move along each axis

@@ -116,7 +116,7 @@ def rest(plan: Plan) -> Iterator[Row]:
             "loader",
             f"up to {byte_size(plan.batch_memory)} of memory for the "
             f"batches of {counted(plan.world_size, 'device')} in all, with "
-            f"data.prefetch={plan.recipe.data.prefetch}; {plan.facts.backend}",
+            f"data.prefetch={plan.recipe.data.prefetch}",
         )
     for index, detail in enumerate(plan.facts.details):
         yield "" if index else "reading", detail

@@ -21,6 +21,13 @@ def test_good_data_has_nothing_to_put_right(data, enter):
     assert "10 images" in out
 
 
+def test_doctor_advises_no_training_on_an_empty_folder(tmp_path, enter):
+    (tmp_path / "empty").mkdir()
+    out = enter(f"resnet-recipes doctor data {tmp_path}/empty", 3).out
+    assert "has no images" in out
+    assert "val_share" not in out
+
+
 def test_an_unreadable_image_is_named_and_the_exit_code_is_3(data, enter):
     (data / "train/pattern1/0.jpg").write_bytes(b"\xff\xd8 no image")
     assert "pattern1/0.jpg" in enter(f"resnet-recipes doctor data {data}", 3).out

@@ -20,6 +20,11 @@ CLAIMS = [
 ]
 
 
+def test_claims_name_their_source_and_the_hardware_of_times():
+    assert [claim for _, claim in CLAIMS if not claim["source"]] == []
+    assert [claim for _, claim in CLAIMS if "minutes" in claim and not claim["hardware"]] == []
+
+
 @pytest.mark.parametrize(("recipe", "claim"), CLAIMS)
 def test_what_a_recipe_claims_is_in_the_published_results(recipe, claim):
     def agrees(result) -> bool:

@@ -7,6 +7,7 @@ from concurrent import futures
 from typing import NamedTuple, TypeVar
 
 from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.names import DOCS
 
 #: Seconds to wait before asking again.
 WAITS = (0.5, 1.0, 2.0, 4.0)
@@ -88,7 +89,7 @@ class Store:
                 raise
             except PermissionError as error:
                 rule = f"may not be read with these credentials: {_reason(error)}"
-                fix = "docs/howto/remote_data.md says how to give others"
+                fix = f"{DOCS}/howto/remote_data.html says how to give others"
                 raise ForbiddenError(self.refused(name, rule, fix).problems) from None
             except OSError as error:
                 if wait is None:
