@@ -15,11 +15,10 @@ USAGE = Usage(
     "with the run",
     "resnet-recipes export last --to onnx --out exported",
     {
-        "--to FORMAT": "torchvision, timm, safetensors, onnx, torchscript or exported_program",
+        "--to FORMAT": "torchvision, timm, safetensors, onnx or exported_program",
         "--out FOLDER": "a new folder for the network and README.md, its model card",
         "--push hf:USER/NAME": "upload the folder to the Hugging Face Hub (hf auth login)",
-        "--fold-batchnorm": "fold BatchNorm into the convolutions (onnx, torchscript, "
-        "exported_program)",
+        "--fold-batchnorm": "fold BatchNorm into the convolutions (onnx, exported_program)",
         "--with-preprocessing": "from uint8 images of any size to probabilities (onnx, "
         "exported_program)",
     },
@@ -46,15 +45,12 @@ def run(arguments: Arguments) -> int:
     how = "--fold-batchnorm" in arguments, "--with-preprocessing" in arguments
     RecipeError.refuse(problems(opened.network, to, *how))
     NotReadyError.refuse(missing(to))
-    target = TARGETS[to]
-    if target.note:
-        say(f"note: {target.note}")
-    say(f"writing {target.file}, then comparing what {to} computes on {IMAGES} images ...")
+    say(f"writing {TARGETS[to].file}, then comparing what {to} computes on {IMAGES} images ...")
     with Waiting("comparing") as waiting:
         exported = export_checked(opened.on_device(), to, folder, *how, waiting)
     count = sum(weight.numel() for weight in opened.network.parameters())
     held = f"{count:,} parameters, {len(opened.network.classes):,} classes"
-    print(f"network   {target.file} for {to}, {byte_size(exported.bytes)}, {held}")
+    print(f"network   {TARGETS[to].file} for {to}, {byte_size(exported.bytes)}, {held}")
     if exported.folding is not None:
         print(f"folded    {exported.folding:.2g} by folding BatchNorm")
     print(f"compared  {exported.comparison}\nwritten   {folder}")

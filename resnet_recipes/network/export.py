@@ -36,7 +36,6 @@ class Target(NamedTuple):
     takes_any: bool
     use: str  # Python code that reads it
     use_preprocessed: str = ""  # the same for a network with its preprocessing; "": cannot hold it
-    note: str = ""  # what a user should know before choosing it
     needs: tuple[str, ...] = ("",)  # an extra, and its packages
 
 
@@ -119,13 +118,6 @@ def _read_onnx(path: Path, _: About) -> Run:
     return lambda images: torch.from_numpy(session.run(None, {"images": images.numpy()})[0])
 
 
-def _write_torchscript(network: Network, path: Path) -> None:
-    traced = torch.jit.trace(network.model, example(network))
-    saved = BytesIO()
-    torch.jit.save(traced, saved, _extra_files={f"{KEY}.json": network.about.to_json()})
-    path.write_bytes(saved.getbuffer())  # on a full disk, torch itself would abort
-
-
 def _write_exported_program(network: Network, path: Path) -> None:
     with _any_size_by_private_setting():
         sizes = shapes(network)
@@ -200,16 +192,6 @@ pixels = numpy.asarray(image.convert("RGB"))        # uint8 [height, width, 3]
 shares = session.run(["probabilities"], {{"images": pixels[None]}})[0][0]
 print(classes[shares.argmax()], shares.max())""",
         needs=("export", "onnx", "onnxruntime", "onnxscript"),
-    ),
-    "torchscript": Target(
-        "model.pt",
-        _write_torchscript,
-        lambda path, _: torch.jit.load(path, "cpu"),
-        True,
-        f"""\
-import torch
-model = torch.jit.load("model.pt")        # {_INPUT}""",
-        note="torch has deprecated TorchScript; --to exported_program is its successor",
     ),
     "exported_program": Target(
         "model.pt2",

@@ -24,7 +24,7 @@ from resnet_recipes.network.fuse import fold_batchnorm
 from resnet_recipes.network.inputs import Preprocessed
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.model_card import model_card
-from resnet_recipes.recipe.suggestions import FORMATS
+from resnet_recipes.recipe.suggestions import FORMATS, Meaning
 from resnet_recipes.training.trained import Trained
 
 #: Images that an export is compared on.
@@ -169,19 +169,19 @@ def problems(
     `folds` says whether BatchNorm is folded, `preprocesses` whether it has its preprocessing.
     """
     if to not in TARGETS:
-        meant = FORMATS.get(to.lower(), (to.lower(),))[0]
+        meant, rule = FORMATS.get(to.lower(), Meaning(to.lower()))
         fitting = [
             name
             for name in (meant, "safetensors")
             if meant in TARGETS and not any(problems(network, name, folds, preprocesses))
         ]
         fix = f"--to {fitting[0]}" if fitting else ""
-        yield Problem("--to", to, f"must be one of {', '.join(TARGETS)}", fix)
+        yield Problem("--to", to, rule or f"must be one of {', '.join(TARGETS)}", fix)
         return
     if preprocesses and not TARGETS[to].use_preprocessed:
         able = " or ".join(name for name, target in TARGETS.items() if target.use_preprocessed)
         yield Problem("--with-preprocessing", None, f"cannot be part of {to}", f"--to {able}")
-    graphs = "onnx, torchscript or exported_program"
+    graphs = "onnx or exported_program"
     library = backbones.from_library(network.about.architecture)
     if {to, library} == {"timm", "torchvision"} and ":" in network.about.architecture:
         rule = f"has no network like {network.about.architecture}"

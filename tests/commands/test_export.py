@@ -101,10 +101,9 @@ def test_the_images_that_were_compared_are_counted(run, tmp_path):
 
 def test_without_images_drawn_ones_are_compared_and_folding_reports_its_difference(run, enter):
     Path("images").rename("moved")
-    out, err = enter("resnet-recipes export mine --to torchscript --out out --fold-batchnorm")
+    out = enter("resnet-recipes export mine --to exported_program --out out --fold-batchnorm").out
     assert "on 64 drawn images" in out
     assert "by folding BatchNorm" in out
-    assert "torch has deprecated TorchScript; --to exported_program" in err
 
 
 @pytest.mark.parametrize("flag", ["", "--with-preprocessing"])
@@ -122,11 +121,10 @@ def test_an_export_that_computes_something_else_is_not_kept(
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]
 
 
-@pytest.mark.parametrize("to", ["torchscript", "exported_program"])
-def test_a_full_disk_is_met_by_python_for_torch_would_abort(run, tmp_path, monkeypatch, enter, to):
+def test_a_full_disk_is_met_by_python_for_torch_would_abort(run, tmp_path, monkeypatch, enter):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     monkeypatch.setattr(Path, "write_bytes", Mock(side_effect=full))
-    said = enter(f"resnet-recipes export mine --to {to} --out out", 3).err
+    said = enter("resnet-recipes export mine --to exported_program --out out", 3).err
     assert "cannot be written: No space left on device" in said
     assert not list(tmp_path.glob(".*"))
 

@@ -29,7 +29,9 @@ export RUN --to onnx --out RUN | 2 | exists
 export RUN --to timm --out NEW | 2 | support blurpool
 export RUN --to keras --out NEW | 2 | must be one of
 export RUN --to safetensors --fold-batchnorm --out NEW | 2 | --fold-batchnorm
-export RUN --to torchscript --with-preprocessing --out NEW | 2 | --to onnx or ex
+export RUN --to safetensors --with-preprocessing --out NEW | 2 | --to onnx or ex
+export RUN --to torchscript --out NEW | 2 | is deprecated by torch: exported_program is
+export RUN --to TorchScript --out NEW | 2 | --to exported_program
 predict | 2 | IMAGE: is missing
 predict RUN | 2 | IMAGE: is missing
 predict RUN /nowhere.jpg | 3 | no such file

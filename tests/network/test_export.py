@@ -39,7 +39,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("to", ["safetensors", "onnx", "torchscript", "exported_program"])
+@pytest.mark.parametrize("to", ["safetensors", "onnx", "exported_program"])
 def test_an_export_gives_the_same_output_at_any_batch_and_image_size(
     to, network, tmp_path, monkeypatch
 ):
