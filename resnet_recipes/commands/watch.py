@@ -3,10 +3,11 @@
 import sys
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
-from resnet_recipes.base.extras import remedy
 from resnet_recipes.base.text import clock_time, digits, percent, printable, wrapped
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.printing import width
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 USAGE = Usage(
     "resnet-recipes watch RUN",
-    "follow a run from another terminal, with its loss as a plot",
+    "follow a run from another terminal, with the curve of its loss",
     "resnet-recipes watch last",
     {"--once": "print the state of the run once"},
     f"{RUN} watch ends when the run does; into a pipe it prints a line for each evaluation.",
@@ -30,6 +31,9 @@ USAGE = Usage(
     "one run",
 )
 
+
+#: Blocks of eight heights.
+_BLOCKS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 
 #: Seconds between readings of the run's files.
 EVERY = 1.0
@@ -85,7 +89,7 @@ def screen(found: RunRecord | None, records: list[Record], width: int) -> "Rende
     from rich.text import Text
 
     lines = list(_lines(found, records)) if found else ["the run folder is gone"]
-    return Group(*map(Text, map(printable, lines)), Text.from_ansi(plot(records, min(width, 100))))
+    return Group(*map(Text, [*map(printable, lines), curve(records, width)]))
 
 
 def _lines(found: RunRecord, records: list[Record]) -> Iterator[str]:
@@ -124,18 +128,15 @@ def _top1(record: Record) -> float:
     return top1_of(record) or 0.0
 
 
-def plot(records: list[Record], width: int) -> str:
-    """Return the loss over the epochs as text; empty without the plotting library."""
-    points = [(step["epoch"], step["loss"]) for step in of_kind(records, "step") if step["loss"]]
-    try:
-        import plotext
-    except ImportError:
-        return f"({remedy('report')}   plots the loss here)"
-    if len(points) < 2:
+def curve(records: list[Record], width: int) -> str:
+    """Return the loss since the start as one line of blocks; empty before the second loss."""
+    losses = [step["loss"] for step in of_kind(records, "step") if step["loss"] is not None]
+    if len(losses) < 2:
         return ""
-    plotext.clear_figure()
-    plotext.theme("clear")
-    plotext.plot_size(width, 14)
-    plotext.plot(*zip(*points, strict=True), marker="braille")
-    plotext.title("training loss by epoch")
-    return plotext.build()
+    low, high = min(losses), max(losses)
+    label = f"loss {high:.3g} to {low:.3g}   "
+    count = min(len(losses), max(1, width - len(label)))
+    ends = [len(losses) * place // count for place in range(count + 1)]
+    means = [fmean(losses[first:end]) for first, end in pairwise(ends)]
+    scale = (len(_BLOCKS) - 1) / ((high - low) or 1)
+    return label + "".join(_BLOCKS[round((mean - low) * scale)] for mean in means)

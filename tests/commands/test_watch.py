@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import re
 
 import pytest
 from rich.console import Console
@@ -36,12 +35,19 @@ def test_through_a_pipe_there_is_a_line_an_evaluation_and_the_end(tmp_path, monk
     assert out.splitlines()[:2] == ["epoch=4 top1=70.00", "epoch=5 top1=72.50"]
 
 
-def test_the_loss_is_plotted_as_text(tmp_path):
-    pytest.importorskip("plotext", reason="plotext is not installed")
-    records = watch.read_metrics(run_folder(tmp_path, "mine") / "metrics.jsonl")
-    plot = watch.plot(records, 60)
-    assert "training loss" in plot
-    assert all(len(re.sub(r"\x1b\[[0-9;]*m", "", line)) <= 60 for line in plot.splitlines())
+@pytest.mark.parametrize(
+    ("losses", "width", "curve"),
+    [
+        ([8.0, 4.5, 1.0], 60, "loss 8 to 1   \u2588\u2585\u2581"),
+        ([8.0, 8.0, 5.0, 4.0, 0.0, 2.0], 17, "loss 8 to 0   \u2588\u2585\u2582"),  # means of two
+        ([2.0, 2.0, None, 2.0], 60, "loss 2 to 2   \u2581\u2581\u2581"),
+        ([8.0, 1.0], 5, "loss 8 to 1   \u2585"),
+        ([8.0], 60, ""),
+    ],
+)
+def test_curve_of_losses_is_one_line(losses, width, curve):
+    records = [{"kind": "step", "loss": loss} for loss in losses]
+    assert watch.curve(records, width) == curve
 
 
 def test_no_name_acts_on_the_screen(tmp_path):
