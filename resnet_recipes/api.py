@@ -303,7 +303,10 @@ def evaluate(
     Changes are those of `resnet-recipes eval`:
     `evaluate("runs/a", "data.eval_size=256", data="images")`.
     """
-    return _opened(place, _words(changes, settings)).evaluated()
+    words = _words(changes, settings)
+    trained = _opened(place, words)
+    data.refuse_unasked(trained.recipe.data, words, "evaluate with")
+    return trained.evaluated()
 
 
 def predict(

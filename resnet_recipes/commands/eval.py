@@ -1,5 +1,6 @@
 """`resnet-recipes eval RUN|FILE`: the accuracy of a trained network, by class and by image size."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,9 +53,12 @@ Row = dict[str, Any]
 def run(arguments: Arguments) -> int:
     """Evaluate, and print the result."""
     opened = network_of(arguments.words, USAGE.example, ("evaluation.sizes", "launch.gpus"))
+    from resnet_recipes.data import refuse_unasked
     from resnet_recipes.jobs.evaluate import evaluate
 
     data, sizes = opened.recipe.data, opened.recipe.evaluation.sizes
+    place, *changes = arguments.words
+    refuse_unasked(data, changes, shlex.join(["resnet-recipes", "eval", place]))
     for flag in ("--png", "--images", "--gallery") if sizes else ():
         if flag in arguments:
             rule = f"is for one test size, but evaluation.sizes is {sizes}"

@@ -1,5 +1,7 @@
 """The images of a run: find them, and open them through the backend that reads them."""
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,6 +72,26 @@ def measure(config: DataConfig, tell: Say = silent) -> DataFacts:
         details.append(f"JPEGs are decoded natively ({description()})")
     notes += oversubscription(config)
     return replace(facts, notes=tuple(notes), details=tuple(details))
+
+
+def refuse_unasked(config: DataConfig, changes: Sequence[str], command: str) -> None:
+    """Raise NotReadyError for images elsewhere that only a run folder names.
+
+    The folder may be a stranger's: nobody asks its address or writes to its cache, unless its
+    images came to this machine before, or they are among the `changes` of the user's `command`.
+    """
+    if config.backend == "synthetic" or not is_fetched(config.root) or remote.is_trusted(config):
+        return
+    named = {"data": ("data.root", config.root)}
+    if config.cache:
+        named["data.cache"] = "data.cache", config.cache
+    typed = {change.partition("=")[0] for change in changes}
+    if all({short, key} & typed for short, (key, _) in named.items()):
+        return
+    rule = "comes from the run folder alone, and none of its images are on this machine"
+    settings = [shlex.quote(f"{short}={value}") for short, (_, value) in named.items()]
+    fix = f"if you trust it:  {' '.join([command, *settings])}"
+    raise NotReadyError.of("data.root", config.root, rule, fix)
 
 
 def local(

@@ -88,6 +88,9 @@ def accepted(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Plan | 
     if is_running(folder):
         with locked(folder):  # raises, unless the run ends at this moment
             pass
+    if isinstance(changes, Sequence):  # a whole recipe is the user's own
+        command = f"resnet-train --resume {shlex.quote(str(folder))}"
+        data.refuse_unasked(recipe.data, changes, command)
     NotReadyError.refuse([*trackers.lacking(recipe.log.to), _moved_data(recipe, folder)])
     ranks = external.ranks() or group_of(recipe.launch).ranks
     origin = Origin(Entry(recipe.name, folder / CONFIG, "file"))

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.jobs.resume import unfinished
-from resnet_recipes.recipe.frozen import read
+from resnet_recipes.recipe.frozen import read, sealed
 from resnet_recipes.run_folder.lock import locked
 from tests.commands.conftest import TINY
+from tests.data.remote.places import site_of
 from tests.fixtures import Said
 from tests.tables import rows
 from tests.trained_runs import random_images
@@ -58,6 +59,19 @@ def test_images_that_were_moved_are_named_before_any_process_starts(enter, tmp_p
     assert f"--resume runs/mine data={tmp_path}/photos" in said
     enter(f"resnet-train --resume runs/mine data={tmp_path}/photos", 75)
     assert read(CONFIG).data.root == f"{tmp_path}/photos"
+
+
+def test_resume_asks_no_address_that_a_folder_names(enter, tmp_path, refused):
+    images = random_images(tmp_path / "images")
+    enter(f"{PHOTOS} data={images} run=mine", 75)
+    with site_of(images) as site:
+        config = read(CONFIG)
+        config.data.root = site.address
+        CONFIG.write_text(sealed(config))
+        assert "comes from the run folder alone" in refused("", 3)
+        assert not site.asked
+        assert "comes from the run folder alone" not in refused(f"data={site.address}", 3)
+        assert site.asked
 
 
 @pytest.mark.parametrize("text", ['{"job": "evaluate"}', '{"spans": "all"}', "[1]"])

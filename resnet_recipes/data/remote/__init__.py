@@ -93,12 +93,22 @@ def _there(config: DataConfig) -> _There:
         address, _, named = address.rpartition("/")
     store = _store(address)
     heads = heads_of(store, named, config.backend)
-    title = re.sub("[^A-Za-z0-9.-]+", "-", config.root.rpartition("/")[2])[:40]
-    name = f"{title}-{_digest(config.root)}"
+    name = _name(config.root)
     version = _digest(repr(heads))
     home = disk.existing(config.cache, name)
     whole = home / version if home and (home / version).is_dir() else None
     return _There(store, heads, named, name, version, whole)
+
+
+def is_trusted(config: DataConfig) -> bool:
+    """Return whether images at this address were fetched into this cache before; asks nobody."""
+    return disk.existing(config.cache, _name(config.root)) is not None
+
+
+def _name(address: str) -> str:
+    """Return the name of the folder with the copies of what is at an address."""
+    title = re.sub("[^A-Za-z0-9.-]+", "-", address.rpartition("/")[2])[:40]
+    return f"{title}-{_digest(address)}"
 
 
 def _store(address: str) -> Store:

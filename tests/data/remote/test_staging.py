@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -98,6 +99,35 @@ def test_a_copy_is_the_original_and_is_fetched_once(config, site, origin):
     site.asked.clear()
     assert fetched(config) == Path(data.local(config, stopped=lambda: True).root) == copied
     assert not gets(site)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_refused"),
+    [
+        ([], True),
+        (["data.eval_size=256"], True),
+        (["data={root}"], True),  # but the cache is somebody's choice as well
+        (["data={root}", "data.cache=/mine"], False),
+        (["data.root={root}", "data.cache=/mine"], False),
+    ],
+)
+def test_refuse_unasked_wants_address_and_cache_typed(changes, is_refused, config, site):
+    typed = [change.format(root=config.root) for change in changes]
+    with pytest.raises(NotReadyError) if is_refused else nullcontext() as failure:
+        data.refuse_unasked(config, typed, "resnet-recipes eval a")
+    if is_refused:
+        (problem,) = failure.value.problems
+        assert problem.key == "data.root"
+        assert f"eval a data={config.root} data.cache={config.cache}" in problem.fix
+    assert not site.asked
+
+
+def test_refuse_unasked_trusts_images_fetched_before(config, site):
+    fetched(config)
+    data.refuse_unasked(config, [], "resnet-recipes eval a")
+    data.refuse_unasked(replace(config, backend="synthetic", cache="/other"), [], "eval")
+    with pytest.raises(NotReadyError):
+        data.refuse_unasked(replace(config, root=f"{config.root}/other"), [], "eval")
 
 
 def test_a_plan_counts_images_that_are_not_there_yet(config, site, betons, monkeypatch):
