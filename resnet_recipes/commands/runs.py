@@ -89,6 +89,7 @@ def _remove(words: Sequence[str], sure: bool) -> int:
     names = ", ".join(place.name for place in places)
     if not sure and input(f"Delete {names} with all checkpoints? [y/N] ").lower() not in _YES:
         return ExitCode.CANCELLED
+    print(f"deleting {names} with all checkpoints")
     with ExitStack() as held:
         for place in places:
             held.enter_context(locked(place))

@@ -17,6 +17,9 @@ from resnet_recipes.jobs.signals import handling
 from resnet_recipes.run_folder import CHECKPOINT, CHECKPOINTS, SUMMARY
 from resnet_recipes.run_folder.lock import is_running
 
+#: A log is appended to, but never through a link, which could lead anywhere.
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+
 Slot = Mapping[str, str]  # environment variables that give a run its share of the machine
 
 
@@ -115,7 +118,6 @@ class Sweep:
             self.say(f"{head}: already finished")
             return
         slot, log = self._free.popleft(), self.root / f"{name}.log"
-        self.say(head + (f" > {log}" if self._has_logs else ""))
         command = [
             sys.executable,
             "-m",
@@ -130,9 +132,18 @@ class Sweep:
         options = {"env": os.environ | slot, "preexec_fn": die_with_parent}
         if self._has_logs:
             self.root.mkdir(parents=True, exist_ok=True)
-            with log.open("ab") as output:
-                process = subprocess.Popen(command, stdout=output, stderr=output, **options)
+            try:
+                output = os.open(log, _APPEND, 0o644)
+            except OSError as error:
+                self._free.append(slot)
+                self._failed[name] = ExitCode.NOT_READY
+                self.say(f"{head}: {log} cannot be written: {error.strerror}")
+                return
+            self.say(f"{head} > {log}")
+            with os.fdopen(output, "ab") as file:
+                process = subprocess.Popen(command, stdout=file, stderr=file, **options)
         else:
+            self.say(head)
             process = subprocess.Popen(command, **options)
         self._active.append(_Child(name, process, slot))
 

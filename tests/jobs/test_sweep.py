@@ -65,6 +65,17 @@ def test_several_runs_are_trained_at_once_but_no_more_than_were_asked_for(stand_
     assert (stand_in.most, len(stand_in.commands)) == (2, 3)
 
 
+@pytest.mark.parametrize("kind", ["link", "fifo"])
+def test_sweep_appends_to_no_log_but_a_file(kind, stand_in, tmp_path):
+    other, log = tmp_path / "other", tmp_path / "b.log"
+    other.write_text("mine\n")
+    log.symlink_to(other) if kind == "link" else os.mkfifo(log)
+    code, said = train(tmp_path, parallel=2)
+    assert (code, len(stand_in.commands)) == (1, 2)
+    assert any(f"{log} cannot be written" in text for text in said)
+    assert other.read_text() == "mine\n"
+
+
 def test_a_finished_run_is_not_started_again(stand_in, tmp_path):
     (tmp_path / "b").mkdir()
     (tmp_path / "b/summary.json").write_text("{}")
