@@ -365,7 +365,7 @@ def test_what_is_wrong_in_a_table_is_said_of_its_address(table, origin):
     (origin / "labels.csv").write_text("path,label\nimg/a b%1.png,\n")
     for ask in (data.local, data.measure):
         assert f"data.root={table.root}: has 1 rows without" in refusal(table, ask)
-    (origin / "labels.csv").write_text("path,label\nimg/a b%1.png,x\n")
+    (origin / "labels.csv").write_text("path,label\nimg/a b%1.png,x\nimg/a b%2.png,y\n")
     assert f"data.root={table.root}: has no validation images" in refusal(table)
 
 
