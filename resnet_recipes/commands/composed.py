@@ -1,7 +1,10 @@
 """The recipe that a command's words ask for."""
 
+import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +44,7 @@ def _best(changes: Sequence[str], arguments: Arguments) -> str:
     from resnet_recipes.jobs.measure import UNKNOWN
     from resnet_recipes.jobs.offers import offered
 
-    found, rule, _ = offered(changes, arguments.recipes, Library(arguments.recipes).names())
+    found, rule, *_ = offered(changes, arguments.recipes, Library(arguments.recipes).names())
     if not found:
         raise NotReadyError.of("budget", None, UNKNOWN, "resnet-recipes estimate mild data=PATH")
     names = [
@@ -51,6 +54,33 @@ def _best(changes: Sequence[str], arguments: Arguments) -> str:
     others = f"; next: {', '.join(names[1:3])}" if names[1:] else ""
     say(f"recipe={names[0]}: {rule}{others}")
     return found[0].plan.recipe.name
+
+
+def _missing(changes: Sequence[str], known: Sequence[str]) -> Iterator[Problem]:
+    """Yield that no recipe is named, with the one that suits the images, and what is wrong there.
+
+    Images without validation images are looked at as with data.val_share.
+    """
+    fix, problems = f"recipe=NAME, one of {', '.join(known)}", list[Problem]()
+    if any(word.startswith(("data=", "data.root=")) for word in changes):
+        from resnet_recipes import data
+        from resnet_recipes.jobs.offers import preferred, usual_side
+        from resnet_recipes.recipe.compose import compose
+
+        # other words, and images that are not here, are judged once there is a recipe
+        with suppress(RecipeError):
+            images = [word for word in changes if word.startswith("data")]
+            config = compose("finetune", images).recipe.data
+            try:
+                facts = data.measure(config, tell=say)
+            except NotReadyError as error:
+                problems += error.problems if os.path.exists(config.root) else ()
+                config = replace(config, val_share=config.val_share or 0.1)
+                facts = data.measure(config, tell=say)
+            names, rule = preferred(facts, usual_side(config, facts))
+            fix = f"recipe={names[0]}   ({rule})" if names else fix
+    yield Problem("recipe", None, "is missing", fix)
+    yield from problems
 
 
 def with_recipe(arguments: Arguments) -> Arguments:
@@ -87,8 +117,9 @@ def chosen(arguments: Arguments) -> tuple[str, list[str]]:
     if not names:
         values = (word.rpartition("=")[2] for word in changes)
         meant = next((value for value in values if value in known), None)
-        fix = f"recipe={meant}" if meant else f"recipe=NAME, one of {', '.join(known)}"
-        raise RecipeError.of("recipe", None, "is missing", fix)
+        if meant:
+            raise RecipeError.of("recipe", None, "is missing", f"recipe={meant}")
+        raise RecipeError(_missing(changes, known))
     names += [word for word in changes if word in known]
     if len(names) > 1:
         several = ",".join(dict.fromkeys(names))

@@ -265,6 +265,8 @@ def _offer_lines(offers: "Offers", rows: Sequence[dict[str, Any]], asked: bool) 
     for reason in dict.fromkeys(offers.left_out.values()):
         names = [name for name, why in offers.left_out.items() if why == reason]
         yield from wrapped(f"left out: {', '.join(names)}: {reason}", width(), rest="    ")
+    for name, problem in offers.absent.items():
+        yield f"{name} needs weights first: {problem}"
 
 
 def _guess(count: float) -> str:

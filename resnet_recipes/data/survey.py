@@ -27,8 +27,8 @@ from resnet_recipes.data.files.listing import Listing, class_names, image_names
 from resnet_recipes.data.order import imbalance
 from resnet_recipes.data.root import LAYOUT, SPLITS, TABLES, problem, split_folders, unreadable
 
+#: A share that is advised.
 _TENTH = 0.1
-_SHARE = f"data.val_share={_TENTH}   sets a tenth of each class aside, and needs two images of each"
 
 
 def survey_files(config: DataConfig, tell: Say = silent) -> DataFacts:
@@ -113,9 +113,11 @@ def _split_problems(config: DataConfig, there: dict[str, Part], tell: Say) -> It
         try:
             _surveyed(replace(config, val_share=_TENTH), tell)
         except NotReadyError as error:  # the share would not help
-            problems = [one for one in error.problems if one.key != "data.val_share"]
-            NotReadyError.refuse(problems)
-        yield problem(config.root, "has no validation images", _SHARE)
+            NotReadyError.refuse(one for one in error.problems if one.key != "data.val_share")
+            fix = f"data.val_share={_TENTH}   {error.problems[0].rule}"
+        else:
+            fix = f"data.val_share={_TENTH}   sets a tenth of each class aside"
+        yield problem(config.root, "has no validation images", fix)
 
 
 def _doubts(

@@ -10,12 +10,13 @@ from typing import NamedTuple
 from PIL import Image
 
 from resnet_recipes import data
+from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.duration import Duration
-from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.text import Say, silent
-from resnet_recipes.data.base import DataFacts
+from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.files import Files
 from resnet_recipes.estimating.estimate import Estimate
 from resnet_recipes.estimating.published import IMAGENET_IMAGES, Accuracy, accuracy_after, shortest
@@ -56,6 +57,7 @@ class Offers(NamedTuple):
     found: list[Offer]  # the best first, or by recipe
     rule: str  # by which recipes of unknown accuracy are better than others, in words
     left_out: dict[str, str]  # recipes that do not fit, each with the reason
+    absent: dict[str, Problem]  # of recipes whose weights are not on this machine
 
 
 def offered(
@@ -70,24 +72,34 @@ def offered(
     With a budget among them, the longest run of each, the best first. With `reach`, the shortest
     that is known to have this accuracy, in percent, the fastest first. Otherwise every length at
     which an accuracy is known, and the usual one. Raises RecipeError if no recipe fits.
+
+    Of several recipes, those for small images are left out for photographs. One whose weights are
+    not on this machine fits: they can be fetched.
     """
     found, left_out, why = list[Offer](), dict[str, str](), dict[str, RecipeError]()
-    facts, own, plan = None, None, None
+    absent = dict[str, Problem]()
+    facts, own, side, best, rule = None, None, 0.0, (), ""
     for name in names:
         try:
             recipe = compose(name, words, folder).recipe
-            facts = facts or data.measure(recipe.data, tell=say)
+            if facts is None:
+                facts = data.measure(recipe.data, tell=say)
+                side = usual_side(recipe.data, facts)
+                best, rule = preferred(facts, side)
+            if len(names) > 1 and recipe.data.train_size <= SMALL < side:
+                pixels = f"data.train_size={recipe.data.train_size}"
+                left_out[name] = f"{pixels} is for smaller images than these, of {side:g} px"
+                continue
             own = own_results(Path(recipe.run.root), facts) if own is None else own
             plan = make_plan(recipe, facts, group_of(recipe.launch).ranks)
-            if recipe.model.weights:
-                pretrained.find(recipe.model, facts.classes)
             found += _lengths(plan, own, reach)
+            if recipe.model.weights and (problem := _weights_problem(recipe.model, facts)):
+                absent[name] = problem
         except RecipeError as error:
             why[name] = error
             first = error.problems[0]
             left_out[name] = f"{first.key} {first.rule.partition(': ')[0]}"
-    best, rule = preferred(plan) if plan else ((), "")
-    if len(why) == len(names):
+    if why and len(left_out) == len(names):
         raise next(why[name] for name in (*best, *names) if name in why)
     if reach is not None:
         found.sort(key=lambda offer: offer.made.most if offer.made else float("inf"))
@@ -95,7 +107,7 @@ def offered(
         order = {name: place for place, name in enumerate(best)}
         found.sort(key=lambda offer: order.get(offer.plan.recipe.name, len(order)))
         found.sort(key=lambda offer: -(offer.accuracy.top1 if offer.accuracy else 0.0))
-    return Offers(found, rule, left_out)
+    return Offers(found, rule, left_out, absent)
 
 
 def _lengths(
@@ -142,21 +154,38 @@ def own_results(root: Path, facts: DataFacts) -> dict[tuple[str, float], Accurac
     }
 
 
-def preferred(plan: Plan) -> tuple[tuple[str, ...], str]:
-    """Return the recipes for images without published results, the best first, and the rule."""
-    if plan.facts.train_examples == IMAGENET_IMAGES:
+def preferred(facts: DataFacts, side: float) -> tuple[tuple[str, ...], str]:
+    """Return the recipes for images without published results, the best first, and the rule.
+
+    `side` is their usual shorter side in pixels; 0 if it is not known.
+    """
+    if facts.train_examples == IMAGENET_IMAGES:
         return (), "the most accurate by what was published"
-    if (side := _side(plan)) and side <= SMALL:
+    if 0 < side <= SMALL:
         return ("small", "finetune", "mild"), f"images of {side:g} px are what small is made for"
-    return ("finetune", "mild", "small"), "trained weights, where they are on this machine, pay off"
+    images = f"images of {side:g} px" if side else "images"
+    return ("finetune", "mild"), f"{images} are learned best from weights trained on ImageNet"
 
 
-def _side(plan: Plan) -> float:
-    """Return the usual shorter side of the training images, in pixels; 0 if it is not known."""
-    if plan.facts.backend != "torchvision" or is_fetched(plan.recipe.data.root):
+def usual_side(config: DataConfig, facts: DataFacts) -> float:
+    """Return the usual shorter side of the training images, in pixels.
+
+    0 if it is not known, or if they are ImageNet's, for which results are published.
+    """
+    is_looked_at = facts.backend == "torchvision" and not is_fetched(config.root)
+    if not is_looked_at or facts.train_examples == IMAGENET_IMAGES:
         return 0.0
-    files, sides = Files.of(plan.recipe.data, "train", plan.facts.train_digest), []
+    files, sides = Files.of(config, "train", facts.train_digest), []
     for index in range(0, len(files), max(1, len(files) // LOOKED_AT)):
         with suppress(OSError), Image.open(files.path(index)) as image:
             sides.append(min(image.size))
     return median(sides) if sides else 0.0
+
+
+def _weights_problem(model: ModelConfig, facts: DataFacts) -> Problem | None:
+    """Return why the weights that a network starts from cannot be loaded here."""
+    try:
+        pretrained.find(model, facts.classes)
+    except NotReadyError as error:
+        return error.problems[0]
+    return None

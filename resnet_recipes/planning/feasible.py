@@ -7,7 +7,7 @@ from resnet_recipes.base.duration import LONGEST, Duration, Horizon
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.methods.stack import Stack
-from resnet_recipes.planning.advice import scaled_rate
+from resnet_recipes.planning.advice import LEAST, scaled_rate
 from resnet_recipes.recipe.schema import Recipe
 
 MAX_EPOCHS = 10_000  # longest run; the longest published one has 810
@@ -119,7 +119,7 @@ def _length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
 
 def _smaller(recipe: Recipe, examples: int, world_size: int, typed: Collection[str]) -> str:
     """Return the settings that fit batch, rate and warm-up to a small dataset, all at once."""
-    rank_size = examples // (8 * world_size) or 1
+    rank_size = max(examples // (8 * world_size), min(LEAST, examples // world_size)) or 1
     rank_size = 1 << (rank_size.bit_length() - 1)
     size = rank_size * world_size
     if size > examples:

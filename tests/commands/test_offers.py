@@ -1,6 +1,7 @@
 """`resnet-recipes estimate` without a recipe, and a budget that chooses one."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -91,13 +92,12 @@ def test_other_images_have_the_accuracy_of_own_runs_alone(folder, asked, enter):
     found = {(row["recipe"], row["epochs"]): row for row in asked(OWN)}
     assert found["small", 7]["top1_percent"] == 55.0
     assert found["small", 7]["accuracy"] == "2 own runs"
-    assert "left out: " in enter(f"resnet-recipes estimate {OWN}").out
 
 
 def test_a_budget_without_a_recipe_chooses_one_and_says_why(folder, enter):
     out, err = enter(f"resnet-train {OWN} budget=5m --dry-run")
     assert "recipe=small: images of " in err
-    assert "; next: mild, " in err
+    assert "; next: finetune, mild\n" in err
     assert "\n  recipe     small, packaged" in out
 
 
@@ -107,12 +107,48 @@ def test_a_budget_that_is_too_little_for_all_says_what_the_likeliest_recipe_need
     assert "error: 1 problem" in said
 
 
-def test_a_budget_for_photographs_has_no_use_for_a_small_network(folder, enter):
+@pytest.fixture
+def photographs(folder):
+    """The same folder with larger images, on a machine without weights."""
     for image in folder.rglob("*.*"):
         if image.suffix in (".png", ".jpg", ".jpeg"):
             Image.new("RGB", (200, 200)).save(image)
-    said = enter(f"resnet-train {OWN} budget=5m --dry-run").err
-    assert "recipe=mild: trained weights" in said
+    return folder
+
+
+def test_a_budget_for_photographs_fine_tunes_and_names_missing_weights(
+    photographs, enter, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "none"))
+    said = enter(f"resnet-train {OWN} budget=50m", 3).err
+    assert "recipe=finetune: images of 200 px are learned best from weights" in said
+    assert "next: mild" in said
+    assert "model.weights=torchvision: is not on this machine" in said
+    assert "torchvision.models.resnet50(weights=" in said
+
+
+def test_small_recipes_are_left_out_for_photographs(photographs, enter, monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "none"))
+    said = " ".join(enter(f"resnet-recipes estimate {OWN}").out.split())
+    assert "small: data.train_size=32 is for smaller images than these, of 200 px" in said
+    assert "finetune needs weights first: model.weights=torchvision" in said
+    assert "small 16" in " ".join(
+        enter(f"resnet-recipes estimate {OWN} data.train_size=128").out.split()
+    )
+
+
+@pytest.mark.parametrize("has_val", [True, False])
+@pytest.mark.parametrize(("side", "name"), [(32, "small"), (97, "finetune")])
+def test_a_missing_recipe_is_answered_from_the_images(folder, enter, has_val, side, name):
+    for image in [*folder.rglob("*.jpg")]:
+        Image.new("RGB", (side, side)).save(image)
+        shutil.copy(image, image.with_name("two.jpg"))
+    if not has_val:
+        shutil.rmtree(folder / "val")
+    said = enter("resnet-train data=images", 2).err
+    assert f"recipe: is missing\n      recipe={name}   (" in said
+    assert f"images of {side} px" in said
+    assert ("data.val_share=0.1" in said) == (not has_val)
 
 
 def test_a_budget_on_imagenet_chooses_by_what_was_published(imagenet, started, enter):

@@ -66,11 +66,24 @@ def test_a_learning_rate_that_was_typed_is_never_scaled():
     assert "a smaller batch gives more: bs=19200." in said
     few = replace(IMAGENET, train_examples=100)
     for words, fix in (
-        (["lr=0.1"], "bs=8"),
-        (["epochs=18"], "bs=8 lr=0.008"),
-        (["optimizer=lamb"], "bs=8 lr=0.000313"),  # by the square root of 8 / 2048
+        (["lr=0.1"], "bs=16"),
+        (["epochs=18"], "bs=16 lr=0.016"),
+        (["optimizer=lamb"], "bs=16 lr=0.000442"),  # by the square root of 16 / 2048
     ):
         found = compose("mild", words, needs_data=False)
         with pytest.raises(RecipeError) as caught:
             make_plan(found.recipe, few, 1, found.origin)
         assert caught.value.problems[0].fix == fix
+
+
+@pytest.mark.parametrize(("examples", "ranks"), [(245, 1), (20, 1), (245, 4), (1100, 8)])
+def test_a_batch_that_is_advised_has_images_for_batchnorm(examples, ranks):
+    few = replace(IMAGENET, train_examples=examples)
+    found = compose("small", [] if examples >= 128 else ["bs=1024"], needs_data=False)
+    try:
+        said = " ".join(make_plan(found.recipe, few, ranks, found.origin).notes)
+    except RecipeError as error:
+        said = error.problems[0].fix
+    sizes = [int(size) for size in re.findall(r"\bbs=(\d+)", said)]
+    assert all(size >= 16 * ranks for size in sizes)
+    assert bool(sizes) == (ranks < 8)
