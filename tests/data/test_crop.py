@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.crop import TRIES, TrainCrop, distorted_crops, random_crops, uniforms
-from tests.data.conftest import which
+from tests.data.conftest import ALONE, which
 
 SIZES = np.array([[500, 375], [32, 32], [20, 2000], [2000, 20], [1, 1], [333, 500], [3, 2]])
 SIZES = np.concatenate([SIZES, np.random.default_rng(0).integers(1, 600, (90, 2))])
@@ -124,3 +125,10 @@ def test_half_of_the_images_are_mirrored_and_half_are_bicubic_whether_mirrored_o
     bicubic = crop.bicubic(rows)
     for share in (mirrored, bicubic, mirrored == bicubic):
         assert share.mean() == pytest.approx(0.5, abs=0.01)  # four standard deviations
+
+
+def test_data_seed_replaces_the_seed_of_the_run():
+    for seed, wanted in ((11, 11), ("auto", 5)):
+        crop = TrainCrop.of(DataConfig(root="/", seed=seed), ALONE)
+        draws, _ = crop.attempts(which(0, [0, 1, 2]))
+        assert draws[:, 2].tolist() == uniforms(wanted, 0, np.arange(3), 3)[:, 2].tolist()

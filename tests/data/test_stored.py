@@ -188,6 +188,21 @@ def test_worker_process_rejects_replaced_outputs(tmp_path):
         pickle.loads(sent)
 
 
+def test_every_epoch_and_copy_has_its_own_outputs(tmp_path):
+    path, shape = tmp_path / "two.safetensors", (2, 2, 3, 2)
+    begin(path, *header(ABOUT, shape, 2)).close()
+    outputs = read(path, "r+")[0]
+    outputs.values[:] = torch.arange(24.0).view(shape).square()
+    outputs.classes[:] = [0, 1]
+    images, copies, none = np.array([2, 0, 2]), np.array([1, 0, 0]), np.empty(0)
+    filled = Rows(1, images, copies, none, none, none, np.empty((3, 2), np.float32))
+    Taught(Mock(), stored_in(path)._replace(temperature=10.0)).fill(filled)
+    # the first of two neighbouring squares: ((n + 1)^2 - n^2) / 10
+    firsts = [12 + 6 * copy + 2 * image for copy, image in ((1, 2), (0, 0), (0, 2))]
+    wanted = [1 / (1 + math.exp((2 * first + 1) / 10)) for first in firsts]
+    assert filled.taught[:, 0].tolist() == pytest.approx(wanted, rel=1e-4)
+
+
 def test_a_file_that_is_written_anew_is_read_anew(tmp_path):
     """By a later run in the same process."""
     path, none = tmp_path / "two.safetensors", np.zeros(1, np.int64)

@@ -11,10 +11,11 @@ from resnet_recipes.estimating.estimate import (
     Estimate,
     Speeds,
     estimate,
+    on_gpus,
     sampled,
     speeds_of,
 )
-from resnet_recipes.estimating.roofline import Work
+from resnet_recipes.estimating.roofline import GPUS, Work, speed
 from tests.tables import values
 
 SPEEDS = Speeds({88: (0.001,) * 5, 176: (0.004,) * 5}, evaluation=500.0, batch=64)
@@ -84,6 +85,20 @@ def test_at_most_is_by_the_slower_steps_and_never_below_what_a_machine_drifts(la
     """By hand: 1.08 x (1.0 + 0.5), and 2.0 + 0.5."""
     speeds = Speeds({88: laps}, start=30.0)
     assert estimate(course(88, images=60), speeds).most == pytest.approx(slowest)
+
+
+def test_every_checkpoint_takes_its_time():
+    """By hand: 30 s to start, and four checkpoints of 2 s."""
+    made = estimate(course(88), replace(SPEEDS, start=30.0, save=2.0))
+    assert 60 * made.other_minutes == pytest.approx(38)
+
+
+def test_all_gpus_evaluate():
+    gpu = next(gpu for gpu in GPUS if gpu.name == "H200")
+    network = Mock(operations=lambda _: (1.0, 3.0))
+    eight = course(224)._replace(devices=8, network=network)
+    rate = speed(gpu, eight.work).images_per_second  # of training, with three times the operations
+    assert on_gpus(eight, gpu).evaluation == pytest.approx(8 * 3 * rate)
 
 
 def test_speeds_are_recalled_for_the_same_facts_alone(monkeypatch, tmp_path):

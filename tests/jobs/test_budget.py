@@ -25,3 +25,12 @@ def test_only_lengths_that_may_fit_are_asked_about():
     longest(lambda epochs: asked.append(epochs) or float(epochs), 5.0, Fraction(3), 50)
     assert min(asked) >= 3
     assert max(asked) < 7
+
+
+def test_whole_epochs_that_take_longer_are_not_chosen():
+    """21.9 epochs fit; 21 and 20, with larger images, do not."""
+
+    def minutes(epochs: Fraction) -> float:
+        return float(epochs) + 5.0 * (epochs in (20, 21))
+
+    assert longest(minutes, 21.95, Fraction(1), 50) == 19

@@ -111,6 +111,13 @@ def test_bilinear_halving_averages_four_pixels():
     )
 
 
+def test_images_that_are_not_square_keep_their_shape():
+    x = torch.randn(2, 3, 16, 32)
+    for interpolation in ("nearest", "bilinear"):
+        method = ProgressiveResizing(interpolation=interpolation)
+        assert resized(method, x, Fraction(0, 1)).shape == (2, 3, 8, 16)
+
+
 def test_a_crop_is_one_window_of_the_images_and_reaches_all_borders():
     method = ProgressiveResizing(mode="crop", size_increment=1)
     x = torch.arange(16.0).view(1, 1, 4, 4).expand(2, 3, -1, -1)

@@ -59,3 +59,11 @@ def test_boxes_stay_inside():
     assert (bottom <= 20).all()
     assert (left >= 0).all()
     assert (right <= 30).all()
+
+
+def test_ratio_is_height_over_width():
+    method = RandomErasing(p=1.0, scale=(0.1, 0.1), ratio=(4.0, 4.0))
+    top, bottom, left, right = method.boxes(9, 40, 40, np.random.default_rng(0))
+    # 160 pixels: 25.3 by 6.3
+    assert {*(bottom - top).tolist()} == {25}
+    assert {*(right - left).tolist()} == {6}

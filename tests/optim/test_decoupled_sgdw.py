@@ -49,3 +49,17 @@ def test_the_peak_rate_and_the_momentum_survive_a_checkpoint():
         again.state[model.weight]["momentum_buffer"],
         optimizer.state[model.weight]["momentum_buffer"],
     )
+
+
+def test_backbone_rate_does_not_change_the_decay_at_the_peak(small):
+    model = small()
+    optimizer = DecoupledSGDW(lr=0.1, weight_decay=0.01, backbone_rate=0.25).build(model)
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    for group in optimizer.param_groups:
+        group["lr"] = 0.1 * group["rate"]
+        for parameter in group["params"]:
+            parameter.grad = torch.zeros_like(parameter)
+    assert {group["rate"] for group in optimizer.param_groups} == {0.25, 1.0}
+    optimizer.step()
+    for parameter, old in zip(model.parameters(), before, strict=True):
+        torch.testing.assert_close(parameter.detach(), 0.99 * old)

@@ -184,13 +184,14 @@ def test_a_run_with_only_damaged_checkpoints_does_not_start_over_silently(checkp
         reopened(checkpoints).newest()
 
 
-def test_a_damaged_checkpoint_never_pushes_out_a_good_one(checkpoints):
+@pytest.mark.parametrize("step", [15, 25])  # before the damaged one and after it
+def test_a_damaged_checkpoint_never_pushes_out_a_good_one(step, checkpoints):
     flip(file_of(checkpoints, 20))
     again = reopened(checkpoints)
     again.newest()
-    again.save(15, state_at(15), wait=True)
-    assert [file_of(again, step).exists() for step in (10, 15, 20)] == [True, True, False]
-    assert reopened(again).newest()[0] == 15
+    again.save(step, state_at(step), wait=True)
+    assert [file_of(again, each).exists() for each in (10, step, 20)] == [True, True, False]
+    assert reopened(again).newest()[0] == step
 
 
 def test_a_damaged_checkpoint_is_replaced_when_its_step_is_saved_again(checkpoints):

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from resnet_recipes import data, ops
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.training.build import shared
 from resnet_recipes.training.distributed import (
+    Vote,
     average_statistics,
     broadcast_statistics,
     join,
@@ -86,6 +88,20 @@ def test_statistics_of_rank_0_reach_every_buffer(monkeypatch):
     broadcast_statistics(model)
     assert all((buffer == 7).all() for buffer in model.buffers())
     assert not any((parameter == 7).any() for parameter in model.parameters())
+
+
+def test_votes_of_a_step_are_counted_in_the_next(monkeypatch):
+    others = iter([0, 0, 1, 0])  # what another rank votes
+
+    def gather(ballot: torch.Tensor, **_: object) -> Mock:
+        return Mock(wait=lambda: ballot.clamp_(min=next(others)))
+
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(dist, "new_group", lambda **_: Mock())
+    monkeypatch.setattr(dist, "all_reduce", gather)
+    vote = Vote()
+    own = [True, False, False, True, False]
+    assert [vote.cast(stop) for stop in own] == [False, True, False, True, True]
 
 
 def test_averaged_statistics_are_the_mean_over_ranks_and_counts_stay(nursery, tmp_path):

@@ -3,6 +3,9 @@
 What is said when memory does not suffice, and that it is known before the first step.
 """
 
+from contextlib import nullcontext
+from unittest.mock import Mock
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -63,6 +66,15 @@ def test_a_cpu_that_compiles_nothing_is_not_watched(make_run):
     run = make_run("max_duration=4ba")
     train(run, Notes(run))
     assert run.compiling.seconds() == 0
+
+
+@pytest.mark.parametrize(("sync", "averages"), [(True, [False, True]), (False, [False, False])])
+def test_only_the_last_micro_batch_of_a_synced_gradient_is_averaged(sync, averages, make_run):
+    run, asked = make_run("batch.bn_size=8"), []
+    run.model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3, 7))
+    run.exchange = Mock(averaging=lambda enabled: asked.append(enabled) or nullcontext())
+    Gradient(run)(Batch.of(torch.randn(16, 3, 1, 1), torch.arange(16) % 7, 7), sync)
+    assert asked == averages
 
 
 @pytest.mark.parametrize("parts", [1, 2, 4])

@@ -45,6 +45,14 @@ def test_only_a_run_that_is_evaluated_after_these_steps_owes_that(interval, owes
     assert run.owes_evaluation == owes
 
 
+def test_a_resumed_run_at_its_target_stays_there(make_run):
+    words = "evaluation.stop_at_top1=75.0"
+    run, state = make_run(words), capture(make_run(words), 3)
+    for top1, is_there in ((75.0, True), (74.9, False)):
+        restore(run, state | {"top1": top1})
+        assert run.has_reached_target == is_there
+
+
 def test_resume_restores_the_loss_scale_of_float16(make_run):
     run, resumed = (make_run("precision.dtype=fp16") for _ in range(2))
     run.precision.load_state_dict(run.precision.state_dict() | {"scale": 64.0})
