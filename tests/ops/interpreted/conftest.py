@@ -1,8 +1,20 @@
-"""Triton's interpreter without the work that it repeats."""
+"""Triton's interpreter without the work that it repeats.
 
+This file is read only where these tests are asked for. They need a process of their own: Triton
+decides whether to interpret a kernel when its module is imported.
+"""
+
+import os
+import sys
 from dataclasses import replace
 
 import pytest
+
+if "resnet_recipes.ops.kernels" not in sys.modules:
+    os.environ["TRITON_INTERPRET"] = "1"
+elif os.environ.get("TRITON_INTERPRET") != "1":
+    raise pytest.UsageError("tests/ops/interpreted cannot share a process with other tests")
+
 import triton.language as tl
 from triton.runtime import interpreter
 
