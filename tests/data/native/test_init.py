@@ -139,6 +139,20 @@ def test_half_size_level_is_checked_by_its_own_crc(engine):
     assert (batch.pixels[0] == 90).all()
 
 
+def test_nothing_is_read_behind_the_end_of_raw_pixels(engine, tmp_path):
+    size, page = 64 * 64 * 3, mmap.PAGESIZE
+    assert size % page == 0
+    with (tmp_path / "pixels").open("w+b") as file:
+        file.write(bytes([50]) * (size + page))
+        file.flush()
+        mapped = np.memmap(file, np.uint8, "r", shape=(size + page,))
+        file.truncate(size)  # to read the page behind is a fault now
+    image = mapped[:size].reshape(64, 64, 3)
+    for side in (16, 64, 100):
+        batch = Batch([image], side, raw=True, size=64, box=(0, 0, 64, 64))
+        assert (batch.decoded(engine) == 50).all()
+
+
 def test_raw_pixels_are_those_that_were_given(engine):
     raw = np.asarray(photo())
     batch = Batch([raw], 60, geometry=BOX, box=(11, 13, 60, 60), size=raw.shape[:2], raw=True)

@@ -92,3 +92,17 @@ def test_real_photographs_are_decoded_as_pillow_decodes_them(engine, photographs
         batch = Batch([data], side, box=(left, top, side, side))
         if not batch.filled(engine).any():
             assert np.array_equal(batch.pixels[0], whole[top:, left:][:side, :side]), path
+
+
+def test_the_decoder_reduces_only_to_twice_the_output(engine):
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    jpeg = encoded(Image.fromarray(noise), quality=95, subsampling="4:4:4")
+    found = {}
+    for side in (33, 40, 63):
+        picture = Image.fromarray(by_pillow(jpeg)).resize((side, side), Image.BILINEAR)
+        batch = Batch([jpeg], side, box=(0, 0, 64, 64))
+        apart = batch.decoded(engine)[0].astype(int) - np.asarray(picture)
+        found[side] = np.abs(apart).max()
+    assert max(found.values()) <= 1, found
+    whole, reduced = (Batch([jpeg], 32, box=(0, 0, 64, 64), whole=flag) for flag in (True, False))
+    assert not np.array_equal(whole.decoded(engine), reduced.decoded(engine))

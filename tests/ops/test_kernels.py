@@ -1,0 +1,74 @@
+"""The launch of kernels, which looks past Triton's own, with the version that is installed."""
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+
+from resnet_recipes.ops.kernels import launch
+
+
+@triton.jit
+def doubled(x, y, count, block: tl.constexpr):
+    place = tl.program_id(0) * block + tl.arange(0, block)
+    tl.store(y + place, 2 * tl.load(x + place, mask=place < count), mask=place < count)
+
+
+class Device:
+    """Stands in for an H100: Triton compiles for it, and its launches are written down."""
+
+    def __init__(self) -> None:
+        self.launches: list[tuple[Any, ...]] = []
+        self.utils = SimpleNamespace(
+            load_binary=lambda *_: (1, "function", 32, 0, 1024),
+            unload_module=lambda *_: None,
+            get_device_properties=lambda _: {"max_shared_mem": 1 << 17},
+        )
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> str:
+        return f"stream of {device}"
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", 90, 32)
+
+    def launcher_cls(self, source: object, metadata: object) -> Any:
+        return lambda *arguments: self.launches.append(arguments)
+
+
+@pytest.fixture
+def device() -> Iterator[Device]:
+    """The device that Triton finds."""
+    try:
+        own = driver.active
+    except RuntimeError:  # there is no GPU
+        own = None
+    driver.set_active(device := Device())
+    yield device
+    driver.set_active(own)
+
+
+def test_a_known_variant_is_launched_as_triton_launches_it(device):
+    x, y, z = torch.ones(64), torch.empty(64), torch.empty(64)
+    for out in (y, z, z):
+        launch(doubled, (2, 1, 1), ("float32",), x, out, 64, 32, num_warps=1)
+    doubled[2, 1, 1](x, z, 64, 32, num_warps=1)  # by Triton alone
+    first, *known, expected = device.launches
+    assert first[3:5] == ("stream of 0", "function")
+    for found in known:
+        assert found[:6] == expected[:6]
+        assert [*map(id, found[-4:-2])] == [id(x), id(z)]
+        assert [*map(id, expected[-4:-2])] == [id(x), id(z)]
+        assert found[-2:] == expected[-2:] == (64, 32)
+        assert len(found) == len(expected)
