@@ -16,6 +16,7 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.extras import remedy
 from resnet_recipes.base.reading import MAX_BYTES, open_regular, parse_json, read_bytes
 from resnet_recipes.data.convert.encode import Original
+from resnet_recipes.data.convert.tar import Member, members
 from resnet_recipes.data.files.table import LABEL
 from resnet_recipes.data.images import decode
 from resnet_recipes.data.root import SYNONYMS
@@ -27,7 +28,14 @@ if TYPE_CHECKING:
 NAMES = ("classnames.txt", "classes.txt")
 
 _LONGEST = 1 << 16  # bytes of a label or JSON in a tar file
+_LONGEST_NAME = 200  # characters of a class
+_MOST_CLASSES = 1_000_000
+_LABELS = (
+    f"a number from 0 to {_MOST_CLASSES - 1:,}, or a name of at most {_LONGEST_NAME} characters"
+)
 _MOST_GROUP = 1 << 30  # bytes of a group of rows, of which each process keeps one
+_MOST_BATCH = 1 << 26  # bytes of the rows of a group that are decoded together
+_TOO_LARGE = f"its group of rows has more than {_MOST_GROUP:,} bytes"
 _END = 8  # bytes of a parquet file: the size of the description before them, and PAR1
 
 
@@ -177,47 +185,61 @@ def _bytes(path: str, start: int, size: int) -> bytes:
 def _in_tar(path: Path) -> Iterator[Sample]:
     """Yield the samples of a tar file: members that differ only in their suffix, one an image."""
     try:
-        with tarfile.open(path, "r:") as archive:
-            files = (member for member in archive if member.isreg() and not member.issparse())
-            for key, members in groupby(files, lambda member: _parted(member)[0]):
-                yield _sample(path, key, {_parted(member)[1]: member for member in members})
-    except tarfile.TarError as error:
-        raise NotReadyError.at(path, f"cannot be read as a tar file: {error}") from None
+        for key, group in groupby(members(path), lambda member: _parted(member)[0]):
+            yield _sample(path, key, [*group])
+    except ValueError as error:
+        rule = f"cannot be read as a tar file: {error}"
+        raise NotReadyError.at(path, rule, "download it or make it again") from None
 
 
-def _parted(member: tarfile.TarInfo) -> tuple[str, str]:
+def _parted(member: Member) -> tuple[str, str]:
     """Return what a sample's members have in common, up to the name's first dot; and the suffix."""
     folder, _, name = member.name.rpartition("/")
     stem, _, suffix = name.partition(".")
     return f"{folder}/{stem}", suffix.lower()
 
 
-def _sample(path: Path, key: str, members: dict[str, tarfile.TarInfo]) -> Sample:
-    images = [members[suffix] for suffix in members if f".{suffix}" in decode.SUFFIXES]
-    label = None
-    for suffix in ("cls", "json"):
-        member = members.get(suffix)
-        if label is None and member and member.size <= _LONGEST:
-            label = _label(_bytes(str(path), member.offset_data, member.size), suffix)
-    if not images or label is None:
-        lacking = "a label: .cls, or label in .json" if images else "an image"
-        raise NotReadyError.at(path, f"sample {key} lacks {lacking}")
-    return Sample(label, images[-1].offset_data, min(images[-1].size, decode.MAX_BYTES + 1))
+def _sample(path: Path, key: str, group: Sequence[Member]) -> Sample:
+    """Return the only image of a sample's members, and its label. Raises NotReadyError."""
+    by_suffix = {_parted(member)[1]: member for member in group}
+    images = [member for suffix, member in by_suffix.items() if f".{suffix}" in decode.SUFFIXES]
+    if len(by_suffix) < len(group) or len(images) > 1:
+        names = ", ".join(member.name for member in group[:8])
+        raise NotReadyError.at(path, f"sample {key} has more than one image or label: {names}")
+    if not images:
+        raise NotReadyError.at(path, f"sample {key} lacks an image")
+    suffix = next((suffix for suffix in ("cls", "json") if suffix in by_suffix), "")
+    label = _label_in(path, by_suffix[suffix], suffix) if suffix else None
+    if label is None:
+        rule = f"sample {key} lacks a label: {_LABELS} in .cls, or under label in .json"
+        raise NotReadyError.at(path, rule)
+    return Sample(label, images[0].place, min(images[0].size, decode.MAX_BYTES + 1))
 
 
-def _label(content: bytes, suffix: str) -> int | str | None:
+def _label_in(path: Path, member: Member, suffix: str) -> int | str | None:
     """Return the label in a .cls or .json member; None if there is none."""
-    text = content.decode("utf-8", "replace").strip()
-    if suffix == "json":
-        try:
-            found = parse_json(text)
-        except ValueError:
-            return None
-        known = found if isinstance(found, dict) else {}
-        text = str(next((known[name] for name in LABEL if name in known), ""))
-    if re.fullmatch("[0-9]{1,6}", text):
-        return int(text)
-    return text[:200] or None
+    if member.size > _LONGEST:
+        return None
+    try:
+        value: object = _bytes(str(path), member.place, member.size).decode().strip()
+        if suffix == "json":
+            found = parse_json(str(value))
+            known = found if isinstance(found, dict) else {}
+            value = next((known[name] for name in LABEL if name in known), None)
+    except ValueError:
+        return None
+    if isinstance(value, str) and re.fullmatch("-[0-9]+|[0-9]{1,6}", value):
+        value = int(value)
+    return _label(value)
+
+
+def _label(value: object) -> int | str | None:
+    """Return a value that can be the label of an image; None for others."""
+    if isinstance(value, str):
+        return value if 0 < len(value) <= _LONGEST_NAME else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value < _MOST_CLASSES else None
 
 
 def _in_parquet(path: Path) -> Iterator[Sample]:
@@ -225,17 +247,16 @@ def _in_parquet(path: Path) -> Iterator[Sample]:
     file = _parquet(path)
     columns = file.schema_arrow.names
     label = next((name for name in LABEL if name in columns), None)
-    if "image" not in columns or label is None:
-        rule = f"needs columns image and label, and has {', '.join(columns[:8])}"
+    if label is None or columns.count("image") != 1 or columns.count(label) != 1:
+        rule = f"needs one column image and one label, and has {', '.join(columns[:8])}"
         raise NotReadyError.at(path, rule)
     row = 0
     for number in range(file.num_row_groups):
         try:
             for value in _column(file, number, label):
-                is_name = isinstance(value, str) and 0 < len(value) <= 200
-                if not (is_name or (isinstance(value, int) and 0 <= value < 10**6)):
-                    raise NotReadyError.at(path, f"has no label in row {row}")
-                yield Sample(value, row, number)
+                if (known := _label(value)) is None:
+                    raise NotReadyError.at(path, f"has no label in row {row}: {_LABELS}")
+                yield Sample(known, row, number)
                 row += 1
         except (ValueError, OSError) as error:
             raise NotReadyError.at(path, f"cannot be read: {error}") from None
@@ -254,16 +275,30 @@ def row_group(path: str, number: int) -> dict[int, bytes]:
         found[row] = content if isinstance(content, bytes) else b""
         size += len(found[row])
         if size > _MOST_GROUP:
-            raise ValueError(f"its group of rows has more than {_MOST_GROUP:,} bytes")
+            raise ValueError(_TOO_LARGE)
     return found
 
 
 def _column(file: "ParquetFile", group: int, name: str) -> Iterator[Any]:
-    """Yield the values of a column in a group of rows. Raises ValueError or OSError."""
+    """Yield the values of a column in a group of rows. Raises ValueError or OSError.
+
+    A few kilobytes may stand for one large value in each row, so that as many rows are decoded
+    together as may have the size of the whole column.
+    """
     from pyarrow import ArrowException
 
+    described = file.metadata.row_group(group)
+    parts = (described.column(index) for index in range(described.num_columns))
+    size = sum(
+        part.total_uncompressed_size
+        for part in parts
+        if part.path_in_schema.partition(".")[0] == name
+    )
+    if size > _MOST_GROUP:
+        raise ValueError(_TOO_LARGE)
+    together = max(1, min(64, _MOST_BATCH // max(1, size)))
     try:
-        for batch in file.iter_batches(64, row_groups=[group], columns=[name]):
+        for batch in file.iter_batches(together, row_groups=[group], columns=[name]):
             yield from batch[name].to_pylist()
     except ArrowException as error:
         raise ValueError(str(error)) from None

@@ -28,10 +28,10 @@ def images(split: Path) -> list[tuple[int, str, bytes]]:
     ]
 
 
-def write_tar(path: Path, members: dict[str, bytes]) -> None:
+def write_tar(path: Path, members: dict[str, bytes] | list[tuple[str, bytes]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w") as archive:
-        for name, content in members.items():
+        for name, content in dict.items(members) if isinstance(members, dict) else members:
             member = tarfile.TarInfo(name)
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
@@ -142,11 +142,25 @@ def test_groups_of_rows_stay_together_in_a_random_order(folder, tmp_path):
         ({"a.jpg": b"x", "a.json": b"[" * 10_000}, "lacks a label"),
         ({"a.jpg": b"x", "a.cls": b"1" * 100_000}, "lacks a label"),
         ({}, r"a\.tar: has no images"),
+        ({"a.jpg": b"x", "a.png": b"y", "a.cls": b"1"}, "more than one image or label: a.jpg, a.p"),
+        *(
+            ({"a.jpg": b"x", "a.json": b'{"label": %s}' % label}, "sample /a lacks a label")
+            for label in (b"null", b"true", b"[3, 4]", b"-1", b'"-1"', b"0.5", b"1000000")
+        ),
+        ({"a.jpg": b"x", "a.cls": b"-1", "a.json": b'{"label": 3}'}, "sample /a lacks a label"),
+        ({"a.jpg": b"x", "a.cls": b"\xff"}, "sample /a lacks a label"),
+        ({"a.jpg": b"x", "a.cls": b"a" * 201}, "name of at most 200 characters in .cls"),
     ],
 )
 def test_a_sample_that_is_not_whole_is_named(members, said, tmp_path):
     write_tar(tmp_path / "a.tar", members)
     refused(tmp_path, said)
+
+
+def test_two_samples_of_one_name_are_not_merged(tmp_path):
+    twice = [("0.jpg", b"x"), ("0.cls", b"0"), ("0.jpg", b"y"), ("0.cls", b"1")]
+    write_tar(tmp_path / "a.tar", twice)
+    refused(tmp_path, "more than one image or label: 0.jpg, 0.cls, 0.jpg, 0.cls")
 
 
 def test_files_that_are_damaged_or_without_labels_are_named(tmp_path):
@@ -159,7 +173,7 @@ def test_files_that_are_damaged_or_without_labels_are_named(tmp_path):
         file.write(((1 << 31) - 4).to_bytes(4, "little") + b"PAR1")
     refused(tmp_path, "its description is larger than 67,108,864 bytes")
     writer.write_table(pytest.importorskip("pyarrow").table({"img": [b""], "label": [1]}), path)
-    refused(tmp_path, "needs columns image and label, and has img, label")
+    refused(tmp_path, "needs one column image and one label, and has img, label")
     write_rows(path, [], [])
     refused(tmp_path, r"a\.parquet: has no images")
     write_tar(tmp_path / "a.tar", {"a.jpg": bytes(2000), "a.cls": b"1"})
@@ -218,11 +232,39 @@ def test_a_bad_image_of_a_shard_is_named_by_shard_and_member(tmp_path):
         convert(tmp_path, tmp_path / "out.beton", RAW, silent)
 
 
-def test_a_group_of_rows_that_is_too_large_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(shards, "_MOST_GROUP", 100)
-    write_rows(tmp_path / "a.parquet", [{"bytes": bytes(200)}], [0])
-    with pytest.raises(NotReadyError, match="group of rows has more than 100 bytes"):
-        convert(tmp_path, tmp_path / "out.beton", RAW, silent)
+def test_group_of_rows_too_large_is_not_decoded(tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "_MOST_GROUP", 500)
+    write_rows(tmp_path / "a.parquet", [{"bytes": os.urandom(600)}], [0])
+    writer = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr(writer.ParquetFile, "iter_batches", None)
+    with pytest.raises(ValueError, match="group of rows has more than 1,073,741,824 bytes"):
+        shards.row_group(str(tmp_path / "a.parquet"), 0)
+
+
+def test_repeated_large_value_is_decoded_in_parts(tmp_path, monkeypatch):
+    arrow, rows = pytest.importorskip("pyarrow"), 64
+    write_rows(tmp_path / "a.parquet", [{"bytes": bytes(1 << 20)}] * rows, [0] * rows, group=rows)
+    assert (tmp_path / "a.parquet").stat().st_size < 1 << 20
+    monkeypatch.setattr(shards, "_MOST_GROUP", 40 << 20)
+    monkeypatch.setattr(shards, "_MOST_BATCH", 2 << 20)
+    before = arrow.default_memory_pool().max_memory()
+    with pytest.raises(ValueError, match="group of rows"):
+        shards.row_group(str(tmp_path / "a.parquet"), 0)
+    assert arrow.default_memory_pool().max_memory() - before < 32 << 20
+
+
+@pytest.mark.parametrize("labels", [[None], [True], [-1], [10**6], ["a" * 201], [""], [0.5]])
+def test_parquet_value_that_is_no_label_is_refused(tmp_path, labels):
+    write_rows(tmp_path / "a.parquet", [TWO[0]], labels)
+    refused(tmp_path, "has no label in row 0: a number from 0 to 999,999, or a name of at most 200")
+
+
+def test_two_columns_of_labels_are_refused(tmp_path):
+    arrow, path = pytest.importorskip("pyarrow"), tmp_path / "a.parquet"
+    columns = [arrow.array([{"bytes": b"x"}]), arrow.array([0]), arrow.array([1])]
+    table = arrow.Table.from_arrays(columns, names=["image", "label", "label"])
+    pytest.importorskip("pyarrow.parquet").write_table(table, path)
+    refused(tmp_path, "needs one column image and one label, and has image, label, label")
 
 
 def test_a_file_of_class_names_is_read_within_limits(tmp_path):

@@ -1,0 +1,126 @@
+"""A tar file gives all of its files, or is refused."""
+
+import io
+import os
+import random
+import subprocess
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.data.convert.tar import Member, members
+
+NAMES = [f"{index}.{suffix}" for index in range(20) for suffix in ("jpg", "cls")]
+
+
+def archive(path: Path, names: list[str] = NAMES, form: int = tarfile.USTAR_FORMAT) -> Path:
+    """Write files of 700 bytes, each with its number."""
+    with tarfile.open(path, "w", format=form) as file:
+        for number, name in enumerate(names):
+            one = tarfile.TarInfo(name)
+            one.size = 700
+            file.addfile(one, io.BytesIO(b"%03d" % number + bytes(697)))
+    return path
+
+
+def start(path: Path, number: int) -> int:
+    """Return the byte where the header of a member starts."""
+    with tarfile.open(path) as file:
+        return file.getmembers()[number].offset
+
+
+def contents(path: Path) -> list[tuple[str, int]]:
+    """Return name and number of every file."""
+    whole = path.read_bytes()
+    return [(one.name, int(whole[one.place : one.place + 3])) for one in members(path)]
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_members_has_every_file_of_every_format(tmp_path, form):
+    names = [f"{'d' * 60}/{'e' * length}.jpg" for length in (1, 90)]
+    if form != tarfile.USTAR_FORMAT:
+        names += [f"{'d' * 200}/{'e' * 150}.jpg", "\u00e9\udcff.jpg"]
+    assert contents(archive(tmp_path / "a.tar", names, form)) == [
+        (name, number) for number, name in enumerate(names)
+    ]
+
+
+def test_members_has_every_file_of_gnu_tar(tmp_path):
+    names = ["b" * 120 + ".jpg", "c.cls"]
+    for number, name in enumerate(names):
+        (tmp_path / name).write_bytes(b"%03d" % number)
+    made = subprocess.run(["tar", "-cf", "a.tar", *names], cwd=tmp_path, check=False)
+    assert made.returncode == 0
+    assert contents(tmp_path / "a.tar") == [*zip(names, range(2), strict=True)]
+
+
+def sized(path: Path, size: bytes) -> None:
+    """Give the 31st header another size, and the checksum that belongs to it."""
+    content, place = bytearray(path.read_bytes()), start(path, 30)
+    content[place + 124 : place + 136] = size
+    content[place + 148 : place + 156] = b" " * 8
+    content[place + 148 : place + 156] = b"%06o\0 " % sum(content[place : place + 512])
+    path.write_bytes(content)
+
+
+def linked(path: Path) -> None:
+    with tarfile.open(path, "a") as file:
+        one = tarfile.TarInfo("link.jpg")
+        one.type, one.linkname = tarfile.LNKTYPE, NAMES[0]
+        file.addfile(one)
+
+
+def described(path: Path, text: bytes, kind: bytes = tarfile.XHDTYPE) -> None:
+    """Put an extended header first."""
+    one = tarfile.TarInfo("header")
+    one.type, one.size = kind, len(text)
+    block = one.tobuf(tarfile.USTAR_FORMAT) + text + bytes(-len(text) % 512)
+    path.write_bytes(block + path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("said", "damage"),
+    [
+        ("the blocks that close it are missing", lambda path: os.truncate(path, start(path, 30))),
+        (
+            "the blocks that close it are missing",
+            lambda path: os.truncate(path, start(path, 30) + 99),
+        ),
+        ("cut short", lambda path: os.truncate(path, start(path, 30) + 600)),
+        (
+            "size of 15.jpg is wrong",
+            lambda path: sized(path, b"\x80" + (1 << 80).to_bytes(11, "big")),
+        ),
+        ("size of 15.jpg is wrong", lambda path: sized(path, b"\xff" * 11 + b"\0")),
+        ("size of 15.jpg is wrong", lambda path: sized(path, b"7" * 11 + b"\0")),
+        ("goes on after its closing", lambda path: path.write_bytes(path.read_bytes() * 2)),
+        ("link.jpg is a link", linked),
+        ("extended header", lambda path: described(path, b"99 path=short\n")),
+        ("extended header", lambda path: described(path, b"0 path=\n")),
+        ("more than 65,536 bytes", lambda path: described(path, b"a" * (1 << 17), b"L")),
+        ("sparse", lambda path: described(path, b"22 GNU.sparse.major=1\n")),
+        ("Not a regular file", lambda path: path.unlink() or os.mkfifo(path)),
+    ],
+)
+def test_members_refuses_incomplete_archive(tmp_path, said, damage: Callable[[Path], object]):
+    path = archive(tmp_path / "a.tar")
+    damage(path)
+    with pytest.raises((ValueError, OSError), match=said):
+        list(members(path))
+
+
+def test_members_loses_no_file_to_a_changed_header(tmp_path):
+    path, draw = archive(tmp_path / "a.tar"), random.Random(0)
+    whole, expected = path.read_bytes(), contents(path)
+    for _ in range(300):
+        place = start(path, 0) + 512 * 3 * draw.randrange(len(NAMES)) + draw.randrange(512)
+        content = bytearray(whole)
+        content[place] ^= 1 << draw.randrange(8)
+        (tmp_path / "b.tar").write_bytes(content)
+        try:
+            found: list[Member] | list = contents(tmp_path / "b.tar")
+        except ValueError:
+            continue
+        assert found == expected, place
