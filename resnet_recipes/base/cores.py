@@ -26,21 +26,47 @@ def emulates(dtype: str) -> bool:
 NO_LIMIT = 1 << 62
 
 
+#: Names by version of control groups: limit, use, and in memory.stat the file cache and the shared
+#: memory that counts as such.
+_MEMORY = {
+    "": ("memory.max", "memory.current", "file", "shmem"),
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache", "total_shmem"),
+}
+
+
 def available_memory() -> int:
-    """Return the bytes available on the machine or within the container's limit, if that is less.
+    """Return the bytes available on the machine, or to a container or job that is allowed less.
 
     Page cache counts as available.
     """
     lines = Path("/proc/meminfo").read_text().splitlines()
     rows = dict(line.split(":", 1) for line in lines)
     free = int(rows["MemAvailable"].split()[0]) * 1024
-    return min(free, container_memory(Path("/sys/fs/cgroup")))
+    return min(free, group_memory(Path("/sys/fs/cgroup"), Path("/proc/self/cgroup").read_text()))
 
 
-def container_memory(cgroup: Path) -> int:
-    """Read a version 2 control group: its limit minus used memory that cannot be reclaimed."""
-    limit, used = cgroup / "memory.max", cgroup / "memory.current"
-    if not limit.exists() or limit.read_text().strip() == "max":
+def group_memory(root: Path, groups: str) -> int:
+    """Return what the control groups of a process, and those around them, leave it.
+
+    `groups` is its list: lines of number, controllers and path.
+    """
+    found = [NO_LIMIT]
+    for line in groups.splitlines():
+        _, kinds, place = line.split(":", 2)
+        for kind in _MEMORY.keys() & {*kinds.split(",")}:
+            group = root / kind / place.lstrip("/")
+            found += (
+                _left(folder, *_MEMORY[kind])
+                for folder in (group, *group.parents)
+                if folder.is_relative_to(root / kind)
+            )
+    return min(found)
+
+
+def _left(group: Path, limit: str, used: str, cached: str, shared: str) -> int:
+    """Return the limit of a control group minus the used memory that cannot be reclaimed."""
+    if not (group / limit).exists() or (most := (group / limit).read_text().strip()) == "max":
         return NO_LIMIT
-    rows = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
-    return max(0, int(limit.read_text()) - int(used.read_text()) + int(rows.get("file", 0)))
+    rows = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    reclaimable = int(rows.get(cached, 0)) - int(rows.get(shared, 0))
+    return max(0, int(most) - int((group / used).read_text()) + reclaimable)

@@ -1,5 +1,7 @@
 """The images of a run: find them, and open them through the backend that reads them."""
 
+import hashlib
+import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -120,7 +122,7 @@ def open_train(
     if facts.backend == "synthetic":
         return TrainLoader(config, share, Synthetic(facts.train_examples, len(facts.classes)))
     source = _source(config, facts, "train")
-    pipeline = train_pipeline(source, config, share, augment)
+    pipeline = train_pipeline(source, config, share, augment, _name(config, facts, "train"))
     if config.order == "quasi_random" and isinstance(source, Samples):
         pipeline.permute = quasi_random(source.beton)
     return TrainLoader(config, share, pipeline)
@@ -131,7 +133,8 @@ def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> EvalLoader:
     if facts.backend == "synthetic":
         images = Synthetic(facts.eval_examples, len(facts.classes), epoch=-1)
         return EvalLoader(config, share, images)
-    return EvalLoader(config, share, eval_pipeline(_source(config, facts, "val"), config, share))
+    source, name = _source(config, facts, "val"), _name(config, facts, "val")
+    return EvalLoader(config, share, eval_pipeline(source, config, share, name))
 
 
 def _source(config: DataConfig, facts: DataFacts, split: str) -> Samples | Files:
@@ -140,3 +143,9 @@ def _source(config: DataConfig, facts: DataFacts, split: str) -> Samples | Files
     if facts.backend == "ffcv":
         return open_samples(facts.root / f"{split}.beton", digest)
     return Files.of(replace(config, root=str(facts.root)), split, digest)
+
+
+def _name(config: DataConfig, facts: DataFacts, split: str) -> str:
+    """Return under which name processes of this machine share the shrunk images of a split."""
+    known = (os.path.realpath(facts.root), facts.digest, split, config.memory_pixels, os.geteuid())
+    return f"resnet-recipes {hashlib.sha256(repr(known).encode()).hexdigest()[:24]}"

@@ -81,6 +81,9 @@ class DataConfig(Section):
     flip: bool = True  # mirror half of the training images
     # decode training JPEGs at 1/2, 1/4 or 1/8 if the crop is larger than needed
     reduced_decode: bool = True
+    # longer side in pixels of images that are decoded once and kept in memory, from which crops are
+    # cut; auto: the largest that fits; 0: images are decoded for every crop
+    memory_pixels: Annotated[int | str, Bounds(least=0, most=2048, word="auto")] = 0
     # loader processes or threads per rank; auto: cores / ranks, at most 16; 0: decode in the
     # training process
     workers: Annotated[int | str, Bounds(least=0, most=256, word="auto")] = "auto"

@@ -1,8 +1,15 @@
 """Arrays shared by several processes."""
 
+import errno
+import glob
 import mmap
 import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing import reduction
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +30,25 @@ class SharedArrays:
         self.layout, descriptor = layout, os.memfd_create("resnet-recipes")
         os.ftruncate(descriptor, layout_bytes(layout))
         self._attach(descriptor)
+
+    @classmethod
+    def joined(cls, name: str, **layout: tuple[npt.DTypeLike, tuple[int, ...]]) -> Self:
+        """Return the arrays that another process of this user has under this name, or new ones.
+
+        They last as long as one of these processes. Pages take memory once they are written to, so
+        the layout may be larger than the memory.
+        """
+        made = cls.__new__(cls)
+        made.layout, size = layout, layout_bytes(layout)
+        with _alone(name):
+            if (descriptor := _held(name, size)) is None:
+                descriptor = os.memfd_create(name)
+                os.ftruncate(descriptor, size)
+            made._attach(descriptor)
+        for advice in (mmap.MADV_HUGEPAGE, mmap.MADV_DONTDUMP):
+            with suppress(OSError):  # where the system has none
+                made._memory.madvise(advice)
+        return made
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.arrays[name]
@@ -64,3 +90,31 @@ def _array_bytes(dtype: npt.DTypeLike, shape: tuple[int, ...]) -> int:
     """Return the bytes of one array, in whole pages so that every array starts aligned."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     return max(1, -(-size // mmap.PAGESIZE)) * mmap.PAGESIZE
+
+
+@contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """Let one process of this machine at a time look for a name."""
+    with socket.socket(socket.AF_UNIX) as lock:
+        while True:
+            try:
+                lock.bind(f"\0{name}")
+                break
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                time.sleep(0.01)
+        yield
+
+
+def _held(name: str, size: int) -> int | None:
+    """Return a descriptor of the memory file of this name that a process of this user has open."""
+    for link in glob.iglob("/proc/[0-9]*/fd/*"):
+        with suppress(OSError):  # the process is another user's, or has ended
+            if os.readlink(link) == f"/memfd:{name} (deleted)":
+                descriptor = os.open(link, os.O_RDWR | os.O_CLOEXEC)
+                found = os.fstat(descriptor)
+                if (found.st_uid, found.st_size) == (os.geteuid(), size):
+                    return descriptor
+                os.close(descriptor)
+    return None

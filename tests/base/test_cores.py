@@ -25,13 +25,48 @@ def test_types_without_instructions_are_emulated(flags, emulated, tmp_path, monk
     assert not cores.emulates("bf16")
 
 
+def left(root, groups: str = "0::/") -> int:
+    """Return the memory that the groups of a process leave it."""
+    return cores.group_memory(root, groups)
+
+
+def limit(folder, most: object, used: int, stat: str) -> None:
+    """Write the files of a control group."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "memory.max").write_text(f"{most}\n")
+    (folder / "memory.current").write_text(f"{used}\n")
+    (folder / "memory.stat").write_text(stat)
+
+
 def test_the_file_cache_of_a_container_counts_as_free(tmp_path):
-    assert cores.container_memory(tmp_path) == cores.NO_LIMIT
-    (tmp_path / "memory.max").write_text("max\n")
-    assert cores.container_memory(tmp_path) == cores.NO_LIMIT
-    (tmp_path / "memory.max").write_text("1000\n")
-    (tmp_path / "memory.current").write_text("900\n")
-    (tmp_path / "memory.stat").write_text("anon 300\nfile 600\n")
-    assert cores.container_memory(tmp_path) == 700
-    (tmp_path / "memory.stat").write_text("anon 900\n")
-    assert cores.container_memory(tmp_path) == 100
+    assert left(tmp_path) == cores.NO_LIMIT
+    limit(tmp_path, "max", 900, "")
+    assert left(tmp_path) == cores.NO_LIMIT
+    limit(tmp_path, 1000, 900, "anon 300\nfile 600\n")
+    assert left(tmp_path) == 700
+    limit(tmp_path, 1000, 900, "anon 900\n")
+    assert left(tmp_path) == 100
+
+
+def test_shared_memory_of_a_container_is_not_free(tmp_path):
+    limit(tmp_path, 1000, 900, "anon 300\nfile 600\nshmem 500\n")
+    assert left(tmp_path) == 200
+
+
+def test_the_least_limit_of_all_groups_around_a_job_counts(tmp_path):
+    limit(tmp_path / "slurm" / "job_1", 1000, 400, "")
+    assert left(tmp_path, "0::/slurm/job_1/step_0") == 600
+    limit(tmp_path / "slurm" / "job_1" / "step_0", 500, 400, "")
+    assert left(tmp_path, "0::/slurm/job_1/step_0") == 100
+    assert left(tmp_path, "0::/slurm") == cores.NO_LIMIT
+
+
+def test_groups_of_version_1_have_limits(tmp_path):
+    (tmp_path / "memory").mkdir()
+    for name, text in {
+        "memory.limit_in_bytes": "1000\n",
+        "memory.usage_in_bytes": "800\n",
+        "memory.stat": "cache 1\ntotal_cache 500\ntotal_shmem 200\n",
+    }.items():
+        (tmp_path / "memory" / name).write_text(text)
+    assert left(tmp_path, "4:cpu,memory:/docker/abc\n9:name=systemd:/\n0::/") == 500

@@ -4,6 +4,7 @@ import numpy as np
 
 from resnet_recipes.data.base import DataConfig, SampleAugment, Share
 from resnet_recipes.data.crop import TrainCrop
+from resnet_recipes.data.images.memory import Shrunk
 from resnet_recipes.data.images.python import EvalImages, Source, TrainImages
 from resnet_recipes.data.loading import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
@@ -14,11 +15,11 @@ from resnet_recipes.data.stored import Taught
 
 
 def train_pipeline(
-    source: Source, config: DataConfig, share: Share, augment: SampleAugment | None
+    source: Source, config: DataConfig, share: Share, augment: SampleAugment | None, name: str = ""
 ) -> Pipeline:
-    """Return random crops."""
+    """Return random crops, of images that are in memory under `name`."""
     capacity, crop = Capacity.for_training(config, share), TrainCrop.of(config, share)
-    cropped = TrainImages(source, crop, augment, config.reduced_decode)
+    cropped = TrainImages(_shrunk(source, config, name), crop, augment, config.reduced_decode)
     images = natively(cropped, capacity.workers)
     if share.stored:
         images = Taught(images, share.stored)
@@ -28,15 +29,20 @@ def train_pipeline(
     return pipeline
 
 
-def eval_pipeline(source: Source, config: DataConfig, share: Share) -> Pipeline:
+def eval_pipeline(source: Source, config: DataConfig, share: Share, name: str = "") -> Pipeline:
     """Return centre crops.
 
     An unreadable image is always an error, to keep accuracies comparable.
     """
     capacity = Capacity.for_evaluation(config, share)
-    is_bicubic = config.eval_interpolation == "bicubic"
+    source, is_bicubic = _shrunk(source, config, name), config.eval_interpolation == "bicubic"
     cropped = EvalImages(source, config.eval_resize, is_bicubic, config.fit, config.mean)
     return Pipeline(natively(cropped, capacity.workers), capacity)
+
+
+def _shrunk(source: Source, config: DataConfig, name: str) -> Source:
+    """Return the images as `data.memory_pixels` asks for them, kept in memory under a name."""
+    return Shrunk(source, int(config.memory_pixels), name) if config.memory_pixels else source
 
 
 def natively(images: TrainImages | EvalImages, threads: int) -> Storage:
@@ -72,4 +78,15 @@ class NativeImages:
         # others were read from a small level
         source.mark_verified(rows.indices[~wanted["checked"]])
         for row in refused.tolist():
-            self._images.fill(rows.only(row))
+            if wanted["longest"][row]:
+                self._crop_decoded(rows.only(row), wanted[row : row + 1])
+            else:
+                self._images.fill(rows.only(row))
+
+    def _crop_decoded(self, rows: Rows, wanted: np.ndarray) -> None:
+        """Let the engine crop an image that Python decodes, as it will crop it from memory."""
+        pixels = self._images.opened(rows, 0).whole()
+        wanted["data"], wanted["length"] = pixels.ctypes.data, pixels.size
+        wanted["size"], wanted["raw"], wanted["checked"] = pixels.shape[:2], True, False
+        if self._engine.fill(wanted, rows.reading).size:
+            raise MemoryError

@@ -65,8 +65,8 @@ class Images:
         """Return the name of image `index` for messages."""
         return self.source.path(index)
 
-    def _opened(self, rows: Rows, row: int) -> Pixels:
-        """Read one image, or the header of its file."""
+    def opened(self, rows: Rows, row: int) -> Pixels:
+        """Read one image, or the header of its file. Raises UnreadableError."""
         with self._reading(rows, row):
             return self.source.read(int(rows.indices[row]))
 
@@ -98,7 +98,7 @@ class TrainImages(Images):
 
     def fill(self, rows: Rows) -> None:
         """Write the pixels; see Storage."""
-        pictures = deque(self._opened(rows, row) for row in range(len(rows.indices)))
+        pictures = deque(self.opened(rows, row) for row in range(len(rows.indices)))
         sizes = np.array([(picture.height, picture.width) for picture in pictures])
         boxes, mirrored = self.crop.boxes(rows, sizes)
         bicubic = self.crop.bicubic(rows)
@@ -155,7 +155,7 @@ class EvalImages(Images):
         """Write the pixels; see Storage."""
         side = rows.pixels.shape[1]
         for row in range(len(rows.indices)):
-            picture = self._opened(rows, row)
+            picture = self.opened(rows, row)
             with self._reading(rows, row):
                 rows.pixels[row] = centred(
                     picture, self.resize, side, self.bicubic, self.fit, self.mean

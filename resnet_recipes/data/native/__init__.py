@@ -122,6 +122,11 @@ def shrunk(
     return None if refused else made
 
 
+def keep(row: np.ndarray, pixels: np.ndarray) -> None:
+    """Put an image, uint8 [h, w, 3], into the memory that a row [1] points to."""
+    library().engine_keep(row.ctypes.data, pixels.ctypes.data, *pixels.shape[:2])
+
+
 def _declare(loaded: ctypes.CDLL) -> None:
     """Declare the signatures of src/engine.cpp to ctypes."""
     engine, ticket = ctypes.c_void_p, ctypes.c_int64
@@ -131,6 +136,7 @@ def _declare(loaded: ctypes.CDLL) -> None:
         ("engine_wait", ctypes.c_int, [engine, ticket, ctypes.c_double]),
         ("engine_destroy", None, [engine]),
         ("engine_try", None, [ctypes.c_void_p, ctypes.c_int64]),
+        ("engine_keep", None, [engine, engine, ctypes.c_int, ctypes.c_int]),
         ("engine_shrink", ctypes.c_int, [ctypes.c_void_p, ctypes.c_int, ctypes.c_int, engine]),
         ("engine_row_bytes", ctypes.c_size_t, []),
         ("engine_instructions", ctypes.c_char_p, []),

@@ -8,6 +8,7 @@
 #include <jpeglib.h>
 
 #include "fault.h"
+#include "memory.h"
 #include "pool.h"
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
@@ -81,6 +82,13 @@ EXPORTED int engine_shrink(Row *row, int height, int width, uint8_t *pixels) {
     } catch (const std::bad_alloc &) {
         return UNREADABLE;
     }
+}
+
+// Put an image, [height, width, 3], into the memory that the row points to.
+EXPORTED void engine_keep(Row *row, const uint8_t *pixels, int height, int width) {
+    row->height = height;
+    row->width = width;
+    keep(*row, {pixels, size_t{3} * height * width});
 }
 
 EXPORTED size_t engine_row_bytes() { return sizeof(Row); }

@@ -1,0 +1,115 @@
+"""Shrunk images as a source: decoded once, then kept in memory that all ranks share."""
+
+import time
+
+import numpy as np
+
+from resnet_recipes.base.cores import available_memory
+from resnet_recipes.data import native
+from resnet_recipes.data.images.decode import Pixels
+from resnet_recipes.data.images.python import Source
+from resnet_recipes.data.images.shrink import shrunk_size
+from resnet_recipes.data.shared import SharedArrays
+
+#: Fraction of the available memory that images may fill. The rest is for batches, pages of the
+#: files that are read, and other programs.
+USABLE = 0.8
+
+#: Seconds between two questions whether memory is short: 96 cores fill less than 2 GB meanwhile.
+INTERVAL = 0.1
+
+#: An entry of an image that is not kept, and what others consist of; see native/src/memory.h.
+_TAKEN, _SIDE_BITS, _UNIT = (1 << 64) - 1, 13, 64
+
+#: Places in `counts`: bytes that are used, bytes that there are, whether nothing more is kept, and
+#: the available memory below which that is so.
+_USED, _CAPACITY, _CLOSED, _LEAST = range(4)
+
+
+class Shrunk:
+    """A Source of another's images with a longer side of at most `longest`.
+
+    An image is decoded whole and shrunk by area means. Its pixels are a function of image and
+    `longest`, and equal those of a raw .beton file with that `max_resolution`. With a `name`, they
+    are kept in memory, which all processes of this user share that know the name, until memory runs
+    short; those of other images are made each time.
+    """
+
+    mostly_jpeg = True  # the engine also crops what only Python decodes
+
+    def __init__(self, source: Source, longest: int, name: str = ""):
+        self._source, self._longest, self._arrays = source, longest, None
+        self._asked = 0.0  # when the system was last asked for its memory
+        if not name or native.why_not():
+            return
+        room = 3 * longest**2 * len(source)
+        layout = {
+            "counts": ("u8", (4,)),
+            "entries": ("u8", (len(source),)),
+            "kept": ("u1", (room,)),
+        }
+        self._arrays = SharedArrays.joined(name, **layout)
+        counts = self._arrays["counts"]
+        if not counts[_CAPACITY]:
+            counts[_LEAST] = (1 - USABLE) * available_memory()
+            counts[_CAPACITY] = room
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    @property
+    def labels(self) -> np.ndarray:
+        """Labels of all images, int64 [N]."""
+        return self._source.labels
+
+    def path(self, index: int) -> str:
+        """Return the name of image `index`."""
+        return self._source.path(index)
+
+    def advice(self) -> str:
+        """Return what to do about an image that cannot be read."""
+        return self._source.advice()
+
+    def mark_verified(self, indices: np.ndarray) -> None:
+        """Record that the checksums of these images need not be compared again."""
+        self._source.mark_verified(indices)
+
+    def read(self, index: int) -> Pixels:
+        """Return image `index` from memory, or decode and shrink it; see Source."""
+        if self._arrays is not None and (kept := self._kept(index)) is not None:
+            return Pixels(kept)
+        picture = self._source.read(index)
+        size = shrunk_size(picture.height, picture.width, self._longest)
+        pixels = np.ascontiguousarray(picture.shrunk(*size))
+        if self._arrays is not None:
+            row = native.blank_rows(1)
+            self._put_places(np.array([index]), row)
+            native.keep(row, pixels)
+        return Pixels(pixels)
+
+    def locate(self, indices: np.ndarray, wanted: np.ndarray) -> None:
+        """Make the engine's rows [n] point to the images, and to their places in memory."""
+        self._source.locate(indices, wanted)
+        wanted["small"]["data"] = 0
+        wanted["longest"] = self._longest
+        if self._arrays is not None:
+            self._put_places(indices, wanted)
+
+    def _put_places(self, indices: np.ndarray, wanted: np.ndarray) -> None:
+        """Make rows [n] point into the memory; check first that the system has more of it."""
+        counts, entries = self._arrays["counts"], self._arrays["entries"]
+        is_due = not counts[_CLOSED] and time.monotonic() > self._asked + INTERVAL
+        if is_due and not entries[indices].all():
+            counts[_CLOSED], self._asked = available_memory() < counts[_LEAST], time.monotonic()
+        wanted["memory"], wanted["kept"] = counts.ctypes.data, self._arrays["kept"].ctypes.data
+        wanted["entry"] = entries.ctypes.data + entries.itemsize * indices
+
+    def _kept(self, index: int) -> np.ndarray | None:
+        """Return the pixels of an image in memory, a view; None if it is not there."""
+        entry, side = int(self._arrays["entries"][index]), (1 << _SIDE_BITS) - 1
+        if entry in (0, _TAKEN):
+            return None
+        start = ((entry >> 2 * _SIDE_BITS) - 1) * _UNIT
+        height, width = 1 + (entry >> _SIDE_BITS & side), 1 + (entry & side)
+        pixels = self._arrays["kept"][start : start + 3 * height * width]
+        return pixels.reshape(height, width, 3)

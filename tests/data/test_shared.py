@@ -1,0 +1,79 @@
+"""Arrays in memory that processes share by its name."""
+
+import multiprocessing
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.data.shared import SharedArrays
+
+LAYOUT = {"numbers": ("i8", (3,)), "rest": ("u1", (1 << 40,))}
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A name of this test alone."""
+    return f"resnet-recipes {request.node.name[:40]} {os.getpid()}"
+
+
+def joined(name: str) -> SharedArrays:
+    """Return the arrays of a name."""
+    return SharedArrays.joined(name, **LAYOUT)
+
+
+def held(name: str) -> list[Path]:
+    """Return the open descriptors of this process for the memory file of a name."""
+    found = []
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # of the folder itself
+            found += [link] if os.readlink(link) == f"/memfd:{name} (deleted)" else []
+    return found
+
+
+def count_up(name: str, place: int, barrier) -> None:
+    """Join at the same time as others, and note that in the arrays."""
+    barrier.wait()
+    arrays = joined(name)
+    arrays["numbers"][place] = 1
+    barrier.wait()
+    assert arrays["numbers"].tolist() == [1, 1, 1]
+
+
+def test_processes_that_start_together_share_one_memory(name):
+    context = multiprocessing.get_context("fork")
+    barrier = context.Barrier(3)
+    processes = [context.Process(target=count_up, args=(name, i, barrier)) for i in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+
+
+def test_memory_ends_with_its_last_holder(name):
+    first = joined(name)
+    second = joined(name)
+    first["numbers"][:] = 5
+    assert second["numbers"].tolist() == [5, 5, 5]
+    del first
+    assert held(name)
+    del second
+    assert not held(name)
+    assert joined(name)["numbers"].tolist() == [0, 0, 0]
+
+
+def test_memory_larger_than_the_machine_takes_only_pages_that_are_written(name):
+    arrays = joined(name)
+    arrays["rest"][[0, 1 << 39, -1]] = 1
+    assert (
+        held(name)[0].stat().st_blocks * 512 < 10 << 20
+    )  # three pages, huge ones where they are allowed
+
+
+def test_memory_of_another_size_is_not_joined(name):
+    first = joined(name)
+    first["numbers"][:] = 5
+    other = SharedArrays.joined(name, numbers=("i8", (3,)))
+    assert other["numbers"].tolist() == [0, 0, 0]
