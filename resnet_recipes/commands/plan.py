@@ -74,7 +74,7 @@ def lines(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[str]:
     rows = [("recipe", f"{plan.recipe.name}, {entry.place}{hides}")]
     if plan.origin.words:
         rows.append(("changed", "  ".join(plan.origin.words)))
-    machine = [*_device(plan, memory), *_time(plan, found)]
+    machine = [*_device(plan, memory), *_time(plan, found), *_loading(plan)]
     machine += [(WARNING, text) for text in warnings(plan.recipe.launch)]
     alarms = [*outline.notes(plan), *(row for row in machine if row[0] == WARNING)]
     rows += outline.answers(plan, [row for row in machine if row[0] != WARNING])
@@ -122,6 +122,16 @@ def _device(plan: "Plan", memory: Memory) -> Rows:
             f"this CPU has no instructions for {dtype}, so steps take about {EMULATED} times as "
             "long as in fp32: precision.dtype=fp32",
         )
+
+
+def _loading(plan: "Plan") -> Rows:
+    """Yield which images are kept in memory."""
+    if plan.recipe.data.memory_pixels and plan.facts.augments_samples:
+        from resnet_recipes.data.sample import Sample
+        from resnet_recipes.jobs.memory import in_memory
+
+        if found := in_memory(plan, Sample.of(plan.facts)):
+            yield "in memory", str(found)
 
 
 def _predictions(found: "Prediction | None", memory: Memory) -> Rows:

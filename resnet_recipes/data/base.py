@@ -134,6 +134,9 @@ class DataConfig(Section):
                 yield Problem("sampling", self.sampling, rule, "data.sampling=natural")
 
 
+#: Images of a sample: a mean over them is known to some 5 %.
+SAMPLED = 48
+
 #: What a run folder keeps of the facts, with its types.
 _KEPT = {
     "backend": str,
@@ -163,6 +166,7 @@ class DataFacts:
     eval_digest: str = ""
     class_images: tuple[int, ...] = ()  # training images of each class; empty if unknown
     details: tuple[str, ...] = ()  # how images are found and decoded, one sentence each
+    sample: tuple[str, ...] = ()  # paths of some training images, unless they are in .beton files
 
     def to_json(self) -> str:
         """Return the text of the file."""

@@ -13,7 +13,7 @@ import numpy as np
 from resnet_recipes.base.cores import available_memory
 from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.base.text import Say, byte_size, silent
-from resnet_recipes.data.base import DataConfig, DataFacts
+from resnet_recipes.data.base import SAMPLED, DataConfig, DataFacts
 from resnet_recipes.data.beton import Beton, pair_problems
 from resnet_recipes.data.beton.samples import (
     Samples,
@@ -70,6 +70,7 @@ def _surveyed(config: DataConfig, tell: Say) -> DataFacts:
         val.digest,
         tuple(map(int, train.counts)),
         tuple(_details(config, there, train, val)),
+        train.sample(SAMPLED),
     )
 
 

@@ -15,6 +15,7 @@ from resnet_recipes.jobs import external
 from resnet_recipes.jobs.fit import fitted
 from resnet_recipes.jobs.group import group_of
 from resnet_recipes.jobs.measure import UNKNOWN, measured, predicted
+from resnet_recipes.jobs.memory import sized
 from resnet_recipes.planning.course import time_of
 from resnet_recipes.planning.feasible import MAX_EPOCHS
 from resnet_recipes.planning.make import make_plan
@@ -39,9 +40,9 @@ def plan_here(wanted: "Composed", say: Say) -> Plan:
 def settled(plan: Plan, say: Say) -> Plan:
     """Return the plan with numbers in place of all that this machine decides.
 
-    They are a micro-batch of auto, and the length of a budget.
+    They are a micro-batch of auto, the size of images in memory, and the length of a budget.
     """
-    return within_budget(fitted(plan, say), say)
+    return within_budget(sized(fitted(plan, say), say), say)
 
 
 def within_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:

@@ -116,7 +116,7 @@ def _checked(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
     if isinstance(changes, Sequence):
         recipe = _changed(began, changes) if changes else began
     else:
-        recipe = _as_long(changes, began)
+        recipe = _as_began(changes, began)
         if changes.batch.bn_size == AUTO:  # the number was found when the run began
             recipe = replace(recipe, batch=replace(changes.batch, bn_size=began.batch.bn_size))
     recipe = replace(recipe, run=began.run)
@@ -142,8 +142,11 @@ def _late(folder: Path, changes: Sequence[str] | Recipe) -> Iterator[Problem]:
             yield Problem(word, None, f"has no effect: {folder} is finished", "leave it out")
 
 
-def _as_long(recipe: Recipe, began: Recipe) -> Recipe:
-    """Return a recipe with the length that its budget, if it has one, stood for in `began`."""
+def _as_began(recipe: Recipe, began: Recipe) -> Recipe:
+    """Return a recipe with the length and the size in memory that words stood for in `began`."""
+    if recipe.data.memory_pixels == AUTO:
+        kept = began.data.memory_pixels
+        recipe = replace(recipe, data=replace(recipe.data, memory_pixels=kept))
     if not recipe.launch.budget:
         return recipe
     return replace(
@@ -197,7 +200,7 @@ def _changes(folder: Path, recipe: Recipe) -> list[Problem]:
         began = frozen.read(folder / CONFIG)
     except RecipeError as error:
         return list(error.problems)
-    problems = list(changed_settings(asdict(began), _as_long(recipe, began)))
+    problems = list(changed_settings(asdict(began), _as_began(recipe, began)))
     if recipe.run.name == "auto" and began.data.root != recipe.data.root:
         problems.append(
             Problem("data.root", recipe.data.root, f"was {began.data.root} when the run began")

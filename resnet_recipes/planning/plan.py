@@ -273,7 +273,7 @@ class Plan:
                 "teachers": [teacher.text for teacher in self.teachers],
             },
             "disk_bytes": self.disk.total,
-            "data": asdict(self.facts)
+            "data": {key: value for key, value in asdict(self.facts).items() if key != "sample"}
             | {"root": str(self.facts.root), "classes": len(self.facts.classes)},
             "hooks": self.hooks,
             "notes": list(self.notes),

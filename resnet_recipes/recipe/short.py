@@ -20,6 +20,7 @@ SHORT = {
     "data": ("data.root={}",),
     "run": ("run.name={}",),
     "workers": ("data.workers={}",),
+    "cache": ("data.memory_pixels={}",),
     "budget": ("launch.budget={}",),
     "stop_at_top1": ("evaluation.stop_at_top1={}",),
 }
@@ -31,6 +32,8 @@ def targets(word: str, value: str) -> tuple[str, ...]:
     """Return what a word stands for, itself if it is none of the short ones; {} is its value."""
     if word == "epochs" and not DECIMAL.fullmatch(value):
         return ("max_duration={}", "scale_schedule_ratio=1.0")  # epochs=90ep
+    if (word, value) == ("cache", "ram"):
+        return ("data.memory_pixels=auto",)  # as Ultralytics' users type it
     return SHORT.get(word, (f"{_escaped(word)}={{}}",))
 
 

@@ -130,6 +130,13 @@ class Listing:
         """The path of each image."""
         return [os.path.join(self.folder, name) for name in self.names]
 
+    def sample(self, count: int) -> tuple[str, ...]:
+        """Return the paths of at most `count` images, evenly spaced."""
+        places = sorted({*np.linspace(0, len(self) - 1, count).astype(int).tolist()})
+        starts = self.ends - np.diff(self.ends, prepend=0)
+        names = (self.text[starts[place] : self.ends[place]].tobytes() for place in places)
+        return tuple(os.path.join(self.folder, os.fsdecode(name)) for name in names)
+
     @classmethod
     def of(cls, split: Path, tell: Say = silent) -> Self:
         """List a folder of class folders, or return the cached listing if no folder has changed."""

@@ -1,0 +1,83 @@
+"""Images in memory: how many fit, and the size that `data.memory_pixels=auto` stands for."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.text import Say, byte_size
+from resnet_recipes.data.native import why_not
+from resnet_recipes.data.sample import Sample, room
+from resnet_recipes.planning.plan import Plan
+from resnet_recipes.recipe.sections import AUTO
+
+#: Longer sides that auto tries, relative to the largest training crop: half of an image is then cut
+#: out without being enlarged, or two thirds.
+RATIOS = (2.0, 1.5)
+
+
+class InMemory(NamedTuple):
+    """Images of a size, and the memory for them."""
+
+    pixels: int  # longer side
+    needed: int  # bytes of all images, about
+    room: int  # bytes
+
+    @property
+    def fraction(self) -> float:
+        """The fraction of the images that fit."""
+        return min(1.0, self.room / self.needed)
+
+    def __str__(self) -> str:
+        there = f"about {byte_size(self.needed)} of {byte_size(self.room)} that may be used"
+        if self.fraction == 1:
+            return f"all images at {self.pixels} px: {there}"
+        rest = "the others are decoded and shrunk for every crop"
+        return f"{self.fraction:.0%} of the images at {self.pixels} px: {there}; {rest}"
+
+
+def sizes(plan: Plan) -> list[int]:
+    """Return the longer sides that auto tries, the largest first."""
+    return [
+        round(ratio * max(plan.loader_pixels or (plan.recipe.data.train_size,))) for ratio in RATIOS
+    ]
+
+
+def largest(plan: Plan, sample: Sample) -> InMemory | None:
+    """Return the largest of a few sizes at which all images fit; None if none does."""
+    free = room() - plan.batch_memory
+    tried = (InMemory(pixels, sample.bytes_at(pixels), free) for pixels in sizes(plan))
+    return next((one for one in tried if one.needed <= free), None)
+
+
+def in_memory(plan: Plan, sample: Sample | None) -> InMemory | None:
+    """Return what a plan keeps in memory; None if nothing, or if that is not known."""
+    pixels = plan.recipe.data.memory_pixels
+    if not pixels or sample is None:
+        return None
+    if pixels == AUTO:
+        return largest(plan, sample)
+    return InMemory(int(pixels), sample.bytes_at(int(pixels)), room() - plan.batch_memory)
+
+
+def sized(plan: Plan, say: Say) -> Plan:
+    """Return the plan with the size of images in memory in place of auto.
+
+    Raises RecipeError if nothing can be kept in memory here.
+    """
+    data = plan.recipe.data
+    if not data.memory_pixels or not plan.facts.augments_samples:
+        return plan
+    if why := why_not():
+        rule = f"needs the native decoder, which {why}"
+        raise RecipeError.of("data.memory_pixels", data.memory_pixels, rule, "data.memory_pixels=0")
+    if data.memory_pixels != AUTO:
+        return plan
+    sample = Sample.of(plan.facts)
+    found = sample and largest(plan, sample)
+    if found:
+        say(f"data.memory_pixels={found.pixels}: {found}")
+    else:
+        why = "no image can be read" if sample is None else f"{byte_size(room())} may be used"
+        say(f"data.memory_pixels=0: images do not fit into memory at {min(sizes(plan))} px ({why})")
+    data = replace(data, memory_pixels=found.pixels if found else 0)
+    return replace(plan, recipe=replace(plan.recipe, data=data))
