@@ -29,6 +29,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.names import DOCS
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.library import GROUPS
 from resnet_recipes.recipe.schema import Recipe
@@ -41,8 +42,17 @@ CURVE = "22.5,30,54,60,72,90"
 
 MAX_POINTS = 1000
 
+#: What takes Hydra's own plug-ins, and sweeps whose values they choose.
+OWN_APPLICATION = (
+    f"your own Hydra application takes it: {DOCS}/howto/hydra.html#in-your-own-hydra-application"
+)
+
 #: Hydra 1.3 warns if it is not told its version, and 1.4 if it is.
 _VERSION = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
+
+
+class UnlistedError(ValueError):
+    """A sweep without a list of values: only a sweeper of Hydra's can choose them."""
 
 
 @lru_cache(1024)  # the points of a sweep have most words in common
@@ -76,7 +86,9 @@ def points(words: Sequence[str]) -> list[list[str]]:
             choices.append(_choices(word))
             count *= len(choices[-1])
         except ValueError as error:
-            problems.append(Problem(word, None, str(error), "seed=1,2,3 or seed=range(1,4)"))
+            is_unlisted = isinstance(error, UnlistedError)
+            fix = OWN_APPLICATION if is_unlisted else "seed=1,2,3 or seed=range(1,4)"
+            problems.append(Problem(word, None, str(error), fix))
     if count > MAX_POINTS:
         problems.append(
             Problem(
@@ -120,7 +132,7 @@ def _texts_of(override: str, most: int) -> list[str]:
         ValueType.SIMPLE_CHOICE_SWEEP,
         ValueType.RANGE_SWEEP,
     ):
-        raise ValueError("an interval or a pattern has no list of values to run")
+        raise UnlistedError("an interval or a pattern has no list of values to run")
     try:
         swept = parsed.value()
         # Hydra shuffles a list of all numbers of a range: count them first.

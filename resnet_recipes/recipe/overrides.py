@@ -9,7 +9,7 @@ from resnet_recipes.base.duration import is_duration
 from resnet_recipes.base.errors import NO_SETTING, Problem
 from resnet_recipes.base.kinds import is_union
 from resnet_recipes.base.paths import EMPTY, is_fetched, typed_path
-from resnet_recipes.recipe.hydra_compose import nested, value_of
+from resnet_recipes.recipe.hydra_compose import OWN_APPLICATION, nested, value_of
 from resnet_recipes.recipe.library import GROUPS
 from resnet_recipes.recipe.short import DECIMAL, targets
 from resnet_recipes.recipe.typed import fitting, kind_of
@@ -121,7 +121,9 @@ def _refused(word: str) -> Problem | None:
         limits = f"{MAX_LENGTH} characters and {MAX_BRACKETS} brackets"
         return Problem(key[:40], None, f"must be one line of at most {limits}")
     if key.lstrip("+~").split(".")[0].split("/")[0].split("@")[0] == "hydra":
-        return Problem(word, None, "Hydra itself cannot be configured from here", "leave it out")
+        is_plug_in = re.match(r"[+~]*hydra[./](sweeper|launcher)\b", key)
+        fix = OWN_APPLICATION if is_plug_in else "leave it out"
+        return Problem(word, None, "Hydra itself cannot be configured from here", fix)
     if word.startswith("+"):
         return Problem(word, None, "settings need no '+'")
     if word.startswith("~"):
@@ -185,6 +187,8 @@ def _wrong(override: Override) -> Iterator[Problem]:
 
 
 def _respelled(key: str, value: str) -> str:
+    if value.startswith(("interval(", "glob(")):
+        return OWN_APPLICATION
     if "," in value or value.startswith(("range(", "choice(")):
         is_decimal = kind_of(key) is not int and re.fullmatch(_COMMA, value)
         decimal = f";  or {key}={value.replace(',', '.')}" if is_decimal else ""

@@ -147,6 +147,7 @@ def test_a_short_range_may_be_shuffled():
     rows(
         """
 seed=interval(1,2) | no list of values to run
+lr=interval(0.1,1) | your own Hydra application takes it
 recipe=glob(*) | no list of values to run
 seed=range(0,1000000000) | the maximum is 1,000
 seed=shuffle(range(1,99999999)) | the maximum is 1,000

@@ -3,6 +3,7 @@ import yaml
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.hydra_compose import OWN_APPLICATION
 from resnet_recipes.recipe.overrides import SWEEP, Override, parse
 from resnet_recipes.recipe.short import SHORT
 from resnet_recipes.recipe.suggestions import EVERY_SETTING
@@ -90,6 +91,12 @@ model=resnet18 | must be a mapping of its settings | model.name=resnet18
 data.flip={{a:1}} | must be true or false | mild has true
 lr=??? | ??? means a missing value | write the value out
 model.config=hot | no such setting | recipe=hot
+seed=interval(1,4) | must be one value | {OWN_APPLICATION}
+seed=glob(*) | must be one value | {OWN_APPLICATION}
+hydra/sweeper=optuna | Hydra itself cannot be configured | {OWN_APPLICATION}
++hydra/launcher=joblib | Hydra itself cannot be configured | {OWN_APPLICATION}
+hydra.sweeper.n_trials=9 | Hydra itself cannot be configured | {OWN_APPLICATION}
+hydra.run.dir=. | Hydra itself cannot be configured | leave it out
 name=exp1 | is the name of the recipe, not of the run | run=exp1
 a{{b}}=3 | no such setting | {EVERY_SETTING}
 {{}}={{}} | no such setting | {EVERY_SETTING}
