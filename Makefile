@@ -6,8 +6,9 @@ DEMO := data/demo
 # what a processor's instructions can change: sums, roundings, kernels
 PROCESSOR_TESTS := tests/ops tests/methods tests/optim tests/network tests/training tests/test_gpu_session.py
 FLOOR_TESTS := tests/base tests/recipe tests/methods tests/optim tests/planning tests/run_folder tests/data/images
+NIGHTLY := https://download.pytorch.org/whl/nightly/cpu
 
-.PHONY: help demo docs test processors check floors fuzz setup clean
+.PHONY: help demo docs test processors check floors previews fuzz setup clean
 
 help:
 	@echo "make demo       train on synthetic images: a few minutes on any CPU"
@@ -15,6 +16,7 @@ help:
 	@echo "make processors the tests that depend on the processor, as on a CPU with AVX2 and on one without"
 	@echo "make check      what is published beside the code: the wheel, the site, the notebook, a release's papers"
 	@echo "make floors     a part of the tests with the oldest releases of everything that is needed"
+	@echo "make previews   the same part with pre-releases, and with torch of last night"
 	@echo "make docs       build the documentation: build/site/index.html, with search"
 	@echo "make fuzz       feed damaged and random files to the native decoder: six minutes"
 	@echo "make setup      only set up .venv, with everything in it"
@@ -53,6 +55,13 @@ floors: $(RUN)
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/floors
 	$(BIN)/uv pip install --quiet --python build/floors/bin/python --resolution lowest-direct --torch-backend=cpu -e '.[test]'
 	build/floors/bin/python -m pytest -q $(FLOOR_TESTS)
+
+# Pre-releases of the same, and torch of last night, in an environment of their own.
+previews: $(RUN)
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/previews
+	$(BIN)/uv pip install --quiet --python build/previews/bin/python --prerelease=allow \
+	    --index-strategy unsafe-best-match --extra-index-url $(NIGHTLY) -e '.[test]'
+	build/previews/bin/python -m pytest -q $(FLOOR_TESTS)
 
 fuzz: $(TEST)
 	$(BIN)/python -m tools.fuzz_native
