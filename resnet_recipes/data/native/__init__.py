@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from resnet_recipes.data.native.rows import Status, blank_rows
+from resnet_recipes.data.native.rows import Status, blank_rows, layout
 
 PATH = Path(__file__).with_name("libengine.so")
 FOLDER = Path(__file__).with_name("known")
@@ -80,7 +80,7 @@ def library(path: Path = PATH) -> ctypes.CDLL:
     try:
         loaded = ctypes.CDLL(str(path))
         _declare(loaded)
-        is_current = loaded.engine_row_bytes() == blank_rows(0).itemsize
+        is_current = loaded.engine_layout().decode() == layout()
     except OSError as error:
         raise UnavailableError(f"cannot be loaded: {error}") from None
     except AttributeError:  # a function is missing
@@ -138,7 +138,7 @@ def _declare(loaded: ctypes.CDLL) -> None:
         ("engine_try", None, [ctypes.c_void_p, ctypes.c_int64]),
         ("engine_keep", None, [engine, engine, ctypes.c_int, ctypes.c_int]),
         ("engine_shrink", ctypes.c_int, [ctypes.c_void_p, ctypes.c_int, ctypes.c_int, engine]),
-        ("engine_row_bytes", ctypes.c_size_t, []),
+        ("engine_layout", ctypes.c_char_p, []),
         ("engine_instructions", ctypes.c_char_p, []),
         ("engine_jpeg", ctypes.c_char_p, []),
     ):

@@ -18,6 +18,7 @@ from PIL import Image
 from resnet_recipes import data
 from resnet_recipes.data import native as known
 from resnet_recipes.data.native import PATH, UnavailableError, library, why_not
+from resnet_recipes.data.native import rows as native_rows
 from resnet_recipes.doctor.native import check_native
 from tests.data.conftest import small
 
@@ -62,6 +63,16 @@ def test_a_library_that_lacks_a_function_was_built_from_other_sources():
     another = next(Path(np.__file__).parent.rglob("*.so"))
     with pytest.raises(UnavailableError, match="built from other sources; install"):
         library(another)
+
+
+def test_library_whose_fields_moved_is_refused(reloaded, monkeypatch):
+    """Two fields of one byte change places, and the struct keeps its size."""
+    row, others = native_rows.blank_rows(0).dtype, {"raw": "mirror", "mirror": "raw"}
+    kinds, places = zip(*row.fields.values(), strict=True)
+    fields = {"names": [others.get(name, name) for name in row.names], "formats": kinds}
+    moved = np.dtype(fields | {"offsets": places, "itemsize": row.itemsize})
+    monkeypatch.setattr(native_rows, "_ROW", moved)
+    assert "built from other sources; install" in why_not()
 
 
 SONAME = "libjpeg.so.62"

@@ -1,12 +1,15 @@
 // The C interface of the library, which resnet_recipes/data/native/engine.py calls through ctypes.
+#include <cstddef>
 #include <cstdio>       // jpeglib.h needs it
 #include <cstring>
 #include <dlfcn.h>
 #include <exception>
+#include <string>
 #include <unistd.h>
 
 #include <jpeglib.h>
 
+#include "augment.h"
 #include "fault.h"
 #include "memory.h"
 #include "pool.h"
@@ -91,7 +94,70 @@ EXPORTED void engine_keep(Row *row, const uint8_t *pixels, int height, int width
     keep(*row, {pixels, size_t{3} * height * width});
 }
 
-EXPORTED size_t engine_row_bytes() { return sizeof(Row); }
+// Return a line for each field of the structs that rows.py mirrors: its name there, its offset and its size.
+EXPORTED const char *engine_layout() {
+#define FIELD(type, name, member) \
+    name " ", offsetof(type, member), sizeof(static_cast<type *>(nullptr)->member)
+    static const struct {
+        const char *name;
+        size_t offset, size;
+    } fields[] = {
+        {FIELD(Row, "data", data)},
+        {FIELD(Row, "folder", folder)},
+        {FIELD(Row, "path", path)},
+        {FIELD(Row, "draws", draws)},
+        {FIELD(Row, "operations", operations)},
+        {FIELD(Row, "pixels", pixels)},
+        {FIELD(Row, "length", length)},
+        {FIELD(Row, "file_bytes", file_bytes)},
+        {FIELD(Row, "box[0]", box.left)},
+        {FIELD(Row, "box[1]", box.top)},
+        {FIELD(Row, "box[2]", box.width)},
+        {FIELD(Row, "box[3]", box.height)},
+        {FIELD(Row, "size[0]", height)},
+        {FIELD(Row, "size[1]", width)},
+        {FIELD(Row, "geometry", geometry)},
+        {FIELD(Row, "side", side)},
+        {FIELD(Row, "resize", resize)},
+        {FIELD(Row, "filter", filter)},
+        {FIELD(Row, "operation_count", operation_count)},
+        {FIELD(Row, "raw", raw)},
+        {FIELD(Row, "mirror", mirror)},
+        {FIELD(Row, "whole", whole)},
+        {FIELD(Row, "checked", checked)},
+        {FIELD(Row, "crc", crc)},
+        {FIELD(Row, "status", status)},
+        {FIELD(Row, "error", error)},
+        {FIELD(Row, "small.data", small.data)},
+        {FIELD(Row, "small.length", small.length)},
+        {FIELD(Row, "small.size[0]", small.height)},
+        {FIELD(Row, "small.size[1]", small.width)},
+        {FIELD(Row, "small.crc", small.crc)},
+        {FIELD(Row, "small.raw", small.raw)},
+        {FIELD(Row, "memory", memory)},
+        {FIELD(Row, "kept", kept)},
+        {FIELD(Row, "entry", entry)},
+        {FIELD(Row, "longest", longest)},
+        {"row ", 0, sizeof(Row)},
+        {FIELD(Operation, "kind", kind)},
+        {FIELD(Operation, "values[0]", values[0])},
+        {FIELD(Operation, "values[1]", values[1])},
+        {FIELD(Operation, "values[2]", values[2])},
+        {FIELD(Operation, "values[3]", values[3])},
+        {FIELD(Operation, "values[4]", values[4])},
+        {FIELD(Operation, "values[5]", values[5])},
+        {"operation ", 0, sizeof(Operation)},
+    };
+#undef FIELD
+    static const std::string text = [] {
+        std::string lines;
+        for (const auto &field : fields) {
+            lines += field.name + std::to_string(field.offset) + " " + std::to_string(field.size) + "\n";
+        }
+        return lines;
+    }();
+    return text.c_str();
+}
 
 EXPORTED const char *engine_instructions() { return best_instructions().name; }
 

@@ -5,6 +5,7 @@
 #include <csetjmp>
 #include <cstdio>       // jpeglib.h needs it
 #include <cstring>
+#include <type_traits>
 
 #include <jpeglib.h>
 #ifdef JPEG_INSIDE
@@ -98,6 +99,9 @@ class Scanlines final : public RowSource {
     jpeg_decompress_struct &info_;
     JSAMPROW row_;
 };
+
+// An error or a fault jumps over these without destroying them.
+static_assert(std::is_trivially_destructible_v<Scanlines> && std::is_trivially_destructible_v<Cut>);
 
 // Whether the image ends in the last `tail` bytes; libjpeg-turbo judges the rest.
 bool is_whole(Bytes bytes, size_t tail) {

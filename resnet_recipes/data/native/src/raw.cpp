@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "fault.h"
 
@@ -29,6 +30,9 @@ class Pixels final : public RowSource {
     size_t stride_, padding_;
     uint8_t *last_;
 };
+
+// A fault jumps over it without destroying it.
+static_assert(std::is_trivially_destructible_v<Pixels>);
 
 bool is_whole(Bytes bytes, const Row &row) {
     return row.height > 0 && row.width > 0 && bytes.size == uint64_t{3} * row.height * row.width;

@@ -57,7 +57,7 @@ class RowSource {
     virtual const uint8_t *at(int y) = 0;
 
   protected:
-    ~RowSource() = default;
+    ~RowSource() = default;     // not virtual: a source must be trivial to destroy, as a fault jumps over it
 };
 
 // One resize; its memory is reused by the next.
