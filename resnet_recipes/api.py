@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resnet_recipes import data
-from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.section import Section
 from resnet_recipes.base.text import Say, silent
@@ -91,11 +91,11 @@ def compose(
         made = composing.compose(os.fspath(recipe), words, needs_data=False)
         return with_network_methods(made).recipe
     if isinstance(recipe, Recipe):
-        rule, fix = "is a recipe already", "recipe.optimizer.lr = 0.1   changes it"
+        rule, fix = "is a recipe already", "recipe.optimizer.lr = 0.1"
     elif not isinstance(recipe, Mapping):
         rule, fix = f"is not the name of a recipe, but {_kind(recipe)}", _EXAMPLE
     elif words:
-        rule, fix = "is a complete config", "change it where your application composes it"
+        rule, fix = "is a complete config", Hint("change it where your application composes it")
     else:
         return composing.from_config(recipe)
     raise RecipeError.of("recipe", None, rule, fix)
@@ -181,7 +181,9 @@ def prepare(
     recipe = _composed(recipe)
     if not isinstance(planned, Plan | None):
         rule = f"must be a plan, and not {_kind(planned)}"
-        raise RecipeError.of("planned", None, rule, '"run.root=PATH" in compose() sets the folder')
+        raise RecipeError.of(
+            "planned", None, rule, Hint('"run.root=PATH" in compose() sets the folder')
+        )
     planned = settled(planned or plan(recipe), partial(print, file=sys.stderr))
     folder = new_run.create(planned, command)
     keep_estimate(planned, folder)
@@ -245,13 +247,13 @@ def _several_devices(recipe: Recipe) -> Iterator[Problem]:
     """Yield the problem of a recipe that one process cannot train."""
     if recipe.launch.gpus not in ("auto", 1):
         rule = "train() uses one device"
-        fix = "resnet-train --resume FOLDER   trains on all what prepare(recipe) has prepared"
+        fix = ("resnet-train --resume FOLDER", Hint("it trains what prepare(recipe) returns"))
         yield Problem("launch.gpus", recipe.launch.gpus, rule, fix)
 
 
 def _callback_problem(callback: object) -> Problem | None:
     """Return why a callback cannot be called with a record; None if it can, or may."""
-    fix = "a function of one argument, a record of metrics.jsonl"
+    fix = Hint("a function of one argument, a record of metrics.jsonl")
     if not callable(callback):
         return Problem("callbacks", None, f"{_kind(callback)} cannot be called", fix)
     with suppress(ValueError):  # a builtin may have no signature
@@ -343,7 +345,7 @@ def _located(place: object) -> Path:
     """Return the path of a run or a file. Raises NotReadyError if there is none."""
     if not isinstance(place, str | os.PathLike):
         rule = f"must name a run, a checkpoint or a weights file, and is {_kind(place)}"
-        raise RecipeError.of("place", None, rule, '"last", or run.folder')
+        raise RecipeError.of("place", None, rule, ('"last"', "run.folder"))
     return run_places([os.fspath(place)], "place")[0]
 
 
@@ -358,7 +360,7 @@ def _words(changes: Sequence[object], settings: Mapping[str, object]) -> list[st
             words.append(change)
         else:
             rule = f"must be text or a mapping, and not {_kind(change)}"
-            fix = '"lr=0.1", {"optimizer.lr": 0.1}, or lr=0.1'
+            fix = ('"lr=0.1"', '{"optimizer.lr": 0.1}', "lr=0.1")
             problems.append(Problem("changes", None, rule, fix))
     RecipeError.refuse(problems)
     return words
@@ -371,7 +373,7 @@ def _settings(values: Mapping[str, object], section: str) -> Iterator[str]:
             yield from _settings(value, f"{section}{name}.")
         elif isinstance(value, Section):
             rule = f"cannot be {_kind(value)} here"
-            fix = f"recipe.{section}{name} = {type(value).__name__}(...)   changes a recipe"
+            fix = f"recipe.{section}{name} = {type(value).__name__}(...)"
             raise RecipeError.of(f"{section}{name}", None, rule, fix)
         else:
             yield f"{section}{name}={_text(value)}"

@@ -105,9 +105,10 @@ def boxed(error: RecipeError | TrainingError, starts: bool) -> str:
     width = line_width()
     lines = [f"error: {counted(len(error.problems), 'problem')}", ""]
     for problem in error.problems:
-        rule, *fixes = str(problem).splitlines()
-        lines += wrapped(rule, width, "  ", "    ")
-        for fix in fixes:
-            lines += wrapped(fix.lstrip(), width, " " * 6, " " * 6, glue="(?<!,) ")
+        first, *below = problem.lines()
+        lines += wrapped(first, width, "  ", "    ")
+        for line in below:
+            glue = "(?<!,) " if line.startswith("try:") else " (?=%)"
+            lines += wrapped(line, width, " " * 6, " " * 13, glue)
     done = "Nothing was started.  " if starts else ""
     return "\n".join([*lines, "", f"{done}[exit {error.exit_code}]"])

@@ -134,9 +134,9 @@ rr.compose("small", 5, None) | not 5(.|\\n)*and not None
 rr.compose(recipe, lr=0.1) | recipe: is a recipe already
 rr.compose({"name": "x"}, lr=0.1) | recipe: is a complete config
 rr.compose(None) | recipe: is not the name of a recipe, but None
-rr.compose(Path("none.yaml")) | recipe=none.yaml: no such file
+rr.compose(Path("none.yaml")) | recipe=none.yaml does not exist
 rr.compose("small", optimizer=rr.optim.LAMB()) | optimizer: cannot be a LAMB here
-rr.plan("small") | must be what compose.. returns, and not 'small'\n    compose."small"
+rr.plan("small") | must be what compose.. returns, and not 'small'\n    try:   compose."small"
 rr.plan(recipe, 0) | ranks=0: must be a whole number
 rr.plan(recipe, "2") | ranks=2: must be a whole number
 rr.plan(recipe, print) | ranks=.*: must be a whole number
@@ -154,14 +154,14 @@ rr.train(several) | launch.gpus=2: train.. uses one device
 rr.load(None) | place: must name a run, .* and is None
 rr.load(recipe) | and is a Recipe
 rr.load("last") | there are no runs in ./runs yet
-rr.load("nope") | place=nope: no such run, file or folder
+rr.load("nope") | place=nope does not exist
 rr.evaluate(recipe) | and is a Recipe
-rr.evaluate("nope") | place=nope: no such run, file or folder
+rr.evaluate("nope") | place=nope does not exist
 rr.predict("nope", ".") | has no images
 rr.predict("nope", 5) | images.0.: is of type int, not an image
 rr.predict("nope", [np.zeros((4, 4, 3))]) | float64 .4, 4, 3.; an image is uint8
 rr.data.measure("images") | config: must be a DataConfig, not 'images'
-setattr(recipe, "lr", 0.1) | lr=0.1: no such setting\n    did you mean optimizer.lr
+setattr(recipe, "lr", 0.1) | unknown setting lr=0.1; did you mean optimizer.lr
 """
 
 

@@ -132,7 +132,7 @@ def require(name: str) -> None:
         like = like or get_close_matches(short, known, n=3)
         near = [f"model.name={library}:{one}" for one in sorted(like, key=len)[:3]]
         rule = f"{library} has no such network"
-        raise RecipeError.of("model.name", name, rule, "\n    ".join(near))
+        raise RecipeError.of("model.name", name, rule, tuple(near))
 
 
 def _names(library: str) -> list[str]:

@@ -100,8 +100,8 @@ class ModelConfig(Section):
         """Yield what is wrong; keys are relative to `model`."""
         yield from super().problems()
         if self.name not in NETWORKS and not LIBRARY.fullmatch(self.name):
-            rule = f"must be one of {', '.join(NETWORKS)}, or torchvision:NAME or timm:NAME"
-            yield Problem("name", self.name, rule, self._meant())
+            known = (*NETWORKS, "torchvision:NAME", "timm:NAME")
+            yield Problem("name", self.name, "", self._meant(), known)
         elif self.name not in NETWORKS:
             yield from self._misfits()
         if self.args and self.name in NETWORKS:
@@ -149,5 +149,5 @@ class ModelConfig(Section):
         if name in NETWORKS:
             return f"model.name={name}"
         misfits = replace(self, name=name)._misfits()
-        fixes = [problem.fix for problem in misfits if problem.key not in _DRAWN]
+        fixes = [fix for one in misfits if one.key not in _DRAWN for fix in one.fixes]
         return " ".join([f"model.name={name}", *fixes])

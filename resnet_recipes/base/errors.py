@@ -1,9 +1,19 @@
-"""Errors that a user can act on: the key, the value, the rule, and what to type."""
+"""Errors that a user can act on: `Problem` is data, and its `lines` are the only sentences.
+
+`Problem(key, value, clause, fix, valid, kind)`: `fix` is a command, a setting or a value that works
+if it is pasted, several as a tuple, and prose there is a `Hint`. Allowed values go to `valid`, not
+into the clause: Problem("data.fit", "x", "", valid=("crop", "pad")). Where a word has
+no place, `kind=Kind.UNUSED` says to leave it out. Code decides by `key`, `kind`, `valid` and
+`fixes`; none reads a clause or a message.
+"""
 
 import re
+import shlex
 from collections.abc import Iterable
-from enum import IntEnum
-from typing import NamedTuple, Self
+from enum import IntEnum, StrEnum
+from typing import Any, NamedTuple, Self
+
+from resnet_recipes.base import names
 
 SHOWN = 500  # longest value that a message shows, in characters
 
@@ -40,28 +50,103 @@ STOPPED = (ExitCode.PREEMPTED, ExitCode.CANCELLED)
 REFUSED = (ExitCode.RECIPE, ExitCode.NOT_READY)
 
 
-#: The rule that a setting breaks which does not exist.
-NO_SETTING = "no such setting"
+class Kind(StrEnum):
+    """What sort of mistake a problem is."""
+
+    WRONG = "wrong"  # the value breaks a rule
+    UNKNOWN = "unknown"  # nothing has this name: no setting, command, option, flag, method, recipe
+    MISSING = "missing"  # it has to be given
+    ABSENT = "absent"  # the file, folder or run does not exist
+    UNUSED = "unused"  # it has no place or no effect here: leave it out
+
+
+class Hint(str):
+    """A fact that helps, which cannot be pasted: "mild uses lr=2.048"."""
+
+
+class Value(str):
+    """Another value of the same setting: "crop" for data.fit."""
+
+
+#: What helps: commands, settings, values that work if they are pasted, and hints.
+Fix = str | tuple[str, ...]
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong with what the user wrote."""
+    """One thing that is wrong with what the user wrote: data, of which `lines` makes the text."""
 
-    key: str  # where: "methods.mixup.alpha", or "recipes/mine.yaml:7"
+    key: str  # "methods.mixup.alpha", "--out", a path, or an argument of a usage line: "RUN"
     value: object  # what was written there; None if nothing was
-    rule: str  # the rule that was broken: "must be positive"
-    fix: str = ""  # what to type instead
+    clause: str  # what is wrong: "must be positive"; of an unknown name its noun: "setting"
+    fix: Fix = ()  # what to type instead
+    valid: tuple[str, ...] = ()  # the allowed values, or known names
+    kind: Kind = Kind.WRONG
+    typed: str = ""  # the word of the command line: "lr=-1"
+    where: str = ""  # file and line: "recipes/mine.yaml:7"
+
+    @property
+    def fixes(self) -> tuple[str, ...]:
+        """What to type instead, without hints."""
+        return tuple(each for each in self.advice if not isinstance(each, Hint))
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """What helps: what to type instead, and hints."""
+        every = (self.fix,) if isinstance(self.fix, str) else tuple(self.fix)
+        return tuple(each for each in every if each)
 
     def under(self, section: str) -> "Problem":
         """Return the same problem with its key placed inside `section`."""
         return self._replace(key=f"{section}.{self.key}")
 
+    def about(self, name: str) -> str:
+        """Return what is wrong as a clause about something else that has the problem."""
+        return masked(f"{name} {self.clause}".strip())
+
+    def lines(self) -> list[str]:
+        """Return the text for people: what is wrong, then lines that begin with a label."""
+        below = [self._labelled(each) for each in self.advice if each not in self._meant()]
+        if self.kind is Kind.UNUSED and not below:
+            below = ["hint:  leave it out"]
+        if self.valid:
+            below.append(f"valid: {', '.join(self.valid)}")
+        return [masked(line) for line in [self._first(), *below]]
+
+    def _first(self) -> str:
+        """Return what is wrong, with secrets."""
+        said = self.key if self.value is None else f"{self.key}={_text(self.value)}"
+        said = f"{self.where}: {said}" if self.where else self.typed or said
+        match self.kind:
+            case Kind.UNKNOWN:
+                return f"unknown {self.clause} {said}" + "".join(
+                    f"; did you mean {each}?" for each in self._meant()
+                )
+            case Kind.MISSING | Kind.ABSENT:
+                verb = "is missing" if self.kind is Kind.MISSING else "does not exist"
+                return f"{said} {verb}" + (f": {self.clause}" if self.clause else "")
+        return f"{said}: {self.clause or 'not a valid value'}"
+
+    def _meant(self) -> tuple[str, ...]:
+        """Return the name that was most likely meant instead of an unknown one, if there is one."""
+        is_name = self.kind is Kind.UNKNOWN and len(self.fixes) == 1 and " " not in self.fixes[0]
+        return self.fixes if is_name else ()
+
+    def _labelled(self, help: str) -> str:
+        if isinstance(help, Hint):
+            return f"hint:  {help}"
+        if isinstance(help, Value) and not self.where and not self.key.isupper():
+            name = self.typed.partition("=")[0] or names.short(self.key)
+            return f"try:   {name}={shlex.quote(help)}"
+        return f"try:   {help}"
+
     def __str__(self) -> str:
-        value = str(self.value).lower() if isinstance(self.value, bool) else str(self.value)
-        key, value, rule, fix = map(masked, (self.key, value, self.rule, self.fix))
-        shown = value if len(value) <= SHOWN else f"{value[:SHOWN]}..."
-        said = key if self.value is None else f"{key}={shown}"
-        return f"{said}: {rule}" + (f"\n    {fix}" if fix else "")
+        return "\n    ".join(self.lines())
+
+
+def _text(value: object) -> str:
+    """Return a value as it is typed; a long one is cut."""
+    text = masked(str(value).lower() if isinstance(value, bool) else str(value))
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 class RecipeError(Exception):
@@ -74,9 +159,16 @@ class RecipeError(Exception):
         super().__init__("\n".join(map(str, self.problems)))
 
     @classmethod
-    def of(cls, key: str, value: object, rule: str, fix: str = "") -> Self:
+    def of(
+        cls,
+        key: str,
+        value: object,
+        clause: str,
+        fix: Fix = (),
+        kind: Kind = Kind.WRONG,
+    ) -> Self:
         """Return the error of a single problem."""
-        return cls([Problem(key, value, rule, fix)])
+        return cls([Problem(key, value, clause, fix, kind=kind)])
 
     @classmethod
     def refuse(cls, problems: Iterable[Problem | None]) -> None:
@@ -87,13 +179,13 @@ class RecipeError(Exception):
     def elsewhere(self, here: object, there: str) -> Self:
         """Return this error of a copy, `here`, as one of its original."""
 
-        def moved(said: str) -> str:
-            return said.replace(str(here), there)
+        def moved(part: Any) -> Any:
+            if isinstance(part, tuple):
+                return tuple(map(moved, part))
+            is_text = isinstance(part, str) and not isinstance(part, Kind)
+            return type(part)(part.replace(str(here), there)) if is_text else part
 
-        return type(self)(
-            Problem._make(moved(part) if isinstance(part, str) else part for part in problem)
-            for problem in self.problems
-        )
+        return type(self)(Problem._make(map(moved, problem)) for problem in self.problems)
 
 
 class NotReadyError(RecipeError):
@@ -102,9 +194,15 @@ class NotReadyError(RecipeError):
     exit_code = ExitCode.NOT_READY
 
     @classmethod
-    def at(cls, place: object, rule: str, fix: str = "") -> Self:
+    def at(
+        cls,
+        place: object,
+        clause: str,
+        fix: Fix = (),
+        kind: Kind = Kind.WRONG,
+    ) -> Self:
         """Return the error of a file or folder."""
-        return cls.of(str(place), None, rule, fix)
+        return cls.of(str(place), None, clause, fix, kind)
 
 
 class NotYetError(NotReadyError):

@@ -8,13 +8,14 @@ from math import inf
 from typing import Annotated, Any, ClassVar, Protocol, get_args
 
 from resnet_recipes.base.duration import Duration
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.errors import Fix, Problem
 
 
 class Limit(Protocol):
     """What a value must be; None is always right, and of a list every item is judged by itself."""
 
-    fix: str  # what to type instead
+    fix: Fix  # what to type instead
+    valid: ClassVar[tuple[str, ...]] = ()  # or the allowed values
 
     def broken(self, value: Any) -> str:
         """Return the rule that a value breaks, or ""."""
@@ -30,7 +31,8 @@ class Bounds:
     below: float = inf
     word: str = ""  # that may stand in place of a number
     said: str = ""  # the limits in words of their own
-    fix: str = ""
+    fix: Fix = ()
+    valid: ClassVar[tuple[str, ...]] = ()
 
     def broken(self, value: Any) -> str:
         is_number = isinstance(value, int | float)
@@ -53,16 +55,14 @@ class Bounds:
 class OneOf:
     """One of some values."""
 
-    fix = ""
+    fix = ()
 
     def __init__(self, *known: object):
         self.known = known
+        self.valid = tuple(map(str, known))
 
     def broken(self, value: Any) -> str:
-        if value in self.known:
-            return ""
-        names = list(map(str, self.known))
-        return "must be " + (" or ".join(names) if len(names) < 3 else f"one of {', '.join(names)}")
+        return "" if value in self.known else "not a valid value"
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,8 @@ class IsDuration:
 
     units: tuple[str, ...] = ("ep", "ba", "dur")
     may_be_zero: bool = False
-    fix: ClassVar[str] = ""
+    fix: ClassVar[Fix] = ()
+    valid: ClassVar[tuple[str, ...]] = ()
 
     def broken(self, value: Any) -> str:
         try:
@@ -88,7 +89,8 @@ class Span:
     """Two numbers above 0, the lower one first."""
 
     most: float = inf
-    fix: ClassVar[str] = ""
+    fix: ClassVar[Fix] = ()
+    valid: ClassVar[tuple[str, ...]] = ()
 
     def broken(self, value: Any) -> str:
         low, high = value
@@ -134,4 +136,4 @@ def broken_limits(settings: object) -> Iterator[Problem]:
             is_list = isinstance(value, list | tuple) and not isinstance(limit, Span)
             for item in value if is_list else [value]:
                 if item is not None and (rule := limit.broken(item)):
-                    yield Problem(name, item, rule, limit.fix)
+                    yield Problem(name, item, rule, limit.fix, limit.valid)

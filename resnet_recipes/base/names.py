@@ -1,4 +1,4 @@
-"""Valid names of recipes, runs and published weights; the documentation's address."""
+"""Valid names, short words for settings, and the documentation's address."""
 
 import re
 
@@ -19,3 +19,27 @@ REPOSITORY = re.compile(rf"hf:(?!.*(--|\.\.)){_PART}/{_PART}(?<!\.git)")
 
 #: Published weights, in `model.weights`; anything else is a path.
 WEIGHTS = re.compile(rf"torchvision(:\w+)?|timm:[A-Za-z0-9][\w.-]{{0,95}}|{REPOSITORY.pattern}")
+
+#: Short words and what they stand for; the value replaces {}.
+SHORT = {
+    "epochs": ("max_duration={}ep", "scale_schedule_ratio=1.0"),
+    "ssr": ("scale_schedule_ratio={}",),
+    "lr": ("optimizer.lr={}",),
+    "wd": ("optimizer.weight_decay={}",),
+    "bs": ("batch.global_size={}",),
+    "gpus": ("launch.gpus={}",),
+    "data": ("data.root={}",),
+    "run": ("run.name={}",),
+    "workers": ("data.workers={}",),
+    "cache": ("data.memory_pixels={}",),
+    "budget": ("launch.budget={}",),
+    "stop_at_top1": ("evaluation.stop_at_top1={}",),
+}
+
+#: The short word of each setting that has one of its own.
+_SHORT_OF = {form[0].removesuffix("={}"): word for word, form in SHORT.items() if len(form) == 1}
+
+
+def short(key: str) -> str:
+    """Return a setting's name as it is usually typed: "lr" for "optimizer.lr"."""
+    return _SHORT_OF.get(key, key)

@@ -6,7 +6,7 @@ import shlex
 from contextlib import suppress
 from pathlib import Path
 
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import Fix, Hint, Problem, RecipeError
 from resnet_recipes.base.text import byte_size
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
@@ -48,18 +48,18 @@ def typed_path(key: str, text: str) -> Path:
             supported = ", ".join(f"{each}://" for each in FETCHED)
             rule = f"is not a supported address; supported: {supported}"
         scheme, rest = address[1].lower(), text[address.end() :]
-        fix = "copy it to a folder of this machine"
+        fix: Fix = Hint("copy it to a folder of this machine")
         if scheme == "file":
             fix = f"{'data=' if key == 'data.root' else ''}{shlex.quote(rest)}"
         elif copy := _COPIES.get(scheme):
             named = rest.removeprefix("datasets/") if scheme == "hf" else text
-            fix = f"{copy.format(shlex.quote(named))}   and type local instead of the address"
+            fix = (copy.format(shlex.quote(named)), Hint("then use local instead of the address"))
         raise RecipeError.of(key, text, rule, fix)
     path = os.path.expanduser(text)  # pathlib's raises RuntimeError
     if path.startswith("~"):
         user = path.partition("/")[0]
         rule = f"{user} is not a user of this machine"
-        raise RecipeError.of(key, text, rule, f"./{text} for a file with this name")
+        raise RecipeError.of(key, text, rule, f"./{text}")
     return Path(path)
 
 

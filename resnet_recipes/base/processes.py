@@ -12,7 +12,7 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from types import ModuleType
 from typing import Any, TypeVar
 
-from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.errors import Hint, NotReadyError
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class ProcessPool(ProcessPoolExecutor):
         except OSError as error:  # semaphores are files there
             rule = f"cannot be written, and worker processes need it: {error.strerror}"
             mount = "mkdir -p /dev/shm && mount -t tmpfs tmpfs /dev/shm"
-            fix = f"{mount};  without processes: data.workers=0, convert workers=1"
+            fix = (mount, Hint("without processes: data.workers=0, convert workers=1"))
             raise NotReadyError.of("/dev/shm", None, rule, fix) from None
 
     def submit(self, function: Callable[..., T], /, *arguments: Any) -> Future[T]:  # type: ignore[override]

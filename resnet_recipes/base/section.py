@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from resnet_recipes.base.duration import is_duration
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.kinds import WrongTypeError, converted, dataclasses_in, kinds_of
 from resnet_recipes.base.limits import broken_limits
 
@@ -42,8 +42,8 @@ def fitted(cls: type, name: str, value: object, place: str) -> Any:
             if any(name in kinds_of(option) for option in dataclasses_in(kind))
         ]
         meant = [*get_close_matches(name, kinds, n=1), *inside]
-        fix = f"did you mean {place}{meant[0]}?" if meant else f"settings: {', '.join(kinds)}"
-        raise RecipeError.of(key, value, "no such setting", fix)
+        fix: Fix = f"{place}{meant[0]}" if meant else Hint(f"settings: {', '.join(kinds)}")
+        raise RecipeError.of(key, value, "setting", fix, Kind.UNKNOWN)
     try:
         return converted(value, kinds[name])
     except WrongTypeError as error:
@@ -51,15 +51,15 @@ def fitted(cls: type, name: str, value: object, place: str) -> Any:
         raise RecipeError.of(key, value, f"must be {error}", fix) from None
 
 
-def _fix(cls: type, name: str, value: object, key: str) -> str:
+def _fix(cls: type, name: str, value: object, key: str) -> Fix:
     """Return what to write instead of a value of another type, or ""."""
     default = next(item.default for item in fields(cls) if item.name == name)
     if isinstance(default, str) and isinstance(value, int | float) and is_duration(default):
-        return f"a length needs a unit: {key}={value}ep or {key}={value}ba"
+        return f"{key}={value}ep", f"{key}={value}ba"
     if (
         isinstance(value, str)
         and kinds_of(cls)[name] in (int, float)
         and value.replace(".", "", 1).isdigit()
     ):
-        return f"write {value} without quotes"
+        return Hint(f"write {value} without quotes")
     return ""

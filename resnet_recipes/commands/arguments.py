@@ -9,17 +9,16 @@ from itertools import pairwise
 from math import inf
 from pathlib import Path
 
-from resnet_recipes.base.errors import NO_SETTING, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.names import SHORT
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.text import wrapped
-from resnet_recipes.recipe.short import SHORT
 from resnet_recipes.recipe.suggestions import (
     FLAGS,
     IMAGES,
     MEANINGS,
     RUNS,
     closest,
-    did_you_mean,
     meaning_of,
 )
 
@@ -155,7 +154,9 @@ def split(
             value = value if equals else ahead.popleft() if ahead else ""
             if not value or (value.startswith("-") and not equals):
                 flag = f"{name} {known[name]}"
-                problems.append(Problem(name, None, f"needs a value: {flag}", usage.flags[flag]))
+                problems.append(
+                    Problem(name, None, f"needs a value: {flag}", Hint(usage.flags[flag]))
+                )
             elif known[name].startswith("FILE"):
                 problems += _misnamed(name, value, known[name].removeprefix("FILE"))
             found.flags[name] = value
@@ -165,7 +166,7 @@ def split(
             found.flags[name] = ""
     strange = [word for word in argv if re.search("[\ud800-\udfff]", word)]  # bytes, not text
     for word in strange:
-        problems.append(Problem(word, None, "is not UTF-8", "rename the file or folder"))
+        problems.append(Problem(word, None, "is not UTF-8", Hint("rename the file or folder")))
     spaced, found.words = _spaced(found.words, usage)
     problems += spaced
     if problems or settings:
@@ -176,9 +177,7 @@ def split(
             _require_folder(flag, name)
     if not usage.words[0] <= len(found.words) <= usage.words[1]:
         verb, told = usage.line.split()[1], " ".join(found.words)
-        raise RecipeError.of(
-            verb, told or None, f"needs {usage.takes}", f"for example  {usage.example}"
-        )
+        raise RecipeError.of(verb, told or None, f"needs {usage.takes}", usage.example)
     return found
 
 
@@ -189,18 +188,19 @@ def _as_flags(settings: Mapping[str, str], usage: Usage, wrong: list[Problem]) -
 
     for word, flag in settings.items():
         problem = next((one for one in wrong if one.key in keys_of(word)), None)
-        fix = shlex.quote(word) if word[-1] != "=" else f"{word}VALUE"
-        is_blank = problem and problem.key != word and word[-1] == "="
+        fix: Fix = shlex.quote(word) if word[-1] != "=" else f"{word}VALUE"
+        is_blank = problem and problem.typed != word and word[-1] == "="
         if problem and not is_blank:
-            fix = problem.fix if problem.key == word or "=" in problem.fix else ""
+            fix = next(iter(problem.fixes), "")
         if is_blank or fix:
             wrong = [one for one in wrong if one != problem]
-        if "RUN|FILE" in usage.line:
+        if "RUN|FILE" in usage.line and isinstance(fix, str):
             fix = fix.replace("resnet-train", " ".join(usage.line.split()[:2]))
         rule = "unknown flag" if fix[:1] == "-" else f"unknown flag; {_WRITTEN}"
-        if problem and problem.key == word and problem.rule != NO_SETTING:
-            rule = problem.rule
-        yield Problem(flag, None, rule, fix)
+        if problem and word in (problem.key, problem.typed) and problem.kind is not Kind.UNKNOWN:
+            rule = problem.clause
+        kind = Kind.UNUSED if problem and problem.kind is Kind.UNUSED else Kind.WRONG
+        yield Problem(flag, None, rule, fix if kind is Kind.WRONG else (), kind=kind)
     yield from wrong
 
 
@@ -231,7 +231,7 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
     near = flags.get(closest(key, flags), "")
     taken = known.get(near, "")
     shown = taken if taken in ("", "DIR") else value or taken
-    meant = near and f"did you mean {f'{near} {shown}'.strip()}?"
+    meant = near and f"{near} {shown}".strip()
     rule = "unknown flag"
     if "RUN|FILE" in usage.line and key in RUNS:
         others = [word for word in argv if word not in (name, value, f"{name}={value}")]
@@ -249,13 +249,14 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
     elif "option=value" in usage.line:
         options = dict.fromkeys(re.findall(r"([a-z_]+)=", usage.more))
         rule = "unknown flag; options are written option=value"
-        fix = did_you_mean(key, options, f"={value}") or meant or f"options: {', '.join(options)}"
+        near = closest(key, options)
+        fix = f"{near}={value}" if near else meant or Hint(f"options: {', '.join(options)}")
     elif meant and not meaning:
         fix = meant
     elif usage.has_settings:
         return None
     else:
-        fix = f"flags: {', '.join([*known, '--help'])}"
+        fix = Hint(f"flags: {', '.join([*known, '--help'])}")
     return Problem(typed, None, rule, fix)
 
 

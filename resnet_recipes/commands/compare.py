@@ -43,7 +43,7 @@ def run(arguments: Arguments) -> int:
     places = {place.resolve(): place for place in run_places(words)}
     runs = read_all(list(places.values()))
     if len(runs) < 2:
-        fix = "resnet-recipes runs   lists the runs in ./runs"
+        fix = "resnet-recipes runs"
         raise RecipeError.of("RUN", " ".join(words), "is one and the same run", fix)
     letters = [ascii_uppercase[i] if i < 26 else str(i + 1) for i in range(len(runs))]
     differing = differences([settings(run.folder) for run in runs])

@@ -9,12 +9,12 @@ import shlex
 from collections.abc import Iterator
 
 from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.names import SHORT
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.verbs import VERBS, usage_of
 from resnet_recipes.methods import ORDER
 from resnet_recipes.network.export import TARGETS
 from resnet_recipes.recipe.library import GROUPS, Library, packaged_folder
-from resnet_recipes.recipe.short import SHORT
 from resnet_recipes.recipe.typed import settings
 
 #: Where the script goes: one file for both commands, which each shell reads when it starts.
@@ -134,7 +134,9 @@ def run(arguments: Arguments) -> int:
 def script(shell: str) -> str:
     """Return the script for a shell. Raises RecipeError for an unknown one."""
     if shell not in PLACES:
-        raise RecipeError.of("--completion", shell, f"must be one of {', '.join(PLACES)}")
+        raise RecipeError.of(
+            "--completion", shell, "", tuple(f"--completion {name}" for name in PLACES)
+        )
     head = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
     verbs = [verb for verb in VERBS if re.search(" (NAME|RECIPE)", usage_of(verb).line)]
     keys = [*_named_files()]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.printing import say
 from resnet_recipes.recipe.library import Library
@@ -61,7 +61,8 @@ def _missing(changes: Sequence[str], known: Sequence[str]) -> Iterator[Problem]:
 
     Images without validation images are looked at as with data.val_share.
     """
-    fix, problems = f"recipe=NAME, one of {', '.join(known)}", list[Problem]()
+    fix: Fix = Hint(f"recipes: {', '.join(known)}")
+    problems = list[Problem]()
     if any(word.startswith(("data=", "data.root=")) for word in changes):
         from resnet_recipes import data
         from resnet_recipes.jobs.offers import preferred, usual_side
@@ -78,7 +79,7 @@ def _missing(changes: Sequence[str], known: Sequence[str]) -> Iterator[Problem]:
                 config = replace(config, val_share=config.val_share or 0.1)
                 facts = data.measure(config, tell=say)
             names, rule = preferred(facts, usual_side(config, facts))
-            fix = f"recipe={names[0]}   ({rule})" if names else fix
+            fix = (f"recipe={names[0]}", Hint(rule)) if names else fix
     yield Problem("recipe", None, "is missing", fix)
     yield from problems
 
@@ -123,13 +124,12 @@ def chosen(arguments: Arguments) -> tuple[str, list[str]]:
     names += [word for word in changes if word in known]
     if len(names) > 1:
         several = ",".join(dict.fromkeys(names))
-        fix = f"recipe={names[0]}, or all of them in turn: resnet-train -m recipe={several}"
+        fix = (f"recipe={names[0]}", f"resnet-train -m recipe={several}")
         raise RecipeError.of("recipe", " ".join(names), "a run has one recipe", fix)
     if "," not in names[0]:
         library.chain(names[0])
     elif "-m" not in arguments:
-        fix = "name one, or sweep over several: resnet-train -m"
-        raise RecipeError.of("recipe", names[0], "several recipes are a sweep", fix)
+        raise RecipeError.of("recipe", names[0], "several recipes are a sweep", "resnet-train -m")
     return names[0], changes
 
 

@@ -11,7 +11,7 @@ from resnet_recipes.base.text import byte_size, clock_time, printable
 from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.printing import say
 from resnet_recipes.recipe.strict_yaml import plain
-from resnet_recipes.recipe.suggestions import closest, did_you_mean
+from resnet_recipes.recipe.suggestions import closest, unknown
 from resnet_recipes.report.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ def run(arguments: Arguments) -> int:
         problem, *_ = error.problems
         if problem.key != "DST":
             raise
-        rest = shlex.join([*changes, *arguments.flags])
-        fix = f"resnet-recipes convert {shlex.quote(places[0])} {problem.fix} {rest}"
+        words = [places[0], *problem.fixes, *changes, *arguments.flags]
+        fix = shlex.join(["resnet-recipes", "convert", *words])
         raise RecipeError([problem._replace(fix=fix)]) from None
     say("\n".join(_forecast(expected, target)))
     if "--dry-run" not in arguments:
@@ -91,18 +91,13 @@ def _options(words: Sequence[str], known: Collection[str]) -> "ConvertOptions":
     from resnet_recipes.recipe.typed import build
 
     given = dict(word.split("=", 1) for word in words)
-    listed = f"options: {', '.join(known)}"
-    problems = [
-        Problem(key, value, "unknown option", did_you_mean(key, known, f"={value}") or listed)
-        for key, value in given.items()
-        if key not in known
-    ]
+    problems = [unknown("option", key, known) for key, value in given.items() if key not in known]
     values = {key: plain(value) for key, value in given.items() if key in known}
     options = build(ConvertOptions, values, "", problems)
     problems += options.problems()
 
     def fix_of(problem: Problem) -> str:
-        meant = closest(str(problem.value), problem.rule.replace(",", "").split())
+        meant = closest(str(problem.value), problem.valid)
         return f"{problem.key}={meant or getattr(ConvertOptions(), problem.key)}"
 
     RecipeError.refuse(one._replace(fix=one.fix or fix_of(one)) for one in problems)

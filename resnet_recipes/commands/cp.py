@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from resnet_recipes.base import names
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import Hint, Problem, RecipeError
 from resnet_recipes.base.paths import new_path, typed_path
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.recipe.library import USER_FOLDER, Entry, Library, parents
@@ -66,8 +66,8 @@ def _uncopied(source: str, entry: Entry, document: Document, is_full: bool) -> P
     """Return why a recipe cannot be inherited from, or copied in full."""
     if not is_full and entry.origin == "file":
         rule = "is a file; recipes inherit from names only"
-        return Problem("cp", source, rule, "--full copies the file")
+        return Problem("cp", source, rule, "--full")
     if is_full and (above := [name for _, name in parents(document)]):
         rule = f"itself inherits from {', '.join(above)}"
-        return Problem("--full", source, rule, "copy that one")
+        return Problem("--full", source, rule, Hint("copy that one"))
     return None

@@ -8,7 +8,7 @@ from resnet_recipes.commands.compare import sides
 from resnet_recipes.commands.printing import show
 from resnet_recipes.jobs.lookup import ROOT, found
 from resnet_recipes.recipe.library import Library
-from resnet_recipes.recipe.suggestions import did_you_mean
+from resnet_recipes.recipe.suggestions import closest
 from resnet_recipes.report.comparison import differences, flat
 from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.runs import newest
@@ -42,8 +42,8 @@ def _settings(word: str, folder: Path | None) -> dict[str, str]:
     run = None if name in known else found("RECIPE|RUN", word)
     if not run and name not in known and not name.endswith((".yaml", ".yml")):
         others = [*known, *(path.name for path in newest(ROOT))]
-        fix = did_you_mean(name, others) or "resnet-recipes ls and resnet-recipes runs list them"
-        raise RecipeError.of("RECIPE|RUN", name, "no such recipe or run", fix)
+        fix = closest(name, others) or ("resnet-recipes ls", "resnet-recipes runs")
+        raise RecipeError.of("RECIPE|RUN", name, "is not a recipe or a run", fix)
     from resnet_recipes.recipe import frozen
     from resnet_recipes.recipe.compose import compose
 

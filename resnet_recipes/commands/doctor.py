@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.errors import Hint, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.text import printable, wrapped
 from resnet_recipes.commands.arguments import JSON, Arguments, Usage
@@ -39,7 +39,7 @@ def run(arguments: Arguments) -> int:
     """Check one topic (default: all but data), print the findings; 3 if something must be fixed."""
     topic, *places = arguments.words or ["machine"]
     if topic not in ("data", "native", "gpu", "run", "machine"):
-        fix = "topics: data PATH, native, gpu, run [PATH]; without one, all but data"
+        fix = Hint("topics: data PATH, native, gpu, run [PATH]; without one, all but data")
         if os.path.isdir(topic):
             fix = f"resnet-recipes doctor data {shlex.quote(topic)}"
         raise RecipeError.of(f"doctor {topic}", None, "unknown topic", fix)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.errors import Hint, RecipeError
 from resnet_recipes.base.text import clock_time, digits, percent, wrapped
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, Arguments, Usage
 from resnet_recipes.commands.composed import chosen, composed, is_named, with_recipe
@@ -210,7 +210,7 @@ def _reach(arguments: Arguments) -> float | None:
     number = text.removesuffix("%")
     if "--within" in arguments:
         rule = "asks for the least time, and --within gives a time"
-        raise RecipeError.of("--reach", text, rule, "leave one of them out")
+        raise RecipeError.of("--reach", text, rule, Hint("leave one of them out"))
     if not (number.replace(".", "", 1).isdecimal() and 1 <= float(number) <= 100):
         raise RecipeError.of("--reach", text, "must be a percentage, as in 78", "--reach 78")
     return float(number)

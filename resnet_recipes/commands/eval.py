@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.errors import Hint, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.text import csv_line, digits, labelled, printable
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
@@ -83,7 +83,7 @@ def _keep_tables(arguments: Arguments, root: str) -> None:
         path, images = typed_path(flag, arguments.flags[flag]).resolve(), Path(root).resolve()
         if path.is_file() and images in (path, path.parent):
             rule = "is there already, with the images, and may be their table"
-            raise RecipeError.of(flag, arguments.flags[flag], rule, "another name or folder")
+            raise RecipeError.of(flag, arguments.flags[flag], rule, Hint("another name or folder"))
 
 
 def _one_size(arguments: Arguments, opened: "Trained", result: Row, outcomes: "Outcomes") -> None:

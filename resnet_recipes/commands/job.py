@@ -7,13 +7,13 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.duration import budget_seconds
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.extras import needed
 from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.composed import chosen, problems_of, with_recipe
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs.engines import Allocation, Job, kubernetes, skypilot, slurm, torchx
-from resnet_recipes.recipe.suggestions import did_you_mean
+from resnet_recipes.recipe.suggestions import closest
 
 if TYPE_CHECKING:
     from resnet_recipes.commands.sweep import Runs
@@ -88,8 +88,11 @@ def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> 
     if any(
         replace(other.recipe.launch, budget=launch.budget) != launch for _, (other, _) in others
     ):
-        rule, fix = "the jobs of an array must have the same GPUs", "give gpus and launch settings"
-        raise RecipeError.of("-m", None, rule, f"{fix} one value each")
+        rule, fix = (
+            "the jobs of an array must have the same GPUs",
+            Hint("give gpus and launch settings one value each"),
+        )
+        raise RecipeError.of("-m", None, rule, fix)
     budgets = [one.recipe.launch for one, _ in runs.values() if one.recipe.launch.budget]
     longest = max((budget_seconds(one.budget, one.price) for one in budgets), default=0.0)
     usual = slurm.limit(longest) if len(budgets) == len(runs) else "24:00:00"
@@ -108,7 +111,7 @@ def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> 
         return slurm.script(recipe, _kept(changes), allocation, time)
     if engine in _STORAGE and point.origin.entry.origin != "packaged":
         rule = "is a file on this machine, and the machines of the job do not have it"
-        fix = "a packaged recipe, with your changes as key=value"
+        fix = Hint("use a packaged recipe, with your changes as key=value")
         raise RecipeError.of("recipe", recipe, rule, fix)
     storage = arguments.flags.get("--storage", "")
     return _ENGINES[engine](Job(name, _kept(words), allocation, storage, list(extras), secrets))
@@ -141,14 +144,16 @@ def _engine_problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield what is wrong with the engine, and with flags that are for another one."""
     engine, known = arguments.flags.get("--for"), ("slurm", *_ENGINES)
     if engine not in known:
-        fix = did_you_mean(engine or "", known) or f"--for slurm, or {', '.join(_ENGINES)}"
+        fix = f"--for {closest(engine or '', _ENGINES) or 'slurm'}"
         yield Problem("--for", engine, "must name an engine", fix)
         return
     if engine == "slurm":
         yield from _slurm_problems(arguments)
     for flag in ("--time", "-m", "--parallel"):
         if engine != "slurm" and flag in arguments:
-            yield Problem(flag, arguments.flags[flag] or None, "is only for Slurm", "leave it out")
+            yield Problem(
+                flag, arguments.flags[flag] or None, "is only for Slurm", kind=Kind.UNUSED
+            )
     if "--storage" in arguments and engine not in _STORAGE:
         rule = f"is only for {' and '.join(_STORAGE)}"
         yield Problem("--storage", arguments.flags["--storage"], rule, "run.root=/a/shared/folder")
@@ -159,13 +164,13 @@ def _slurm_problems(arguments: Arguments) -> Iterator[Problem]:
     time, most = arguments.flags.get("--time", "24:00:00"), arguments.flags.get("--parallel", "1")
     if not (length := slurm.seconds(time)):
         rule = "must be a time limit in one of Slurm's forms"
-        yield Problem("--time", time, rule, "--time 24:00:00, or --time 2-00:00:00")
+        yield Problem("--time", time, rule, ("--time 24:00:00", "--time 2-00:00:00"))
     elif length < slurm.SHORTEST:
         least = slurm.SHORTEST // 60
         rule = f"must be at least {least} minutes: the run saves 3 minutes before the limit"
         yield Problem("--time", time, rule, "--time 1:00:00")
     if "--parallel" in arguments and "-m" not in arguments:
-        yield Problem("--parallel", most, "is only for a sweep", "add -m")
+        yield Problem("--parallel", most, "is only for a sweep", "-m")
     elif not re.fullmatch("[1-9][0-9]{0,3}", most):
         yield Problem("--parallel", most, "must be a number of jobs, from 1 to 9999")
 
@@ -174,10 +179,10 @@ def _problems(nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
     """Yield what is wrong with nodes, and settings that the job itself decides."""
     for word in changes:
         if word.startswith(_TAKEN):
-            yield Problem(word, None, "is set by the job, which names the run", "leave it out")
+            yield Problem(word, None, "is set by the job, which names the run", kind=Kind.UNUSED)
         if nodes != "nodes=1" and word.startswith("launch.max_restarts="):
             rule = "works on one node only; on several, the job itself is restarted"
-            yield Problem(word, None, rule, "leave it out")
+            yield Problem(word, None, rule, kind=Kind.UNUSED)
     if not re.fullmatch("nodes=[1-9][0-9]{0,3}", nodes):
         yield Problem(nodes, None, "must be a number of nodes, from 1 to 9999", "nodes=2")
 
@@ -195,7 +200,7 @@ def _place_problems(arguments: Arguments, nodes: str, changes: Sequence[str]) ->
             rule = "is a bucket; several nodes, or Kubernetes, need a volume that they share"
             yield Problem("--storage", storage, rule, "--storage my-volume")
         if root:
-            yield Problem("run.root", root, "is set by the job: /storage/runs", "leave it out")
+            yield Problem("run.root", root, "is set by the job: /storage/runs", kind=Kind.UNUSED)
         if data and not data.startswith("/") and "://" not in data:
             rule = "must be an absolute path on the machines of the job"
             yield Problem("data", data, rule, "data=/storage/imagenet")

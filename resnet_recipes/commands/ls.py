@@ -30,7 +30,7 @@ def run(arguments: Arguments) -> int:
     """Print a table of all recipes, or the same as JSON; needs neither torch nor Hydra."""
     if arguments.words:
         told = shlex.join(arguments.words)
-        fix = f"resnet-recipes show {told}\n    resnet-recipes ls"
+        fix = (f"resnet-recipes show {told}", "resnet-recipes ls")
         raise RecipeError.of(told, None, "the list has all recipes", fix)
     library = Library(arguments.recipes)
     found = [_summary(library, entry) for entry in library.entries()]

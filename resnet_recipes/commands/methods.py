@@ -6,7 +6,7 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.text import labelled, wrapped
 from resnet_recipes.commands.arguments import Arguments, Usage, row
 from resnet_recipes.commands.printing import page_width
-from resnet_recipes.recipe.suggestions import did_you_mean
+from resnet_recipes.recipe.suggestions import unknown
 
 USAGE = Usage(
     "resnet-recipes methods [NAME]",
@@ -23,8 +23,7 @@ def run(arguments: Arguments) -> int:
     words, width = arguments.words, page_width()
     known = {item.name: item for item in (*ORDER, *OPTIMIZERS)}
     if strange := [word for word in words if word not in known]:
-        meant = did_you_mean(strange[0], known) or f"methods: {', '.join(known)}"
-        raise RecipeError.of("methods", strange[0], "unknown method", meant)
+        raise RecipeError([unknown("method", strange[0], known)])
     for word in words:
         print("\n".join(_page(known[word], width)))
     if not words:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base import names
-from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
@@ -74,7 +74,7 @@ def to_resume(arguments: Arguments) -> "tuple[Path, Sequence[str] | Recipe] | No
     if named != "auto":
         rule = "--resume chooses the run, and a run keeps its recipe"
         wrong = (word for word in words if word.startswith(("recipe=", *_NAMING)))
-        RecipeError.refuse(Problem(word, None, rule, "leave it out") for word in wrong)
+        RecipeError.refuse(Problem(word, None, rule, kind=Kind.UNUSED) for word in wrong)
         return run_places([named], "--resume")[0], words
     from resnet_recipes.jobs.resume import matching, unfinished
 
@@ -85,7 +85,7 @@ def to_resume(arguments: Arguments) -> "tuple[Path, Sequence[str] | Recipe] | No
     named, root = _value(words, "run.name", "run"), root_of(words)
     folder = root / named if named else next(unfinished(root), None)
     if folder is None or not folder.exists():
-        fix = "resnet-train --resume auto mild data=PATH   starts one"
+        fix = "resnet-train --resume auto mild data=PATH"
         rule = f"there is no run {folder}" if folder else f"there is no unfinished run in {root}"
         raise RecipeError.of("--resume", "auto", rule, fix)
     return folder, [word for word in words if not word.startswith(_NAMING)]
@@ -118,7 +118,7 @@ def extended(arguments: Arguments) -> Arguments:
         return arguments
     if (resumed := arguments.flags.get("--resume", "auto")) != "auto":
         rule = "continues a run, and --extend begins one"
-        raise RecipeError.of("--resume", resumed, rule, "leave one of them out")
+        raise RecipeError.of("--resume", resumed, rule, Hint("leave one of them out"))
     _refuse_last("--extend", name, arguments, "--extend NAME")
     (folder,) = run_places([name], "--extend")
     if not (folder / CONFIG).is_file():
@@ -156,6 +156,6 @@ def _weights(name: str, arguments: Arguments) -> str:
     if place := found(_WEIGHTS, name):
         return str(place)
     missing = missing_run(_WEIGHTS, name)
-    if name == LAST or missing.fix != LIST:  # a run like it exists
+    if name == LAST or len(missing.fixes) > 1:  # a run like it exists
         raise NotReadyError([missing])
     return name

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
+from resnet_recipes.base.errors import ExitCode, Hint, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.text import csv_line, printable
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
@@ -63,7 +63,7 @@ def run(arguments: Arguments) -> int:
     if not (top.isdecimal() and int(top[:9])):
         problems.append(Problem("--top", top, "must be a whole number from 1", "--top 5"))
     if {"--csv", "--json"} <= arguments.flags.keys():
-        problems.append(Problem("--json", None, "--csv has all predictions", "leave one out"))
+        problems.append(Problem("--json", None, "--csv has all predictions", Hint("leave one out")))
     RecipeError.refuse(problems)
     from resnet_recipes.data.inference import find_images
     from resnet_recipes.training.trained import predictions

@@ -43,7 +43,7 @@ def run(arguments: Arguments) -> int:
     runs = [] if "--published" in arguments else list(records(arguments.words or ["runs"]))
     if not runs and "--published" not in arguments:
         where = " ".join(arguments.words or ["runs"])
-        fix = "resnet-recipes report RUN|FOLDER, or report --published"
+        fix = ("resnet-recipes report RUN", "resnet-recipes report --published")
         raise NotReadyError.of(where, None, "has no runs", fix)
     sections = list(sections_of(runs, price))
     what = counted(len(runs), "run")

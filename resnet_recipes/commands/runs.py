@@ -58,7 +58,7 @@ def run(arguments: Arguments) -> int:
     order, price = arguments.flags.get("--sort", "name"), price_of(arguments.flags.get("--price"))
     problems = [problem for problem in starmap(_wrong, filters) if problem]
     if order not in KEYS:
-        problems.append(Problem("--sort", order, f"must be one of {', '.join(KEYS)}"))
+        problems.append(Problem("--sort", order, "", valid=tuple(KEYS)))
     RecipeError.refuse(problems)
     found = [
         run
@@ -85,7 +85,7 @@ def _remove(words: Sequence[str], sure: bool) -> int:
     others = (place for place in places if place.is_symlink() or not read_run(place))
     RecipeError.refuse(Problem(str(place), None, "is not a run's folder") for place in others)
     if not sure and not sys.stdin.isatty():
-        raise RecipeError.of("rm", None, "asks on a terminal, and this is none", "add --yes")
+        raise RecipeError.of("rm", None, "asks on a terminal, and this is none", "--yes")
     names = ", ".join(place.name for place in places)
     if not sure and input(f"Delete {names} with all checkpoints? [y/N] ").lower() not in _YES:
         return ExitCode.CANCELLED
@@ -123,7 +123,7 @@ def _wrong(key: str, value: str) -> Problem | None:
     if key not in ("recipe", "state", "name"):
         return Problem(key, value, "unknown filter", "filters: recipe=NAME state=STATE name=TEXT")
     if key == "state" and value not in STATES:
-        return Problem(key, value, f"must be one of {', '.join(STATES)}")
+        return Problem(key, value, "", valid=STATES)
     return None
 
 

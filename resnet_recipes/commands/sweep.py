@@ -9,7 +9,7 @@ from pathlib import Path
 
 from resnet_recipes import api, data
 from resnet_recipes.base.cores import cores
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.text import clock_time, counted, digits
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
@@ -98,14 +98,14 @@ def _problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield what contradicts a sweep."""
     for word in arguments.words:
         if word.startswith(("run=", "run.name=")):
-            yield Problem(word, None, "names one run, but a sweep names its own", "leave it out")
+            yield Problem(word, None, "names one run, but a sweep names its own", kind=Kind.UNUSED)
     if "--resume" in arguments:
         rule = "cannot be used with -m: the same command continues a sweep"
-        yield Problem("--resume", None, rule, "leave it out")
+        yield Problem("--resume", None, rule, kind=Kind.UNUSED)
     if "--check" in arguments:
-        yield Problem("--check", None, "tries one new run", "leave out -m")
+        yield Problem("--check", None, "tries one new run", Hint("leave out -m"))
     if "--json" in arguments:
-        yield Problem("--json", None, "prints the plan of one run", "leave it out")
+        yield Problem("--json", None, "prints the plan of one run", kind=Kind.UNUSED)
     if by := external.launcher():
         yield Problem("-m", None, f"starts each run itself, so it cannot be started by {by}")
 
@@ -120,7 +120,7 @@ def _share_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[Prob
     elif int(parallel) > 1 and gpus:
         for word in words:
             if word.startswith(("gpus=", "launch.gpus=")):
-                yield Problem(word, None, "--parallel gives each run one GPU", "leave it out")
+                yield Problem(word, None, "--parallel gives each run one GPU", kind=Kind.UNUSED)
 
 
 def _outline(

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnet_recipes.base.errors import ExitCode, NotReadyError, RecipeError
+from resnet_recipes.base.errors import ExitCode, Hint, NotReadyError, RecipeError
 from resnet_recipes.base.text import clock_time
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.commands.composed import composed
@@ -146,7 +146,7 @@ def _planned(wanted: "Composed") -> "Plan":
 def _check(arguments: Arguments) -> int:
     """Print the plan, train the last steps, evaluate, save, and say that the run can be started."""
     if "--resume" in arguments:
-        raise RecipeError.of("--check", None, "tries one new run", "leave out --resume")
+        raise RecipeError.of("--check", None, "tries one new run", Hint("leave out --resume"))
     if by := external.launcher():
         rule = f"starts the run itself, so it cannot be started by {by}"
         raise RecipeError.of("--check", None, rule)

@@ -8,7 +8,7 @@ from importlib import import_module
 from types import ModuleType
 
 from resnet_recipes import __version__
-from resnet_recipes.base.errors import ExitCode, Problem, RecipeError, TrainingError
+from resnet_recipes.base.errors import ExitCode, Hint, Problem, RecipeError, TrainingError, Value
 from resnet_recipes.commands.arguments import Arguments, Usage, row, split
 from resnet_recipes.commands.composed import chosen, composed, is_named, problems_of, with_recipe
 from resnet_recipes.commands.places import extended, has_run, is_setting, with_weights
@@ -17,7 +17,7 @@ from resnet_recipes.jobs import external
 from resnet_recipes.jobs.lookup import LAST, run_places
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.recipe.suggestions import VERBS as OTHERS
-from resnet_recipes.recipe.suggestions import did_you_mean
+from resnet_recipes.recipe.suggestions import unknown
 
 #: The commands of `resnet-recipes`, in the order of the overview. Each is a file of this folder,
 #: with its page, USAGE, and run(), and is imported when it is typed.
@@ -78,7 +78,7 @@ def train(argv: Sequence[str]) -> int:
     arguments = with_weights(with_recipe(extended(_parsed("train", argv))))
     if "--parallel" in arguments and "-m" not in arguments:
         rule = "runs several runs of a sweep at a time"
-        raise RecipeError.of("--parallel", arguments.flags["--parallel"], rule, "add -m")
+        raise RecipeError.of("--parallel", arguments.flags["--parallel"], rule, "-m")
     name = _asked(arguments)
     starts = name == "train" and not {"--cfg", "--check"} & arguments.flags.keys()
     if starts and external.launcher():
@@ -110,8 +110,7 @@ def run(argv: Sequence[str]) -> int:
             rule = "is a recipe, and this command does not train"
             raise RecipeError.of(name, None, rule, shlex.join(["resnet-train", *argv]))
         _refuse_verb([name.lstrip("-"), *rest])
-        fix = did_you_mean(name, (*VERBS, "--help")) or f"commands: {', '.join(VERBS)}"
-        raise RecipeError.of(name, None, "unknown command", fix)
+        raise RecipeError([unknown("command", name, (*VERBS, "--help"))])
     usage = usage_of(name)
     if {"--help", "-h"} & set(rest):
         print(usage.page(page_width()), end="")
@@ -130,15 +129,16 @@ def tried(error: RecipeError | TrainingError, argv: Sequence[str]) -> RecipeErro
     name = next((word for word in argv if word in Library().names()), "mild")
 
     def works(fix: str) -> bool:
-        words = fix.partition("   ")[0]
-        if not _SETTINGS.fullmatch(words):
+        if isinstance(fix, Hint | Value) or not _SETTINGS.fullmatch(fix):
             return True
         from resnet_recipes.recipe.compose import accepts
 
-        return accepts(name, shlex.split(words))
+        return accepts(name, shlex.split(fix))
 
     return type(error)(
-        one._replace(fix="\n    ".join(filter(works, one.fix.split("\n    "))))
+        one._replace(
+            fix=tuple(each for each in one.advice if isinstance(each, Hint) or works(each))
+        )
         for one in error.problems
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
 from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.text import Progress, Say, silent
 from resnet_recipes.data import remote, synthetic
@@ -92,7 +92,7 @@ def refuse_unasked(config: DataConfig, changes: Sequence[str], command: str) -> 
         return
     rule = "comes from the run folder alone, and none of its images are on this machine"
     settings = [shlex.quote(f"{short}={value}") for short, (_, value) in named.items()]
-    fix = f"if you trust it:  {' '.join([command, *settings])}"
+    fix = (" ".join([command, *settings]), Hint("if you trust it"))
     raise NotReadyError.of("data.root", config.root, rule, fix)
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.errors import Hint, Problem
 from resnet_recipes.base.limits import Bounds, OneOf, Span
 from resnet_recipes.base.reading import read_json, unreadable
 from resnet_recipes.base.section import Section
@@ -110,7 +110,7 @@ class DataConfig(Section):
         """Yield the problems with these values alone; keys are relative to `data`."""
         yield from super().problems()
         if not self.root and self.backend != "synthetic":
-            fix = "data=/path/to/imagenet (a folder with train/ and val/)"
+            fix = ("data=/path/to/images", Hint("images are in train/CLASS and val/CLASS"))
             yield Problem("root", None, "is not set: say where the images are", fix)
         yield from address_problems(self.root)
         if self.eval_resize < self.eval_size:

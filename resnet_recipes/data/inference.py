@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Value
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.beton.samples import Samples, open_samples
@@ -25,7 +25,7 @@ from resnet_recipes.data.root import root_problem, unreadable, unusable
 #: An image as a program names or holds it.
 OneImage = str | bytes | os.PathLike[str] | Image.Image | np.ndarray
 
-_IMAGES = "paths, folders, images of Pillow, or arrays of uint8 [height, width, 3]"
+_IMAGES = Hint("paths, folders, images of Pillow, or arrays of uint8 [height, width, 3]")
 
 _SHOWN = 3  # problems of images in memory, which may be thousands
 
@@ -78,7 +78,7 @@ def _listing(config: DataConfig, root: Path) -> Listing:
     if config.val_share or "val" in there:
         return listing_of(config, "val")
     if "" not in there:
-        fix = f"data={there['train'].place}   evaluates these"
+        fix = Value(there["train"].place)
         raise unusable(root, "has training images only", fix)
     return there[""].listing(config)
 
@@ -94,7 +94,9 @@ def _places(
         raise unusable(root, rule)
     if strange := sorted({*found} - {*classes}):
         known = f"it knows {', '.join(classes[:5])}{' ...' if len(classes) > 5 else ''}"
-        raise unusable(root, f"has classes that the network does not know: {some(strange)}", known)
+        raise unusable(
+            root, f"has classes that the network does not know: {some(strange)}", Hint(known)
+        )
     places = {name: label for label, name in enumerate(classes)}
     return np.array([places[name] for name in found], np.int64)
 

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Problem, Value
 from resnet_recipes.base.paths import is_fetched
 
 LAYOUT = "the layout is ROOT/train/CLASS/image.jpg and ROOT/val/CLASS/image.jpg"
@@ -59,7 +59,7 @@ def root_problem(given: str) -> Problem | None:
     is_split = bool(folders or known & {*tables})
     if {"images", "labels"} <= {*_folders(root / "train" if is_split else root)}:
         rule = "has bounding boxes, in labels/, but no class for each image"
-        return problem(root, rule, f"for classification, {LAYOUT}")
+        return problem(root, rule, Hint(f"for classification, {LAYOUT}"))
     if {*SYNONYMS["train"]} & {*folders.values(), *tables} or len(betons) == 2:
         return None
     if betons:
@@ -67,9 +67,9 @@ def root_problem(given: str) -> Problem | None:
         return problem(root, rule, "resnet-recipes convert SRC DST")
     if root.name in split_folders(root.parent) and _has_splits(root.parent):
         rule = "is one split; use the folder containing train/ and val/"
-        return problem(root, rule, _typed(root.parent))
+        return problem(root, rule, _value(root.parent))
     if meant := next(filter(_has_splits, islice(_below(root), _SEARCHED)), None):
-        return problem(root, "has no train/ and val/, but a folder in it does", _typed(meant))
+        return problem(root, "has no train/ and val/, but a folder in it does", _value(meant))
     return None
 
 
@@ -130,7 +130,7 @@ def address_problems(given: str) -> Iterator[Problem]:
         yield Problem("root", given, rule, "data=https://host/folder")
     elif place.path.endswith(_ARCHIVES):
         rule = "is an archive; images are fetched from a folder"
-        yield Problem("root", given, rule, "unpack it, and give the folder")
+        yield Problem("root", given, rule, Hint("unpack it, and give the folder"))
 
 
 def unreadable(error: OSError) -> Problem:
@@ -138,7 +138,7 @@ def unreadable(error: OSError) -> Problem:
     folder = Path(error.filename)
     fix = ""
     if isinstance(error, PermissionError):
-        fix = f"check its permissions:  ls -ld {shlex.quote(str(folder))}"
+        fix = f"ls -ld {shlex.quote(str(folder))}"
     return problem(folder, f"is not a readable directory: {error.strerror}", fix)
 
 
@@ -149,21 +149,21 @@ def _missing(root: Path) -> Problem:
     names = {name.lower(): name for name in _folders(there)}
     for name in get_close_matches(wrong.lower(), names, n=3, cutoff=0.6):
         if os.path.exists(meant := there.joinpath(names[name], *rest)):
-            return problem(root, "does not exist", _typed(meant))
+            return problem(root, "does not exist", _value(meant))
     listed = ", ".join(sorted(names.values())[:8])
-    fix = f"{there} has {listed}" if listed else LAYOUT
+    fix: Fix = Hint(f"{there} has {listed}" if listed else LAYOUT)
     if root.match("data/demo"):
-        fix = "resnet-train demo   draws its images"
+        fix = "resnet-train demo"
     return problem(root, "does not exist", fix)
 
 
 def _file_problem(root: Path) -> Problem:
     if root.suffix != ".beton":
-        fix = f"unpack an archive;  {LAYOUT};  a table has the columns path and label"
+        fix: Fix = Hint(f"unpack an archive; {LAYOUT}; a table has the columns path and label")
         return problem(root, f"is neither a folder nor a table ({', '.join(TABLES)})", fix)
-    fix = "resnet-recipes convert SRC DST  makes both"
+    fix = "resnet-recipes convert SRC DST"
     if _has_splits(root.parent):
-        fix = _typed(root.parent)
+        fix = _value(root.parent)
     return problem(root, "is a file; a run reads train.beton and val.beton from one folder", fix)
 
 
@@ -203,15 +203,15 @@ def _folders(folder: Path) -> Iterator[str]:
         return
 
 
-def _typed(folder: Path) -> str:
-    return f"data={shlex.quote(str(folder))}"
+def _value(folder: Path) -> Value:
+    return Value(str(folder))
 
 
-def problem(root: object, rule: str, fix: str = "") -> Problem:
+def problem(root: object, rule: str, fix: Fix = ()) -> Problem:
     """Return the problem with `data.root`, or a part of it."""
     return Problem("data.root", str(root), rule, fix)
 
 
-def unusable(root: object, rule: str, fix: str = "") -> NotReadyError:
+def unusable(root: object, rule: str, fix: Fix = ()) -> NotReadyError:
     """Return the error of the images at `data.root`, or of a part of them."""
     return NotReadyError([problem(root, rule, fix)])

@@ -23,7 +23,7 @@ from resnet_recipes.data.base import Stored
 from resnet_recipes.data.loading.storage import Rows, Storage
 from resnet_recipes.data.tensors import read_tensors
 
-WRITE = "write it:  resnet-recipes teach NAME data=PATH methods.distill.teacher=T"
+WRITE = "resnet-recipes teach NAME data=PATH methods.distill.teacher=T"
 
 #: What is wrong with a file that has other tensors or another description.
 FOREIGN = "it was not written by `resnet-recipes teach`, or by another version of it"

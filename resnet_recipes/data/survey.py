@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base.cores import available_memory
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Problem, Value
 from resnet_recipes.base.text import Say, byte_size, silent
 from resnet_recipes.data.base import SAMPLED, DataConfig, DataFacts
 from resnet_recipes.data.beton import Beton, pair_problems
@@ -48,7 +48,7 @@ def _surveyed(config: DataConfig, tell: Say) -> DataFacts:
     # what val_share sets aside has no part
     of_parts = list(zip(there.values(), listings, strict=False))
     NotReadyError.refuse(
-        problem(part.place, "has no images", f"{LAYOUT}{unread}")
+        problem(part.place, "has no images", Hint(f"{LAYOUT}{unread}"))
         for part, listing in of_parts
         if not listing.classes  # with data.nested_classes, folders without images are none
     )
@@ -57,7 +57,7 @@ def _surveyed(config: DataConfig, tell: Say) -> DataFacts:
     has_table = any(part.is_table for part in there.values())
     if has_table and "val" in there and (twice := {*train.paths} & {*val.paths}):
         rule = f"has {len(twice):,} images for training that are for validation too: {min(twice)}"
-        problems.append(problem(root, rule, "keep each in one of them"))
+        problems.append(problem(root, rule, Hint("keep each in one of them")))
     NotReadyError.refuse(problems)
     return DataFacts(
         "torchvision",
@@ -82,7 +82,7 @@ def _part_problems(root: Path, there: Mapping[str, Part]) -> Iterator[Problem]:
     place, rule = flat[0] if len(flat) == 1 else root, "contains images without class folders"
     some_image, quoted = next(image_names(place), None), shlex.quote(str(root))
     if some_image is None:
-        yield problem(place, "has no images", LAYOUT)
+        yield problem(place, "has no images", Hint(LAYOUT))
     elif tables := [*_tables(flat[0]), *_tables(root)]:
         fix = f"data={shlex.quote(str(tables[0]))}"
         yield problem(place, f"{rule}, and a table that is not read", fix)
@@ -90,10 +90,10 @@ def _part_problems(root: Path, there: Mapping[str, Part]) -> Iterator[Problem]:
         fix = f"resnet-recipes doctor data {quoted} --fix-val LOC_val_solution.csv"
         yield problem(place, f"{rule}; Kaggle's list can sort them", fix)
     else:
-        more = "or a table with the columns path and label:  data=TABLE"
+        more = "or a table with the columns path and label: data=TABLE"
         if place.parent == root and {*class_names(root)} > {*split_folders(root)}:
-            more = f"or, if {place.name} is a class:  mkdir set && ln -s {quoted} set/train"
-        yield problem(place, rule, f"{LAYOUT};  {more}")
+            more = f"or, if {place.name} is a class: mkdir set && ln -s {quoted} set/train"
+        yield problem(place, rule, (Hint(LAYOUT), Hint(more)))
 
 
 def _tables(folder: Path) -> list[Path]:
@@ -106,7 +106,7 @@ def _tables(folder: Path) -> list[Path]:
 def _split_problems(config: DataConfig, there: dict[str, Part], tell: Say) -> Iterator[Problem]:
     """Yield missing splits, and data.val_share if it is set beside validation images."""
     if not there.keys() - {"val"}:
-        yield problem(config.root, "has no training images", LAYOUT)
+        yield problem(config.root, "has no training images", Hint(LAYOUT))
     if "val" in there and config.val_share:
         rule = f"is for data without validation images; {there['val'].name} has some"
         yield Problem("data.val_share", config.val_share, rule, "data.val_share=0")
@@ -115,9 +115,10 @@ def _split_problems(config: DataConfig, there: dict[str, Part], tell: Say) -> It
             _surveyed(replace(config, val_share=_TENTH), tell)
         except NotReadyError as error:  # the share would not help
             NotReadyError.refuse(one for one in error.problems if one.key != "data.val_share")
-            fix = f"data.val_share={_TENTH}   {error.problems[0].rule}"
+            hint = error.problems[0].about("")
         else:
-            fix = f"data.val_share={_TENTH}   sets a tenth of each class aside"
+            hint = "it sets a tenth of each class aside"
+        fix = (f"data.val_share={_TENTH}", Hint(hint))
         yield problem(config.root, "has no validation images", fix)
 
 
@@ -145,29 +146,31 @@ def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterato
     in_train, in_val = ({*compress(one.classes, one.counts)} for one in (train, val))
     unread = _unread(train.others + val.others)
     if empty := sorted({*train.classes, *val.classes} - in_train - in_val):
-        fix = f"add images, or remove these folders from both splits{unread}"
-        yield problem(config.root, f"has no images in {some(empty)}", fix)
+        hint = Hint(f"add images, or remove these folders from both splits{unread}")
+        yield problem(config.root, f"has no images in {some(empty)}", hint)
     sides = [(in_train, in_val, "val"), (in_val, in_train, "train")]
     for here, there, split in [] if config.val_share else sides:
         if missing := sorted(here - there):
             rule = f"lacks {some(missing)} of the classes of the other split"
-            fix = "both splits need the same classes: add these, or remove them from the other"
-            yield problem(f"{config.root}/{split}", rule, f"{fix} split{unread}")
+            hint = Hint(f"add these, or remove them from the other split{unread}")
+            yield problem(f"{config.root}/{split}", rule, hint)
     if len(train.classes) < 2:
-        fix = LAYOUT
+        fix: Fix = Hint(LAYOUT)
         if config.val_share and train.has_inner:
-            place = shlex.quote(os.path.join(train.folder, train.classes[0]))
-            fix = f"data={place}   makes each folder in it a class;   {LAYOUT}"
+            place = os.path.join(train.folder, train.classes[0])
+            fix = (Value(place), Hint("it makes each folder in it a class"))
         elif train.has_inner:
-            fix = f"data.nested_classes=true   makes each inner folder a class;   {LAYOUT}"
+            fix = ("data.nested_classes=true", Hint("it makes each inner folder a class"))
         yield problem(config.root, f"has one class, {train.classes[0]}; at least 2 are needed", fix)
     if odd := [ascii(name) for name in train.classes if not name.isprintable()]:
         rule = f"has class names that are not printable UTF-8 text: {some(odd)}"
-        yield problem(f"{config.root}/train", rule, "rename these folders in both splits")
+        yield problem(f"{config.root}/train", rule, Hint("rename these folders in both splits"))
     both = zip(train.classes, train.counts, val.counts, strict=False)
     if config.val_share and (alone := [name for name, *counts in both if sum(counts) == 1]):
         rule = f"needs two images of each class; there is one of {some(alone)}"
-        yield Problem("data.val_share", config.val_share, rule, "add images, or remove the class")
+        yield Problem(
+            "data.val_share", config.val_share, rule, Hint("add images, or remove the class")
+        )
 
 
 def _notes(config: DataConfig, train: Listing, val: Listing, has_table: bool) -> Iterator[str]:

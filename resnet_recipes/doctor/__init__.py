@@ -27,7 +27,7 @@ class Finding(NamedTuple):
 def finding_of(problem: Problem) -> Finding:
     """Return a problem that prevents a run as a finding."""
     place = problem.value if problem.key == "data.root" else problem.key
-    return Finding("fix", f"{place} {problem.rule}", problem.fix)
+    return Finding("fix", problem.about(str(place)), "\n".join(problem.advice))
 
 
 def exit_code(findings: Sequence[Finding]) -> int:

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import shlex
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.errors import NotReadyError, Value
 from resnet_recipes.base.text import Progress, silent
 from resnet_recipes.data.base import DataConfig, are_imagenets
 from resnet_recipes.data.files.layout import listing_of, parts
@@ -59,8 +60,12 @@ def check_data(root: Path, images: bool = True, progress: Progress = silent) -> 
     betons = _betons(root)
     found = list(check_betons(betons, images, progress))
     if not betons and (problem := root_problem(str(root.absolute()))):
-        fix = problem.fix.replace("data=", "resnet-recipes doctor data ")
-        return [finding_of(problem._replace(fix=fix))]
+        command = ["resnet-recipes", "doctor", "data"]
+        fix = [
+            shlex.join([*command, each]) if isinstance(each, Value) else each
+            for each in problem.advice
+        ]
+        return [finding_of(problem._replace(fix=tuple(fix)))]
     if betons and not any((root / split).is_dir() for split in SPLITS):
         lacking = [
             split

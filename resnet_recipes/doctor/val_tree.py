@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.errors import Hint, NotReadyError
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.data.files.listing import SUFFIXES, class_names
 
@@ -29,7 +29,7 @@ def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Pa
     if not files:
         raise NotReadyError.at(root / "val", "has no image files outside of class folders")
     if target.exists():
-        fix = f"train with data={target}, or remove it:  rm -r {target}"
+        fix = (f"data={target}", f"rm -r {target}")
         raise NotReadyError.at(target, "already exists", fix)
     classes, wanted = class_names(root / "train"), _read(class_map, files, names)
     if missing := [file for file in files if file not in wanted]:
@@ -80,10 +80,8 @@ def _named(
     """
     if names is None:
         rule = "numbers its classes; which folder each number means is not said"
-        fix = (
-            "add --synsets FILE: the class folder of each number, one per line (ImageNet: "
-            "meta.mat by ILSVRC2012_ID)"
-        )
+        lists = "it lists the class folder of each number (ImageNet: meta.mat by ILSVRC2012_ID)"
+        fix = ("--synsets FILE", Hint(lists))
         raise NotReadyError.at(class_map, rule, fix)
     folders = [line.split()[0] for line in _lines(names)]
     for file, number in pairs:

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import NETWORKS, ModelConfig
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.errors import Hint, Problem
 from resnet_recipes.data.base import Stored
 from resnet_recipes.estimating.layers import Operations, backbone, features, operations
 from resnet_recipes.methods.stack import Stack
@@ -97,7 +97,7 @@ class BuiltNetwork:
         head = network.get_parameter(f"{backbones.classifier(network)}.weight")
         if isinstance(names, tuple | list) or len(head) != self._classes:
             rule = "has several classifiers, or one that is not its last layer"
-            yield Problem("model.name", model.name, rule, "another network")
+            yield Problem("model.name", model.name, rule, Hint("another network"))
         for method in self._methods:
             yield from (problem.under("methods") for problem in method.misfits(network))
 

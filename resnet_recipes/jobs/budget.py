@@ -57,7 +57,7 @@ def within_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
     measures = measures and not external.launcher()
     found = measured(plan, say) if measures else predicted(plan)
     if found is None:
-        raise NotReadyError.of("budget", launch.budget, UNKNOWN, "or give epochs=")
+        raise NotReadyError.of("budget", launch.budget, UNKNOWN, "epochs=18")
     plan = within(plan, found)
     made = time_of(plan, found.speeds)
     say(

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
 from resnet_recipes.base.cores import cores
-from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError, TrainingError
+from resnet_recipes.base.errors import (
+    ExitCode,
+    Hint,
+    Kind,
+    NotReadyError,
+    Problem,
+    RecipeError,
+    TrainingError,
+)
 from resnet_recipes.base.text import Say, roughly
 from resnet_recipes.jobs import watchdog
 from resnet_recipes.jobs.group import LOOPBACK, allocator, temporary_folder_problems
@@ -122,7 +130,7 @@ def _garbage(environment: Mapping[str, str]) -> Iterator[Problem]:
     for name in ("MASTER_ADDR", "MASTER_PORT") if int(given["WORLD_SIZE"]) > 1 else ():
         if not environment.get(name):
             rule = "is not set, so the ranks cannot find each other"
-            yield Problem(name, None, rule, "start the ranks with torchrun")
+            yield Problem(name, None, rule, Hint("start the ranks with torchrun"))
 
 
 def _on_one_machine(by: str) -> bool:
@@ -190,7 +198,7 @@ def _problems(words: Sequence[str], by: str) -> Iterator[Problem]:
     yield from temporary_folder_problems()
     for word in words:
         if word.split("=")[0] in DECIDED:
-            yield Problem(word, None, f"is set by {by} (WORLD_SIZE={ranks()})", "leave it out")
+            yield Problem(word, None, f"is set by {by} (WORLD_SIZE={ranks()})", kind=Kind.UNUSED)
     gpus = torch.cuda.device_count()
     if by == "srun" and os.environ.get("SLURM_STEP_NUM_NODES") == str(ranks()) and gpus > 1:
         rule = f"started one task per node, but this node has {gpus} GPUs"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from resnet_recipes.base.cores import cores
-from resnet_recipes.base.errors import STOPPED, ExitCode, NotReadyError, Problem
+from resnet_recipes.base.errors import STOPPED, ExitCode, Hint, NotReadyError, Problem
 from resnet_recipes.doctor import cuda
 from resnet_recipes.doctor.cuda import untried, unused
 from resnet_recipes.jobs.rank import LaunchFacts, die_with_parent
@@ -70,10 +70,10 @@ def group_of(config: "LaunchConfig") -> Group:
     else:
         wanted = int(config.gpus)
         if config.device != "cpu" and wanted > found:
-            fix = f"launch.device=cpu gpus={wanted}   starts as many processes on the CPU"
+            fix = f"launch.device=cpu gpus={wanted}"
             problem = _no_gpu("launch.gpus", wanted, fix)
             if found:
-                problem = problem._replace(rule=f"this machine has {found}", fix=f"gpus={found}")
+                problem = problem._replace(clause=f"this machine has {found}", fix=f"gpus={found}")
             raise NotReadyError([problem])
     return Group(wanted, config.max_restarts)
 
@@ -149,7 +149,7 @@ def _no_gpu(key: str, value: object, fix: str) -> Problem:
     """Return the problem of a machine on which torch sees no GPU, and why, if it has one."""
     found = unused()
     rule = found.what if found else "torch sees no GPU on this machine"
-    return Problem(key, value, rule, f"{found.fix}\n    {fix}" if found else fix)
+    return Problem(key, value, rule, (Hint(found.fix), fix) if found else fix)
 
 
 #: The line of a traceback that names the error.

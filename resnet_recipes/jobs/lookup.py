@@ -4,14 +4,14 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import Kind, NotReadyError, Problem
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.recipe.suggestions import closest
 from resnet_recipes.run_folder.runs import newest
 
 ROOT = Path("runs")
 LAST = "last"  # the run that was started last
-LIST = "resnet-recipes runs   lists the runs in ./runs"
+LIST = "resnet-recipes runs"
 
 
 def run_places(words: Iterable[str], key: str = "RUN") -> list[Path]:
@@ -38,8 +38,6 @@ def missing_run(key: str, word: str) -> Problem:
     """Return the problem of a word that names no run, with the nearest name."""
     runs = [folder.name for folder in newest(ROOT)]
     if word == LAST or (word == str(ROOT) and not runs):
-        rule, fix = "there are no runs in ./runs yet", "resnet-train mild data=PATH   starts one"
-        return Problem(key, word, rule, fix)
+        return Problem(key, word, "there are no runs in ./runs yet", "resnet-train mild data=PATH")
     meant = closest(word.rpartition("/")[2], runs)
-    fix = f"did you mean {meant}?   {LIST}" if meant else LIST
-    return Problem(key, word, "no such run, file or folder", fix)
+    return Problem(key, word, "", (meant, LIST), kind=Kind.ABSENT)

@@ -22,7 +22,7 @@ from typing import Any
 from resnet_recipes import __version__
 from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import cores
-from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
 from resnet_recipes.base.paths import folder_problem
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.jobs.trunk import trunk_of
@@ -157,7 +157,7 @@ def _taken(folder: Path) -> RecipeError:
     is_run = (folder / CONFIG).is_file()
     others = f"\n    resnet-train --resume {folder}\n    resnet-recipes runs rm {folder}"
     rule = f"is taken: {folder} already exists"
-    fix = f"choose another name{others if is_run else ''}"
+    fix = Hint(f"choose another name{others if is_run else ''}")
     return RecipeError.of("run.name", folder.name, rule, fix)
 
 

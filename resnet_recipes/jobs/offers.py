@@ -98,7 +98,7 @@ def offered(
         except RecipeError as error:
             why[name] = error
             first = error.problems[0]
-            left_out[name] = f"{first.key} {first.rule.partition(': ')[0]}"
+            left_out[name] = first.about(first.key)
     if why and len(left_out) == len(names):
         raise next(why[name] for name in (*best, *names) if name in why)
     if reach is not None:

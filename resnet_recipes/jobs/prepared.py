@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from resnet_recipes import __version__, data
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import Hint, NotReadyError, Problem
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.jobs.rank import RankProcess, shown
 from resnet_recipes.planning.make import make_plan
@@ -127,10 +127,12 @@ class Meeting(NamedTuple):
             ranks = [self.store.get(f"facts of {other}") for other in range(self.world_size)]
             return json.dumps(list(_differences(list(map(json.loads, ranks)))))
 
-        NotReadyError.refuse(Problem(*problem) for problem in json.loads(self.broadcast(verdict)))
+        fix = Hint("it must be the same on all ranks")
+        found = json.loads(self.broadcast(verdict))
+        NotReadyError.refuse(Problem(key, None, clause, fix) for key, clause in found)
 
 
-def _differences(ranks: list[tuple[str, dict[str, str]]]) -> Iterator[Problem]:
+def _differences(ranks: list[tuple[str, dict[str, str]]]) -> Iterator[tuple[str, str]]:
     """Yield how the first rank that differs from rank 0 differs.
 
     One rank is enough to know what to do.
@@ -145,5 +147,5 @@ def _differences(ranks: list[tuple[str, dict[str, str]]]) -> Iterator[Problem]:
                     f"is {first.get(key, missing)} on rank 0, but {facts.get(key, missing)} "
                     f"on rank {rank} ({host})"
                 )
-                yield Problem(key, None, rule, "it must be the same on all ranks")
+                yield key, rule
             return

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from resnet_recipes import data
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, RecipeError, Value
 from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.text import Say
 from resnet_recipes.data.base import DataFacts
@@ -44,7 +44,7 @@ def matching(recipe: Recipe, say: Say) -> Path | None:
         if not (folder / CONFIG).is_file():
             return None
         if problems := _changes(folder, recipe):
-            fix = f"run=another, or leave it as it was in {folder}"
+            fix = ("run=another", Hint(f"or leave it as it was in {folder}"))
             raise RecipeError(problem._replace(fix=fix) for problem in problems)
         return folder
     others = ""
@@ -110,7 +110,7 @@ def _checked(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
         raise RecipeError.of("--resume", str(folder), rule, "resnet-train --resume runs/NAME")
     if os.path.lexists(folder / JOB):
         rule = f"is the folder of a measurement or a check ({JOB}), which is not continued"
-        raise RecipeError.of("--resume", str(folder), rule, "start a new run")
+        raise RecipeError.of("--resume", str(folder), rule, Hint("start a new run"))
     refuse_links(folder)
     began = frozen.read(config)
     if isinstance(changes, Sequence):
@@ -123,10 +123,10 @@ def _checked(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
     problems = list(changed_settings(asdict(began), recipe))
     if recipe.launch.budget:
         rule = "is for a new run: this one keeps its length"
-        problems.append(Problem("budget", recipe.launch.budget, rule, "leave it out"))
+        problems.append(Problem("budget", recipe.launch.budget, rule, kind=Kind.UNUSED))
     if recipe.batch.bn_size == AUTO:
         rule = f"is found when a run begins; this one began with {began.batch.bn_size}"
-        problems.append(Problem("batch.bn_size", AUTO, rule, "type a smaller number"))
+        problems.append(Problem("batch.bn_size", AUTO, rule, Hint("type a smaller number")))
     RecipeError.refuse(problems)
     return recipe
 
@@ -139,7 +139,7 @@ def _late(folder: Path, changes: Sequence[str] | Recipe) -> Iterator[Problem]:
     began = frozen.read(folder / CONFIG)
     for word in changes if isinstance(changes, Sequence) else ():
         if _checked(folder, [word]) != began:
-            yield Problem(word, None, f"has no effect: {folder} is finished", "leave it out")
+            yield Problem(word, None, f"has no effect: {folder} is finished", kind=Kind.UNUSED)
 
 
 def _as_began(recipe: Recipe, began: Recipe) -> Recipe:
@@ -163,7 +163,7 @@ def _same_images(recipe: Recipe, folder: Path, say: Say) -> DataFacts:
     found = data.measure(replace(recipe.data, backend=began.backend), tell=say)
     if others := found.differing(began):
         rule = f"has changed since the run began: {others} differ in name or size"
-        fix = "put the files back, or start a new run"
+        fix = Hint("put the files back, or start a new run")
         raise NotReadyError.of("data.root", recipe.data.root, rule, fix)
     return found
 
@@ -184,9 +184,9 @@ def _moved_data(recipe: Recipe, folder: Path) -> Problem | None:
         problem = root_problem(root)
     if problem is None:
         return None
-    meant = problem.fix if problem.fix.startswith("data=") else "data=/where/it/is/now"
-    fix = f"if it was moved:  resnet-train --resume {shlex.quote(str(folder))} {meant}"
-    return problem._replace(fix=fix)
+    meant = next((fix for fix in problem.fixes if isinstance(fix, Value)), "/where/it/is/now")
+    words = ["resnet-train", "--resume", str(folder), f"data={meant}"]
+    return problem._replace(fix=(shlex.join(words), Hint("if the images were moved")))
 
 
 def unfinished(root: Path) -> Iterator[Path]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import NotReadyError, NotYetError, Problem, RecipeError
+from resnet_recipes.base.errors import Hint, NotReadyError, NotYetError, Problem, RecipeError
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.network.archive import State
@@ -80,7 +80,7 @@ def trunk_of(plan: Plan) -> Trunk | None:
     has_ended = (folder / EXIT).exists() and not is_running(folder)
     if not has_ended and (found is None or (found[0] < end and is_running(folder))):
         rule = f"has not saved its trunk yet, which ends at step {began.trunk:,}"
-        raise NotYetError.of(_KEY, run.extends, rule, "wait, and type it again")
+        raise NotYetError.of(_KEY, run.extends, rule, Hint("wait, and run it again"))
     if found is None:
         rule = f"has no checkpoint of the first {plan.trunk:,} steps, where this run cools down"
         fix = f"resnet-train --resume {shlex.quote(str(folder))}"
@@ -96,10 +96,8 @@ def _differences(folder: Path, began: Plan, plan: Plan) -> list[Problem]:
     if not began.trunk:
         place, length = shlex.quote(str(folder)), recipe.max_duration
         rule = f"has no trunk: its schedule is {began.recipe.schedule.name}, not wsd"
-        fix = (
-            f"resnet-train recipe={place}/{CONFIG} model.weights={place} max_duration={length}   "
-            "a new run that starts from its weights"
-        )
+        words = f"recipe={place}/{CONFIG} model.weights={place} max_duration={length}"
+        fix = (f"resnet-train {words}", Hint("a new run that starts from its weights"))
         return [Problem(_KEY, recipe.run.extends, rule, fix)]
     if recipe.launch.budget:
         rule = "is the time of a run that begins by itself"

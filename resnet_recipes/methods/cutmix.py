@@ -39,7 +39,7 @@ class CutMix(Method):
     )
     changes: ClassVar[str] = "mixes"
     # concentration of the Beta distribution, above 0
-    alpha: Annotated[float, Bounds(above=0, fix="remove cutmix with '~methods.cutmix'")] = 1.0
+    alpha: Annotated[float, Bounds(above=0, fix="'~methods.cutmix'")] = 1.0
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         rows, cols, share = box(batch.images, self.alpha, now.rng)

@@ -43,6 +43,4 @@ def installed(taken: Collection[str]) -> Iterator[type[Method]]:
 
 def _refused(entry: EntryPoint, rule: str) -> NotReadyError:
     package = entry.dist.name if entry.dist else "it"
-    return NotReadyError.of(
-        f"method {entry.name}", entry.value, rule, f"pip uninstall {package}, or fix it"
-    )
+    return NotReadyError.of(f"method {entry.name}", entry.value, rule, f"pip uninstall {package}")

@@ -40,7 +40,7 @@ class MixUp(Method):
     )
     changes: ClassVar[str] = "mixes"
     # concentration of the Beta distribution, above 0
-    alpha: Annotated[float, Bounds(above=0, fix="remove mixup with '~methods.mixup'")] = 0.2
+    alpha: Annotated[float, Bounds(above=0, fix="'~methods.mixup'")] = 0.2
 
     def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
         if "label_smoothing" in others and horizon.epochs < 60:

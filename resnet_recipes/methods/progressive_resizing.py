@@ -73,7 +73,13 @@ class ProgressiveResizing(Method):
                 yield Problem("stairs[0]", start, "must begin at 0ep")
         if self.at == "loader" and self.mode == "crop":
             yield Problem(
-                "at", self.at, "the loader can only resize", "use mode=resize or at=device"
+                "at",
+                self.at,
+                "the loader can only resize",
+                (
+                    "methods.progressive_resizing.mode=resize",
+                    "methods.progressive_resizing.at=device",
+                ),
             )
         shares = []
         for key in ("delay", "finetune"):

@@ -44,7 +44,7 @@ class SAM(Method):
     # distance to the nearby point, an L2 norm over all parameters
     rho: Annotated[float, Bounds(least=0)] = 0.5
     # steps from one SAM step to the next
-    interval: Annotated[int, Bounds(least=1, fix="remove sam with '~methods.sam'")] = 10
+    interval: Annotated[int, Bounds(least=1, fix="'~methods.sam'")] = 10
 
     def __post_init__(self) -> None:
         self._copy: list[Tensor] = []

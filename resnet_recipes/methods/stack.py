@@ -139,7 +139,7 @@ class Stack:
             is_told = names[1:] and names[1] in self.methods[names[0]].conflicts
             if hook in EXCLUSIVE_HOOKS and len(names) > 1 and not is_told:
                 rule = f"{' and '.join(names)} both define the {hook}, which only one method may"
-                yield Problem(names[1], None, rule, f"remove it: '~methods.{names[1]}'")
+                yield Problem(names[1], None, rule, f"'~methods.{names[1]}'")
         for name, method in self.methods.items():
             for other in self.methods:
                 if other in method.conflicts and (
@@ -149,7 +149,7 @@ class Stack:
                         other,
                         None,
                         f"cannot be combined with {name}: {method.conflicts[other]}",
-                        f"remove one: '~methods.{name}'",
+                        f"'~methods.{name}'",
                     )
 
     def _only(self, hook: str, default: Callable | None) -> Any:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import NETWORKS, ModelConfig
-from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
 from resnet_recipes.data.base import normalize
 from resnet_recipes.data.images.decode import BadImageError, pixels_of, read_file
 from resnet_recipes.data.images.python import centred
@@ -117,11 +117,7 @@ def _in_run(folder: Path) -> Path:
     if (weights := folder / WEIGHTS).exists():
         return weights
     saved = sorted(folder.glob("checkpoints/step-*.pt"))
-    fix = (
-        f"its newest checkpoint: {shlex.quote(str(saved[-1]))}"
-        if saved
-        else "give the folder of a finished run"
-    )
+    fix = shlex.quote(str(saved[-1])) if saved else Hint("give the folder of a finished run")
     raise NotReadyError.at(folder, f"has no {WEIGHTS}", fix)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from resnet_recipes.backbones import classifier, frozen_by
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS, Arguments, ModelConfig
-from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.errors import Fix, Hint, NotReadyError
 from resnet_recipes.data.base import DataConfig, are_imagenets
 from resnet_recipes.methods.stochastic_depth import unfold
 from resnet_recipes.methods.surgery import adopt
@@ -66,8 +66,8 @@ def find(config: ModelConfig, classes: Sequence[str]) -> Start:
     except NotReadyError as error:
         (problem,) = error.problems
         # of a run, or in a cache
-        place = "" if problem.key == config.weights else f"{problem.key} "
-        raise _refused(config, place + problem.rule, problem.fix) from None
+        place = "" if problem.key == config.weights else problem.key
+        raise _refused(config, problem.about(place), problem.fix) from None
     images = published.images_of(config, network)
     about = replace(network.about, **images)
     ours = about.architecture in NETWORKS
@@ -186,7 +186,7 @@ def _located(config: ModelConfig) -> Path:
         typed = os.path.relpath(path)
         meant = meaning_of("weights", typed)
         library = "torchvision, " if config.name else ""
-        fix = f"a .pt or .safetensors file, a run folder, {library}timm:NAME or hf:USER/NAME"
+        fix = Hint(f"a .pt or .safetensors file, a run folder, {library}timm:NAME or hf:USER/NAME")
         if meant and meant.words != shlex.quote(f"model.weights={typed}"):
             fix = meant.words
         raise _refused(config, "does not exist", fix)
@@ -201,13 +201,13 @@ def _from_torchvision(config: ModelConfig, name: str) -> Path:
     library, _, network = config.name.rpartition(":")
     if library == "timm":
         rule = f"has no weights for {config.name}"
-        raise _refused(config, rule, f"model.weights=timm:{network}.TAG, as the hub names them")
+        raise _refused(config, rule, f"model.weights=timm:{network}.TAG")
     members = torchvision.models.get_model_weights(network)
     if name and name not in members.__members__:
         raise _refused(
             config,
-            "unknown weights",
-            f"one of {', '.join(f'torchvision:{item.name}' for item in members)}",
+            "has no such weights",
+            tuple(f"model.weights=torchvision:{item.name}" for item in members),
         )
     member = members[name] if name else members.DEFAULT
     path = Path(torch.hub.get_dir()) / "checkpoints" / member.url.rpartition("/")[2]
@@ -216,9 +216,7 @@ def _from_torchvision(config: ModelConfig, name: str) -> Path:
     )
     if not path.is_file():
         rule = f"is not on this machine: {path} does not exist"
-        raise _refused(
-            config, rule, f"{download}   downloads it, or copy {member.url} to that path"
-        )
+        raise _refused(config, rule, (download, Hint(f"or copy {member.url} to that path")))
     with path.open("rb") as file:
         if (
             not hashlib.file_digest(file, "sha256")
@@ -228,7 +226,7 @@ def _from_torchvision(config: ModelConfig, name: str) -> Path:
             raise _refused(
                 config,
                 f"checksum mismatch: {path}",
-                f"delete it;   {download}   downloads it again",
+                (Hint(f"delete {path}"), download),
             )
     return path
 
@@ -257,5 +255,5 @@ def _from_hub(config: ModelConfig, name: str) -> Path:
     return found[-1]
 
 
-def _refused(config: ModelConfig, rule: str, fix: str = "") -> NotReadyError:
+def _refused(config: ModelConfig, rule: str, fix: Fix = ()) -> NotReadyError:
     return NotReadyError.of("model.weights", config.weights, rule, fix)

@@ -28,7 +28,7 @@ POLICIES: dict[str, Callable[[nn.Module, str, nn.Parameter], bool]] = {
     "norm_layers": lambda module, name, parameter: isinstance(module, _NORMS),
 }
 
-_HEAD_ALONE = "model.freeze=backbone trains the classifier alone"
+_HEAD_ALONE = "model.freeze=backbone"
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.errors import Hint, Problem
 from resnet_recipes.base.paths import folder_problem
 from resnet_recipes.base.text import byte_size
 from resnet_recipes.methods.stack import Stack
@@ -50,4 +50,6 @@ def lack_of_room(folder: Path, needed: int) -> Problem | None:
     missing = needed - sum(path.stat().st_size for path in folder.glob("*"))
     need = f"the run needs another {byte_size(missing)} for checkpoints and weights"
     problem = folder_problem(str(folder), folder, missing, need)
-    return problem and problem._replace(value=None, fix="free some space, then resume the run")
+    return problem and problem._replace(
+        value=None, fix=Hint("free some space, then resume the run")
+    )

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from resnet_recipes.base.duration import LONGEST, Duration, Horizon
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.errors import Hint, Problem
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning.advice import LEAST, scaled_rate
@@ -53,7 +53,7 @@ def _batch_problems(
             "batch.global_size",
             size,
             f"must be divisible by the {world_size} ranks",
-            f"bs={lower}, or change gpus=",
+            f"bs={lower}",
         )
     elif (rank_size := size // world_size) % (bn_size := recipe.batch.micro_batch(rank_size)):
         divisor = max(n for n in range(1, bn_size + 1) if rank_size % n == 0)
@@ -80,7 +80,7 @@ def _length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
     if not horizon.total_steps:
         rule = f"times {recipe.scale_schedule_ratio} (scale_schedule_ratio) is less than one step"
         yield Problem(
-            "max_duration", recipe.max_duration, rule, "epochs=1, or max_duration=100ba ssr=1"
+            "max_duration", recipe.max_duration, rule, ("epochs=1", "max_duration=100ba ssr=1")
         )
         return
     if horizon.epochs > MAX_EPOCHS or horizon.total_steps > LONGEST:
@@ -97,7 +97,7 @@ def _length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
             recipe.schedule.warmup,
             f"takes {warmup:,} of the run's {horizon.total_steps:,} steps: it never reaches "
             "the peak rate",
-            f"{_short_warmup(horizon)}, or a longer run (the warm-up is never scaled)",
+            (_short_warmup(horizon), Hint("or train longer: the warm-up is never scaled")),
         )
     cooldown = horizon.steps(Duration.parse(recipe.schedule.cooldown))
     is_long = warmup < horizon.total_steps < warmup + cooldown
@@ -123,7 +123,7 @@ def _smaller(recipe: Recipe, examples: int, world_size: int, typed: Collection[s
     rank_size = 1 << (rank_size.bit_length() - 1)
     size = rank_size * world_size
     if size > examples:
-        return f"gpus=1: there are fewer images than ranks ({world_size})"
+        return "gpus=1"
     words = [f"bs={size}", *scaled_rate(recipe, size, typed)]
     if rank_size % recipe.batch.micro_batch(rank_size):
         words.append(f"batch.bn_size={rank_size}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from resnet_recipes.base.architecture import ModelConfig
-from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
 from resnet_recipes.estimating.network import Network as NetworkFacts
 from resnet_recipes.estimating.network import Teacher, network_of
 from resnet_recipes.methods.base import Method
@@ -28,7 +28,7 @@ def with_teachers(plan: Plan) -> Plan:
         config = ModelConfig(about.architecture, dict(about.arguments))
         facts = network_of(config, about.num_classes, about.methods())
         if rule := _misfit(network, facts, plan):
-            raise RecipeError.of(key, place, rule, "another teacher")
+            raise RecipeError.of(key, place, rule, Hint("another teacher"))
         text = f"{about.architecture}, {facts.parameters:,} parameters, from {place}"
         found.append(Teacher(facts, text, key, _digest(network)))
     return replace(plan, teachers=tuple(found)) if found else plan
@@ -46,7 +46,7 @@ def teachers(plan: Plan, methods: Stack | None = None) -> Iterator[tuple[Method,
             continue
         key, place = _named(method)
         if not place:
-            fix = f"{key}=runs/NAME, a file, timm:NAME or hf:USER/NAME"
+            fix = Hint(f"{key}=runs/NAME, a file, timm:NAME or hf:USER/NAME")
             raise RecipeError.of(key, None, "is not set: a trained network", fix)
         from resnet_recipes.network import pretrained
 
@@ -69,7 +69,7 @@ def _misfit(network: "Network", facts: NetworkFacts, plan: Plan) -> str:
         other = next(pair for pair in zip(about.classes, classes, strict=True) if len({*pair}) > 1)
         return f"has other classes: {other[0]} where the images have {other[1]}"
     for problem in facts.size_problems(plan.sizes, side):
-        return problem.rule
+        return problem.about("")
     ramps = torch.linspace(-2, 2, 6 * side * side).view(2, 3, side, side)
     with torch.no_grad():
         is_finite = network.model(ramps).isfinite().all()

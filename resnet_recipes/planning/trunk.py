@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from resnet_recipes.base.duration import Duration
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.errors import Hint, Problem
 from resnet_recipes.base.limits import IsDuration, limits_of
 from resnet_recipes.methods.base import Method
 from resnet_recipes.planning.plan import Plan
@@ -89,7 +89,7 @@ def departures(began: Plan, plan: Plan) -> Iterator[Problem]:
     for name, method in plan.new_stack().methods.items():
         if _sizes(others[name], began, end) != _sizes(method, plan, end):
             rule = "gives images other sizes, before the cool-down, in runs of other lengths"
-            fix = f"{method.late(share)}   for both, from the start"
+            fix = (method.late(share), Hint("in both runs, from the start"))
             yield Problem(f"methods.{name}", None, rule, fix)
 
 

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 from resnet_recipes import backbones
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import following
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import Hint, Problem, RecipeError
 from resnet_recipes.methods import ORDER
 from resnet_recipes.recipe import hydra_compose, overrides
 from resnet_recipes.recipe.library import Entry, Library, Origin, read
-from resnet_recipes.recipe.meant import answered, keys_of
+from resnet_recipes.recipe.meant import answered, keys_of, told
 from resnet_recipes.recipe.overrides import Override, absolute
 from resnet_recipes.recipe.schema import Recipe, enabled
 from resnet_recipes.recipe.sections import ScheduleConfig
 from resnet_recipes.recipe.strict_yaml import Document
-from resnet_recipes.recipe.suggestions import VALUES, Meaning
+from resnet_recipes.recipe.suggestions import VALUES
 from resnet_recipes.recipe.typed import fitting, typed, whole
 from resnet_recipes.run_folder import CONFIG
 
@@ -56,7 +56,7 @@ def compose(
             own = made.recipe
         told = [answered(problem, changes, own, attempt) for problem in problems]
         others = [problem for problem in told if problem.key != "data.root"]
-        is_found = any(problem.fix.startswith("data=") for problem in others)
+        is_found = any(fix.startswith("data=") for one in others for fix in one.fixes)
         raise RecipeError(others if is_found else told)
     _make_absolute(made.recipe)
     return made
@@ -242,7 +242,7 @@ def _idle_removals(changed: list[Override], links: Links) -> Iterator[Problem]:
     for override in changed:
         section, _, name = override.key.partition(".")
         if override.value is None and section == "methods" and name not in on:
-            fix = f"methods that are on: {', '.join(sorted(on)) or 'none'}"
+            fix = Hint(f"methods that are on: {', '.join(sorted(on)) or 'none'}")
             yield Problem(override.typed, None, f"is not on in {links[-1][0].name}", fix)
 
 
@@ -273,7 +273,7 @@ def _located(problem: Problem, changed: list[Override], links: Links) -> Problem
 
 def _placed(problem: Problem, document: Document) -> Problem:
     """Name file and line of a problem, and answer a value that has another name elsewhere."""
-    known, place = VALUES.get(problem.key, {}), f"{document.where(problem.key)}: {problem.key}"
-    ours = known.get(str(problem.value).lower(), Meaning(problem.fix))
-    rule = "; ".join(filter(None, (problem.rule, ours.rule)))
-    return Problem(place, problem.value, rule, ours.words)
+    known = VALUES.get(problem.key, {})
+    ours = known.get(str(problem.value).lower())
+    problem = told(problem, ours) if ours else problem
+    return problem._replace(where=document.where(problem.key))

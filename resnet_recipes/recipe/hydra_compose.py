@@ -28,7 +28,7 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import Hint, Problem, RecipeError
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.library import GROUPS
@@ -43,7 +43,7 @@ CURVE = "22.5,30,54,60,72,90"
 MAX_POINTS = 1000
 
 #: What takes Hydra's own plug-ins, and sweeps whose values they choose.
-OWN_APPLICATION = (
+OWN_APPLICATION = Hint(
     f"your own Hydra application takes it: {DOCS}/howto/hydra.html#in-your-own-hydra-application"
 )
 
@@ -87,7 +87,7 @@ def points(words: Sequence[str]) -> list[list[str]]:
             count *= len(choices[-1])
         except ValueError as error:
             is_unlisted = isinstance(error, UnlistedError)
-            fix = OWN_APPLICATION if is_unlisted else "seed=1,2,3 or seed=range(1,4)"
+            fix = OWN_APPLICATION if is_unlisted else ("seed=1,2,3", "seed=range(1,4)")
             problems.append(Problem(word, None, str(error), fix))
     if count > MAX_POINTS:
         problems.append(

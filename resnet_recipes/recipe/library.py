@@ -12,12 +12,12 @@ from pathlib import Path
 
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS
-from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.errors import Hint, Kind, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.short import written_out
 from resnet_recipes.recipe.strict_yaml import Document, shown
-from resnet_recipes.recipe.suggestions import did_you_mean
+from resnet_recipes.recipe.suggestions import unknown
 from resnet_recipes.run_folder import CONFIG
 
 USER_FOLDER = Path("recipes")
@@ -107,11 +107,7 @@ class Library:
             return Entry(name, self.user[name], "user", self.packaged.get(name))
         if usable and name in self.packaged:
             return Entry(name, self.packaged[name], "packaged")
-        rule = (
-            "no such recipe"
-            if usable
-            else "is neither the name of a recipe nor a path ending in .yaml"
-        )
+        rule = "is not a recipe"
         files = (f"{name}/{CONFIG}", f"{name}.yaml", f"runs/{name}/{CONFIG}")
         fix = next((f"recipe={file}" for file in files if os.path.isfile(file)), "")
         if os.path.isdir(name):
@@ -120,14 +116,14 @@ class Library:
             rule, fix = "is a network, not a recipe", f"recipe=mild model.name={name}"
         if fix:
             raise RecipeError.of("recipe", name, rule, fix)
-        raise _not_found("recipe", name, rule, self.names())
+        raise _not_found("recipe", name, self.names())
 
     def option(self, group: str, name: str) -> Entry:
         """Return an option of a group. Raises RecipeError with the names that exist."""
         packaged = _files(packaged_folder() / group)
         found = packaged | _files(self._folder / group)
         if name not in found:
-            raise _not_found(group, name, "no such option", sorted(found))
+            raise _not_found(group, name, sorted(found))
         origin = "packaged" if found[name] in packaged.values() else "user"
         return Entry(name, found[name], origin, group=group)
 
@@ -149,7 +145,7 @@ class Library:
             ]
         except RecipeError as error:
             place = document.where("defaults")
-            raise RecipeError([error.problems[0]._replace(key=place)]) from None
+            raise RecipeError([error.problems[0]._replace(where=place, typed="")]) from None
         return [
             Entry(entry.name, entry.shadows, "packaged")
             if entry.path == child.path and entry.shadows
@@ -174,11 +170,11 @@ class Library:
     def _file(self, name: str) -> Entry:
         path = typed_path("recipe", name).absolute()
         if path.suffix == ".yml":
-            fix = f"rename it to {path.stem}.yaml"
+            fix = Hint(f"rename it to {path.stem}.yaml")
             raise RecipeError.of("recipe", name, "recipe files end in .yaml", fix)
         if not os.path.isfile(path):  # Path.is_file raises for a name that is too long
             fix = f"recipe={path.stem}" if path.stem in {*self.user, *self.packaged} else ""
-            raise RecipeError.of("recipe", name, "no such file", fix)
+            raise RecipeError.of("recipe", name, "", fix, Kind.ABSENT)
         own = next((key for key, mine in self.user.items() if mine == path), None)
         if own and names.RECIPE.fullmatch(own):
             return self.find(own)
@@ -196,17 +192,16 @@ def read(entry: Entry) -> Document:
         return written_out(document)
     if "defaults" in document.tree:
         place = document.where("defaults")
-        raise RecipeError.of(place, None, "only recipes inherit", "delete the list")
+        raise RecipeError.of(place, None, "only recipes inherit", Hint("delete the list"))
     lines = {f"{group}.{key}": line for key, line in document.lines.items()}
     return Document(entry.path, {group: document.tree}, lines, document.raw)
 
 
-def _not_found(key: str, name: str, rule: str, known: list[str]) -> RecipeError:
+def _not_found(key: str, name: str, known: list[str]) -> RecipeError:
     part = name.lower()
     within = [one for one in known if one in part or (len(part) > 3 and one.startswith(part))]
-    meant = did_you_mean(within[0] if within else name, known)
-    fix = f"{key if key == 'recipe' else 'option'}s: {', '.join(known)}"
-    return RecipeError.of(key, name, f"{rule}; {meant}" if meant else rule, fix)
+    problem = unknown(key, within[0] if within else name, known)
+    return RecipeError([problem._replace(key=key, value=name, typed=name)])
 
 
 def parents(document: Document) -> list[tuple[str, str]]:
@@ -219,7 +214,7 @@ def parents(document: Document) -> list[tuple[str, str]]:
     found = [_parent(item) for item in listed] if isinstance(listed, list) else [None]
     if None in found:
         rule = f"must be a list of recipe names, and of options of {' and '.join(GROUPS)}"
-        fix = "defaults: [hot], or defaults: [hot, optimizer: lamb]"
+        fix = ("defaults: [hot]", "defaults: [hot, optimizer: lamb]")
         raise RecipeError.of(document.where("defaults"), listed, rule, fix)
     if ("", "_self_") in found[:-1]:
         rule = "_self_ must come last: a recipe changes what it inherits"

@@ -7,15 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import get_origin
 
 from resnet_recipes.base.duration import is_duration
-from resnet_recipes.base.errors import NO_SETTING, Problem
+from resnet_recipes.base.errors import Hint, Kind, Problem
 from resnet_recipes.base.kinds import dataclasses_in, kinds_of
+from resnet_recipes.base.names import SHORT
 from resnet_recipes.recipe.hydra_compose import points
 from resnet_recipes.recipe.overrides import expanded
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.recipe.short import SHORT
 from resnet_recipes.recipe.suggestions import (
     EVERY_SETTING,
-    LEAVE_OUT,
     OFF,
     ON,
     UNITS,
@@ -51,22 +50,28 @@ def answered(
     `own`, has without the change; of a setting that does not exist, where all are `listed`.
     """
     given = [word for word in words if problem.key in keys_of(word)]
-    given = [word for word in given if problem.fix != LEAVE_OUT and attempt([word])]
+    given = [word for word in given if problem.kind is not Kind.UNUSED and attempt([word])]
     if not given:
         return problem
     if meaning := _accepted(given[0], problem, own, attempt):
-        known = "" if problem.rule == NO_SETTING else problem.rule
-        rule = "; ".join(filter(None, (known, meaning.rule))) or problem.rule
-        return problem._replace(rule=rule, fix=meaning.words or LEAVE_OUT)
-    if problem.fix:
+        return told(problem, meaning)
+    if problem.advice or problem.valid:
         return problem
-    if problem.rule == NO_SETTING:
-        return problem._replace(fix=listed)
+    if problem.kind is Kind.UNKNOWN:
+        return problem._replace(fix=Hint(listed))
     before = _value(own, problem.key)
     if before in (None, "", []) or isinstance(before, dict | list | tuple):
         return problem
     shown = str(before).lower() if isinstance(before, bool) else before
-    return problem._replace(fix=f"{own.name} has {shown}")
+    return problem._replace(fix=Hint(f"{own.name} uses {shown}"))
+
+
+def told(problem: Problem, meaning: Meaning) -> Problem:
+    """Return a problem with what was meant."""
+    if not meaning.words:
+        return problem._replace(clause=meaning.rule or problem.clause, fix=(), kind=Kind.UNUSED)
+    hint = (Hint(meaning.rule),) if meaning.rule else ()
+    return problem._replace(fix=(meaning.words, *hint))
 
 
 def keys_of(word: str) -> list[str]:
@@ -92,7 +97,7 @@ def _accepted(
         if not (wrong := attempt(words)):
             return meaning
         setting = words[0].partition("=")[0]
-        fix = wrong[0].fix
+        fix = next(iter(wrong[0].fixes), "")
         if fix.startswith(f"{setting}=") and not attempt(shlex.split(fix)):
             return Meaning(fix)
         is_other = setting != word.partition("=")[0]
@@ -112,14 +117,15 @@ def _candidates(word: str, problem: Problem, own: Recipe) -> Iterator[Meaning]:
         found = _misshapen(word)
     elif kind is None:
         found = _misnamed(name, value)
-    elif sections and problem.rule.startswith("must be"):
+    elif sections and problem.kind is Kind.WRONG:
         found = _in_section(name, value, list(kinds_of(sections[0])))
     else:
         found = _other_values(word, problem, own)
     for each in found:
         yield each if isinstance(each, Meaning) else Meaning(shlex.quote(each))
-    if problem.fix.startswith(f"{name}=") or (value and problem.fix.endswith(value)):
-        yield Meaning(problem.fix)
+    for fix in problem.fixes:
+        if fix.startswith(f"{name}=") or (value and fix.endswith(value)):
+            yield Meaning(fix)
 
 
 def _misshapen(word: str) -> Iterator[str]:
@@ -187,8 +193,8 @@ def _other_values(word: str, problem: Problem, own: Recipe) -> Iterator[str | Me
     if setting in ("launch.device", "launch.gpus") and (ids := _GPU_IDS.fullmatch(text)):
         words = f"CUDA_VISIBLE_DEVICES={ids[1]} resnet-train ... gpus={ids[1].count(',') + 1}"
         yield Meaning(words, "an environment variable says which GPUs, gpus= how many")
-    item, known = str(problem.value), "" if problem.fix else problem.rule
-    near_value = value.replace(item, closest(item, re.findall(r"\w+", known)) or item)
+    item, known = str(problem.value), problem.valid
+    near_value = value.replace(item, closest(item, known) or item)
     if is_list := get_origin(kind_of(setting)) in (list, tuple):
         listed = near_value if "[" in value else f"[{value}]"
         yield f"{name}={listed}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, get_args, get_origin
 
 from resnet_recipes.base.duration import is_duration
-from resnet_recipes.base.errors import NO_SETTING, Problem
+from resnet_recipes.base.errors import Fix, Hint, Kind, Problem
 from resnet_recipes.base.kinds import is_union
 from resnet_recipes.base.paths import EMPTY, is_fetched, typed_path
 from resnet_recipes.recipe.hydra_compose import OWN_APPLICATION, nested, value_of
@@ -25,7 +25,7 @@ LENGTH = ("max_duration", "scale_schedule_ratio")
 
 MAX_LENGTH = 4096  # characters of a word
 MAX_BRACKETS = 32  # opening brackets in a word: Hydra's parser recurses as deeply
-SWEEP = "give one value, or sweep over several: resnet-train -m"
+SWEEP = Hint("give one value, or sweep over several: resnet-train -m")
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*")
 _COMMA = r"-?\d+,\d+"
 _NUMBER_OR_NULL = re.compile(r"null|[-+]?[0-9][0-9_]*(\.[0-9]*)?([eE][-+]?[0-9]+)?")
@@ -81,13 +81,13 @@ def parse(words: Iterable[str]) -> tuple[list[Override], list[Problem]]:
                 "epochs",
                 None,
                 "sets the whole length, so ssr= cannot stretch it",
-                "leave one of them out",
+                Hint("leave one of them out"),
             )
         )
     lengths = [item.typed for item in overrides if item.key in LENGTH]
     if lengths and any(item.key == "launch.budget" for item in overrides):
         rule = f"sets the length, and so does {lengths[0]}"
-        problems.append(Problem("budget", None, rule, "leave one of them out"))
+        problems.append(Problem("budget", None, rule, Hint("leave one of them out")))
     return overrides, problems
 
 
@@ -122,8 +122,8 @@ def _refused(word: str) -> Problem | None:
         return Problem(key[:40], None, f"must be one line of at most {limits}")
     if key.lstrip("+~").split(".")[0].split("/")[0].split("@")[0] == "hydra":
         is_plug_in = re.match(r"[+~]*hydra[./](sweeper|launcher)\b", key)
-        fix = OWN_APPLICATION if is_plug_in else "leave it out"
-        return Problem(word, None, "Hydra itself cannot be configured from here", fix)
+        fix, rule = OWN_APPLICATION if is_plug_in else "", "Hydra itself cannot be configured here"
+        return Problem(word, None, rule, fix, kind=Kind.UNUSED)
     if word.startswith("+"):
         return Problem(word, None, "settings need no '+'")
     if word.startswith("~"):
@@ -133,7 +133,7 @@ def _refused(word: str) -> Problem | None:
     if not equals:
         return Problem(word, None, "settings are written key=value")
     if not _KEY.fullmatch(key):
-        return Problem(word, None, NO_SETTING)
+        return Problem(key, value, "setting", typed=word, kind=Kind.UNKNOWN)
     if key == "name":
         rule = "is the name of the recipe, not of the run"
         return Problem(key, value, rule, shlex.quote(f"run={value}"))
@@ -144,9 +144,9 @@ def _no_value(key: str, value: str) -> Problem | None:
     """Return why no setting could take a text as its value; None if one could."""
     is_number = DECIMAL.fullmatch(value) and float(value)
     if "${" in value:
-        rule, fix = "references are only read from recipe files", "write the value out"
+        rule, fix = "references are only read from recipe files", Hint("write the value out")
     elif "???" in value:
-        rule, fix = "??? means a missing value", "write the value out"
+        rule, fix = "??? means a missing value", Hint("write the value out")
     elif key in _NEEDED and not value.strip("'\" "):
         rule, fix = EMPTY, f"{key}=PATH"
     elif key == "epochs" and (value == "curve" or "," in value):
@@ -176,7 +176,7 @@ def _wrong(override: Override) -> Iterator[Problem]:
     """Yield what is wrong with the name of an override, or with the form of its value."""
     key, value = override.key, override.value
     if kind_of(key) is None:
-        yield Problem(override.typed, None, NO_SETTING)
+        yield Problem(key, value, "setting", typed=override.typed, kind=Kind.UNKNOWN)
     elif value is not None and not override.is_choice:
         try:
             yield from fitting(nested(key, override.read()))[1]
@@ -186,11 +186,10 @@ def _wrong(override: Override) -> Iterator[Problem]:
             yield Problem(key, value, str(error), _respelled(key, value))
 
 
-def _respelled(key: str, value: str) -> str:
+def _respelled(key: str, value: str) -> Fix:
     if value.startswith(("interval(", "glob(")):
         return OWN_APPLICATION
     if "," in value or value.startswith(("range(", "choice(")):
         is_decimal = kind_of(key) is not int and re.fullmatch(_COMMA, value)
-        decimal = f";  or {key}={value.replace(',', '.')}" if is_decimal else ""
-        return f"{SWEEP}{decimal}"
-    return "put the whole word in quotes if it has brackets or commas"
+        return (f"{key}={value.replace(',', '.')}", SWEEP) if is_decimal else SWEEP
+    return Hint("put the whole word in quotes if it has brackets or commas")

@@ -32,7 +32,7 @@ from resnet_recipes.recipe.sections import (
 )
 from resnet_recipes.run_folder.facts import Published
 
-_STRETCH = Bounds(above=0, most=1000, fix="ssr=1 trains for max_duration")
+_STRETCH = Bounds(above=0, most=1000, fix="ssr=1")
 
 
 @dataclass

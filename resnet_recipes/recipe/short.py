@@ -6,24 +6,9 @@ Such as `epochs`, `lr`, `bs`.
 import re
 from dataclasses import replace
 
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import Hint, Problem, RecipeError
+from resnet_recipes.base.names import SHORT
 from resnet_recipes.recipe.strict_yaml import Document, plain
-
-#: Short words and what they stand for; the value replaces {}.
-SHORT = {
-    "epochs": ("max_duration={}ep", "scale_schedule_ratio=1.0"),
-    "ssr": ("scale_schedule_ratio={}",),
-    "lr": ("optimizer.lr={}",),
-    "wd": ("optimizer.weight_decay={}",),
-    "bs": ("batch.global_size={}",),
-    "gpus": ("launch.gpus={}",),
-    "data": ("data.root={}",),
-    "run": ("run.name={}",),
-    "workers": ("data.workers={}",),
-    "cache": ("data.memory_pixels={}",),
-    "budget": ("launch.budget={}",),
-    "stop_at_top1": ("evaluation.stop_at_top1={}",),
-}
 
 DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
 
@@ -53,7 +38,9 @@ def written_out(document: Document) -> Document:
         for key, _, form in (target.partition("=") for target in targets(word, str(value))):
             if key in lines:
                 rule = f"{word} sets {key}, as line {lines[key]} does"
-                problems.append(Problem(document.where(word), None, rule, "delete one of them"))
+                problems.append(
+                    Problem(document.where(word), None, rule, Hint("delete one of them"))
+                )
             section, _, name = key.rpartition(".")
             setting = {name: value if form == "{}" else plain(form.format(value))}
             if not section:

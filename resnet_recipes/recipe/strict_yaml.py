@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.reading import read_bytes
 
 MAX_BYTES = 64 * 1024
@@ -63,8 +63,7 @@ def load(path: Path, references: bool = False) -> Document:
     try:
         raw = read_bytes(path, MAX_BYTES)
     except NotReadyError as error:
-        rule = error.problems[0].rule
-        raise RecipeError.of(shown(path), None, rule) from None
+        raise RecipeError(one._replace(key=shown(path)) for one in error.problems) from None
     return parse(raw, path, references)
 
 
@@ -79,7 +78,7 @@ def parse(raw: bytes, path: Path, references: bool = False) -> Document:
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise RecipeError.of(
-            f"{shown(path)}:{line}", None, "is not UTF-8 text", "save the file as UTF-8"
+            f"{shown(path)}:{line}", None, "is not UTF-8 text", Hint("save the file as UTF-8")
         ) from None
     reader = _Reader(path, references)
     for number, line in enumerate(text.splitlines(), 1):
@@ -88,7 +87,7 @@ def parse(raw: bytes, path: Path, references: bool = False) -> Document:
                 number,
                 line.strip(),
                 "is an instruction to Hydra, which recipes do not use",
-                "delete the line",
+                Hint("delete the line"),
             )
     try:
         reader.check(yaml.parse(text, Loader=_LOADER))
@@ -99,7 +98,7 @@ def parse(raw: bytes, path: Path, references: bool = False) -> Document:
             mark.line + 1 if mark else 1,
             None,
             f"is not YAML: {error.problem or error.context}",
-            "indent with spaces, two for each level, and put unusual text in quotes",
+            Hint("indent with spaces, two for each level, and put unusual text in quotes"),
         )
     except yaml.YAMLError as error:
         reader.refuse(1, None, f"is not YAML: {' '.join(str(error).split())[:120]}")
@@ -129,7 +128,7 @@ class _Reader:
         self.lines: dict[str, int] = {}
         self.problems: list[Problem] = []
 
-    def refuse(self, line: int, value: object, rule: str, fix: str = "") -> None:
+    def refuse(self, line: int, value: object, rule: str, fix: Fix = ()) -> None:
         """Note a problem at a line."""
         place = f"{shown(self.path)}:{line}"
         self.problems.append(
@@ -152,7 +151,7 @@ class _Reader:
                     self.stop(line, "a second document begins here; a recipe is one document")
                 if event.tags or event.version:
                     rule = "YAML directives (%...) are not used in recipes"
-                    self.refuse(line, None, rule, "delete the line")
+                    self.refuse(line, None, rule, Hint("delete the line"))
             depth += isinstance(event, yaml.CollectionStartEvent)
             depth -= isinstance(event, yaml.CollectionEndEvent)
             nodes += isinstance(event, yaml.NodeEvent)
@@ -165,10 +164,13 @@ class _Reader:
             if name := getattr(event, "anchor", None):
                 anchors += 1
                 sign = "*" if isinstance(event, yaml.AliasEvent) else "&"
-                rule, fix = "anchors and aliases are not used in recipes", "write the value out"
+                rule, fix = (
+                    "anchors and aliases are not used in recipes",
+                    Hint("write the value out"),
+                )
                 self.refuse(line, f"{sign}{name}", rule, fix)
             if tag := getattr(event, "tag", None):
-                self.refuse(line, tag, "tags are not used in recipes", "delete the tag")
+                self.refuse(line, tag, "tags are not used in recipes", Hint("delete the tag"))
         if anchors:  # aliases could lead into a circle
             raise RecipeError(self.problems)
 
@@ -190,7 +192,7 @@ class _Reader:
             full = f"{key}.{name}" if key else name
             if name in tree:
                 rule = f"duplicate key; the first is on line {self.lines[full]}"
-                self.refuse(line, full, rule, "delete one of them")
+                self.refuse(line, full, rule, Hint("delete one of them"))
             self.lines[full] = line
             tree[name] = self._value(item, full)
         return tree
@@ -201,12 +203,12 @@ class _Reader:
             self.stop(line, "a key must be a name")
         name = node.value
         if name == "hydra":
-            self.refuse(line, name, "a recipe cannot configure Hydra", "delete the block")
+            self.refuse(line, name, "a recipe cannot configure Hydra", Hint("delete the block"))
         elif name == "<<":
-            fix = "write the values out, or inherit with 'defaults: [hot]'"
+            fix = ("defaults: [hot]", Hint("or write the values out"))
             self.refuse(line, name, "merge keys are not used in recipes", fix)
         elif not form.fullmatch(name):
-            fix = "write it as nested keys, one on each line" if "." in name else "delete it"
+            fix = Hint("write it as nested keys, one on each line" if "." in name else "delete it")
             rule = "is not the name of a setting (letters, digits and '_', starting with a letter)"
             self.refuse(line, name[:80], rule, fix)
         return name
@@ -214,11 +216,11 @@ class _Reader:
     def _scalar(self, node: yaml.ScalarNode, line: int, key: str) -> Any:
         text = node.value
         if odd := next((char for char in text if not char.isprintable() and char != "\n"), ""):
-            self.refuse(line, None, f"contains {odd!a}, which nobody can see", "delete it")
+            self.refuse(line, None, f"contains {odd!a}, which nobody can see", Hint("delete it"))
         if len(text) > MAX_TEXT:
             self.stop(line, f"a value has more than {MAX_TEXT} characters, so this is not a recipe")
         if "???" in text:
-            self.refuse(line, text[:80], "??? means a missing value", "write the value out")
+            self.refuse(line, text[:80], "??? means a missing value", Hint("write the value out"))
         if "${" in text:
             self._check_reference(text, line)
         if node.style:
@@ -237,24 +239,24 @@ class _Reader:
         elif self.used_references > MAX_REFERENCES:
             rule = f"is one reference too many; a recipe may have {MAX_REFERENCES}"
         if rule:
-            self.refuse(line, text[:80], rule, "write the value out")
+            self.refuse(line, text[:80], rule, Hint("write the value out"))
 
 
-def doubtful(text: str, key: str) -> tuple[str | None, str, str] | None:
+def doubtful(text: str, key: str) -> tuple[str | None, str, Hint] | None:
     """Return the doubt, the rule and the fix for unquoted text that readers of YAML disagree on.
 
     `key` is the full name of the setting whose value it is.
     """
     section, _, name = key.rpartition(".")
     if text == "":
-        return None, "has no value", "write null, {} or ''"
+        return None, "has no value", Hint("write null, {} or ''")
     rule = "is read differently by different YAML readers"
     if _OLD_BOOL.fullmatch(text):
         switch = f"{name}: {{}} turns it on, {name}: null off"
         fix = switch if section == "methods" else f"write true or false, or '{text}' in quotes"
-        return f"{name}: {text}", rule, fix
+        return f"{name}: {text}", rule, Hint(fix)
     if _OLD_NUMBER.fullmatch(text):
-        return text, rule, f"write a decimal number, or '{text}' in quotes"
+        return text, rule, Hint(f"write a decimal number, or '{text}' in quotes")
     return None
 
 

@@ -12,6 +12,7 @@ from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
+from resnet_recipes.base.errors import Kind, Problem
 from resnet_recipes.recipe.short import targets
 
 EVERY_SETTING = "resnet-train mild --cfg   prints every setting"
@@ -58,13 +59,9 @@ ON = ("true", "yes", "on", "1")
 OFF = ("false", "no", "off", "none", "null", "0")
 
 
-def did_you_mean(name: str, known: Collection[str], value: str = "") -> str:
-    """Return "did you mean mild?" for the known name most like `name`, or "".
-
-    `value` follows the name ("=1.0").
-    """
-    meant = closest(name, known)
-    return f"did you mean {shlex.quote(meant + value)}?" if meant else ""
+def unknown(noun: str, name: str, known: Collection[str]) -> Problem:
+    """Return the problem of a name that is none of those that are known."""
+    return Problem(name, None, noun, closest(name, known), tuple(known), Kind.UNKNOWN)
 
 
 def closest(name: str, known: Iterable[str]) -> str:

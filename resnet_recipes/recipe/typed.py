@@ -4,10 +4,10 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any, get_args, get_origin
 
-from resnet_recipes.base.errors import NO_SETTING, Problem, RecipeError
+from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.kinds import dataclasses_in, kinds_of, words
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.recipe.suggestions import closest, did_you_mean
+from resnet_recipes.recipe.suggestions import closest
 
 
 def fitting(
@@ -32,7 +32,7 @@ def fitting(
             if in_file and "name" in kinds_of(sections[0]) and isinstance(value, str):
                 fix = f"{name}: {{name: {value}}}"
             elif in_file and prefix == "methods.":
-                fix += "; null turns it off"
+                fix = Hint(f"{fix}; null turns it off")
             problems.append(Problem(key, value, rule, fix))
         elif kind and not sections and get_origin(kind) is not dict and isinstance(value, dict):
             problems.append(Problem(key, value, f"must be {words(kind)}"))
@@ -92,7 +92,7 @@ def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem])
     """Build one section; an unknown name, or a value that does not fit, is a problem."""
     made, kinds = cls(), kinds_of(cls)
     for key in (f"{prefix}{name}" for name in tree if name not in kinds):
-        problems.append(Problem(key, None, NO_SETTING, did_you_mean(key, settings())))
+        problems.append(Problem(key, None, "setting", closest(key, settings()), kind=Kind.UNKNOWN))
     for name, kind in kinds.items():
         if name not in tree:
             continue
@@ -120,25 +120,25 @@ def _chosen(
         return sections[0], tree
     name = tree.get("name", sections[0].name)
     if not isinstance(name, str) or name not in names:
-        rule, meant = f"must be one of {', '.join(names)}", closest(str(name), names)
+        meant = closest(str(name), names)
         fix = f"{key}={meant}" if meant else ""
-        problems.append(Problem(f"{key}.name", name, rule, fix))
+        problems.append(Problem(f"{key}.name", name, "", fix, tuple(names)))
         return sections[0], {}
     own = kinds_of(names[name])
     owners = {each: [one for one in names if each in kinds_of(names[one])] for each in tree}
     for setting, others in owners.items():
         if others and setting not in own and tree[setting] is not None:
             rule = f"is not a setting of {name}"
-            fix = f"{key}={name} chooses {name} with its own settings; {setting} is for "
-            found = Problem(f"{key}.{setting}", tree[setting], rule, fix + ", ".join(others))
+            fix = Hint(f"{setting} is a setting of {', '.join(others)}")
+            found = Problem(f"{key}.{setting}", tree[setting], rule, fix)
             problems.append(found)
     mine = {each: value for each, value in tree.items() if each in own or not owners[each]}
     return names[name], mine
 
 
-def _settings_of(section: type) -> str:
+def _settings_of(section: type) -> Hint:
     names = ", ".join(kinds_of(section))
-    return f"its settings: {names}; {{}} for their defaults" if names else "it has none; write {}"
+    return Hint(f"its settings: {names}; {{}} for their defaults" if names else "write {}")
 
 
 def plain(value: Any) -> Any:

@@ -149,7 +149,7 @@ def _differing(own: dict[str, str], sides: Sequence[dict[str, str]]) -> Iterator
 def read_all(folders: Sequence[Path]) -> list[RunRecord]:
     """Read run folders. Raises NotReadyError naming each folder that is not one, or is damaged."""
     runs = [read_run(folder) or RunRecord(folder=folder, state="unreadable") for folder in folders]
-    fix = "list runs: resnet-recipes runs"
+    fix = "resnet-recipes runs"
     NotReadyError.refuse(
         Problem(str(run.folder), None, run.reason or "is not a run folder", fix)
         for run in runs

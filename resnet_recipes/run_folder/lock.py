@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from resnet_recipes.base.errors import NotReadyError, TrainingError
+from resnet_recipes.base.errors import Hint, NotReadyError, TrainingError
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.run_folder import EXIT, LOCK
 
@@ -30,7 +30,7 @@ def locked(folder: Path) -> Iterator[None]:
         if not _taken(file):
             file.seek(0)
             rule = f"is in use by another run ({_described(file.read())})"
-            fix = f"wait until it ends, or end it: resnet-recipes stop {folder}"
+            fix = (f"resnet-recipes stop {folder}", Hint("or wait until it ends"))
             raise NotReadyError.at(folder, rule, fix)
         file.truncate(0)
         json.dump({"host": socket.gethostname(), "pid": os.getpid()}, file)
@@ -112,7 +112,7 @@ def refuse_links(folder: Path) -> None:
     )
     if found := next(_odd(folder), None):
         raise NotReadyError.of(
-            str(found), None, rule, "remove it, or replace it with what it points to"
+            str(found), None, rule, Hint("remove it, or replace it with what it points to")
         )
 
 

@@ -141,8 +141,9 @@ def read_run(folder: Path) -> RunRecord | None:
         extends = _text(origin, "extends")
         return RunRecord(folder=folder, changes=changes, extends=extends, **values)
     except NotReadyError as error:
-        path, rule = error.problems[0].key, error.problems[0].rule
-        return RunRecord(folder=folder, state="unreadable", reason=f"{Path(path).name} {rule}")
+        problem = error.problems[0]
+        why = problem.about(Path(problem.key).name)
+        return RunRecord(folder=folder, state="unreadable", reason=why)
     except (OSError, ValueError) as error:
         return RunRecord(folder=folder, state="unreadable", reason=str(error))
 

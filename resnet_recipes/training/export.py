@@ -14,7 +14,7 @@ from torch import Tensor
 from resnet_recipes import backbones
 from resnet_recipes.base import atomic
 from resnet_recipes.base.architecture import NETWORKS
-from resnet_recipes.base.errors import NotReadyError, Problem, TrainingError
+from resnet_recipes.base.errors import Kind, NotReadyError, Problem, TrainingError
 from resnet_recipes.base.extras import lacking
 from resnet_recipes.base.text import Progress, counted, silent
 from resnet_recipes.data import demo
@@ -176,33 +176,33 @@ def problems(
             if meant in TARGETS and not any(problems(network, name, folds, preprocesses))
         ]
         fix = f"--to {fitting[0]}" if fitting else ""
-        yield Problem("--to", to, rule or f"must be one of {', '.join(TARGETS)}", fix)
+        yield Problem("--to", to, rule, fix, tuple(TARGETS))
         return
     if preprocesses and not TARGETS[to].use_preprocessed:
-        able = " or ".join(name for name, target in TARGETS.items() if target.use_preprocessed)
-        yield Problem("--with-preprocessing", None, f"cannot be part of {to}", f"--to {able}")
-    graphs = "onnx or exported_program"
+        able = tuple(f"--to {name}" for name, target in TARGETS.items() if target.use_preprocessed)
+        yield Problem("--with-preprocessing", None, f"cannot be part of {to}", able)
+    graphs = ("--to onnx", "--to exported_program")
     library = backbones.from_library(network.about.architecture)
     if {to, library} == {"timm", "torchvision"} and ":" in network.about.architecture:
         rule = f"has no network like {network.about.architecture}"
-        yield Problem("--to", to, rule, f"--to {library}, or {graphs}")
+        yield Problem("--to", to, rule, (f"--to {library}", *graphs))
     is_own = bool(network.about.arguments) and network.about.architecture in NETWORKS
     if is_own and not TARGETS[to].takes_any:
         rule = "has no ResNet of this stem, width or number of input channels"
-        yield Problem("--to", to, rule, f"--to safetensors, or {graphs}")
+        yield Problem("--to", to, rule, ("--to safetensors", *graphs))
     if network.about.surgery and not TARGETS[to].takes_any:
         rule = (
             f"does not support {' and '.join(network.about.surgery)}, which is part of this network"
         )
         if to == "timm":
             rule += "; timm's resnetblur50 blurs in other places and is a different network"
-        yield Problem("--to", to, rule, f"--to safetensors, or {graphs}")
+        yield Problem("--to", to, rule, ("--to safetensors", *graphs))
     if folds and to in ("torchvision", "timm", "safetensors"):
         rule = f"removes BatchNorm, which {to}'s own network has"
-        yield Problem("--fold-batchnorm", None, rule, f"--to {graphs}")
+        yield Problem("--fold-batchnorm", None, rule, graphs)
     if folds and not backbones.is_resnet(network.model):
         rule = f"is for ResNets; {network.about.architecture} orders its layers differently"
-        yield Problem("--fold-batchnorm", None, rule, "leave it out")
+        yield Problem("--fold-batchnorm", None, rule, kind=Kind.UNUSED)
 
 
 def missing(to: str) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from resnet_recipes import __version__
-from resnet_recipes.base.errors import Problem, RecipeError, TrainingError
+from resnet_recipes.base.errors import Hint, Problem, RecipeError, TrainingError
 from resnet_recipes.network.archive import State, is_plain
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import build, plain
@@ -177,7 +177,7 @@ def conflicts(run: Run, state: State) -> Iterator[Problem]:
     for teacher in run.plan.teachers:
         if state["teachers"].get(teacher.key) != teacher.digest:
             rule = "is not what the run began with"
-            yield Problem(teacher.key, teacher.text, rule, "put the original file back")
+            yield Problem(teacher.key, teacher.text, rule, Hint("put the original file back"))
 
 
 def changed_settings(old: State, new: Recipe) -> Iterator[Problem]:
@@ -187,7 +187,7 @@ def changed_settings(old: State, new: Recipe) -> Iterator[Problem]:
         if before.get(key) != after.get(key) and not _is_any_of(key, (*SAFE, *REPAIRS)):
             was = "not set" if before.get(key) is None else before[key]
             rule = f"was {was} when the run began; changing it would make this a different run"
-            yield Problem(key, after.get(key), rule, "leave it as it was, or start a new run")
+            yield Problem(key, after.get(key), rule, Hint("leave it as it was, or start a new run"))
 
 
 def settings_in(recipe: State) -> State:

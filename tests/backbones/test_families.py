@@ -69,7 +69,7 @@ def test_every_network_is_planned_or_refused_for_its_classifiers(name: str):
     _, facts, side = planned(name)
     problems = [*facts.problems(), *facts.size_problems([side], side)]
     refused = name.partition(":")[2].startswith(REFUSED)
-    assert ["several classifiers" in problem.rule for problem in problems] == [True] * refused
+    assert ["several classifiers" in problem.clause for problem in problems] == [True] * refused
 
 
 @pytest.mark.exhaustive

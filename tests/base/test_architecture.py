@@ -18,9 +18,9 @@ def test_a_librarys_resnets_alone_take_the_recipes_initial_weights():
         """
 width=0.3 | a multiple of 0.125
 width=0.0 | a multiple of 0.125
-in_channels=4 | must be 3 or 1
+in_channels=4 | valid: 3, 1
 in_channels=1 name=timm:resnet18 | model.in_channels=3
-stem=tiny | must be standard or small
+stem=tiny | valid: standard, small
 stem=small name=timm:resnet18 | model.stem=standard
 width=2.0 name=torchvision:resnet18 | model.width=1.0
 """

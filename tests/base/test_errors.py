@@ -45,19 +45,19 @@ def check(capsys, argv: list[str], *said: str) -> None:
     [
         *rows(
             """
-recipe=hott | recipe=hott | did you mean hot? | hot, medium, mild
-recipe= | recipe= | neither the name of a recipe
-recipe=../x | recipe=../x | neither the name of a recipe
-recipe=/etc/passwd | recipe=/etc/passwd | neither the name of a recipe
-recipe=../x.yaml | recipe=../x.yaml | no such file
+recipe=hott | unknown recipe hott; did you mean hot? | hot, medium, mild
+recipe= | unknown recipe
+recipe=../x | unknown recipe ../x
+recipe=/etc/passwd | unknown recipe /etc/passwd
+recipe=../x.yaml | recipe=../x.yaml does not exist
 recipe=a.yml | rename it to a.yaml
 recipe=mild recipe=hot | a run has one recipe
 lr=1 | recipe | is missing
-mild | data.root | data=/path/to/imagenet
+mild | data.root | data=/path/to/images
 recipe=mild --lr 0.1 | --lr | lr=0.1
 recipe=mild --batch-size=3 | --batch-size | bs=3
-recipe=mild --dryrun | --dryrun | did you mean --dry-run?
-recipe=Mild | recipe=Mild | did you mean mild?
+recipe=mild --dryrun | --dryrun | --dry-run
+recipe=Mild | unknown recipe Mild; did you mean mild?
 recipe = mild lr= 0.1 bs =3 | recipe=mild | lr= 0.1: settings are written key=value | lr=0.1 | bs=3
 -m recipe=mild,medium run=x | run=x: names one run
 -m --resume auto recipe=mild | --resume | cannot be used with -m
@@ -72,7 +72,7 @@ recipe=mild --resume | --resume | needs a value
         ),
         (
             "-m recipe=mild,hott data=/x lr=-1,x seed=1,2,3",
-            "recipe=hott",
+            "unknown recipe hott",
             "optimizer.lr=-1.0: must be positive",
             "optimizer.lr=x",
         ),
@@ -90,18 +90,18 @@ WRONG = [
 optimiser.lr=1.0 | optimiser.lr=1.0 | optimizer.lr=1.0
 methods.mixup.alfa=0.2 | methods.mixup.alfa=0.2 | methods.mixup.alpha=0.2
 methods.emma={} | methods.emma={} | 'methods.ema={}'
-learning_rate=1 | no such setting | lr=1
+learning_rate=1 | unknown setting learning_rate=1; did you mean lr=1?
 +optimizer.lr=1 | settings need no '+' | optimizer.lr=1
 ++optimizer.lr=1 | settings need no '+'
 ~data.root | only a method or a setting of the optimizer can be removed
 ~methods.sam | ~methods.sam | is not on in mild
-~methods.emma | no such setting | '~methods.ema'
+~methods.emma | unknown setting
 hydra.run.dir=/tmp/x | Hydra itself cannot be configured
 hydra/launcher=joblib | Hydra itself cannot be configured
 +hydra.searchpath=[file:///x] | Hydra itself cannot be configured
-optimizer._target_=os.system | no such setting
-data/backend=ffcv | no such setting | data.backend=ffcv
-optimizer@x=adam | no such setting
+optimizer._target_=os.system | unknown setting
+data/backend=ffcv | unknown setting | data.backend=ffcv
+optimizer@x=adam | unknown setting
 lr=${oc.env:HOME} | references are only read from recipe files
 lr | written key=value
 lr= | optimizer.lr= | must be a number
@@ -111,11 +111,11 @@ lr=1,2 | optimizer.lr=1,2 | must be one value
 lr=[1 | optimizer.lr=[1 | cannot be read
 lr=1:30 | optimizer.lr=1:30 | must be a number
 seed=010 | seed=010 | must be a whole number
-epochs=0 | epochs=0 | must be a positive number | mild has 36
-epochs=-3 | epochs=-3 | must be a positive number | mild has 36
+epochs=0 | epochs=0 | must be a positive number | mild uses
+epochs=-3 | epochs=-3 | must be a positive number | mild uses
 max_duration=1.5ba | max_duration=1.5ba | a whole number of batches
 epochs=many | epochs=many | must be a positive number
-max_duration=90 | max_duration=90 | as in 8ep, 100ba
+max_duration=90 | max_duration=90 | is not a duration
 max_duration=0.5dur | must be given in ep or ba
 ssr=0 | scale_schedule_ratio=0 | must be above 0
 data.flip=yes | data.flip=yes | true or false
@@ -198,7 +198,10 @@ def test_a_problem_reads_as_a_sentence_and_knows_its_section():
     problem = Problem("alpha", -1, "must be positive", "methods.mixup.alpha=0.2").under(
         "methods.mixup"
     )
-    assert str(problem) == "methods.mixup.alpha=-1: must be positive\n    methods.mixup.alpha=0.2"
+    assert (
+        str(problem)
+        == "methods.mixup.alpha=-1: must be positive\n    try:   methods.mixup.alpha=0.2"
+    )
     assert str(Problem("data.root", None, "is not set")) == "data.root: is not set"
 
 

@@ -52,8 +52,6 @@ LIMITS = {
     "share": Bounds(above=0, most=1),
     "word": Bounds(least=0, most=64, word="auto"),
     "said": Bounds(least=0, said="a price"),
-    "texts": OneOf("a", "b"),
-    "numbers": OneOf(1, 2, 3),
     "epochs": IsDuration(("ep",)),
     "Length": Length.__metadata__[0],
     "LengthOrZero": LengthOrZero.__metadata__[0],
@@ -71,8 +69,6 @@ above | 0.1 | 0.0, -1.0 | must be positive
 share | 1.0 | 0, 1.1 | must be above 0 and at most 1
 word | auto, 0 | 65, all | must be auto or between 0 and 6
 said | 0 | -1 | must be a price
-texts | b | c | must be a or b
-numbers | 3 | 4 | must be one of 1, 2, 3
 epochs | 8ep | 8ba | must be given in ep
 Length | 0.5dur | 0ep | must be positive
 LengthOrZero | 0ep | soon | is not a duration
@@ -86,3 +82,16 @@ def test_a_limit_says_its_rule_of_what_breaks_it_and_of_nothing_else(limit, righ
     assert not [value for value in yaml.safe_load(f"[{right}]") if broken(value)]
     for value in yaml.safe_load(f"[{wrong}]"):
         assert broken(value).startswith(rule)
+
+
+def test_one_of_some_values_lists_them():
+    @dataclass
+    class Section:
+        fit: Annotated[str, OneOf("crop", "pad")] = "crop"
+        channels: Annotated[int, OneOf(1, 3)] = 3
+
+    problems = [*broken_limits(Section("stretch", 2))]
+    assert [(one.value, one.valid) for one in problems] == [
+        ("stretch", ("crop", "pad")),
+        (2, ("1", "3")),
+    ]

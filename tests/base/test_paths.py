@@ -20,8 +20,8 @@ def test_an_address_is_named_as_one_with_the_command_that_copies_it(text, copy):
         typed_path("data", text)
     (problem,) = refused.value.problems
     assert (problem.key, problem.value) == ("data", text)
-    assert problem.fix.partition("   and type local")[0] == copy
-    assert "is an address" in problem.rule
+    assert problem.advice[0] == copy
+    assert "is an address" in problem.clause
 
 
 @pytest.mark.parametrize("text", ["C:/images", "a:b", "/data//images", "s3:/a"])

@@ -146,7 +146,7 @@ def test_a_missing_recipe_is_answered_from_the_images(folder, enter, has_val, si
     if not has_val:
         shutil.rmtree(folder / "val")
     said = enter("resnet-train data=images", 2).err
-    assert f"recipe: is missing\n      recipe={name}   (" in said
+    assert f"recipe: is missing\n      try:   recipe={name}\n      hint:" in said
     assert f"images of {side} px" in said
     assert ("data.val_share=0.1" in said) == (not has_val)
 

@@ -56,7 +56,7 @@ def test_weights_of_a_run_are_named_as_a_run_is(runs, typed, path):
     ("flags", "typed", "answer"),
     values(
         """
-{} | alphq | did you mean alpha
+{} | alphq | alpha
 {-m: ''} | last | model.weights=runs/NAME
 {--resume: auto} | last | model.weights=runs/NAME
 """
@@ -69,7 +69,7 @@ def test_weights_of_no_run_or_of_a_changing_one_are_refused(runs, flags, typed, 
 
 @pytest.mark.parametrize("word", ["alphq", "runs/alphq"])
 def test_a_name_that_does_not_exist_is_answered_with_the_nearest(runs, word):
-    with pytest.raises(RecipeError, match=r"no such run.*\n.*did you mean alpha"):
+    with pytest.raises(RecipeError, match=r"does not exist\n.*try:   alpha"):
         run_places([word])
 
 

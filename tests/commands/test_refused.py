@@ -20,16 +20,16 @@ eval RUN imgsz=32 | 2 | data.eval_size=32
 eval RUN evaluation.sizes=[a] | 2 | evaluation.sizes
 eval RUN lr=1 | 2 | cannot be changed here
 eval RUN data.eval_size=4 | 2 | data.eval_size
-eval RUN/nothing | 3 | no such run, file or folder
+eval RUN/nothing | 3 | does not exist
 eval RUN data=/nowhere | 3 | data.root=/nowhere: does not exist
 eval RUN --csv /nowhere/x.csv | 3 | mkdir -p /nowhere
 export | 2 | --to: is missing
 export RUN --to onnx | 2 | --out: is missing
 export RUN --to onnx --out RUN | 2 | exists
 export RUN --to timm --out NEW | 2 | support blurpool
-export RUN --to keras --out NEW | 2 | must be one of
+export RUN --to keras --out NEW | 2 | valid: torchvision
 export RUN --to safetensors --fold-batchnorm --out NEW | 2 | --fold-batchnorm
-export RUN --to safetensors --with-preprocessing --out NEW | 2 | --to onnx or ex
+export RUN --to safetensors --with-preprocessing --out NEW | 2 | --to onnx
 export RUN --to torchscript --out NEW | 2 | is deprecated by torch: exported_program is
 export RUN --to TorchScript --out NEW | 2 | --to exported_program
 predict | 2 | IMAGE: is missing
@@ -55,7 +55,7 @@ slurm hot data=/data --time soon | 2 | --time=soon: must be a time limit in one 
 slurm hot data=/data --time '1:00:00EOL#SBATCH --array=0-9' | 2 | must be a time limit in one of
 slurm hot data=/data --time 2:00 | 2 | --time=2:00: must be at least 5 minutes
 job mild data=/data | 2 | --for: must name an engine
-job mild --for skypilott | 2 | did you mean skypilot?
+job mild --for skypilott | 2 | --for skypilot
 {STORED} skypilot nodes=2 | 2 | --storage=s3://bucket: is a bucket
 {STORED} kubernetes | 2 | --storage=s3://bucket: is a bucket
 {STORED} torchx | 2 | --storage=s3://bucket: is only for skypilot and kubernetes
@@ -68,15 +68,15 @@ train mild seed=1,2 data=x | 2 | sweep over several: resnet-train -m
 train mild epochs=36,72 data=x | 2 | stands for several lengths: a sweep
 train mild epochs=curve data=x | 2 | stands for several lengths: a sweep
 train mild --parallel 2 data=x | 2 | runs several runs of a sweep at a time
-plan mild seed=1,2 | 2 | sweep over several: resnet-train -mEOL
-plan mild epochs=curve | 2 | sweep over several: resnet-train -mEOL
-plan recipe=mild,hot | 2 | sweep over several: resnet-train -mEOL
-runs runs --sort x | 2 | --sort=x: must be one of name, top1, minutes
+plan mild seed=1,2 | 2 | resnet-train -mEOL
+plan mild epochs=curve | 2 | resnet-train -mEOL
+plan recipe=mild,hot | 2 | resnet-train -mEOL
+runs runs --sort x | 2 | valid: name, top1, minutes
 runs runs --price free | 2 | --price=free: must be a price per hour
 runs runs --price -1 | 2 | --price: needs a value
 runs runs --price nan | 2 | --price=nan: must be a price per hour
 runs runs epochs=3 | 2 | epochs=3: unknown filter
-runs runs state=done | 2 | state=done: must be one of finished, running
+runs runs state=done | 2 | valid: finished, running
 runs rm | 2 | needs the runs to delete
 runs rm . --yes | 2 | is not a run's folder
 stop RUN | 3 | is not running
@@ -114,7 +114,7 @@ train -m mild data=x seed=1,2 --parallel=x | 2 | --parallel=x: must be from 1 to
 train -m mild data=x seed=1,2 --parallel=1000000 | 2 | --parallel=1000000: must be from 1 to
 train -m mild,hott data=x seed=1,2 lr=1,-1 | 2 | 2 problemsEOLEOL  optimizer.lr=-1.0: must be
 train -m mild data=x ~methods.ema, | 2 | ~methods.: only a method
-train --completion csh | 2 | bash, zsh, fish
+train --completion csh | 2 | --completion zsh
 estimate mild data=/nowhere --price abc | 2 | must be a price per hour
 estimate mild data=/nowhere --sample=1 | 2 | must be a number of epochs, at least 2
 estimate mild data=/nowhere --sample=many | 2 | must be a number of epochs, at least 2
@@ -125,8 +125,8 @@ estimate data=/nowhere --within $20 | 2 | set launch.price
 watch | 2 | needs one run
 watch . | 3 | is not a run folder
 watch a b | 2 | needs one run
-runs /nowhere | 3 | no such run, file or folder
-report nowhere | 3 | no such run, file or folder
+runs /nowhere | 3 | does not exist
+report nowhere | 3 | does not exist
 report --published --out no/r.html | 3 | --out=no/r.html: cannot be written
 report --published runs | 2 | --published: takes no runs
 train recipe=~nosuchuser/a.yaml | 2 | ~nosuchuser is not a user of this machine
@@ -144,7 +144,7 @@ doctor gpu a b | 2 | doctor
 doctor --fix-val map | 2 | doctor
 convert s3://b/x y | 2 | aws s3 sync s3://b/x local
 convert . s3://b/x | 2 | =s3://b/x: is an address; only files and folders of this machine are read
-convert a b shufle=true workers=x | 2 | did you mean shuffle=true?
+convert a b shufle=true workers=x | 2 | did you mean shuffle?
 convert a b shufle=true workers=x | 2 | workers=x: must be a whole number
 convert im=g out=b workers=1 | 3 | im=g: does not exist
 convert im=g max_resoltion=500 | 2 | needs a source and a target

@@ -143,7 +143,7 @@ def test_resume_of_a_finished_run_rejects_changes(mine, enter, flags):
     Path("runs/mine/summary.json").write_text("{}")
     words = "gpus=1 log.interval=7ba data=/elsewhere"
     said = enter(f"resnet-train --resume runs/mine {words} {flags}", 2).err
-    assert said.count("has no effect: runs/mine is finished\n      leave it out") == 2
+    assert said.count("has no effect: runs/mine is finished\n      hint:  leave it out") == 2
     assert "gpus" not in said
     enter(f"{START} run=mine workers=3 --resume auto")  # as a scheduler repeats it
 

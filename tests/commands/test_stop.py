@@ -69,6 +69,6 @@ def test_deleting_asks_first(answer, is_kept, monkeypatch, enter):
 def test_a_command_is_answered_where_it_is(enter):
     run_folder(Path("runs"), "first")
     assert "resnet-recipes runs rm first" in enter("resnet-recipes rm first", 2).err
-    assert "add --yes" in enter("resnet-recipes runs rm first", 2).err
+    assert "--yes" in enter("resnet-recipes runs rm first", 2).err
     out = enter("resnet-recipes runs rm last --yes").out
     assert out == "deleting first with all checkpoints\ndeleted first\n"

@@ -152,7 +152,7 @@ sampling=1 |
 )
 def test_settings_that_cannot_be_are_named(words, said):
     problems = list(DataConfig(root="images", **settings(words)).problems())
-    assert [said in problem.rule for problem in problems] == [True] * bool(said)
+    assert [said in problem.clause for problem in problems] == [True] * bool(said)
 
 
 def test_unequal_classes_are_noted_with_what_to_type():

@@ -43,7 +43,7 @@ def test_the_line_that_a_flat_validation_folder_is_given_works_when_typed(
     fix = refusal(small(root)).splitlines()[1]
     monkeypatch.chdir(tmp_path)
     Path("LOC_val_solution.csv").write_text("".join(lines))
-    _, _, *typed = shlex.split(fix)
+    _, _, _, *typed = shlex.split(fix)
     assert verbs.run(["doctor", *typed]) == 0
     assert found(small(tmp_path / "two words-by-class")) == (37, 11, CLASSES)
 
@@ -63,7 +63,7 @@ def test_images_without_class_folders_are_one_mistake(root):
             path.rename(root / split / path.name)
         for name in CLASSES:
             (root / split / name).rmdir()
-    (line, fix) = refusal(small(root)).splitlines()
+    line, fix = refusal(small(root)).split("\n", 1)
     assert f"{root}: contains images without class folders" in line
     assert "--fix-val" not in fix
     assert "a table with the columns path and label" in fix
@@ -75,7 +75,7 @@ def test_an_empty_class_folder_is_one_mistake(root, splits):
         (root / split / "eel").mkdir()
     line, fix = refusal(small(root)).splitlines()
     assert line == f"data.root={root}: has no images in eel"
-    assert fix.strip() == "add images, or remove these folders from both splits"
+    assert fix.strip() == "hint:  add images, or remove these folders from both splits"
 
 
 def test_hidden_files_and_debris_of_archivers_are_neither_classes_nor_images(root):

@@ -58,7 +58,7 @@ def test_what_training_would_refuse_is_found_with_its_words(root, missing):
         measure(DataConfig(root=str(root)))
     found = only(check_data(root), "fix")
     (problem,) = refused.value.problems
-    assert problem.rule.removeprefix("train: ").removeprefix("val: ") in found.what
+    assert problem.clause.removeprefix("train: ").removeprefix("val: ") in found.what
 
 
 def test_an_image_in_both_splits_is_found_by_its_content(root):

@@ -122,7 +122,7 @@ def test_two_providers_of_an_exclusive_hook_are_a_problem(monkeypatch):
     )
     problems = list(Stack.of(on({"sam", "ema"})).problems())
     assert [problem.key for problem in problems] == ["ema"]
-    assert "sam and ema both define the gradient" in problems[0].rule
+    assert "sam and ema both define the gradient" in problems[0].clause
 
 
 @pytest.mark.parametrize("pair", sorted(EXCLUDE_EACH_OTHER))

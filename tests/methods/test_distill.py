@@ -126,7 +126,7 @@ def test_a_run_does_not_resume_with_another_teacher(teacher, make_run):
         restore(make_run(methods=methods(teacher)), capture(run, 2))
     (problem,) = caught.value.problems
     assert problem.key == "methods.distill.teacher"
-    assert "is not what the run began with" in problem.rule
+    assert "is not what the run began with" in problem.clause
 
 
 def test_the_plan_counts_a_teachers_forward_pass_and_weights(teacher, recipe):

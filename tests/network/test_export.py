@@ -99,7 +99,7 @@ def test_formats_without_a_graph_refuse_what_they_cannot_hold(network):
     for other, rule in ((network, "support blurpool"), (small, "no ResNet of this stem")):
         for to in ("torchvision", "timm"):
             (problem,) = problems(other, to, folds=False)
-            assert rule in problem.rule
+            assert rule in problem.clause
             assert "--to safetensors" in problem.fix
         assert not [*problems(other, "safetensors", folds=False)]
     for to, key in {"safetensors": "--fold-batchnorm", "keras": "--to", "onnx": None}.items():

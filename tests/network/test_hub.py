@@ -189,7 +189,7 @@ def test_a_push_that_fails_says_how_to_repeat_it(hub, tmp_path, monkeypatch):
     (tmp_path / "README.md").write_text("# A network")
     monkeypatch.setenv("HF_TOKEN", "wrong")
     said = "no access: you are not logged in, the token is invalid, or there is no such repository"
-    with pytest.raises(NotReadyError, match=rf"{said}\n    hf auth login"):
+    with pytest.raises(NotReadyError, match=rf"{said}\n    try:   hf auth login"):
         push(tmp_path, "hf:me/net")
     monkeypatch.setattr(huggingface_hub, "HfApi", partial(Api, endpoint="http://127.0.0.1:9"))
     with pytest.raises(NotReadyError, match=f"hf upload me/net {tmp_path}"):

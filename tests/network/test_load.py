@@ -50,7 +50,7 @@ def refused(path: Path) -> str:
     with pytest.raises(NotReadyError) as caught:
         load(path)
     assert str(path) in str(caught.value)
-    return caught.value.problems[0].rule
+    return caught.value.problems[0].clause
 
 
 @pytest.mark.parametrize(

@@ -228,7 +228,7 @@ def test_methods_that_exclude_each_other_are_refused():
     with pytest.raises(RecipeError) as caught:
         imagenet("medium methods.cutmix={}")
     assert any(
-        problem.key.startswith("methods.") and "cannot be combined" in problem.rule
+        problem.key.startswith("methods.") and "cannot be combined" in problem.clause
         for problem in caught.value.problems
     )
 
@@ -271,7 +271,7 @@ def test_one_message_fits_a_recipe_to_a_small_data_set(examples, ranks, changes)
     with pytest.raises(RecipeError) as caught:
         plan(changes)
     (problem,) = caught.value.problems
-    assert "images in /data: an epoch has no steps" in problem.rule
+    assert "images in /data: an epoch has no steps" in problem.clause
     made = plan(f"{changes} {problem.fix}")
     per_image = made.recipe.optimizer.lr / made.recipe.batch.global_size
     assert per_image == pytest.approx(0.001, rel=0.01)

@@ -292,10 +292,10 @@ def test_options_of_ones_own_are_found_and_win(folder, tmp_path):
 
 def test_an_option_that_does_not_exist_is_answered_with_those_that_do(folder):
     said = problems("mild", DATA, "optimizer=lam", "schedule=multistep", "lr=x")
-    assert "optimizer=lam: no such option; did you mean lamb?" in said
-    assert "options: adamw, decoupled_sgdw, lamb, lars, sgd" in said
-    assert "schedule=multistep: no such option" in said
-    assert "optimizer=LAMB: no such option; did you mean lamb?" in problems(
+    assert "unknown optimizer lam; did you mean optimizer=lamb?" in said
+    assert "valid: adamw, decoupled_sgdw, lamb, lars, sgd" in said
+    assert "unknown schedule multistep" in said
+    assert "unknown optimizer LAMB; did you mean optimizer=lamb?" in problems(
         "mild", "optimizer=LAMB"
     )
     assert "optimizer.lr=x" in said
@@ -311,7 +311,7 @@ def test_what_is_wrong_in_an_option_is_reported_with_its_line(folder, tmp_path):
     said = problems("mild", DATA, "optimizer=mine")
     assert f"{option}:2: optimizer.lr=-1.0: must be positive" in said
     assert f"{option}:3: optimizer.momentum=0.5: is not a setting of lamb" in said
-    assert f"{option}:4: optimizer.lrr: no such setting" in said
+    assert f"unknown setting {option}:4: optimizer.lrr" in said
     folder(option, "defaults: [lamb]\nname: lamb\n")
     assert f"{option}:1: only recipes inherit" in problems("mild", DATA, "optimizer=mine")
     folder(option, "name: lamb\nlr: ${oc.env:HOME}\n")

@@ -3,8 +3,9 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.names import SHORT
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.recipe.short import SHORT, written_out
+from resnet_recipes.recipe.short import written_out
 from resnet_recipes.recipe.strict_yaml import parse
 
 PATH = Path("recipes/mine.yaml")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import Hint, NotReadyError, Problem
 from resnet_recipes.base.reading import open_regular
 from resnet_recipes.data.beton.sidecar import Sidecar, read_sidecar
 from resnet_recipes.data.images.jpeg import ends_early, frame_size
@@ -40,7 +40,7 @@ SAMPLE = np.dtype([("image", IMAGE), ("label", "<i8")], align=True)
 ALLOCATION = np.dtype([("sample", "<u8"), ("ptr", "<u8"), ("size", "<u8")])
 METADATA_START = HEADER.itemsize + 2 * FIELD.itemsize
 
-AGAIN = "make it again:  resnet-recipes convert SRC DST"
+AGAIN = "resnet-recipes convert SRC DST"
 
 _MOST_CLASSES = 1 << 16  # without a sidecar
 _MOST_SAMPLES = 1 << 26  # 3 GiB of metadata and table
@@ -165,11 +165,11 @@ def open_beton(path: Path) -> Beton:
 
 def pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
     """Yield why two files do not fit: labels that differ in meaning, or classes without images."""
-    again = "convert both together:  resnet-recipes convert SRC DST"
+    again = (AGAIN, Hint("convert both together"))
     for beton, split in ((train, "train"), (val, "val")):
         if beton.sidecar and beton.sidecar.split not in ("", split):
             rule = f"is the {beton.sidecar.split} split according to its sidecar"
-            yield Problem(str(beton.path), None, rule, f"rename it, or {again}")
+            yield Problem(str(beton.path), None, rule, (*again, Hint("or rename it")))
     used, count, most = len(np.unique(train.labels)), len(train.classes), val.labels.max()
     if used != count:
         rule = f"has images of only {used} of its {count} classes"

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base.cores import available_memory
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import Hint, NotReadyError, Problem
 from resnet_recipes.base.text import byte_size
 from resnet_recipes.data.beton import JPEG, Beton, half_path, open_beton
 from resnet_recipes.data.beton.sidecar import halved
@@ -94,7 +94,7 @@ def open_samples(path: Path, digest: str = "") -> Samples:
     if digest and samples.digest != digest:
         rule = "is not the file that the run began with"
         raise NotReadyError.of(
-            "data.root", str(path), rule, "put the file back, or start a new run"
+            "data.root", str(path), rule, Hint("put the file back, or start a new run")
         )
     return samples
 
@@ -112,7 +112,7 @@ def _small(beton: Beton, small: Beton) -> Beton:
         is_same &= small.sidecar.source_sha256 == halved(beton.sidecar.source_sha256)
     if not is_same or small.checksums is None:
         rule = f"does not hold the images of {beton.path.name} at half their size"
-        raise NotReadyError.at(small.path, rule, f"convert again, or:  rm {small.path}")
+        raise NotReadyError.at(small.path, rule, (Hint("convert again"), f"rm {small.path}"))
     return small
 
 
@@ -155,19 +155,19 @@ def quasi_random_problem(beton: Beton) -> Problem | None:
     """Return why this machine cannot read the file in quasi-random order; None if it can."""
     # one window in use, the next on its way
     needed, free = 2 * WINDOW * beton.page_size, available_memory()
-    rule = fix = ""
     if needed > free and beton.content.size > free:
         rule = (
             f"needs {byte_size(needed)} of memory for {2 * WINDOW} pages of {beton.path.name}, "
             f"and {byte_size(free)} are free"
         )
-        fix = "data.order=random needs no more than the batches, but reads in small pieces"
-    elif stored_by_class(beton):
+        return Problem("data.order", "quasi_random", rule, "data.order=random")
+    if stored_by_class(beton):
         rule = (
             f"would make batches of a few classes each: {beton.path.name} is stored class by class"
         )
-        fix = "convert it again: the order is shuffled by default;  or data.order=random"
-    return Problem("data.order", "quasi_random", rule, fix) if rule else None
+        fix = ("data.order=random", Hint("or convert it again: the order is shuffled by default"))
+        return Problem("data.order", "quasi_random", rule, fix)
+    return None
 
 
 def stored_by_class(beton: Beton) -> bool:

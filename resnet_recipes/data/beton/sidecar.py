@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.errors import Hint, NotReadyError
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.data.root import SPLITS
 
@@ -81,8 +81,8 @@ def read_sidecar(beton: Path) -> Sidecar | None:
         if count != sidecar.examples:
             raise ValueError(f"{count} checksums for {sidecar.examples} examples")
     except (NotReadyError, ValueError, TypeError, KeyError) as error:
-        reason = error.problems[0].rule if isinstance(error, NotReadyError) else error
-        fix = "convert again, or delete this file to do without class names and checksums"
+        reason = error.problems[0].about("it") if isinstance(error, NotReadyError) else error
+        fix = Hint("convert again, or delete this file to do without class names and checksums")
         rule = f"is not the sidecar of a .beton file ({reason})"
         raise NotReadyError.at(path, rule, fix) from error
     return sidecar

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from resnet_recipes.base.errors import NotReadyError, Problem, TrainingError
+from resnet_recipes.base.errors import Hint, NotReadyError, Problem, TrainingError
 from resnet_recipes.base.paths import nearest_existing
 from resnet_recipes.base.processes import ProcessPool
 from resnet_recipes.base.text import Progress, byte_size
@@ -111,7 +111,7 @@ def convert(
     missing = expected.bytes - sum(path.stat().st_size for path in written if path.exists())
     if missing > expected.free_bytes:
         rule = f"has {byte_size(expected.free_bytes)} free; about {byte_size(missing)} are needed"
-        fix = "write_mode=jpg or a smaller max_resolution makes smaller files"
+        fix = ("write_mode=jpg", "max_resolution=400")
         raise NotReadyError.at(dst, rule, fix)
     for split in to_make:
         split.target.parent.mkdir(parents=True, exist_ok=True)
@@ -128,7 +128,7 @@ def _left_out(split: Split) -> Iterator[Problem]:
             "this one would resume"
         )
         partial = shlex.quote(str(partial_path(split.target)))
-        fix = f"on_bad_image=skip resumes without it; to start over:  rm {partial}"
+        fix = ("on_bad_image=skip", Hint(f"to start over: rm {partial}"))
         for index in split.order()[: len(done)][done["size"] == 0]:
             yield Problem(split.source.images.path(index), None, rule, fix)
 
@@ -142,10 +142,7 @@ def _convert_split(split: Split, progress: Progress) -> None:
     try:
         for samples, unreadable in _encoded(split, order[first:]):
             if split.options.on_bad_image == "error":
-                fix = (
-                    "on_bad_image=skip skips and records such images; resnet-recipes doctor data "
-                    "DIR lists all of them"
-                )
+                fix = ("on_bad_image=skip", "resnet-recipes doctor data DIR")
                 NotReadyError.refuse(Problem(name, None, why, fix) for name, why in unreadable)
             writer.append(samples)
             progress(len(writer.records), total)
@@ -171,8 +168,8 @@ def _convert_split(split: Split, progress: Progress) -> None:
             f"cannot be written: {error.strerror} ({len(writer.records):,} of {total:,} "
             "images are done and kept)"
         )
-        fix = "free some space, then repeat the command: it resumes"
-        raise NotReadyError.at(split.target, rule, fix) from error
+        room = Hint("free some space, then run the command again: it resumes")
+        raise NotReadyError.at(split.target, rule, room) from error
     finally:
         writer.close()
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.errors import Hint, NotReadyError
 from resnet_recipes.base.extras import remedy
 from resnet_recipes.base.reading import MAX_BYTES, open_regular, parse_json, read_bytes
 from resnet_recipes.data.convert.encode import Original
@@ -108,7 +108,7 @@ def shards_of(src: Path) -> dict[str, Original]:
     named = _by_split(src, files)
     found = {path: [*samples(path)] for path in sorted(chain(*named.values()))}
     if empty := [path for path, shard in found.items() if not shard]:
-        raise NotReadyError.at(empty[0], "has no images", "remove it, or make it again")
+        raise NotReadyError.at(empty[0], "has no images", Hint("remove it, or make it again"))
     classes = _classes(src, found)
     left_out, made = tuple(str(path) for path in files if path not in found), {}
     for split, paths in named.items():

@@ -2,13 +2,12 @@
 
 import hashlib
 import os
-import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
-from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.base.errors import NotReadyError, RecipeError, Value
 from resnet_recipes.base.paths import new_path
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import half_path, open_beton
@@ -97,7 +96,7 @@ def splits_of(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
             f"must be one file that ends in .beton, as {src} does not keep training and validation "
             "images apart"
         )
-        raise RecipeError.of("DST", dst, rule, shlex.quote(str(dst / f"{src.stem}.beton")))
+        raise RecipeError.of("DST", dst, rule, Value(dst / f"{src.stem}.beton"))
     if len(sources) == 2 and (not dst.is_dir() or dst.samefile(src)):
         new_path("DST", str(dst), is_folder=True)
     splits = [
@@ -134,7 +133,7 @@ def _sources(src: Path, options: ConvertOptions) -> dict[str, Original]:
         nested_classes=options.nested_classes,
     )
     if not src.is_dir() and (problem := root_problem(str(src))):
-        raise NotReadyError.at(src, problem.rule, problem.fix.replace("data=", ""))
+        raise NotReadyError([problem._replace(key="SRC")])
     if found := shards_of(src):
         return found
     there = parts(src)

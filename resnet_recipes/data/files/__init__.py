@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.errors import Hint, NotReadyError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.layout import listing_of
 from resnet_recipes.data.files.listing import Listing, packed
@@ -48,7 +48,7 @@ class Files:
         if digest and listing.digest != digest:
             rule = f"has changed since the run began: files in {split} differ in name or size"
             raise NotReadyError.of(
-                "data.root", config.root, rule, "put the files back, or start a new run"
+                "data.root", config.root, rule, Hint("put the files back, or start a new run")
             )
         return cls(listing, config.root, split)
 

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.errors import Hint, Problem
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.root import LAYOUT, SPLITS, SYNONYMS, is_both, problem, split_families
 
-_CLASSES = "data.nested_classes=false   if they are classes"
+_CLASSES = ("data.nested_classes=false", Hint("if they are classes"))
 
 
 def doubtful(root: Path, listing: Listing) -> Iterator[Problem]:
@@ -26,7 +26,7 @@ def doubtful(root: Path, listing: Listing) -> Iterator[Problem]:
     families = split_families(listing.classes).values()
     if named := [sorted(family) for family in families if is_both(family.values())]:
         rule = f"has class folders that are called like splits: {some(named[0])}"
-        yield problem(root, rule, f"{LAYOUT};  {_CLASSES}")
+        yield problem(root, rule, (Hint(LAYOUT), *_CLASSES))
 
 
 def inner_folders(listing: Listing) -> dict[str, set[str]]:
@@ -60,17 +60,17 @@ def _repeating(root: Path, listing: Listing, alike: list[str], inner: set[str]) 
     """Return the problem of class folders with the same folders inside."""
     rule = f"has the same folders ({some(sorted(inner))}) in {some(alike)}"
     if any(is_both(family.values()) for family in split_families(inner).values()):
-        return problem(root, f"{rule}: a split for each class", f"{LAYOUT};  {_CLASSES}")
+        return problem(root, f"{rule}: a split for each class", (Hint(LAYOUT), *_CLASSES))
     if pair := _pair(listing, alike):
         links = (
             f"ln -s {shlex.quote(name)} {shlex.quote(str(root / split))}"
             for split, name in zip(SPLITS, pair, strict=True)
         )
-        fix = f"{' && '.join(links)}   if they are splits"
+        fix = (" && ".join(links), Hint("if they are splits"))
     else:
         place = shlex.quote(str(root / alike[0]))
-        fix = f"data={place} data.val_share=0.1   trains on one of them"
-    return problem(root, f"{rule}: they look like splits, not classes", f"{fix};  {_CLASSES}")
+        fix = (f"data={place} data.val_share=0.1", Hint("to train on one of them"))
+    return problem(root, f"{rule}: they look like splits, not classes", (*fix, *_CLASSES))
 
 
 def _pair(listing: Listing, alike: list[str]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from resnet_recipes.base.errors import Hint
 from resnet_recipes.base.text import Say, silent
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files import table
@@ -155,7 +156,7 @@ def _only(root: Path, places: list[Path]) -> Path:
     if len(places) > 1:
         said = " and ".join(str(place.relative_to(root)) for place in places)
         rule = f"has more than one place that labels could come from: {said}"
-        raise unusable(root, rule, "keep one of them here, or name a table:  data=TABLE")
+        raise unusable(root, rule, Hint("keep one of them here, or name a table: data=TABLE"))
     return places[0]
 
 

@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from resnet_recipes.base.errors import Hint
 from resnet_recipes.base.reading import open_regular, parse_json, read_bytes
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.root import SYNONYMS, split_words, unusable
@@ -26,7 +27,7 @@ METADATA = ("metadata.csv", "metadata.jsonl")
 #: class, its split.
 FILE, LABEL, SPLIT = ("file_name", "path", "file", "image"), ("label", "class"), ("split",)
 
-_NAMELESS = "give the columns names in the first line:  path,label"
+_NAMELESS = Hint("give the columns names in the first line: path,label")
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as spreadsheets write it
 _SPLITS = frozenset(chain(*SYNONYMS.values()))
 _LARGEST = 1 << 30  # bytes
@@ -84,8 +85,8 @@ def rows(table: Path, only: str = "") -> list[Row]:
     if splits != {""} and (odd := splits.difference(known)):
         meant = "that of the table's name" if only else "training or validation"
         rule = f"has rows whose split is not {meant}: {', '.join(sorted(odd)) or 'none'}"
-        fix = f"call it one of {', '.join(sorted(known))}"
-        raise unusable(table, rule, f"{fix};  data=TABLE  reads both splits" if only else fix)
+        fix = Hint(f"call it one of {', '.join(sorted(known))}")
+        raise unusable(table, rule, (fix, Hint("data=TABLE reads both splits")) if only else fix)
     return made
 
 
@@ -114,7 +115,7 @@ def listing(table: Path, found: Sequence[Row]) -> Listing:
     if missing := [row for row, size in zip(found, sizes, strict=True) if size < 0]:
         first = f"{missing[0].name}, line {missing[0].line}"
         rule = f"names {len(missing):,} of {len(found):,} files that do not exist: {first}"
-        raise unusable(table, rule, f"paths are relative to {folder}")
+        raise unusable(table, rule, Hint(f"paths are relative to {folder}"))
     seen: set[str] = set()
     for row, name in zip(found, names, strict=True):
         if name in seen:
@@ -131,7 +132,7 @@ def _read(table: Path) -> _Cells:
         text = io.StringIO(content.decode(code), newline="")
         return _of_objects(text) if table.suffix.lower() == ".jsonl" else _of_csv(text)
     except UnicodeDecodeError:
-        raise unusable(table, "is not text in UTF-8", "save it as UTF-8") from None
+        raise unusable(table, "is not text in UTF-8", Hint("save it as UTF-8")) from None
     except (ValueError, csv.Error) as error:
         raise unusable(table, f"cannot be read as a table: {error}") from None
 

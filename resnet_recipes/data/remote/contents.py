@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.errors import Hint, NotReadyError
 from resnet_recipes.base.reading import MAX_BYTES
 from resnet_recipes.data.files import table
 from resnet_recipes.data.remote.store import ForbiddenError, RemoteFile, Store
@@ -70,7 +70,10 @@ def heads_of(store: Store, named: str, backend: str) -> tuple[RemoteFile, ...]:
         wanted = [name for name in found if name not in _TABLES]
     if not {*wanted} - {SUMS}:
         rule = f"has neither {' and '.join(_FILES)} nor a table ({', '.join(_TABLES)})"
-        fix = "resnet-recipes convert SRC DST   makes the first two of images; upload DST"
+        fix = (
+            "resnet-recipes convert SRC DST",
+            Hint("it makes the first two of images; upload DST"),
+        )
         raise store.refused("", rule, fix)
     if empty := [name for name in wanted if not found[name].size]:
         raise store.refused(empty[0], "is empty")
@@ -137,7 +140,7 @@ def _sums(store: Store, head: RemoteFile) -> dict[str, str]:
     found = [re.fullmatch(r"([0-9a-fA-F]{64}) [ *](.+)", line) for line in lines if line.strip()]
     if not all(found):
         number = found.index(None) + 1
-        fix = f"write it with  sha256sum * > {SUMS}"
+        fix = f"sha256sum * > {SUMS}"
         raise store.refused(head.name, f"line {number} is not a SHA-256 and a name", fix)
     sums = {os.path.normpath(match[2]): match[1].lower() for match in found if match}
     sums.pop(SUMS, None)  # the shell made it, still empty, before `*` was read
@@ -165,6 +168,6 @@ def _named(
         is_below = not (os.path.isabs(name) or name.startswith(".."))
         if not (is_below and name.isprintable() and name.count("/") <= _DEEPEST):
             rule = f"names no file below its folder in line {row.line}: {row.name[:200]}"
-            fix = f"paths are relative to the table's folder, at most {_DEEPEST} folders deep"
+            fix = Hint(f"paths are relative to the table's folder, at most {_DEEPEST} folders deep")
             raise store.refused(head.name, rule, fix)
         yield name

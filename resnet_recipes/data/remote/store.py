@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent import futures
 from typing import NamedTuple, TypeVar
 
-from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.errors import Fix, Hint, NotReadyError
 from resnet_recipes.base.names import DOCS
 
 #: Seconds to wait before asking again.
@@ -67,10 +67,12 @@ class Store:
     def changed(self, remote: RemoteFile) -> NotReadyError:
         """Return the error that a file is no longer what it was."""
         return self.refused(
-            remote.name, "changed while it was fetched", "repeat the command to fetch the new file"
+            remote.name,
+            "changed while it was fetched",
+            Hint("run the command again to fetch the new file"),
         )
 
-    def refused(self, name: str, rule: str, fix: str = "") -> NotReadyError:
+    def refused(self, name: str, rule: str, fix: Fix = ()) -> NotReadyError:
         """Return the error that a file cannot be used."""
         return NotReadyError.of("data.root", f"{self.address}/{name}", rule, fix)
 
@@ -89,11 +91,11 @@ class Store:
                 raise
             except PermissionError as error:
                 rule = f"may not be read with these credentials: {_reason(error)}"
-                fix = f"{DOCS}/howto/remote_data.html says how to give others"
+                fix = Hint(f"{DOCS}/howto/remote_data.html says how to give others")
                 raise ForbiddenError(self.refused(name, rule, fix).problems) from None
             except OSError as error:
                 if wait is None:
-                    fix = "repeat the command: what has been fetched is kept"
+                    fix = Hint("run the command again: what has been fetched is kept")
                     attempts = f" in {1 + len(self.waits)} attempts" if self.waits else ""
                     rule = f"could not be fetched{attempts}: {_reason(error)}"
                     raise self.refused(name, rule, fix) from None

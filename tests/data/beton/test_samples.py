@@ -50,7 +50,7 @@ def test_few_pages_are_open_at_any_time(beton, monkeypatch):
 def test_a_machine_without_room_for_the_window_is_told_how_much_is_needed(beton, monkeypatch):
     monkeypatch.setattr(samples, "available_memory", lambda: 1000)
     problem = quasi_random_problem(replace(beton, page_size=8 << 20))
-    assert "4.29 GB" in problem.rule
+    assert "4.29 GB" in problem.clause
 
 
 def test_a_file_stored_class_by_class_is_refused(beton):
@@ -58,4 +58,4 @@ def test_a_file_stored_class_by_class_is_refused(beton):
     assert not stored_by_class(beton)
     clumped = replace(beton, labels=np.sort(beton.labels))
     assert stored_by_class(clumped)
-    assert "class by class" in quasi_random_problem(clumped).rule
+    assert "class by class" in quasi_random_problem(clumped).clause

@@ -270,7 +270,9 @@ def test_resuming_with_another_rule_for_bad_images_hides_none(
         convert(root, target, strict, silent)
     assert [problem.key for problem in refusal.value.problems] == bad[:1]
     assert forecast(root, target, skip).resumed_images == 4  # nothing is lost
-    subprocess.run(refusal.value.problems[0].fix.partition("over:")[2], shell=True, check=True)
+    subprocess.run(
+        refusal.value.problems[0].advice[1].partition("over:")[2], shell=True, check=True
+    )
     with pytest.raises(NotReadyError, match="Truncated File Read"):
         convert(root, target, strict, silent)
 

@@ -57,11 +57,11 @@ def notes(root: Path, **changes) -> str:
 
 
 def test_a_folder_without_val_is_refused_with_the_setting_that_helps(flowers):
-    assert "has no validation images\n    data.val_share=0.1" in refusal(small(flowers))
+    assert "has no validation images\n    try:   data.val_share=0.1" in refusal(small(flowers))
     root = flowers.parent / "set"
     root.mkdir()
     flowers.rename(root / "train")
-    assert "has no validation images\n    data.val_share=0.1" in refusal(small(root))
+    assert "has no validation images\n    try:   data.val_share=0.1" in refusal(small(root))
     assert found(small(root, val_share=0.1)) == (34, 3, CLASSES)
     (root / "val").symlink_to(root / "train")
     said = refusal(small(root, val_share=0.1))
@@ -114,7 +114,7 @@ def test_one_class_and_an_empty_class_are_explained(flowers):
     (flowers / "bee").rmdir()
     flowers.rename(root / "train" / "insects")
     said = refusal(small(root, val_share=0.1))
-    fix = f"data={root}/train/insects   makes each folder in it a class"
+    fix = f"try:   data={root}/train/insects\n    hint:  it makes each folder in it a class"
     assert f"has one class, insects; at least 2 are needed\n    {fix}" in said
     assert found(small(root / "train" / "insects", val_share=0.1))[2] == ("ant", "cat")
     nested = small(root, val_share=0.1, nested_classes=True)

@@ -66,8 +66,8 @@ def test_splits_are_a_column_or_the_first_folder(folder, text, splits):
     [
         ("", "has no column of paths"),
         ("path,label\n", "has no rows"),
-        (b"path,label\n\xe4,x\n", "is not text in UTF-8\n    save it as UTF-8"),
-        ("id,target\na.jpg,x\n", "give the columns names in the first line:  path,label"),
+        (b"path,label\n\xe4,x\n", "is not text in UTF-8\n    hint:  save it as UTF-8"),
+        ("id,target\na.jpg,x\n", "give the columns names in the first line: path,label"),
         (
             "a,b,c\n1,2,3\n",
             "has no column of paths (file_name, path, file, image) or labels (label, "

@@ -118,7 +118,7 @@ def test_refuse_unasked_wants_address_and_cache_typed(changes, is_refused, confi
     if is_refused:
         (problem,) = failure.value.problems
         assert problem.key == "data.root"
-        assert f"eval a data={config.root} data.cache={config.cache}" in problem.fix
+        assert f"eval a data={config.root} data.cache={config.cache}" in problem.fixes[0]
     assert not site.asked
 
 
@@ -234,7 +234,7 @@ def test_content_that_differs_from_its_digest_is_refused_and_fetched_anew(config
     os.utime(path, (1, 1))
     said = unfetched(config)
     assert "val.beton: has SHA256" in said
-    assert "repeat the command" in said
+    assert "run the command again" in said
     path.write_bytes(right)
     os.utime(path, (1, 1))
     site.asked.clear()
