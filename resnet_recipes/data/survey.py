@@ -21,6 +21,7 @@ from resnet_recipes.data.beton.samples import (
     open_samples,
     quasi_random_problem,
 )
+from resnet_recipes.data.files.copies import find_copies
 from resnet_recipes.data.files.doubtful import doubtful, inner_folders, some
 from resnet_recipes.data.files.layout import Part, listing_of, parts
 from resnet_recipes.data.files.listing import Listing, class_names, image_names
@@ -31,15 +32,20 @@ from resnet_recipes.data.root import LAYOUT, SPLITS, TABLES, problem, split_fold
 _TENTH = 0.1
 
 
-def survey_files(config: DataConfig, tell: Say = silent) -> DataFacts:
-    """List the images at `config.root`. Raises NotReadyError with all problems found."""
+def survey_files(config: DataConfig, tell: Say = silent, compares: bool = True) -> DataFacts:
+    """List the images at `config.root`. Raises NotReadyError with all problems found.
+
+    With `compares`, read a few validation images, and note those that are training images.
+    """
     try:
-        return _surveyed(config, tell)
+        facts, train, val = _surveyed(config, tell)
+        notes = _copies(config, train, val) if compares else ()
+        return replace(facts, notes=(*facts.notes, *notes))
     except OSError as error:  # a folder is unreadable or has just vanished
         raise NotReadyError([unreadable(error)]) from None
 
 
-def _surveyed(config: DataConfig, tell: Say) -> DataFacts:
+def _surveyed(config: DataConfig, tell: Say) -> tuple[DataFacts, Listing, Listing]:
     root, there = Path(config.root), parts(Path(config.root))
     NotReadyError.refuse(_part_problems(root, there))
     NotReadyError.refuse(_split_problems(config, there, tell))
@@ -59,7 +65,7 @@ def _surveyed(config: DataConfig, tell: Say) -> DataFacts:
         rule = f"has {len(twice):,} images for training that are for validation too: {min(twice)}"
         problems.append(problem(root, rule, Hint("keep each in one of them")))
     NotReadyError.refuse(problems)
-    return DataFacts(
+    facts = DataFacts(
         "torchvision",
         root,
         len(train),
@@ -72,6 +78,7 @@ def _surveyed(config: DataConfig, tell: Say) -> DataFacts:
         tuple(_details(config, there, train, val)),
         train.sample(SAMPLED),
     )
+    return facts, train, val
 
 
 def _part_problems(root: Path, there: Mapping[str, Part]) -> Iterator[Problem]:
@@ -183,6 +190,16 @@ def _notes(config: DataConfig, train: Listing, val: Listing, has_table: bool) ->
             "these a class"
         )
     yield from imbalance(train.counts, config)
+
+
+def _copies(config: DataConfig, train: Listing, val: Listing) -> Iterator[str]:
+    """Yield that some validation images are training images."""
+    if (copies := find_copies(train, val)).paths:
+        yield (
+            f"{len(copies.paths)} of {copies.looked_at} validation images that were compared are "
+            f"training images as well, byte for byte: {copies.paths[0]}; accuracy will be too "
+            f"high: resnet-recipes doctor data {shlex.quote(config.root)} compares all"
+        )
 
 
 def _has_nested_classes(listing: Listing) -> bool:

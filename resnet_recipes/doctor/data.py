@@ -78,7 +78,7 @@ def check_data(root: Path, images: bool = True, progress: Progress = silent) -> 
     try:
         has_val = "val" in parts(root)
         config.val_share = 0.0 if has_val else 0.1
-        found += _check_folders(config)
+        found += _check_folders(config, compares=not images)
         if not has_val:
             fix = "data.val_share=0.1   sets a tenth of each class aside, as this check does"
             found.append(Finding("warn", f"{root} has no validation images", fix))
@@ -94,9 +94,9 @@ def _betons(root: Path) -> list[Path]:
     return [path for split in SPLITS if (path := root / f"{split}.beton").exists()]
 
 
-def _check_folders(config: DataConfig) -> Iterator[Finding]:
+def _check_folders(config: DataConfig, compares: bool) -> Iterator[Finding]:
     """Count the images, as a run does. Raises NotReadyError with what would prevent the run."""
-    facts = survey_files(config)
+    facts = survey_files(config, compares=compares)
     for split, total in zip(SPLITS, (facts.train_examples, facts.eval_examples), strict=True):
         yield Finding("ok", f"{split}: {total:,} images in {len(facts.classes):,} classes")
         if are_imagenets(facts.classes) and total != IMAGENET[split]:

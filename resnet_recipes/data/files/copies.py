@@ -1,0 +1,62 @@
+"""Find validation images that are copies of training images, from a few of them."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+
+from resnet_recipes.data.files.listing import Listing
+from resnet_recipes.data.images.decode import BadImageError, read_file
+
+_LOOKED_AT = 32  # validation images that are read
+_COMPARED = 4  # training images of the same size that are read for each
+_THREADS = 16  # network file systems serve many requests at once
+_HEAD = 8  # bytes: all zero where a file's content has not been fetched yet
+
+
+class Copies(NamedTuple):
+    """The copies among the validation images that were read."""
+
+    paths: list[str]
+    looked_at: int
+
+
+def find_copies(train: Listing, val: Listing) -> Copies:
+    """Return the copies among some validation images, evenly spread.
+
+    A training image is read only if it has the size of one of them; first the one of the same name.
+    """
+    last, count = len(val) - 1, min(len(val), _LOOKED_AT)
+    chosen = np.unique(np.linspace(0, last, count).astype(int)).tolist()
+
+    def is_copy(index: int) -> bool:
+        alike = np.flatnonzero(train.sizes == val.sizes[index])
+        places = [*_called(train, val.name(index), alike), *alike[:_COMPARED]]
+        path = val.path(index)
+        others = [other for other in map(train.path, places) if other != path]
+        return bool(others) and _is_among(path, others)
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        found = list(pool.map(is_copy, chosen))
+    paths = [val.path(index) for index, yes in zip(chosen, found, strict=True) if yes]
+    return Copies(paths, len(found))
+
+
+def _called(listing: Listing, name: str, among: np.ndarray) -> np.ndarray:
+    """Return which of these images have a name, int64 [0 or 1]."""
+    lengths = listing.ends[among] - np.where(among > 0, listing.ends[among - 1], 0)
+    wanted = os.fsencode(name)
+    found = among[lengths == len(wanted)]
+    for place, byte in enumerate(reversed(wanted), start=1):
+        found = found[listing.text[listing.ends[found] - place] == byte]
+    return found
+
+
+def _is_among(path: str, others: list[str]) -> bool:
+    """Return whether a file has the content of another one."""
+    try:
+        content = read_file(path)
+        return any(content[:_HEAD]) and any(read_file(other) == content for other in others)
+    except BadImageError:  # which is reported where the image is decoded
+        return False

@@ -1,0 +1,86 @@
+"""Validation images that are training images are noted before a run, from a few of them."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from resnet_recipes import data
+from resnet_recipes.data.files import copies
+from resnet_recipes.data.files.copies import find_copies
+from resnet_recipes.data.files.listing import Listing
+from tests.data.conftest import small
+
+
+@pytest.fixture
+def twice(folder: Path, tmp_path: Path) -> Path:
+    """Return images of which validation has those of training."""
+    for split in ("train", "val"):
+        shutil.copytree(folder / "train", tmp_path / "twice" / split)
+    return tmp_path / "twice"
+
+
+def note(root: Path, **changes) -> str:
+    """Return the note about copies, or ""."""
+    notes = data.measure(small(root, **changes)).notes
+    return next((one for one in notes if "byte for byte" in one), "")
+
+
+def test_a_plan_notes_that_validation_is_training(twice, folder):
+    assert note(twice).startswith("32 of 32 validation images that were compared are training im")
+    assert f"resnet-recipes doctor data {twice} compares all" in note(twice)
+    assert not note(folder)
+
+
+def test_copies_are_found_under_other_names_and_behind_links(twice, folder):
+    for number, path in enumerate(sorted((twice / "val").glob("*/*"))):
+        path.rename(path.with_name(f"renamed{number}.jpg"))
+    assert note(twice).startswith("32 of 32 ")
+    shutil.rmtree(twice / "val")
+    (twice / "val").symlink_to(twice / "train")
+    assert note(twice).startswith("32 of 32 ")
+    (twice / "val").unlink()
+    shutil.copytree(folder / "val", twice / "val")
+    shutil.copy(twice / "val/bee/001.jpg", twice / "train/ant/copy.jpg")
+    assert note(twice).startswith("1 of 11 ")
+    assert str(twice / "val/bee/001.jpg") in note(twice)
+
+
+def test_copies_within_one_folder_are_noted_when_a_share_is_set_aside(twice):
+    root = (twice / "train").rename(twice.parent / "flowers")
+    assert not note(root, val_share=0.3)
+    for path in list(root.glob("*/*")):
+        shutil.copy(path, path.with_name(f"copy-{path.name}"))
+    assert note(root, val_share=0.3)
+
+
+def test_images_of_one_size_in_bytes_are_compared_by_name_first(tmp_path, monkeypatch):
+    read = []
+    real = copies.read_file
+    monkeypatch.setattr(copies, "read_file", lambda path: read.append(path) or real(path))
+    for split in ("train", "val"):
+        for number in range(100):
+            path = tmp_path / split / "ab"[number % 2] / f"{number}.bmp"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (8, 8), (number, 0, 255)).save(path)
+    train, val = (Listing.of(tmp_path / split) for split in ("train", "val"))
+    assert len(find_copies(train, val).paths) == 32
+    assert len(read) == 2 * 32
+    for path in (tmp_path / "train").glob("*/*"):
+        Image.new("RGB", (8, 8), (0, 1, 2)).save(path)
+    assert not find_copies(train, val).paths
+    assert len(read) <= 2 * 32 + 32 * 6
+
+
+def test_files_that_are_not_fetched_or_unreadable_are_not_called_copies(twice):
+    for path in [*twice.glob("*/*/*")]:
+        size = path.stat().st_size
+        path.write_bytes(b"")
+        os.truncate(path, size)  # as in the outline of images at an address
+    assert not note(twice)
+    for path in [*(twice / "val").glob("*/*")]:
+        path.unlink()
+        path.symlink_to(twice / "nowhere")
+    assert not note(twice)
