@@ -29,7 +29,8 @@ USAGE = Usage(
         "--dry-run": "print the plan without starting (--json: as JSON)",
         "--verbose": "print the whole plan, and every time in the summary",
         "--no-plan": "start without printing the plan",
-        "--check": "train the last two steps of this run, evaluate and save once, delete all of it",
+        "--check": "decode images for up to a minute, train the last two steps, evaluate and save "
+        "once, delete all of it",
         "--cfg": "print the complete recipe as YAML",
         "--resume RUN": "continue a run: its folder, its name in ./runs, last, or auto for the "
         "unfinished run with these settings, or else a new one",

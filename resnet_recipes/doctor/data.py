@@ -3,12 +3,14 @@
 import hashlib
 import io
 import shlex
+import time
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from PIL import Image
 
 from resnet_recipes.base.errors import NotReadyError, Value
@@ -47,6 +49,7 @@ _MODES = {
     "P": "transparent",
 }
 _ORIENTATION = 0x0112
+_BLOCK = 256  # images that are decoded between two looks at the clock
 
 IMAGENET = {"train": 1_281_167, "val": 50_000}
 
@@ -139,6 +142,33 @@ def _check_images(config: DataConfig, progress: Progress) -> Iterator[Finding]:
     yield Finding(
         "ok", f"{len(files) - sum(map(len, bad.values())):,} of {len(files):,} images were decoded"
     )
+
+
+class Decoded(NamedTuple):
+    """The images that were decoded in some time."""
+
+    bad: dict[str, list[str]]  # paths of each split's unreadable images, with the reason
+    count: int
+    total: int
+
+
+def decode_some(config: DataConfig, seconds: float) -> Decoded:
+    """Decode the images of both splits, in random order, until all are or the time is over."""
+    listings = {split: listing_of(config, split) for split in SPLITS}
+    train, total = len(listings["train"]), sum(map(len, listings.values()))
+    order = np.random.default_rng(0).permutation(total).tolist()
+    bad, count, end = {split: [] for split in SPLITS}, 0, time.monotonic() + seconds
+    while count < total and time.monotonic() < end:
+        files = [
+            ("train", listings["train"].path(index))
+            if index < train
+            else ("val", listings["val"].path(index - train))
+            for index in order[count : count + _BLOCK]
+        ]
+        for (split, path), one in checked(files, lambda file: check_image(file[1]), silent):
+            bad[split] += [f"{path} {one.bad}"] if one.bad else []
+        count += len(files)
+    return Decoded(bad, count, total)
 
 
 class Checked(NamedTuple):

@@ -1,6 +1,7 @@
 """What a run will take on this machine: measured here, by a datasheet, or a guess."""
 
 import json
+import shlex
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,9 +11,12 @@ import torch
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import cores
-from resnet_recipes.base.errors import ExitCode, RecipeError
+from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.text import Say
+from resnet_recipes.data.base import DataConfig
 from resnet_recipes.doctor import cuda
+from resnet_recipes.doctor.data import decode_some
 from resnet_recipes.estimating.estimate import (
     Prediction,
     Speeds,
@@ -117,6 +121,9 @@ SPEEDS = "speeds.json"
 #: Steps that a check trains.
 CHECKED = 2
 
+#: Seconds for which a check decodes images.
+DECODED = 60.0
+
 
 def measured(plan: Plan, say: Say, again: bool = False) -> Prediction:
     """Return the time of a run as this machine was measured, or is now, for about a minute.
@@ -162,13 +169,37 @@ def trained(plan: Plan, count: int, say: Say) -> tuple[dict[int, float], Predict
 
 
 def check(plan: Plan, say: Say) -> None:
-    """Train the last steps of a run, which has its largest images, and evaluate and save once.
+    """Decode images, train the last steps of a run, and evaluate and save once.
 
-    Nothing is kept. Raises NotDoneError; then the folder with the ranks' logs is kept.
+    The last steps have the largest images. Nothing is kept. Raises NotReadyError if images cannot
+    be read, or NotDoneError; then the folder with the ranks' logs is kept.
     """
+    if plan.facts.backend == "torchvision" and not is_fetched(plan.recipe.data.root):
+        _check_images(plan.recipe.data, say)
     last = (max(0, plan.total_steps - CHECKED), plan.total_steps)
     with run_sample(plan, [last], say):
         pass
+
+
+def _check_images(config: DataConfig, say: Say) -> None:
+    """Decode all images, or as many as a minute allows. Raises NotReadyError."""
+    found = decode_some(config, DECODED)
+    command = f"resnet-recipes doctor data {shlex.quote(config.root)}"
+    if config.on_bad_image == "skip" and (skipped := found.bad.pop("train")):
+        say(f"unreadable images in train, which will be replaced: {len(skipped):,}; {command}")
+    NotReadyError.refuse(
+        Problem(
+            "data.root",
+            config.root,
+            f"has unreadable images in {split}: {len(bad):,}, such as {bad[0]}",
+            f"{'data.on_bad_image=skip  or  ' if split == 'train' else ''}{command}  lists them",
+        )
+        for split, bad in found.bad.items()
+        if bad
+    )
+    is_whole = found.count == found.total
+    more = "" if is_whole else f" in {DECODED:.0f} s; {command}  decodes all"
+    say(f"decoded {found.count:,} of {found.total:,} images{more}")
 
 
 def work(process: RankProcess) -> int:

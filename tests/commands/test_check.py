@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from resnet_recipes.jobs import launcher
+from resnet_recipes.jobs import launcher, measure
 from resnet_recipes.run_folder.ending import Ending
 from tests.commands.conftest import TINY
+from tests.trained_runs import random_images
 
 
 def test_the_last_steps_are_trained_evaluated_and_deleted(nursery, tmp_path, monkeypatch):
@@ -41,3 +42,38 @@ def test_the_run_that_is_tried_is_the_one_that_was_typed(code, tmp_path, monkeyp
     assert recipe["log"]["to"] == []  # no tracker is sent a run that is no run
     assert not Path("runs").exists()
     assert folder.exists() == (code == 1)  # its logs say why
+
+
+@pytest.fixture
+def photographs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Images in ./images, of which training would soon read only a few; ranks always finish."""
+    monkeypatch.setattr(launcher, "start", lambda *_: Ending(0))
+    return random_images(tmp_path / "images", train=3)
+
+
+FILES = TINY.replace("data.backend=synthetic", "data=images")
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_unreadable_images_are_found_before_the_steps(split, photographs, enter):
+    for name in ("pattern0/0.jpg", "pattern1/1.jpg", "pattern2/2.jpg"):
+        (photographs / split / name).write_bytes(b"no image")
+    said = enter(f"resnet-train mild {FILES} --check", 3).err
+    assert f"has unreadable images in {split}: 3, such as {photographs}/{split}/pattern" in said
+    assert f"resnet-recipes doctor data {photographs}  lists them" in said
+    skipped = enter(
+        f"resnet-train mild {FILES} data.on_bad_image=skip --check", 3 * (split == "val")
+    )
+    assert ("unreadable images in train, which will be replaced: 3" in skipped.err) == (
+        split == "train"
+    )
+
+
+def test_sound_images_are_counted_and_a_minute_is_enough(photographs, enter, monkeypatch):
+    count = len([*photographs.glob("*/*/*.jpg")])
+    said = enter(f"resnet-train mild {FILES} --check").err
+    assert f"decoded {count} of {count} images\n" in said
+    monkeypatch.setattr("resnet_recipes.doctor.data._BLOCK", 10)
+    monkeypatch.setattr(measure, "DECODED", 1e-9)
+    said = enter(f"resnet-train mild {FILES} --check").err
+    assert f"of {count} images in 0 s; resnet-recipes doctor data" in said
