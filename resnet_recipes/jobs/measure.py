@@ -186,19 +186,19 @@ def _check_images(config: DataConfig, say: Say) -> None:
     found = decode_some(config, DECODED)
     command = f"resnet-recipes doctor data {shlex.quote(config.root)}"
     if config.on_bad_image == "skip" and (skipped := found.bad.pop("train")):
-        say(f"unreadable images in train, which will be replaced: {len(skipped):,}; {command}")
+        say(f"skipping unreadable images in train: {len(skipped):,}; {command} lists them")
     NotReadyError.refuse(
         Problem(
             "data.root",
             config.root,
             f"has unreadable images in {split}: {len(bad):,}, such as {bad[0]}",
-            f"{'data.on_bad_image=skip  or  ' if split == 'train' else ''}{command}  lists them",
+            (*(["data.on_bad_image=skip"] if split == "train" else []), command),
         )
         for split, bad in found.bad.items()
         if bad
     )
     is_whole = found.count == found.total
-    more = "" if is_whole else f" in {DECODED:.0f} s; {command}  decodes all"
+    more = "" if is_whole else f" in {DECODED:.0f} s; {command} decodes all"
     say(f"decoded {found.count:,} of {found.total:,} images{more}")
 
 

@@ -60,13 +60,12 @@ def test_unreadable_images_are_found_before_the_steps(split, photographs, enter)
         (photographs / split / name).write_bytes(b"no image")
     said = enter(f"resnet-train mild {FILES} --check", 3).err
     assert f"has unreadable images in {split}: 3, such as {photographs}/{split}/pattern" in said
-    assert f"resnet-recipes doctor data {photographs}  lists them" in said
+    assert f"try:   resnet-recipes doctor data {photographs}\n" in said
+    assert ("try:   data.on_bad_image=skip\n" in said) == (split == "train")
     skipped = enter(
         f"resnet-train mild {FILES} data.on_bad_image=skip --check", 3 * (split == "val")
     )
-    assert ("unreadable images in train, which will be replaced: 3" in skipped.err) == (
-        split == "train"
-    )
+    assert ("skipping unreadable images in train: 3" in skipped.err) == (split == "train")
 
 
 def test_sound_images_are_counted_and_a_minute_is_enough(photographs, enter, monkeypatch):
