@@ -47,6 +47,7 @@ check: $(TEST)
 	$(BIN)/python tools/notebook.py --check
 
 docs: $(TEST)
+	$(BIN)/python tools/reference.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	@echo "build/site/index.html"
 

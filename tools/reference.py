@@ -1,12 +1,10 @@
-"""An MkDocs hook that generates the pages under reference/ from the code."""
+"""Write the pages of docs/reference from the code: `python tools/reference.py`."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
-
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
 
 from resnet_recipes.base.card import card_of, settings_of
 from resnet_recipes.commands.methods import in_your_loop
@@ -22,16 +20,13 @@ from resnet_recipes.recipe.schema import Recipe
 RESULT = ("top1", "epochs", "minutes", "hardware", "source")
 
 
-def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages to the site, and to its navigation pages not in mkdocs.yml."""
-    for page in (recipes, methods, optimizers, settings, commands):
-        files.append(
-            File.generated(config, f"reference/{page.__name__}.md", content="\n".join(page()))
-        )
-    named = re.findall(r"[\w/-]+\.md", str(config.nav))
-    others = sorted({file.src_uri for file in files.documentation_pages()} - set(named))
-    config.nav += [{"More": others}] if others else []
-    return files
+FOLDER = Path(__file__).parents[1] / "docs/reference"
+
+
+def pages() -> dict[str, str]:
+    """Return the text of each page by the name of its file."""
+    makers = (recipes, methods, optimizers, settings, commands)
+    return {f"{maker.__name__}.md": "\n".join(maker()).rstrip() + "\n" for maker in makers}
 
 
 def recipes() -> Iterator[str]:
@@ -122,14 +117,13 @@ def _recipe(text: str, tree: Mapping[str, Any]) -> Iterator[str]:
         yield ""
     if names := tree.get("methods"):
         yield f"Methods: {', '.join(f'[{name}](methods.md#{name})' for name in names)}.\n"
-    yield f'??? note "{tree["name"]}.yaml"\n'
-    yield "\n".join(f"    {line}".rstrip() for line in ("```yaml", *text.splitlines(), "```"))
-    yield ""
+    yield f'<details markdown="1"><summary>{tree["name"]}.yaml</summary>\n'
+    yield f"```yaml\n{text.rstrip()}\n```\n\n</details>\n"
 
 
 def _card(item: type, key: str, facts: Mapping[str, str]) -> Iterator[str]:
     card = card_of(item)
-    yield f"## {card.name} {{ #{card.name} }}\n"
+    yield f"## {card.name}\n"
     yield f"{_text(card.summary)}\n"
     yield f"{_text(card.details)}\n"
     known = {
@@ -175,3 +169,9 @@ def _text(plain: str) -> str:
     return re.sub(
         r"arXiv:(\d{4}\.\d{4,5})", r"[arXiv:\1](https://arxiv.org/abs/\1)", "`".join(parts)
     )
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")

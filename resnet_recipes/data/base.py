@@ -77,6 +77,7 @@ class DataConfig(Section):
     # (level - mean) / std enters the network; of red, green and blue, 0..255; a run that starts
     # from weights takes theirs
     mean: Mean = MEAN
+    # standard deviation by channel, as data.mean
     std: Deviation = STD
     flip: bool = True  # mirror half of the training images
     # decode training JPEGs at 1/2, 1/4 or 1/8 if the crop is larger than needed
