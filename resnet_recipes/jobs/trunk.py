@@ -1,6 +1,7 @@
 """`run.extends`: the trunk of another run, from which a new one goes on."""
 
 import shlex
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +10,7 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import Hint, NotReadyError, NotYetError, Problem, RecipeError
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.network.archive import State
+from resnet_recipes.network.archive import State, is_plain
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.trunk import as_long, departures, durations
@@ -27,7 +28,7 @@ from resnet_recipes.run_folder import (
 from resnet_recipes.run_folder.lock import is_running, refuse_links
 from resnet_recipes.run_folder.metrics import line, read_metrics
 from resnet_recipes.training.checkpoint import Checkpoints
-from resnet_recipes.training.state import changed_settings
+from resnet_recipes.training.state import DEPTH, changed_settings
 
 _KEY = "run.extends"
 
@@ -87,7 +88,18 @@ def trunk_of(plan: Plan) -> Trunk | None:
         if (folder / SUMMARY).exists():
             fix = f"epochs={float(began.epochs):g}"
         raise NotReadyError.of(_KEY, run.extends, rule, fix)
+    NotReadyError.refuse(_edits(folder, found[1], recipe))
     return Trunk(folder, *found)
+
+
+def _edits(folder: Path, state: State, recipe: Recipe) -> Iterator[Problem]:
+    """Yield the settings in a run's folder that are not those its checkpoint was trained with."""
+    trained = state.get("recipe")
+    if not isinstance(trained, dict) or not is_plain(trained, DEPTH):
+        yield Problem(str(folder / CHECKPOINTS), None, "has a checkpoint without its recipe")
+        return
+    for problem in changed_settings(trained, recipe):
+        yield problem._replace(key=f"{folder / CONFIG}: {problem.key}")
 
 
 def _differences(folder: Path, began: Plan, plan: Plan) -> list[Problem]:

@@ -47,7 +47,7 @@ COMPUTES = {
 }
 
 #: Levels of nesting in a recipe: sections, methods, their settings, lists, and one to spare.
-_DEPTH = 5
+DEPTH = 5
 
 
 def capture(run: Run, done: int) -> State:
@@ -134,7 +134,7 @@ def malformed(run: Run, state: State) -> Iterator[str]:
         yield f"step {state['step']} is outside the run's {run.plan.total_steps}"
     elif not 0 <= state["seconds"] < math.inf:
         yield f"seconds: must be finite and not negative, but is {state['seconds']}"
-    elif not is_plain(state["recipe"], _DEPTH):
+    elif not is_plain(state["recipe"], DEPTH):
         yield "recipe: not plain values"
 
 

@@ -15,7 +15,7 @@ from resnet_recipes.base.errors import NotReadyError, NotYetError, RecipeError
 from resnet_recipes.jobs import watchdog
 from resnet_recipes.jobs.trunk import trunk_of
 from resnet_recipes.planning.make import make_plan
-from resnet_recipes.recipe.frozen import read
+from resnet_recipes.recipe.frozen import read, sealed
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.lock import locked
 from resnet_recipes.run_folder.metrics import read_metrics
@@ -79,7 +79,7 @@ def test_the_newest_part_of_a_trunk_serves_unless_more_may_come(prepared, nurser
     short = nursery.train(prepared("short", 16))
     recipe = read(short / "config.yaml")
 
-    def trunk(steps: int):
+    def trunk(steps: int, recipe: Recipe = recipe):
         run = replace(recipe.run, extends="short", name="auto")
         made = replace(recipe, run=run, max_duration=f"{steps}ba")
         return trunk_of(make_plan(made, data.measure(made.data), 1))
@@ -87,6 +87,12 @@ def test_the_newest_part_of_a_trunk_serves_unless_more_may_come(prepared, nurser
     assert [trunk(steps).step for steps in (12, 14, 16, 99)] == [8, 8, 12, 12]
     with pytest.raises(NotYetError, match="has not saved its trunk yet, which ends at step 12"):
         trunk(8)
+    config = (short / "config.yaml").read_bytes()
+    other = replace(recipe, optimizer=replace(recipe.optimizer, lr=0.07))
+    (short / "config.yaml").write_text(sealed(other))  # by hand, after its training
+    with pytest.raises(NotReadyError, match=r"yaml: optimizer\.lr=0\.07: was 0\.05 when"):
+        trunk(24, other)
+    (short / "config.yaml").write_bytes(config)
     (short / "exit.json").write_text("{}")
     with pytest.raises(NotReadyError, match=r"has no checkpoint of the first 6 steps(.|\n)*=4$"):
         trunk(8)
