@@ -126,7 +126,7 @@ def test_a_run_without_a_trunk_or_of_other_settings_is_refused_with_what_to_type
     cosine = recipe(f"run.root={tmp_path} run.name=cosine")
     api.prepare(cosine)
     for words, said in (
-        ("run.extends=cosine", "its schedule is cosine, not wsd\n    resnet-train recipe="),
+        ("run.extends=cosine", "its schedule is cosine, not wsd\n    try:   resnet-train recipe="),
         ("run.extends=short optimizer.lr=0.07", "optimizer.lr=0.07: was 0.05 when the run began"),
         ("run.extends=short launch.budget=2h", "budget=2h: is the time of a run that begins"),
         ("run.extends=short methods.ema.half_life=0.5dur", "=0.5dur: takes 12 of this run's steps"),
