@@ -5,20 +5,23 @@ decides whether to interpret a kernel when its module is imported.
 """
 
 import os
-import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-if "resnet_recipes.ops.kernels" not in sys.modules:
-    os.environ["TRITON_INTERPRET"] = "1"
-elif os.environ.get("TRITON_INTERPRET") != "1":
-    raise pytest.UsageError("tests/ops/interpreted cannot share a process with other tests")
+os.environ["TRITON_INTERPRET"] = "1"
 
 import triton.language as tl
 from triton.runtime import interpreter
 
 from resnet_recipes.ops.kernels import maps
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse to run other tests in this process, whose kernels would be interpreted as well."""
+    if any(Path(__file__).parent not in item.path.parents for item in items):
+        raise pytest.UsageError("tests/ops/interpreted needs a process of its own")
 
 
 @pytest.fixture(autouse=True, scope="session")
