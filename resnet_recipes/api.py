@@ -24,7 +24,7 @@ from resnet_recipes.base.text import Say, silent
 from resnet_recipes.estimating.estimate import Estimate
 from resnet_recipes.jobs import new_run
 from resnet_recipes.jobs.budget import plan_here, settled
-from resnet_recipes.jobs.lookup import run_places
+from resnet_recipes.jobs.lookup import network_place
 from resnet_recipes.jobs.measure import keep_estimate, measured
 from resnet_recipes.jobs.rank import LaunchFacts, RankProcess
 from resnet_recipes.jobs.signals import Interruption, handling
@@ -89,7 +89,7 @@ def compose(
     words = _words(changes, settings)
     if isinstance(recipe, str | os.PathLike):
         made = composing.compose(os.fspath(recipe), words, needs_data=False)
-        return with_network_methods(made).recipe
+        return with_network(made).recipe
     if isinstance(recipe, Recipe):
         rule, fix = "is a recipe already", "recipe.optimizer.lr = 0.1"
     elif not isinstance(recipe, Mapping):
@@ -101,23 +101,22 @@ def compose(
     raise RecipeError.of("recipe", None, rule, fix)
 
 
-def with_network_methods(wanted: Composed) -> Composed:
-    """Return a recipe that keeps the methods in the network whose weights it starts from.
+def with_network(wanted: Composed) -> Composed:
+    """Return a recipe that keeps what is part of the network whose weights it starts from.
 
-    Words about such a method, as ~methods.NAME, decide themselves.
+    That is its methods and its normalization. Words about them, as ~methods.NAME or data.mean=...,
+    decide themselves. A run downloads nothing, so that the weights must be on this machine.
     """
-    recipe, weights = wanted.recipe, wanted.recipe.model.weights
-    is_on_hub = weights.startswith("hf:")
-    if not weights or recipe.run.extends or not (is_on_hub or Path(weights).exists()):
+    recipe = wanted.recipe
+    if not recipe.model.weights or recipe.run.extends:
         return wanted
     from resnet_recipes.network import pretrained
 
     try:
-        # of the Hub, only what is in its cache: a run downloads nothing
-        network = pretrained.named(weights) if is_on_hub else load(weights)
-        found = network.about.methods().methods
+        about = pretrained.network_of(recipe.model).about
     except NotReadyError:
         return wanted  # the plan says what is wrong with them
+    found = about.methods().methods
     kept = {
         name: method
         for name, method in found.items()
@@ -125,16 +124,27 @@ def with_network_methods(wanted: Composed) -> Composed:
         and not any(f"{key}.".startswith(f"methods.{name}.") for key in wanted.origin.settings)
     }
     methods: Any = recipe.methods
-    return wanted._replace(recipe=replace(recipe, methods=replace(methods, **kept)))
+    given = wanted.origin.settings
+    levels = {key: getattr(about, key) for key in ("mean", "std") if f"data.{key}" not in given}
+    return wanted._replace(
+        recipe=replace(
+            recipe,
+            methods=replace(methods, **kept),
+            data=replace(recipe.data, **levels),
+        )
+    )
 
 
-def plan(recipe: Recipe | Composed, ranks: int = 1, tell: Say = silent) -> Plan:
+def plan(
+    recipe: Recipe | Composed, ranks: int = 1, tell: Say = silent, needs_weights: bool = True
+) -> Plan:
     """Return all that a run of `recipe` on `ranks` devices would do.
 
     Without `data.root`, on ImageNet.
 
     Counting many images takes a while, of which `tell` is told. Raises RecipeError with everything
-    that prevents the run, NotReadyError if images or initial weights cannot be used.
+    that prevents the run, NotReadyError if images or initial weights cannot be used. Unless it
+    `needs_weights`, initial weights that are not on this machine are a note.
     """
     if not isinstance(ranks, int) or ranks < 1:
         raise RecipeError.of("ranks", ranks, "must be a whole number from 1", "plan(recipe, 8)")
@@ -149,15 +159,25 @@ def plan(recipe: Recipe | Composed, ranks: int = 1, tell: Say = silent) -> Plan:
     if not recipe.model.weights:
         return found
     from resnet_recipes.network import pretrained
+    from resnet_recipes.network.open import AbsentError, notes
 
-    start = pretrained.find(recipe.model, facts.classes)
+    try:
+        start = pretrained.find(recipe.model, facts.classes)
+    except AbsentError as error:
+        if needs_weights:
+            raise
+        note = (
+            f"the initial weights are not on this machine; to fetch them: {error.problems[0].fixes[0]}"
+        )
+        return replace(found, start=f"from {recipe.model.weights}", start_notes=(note,))
     text = start.text(recipe.model, recipe.data)
     for name in start.about.surgery:
         is_kept = getattr(recipe.methods, name) is not None
         text += f"; {name} is " + (
             f"kept, '~methods.{name}' leaves it out" if is_kept else "left out"
         )
-    return replace(found, start=text)
+    said = tuple(notes(start.network, recipe.model.weights))
+    return replace(found, start=text, start_notes=said)
 
 
 def estimate(recipe: Recipe | Composed, tell: Say = silent) -> Estimate:
@@ -280,21 +300,24 @@ def teach(
     return storing.teach(_composed(recipe), str(top), str(cycle), str(out), say)
 
 
-def load(place: str | os.PathLike[str]) -> "Network":
-    """Return the network of a run folder, a checkpoint or a weights file.
+def load(place: str | os.PathLike[str], *changes: Changes) -> "Network":
+    """Return the network of a run folder, a checkpoint, a weights file or a published name.
 
-    A run may also be named as on the command line, "last" or by its name in ./runs. The file may be
-    ours, or have torchvision's names; "hf:USER/NAME" downloads it.
+    A run may also be named as on the command line, "last" or by its name in ./runs. A file that
+    does not describe its network is taken for torchvision's ResNet of its names, or for the network
+    that a change names, as "model.name=timm:tf_efficientnet_lite0". Published are timm:NAME and
+    torchvision:NAME if they are on this machine; "hf:USER/NAME" is downloaded.
 
     It is on the CPU, in float32, channels_last and evaluation mode. Nothing in a file is executed.
     Raises NotReadyError if it cannot be used.
     """
-    from resnet_recipes.network import hub
-    from resnet_recipes.network import load as loading
+    from resnet_recipes.jobs.opened import model_of
+    from resnet_recipes.network.open import open_network
 
-    if isinstance(place, str) and place.startswith("hf:"):
-        return loading.load(hub.fetched(place))
-    return loading.load(_located(place))
+    model, others = model_of(_words(changes, {}))
+    rule = "cannot be changed here; only model.name and model.args.NAME can"
+    RecipeError.refuse(Problem(word, None, rule) for word in others)
+    return open_network(str(_located(place)), model, downloads=True)
 
 
 def evaluate(
@@ -346,7 +369,7 @@ def _located(place: object) -> Path:
     if not isinstance(place, str | os.PathLike):
         rule = f"must name a run, a checkpoint or a weights file, and is {_kind(place)}"
         raise RecipeError.of("place", None, rule, ('"last"', "run.folder"))
-    return run_places([os.fspath(place)], "place")[0]
+    return network_place(os.fspath(place), "place")
 
 
 def _words(changes: Sequence[object], settings: Mapping[str, object]) -> list[str]:

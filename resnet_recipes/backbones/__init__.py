@@ -127,7 +127,7 @@ def require(name: str) -> None:
     if not find_spec(library):
         rule, fix = f"needs {library}, which is not installed", remedy(library)
         raise NotReadyError.of("model.name", name, rule, fix)
-    if short not in (known := _names(library)):
+    if short not in (known := names(library)):
         like = [one for one in known if one.startswith(f"{short}_")]
         like = like or get_close_matches(short, known, n=3)
         near = [f"model.name={library}:{one}" for one in sorted(like, key=len)[:3]]
@@ -135,7 +135,7 @@ def require(name: str) -> None:
         raise RecipeError.of("model.name", name, rule, tuple(near))
 
 
-def _names(library: str) -> list[str]:
+def names(library: str) -> list[str]:
     """Return the networks of a library."""
     if library == "timm":
         import timm

@@ -193,6 +193,17 @@ class NotReadyError(RecipeError):
 
     exit_code = ExitCode.NOT_READY
 
+    def of_place(self, key: str, value: object = None) -> Self:
+        """Return this error of a file under the name that was typed: a key, and a value."""
+        return type(self)(
+            problem._replace(
+                key=key,
+                value=value,
+                clause=problem.about("" if problem.key in (key, value) else problem.key),
+            )
+            for problem in self.problems
+        )
+
     @classmethod
     def at(
         cls,

@@ -25,11 +25,11 @@ def composed(arguments: Arguments, needs_data: bool = True) -> "Composed":
     """
     name, changes = chosen(arguments)
     # imports torch, which takes seconds
-    from resnet_recipes.api import with_network_methods
+    from resnet_recipes.api import with_network
     from resnet_recipes.recipe.compose import compose
 
     name = name or _best(changes, arguments)
-    made = with_network_methods(compose(name, changes, arguments.recipes, needs_data))
+    made = with_network(compose(name, changes, arguments.recipes, needs_data))
     run = made.recipe.run
     folder = Path(run.root, run.extends)
     # what resumes by itself is repeated until the other run is there

@@ -11,7 +11,15 @@ from resnet_recipes.base.paths import typed_path
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.printing import say
-from resnet_recipes.jobs.lookup import LAST, LIST, ROOT, found, missing_run, run_places
+from resnet_recipes.jobs.lookup import (
+    LAST,
+    LIST,
+    ROOT,
+    found,
+    missing_run,
+    network_place,
+    run_places,
+)
 from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.runs import RunRecord, read_run, runs_in
 
@@ -47,12 +55,13 @@ def network_of(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> "T
     if not words or is_setting(words[0]):
         rule = "is missing: a run folder, a checkpoint or a weights file"
         raise RecipeError.of("RUN|FILE", None, rule, usage)
-    (place,) = run_places(words[:1], "RUN|FILE")
+    place = network_place(words[0], "RUN|FILE")
     from resnet_recipes.jobs.opened import opened
+    from resnet_recipes.network.open import notes
 
     network = opened(place, words[1:], also)
-    if network.network.note:
-        say(f"note: {network.network.note}")
+    for note in notes(network.network, str(place)):
+        say(f"note: {note}")
     return network
 
 

@@ -55,7 +55,7 @@ def run(arguments: Arguments) -> int:
             return 0
     else:
         wanted = composed(arguments, needs_data=False)
-        plan = api.plan(wanted, ranks(wanted.recipe))
+        plan = api.plan(wanted, ranks(wanted.recipe), needs_weights=False)
         plan = within_budget(plan, say, measures=False)
     show(arguments, plan.as_dict(), lines(plan, full="--verbose" in arguments))
     return 0

@@ -1,8 +1,7 @@
 """The contract between the trainer and whatever reads the images."""
 
 import json
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -214,11 +213,6 @@ class DataFacts:
     def augments_samples(self) -> bool:
         """Whether this backend decodes images one by one and so can run a SampleAugment on each."""
         return self.backend in ("torchvision", "ffcv")
-
-
-def are_imagenets(classes: Sequence[str]) -> bool:
-    """Return whether these are ImageNet-1k's classes, by their number and form, as n01440764."""
-    return len(classes) == 1000 and all(re.fullmatch(r"n\d{8}", name) for name in classes)
 
 
 class Stored(NamedTuple):

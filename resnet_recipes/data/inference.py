@@ -17,6 +17,7 @@ from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.doubtful import some
 from resnet_recipes.data.files.layout import listing_of, parts
 from resnet_recipes.data.files.listing import Listing, image_names
+from resnet_recipes.data.imagenet import wordnet_ids
 from resnet_recipes.data.images import eval_pipeline
 from resnet_recipes.data.images.decode import BadImageError, Pixels, pixels_of
 from resnet_recipes.data.loading import EvalLoader
@@ -37,8 +38,9 @@ def open_labelled(
 ) -> EvalLoader:
     """Open the labelled images at `config.root`: those for validation, or all if it has no splits.
 
-    Class folders are matched by name, so some of the network's classes are enough; without names
-    (`classes` is empty) their number must match. Raises NotReadyError.
+    Class folders are matched by name, so some of the network's classes are enough. Without names
+    (`classes` is empty) their number must match, or they must be some of ImageNet's 1,000. Raises
+    NotReadyError.
     """
     root = Path(config.root)
     root = root.parent if root.name == "val.beton" else root
@@ -87,9 +89,11 @@ def _places(
     root: Path, found: Sequence[str], classes: Sequence[str], num_classes: int
 ) -> np.ndarray:
     """Return the network's label of each class folder, int64."""
+    if not classes and len(found) == num_classes:
+        return np.arange(num_classes)
+    if not classes and num_classes == len(wordnet_ids()) and {*found} <= {*wordnet_ids()}:
+        classes = wordnet_ids()
     if not classes:
-        if len(found) == num_classes:
-            return np.arange(num_classes)
         rule = f"has {len(found)} classes; the network has {num_classes} classes, unnamed"
         raise unusable(root, rule)
     if strange := sorted({*found} - {*classes}):

@@ -15,8 +15,9 @@ from PIL import Image
 
 from resnet_recipes.base.errors import NotReadyError, Value
 from resnet_recipes.base.text import Progress, silent
-from resnet_recipes.data.base import DataConfig, are_imagenets
+from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.layout import listing_of, parts
+from resnet_recipes.data.imagenet import are_imagenets
 from resnet_recipes.data.images.decode import FORMATS, KINDS, BadImageError, Picture, read_file
 from resnet_recipes.data.root import SPLITS, root_problem
 from resnet_recipes.data.survey import survey_files

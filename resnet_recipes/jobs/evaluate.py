@@ -14,7 +14,7 @@ from resnet_recipes.base.text import Say
 from resnet_recipes.jobs.group import group_of
 from resnet_recipes.jobs.rank import RankProcess, job_of, shown
 from resnet_recipes.jobs.task import Task
-from resnet_recipes.network.load import load
+from resnet_recipes.network.open import open_network
 from resnet_recipes.recipe.frozen import read_sealed
 from resnet_recipes.report.waiting import Waiting
 from resnet_recipes.run_folder import CONFIG
@@ -34,7 +34,8 @@ def evaluate(opened: Trained, sizes: Sequence[int], say: Say) -> list[Evaluated]
         with Waiting("evaluating") as waiting:
             return [trained.at_size(size).evaluated(waiting) for size in sizes]
     assert opened.place is not None  # a network in memory stays in this process
-    job = {"place": str(opened.place.absolute()), "sizes": list(sizes)}
+    place = opened.place.absolute() if opened.place.exists() else opened.place
+    job = {"place": str(place), "sizes": list(sizes)}
     task = Task("evaluate", "the evaluation did not finish", job)
     with task.run(opened.recipe, None, group, say) as folder:
         return [
@@ -65,7 +66,7 @@ def work(process: RankProcess) -> int:
     # first: kernels are tried on the current GPU
     distributed.join(distributed.this_rank(recipe.launch.device, process.launch.meeting))
     place = Path(job["place"])
-    trained = Trained(place, load(place), recipe).on_device()
+    trained = Trained(place, open_network(str(place), recipe.model), recipe).on_device()
     for number, size in enumerate(job["sizes"]):
         with shown(process, "evaluating") as progress:
             found = trained.at_size(size).evaluated(progress)

@@ -4,8 +4,10 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from resnet_recipes.base import names
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem
 from resnet_recipes.base.paths import typed_path
+from resnet_recipes.network import hub
 from resnet_recipes.recipe.suggestions import closest
 from resnet_recipes.run_folder.runs import newest
 
@@ -22,6 +24,16 @@ def run_places(words: Iterable[str], key: str = "RUN") -> list[Path]:
     places = [(word, found(key, word)) for word in words]
     NotReadyError.refuse(missing_run(key, word) for word, place in places if place is None)
     return [place for _, place in places if place]
+
+
+def network_place(word: str, key: str) -> Path:
+    """Return the path of a run or a file, or the published name of a network as it is.
+
+    Raises NotReadyError as `run_places` does, RecipeError for a wrong name on the Hub.
+    """
+    if word.startswith("hf:"):
+        hub.repository(key, word)
+    return Path(word) if names.WEIGHTS.fullmatch(word) else run_places([word], key)[0]
 
 
 def found(key: str, word: str) -> Path | None:

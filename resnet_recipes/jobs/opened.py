@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from resnet_recipes.backbones import is_resnet
+from resnet_recipes.base.architecture import ModelConfig, following
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.network.inputs import takes
-from resnet_recipes.network.load import Network, load
+from resnet_recipes.network.load import Network
+from resnet_recipes.network.open import open_network
 from resnet_recipes.recipe import frozen, hydra_compose, overrides
 from resnet_recipes.recipe.meant import answered
 from resnet_recipes.recipe.schema import Recipe
@@ -39,26 +41,49 @@ _SETTINGS = (
     "launch.device",
 )
 
+#: Settings of a network whose file does not describe it.
+_MODEL = ("model.name=", "model.args.")
+
 #: Settings that some uses have besides.
 _OTHERS = ("evaluation.sizes", "launch.gpus")
 
 
 def opened(place: Path | Network, changes: Sequence[str] = (), also: Sequence[str] = ()) -> Trained:
-    """Open a network, or that of a run, a checkpoint or a weights file, with changed settings.
+    """Open a network, or that of a run, a checkpoint, a weights file or a published name.
 
-    For example "data.eval_size=256".
-
-    `also` are settings that may be changed besides those of every use. Raises RecipeError with
-    every problem.
+    Changes are settings of the images and the machine, as "data.eval_size=256", and model.name for
+    a file that does not say which network it is. `also` are settings that may be changed besides
+    those of every use. Raises RecipeError with every problem.
     """
-    path, network = (None, place) if isinstance(place, Network) else (place, load(place))
-    recipe = changed(recipe_of(path, network), changes, (*_SETTINGS, *also))
+    model, others = model_of(changes)
+    path, network = None, place
+    if not isinstance(place, Network):
+        path, network = place, open_network(str(place), model, downloads=True)
     name, own = network.about.architecture, network.about.eval_size
+    if model and model.name != name:
+        rule = f"is not the network of {place}, which is {name}"
+        raise RecipeError.of("model.name", model.name, rule, f"model.name={name}")
+    recipe = changed(recipe_of(path, network), others, (*_SETTINGS, *also))
     for size in recipe.evaluation.sizes or [recipe.data.eval_size]:
         if size != own and not (is_resnet(network.model) or takes(network.model, size, size)):
             rule = f"is a size that {name} does not take"
             raise RecipeError.of("data.eval_size", size, rule, f"data.eval_size={own}")
     return Trained(path, network, recipe)
+
+
+def model_of(words: Sequence[str]) -> tuple[ModelConfig | None, list[str]]:
+    """Return the network that `model.name` and `model.args` name, if any, and the other words.
+
+    Raises RecipeError with every problem.
+    """
+    own = [word for word in words if word.startswith(_MODEL)]
+    others = [word for word in words if word not in own]
+    if not own:
+        return None, others
+    keys = [word.partition("=")[0] for word in own]
+    name = next((word.partition("=")[2] for word in own if word.startswith("model.name=")), "")
+    drawn = ModelConfig(**following(name)) if name else ModelConfig()
+    return changed(Recipe("file", model=drawn), own, [*keys, *_SETTINGS]).model, others
 
 
 def changed(

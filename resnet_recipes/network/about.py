@@ -10,6 +10,7 @@ from resnet_recipes.base.kinds import WrongTypeError, converted, kinds_of
 from resnet_recipes.base.limits import Bounds, OneOf, broken_limits
 from resnet_recipes.base.reading import parse_json
 from resnet_recipes.data.base import MEAN, STD, Deviation, Mean
+from resnet_recipes.data.imagenet import wordnet_ids
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe.schema import Recipe, enabled
@@ -77,8 +78,10 @@ class About:
         return Stack({name: _SURGERY[name](**settings) for name, settings in self.surgery.items()})
 
     def class_name(self, label: int) -> str:
-        """Return the name of a class, or its number if names are unknown."""
-        return self.classes[label] if self.classes else str(label)
+        """Return the name of a class; if none is known, ImageNet's of 1,000, else its number."""
+        if self.classes:
+            return self.classes[label]
+        return wordnet_ids()[label] if self.num_classes == 1000 else str(label)
 
     def to_json(self) -> str:
         """Return all fields as one line of JSON; `from_json` returns an equal object."""

@@ -1,9 +1,13 @@
-"""A trained network, and how it is loaded from a run, a checkpoint or a weights file."""
+"""A trained network, and how it is read from a run folder, a checkpoint or a weights file.
+
+`network.open` finds these, and everything else asks it.
+"""
 
 import os
 import shlex
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +17,17 @@ from PIL import Image
 from torch import Tensor, nn
 
 from resnet_recipes import backbones
-from resnet_recipes.base.architecture import NETWORKS, ModelConfig
+from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
 from resnet_recipes.data.base import normalize
 from resnet_recipes.data.images.decode import BadImageError, pixels_of, read_file
 from resnet_recipes.data.images.python import centred
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.methods.stochastic_depth import fold
-from resnet_recipes.network import about
+from resnet_recipes.network import about, published
 from resnet_recipes.network.about import About
 from resnet_recipes.network.archive import ArchiveError, is_plain
+from resnet_recipes.network.matching import keeps_order, matched, takers
 from resnet_recipes.network.weights import read_weights
 from resnet_recipes.recipe.typed import typed
 
@@ -33,10 +38,21 @@ class Network(nn.Module):
     `network(network.transform("cat.jpg")[None])` returns the logits of an image, [1, K].
     """
 
-    def __init__(self, model: nn.Module, about: About, note: str = ""):
-        """Wrap the bare network with its description and a note on what its file does not say."""
+    def __init__(
+        self,
+        model: nn.Module,
+        about: About,
+        is_described: bool = True,
+        is_matched_by_order: bool = False,
+    ):
+        """Wrap the bare network with its description.
+
+        Its file may not describe it, and may have names of another library.
+        """
         super().__init__()
-        self.model, self.about, self.note = model, about, note
+        self.model, self.about = model, about
+        self.is_described, self.is_matched_by_order = is_described, is_matched_by_order
+        self.path: Path | None = None  # where it was opened
         self.eval()
 
     @property
@@ -78,12 +94,12 @@ WEIGHTS = "weights.safetensors"
 BEST = "weights-best.safetensors"  # of the best evaluation
 
 
-def load(path: Path | str, assumed: ModelConfig | None = None) -> Network:
+def load(path: Path | str, assumed: About | None = None) -> Network:
     """Return the network of a run folder, a checkpoint or a weights file.
 
-    The file may be ours or have torchvision's names. It is on the CPU, in float32, channels_last
-    and evaluation mode. A file without a description is taken for `assumed`, or else for
-    torchvision's ResNet. Nothing in a file is executed. Raises NotReadyError if it cannot be used.
+    It is on the CPU, in float32, channels_last and evaluation mode. A file without a description is
+    taken for `assumed`, or else for torchvision's ResNet of its names. Nothing in a file is
+    executed. Raises NotReadyError if it cannot be used.
     """
     path = Path(path)
     try:
@@ -93,20 +109,49 @@ def load(path: Path | str, assumed: ModelConfig | None = None) -> Network:
         if "recipe" in found:
             return _of_checkpoint(found)
         state = _tensors(found)
-        note = "" if described else _UNDESCRIBED
-        described = described or _recognised(state, assumed)
-        return Network(_assembled(described, described.methods(), state), described, note)
+        if described:
+            return Network(_assembled(described, described.methods(), state), described)
+        return _undescribed(state, path, assumed)
     except RecipeError as error:  # its library, or the network in it, is not on this machine
         raise NotReadyError(problem._replace(key=str(path)) for problem in error.problems) from None
     except (ValueError, OSError) as error:
         rule = f"cannot be used: {getattr(error, 'strerror', None) or error}"
-        raise NotReadyError.at(path, rule) from None
+        raise NotReadyError.at(path, rule, getattr(error, "fixes", ())) from None
 
 
-_UNDESCRIBED = (
-    "the file does not describe its network; assuming torchvision's ResNet without BlurPool, and "
-    "images normalised as for ImageNet"
-)
+def _undescribed(state: dict[str, Tensor], path: Path, assumed: About | None) -> Network:
+    """Return the network of a file that does not describe it."""
+    name = _recognised(state)
+    if assumed and (not name or assumed.architecture not in NETWORKS):
+        described = assumed
+    elif not name:
+        raise UnknownNetworkError(state, path)
+    else:
+        described = About(name, 1, **published.images_of(name, str(path)))
+        if assumed and assumed.architecture == name:
+            described = replace(assumed, arguments={})  # `find` compares stem, width and channels
+    plain = backbones.structure(described.architecture, 2, dict(described.arguments))
+    renamed, head = matched(state, plain, keeps_order(path)), backbones.classifier(plain)
+    if not name and f"{head}.weight" not in renamed:
+        raise ArchiveError(f"it is not {described.architecture}: it has {_held(state)}")
+    described = replace(described, num_classes=_outputs(renamed, head))
+    model = _assembled(described, described.methods(), renamed)
+    return Network(model, described, False, next(iter(renamed)) not in state)
+
+
+class UnknownNetworkError(ArchiveError):
+    """A file does not say which network it is, and its names are not a ResNet's."""
+
+    def __init__(self, state: Mapping[str, Any], path: Path):
+        rule = "it does not say which network it is, and its names are not a ResNet's"
+        super().__init__(f"{rule}: it has {_held(state)}")
+        self.fixes = tuple(f"model.name={name}" for name in takers(state, path))
+
+
+def _held(state: Mapping[str, Any]) -> str:
+    """Return how many tensors a file has, and the names of the first and the last."""
+    names = [name for name, item in state.items() if isinstance(item, Tensor)]
+    return f"{len(names)} tensors, {names[0]} to {names[-1]}" if names else "no tensors"
 
 
 def _in_run(folder: Path) -> Path:
@@ -156,29 +201,20 @@ def _tensors(found: object) -> dict[str, Tensor]:
     return {name.removeprefix("module."): tensor for name, tensor in found.items()}
 
 
-def _outputs(state: Mapping[str, Any], classifier: str = "fc") -> int:
+def _outputs(state: Mapping[str, Any], classifier: str) -> int:
     head = state.get(f"{classifier}.weight")
     if not isinstance(head, Tensor) or head.ndim < 2 or not len(head):
         raise ArchiveError(f"it has no classifier of the name {classifier}.weight")
     return len(head)
 
 
-def _recognised(state: Mapping[str, Any], assumed: ModelConfig | None) -> About:
-    """Return the description of a network, inferred from the names of its weights."""
-    if assumed and assumed.name not in NETWORKS:
-        network = backbones.structure(assumed.name, 2, assumed.args)
-        outputs = _outputs(state, backbones.classifier(network))
-        return About(assumed.name, outputs, arguments=assumed.args)
+def _recognised(state: Mapping[str, Any]) -> str:
+    """Return the name of torchvision's ResNet that has the weights' names, or ""."""
     blocks = {tuple(name.split(".")[:2]) for name in state if name.startswith("layer")}
     sizes = Counter(stage for stage, _ in blocks)
     stages = tuple(sizes[f"layer{number}"] for number in range(1, 5))
     found = "layer1.0.conv3.weight" in state, stages
-    for name, network in NETWORKS.items():
-        if network == found:
-            return About(name, _outputs(state))
-    raise ArchiveError(
-        f"the names of its weights match none of torchvision's {', '.join(NETWORKS)}"
-    )
+    return next((name for name, network in NETWORKS.items() if network == found), "")
 
 
 def _assembled(described: About, methods: Stack, state: dict[str, Tensor]) -> nn.Module:

@@ -1,82 +1,80 @@
-"""Find, check and load the weights that a network starts from: `model.weights` in a recipe."""
+"""Check and load the weights that a network starts from: `model.weights` in a recipe."""
 
-import hashlib
-import os
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from functools import cache
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-import torchvision
 from torch import Tensor, nn
 
 from resnet_recipes.backbones import classifier, frozen_by
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS, Arguments, ModelConfig
-from resnet_recipes.base.errors import Fix, Hint, NotReadyError
-from resnet_recipes.data.base import DataConfig, are_imagenets
+from resnet_recipes.base.errors import Fix, NotReadyError
+from resnet_recipes.data.base import DataConfig
+from resnet_recipes.data.imagenet import are_imagenets, wordnet_ids
 from resnet_recipes.methods.stochastic_depth import unfold
 from resnet_recipes.methods.surgery import adopt
-from resnet_recipes.network import hub, published
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import Network
-from resnet_recipes.network.load import load as load_network
-from resnet_recipes.recipe.suggestions import meaning_of
+from resnet_recipes.network.open import open_network
 
 
 class Start(NamedTuple):
     """The weights in a file that a network can start from."""
 
-    path: Path
-    tensors: dict[str, Tensor]  # by their names in the network
-    about: About
+    network: Network  # as in the file
+    tensors: dict[str, Tensor]  # by their names in the new network
     head: str  # what becomes of the classifier
-    images: Mapping[str, Any]  # that their publisher says they are for; see network.published
+
+    @property
+    def about(self) -> About:
+        """The description of the file's network."""
+        return self.network.about
 
     def text(self, config: ModelConfig, images: DataConfig) -> str:
         """Return a line for the plan: what is loaded, replaced and frozen, and for which images."""
-        parts = [f"from {self.path}", f"{len(self.tensors)} tensors loaded", self.head]
-        if self.about.surgery:
-            parts.append(f"they were trained with {', '.join(self.about.surgery)}")
-        if _sums_colours(config, self.about):
+        about = self.about
+        parts = [
+            f"from {self.network.path or config.weights}",
+            f"{len(self.tensors)} tensors loaded",
+            self.head,
+        ]
+        if about.surgery:
+            parts.append(f"they were trained with {', '.join(about.surgery)}")
+        if _sums_colours(config, about):
             parts.append("summed over colours, for grey images")
         if config.freeze != "none":
             parts.append(f"frozen: up to {config.freeze}")
-        if others := [
-            f"data.{key}={value}"
-            for key, value in self.images.items()
-            if hasattr(images, key) and value != getattr(images, key)
-        ]:
+        is_public = names.WEIGHTS.fullmatch(config.weights) or ":" in config.name
+        if is_public and not about.recipe and (others := [*_other_images(about, images)]):
             parts.append(f"published for {' '.join(others)}")
         return "; ".join(parts)
+
+
+def _other_images(about: About, images: DataConfig) -> Iterator[str]:
+    """Yield the settings that a network's images need, and a recipe does not have."""
+    for key in ("mean", "std", "eval_resize", "eval_size", "eval_interpolation", "fit"):
+        value = getattr(about, key)
+        if value != getattr(images, key):
+            shown = f"[{','.join(map(str, value))}]" if isinstance(value, tuple) else value
+            yield f"data.{key}={shown}"
 
 
 def find(config: ModelConfig, classes: Sequence[str]) -> Start:
     """Return the weights named by `config.weights`, with the classifier of these classes, if any.
 
-    Raises NotReadyError if they are not on this machine, cannot be read, or belong to another
-    network.
+    Raises NotReadyError if they cannot be read or belong to another network, AbsentError if they
+    are not on this machine.
     """
-    path = _located(config)
-    try:
-        network = load_network(path, config)
-    except NotReadyError as error:
-        (problem,) = error.problems
-        # of a run, or in a cache
-        place = "" if problem.key == config.weights else problem.key
-        raise _refused(config, problem.about(place), problem.fix) from None
-    images = published.images_of(config, network)
-    about = replace(network.about, **images)
-    ours = about.architecture in NETWORKS
-    others = [*_differing(config, about.arguments)] if ours else []
+    network = network_of(config)
+    about = network.about
+    others = [*_differing(config, about.arguments)] if about.architecture in NETWORKS else []
     if about.architecture != config.name:
-        rule = f"{path} has the weights of {about.architecture}, not {config.name}"
+        rule = f"{config.weights} has the weights of {about.architecture}, not {config.name}"
         raise _refused(config, rule, " ".join([config.named(about.architecture), *others]))
     if others:
-        rule = f"{path} has the weights of another stem, width or number of input channels"
+        rule = "has the weights of another stem, width or number of input channels"
         raise _refused(config, rule, " ".join(others))
     kept, (rows, text) = network.model.state_dict(), _rows(about, classes)
     for name in [name for name in kept if name.startswith(f"{classifier(network.model)}.")]:
@@ -85,20 +83,15 @@ def find(config: ModelConfig, classes: Sequence[str]) -> Start:
             kept[name] = weight[rows]
     if _sums_colours(config, about):
         kept["conv1.weight"] = kept["conv1.weight"].sum(1, keepdim=True)
-    return Start(path, kept, about, text, images)
+    return Start(network, kept, text)
 
 
-def named(place: str) -> Network:
-    """Return a trained network: of a run, a checkpoint or a file, timm:NAME or hf:USER/NAME.
-
-    Raises NotReadyError.
-    """
-    # timm's weights have a tag after the network's name
-    name = place.partition(".")[0] if place.startswith("timm:") else ""
-    config = ModelConfig(name=name, weights=place)
-    network = load_network(_located(config), config if name else None)
-    network.about = replace(network.about, **published.images_of(config, network))
-    return network
+def network_of(config: ModelConfig) -> Network:
+    """Return the network that `config.weights` names, whatever it is. Raises as `find`."""
+    try:
+        return open_network(config.weights, config)
+    except NotReadyError as error:
+        raise error.of_place("model.weights", config.weights) from None
 
 
 @torch.no_grad()
@@ -139,12 +132,13 @@ def _frozen(kind: type[nn.Module]) -> type[nn.Module]:
 
 def _rows(about: About, classes: Sequence[str]) -> tuple[list[int], str]:
     """Return the row of a file's classifier for each class, none for a new one; and what is so."""
-    theirs, new = about.classes, f"new classifier for {len(classes):,} classes"
+    new = f"new classifier for {len(classes):,} classes"
+    theirs = about.classes or (wordnet_ids() if are_imagenets(classes) else ())
     if about.num_classes != len(classes):
         return [], f"{new} (the file has {about.num_classes:,})"
-    if not theirs and not are_imagenets(classes):
+    if not theirs:
         return [], f"{new} (the file does not name its own)"
-    if not theirs or theirs == tuple(classes):
+    if theirs == tuple(classes):
         return [*range(len(classes))], "classifier kept"
     if others := sorted({*theirs} - {*classes}):
         return [], f"{new} (the file has others, as {others[0]})"
@@ -172,87 +166,6 @@ def _differing(config: ModelConfig, theirs: Arguments) -> Iterator[str]:
 
 def _sums_colours(config: ModelConfig, about: About) -> bool:
     return config.in_channels < about.arguments.get("in_channels", 3)
-
-
-def _located(config: ModelConfig) -> Path:
-    """Return the weights file. Raises NotReadyError, which says how to get it."""
-    if names.WEIGHTS.fullmatch(config.weights):
-        source, _, name = config.weights.partition(":")
-        if source == "torchvision":
-            return _from_torchvision(config, name)
-        return _from_hub(config, name if source == "hf" else f"timm/{name}")
-    path = Path(config.weights)
-    if not path.exists():
-        typed = os.path.relpath(path)
-        meant = meaning_of("weights", typed)
-        library = "torchvision, " if config.name else ""
-        fix = Hint(f"a .pt or .safetensors file, a run folder, {library}timm:NAME or hf:USER/NAME")
-        if meant and meant.words != shlex.quote(f"model.weights={typed}"):
-            fix = meant.words
-        raise _refused(config, "does not exist", fix)
-    return path
-
-
-def _from_torchvision(config: ModelConfig, name: str) -> Path:
-    """Return the weights file in torchvision's cache.
-
-    Its name contains the first digits of its SHA-256.
-    """
-    library, _, network = config.name.rpartition(":")
-    if library == "timm":
-        rule = f"has no weights for {config.name}"
-        raise _refused(config, rule, f"model.weights=timm:{network}.TAG")
-    members = torchvision.models.get_model_weights(network)
-    if name and name not in members.__members__:
-        raise _refused(
-            config,
-            "has no such weights",
-            tuple(f"model.weights=torchvision:{item.name}" for item in members),
-        )
-    member = members[name] if name else members.DEFAULT
-    path = Path(torch.hub.get_dir()) / "checkpoints" / member.url.rpartition("/")[2]
-    download = (
-        f"python3 -c \"import torchvision; torchvision.models.{network}(weights='{member.name}')\""
-    )
-    if not path.is_file():
-        rule = f"is not on this machine: {path} does not exist"
-        raise _refused(config, rule, (download, Hint(f"or copy {member.url} to that path")))
-    with path.open("rb") as file:
-        if (
-            not hashlib.file_digest(file, "sha256")
-            .hexdigest()
-            .startswith(path.stem.rpartition("-")[2])
-        ):
-            raise _refused(
-                config,
-                f"checksum mismatch: {path}",
-                (Hint(f"delete {path}"), download),
-            )
-    return path
-
-
-def _from_hub(config: ModelConfig, name: str) -> Path:
-    """Return this machine's copy of a repository's file; a run downloads nothing.
-
-    It came by `load("hf:USER/NAME")`, or is in the cache of the Hugging Face Hub.
-    """
-    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    home = os.environ.get("HF_HOME") or f"{caches}/huggingface"
-    repository = Path(os.environ.get("HF_HUB_CACHE") or f"{home}/hub")
-    repository /= f"models--{name.replace('/', '--')}"
-    found = sorted(
-        [path for path in (hub.copy_of(name),) if path.is_file()]
-        + [*repository.glob(f"snapshots/*/{hub.WEIGHTS}")],
-        key=lambda path: path.stat().st_mtime,
-    )
-    if not found:
-        rule = f"is not on this machine: {repository} has no model.safetensors"
-        raise _refused(
-            config,
-            rule,
-            f"pip install huggingface_hub && hf download {name} model.safetensors",
-        )
-    return found[-1]
 
 
 def _refused(config: ModelConfig, rule: str, fix: Fix = ()) -> NotReadyError:

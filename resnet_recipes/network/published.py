@@ -4,41 +4,58 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import torchvision
 
 from resnet_recipes import backbones
-from resnet_recipes.base.architecture import ModelConfig
-from resnet_recipes.network.load import Network
 
 #: data.fit, by timm's crop_mode; its other one, center, is crop.
 _FITS = {"border": "pad", "squash": "squash"}
 
 
-def images_of(config: ModelConfig, network: Network) -> dict[str, Any]:
-    """Return the fields of About that say for which images weights are that do not say it.
+def images_of(name: str, weights: str = "") -> dict[str, Any]:
+    """Return the fields of About that a network's library states of its images.
 
-    A library says so of its weights, or of the network if they are in a file.
+    `weights` is what is opened: torchvision, torchvision:NAME, timm:NETWORK.TAG or a file, whose
+    name may be torchvision's. Any other file is taken for the first weights of the network.
     """
-    source, _, name = config.weights.partition(":")
-    if not network.note:
+    source, _, tag = weights.partition(":")
+    if source == "timm" or backbones.from_library(name) == "timm":
+        facts = _tagged(tag if source == "timm" else name.partition(":")[2])
+        return _of_timm(facts) if facts else {}
+    try:
+        members = torchvision.models.get_model_weights(name.rpartition(":")[2])
+    except ValueError:  # no such network
         return {}
+    chosen = next(iter(members))
     if source == "torchvision":
-        members = torchvision.models.get_model_weights(config.name.rpartition(":")[2])
-        known = (members[name] if name else members.DEFAULT).transforms()
-        interpolation = known.interpolation.value
-        return _fields(
-            known.mean, known.std, interpolation, known.resize_size[0], known.crop_size[0]
-        )
-    facts = backbones.facts(network.model)
-    if source == "timm" and find_spec("timm"):
-        facts = _tagged(name) or facts
-    return _of_timm(facts) if facts else {}
+        chosen = members.__members__.get(tag, members.DEFAULT)
+    else:
+        named = (one for one in members if Path(one.url).name == Path(weights).name)
+        chosen = next(named, chosen)
+    known = chosen.transforms()
+    sizes = known.resize_size[0], known.crop_size[0]
+    return _fields(known.mean, known.std, known.interpolation.value, *sizes)
+
+
+def levels(name: str) -> tuple[object, object]:
+    """Return the mean and deviation that a network's library states."""
+    stated = images_of(name)
+    return stated.get("mean"), stated.get("std")
+
+
+def tag_of(name: str) -> str:
+    """Return timm's name of a network's default weights, NETWORK.TAG; "" if it has none."""
+    facts = _tagged(name)
+    return f"{name}.{facts['tag']}" if facts.get("tag") else ""
 
 
 def _tagged(name: str) -> Mapping[str, Any]:
     """Return what timm knows of weights NETWORK.TAG; nothing if they are newer than it."""
+    if not find_spec("timm"):
+        return {}
     import timm
 
     with suppress(RuntimeError):

@@ -58,7 +58,7 @@ def answers(plan: Plan, machine: Iterable[Row] = ()) -> Iterator[Row]:
 
 def notes(plan: Plan) -> Iterator[Row]:
     """Yield what a user may want to change before the start."""
-    for note in (*plan.facts.notes, *plan.notes):
+    for note in (*plan.facts.notes, *plan.start_notes, *plan.notes):
         yield "note", note
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from resnet_recipes.base import schedule
 from resnet_recipes.base.duration import Duration, Horizon
 from resnet_recipes.data.base import DataFacts, Share
+from resnet_recipes.data.imagenet import wordnet_ids
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.estimating.network import Network, Teacher, teaching
 from resnet_recipes.estimating.published import IMAGENET_IMAGES
@@ -26,7 +27,7 @@ IMAGENET = DataFacts(
     Path("ImageNet-1k"),
     IMAGENET_IMAGES,
     50_000,
-    tuple(f"n{index:08}" for index in range(1000)),
+    wordnet_ids(),
     ("data.root is not set: this plan assumes ImageNet-1k.",),
 )
 
@@ -51,6 +52,7 @@ class Plan:
     network: Network
     teachers: tuple[Teacher, ...] = ()  # see planning.teachers
     start: str = ""  # a sentence about the initial weights; "": random ones, drawn from the seed
+    start_notes: tuple[str, ...] = ()  # what a user should know of them, one sentence each
     origin: Origin = PROGRAM  # advice keeps the values that were typed
 
     @property
@@ -276,7 +278,7 @@ class Plan:
             "data": {key: value for key, value in asdict(self.facts).items() if key != "sample"}
             | {"root": str(self.facts.root), "classes": len(self.facts.classes)},
             "hooks": self.hooks,
-            "notes": list(self.notes),
+            "notes": [*self.start_notes, *self.notes],
         }
 
 

@@ -48,12 +48,12 @@ def teachers(plan: Plan, methods: Stack | None = None) -> Iterator[tuple[Method,
         if not place:
             fix = Hint(f"{key}=runs/NAME, a file, timm:NAME or hf:USER/NAME")
             raise RecipeError.of(key, None, "is not set: a trained network", fix)
-        from resnet_recipes.network import pretrained
+        from resnet_recipes.network.open import open_network
 
         try:
-            network = pretrained.named(place)
+            network = open_network(place)
         except NotReadyError as error:
-            raise error.elsewhere("model.weights", key) from None
+            raise error.of_place(key, place).elsewhere("model.weights", key) from None
         if key in counted and counted[key] != _digest(network):
             rule = "was replaced after it was checked"
             raise NotReadyError.of(key, place, rule, "run the same command again")

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from resnet_recipes import data, ops
+from resnet_recipes.base.architecture import NETWORKS, ModelConfig, following
 from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.base.text import Progress, silent
 from resnet_recipes.data.base import DataConfig, Share
@@ -181,7 +182,12 @@ def recipe_of(place: Path | None, network: Network) -> Recipe:
         mean=about.mean,
         std=about.std,
     )
-    return Recipe(name="file", data=config, evaluation=EvaluationConfig(flip=about.flip))
+    name = about.architecture
+    args = {"args": dict(about.arguments)} if name not in NETWORKS else {}
+    model = ModelConfig(name, **following(name) | args)
+    return Recipe(
+        name="file", model=model, data=config, evaluation=EvaluationConfig(flip=about.flip)
+    )
 
 
 #: How many classes are named for each image, if nothing else is said.

@@ -81,3 +81,21 @@ def test_weights_that_were_trained_with_blurpool_keep_it_unless_told_otherwise(
     assert said in " ".join(enter(f"resnet-recipes plan {line}").out.split())
     blurpool = yaml.safe_load(enter(f"resnet-train {line} --cfg").out)["methods"].get("blurpool")
     assert (blurpool and blurpool["min_channels"]) == channels
+
+
+@pytest.mark.parametrize("command", ["resnet-recipes plan", "resnet-train --dry-run"])
+def test_plan_without_its_weights_notes_the_command_that_fetches_them(
+    command, enter, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    text = " ".join(enter(f"{command} finetune model.name=resnet18").out.split())
+    assert "start from torchvision" in text
+    fetch = "torchvision.models.resnet18(weights='IMAGENET1K_V1')"
+    assert f'to fetch them: python3 -c "import torchvision; {fetch}"' in text
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    text = enter(f"{command} finetune model.name=resnet18 model.weights=timm:resnet18.a1_in1k").out
+    assert "hf download timm/resnet18.a1_in1k model.safetensors" in " ".join(text.split())
+    # a file that does not exist, or that is damaged, is a mistake
+    (tmp_path / "w.pth").write_text("no weights")
+    for place in ("nowhere.pth", tmp_path / "w.pth"):
+        enter(f"{command} finetune model.name=resnet18 model.weights={place}", 3)

@@ -16,6 +16,7 @@ import resnet_recipes
 from resnet_recipes.base import names
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.network.hub import push, repository
+from resnet_recipes.network.open import AbsentError
 from resnet_recipes.training.run import Run
 from tests.trained_runs import ended_run
 
@@ -181,8 +182,10 @@ def test_fetched_downloads_again_only_what_changed(run, hub, tmp_path, monkeypat
 
 def test_a_run_does_not_download(hub, enter):
     hub.files["model.safetensors"] = b"anything"
-    said = enter(f"resnet-recipes plan {WORDS}", 3).err
-    assert "hf download me/net model.safetensors" in said
+    said = enter(f"resnet-recipes plan {WORDS}").out
+    assert "hf download me/net model.safetensors" in " ".join(said.split())
+    with pytest.raises(AbsentError, match=r"hf download me/net model\.safetensors"):
+        resnet_recipes.plan(resnet_recipes.compose(*WORDS.split()))
 
 
 def test_a_push_that_fails_says_how_to_repeat_it(hub, tmp_path, monkeypatch):

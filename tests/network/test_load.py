@@ -84,7 +84,8 @@ def test_files_with_torchvisions_and_timms_names_are_loaded_and_assumptions_are_
         atol=1e-2 if kept == "half" else 1e-6,
     )
     assert (loaded.about.architecture, loaded.about.num_classes) == ("resnet18", 4)
-    assert "without BlurPool" in loaded.note
+    assert not loaded.is_described
+    assert not loaded.is_matched_by_order
 
 
 def test_a_checkpoint_gives_the_averaged_network_with_its_surgery_and_classes(make_run, tmp_path):
@@ -177,13 +178,13 @@ def test_weights_that_fit_no_network_are_refused(narrow, tmp_path):
     loop["state_dict"] = loop
     wrong = {
         "bn1.running_var has negative values": state | {"bn1.running_var": -torch.ones(64)},
-        "match none of": loop,
+        "not a ResNet's: it has no tensors": loop,
         "fc.weight": state | {"fc.weight": torch.zeros(0, 64)},
         "conv1.weight is not": state | {"conv1.weight": torch.zeros(64, 3, 7, 8)},
         "not finite": state | {"bn1.bias": torch.full((64,), torch.nan)},
         "bn1.weight is not": state | {"bn1.weight": torch.zeros(64, dtype=torch.int64)},
         "missing or unknown": state | {"extra": torch.zeros(1)},
-        "match none": {
+        "not a ResNet's: it has": {
             name: tensor for name, tensor in state.items() if not name.startswith("layer4")
         },
         "does not contain": {"model": {1: torch.zeros(1)}},

@@ -17,6 +17,7 @@ from torch import nn
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig
+from resnet_recipes.data.imagenet import wordnet_ids
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.stochastic_depth import StochasticDepth
 from resnet_recipes.network import pretrained, published
@@ -94,8 +95,10 @@ def test_a_classifier_is_kept_for_classes_of_the_same_names(theirs, ours, places
 def test_imagenets_weights_keep_their_classifier_for_imagenets_folders(tmp_path):
     model = narrow_resnet18(num_classes=1000)
     torch.save(model.state_dict(), tmp_path / "w.pt")
-    folders = tuple(f"n{index:08}" for index in range(1000))
+    folders = wordnet_ids()
     assert pretrained.find(config_of(tmp_path / "w.pt"), folders).head == "classifier kept"
+    turned = pretrained.find(config_of(tmp_path / "w.pt"), folders[::-1])
+    assert torch.equal(turned.tensors["fc.weight"], model.fc.weight.flip(0))
     others = pretrained.find(config_of(tmp_path / "w.pt"), (*folders[1:], "zebra"))
     assert "new classifier" in others.head
 
@@ -152,13 +155,12 @@ def test_weights_for_colours_are_summed_for_grey_images_as_timm_does(weights):
 
 def test_weights_of_timm_say_how_images_that_are_not_square_are_fitted():
     pytest.importorskip("timm")
-    network = Network(nn.Linear(1, 1), About("timm:convnext_base", 1), note="a file")
     for name, fit in {"fb_in22k_ft_in1k_384": "squash", "fb_in1k": "crop"}.items():
         config = ModelConfig(name="timm:convnext_base", weights=f"timm:convnext_base.{name}")
-        images = published.images_of(config, network)
+        images = published.images_of(config.name, config.weights)
         assert images["fit"] == fit
-        about = replace(network.about, **images)
-        text = pretrained.Start(Path("a"), {}, about, "", images).text(config, DataConfig())
+        network = Network(nn.Linear(1, 1), About("timm:convnext_base", 1, **images))
+        text = pretrained.Start(network, {}, "").text(config, DataConfig())
         assert ("data.fit=squash" in text) == (fit == "squash")
 
 
@@ -168,7 +170,9 @@ def test_torchvision_weights_come_from_its_cache_and_are_checksummed(
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     name = hashlib.sha256(weights.read_bytes()).hexdigest()[:8]
     member = torchvision.models.ResNet18_Weights.DEFAULT
-    assert "or copy https://download.pytorch.org/models/resnet18-" in refusal("torchvision")
+    said = refusal("torchvision")
+    assert "or copy https://download.pytorch.org/models/resnet18-" in said
+    assert "torchvision.models.resnet18(weights='IMAGENET1K_V1')\"\n" in said
     cache = tmp_path / "hub" / "checkpoints"
     cache.mkdir(parents=True)
     (cache / Path(member.url).name).write_bytes(weights.read_bytes())
@@ -178,7 +182,7 @@ def test_torchvision_weights_come_from_its_cache_and_are_checksummed(
     start = pretrained.find(replace(CONFIG, weights="torchvision"), SEVEN)
     assert start.about.num_classes == 7
     images = DataConfig(eval_size=192, eval_interpolation="bicubic")
-    text = start.text(CONFIG, images)
+    text = start.text(replace(CONFIG, weights="torchvision"), images)
     assert (
         "published for data.eval_resize=256 data.eval_size=224 data.eval_interpolation=bilinear"
         in text
@@ -194,10 +198,10 @@ def test_timm_weights_come_from_the_cache_of_the_hub(weights, tmp_path, monkeypa
     safetensors.torch.save_file(
         torch.load(weights, weights_only=True), snapshot / "model.safetensors"
     )
-    assert (
-        pretrained.find(replace(CONFIG, weights="timm:resnet18.a1_in1k"), SEVEN).path.parent
-        == snapshot
-    )
+    for place in ("timm:resnet18.a1_in1k", "hf:timm/resnet18.a1_in1k"):
+        start = pretrained.find(replace(CONFIG, weights=place), SEVEN)
+        assert torch.equal(start.tensors["bn1.bias"], torch.load(weights)["bn1.bias"])
+        assert (start.about.eval_resize, start.about.eval_interpolation) == (235, "bicubic")
 
 
 @pytest.mark.parametrize(

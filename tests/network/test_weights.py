@@ -48,7 +48,7 @@ def test_a_network_is_restored_from_its_file_with_surgery_and_classes(make_run, 
         assert torch.equal(loaded.model(IMAGES), run.model(IMAGES))
     assert loaded.about.classes == run.plan.facts.classes
     assert loaded.about.surgery["blurpool"]["blur_first"] is False
-    assert (loaded.about.eval_resize, loaded.about.eval_size, loaded.note) == (36, 32, "")
+    assert (loaded.about.eval_resize, loaded.about.eval_size, loaded.is_described) == (36, 32, True)
 
 
 def test_the_same_network_gives_the_same_file(make_run, tmp_path):

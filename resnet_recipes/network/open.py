@@ -1,0 +1,162 @@
+"""The one way to a trained network: a run, a checkpoint, a file, or a published name."""
+
+import hashlib
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+import torchvision
+
+from resnet_recipes.base import names
+from resnet_recipes.base.architecture import LIBRARY, NETWORKS, ModelConfig
+from resnet_recipes.base.errors import Fix, Hint, NotReadyError
+from resnet_recipes.network import hub, matching, published
+from resnet_recipes.network.about import About
+from resnet_recipes.network.load import Network, load
+from resnet_recipes.recipe.suggestions import meaning_of
+
+
+class AbsentError(NotReadyError):
+    """Weights are not on this machine; the fix is the command that fetches them."""
+
+
+def open_network(place: str, model: ModelConfig | None = None, downloads: bool = False) -> Network:
+    """Return the network of a run folder, a checkpoint or a file, or a published one.
+
+    Published are timm:NETWORK.TAG, torchvision:NETWORK and hf:USER/NAME, and, for a known `model`,
+    torchvision and torchvision:NAME. Only hf: is downloaded, and only if `downloads`. A file that
+    does not describe its network is taken for `model`. Raises NotReadyError, whose key is `place`.
+    """
+    source = re.sub("^hf:timm/", "timm:", place)
+    named = _named(source)
+    if named and model and _short(named) != _short(model):
+        rule = f"has the weights of {named.name}, not {model.name}"
+        raise NotReadyError.of(place, None, rule, model.named(named.name))
+    is_published = _is_published(source)
+    try:
+        path = _located(source, model or named, downloads)
+        assumed = None
+        if model := model or named:
+            images = published.images_of(model.name, source if is_published else str(path))
+            assumed = About(model.name, 1, arguments=model.arguments, **images)
+        network = load(path, assumed)
+    except NotReadyError as error:
+        raise error.of_place(place) from None
+    network.path, network.is_described = path, network.is_described or is_published
+    return network
+
+
+def notes(network: Network, place: str) -> Iterator[str]:
+    """Yield what a file leaves open about its network, and how to try that."""
+    about = network.about
+    if network.is_matched_by_order:
+        yield (
+            f"the file has the names of another library; its tensors were matched with those of "
+            f"{about.architecture} by order and shape"
+        )
+    if network.is_described:
+        return
+    mean = "/".join(f"{level / 255:.3g}" for level in about.mean)
+    yield (
+        f"the file does not describe its network; assuming {about.architecture}"
+        f"{' without BlurPool' if about.architecture in NETWORKS else ''}, and images normalized "
+        f"with a mean of {mean}"
+    )
+    for name, how in matching.lookalikes(about.architecture, about.arguments):
+        yield (
+            f"{name} takes this file too, and differs in {', '.join(how)}; to compare: "
+            f"resnet-recipes eval {shlex.quote(place)} model.name={name} data=PATH"
+        )
+
+
+def _is_published(place: str) -> bool:
+    """Return whether weights are a library's own, so that their name says what they are."""
+    return bool(names.WEIGHTS.fullmatch(place)) and not place.startswith("hf:")
+
+
+def _named(place: str) -> ModelConfig | None:
+    """Return the network in a published name, as in timm:resnet50.a1_in1k."""
+    name = place.partition(".")[0]
+    return ModelConfig(name) if _is_published(place) and LIBRARY.fullmatch(name) else None
+
+
+def _short(model: ModelConfig) -> str:
+    return model.name.rpartition(":")[2]
+
+
+def _located(place: str, model: ModelConfig | None, downloads: bool) -> Path:
+    """Return the weights file. Raises NotReadyError, or AbsentError, which says how to get it."""
+    if not names.WEIGHTS.fullmatch(place):
+        if not os.path.lexists(place):
+            typed = os.path.relpath(place)
+            meant = meaning_of("weights", typed)
+            library = "torchvision, " if model else ""
+            known = f"a .pt or .safetensors file, a run folder, {library}timm:NAME or hf:USER/NAME"
+            fix: Fix = Hint(known)
+            if meant and meant.words != shlex.quote(f"model.weights={typed}"):
+                fix = meant.words
+            raise NotReadyError.at(place, "does not exist", fix)
+        return Path(place)
+    source, _, name = place.partition(":")
+    if source == "torchvision":
+        return _from_torchvision(place, name, model)
+    if source == "hf":
+        return hub.fetched(place) if downloads else _from_hub(place, name)
+    tagged = name if "." in name else published.tag_of(name) or name
+    return _from_hub(place, f"timm/{tagged}")
+
+
+def _from_torchvision(place: str, name: str, model: ModelConfig | None) -> Path:
+    """Return the weights file in torchvision's cache.
+
+    Its name contains the first digits of its SHA-256.
+    """
+    if model is None:
+        raise NotReadyError.at(place, "does not say which network it is", "torchvision:resnet50")
+    network = _short(model)
+    if model.name.startswith("timm:"):
+        rule = f"has no weights for {model.name}"
+        tagged = published.tag_of(network) or f"{network}.TAG"
+        raise NotReadyError.at(place, rule, f"model.weights=timm:{tagged}")
+    members = torchvision.models.get_model_weights(network)
+    if name not in ("", network, *members.__members__):
+        others = tuple(f"model.weights=torchvision:{item.name}" for item in members)
+        raise NotReadyError.at(place, "has no such weights", others)
+    member = members.__members__.get(name, members.DEFAULT)
+    path = Path(torch.hub.get_dir()) / "checkpoints" / member.url.rpartition("/")[2]
+    download = (
+        f"python3 -c \"import torchvision; torchvision.models.{network}(weights='{member.name}')\""
+    )
+    if not path.is_file():
+        rule = f"is not on this machine: {path} does not exist"
+        raise AbsentError.at(place, rule, (download, Hint(f"or copy {member.url} to that path")))
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if not found.startswith(path.stem.rpartition("-")[2]):
+        fixes = Hint(f"delete {path}"), download
+        raise NotReadyError.at(place, f"checksum mismatch: {path}", fixes)
+    return path
+
+
+def _from_hub(place: str, name: str) -> Path:
+    """Return this machine's copy of a repository's file.
+
+    It came by `load("hf:USER/NAME")`, or is in the cache of the Hugging Face Hub.
+    """
+    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    home = os.environ.get("HF_HOME") or f"{caches}/huggingface"
+    repository = Path(os.environ.get("HF_HUB_CACHE") or f"{home}/hub")
+    repository /= f"models--{name.replace('/', '--')}"
+    found = sorted(
+        [path for path in (hub.copy_of(name),) if path.is_file()]
+        + [*repository.glob(f"snapshots/*/{hub.WEIGHTS}")],
+        key=lambda path: path.stat().st_mtime,
+    )
+    if not found:
+        rule = f"is not on this machine: {repository} has no model.safetensors"
+        fetch = f"pip install huggingface_hub && hf download {name} model.safetensors"
+        raise AbsentError.at(place, rule, fetch)
+    return found[-1]

@@ -1,0 +1,107 @@
+"""Which network a file fits: by names, by order, and which others would take it."""
+
+import pytest
+import safetensors.torch
+import torch
+from torch import nn
+
+from resnet_recipes import backbones
+from resnet_recipes.base.architecture import ModelConfig
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.network.matching import lookalikes
+from resnet_recipes.network.open import notes, open_network
+
+NAME = "timm:test_efficientnet"
+CONFIG = ModelConfig(NAME)
+
+
+@pytest.fixture
+def model() -> nn.Module:
+    timm = pytest.importorskip("timm")
+    torch.manual_seed(0)
+    model = timm.create_model("test_efficientnet", num_classes=5)
+    model(torch.randn(4, 3, 64, 64))
+    return model.eval()
+
+
+def renamed(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return tensors under names of another library, in the same order."""
+    return {
+        f"net.part{place}.{name.rpartition('.')[2]}": tensor
+        for place, (name, tensor) in enumerate(state.items())
+    }
+
+
+def logits(model: nn.Module) -> torch.Tensor:
+    with torch.no_grad():
+        return model(torch.ones(2, 3, 64, 64))
+
+
+@pytest.mark.parametrize("counters", [True, False])
+def test_names_of_another_library_match_by_order(counters, model, tmp_path):
+    path, state = tmp_path / "w.pth", renamed(model.state_dict())
+    if not counters:
+        state = {name: item for name, item in state.items() if not name.endswith("_tracked")}
+    torch.save(state, path, _use_new_zipfile_serialization=False)
+    network = open_network(str(path), CONFIG)
+    assert network.about.num_classes == 5
+    torch.testing.assert_close(logits(network), logits(model))
+    assert "by order and shape" in next(notes(network, str(path)))
+
+
+def test_order_is_no_match_for_other_kinds_shapes_or_sorted_files(model, tmp_path):
+    path, state = tmp_path / "w.pth", renamed(model.state_dict())
+    names = list(state)
+    turned = {name: state[name] for name in (names[0], names[2], names[1], *names[3:])}
+    safetensors.torch.save_file(state, tmp_path / "w.safetensors")
+    other = state | {names[0]: torch.zeros(3, 3)}
+    for change in (turned, other, state | {"extra": state[names[1]]}):
+        torch.save(change, path)
+        with pytest.raises(NotReadyError, match="it is not timm:test_efficientnet"):
+            open_network(str(path), CONFIG)
+    with pytest.raises(NotReadyError, match="it is not timm:test_efficientnet"):
+        open_network(str(tmp_path / "w.safetensors"), CONFIG)
+
+
+def test_file_of_no_known_network_is_described_with_fitting_names(model, tmp_path):
+    path = tmp_path / "Test-EfficientNet-0123abcd.pth"
+    torch.save(renamed(model.state_dict()), path)
+    with pytest.raises(NotReadyError) as caught:
+        open_network(str(path))
+    (problem,) = caught.value.problems
+    count = len(model.state_dict())
+    assert f"it has {count} tensors, net.part0.weight to net.part{count - 1}.bias" in problem.clause
+    assert "model.name=timm:test_efficientnet" in problem.fixes
+    for word in problem.fixes:
+        assert open_network(str(path), ModelConfig(word.partition("=")[2])).about.num_classes == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "how"),
+    [
+        ("efficientnet_lite0", "tf_efficientnet_lite0", ["Conv2dSame", "eps", "normalization"]),
+        ("mobilenetv3_small_050", "tf_mobilenetv3_small_050", None),
+        ("vit_tiny_patch16_224", "deit_tiny_patch16_224", ["normalization"]),
+    ],
+)
+def test_networks_that_take_the_same_file_are_named(name, other, how):
+    known = pytest.importorskip("timm").list_models()
+    found = dict(lookalikes(f"timm:{name}", {}))
+    if how is None:
+        assert other not in known
+        assert found == {}
+    else:
+        assert found[f"timm:{other}"] == how
+        one, two = (backbones.structure(f"timm:{each}", 3, {}) for each in (name, other))
+        one.load_state_dict(two.state_dict(), assign=True)  # its names and shapes are the same
+
+
+def test_lookalikes_are_noted_for_files_that_do_not_say_which_they_are(tmp_path):
+    timm = pytest.importorskip("timm")
+    path = tmp_path / "a b.pth"
+    torch.save(timm.create_model("efficientnet_lite0", num_classes=2).state_dict(), path)
+    said = list(notes(open_network(str(path), ModelConfig("timm:efficientnet_lite0")), str(path)))
+    assert len(said) == 2
+    assert "assuming timm:efficientnet_lite0" in said[0]
+    assert "Conv2dSame, eps, normalization" in said[1]
+    assert f"eval '{path}' model.name=timm:tf_efficientnet_lite0" in said[1]

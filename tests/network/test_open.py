@@ -1,0 +1,107 @@
+"""One way opens every trained network, with the images that its library says it is for."""
+
+import pytest
+import safetensors.torch
+import torch
+import torchvision
+
+from resnet_recipes.base.architecture import ModelConfig
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.data.base import MEAN, STD
+from resnet_recipes.network.open import AbsentError, notes, open_network
+from tests.jobs.nursery import narrow_resnet18
+
+HALF = (127.5,) * 3
+
+#: Names of the same published weights.
+PUBLISHED = ("timm:test_vit", "timm:test_vit.r160_in1k", "hf:timm/test_vit.r160_in1k")
+TORCHVISION = ("torchvision:resnet18", "torchvision:IMAGENET1K_V1", "torchvision")
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """Return a function that puts weights into a cache of the Hub and returns their folder."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+
+    def put(state: dict, repository: str):
+        folder = tmp_path / "hub" / f"models--{repository.replace('/', '--')}" / "snapshots" / "0a"
+        folder.mkdir(parents=True)
+        safetensors.torch.save_file(state, folder / "model.safetensors")
+        return folder
+
+    return put
+
+
+@pytest.mark.parametrize("place", PUBLISHED)
+def test_published_name_brings_network_and_images(place, hub):
+    timm = pytest.importorskip("timm")
+    model = timm.create_model("test_vit").eval()
+    with pytest.raises(AbsentError) as caught:
+        open_network(place)
+    assert caught.value.problems[0].key == place
+    fetch = caught.value.problems[0].fixes[0]
+    assert fetch.endswith("hf download timm/test_vit.r160_in1k model.safetensors")
+    hub(model.state_dict(), "timm/test_vit.r160_in1k")
+    network = open_network(place)
+    about = network.about
+    assert (about.architecture, about.num_classes) == ("timm:test_vit", 1000)
+    assert (about.mean, about.std) == (HALF, HALF)
+    assert (about.eval_resize, about.eval_size, about.eval_interpolation) == (168, 160, "bicubic")
+    images = torch.randn(2, 3, 160, 160)
+    torch.testing.assert_close(network(images), model(images))
+    assert list(notes(network, place)) == []
+    assert network.classes[0] == "n01440764"
+
+
+def test_published_name_of_another_network_is_refused(hub):
+    pytest.importorskip("timm")
+    with pytest.raises(NotReadyError) as caught:
+        open_network("timm:test_vit.r160_in1k", ModelConfig("timm:test_efficientnet"))
+    (problem,) = caught.value.problems
+    assert problem.clause == "has the weights of timm:test_vit, not timm:test_efficientnet"
+    assert problem.fix == "model.name=timm:test_vit"
+
+
+def test_file_is_taken_for_the_named_network_with_its_images(tmp_path):
+    timm = pytest.importorskip("timm")
+    path = tmp_path / "w.safetensors"
+    safetensors.torch.save_file(timm.create_model("test_vit", num_classes=3).state_dict(), path)
+    network = open_network(str(path), ModelConfig("timm:test_vit"))
+    assert (network.about.mean, network.about.num_classes) == (HALF, 3)
+    assert network.classes == ("0", "1", "2")
+    assert any("mean of 0.5/0.5/0.5" in note for note in notes(network, "w"))
+
+
+@pytest.mark.parametrize(("name", "resize"), [("resnet18-f37072fd.pth", 256), ("mine.pth", 256)])
+def test_file_of_a_resnet_is_known_by_its_names(name, resize, tmp_path, monkeypatch):
+    monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
+    torch.save(narrow_resnet18(num_classes=3).state_dict(), tmp_path / name)
+    network = open_network(str(tmp_path / name))
+    assert network.about.architecture == "resnet18"
+    assert (network.about.mean, network.about.std) == (MEAN, STD)
+    assert network.about.eval_resize == resize
+    assert "without BlurPool" in next(notes(network, name))
+
+
+def test_torchvision_states_the_images_of_each_of_its_files():
+    from resnet_recipes.network.published import images_of
+
+    v1, v2 = (weights.url.rpartition("/")[2] for weights in torchvision.models.ResNet50_Weights)
+    sizes = [images_of("resnet50", f"/a/{name}")["eval_resize"] for name in (v1, v2, "other.pth")]
+    assert sizes == [256, 232, 256]
+    assert images_of("torchvision:swin_t")["eval_interpolation"] == "bicubic"
+    assert images_of("resnet50", "torchvision")["eval_resize"] == 232
+    assert images_of("resnet50", "torchvision:IMAGENET1K_V1")["eval_resize"] == 256
+
+
+@pytest.mark.parametrize(
+    "place", ["torchvision:resnet18", "torchvision:IMAGENET1K_V1", "torchvision"]
+)
+def test_torchvision_weights_are_found_by_network_or_by_name(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    model = None if place == "torchvision:resnet18" else ModelConfig("resnet18")
+    with pytest.raises(AbsentError, match=r"resnet18-f37072fd\.pth does not exist"):
+        open_network(place, model)
+    if model:
+        with pytest.raises(NotReadyError, match="does not say which network it is"):
+            open_network(place)
