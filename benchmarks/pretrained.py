@@ -1,0 +1,119 @@
+"""Compare the predictions of timm, `eval`, `predict` and an exported ONNX file, image by image.
+
+    python benchmarks/pretrained.py WEIGHTS timm:NAME IMAGES [--json FILE]
+
+IMAGES has val/ with folders that are named as ImageNet's classes; a part of the classes is enough.
+timm reads WEIGHTS by the order of their names, and transforms the images by its own configuration
+of the network. All others are commands of this program; the ONNX file has its preprocessing inside.
+It needs the extras timm and export.
+"""
+
+import argparse
+import csv
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import timm
+import torch
+from PIL import Image
+
+from resnet_recipes.data.imagenet import wordnet_ids
+
+#: Class of each image, by its path.
+Classes = dict[str, str]
+
+BATCH = 32
+
+
+def of_timm(weights: str, name: str, paths: Sequence[Path]) -> Classes:
+    """Return what timm's network says of timm's transformed images."""
+    model = timm.create_model(name.removeprefix("timm:")).eval()
+    tensors = torch.load(weights, weights_only=True).values()
+    model.load_state_dict(dict(zip(model.state_dict(), tensors, strict=True)))
+    transform = timm.data.create_transform(**timm.data.resolve_data_config({}, model=model))
+    found = {}
+    for start in range(0, len(paths), BATCH):
+        batch = paths[start : start + BATCH]
+        images = torch.stack([transform(Image.open(path).convert("RGB")) for path in batch])
+        with torch.inference_mode():
+            labels = model(images).argmax(1).tolist()
+        found |= {
+            str(path): wordnet_ids()[label] for path, label in zip(batch, labels, strict=True)
+        }
+    return found
+
+
+def of_command(verb: str, words: Sequence[str], file: Path, heads: tuple[str, str]) -> Classes:
+    """Return what a command writes into a CSV file, from two of its columns."""
+    run(verb, *words)
+    with file.open(newline="", encoding="utf-8") as rows:
+        return {str(Path(row[heads[0]]).absolute()): row[heads[1]] for row in csv.DictReader(rows)}
+
+
+def run(*words: str) -> None:
+    """Run a command of this program."""
+    start = "from resnet_recipes.cli import main; raise SystemExit(main())"
+    subprocess.run([sys.executable, "-c", start, *words], stdout=subprocess.DEVNULL, check=True)
+
+
+def of_onnx(file: Path, paths: Sequence[Path]) -> Classes:
+    """Return what an ONNX file with its preprocessing says of images as they are."""
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
+    found = {}
+    for batch, pixels in _batches(paths):
+        shares = session.run(["probabilities"], {"images": pixels})[0]
+        best = shares.argmax(1).tolist()
+        found |= {str(path): classes[label] for path, label in zip(batch, best, strict=True)}
+    return found
+
+
+def _batches(paths: Sequence[Path]) -> Iterator[tuple[list[Path], np.ndarray]]:
+    """Yield images of one size, uint8 [N, height, width, 3], with their paths."""
+    read = ((path, np.asarray(Image.open(path).convert("RGB"))) for path in paths)
+    for _, group in groupby(enumerate(read), lambda item: (item[0] // BATCH, item[1][1].shape)):
+        batch = [item for _, item in group]
+        yield [path for path, _ in batch], np.stack([pixels for _, pixels in batch])
+
+
+def main() -> None:
+    """Print a row for each way: its accuracy, and in how many images it differs from timm."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    for name in ("weights", "name", "images"):
+        parser.add_argument(name)
+    parser.add_argument("--json")
+    words = parser.parse_args()
+    images = Path(words.images).absolute()
+    paths = sorted(path for path in (images / "val").glob("*/*") if path.is_file())
+    network = [words.weights, f"model.name={words.name}"]
+    with tempfile.TemporaryDirectory() as folder:
+        files = {way: Path(folder, f"{way}.csv") for way in ("eval", "predict")}
+        ways = {"timm": of_timm(words.weights, words.name, paths)}
+        written = [*network, f"data={images}", "--images", str(files["eval"])]
+        ways["eval"] = of_command("eval", written, files["eval"], ("path", "prediction"))
+        written = [*network, str(images / "val"), "--top", "1", "--csv", str(files["predict"])]
+        ways["predict"] = of_command("predict", written, files["predict"], ("file", "class_1"))
+        out = Path(folder, "exported")
+        written = [*network, f"data={images}", "--to", "onnx", "--with-preprocessing", "--out"]
+        run("export", *written, str(out))
+        ways["onnx"] = of_onnx(out / "model.onnx", paths)
+    rows = []
+    for way, found in ways.items():
+        right = sum(found[str(path)] == path.parent.name for path in paths)
+        others = sum(found[str(path)] != ways["timm"][str(path)] for path in paths)
+        rows.append({"way": way, "images": len(paths), "right": right, "differ_from_timm": others})
+        accuracy = f"{100 * right / len(paths):6.2f}%  {right:,} of {len(paths):,}"
+        print(f"{way:<8} {accuracy} correct, {others} other predictions than timm")
+    if words.json:
+        Path(words.json).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
