@@ -166,9 +166,8 @@ def plan(
     except AbsentError as error:
         if needs_weights:
             raise
-        note = (
-            f"the initial weights are not on this machine; to fetch them: {error.problems[0].fixes[0]}"
-        )
+        fetch = error.problems[0].fixes[0]
+        note = f"the initial weights are not on this machine; to fetch them: {fetch}"
         return replace(found, start=f"from {recipe.model.weights}", start_notes=(note,))
     text = start.text(recipe.model, recipe.data)
     for name in start.about.surgery:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from math import inf
 from pathlib import Path
 
+from resnet_recipes.base.architecture import LIBRARY, NETWORKS
 from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.names import SHORT
 from resnet_recipes.base.paths import typed_path
@@ -233,8 +234,11 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
     shown = taken if taken in ("", "DIR") else value or taken
     meant = near and f"{near} {shown}".strip()
     rule = "unknown flag"
-    if "RUN|FILE" in usage.line and key in RUNS:
-        others = [word for word in argv if word not in (name, value, f"{name}={value}")]
+    others = [word for word in argv if word not in (name, value, f"{name}={value}")]
+    is_network = value in NETWORKS or LIBRARY.fullmatch(value)
+    if "RUN|FILE" in usage.line and key == "model" and is_network and others:
+        fix = f"{command} {shlex.join([*others, f'model.name={value}'])}"
+    elif "RUN|FILE" in usage.line and key in RUNS:
         rule, fix = "is typed without a flag", f"{command} {shlex.join([value or 'RUN', *others])}"
     elif "IMAGE" in usage.line and key in IMAGES:
         rule, fix = "is typed without a flag", f"{command} RUN {value}"

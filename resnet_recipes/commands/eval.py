@@ -30,9 +30,12 @@ USAGE = Usage(
         "--gallery FILE.html": "show the most confidently wrong images on an HTML page",
     },
     f"""\
-{RUN} FILE may be ours, or a .pt or .safetensors file with torchvision's
-or timm's names. PATH is a folder with val/, val.beton or class folders, or a table of
-labels; by default, a run's own images are used. Settings are those of a recipe:
+{RUN} FILE may be ours, or a .pt, .pth or .safetensors
+file of any program: model.name=timm:NAME or torchvision:NAME says which network it
+is, unless it is torchvision's ResNet. timm:NAME or torchvision:NAME in place of FILE
+are published weights, if they are on this machine. PATH is a folder with val/,
+val.beton or class folders, or a table of labels; by default, a run's own images are
+used. Settings are those of a recipe:
 data.eval_size, data.eval_resize, evaluation.flip, batch.eval_size, precision.dtype,
 launch.device, workers, gpus. All GPUs are used, as in training; gpus=1 takes one.
 

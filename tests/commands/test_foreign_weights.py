@@ -1,0 +1,117 @@
+"""Weights of another program through every command, against that program's own loop.
+
+A small network of timm with random weights stands for published ones: its levels are 0.5 / 0.5, its
+images are bicubic, and its 1,000 outputs have no names. Real weights: benchmarks/pretrained.py.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import resnet_recipes as rr
+from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.data.imagenet import wordnet_ids
+from tests.commands.conftest import csv_rows
+
+timm = pytest.importorskip("timm")
+
+#: Labels of the folders of images, which are a part of ImageNet's, and not its first ones.
+LABELS = (3, 217, 482, 999)
+NAME = "model.name=timm:test_vit"
+
+
+@pytest.fixture
+def theirs() -> dict[str, torch.Tensor]:
+    """Return the logits of each image in ./some, by timm; its weights are ./theirs.pth."""
+    torch.manual_seed(0)
+    model = timm.create_model("test_vit").eval()
+    model.head.weight.data.mul_(30)  # random weights alone have much the same logits for all
+    torch.save(model.state_dict(), "theirs.pth", _use_new_zipfile_serialization=False)
+    transform = timm.data.create_transform(**timm.data.resolve_data_config({}, model=model))
+    rng, found = np.random.default_rng(0), {}
+    for label in LABELS:
+        folder = Path("some/val", wordnet_ids()[label])
+        folder.mkdir(parents=True)
+        for number in range(3):
+            small = rng.integers(256, size=(5, 7, 3), dtype=np.uint8)
+            image = Image.fromarray(small).resize((260 + 30 * number, 200))
+            image.save(folder / f"{number}.png")
+            with torch.inference_mode():
+                found[str((folder / f"{number}.png").absolute())] = model(transform(image)[None])[0]
+    return found
+
+
+def test_foreign_weights_predict_what_their_library_predicts(theirs, enter):
+    """By eval, by predict and in Python: classes, and probabilities to 0.01."""
+    enter(f"resnet-recipes eval theirs.pth {NAME} data=some --images eval.csv")
+    enter(f"resnet-recipes predict theirs.pth {NAME} some/val --top 1 --csv predict.csv")
+    rows = {row["path"]: (row["prediction"], row["probability"]) for row in csv_rows("eval.csv")}
+    others = {
+        row["file"]: (row["class_1"], row["probability_1"]) for row in csv_rows("predict.csv")
+    }
+    network = rr.load("theirs.pth", NAME)
+    assert rows.keys() == others.keys() == theirs.keys()
+    for path, logits in theirs.items():
+        share, label = logits.softmax(0).max(0)
+        with torch.no_grad():
+            own = network(network.transform(path)[None])[0]
+        torch.testing.assert_close(own, logits, rtol=0.02, atol=0.02)
+        for name, probability in (rows[path], others[path]):
+            assert name == wordnet_ids()[int(label)]
+            assert float(probability) == pytest.approx(float(share), abs=0.01)
+
+
+def test_foreign_weights_are_measured_on_a_part_of_imagenet(theirs, enter):
+    said = enter(f"resnet-recipes eval theirs.pth {NAME} data=some --json")
+    found = json.loads(said.out)
+    right = sum(
+        wordnet_ids()[int(logits.argmax())] == Path(path).parent.name
+        for path, logits in theirs.items()
+    )
+    assert found["top1_percent"] == pytest.approx(100 * right / 12)
+    assert (found["eval_size"], found["eval_resize"]) == (160, 168)
+    assert {row["class"] for row in found["classes"]} == {wordnet_ids()[each] for each in LABELS}
+    assert "assuming timm:test_vit, and images normalized with a mean of 0.5/0.5/0.5" in said.err
+    Path("some/val/n0").mkdir()
+    Path("some/val/n0/a.png").write_bytes(Path(next(iter(theirs))).read_bytes())
+    said = enter(f"resnet-recipes eval theirs.pth {NAME} data=some", 3).err
+    assert "has 5 classes; the network has 1000 classes, unnamed" in said
+
+
+def test_exported_foreign_weights_predict_the_same(theirs, enter):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    words = f"{NAME} data=some --to onnx --with-preprocessing --out out"
+    enter(f"resnet-recipes export theirs.pth {words}")
+    session = onnxruntime.InferenceSession("out/model.onnx")
+    classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
+    for path, logits in theirs.items():
+        pixels = np.asarray(Image.open(path))[None]
+        (shares,) = session.run(["probabilities"], {"images": pixels})
+        assert classes[shares[0].argmax()] == wordnet_ids()[int(logits.argmax())]
+
+
+def test_a_file_that_names_no_network_is_refused_with_words_that_work(theirs, enter):
+    Path("theirs.pth").rename("test_vit.pth")
+    said = enter("resnet-recipes eval test_vit.pth data=some", 3).err
+    assert f"{NAME}\n" in said
+    said = enter("resnet-recipes eval test_vit.pth --model timm:test_vit data=some", 2).err
+    line = f"resnet-recipes eval test_vit.pth data=some {NAME}"
+    assert line in said
+    enter(line)
+    with pytest.raises(RecipeError, match="cannot be changed here"):
+        rr.load("test_vit.pth", NAME, "data.eval_size=64")
+
+
+def test_a_run_from_foreign_weights_takes_their_levels():
+    model = timm.create_model("test_vit", num_classes=3)
+    torch.save(model.state_dict(), "w.pth")
+    words = ("finetune", "model.name=timm:test_vit", "model.weights=w.pth")
+    recipe = rr.compose(*words)
+    assert (recipe.data.mean, recipe.data.std) == ((127.5,) * 3, (127.5,) * 3)
+    assert rr.compose(*words, "data.mean=[1,2,3]").data.mean == (1, 2, 3)
+    assert rr.compose("finetune").data.mean == (123.675, 116.28, 103.53)
