@@ -6,9 +6,9 @@ page=$(cd "$(dirname "$0")/.." && pwd)/resnet_recipes/report/page
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
-npm install --silent --ignore-scripts --no-save vega@5.33.1 vega-lite@5.23.0 vega-embed@6.29.0
+npm install --silent --ignore-scripts --no-save vega@6.4.0 vega-lite@6.5.0 vega-embed@7.3.0
 {
-    echo "/* Vega 5.33.1, Vega-Lite 5.23.0, vega-embed 6.29.0: BSD-3-Clause, see licenses/vega.txt */"
+    echo "/* Vega 6.4.0, Vega-Lite 6.5.0, vega-embed 7.3.0: BSD-3-Clause, see licenses/vega.txt */"
     # d3 is inside the first
     for file in vega/build/vega vega-lite/build/vega-lite vega-embed/build/vega-embed; do
         grep -v '^//# sourceMappingURL' "node_modules/$file.min.js"
