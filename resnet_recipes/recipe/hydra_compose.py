@@ -43,9 +43,7 @@ CURVE = "22.5,30,54,60,72,90"
 MAX_POINTS = 1000
 
 #: What takes Hydra's own plug-ins, and sweeps whose values they choose.
-OWN_APPLICATION = Hint(
-    f"your own Hydra application takes it: {DOCS}/howto/hydra.html#in-your-own-hydra-application"
-)
+OWN_APPLICATION = Hint(f"your own Hydra application takes it: {DOCS}/howto/hydra.html")
 
 #: Hydra 1.3 warns if it is not told its version, and 1.4 if it is.
 _VERSION = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
