@@ -175,7 +175,7 @@ def test_a_run_is_loaded_evaluated_and_exported_to_its_own_library(
     theirs = timm.create_model(FEW[1].partition(":")[2], num_classes=CLASSES, img_size=SIDE).eval()
     theirs.load_state_dict(load_file(tmp_path / "timm" / "model.safetensors"), strict=True)
     torch.testing.assert_close(theirs(images), wanted)
-    assert "is for ResNets" in next(problems(network, "onnx", folds=True)).rule
+    assert "is for ResNets" in next(problems(network, "onnx", folds=True)).clause
     assert "--to timm" in next(problems(network, "torchvision", folds=False)).fix
 
 
@@ -214,7 +214,7 @@ def refusal(*words: str, recipe: str = "timm_a2") -> str:
 timm:convnxt_tiny | model.name=timm:convnext_tiny
 convnext_tiny | model.name=timm:convnext_tiny
 timm:resnet50.a1_in1k | model.weights=timm:resnet50.a1_in1k
-hub:x | torchvision:NAME or timm:NAME
+hub:x | torchvision:NAME, timm:NAME
 resnet50 model.args.drop_path_rate=0.1 | model.name=torchvision:resnet50
 timm:test_convnext methods.stochastic_depth={} | model.args.drop_path_rate=0.1
 timm:test_convnext model.args.drop=0.1 | unexpected keyword argument

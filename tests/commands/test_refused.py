@@ -135,7 +135,7 @@ train --resume ~nosuchuser/run | 2 | ~nosuchuser is not a user of this machine
 train --resume auto run.root=~nosuchuser | 2 | ~nosuchuser is not a user of this machine
 train recipe=mild data=~nosuchuser | 2 | ~nosuchuser is not a user of this machine
 train recipe=mild data=/ run.root=~nosuchuser | 2 | ~nosuchuser is not a user of this machine
-train recipe=hot --cfg hydra | 2 | Hydra itself cannot be configured from here
+train recipe=hot --cfg hydra | 2 | Hydra itself cannot be configured here
 doctor data s3://b/x | 2 | aws s3 sync s3://b/x local
 doctor data . --fix-val s3://b/x | 2 | only files and folders of this machine are read
 doctor dta | 2 | doctor

@@ -28,7 +28,7 @@ def test_a_rank_takes_its_gpu_before_the_network_is_on_it(tmp_path, monkeypatch)
     monkeypatch.setattr(distributed, "this_rank", lambda *_: Rank(1, 2, torch.device("cuda", 1)))
     monkeypatch.setattr(distributed, "form_group", lambda _: done.append("joined"))
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: done.append(f"took {device}"))
-    monkeypatch.setattr(evaluate, "load", lambda _: None)
+    monkeypatch.setattr(evaluate, "open_network", lambda *_: None)
     monkeypatch.setattr(Trained, "on_device", lambda *_: done.append("put the network there"))
     evaluate.work(Mock(folder=tmp_path))
     assert done == ["took cuda:1", "joined", "put the network there"]

@@ -44,7 +44,7 @@ RUN = Path("runs/a")
 def test_ranks_are_the_gpus_or_what_was_asked_for(config, ranks, monkeypatch):
     monkeypatch.setattr(cuda, "found", lambda: Gpus(4))
     assert group_of(LaunchConfig(**config)).ranks == ranks
-    with pytest.raises(NotReadyError, match=r"launch\.gpus=8: this machine has 4\n +gpus=4$"):
+    with pytest.raises(NotReadyError, match=r"launch\.gpus=8: this machine has 4\n +try: +gpus=4$"):
         group_of(LaunchConfig(gpus=8))
 
 
@@ -66,7 +66,7 @@ def test_gpus_that_torch_does_not_use_are_refused_with_the_reason(monkeypatch):
     monkeypatch.setattr(cuda, "found", lambda: Gpus(0))
     monkeypatch.setattr(group, "unused", lambda: Finding("fix", "it is hidden", "unset X"))
     for config in (LaunchConfig(device="cuda"), LaunchConfig(gpus=2)):
-        with pytest.raises(NotReadyError, match=r"it is hidden\n.*unset X\n +launch\.device=cpu"):
+        with pytest.raises(NotReadyError, match=r"it is hidden\n.*unset X\n +try: +launch\.device=cpu"):
             group_of(config)
 
 

@@ -102,7 +102,7 @@ def test_a_name_taken_by_something_else_is_refused(kind, tmp_path):
         "folder": lambda: (mine / "thesis").mkdir(parents=True),
         "link": lambda: mine.symlink_to(other),
     }[kind]()
-    with pytest.raises(RecipeError, match=r"is taken: .* exists\n    choose another name$"):
+    with pytest.raises(RecipeError, match=r"is taken: .* exists\n    hint:  choose another name$"):
         made("run=mine")
     assert list(other.iterdir()) == []
 

@@ -301,7 +301,7 @@ def test_an_option_that_does_not_exist_is_answered_with_those_that_do(folder):
     assert "optimizer.lr=x" in said
     folder("recipes/mine.yaml", "name: mine\ndefaults: [mild, schedule: stepp]\n")
     said = problems("mine", DATA)
-    assert "recipes/mine.yaml:2=stepp: no such option; did you mean step?" in said
+    assert "unknown schedule recipes/mine.yaml:2: schedule=stepp; did you mean step?" in said
 
 
 def test_what_is_wrong_in_an_option_is_reported_with_its_line(folder, tmp_path):

@@ -273,7 +273,7 @@ def test_a_damaged_file_ends_before_the_first_step(settings, recipe, tmp_path, d
     damage(path)
     found = refusal(recipe, NotReadyError, settings(path))
     assert said in found
-    assert "write it:  resnet-recipes teach NAME" in found
+    assert "try:   resnet-recipes teach NAME" in found
 
 
 def test_a_name_without_a_file_is_answered_with_its_setting(settings, recipe, tmp_path):
