@@ -65,8 +65,9 @@ def test_gpus_where_there_are_none_are_refused_unless_the_cpu_was_asked_for(monk
 def test_gpus_that_torch_does_not_use_are_refused_with_the_reason(monkeypatch):
     monkeypatch.setattr(cuda, "found", lambda: Gpus(0))
     monkeypatch.setattr(group, "unused", lambda: Finding("fix", "it is hidden", "unset X"))
+    said = r"it is hidden\n.*unset X\n +try: +launch\.device=cpu"
     for config in (LaunchConfig(device="cuda"), LaunchConfig(gpus=2)):
-        with pytest.raises(NotReadyError, match=r"it is hidden\n.*unset X\n +try: +launch\.device=cpu"):
+        with pytest.raises(NotReadyError, match=said):
             group_of(config)
 
 

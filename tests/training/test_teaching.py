@@ -209,16 +209,16 @@ def test_a_run_of_other_crops_is_refused_with_both_values(settings, recipe, tmp_
     )
     said = refusal(recipe, RecipeError, settings(path, other))
     for text in (
-        "data.crop_scale [0.5,1.0] is [0.08,1.0] in",
+        "data.crop_scale=[0.5,1.0]: is [0.08,1.0] in",
         "data.crop_scale='[0.08,1.0]'",
-        "data.seed 4 is 3 in",
-        "epochs 3 is 2 in",
-        "methods.randaugment {depth:1,severity:10.0,",
+        "data.seed=4: is 3 in",
+        "epochs=3: is 2 in",
+        "methods.randaugment={depth:1,severity:10.0,",
         "is off in",
         "'~methods.randaugment'",
-        "methods.colout None draws anew for each batch",
+        "methods.colout: draws anew for each batch",
         "'~methods.colout'",
-        "methods.progressive_resizing None is {",
+        "methods.progressive_resizing: is {",
     ):
         assert text in said, said
 
