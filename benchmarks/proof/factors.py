@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from table import below, read
 
-RESULTS = ("seed", "top1_percent", "pflops")
+RESULTS = ("seed", "top1_percent", "pflops", "loss", "cpu_seconds", "wall_seconds")
 LEVEL = 0.05  # a factor stays if its p is below
 
 

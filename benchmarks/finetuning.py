@@ -1,0 +1,262 @@
+"""Fine-tune a network with other settings, and write the accuracy of each run.
+
+    python benchmarks/finetuning.py pilot WEIGHTS FLOWERS --csv FILE
+    python benchmarks/finetuning.py select WEIGHTS ANTS_BEES FLOWERS --csv FILE
+    python benchmarks/proof/factors.py FILE
+
+WEIGHTS is a file for `timm:tf_efficientnet_lite0`. ANTS_BEES has train/ and val/ by class, FLOWERS
+has a folder a class. The runs are those of docs/lab/finetuning.md. Rows that FILE has are not run
+again, so that a stopped command continues.
+"""
+
+import argparse
+import csv
+import hashlib
+import itertools
+import os
+import resource
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import nn
+
+import resnet_recipes as rr
+from resnet_recipes.training import build
+
+NETWORK = "timm:tf_efficientnet_lite0"
+SIDE = 128  # pixels of a training crop and of an evaluated image
+RESIZED = 146  # pixels, shorter side before the center crop: 256 / 224 of SIDE
+IMAGES = (".jpg", ".jpeg", ".png")
+
+#: Learning rates of all layers in the pilot, for SGD and for AdamW.
+PILOT = {"sgd": (0.0025, 0.008, 0.025, 0.08), "adamw": (0.0003, 0.001)}
+
+#: The factors of the selection with their two levels, the recipe's first.
+FACTORS = {
+    "backbone": ("rate", "third"),
+    "head": ("rate", "tenfold"),
+    "schedule": ("multistep", "cosine"),
+    "statistics": ("batch", "frozen"),
+    "crops": ("0.08", "0.35"),
+    "smoothing": ("0", "0.1"),
+    "optimizer": ("sgd", "adamw"),
+    "average": ("none", "ema"),
+}
+
+
+@dataclass(frozen=True)
+class Images:
+    """Which images of a folder are trained on and evaluated."""
+
+    name: str
+    train: int  # of each class
+    val: int  # of all classes together
+    skip: int = 0  # images of each class that come before
+
+
+def main() -> None:
+    """Run what was asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("part", choices=("pilot", "select"))
+    parser.add_argument("weights", type=Path)
+    parser.add_argument("folders", type=Path, nargs="+")
+    parser.add_argument("--csv", type=Path, required=True)
+    parser.add_argument("--work", type=Path, default=Path("runs/finetuning"))
+    parser.add_argument("--rates", type=float, nargs=2, default=(0.008, 0.0003), help="SGD, AdamW")
+    options = parser.parse_args()
+    runs = {"pilot": pilot, "select": select}[options.part](options)
+    for row, images, words, is_frozen in runs:
+        if row in finished(options.csv, row):
+            continue
+        with frozen_statistics() if is_frozen else nothing():
+            result = trained(images, [*common(options.weights), *words], options.work)
+        append(options.csv, row | result)
+
+
+Run = tuple[dict[str, str], Path, list[str], bool]
+
+
+def pilot(options: argparse.Namespace) -> Iterator[Run]:
+    """Yield a run for each rate."""
+    chosen = Images("flowers-pilot", train=40, val=500, skip=400)
+    images = split(options.folders[0], options.work / chosen.name, chosen)
+    for optimizer, rates in PILOT.items():
+        for rate in rates:
+            row = {"optimizer": optimizer, "rate": f"{rate:g}"}
+            yield row, images, optimized(optimizer, rate, rate), False
+
+
+def select(options: argparse.Namespace) -> Iterator[Run]:
+    """Yield the 16 runs of the design on each set, set by set within a combination."""
+    ants, flowers = options.folders
+    chosen = Images("flowers", train=40, val=1000)
+    sets = {
+        "ants and bees": ants,
+        "flowers": split(flowers, options.work / chosen.name, chosen),
+    }
+    rates = dict(zip(FACTORS["optimizer"], options.rates, strict=True))
+    for levels in design():
+        named = {name: FACTORS[name][level] for name, level in zip(FACTORS, levels, strict=True)}
+        for name, images in sets.items():
+            yield {"seed": name, **named}, images, words_of(named, rates), is_frozen(named)
+
+
+def is_frozen(levels: dict[str, str]) -> bool:
+    """Return whether BatchNorm keeps the statistics of the weights."""
+    return levels["statistics"] == "frozen"
+
+
+def design() -> list[tuple[int, ...]]:
+    """Return a 2^(8-4) design of resolution IV, the recipe's own levels first.
+
+    The last four factors are products of three of the first four.
+    """
+    rows = []
+    for first in itertools.product((0, 1), repeat=4):
+        others = [sum(three) % 2 for three in itertools.combinations(first, 3)]
+        rows.append((*first, *others))
+    return rows
+
+
+def words_of(levels: dict[str, str], rates: dict[str, float]) -> list[str]:
+    """Return the settings of a combination of levels."""
+    backbone = rates[levels["optimizer"]] * (1 if levels["backbone"] == "rate" else 1 / 3)
+    head = backbone * (1 if levels["head"] == "rate" else 10)
+    words = optimized(levels["optimizer"], head, backbone)
+    if levels["schedule"] == "cosine":
+        words += ["schedule=cosine", "schedule.warmup=0.1dur"]
+    words.append(f"data.crop_scale=[{levels['crops']},1.0]")
+    if levels["smoothing"] != "0":
+        words.append(f"methods.label_smoothing.smoothing={levels['smoothing']}")
+    if levels["average"] == "ema":
+        words += ["methods.ema.half_life=0.1dur", "methods.ema.update_interval=1ba"]
+    return words
+
+
+def optimized(name: str, head: float, backbone: float) -> list[str]:
+    """Return the words for an optimizer and its rates."""
+    words = ["optimizer=adamw"] if name == "adamw" else []
+    return [*words, f"lr={head:.6g}", f"optimizer.backbone_rate={backbone / head:.6g}"]
+
+
+def common(weights: Path) -> list[str]:
+    """Return the settings of all runs."""
+    return [
+        f"model.name={NETWORK}",
+        f"model.weights={weights.absolute()}",
+        f"data.train_size={SIDE}",
+        f"data.eval_size={SIDE}",
+        f"data.eval_resize={RESIZED}",
+        "data.eval_interpolation=bicubic",
+        "max_duration=64ba",
+        "evaluation.interval=1dur",
+        "checkpoint.interval=1dur",
+        "seed=1",
+    ]
+
+
+def trained(images: Path, words: list[str], work: Path) -> dict[str, str]:
+    """Train one run and return what it reached."""
+    before = cpu_seconds(), time.monotonic()
+    run = rr.train(rr.compose("finetune", *words, data=str(images), root=str(work / "runs")))
+    seconds, wall = cpu_seconds() - before[0], time.monotonic() - before[1]
+    summary = run.summary
+    shutil.rmtree(run.folder)
+    prefix = "" if "top1_percent" in summary else "raw_"
+    return {
+        "top1_percent": f"{summary[f'{prefix}top1_percent']:.3f}",
+        "pflops": f"{summary['training_pflops']:.6f}",
+        "loss": f"{summary[f'{prefix}loss']:.4f}",
+        "cpu_seconds": f"{seconds:.0f}",
+        "wall_seconds": f"{wall:.0f}",
+    }
+
+
+def cpu_seconds() -> float:
+    """Return the processor time of this process and of those that it has ended."""
+    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    used = [resource.getrusage(kind) for kind in kinds]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+@contextmanager
+def frozen_statistics() -> Iterator[None]:
+    """Let BatchNorm keep the statistics of the weights in the runs within."""
+    usual: Callable[[nn.Module, str], None] = build.freeze
+
+    def frozen(model: nn.Module, up_to: str) -> None:
+        usual(model, "backbone")
+        for parameter in model.parameters():
+            parameter.requires_grad_(True)
+
+    build.freeze = frozen
+    try:
+        yield
+    finally:
+        build.freeze = usual
+
+
+@contextmanager
+def nothing() -> Iterator[None]:
+    """Change nothing."""
+    yield
+
+
+def split(folder: Path, out: Path, chosen: Images) -> Path:
+    """Link some images of a folder with a folder a class into train/CLASS and val/CLASS."""
+    shutil.rmtree(out, ignore_errors=True)
+    rest = []
+    for kind in sorted(path for path in folder.iterdir() if path.is_dir()):
+        files = by_digest(path for path in kind.iterdir() if path.suffix.lower() in IMAGES)
+        files = files[chosen.skip :]
+        link(files[: chosen.train], out / "train" / kind.name)
+        rest += files[chosen.train :]
+    for path in by_digest(rest)[: chosen.val]:
+        link([path], out / "val" / path.parent.name)
+    return out
+
+
+def by_digest(files: Iterable[Path]) -> list[Path]:
+    """Return files in the order of the SHA-256 digests of class and name."""
+
+    def digest(path: Path) -> str:
+        return hashlib.sha256(f"{path.parent.name}/{path.name}".encode()).hexdigest()
+
+    return sorted(files, key=digest)
+
+
+def link(files: Iterable[Path], folder: Path) -> None:
+    """Link files into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in files:
+        os.symlink(path.absolute(), folder / path.name)
+
+
+def finished(path: Path, row: dict[str, str]) -> list[dict[str, str]]:
+    """Return the rows of a table, with the columns of `row` alone."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return [{name: found[name] for name in row} for found in csv.DictReader(file)]
+
+
+def append(path: Path, row: dict[str, str]) -> None:
+    """Add a row to a table, which has a header from its first row."""
+    is_new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, row)
+        if is_new:
+            writer.writeheader()
+        writer.writerow(row)
+    print(row, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
