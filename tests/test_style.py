@@ -1,6 +1,7 @@
 """The rules of form that ruff has no rule for: sizes, nesting, names, documented members."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,4 +111,30 @@ def test_every_public_method_has_a_docstring_where_it_is_declared():
         if isinstance(item, Function)
         and not item.name.startswith("_")
         and item.name not in declared
+    )
+
+
+#: The class that every tracker file defines (docs/howto/tracker.md).
+PLUG_IN = "Curves"
+
+
+def test_a_type_name_exists_once():
+    """Two types of one name are told apart by their module alone, in which nobody looks."""
+    places = {}
+    for path in sources():
+        for node in sources()[path].body:
+            if (name := type_name(node)) and name != PLUG_IN:
+                places.setdefault(name, []).append(where(path, node))
+    assert places["ZeroToOne"], "aliases are types too"
+    none(" and ".join(found) for found in places.values() if len(found) > 1)
+
+
+def type_name(node: ast.stmt) -> str | None:
+    """Return the name of the class or type alias that a statement defines."""
+    if isinstance(node, ast.ClassDef):
+        return node.name
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    names = [target.id for target in targets if isinstance(target, ast.Name)]
+    return next(
+        (name for name in names if re.fullmatch(r"[A-Z][A-Za-z]*[a-z][A-Za-z]*", name)), None
     )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from resnet_recipes.base.architecture import FREEZABLE, LIBRARY, NETWORKS, Arguments
+from resnet_recipes.base.architecture import FREEZABLE, LIBRARY, NETWORKS, ModelArguments
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.extras import remedy
 
@@ -28,7 +28,7 @@ RESERVED = {
 }
 
 
-def build(name: str, num_classes: int, arguments: Arguments) -> nn.Module:
+def build(name: str, num_classes: int, arguments: ModelArguments) -> nn.Module:
     """Return a network as its library builds it, with weights drawn by torch's generator.
 
     Raises RecipeError, with keys of a recipe, if the library has no such network or argument, and
@@ -146,7 +146,7 @@ def names(library: str) -> list[str]:
     return models.list_models(module=models)
 
 
-def structure(name: str, num_classes: int, arguments: Arguments) -> nn.Module:
+def structure(name: str, num_classes: int, arguments: ModelArguments) -> nn.Module:
     """Return a network without values: it computes shapes and no numbers. Raises as `build`."""
     with _Shapes():
         return build(name, num_classes, arguments).to("meta")

@@ -25,7 +25,7 @@ LIBRARY = re.compile(r"(timm|torchvision):([a-z][a-z0-9_]{0,95})")
 
 #: Arguments of a library's network: numbers and switches, so that no file of a stranger can name
 #: anything to load.
-Arguments = dict[str, int | float | bool]
+ModelArguments = dict[str, int | float | bool]
 
 #: How far from the input a network may be frozen; backbone: all but the classifier.
 FREEZABLE = ("none", "stem", "layer1", "layer2", "layer3", "backbone")
@@ -39,7 +39,7 @@ _DRAWN = {"init": "library", "bn_init": "ones", "zero_init_last_bn": False}
 #: Networks that give several outputs in training, and what makes it one. torchvision warns if it
 #: has to choose `init_weights` itself.
 _AUXILIARY = frozenset({"torchvision:googlenet", "torchvision:inception_v3"})
-_PLAIN: Arguments = {"aux_logits": False, "init_weights": True}
+_PLAIN: ModelArguments = {"aux_logits": False, "init_weights": True}
 
 #: The libraries' networks that are ResNets.
 _RESNETS = re.compile(r"torchvision:(wide_)?resne(x?)t\w+")
@@ -62,7 +62,7 @@ class ModelConfig(Section):
     # torchvision:NAME | timm:NAME
     name: str = "resnet50"
     # numbers and switches for a network of a library, as in model.args.drop_path_rate=0.1
-    args: Arguments = field(default_factory=dict)
+    args: ModelArguments = field(default_factory=dict)
     # standard: 7 x 7 of stride 2, then a max pool | small: 3 x 3 of stride 1, for 28 to 96 px
     stem: Annotated[str, OneOf("standard", "small")] = "standard"
     width: float = 1.0  # factor on the channels of every layer, in eighths
@@ -82,10 +82,10 @@ class ModelConfig(Section):
     freeze: Annotated[str, OneOf(*FREEZABLE)] = "none"
 
     @property
-    def arguments(self) -> Arguments:
+    def arguments(self) -> ModelArguments:
         """What the network is built with, beyond its name and its number of classes."""
         own = self._own()
-        stem: Arguments = {"small_stem": True} if own.pop("stem", "") else {}
+        stem: ModelArguments = {"small_stem": True} if own.pop("stem", "") else {}
         return self.args | stem | own
 
     @property

@@ -101,8 +101,8 @@ class Span:
 
 
 #: The limits of most numbers: of a probability, of a share that leaves something, of a strength.
-Share = Annotated[float, Bounds(least=0, most=1)]
-Part = Annotated[float, Bounds(least=0, below=1)]
+ZeroToOne = Annotated[float, Bounds(least=0, most=1)]
+BelowOne = Annotated[float, Bounds(least=0, below=1)]
 Positive = Annotated[float, Bounds(above=0)]
 
 #: A duration of some steps, and one that may be zero.

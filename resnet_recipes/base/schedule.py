@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from math import cos, pi, sqrt
 from typing import TypeVar
 
-Value = TypeVar("Value")
+ScheduleValue = TypeVar("ScheduleValue")
 
 
 def rise(step: int, warmup: int, start: float = 0.0) -> float:
@@ -79,7 +79,7 @@ def epochwise(step: int, *, steps_per_epoch: int, warmup: int = 0, start: float 
     return min(first + steps_per_epoch, warmup) if first < warmup and not start else first
 
 
-def in_epoch(epoch: int, values: Sequence[Value]) -> Value:
+def in_epoch(epoch: int, values: Sequence[ScheduleValue]) -> ScheduleValue:
     """Return the value of an epoch, counted from 0; the last value holds from then on."""
     return values[min(epoch, len(values) - 1)]
 

@@ -12,7 +12,7 @@ from resnet_recipes.commands.printing import minutes, or_dash, show, table, widt
 from resnet_recipes.jobs.lookup import found, run_places
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.report.comparison import (
-    Group,
+    SeedGroup,
     differences,
     grouped,
     machine,
@@ -31,7 +31,7 @@ USAGE = Usage(
     takes="at least two runs",
 )
 
-Rows = list[tuple[str, list[str]]]  # a key, and its value on each side
+SettingRows = list[tuple[str, list[str]]]  # a key, and its value on each side
 
 
 def run(arguments: Arguments) -> int:
@@ -67,7 +67,7 @@ def run(arguments: Arguments) -> int:
             for group in groups
         ],
     }
-    folders: Rows = [("folder", [str(run.folder) for run in runs])]
+    folders: SettingRows = [("folder", [str(run.folder) for run in runs])]
     rows = [
         {"kind": kind, "name": name, **dict(zip(letters, own, strict=True))}
         for kind, listed in {"run": folders, **tables}.items()
@@ -80,8 +80,8 @@ def run(arguments: Arguments) -> int:
 def _lines(
     letters: Sequence[str],
     runs: Sequence[RunRecord],
-    tables: dict[str, Rows],
-    groups: Sequence[Group],
+    tables: dict[str, SettingRows],
+    groups: Sequence[SeedGroup],
 ) -> Iterator[str]:
     for letter, one in zip(letters, runs, strict=True):
         yield f"{letter}  {printable(one.folder)}"
@@ -93,7 +93,7 @@ def _lines(
         yield from wrapped(line, width())
 
 
-def sides(title: str, heads: Sequence[str], rows: Rows) -> list[str]:
+def sides(title: str, heads: Sequence[str], rows: SettingRows) -> list[str]:
     """Return a row per key and a column per side, or a few lines per key if that is too wide."""
     heads = list(map(printable, heads))
     rows = [(printable(key), list(map(printable, values))) for key, values in rows]
@@ -111,7 +111,7 @@ def _stacked(heads: Sequence[str], key: str, values: Sequence[str]) -> Iterator[
         yield f"    {', '.join(same)}: {value}"
 
 
-def _results(runs: Sequence[RunRecord]) -> Rows:
+def _results(runs: Sequence[RunRecord]) -> SettingRows:
     clocks = {
         "training": "minutes",
         "papers' clock": "minutes_papers",
@@ -131,7 +131,7 @@ def _results(runs: Sequence[RunRecord]) -> Rows:
     ]
 
 
-def _verdict(groups: Sequence[Group]) -> Iterator[str]:
+def _verdict(groups: Sequence[SeedGroup]) -> Iterator[str]:
     """Yield how much results vary with the seed alone, and whether groups differ by more."""
     several = [group for group in groups if group.noise is not None]
     if not several:

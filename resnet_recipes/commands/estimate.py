@@ -14,7 +14,7 @@ from resnet_recipes.commands.runs import price_of
 from resnet_recipes.recipe.library import Library
 
 if TYPE_CHECKING:
-    from resnet_recipes.estimating.estimate import Prediction, Speeds
+    from resnet_recipes.estimating.estimate import RunForecast, Speeds
     from resnet_recipes.jobs.offers import Offer, Offers
     from resnet_recipes.planning.plan import Plan
 
@@ -75,7 +75,7 @@ def _count(arguments: Arguments) -> int:
 
 
 def _values(
-    plan: "Plan", found: "Prediction", timed: Mapping[int, float], price: float | None
+    plan: "Plan", found: "RunForecast", timed: Mapping[int, float], price: float | None
 ) -> dict[str, object]:
     """Return all that is known, for programs."""
     result = found.estimate
@@ -99,7 +99,7 @@ def _values(
     }
 
 
-def _lines(plan: "Plan", found: "Prediction", price: float | None) -> Iterator[str]:
+def _lines(plan: "Plan", found: "RunForecast", price: float | None) -> Iterator[str]:
     result, speeds = found.estimate, found.speeds
     rows = [
         {

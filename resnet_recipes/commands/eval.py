@@ -50,7 +50,7 @@ _SHOWN, _DRAWN, _IN_GALLERY = 10, 40, 100
 #: What the centre is cut from, by data.fit.
 _CUT = {"crop": "shorter side", "pad": "padded square", "squash": "squashed square"}
 
-Row = dict[str, Any]
+ResultRow = dict[str, Any]
 
 
 def run(arguments: Arguments) -> int:
@@ -89,14 +89,16 @@ def _keep_tables(arguments: Arguments, root: str) -> None:
             raise RecipeError.of(flag, arguments.flags[flag], rule, Hint("another name or folder"))
 
 
-def _one_size(arguments: Arguments, opened: "Trained", result: Row, outcomes: "Outcomes") -> None:
+def _one_size(
+    arguments: Arguments, opened: "Trained", result: ResultRow, outcomes: "Outcomes"
+) -> None:
     """Print an evaluation with its classes, and write the files that flags ask for."""
     from resnet_recipes.report.page.charts import by_class
     from resnet_recipes.training.outcomes import Confusion
 
     class_name, confusion = opened.network.about.class_name, Confusion(outcomes)
 
-    def named(cells: "Iterable[Cell]") -> list[Row]:
+    def named(cells: "Iterable[Cell]") -> list[ResultRow]:
         return [
             {
                 "class": class_name(cell.label),
@@ -177,7 +179,7 @@ def _write_images(arguments: Arguments, opened: "Trained", outcomes: "Outcomes")
         images.close()
 
 
-def _row(opened: "Trained", size: int, found: "Evaluated") -> Row:
+def _row(opened: "Trained", size: int, found: "Evaluated") -> ResultRow:
     recipe = opened.recipe
     top1, top5, loss, examples, balanced = found.metrics
     return {
@@ -197,7 +199,7 @@ def _row(opened: "Trained", size: int, found: "Evaluated") -> Row:
     }
 
 
-def _facts(opened: "Trained", result: Row) -> list[str]:
+def _facts(opened: "Trained", result: ResultRow) -> list[str]:
     """Return what was evaluated, and the result over all images."""
     about, flip = opened.network.about, ", each with its mirror image" if result["flip"] else ""
     recipe = f", recipe {about.recipe}" if about.recipe else ""
@@ -219,7 +221,7 @@ def _facts(opened: "Trained", result: Row) -> list[str]:
 
 
 def _tables(
-    means: "dict[str, Means]", classes: Sequence[Row], wrong: Sequence[Row]
+    means: "dict[str, Means]", classes: Sequence[ResultRow], wrong: Sequence[ResultRow]
 ) -> Iterator[str]:
     yield from ("", "means over classes, in percent")
     yield from table(
@@ -260,7 +262,7 @@ def _tables(
         )
 
 
-def _sizes(rows: Sequence[Row]) -> list[str]:
+def _sizes(rows: Sequence[ResultRow]) -> list[str]:
     cells = [
         {
             "SIZE": str(row["eval_size"]),

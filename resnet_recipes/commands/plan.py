@@ -17,7 +17,7 @@ from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.run_folder.facts import nearest
 
 if TYPE_CHECKING:
-    from resnet_recipes.estimating.estimate import Prediction
+    from resnet_recipes.estimating.estimate import RunForecast
     from resnet_recipes.planning.plan import Plan
     from resnet_recipes.recipe.schema import Recipe
 
@@ -36,7 +36,7 @@ USAGE = Usage(
 
 WARNING = "WARNING"  # a label
 
-Rows = Iterator[tuple[str, str]]  # a label, and its text
+LabelledRows = Iterator[tuple[str, str]]  # a label, and its text
 Memory = tuple[float, int] | None  # the bytes that a GPU is expected to need, and has
 
 
@@ -94,7 +94,7 @@ def ranks(recipe: "Recipe") -> int:
     return group_of(config).ranks if config.gpus == "auto" else int(config.gpus)
 
 
-def _device(plan: "Plan", memory: Memory) -> Rows:
+def _device(plan: "Plan", memory: Memory) -> LabelledRows:
     """Yield what the run computes on and in which precision, and whether it may not fit there."""
     launch, dtype = plan.recipe.launch, plan.recipe.precision.dtype
     if launch.device != "cpu" and ((found := cuda.found()).count or plan.world_size > 1):
@@ -124,7 +124,7 @@ def _device(plan: "Plan", memory: Memory) -> Rows:
         )
 
 
-def _loading(plan: "Plan") -> Rows:
+def _loading(plan: "Plan") -> LabelledRows:
     """Yield which images are kept in memory."""
     if plan.recipe.data.memory_pixels and plan.facts.augments_samples:
         from resnet_recipes.data.sample import Sample
@@ -134,7 +134,7 @@ def _loading(plan: "Plan") -> Rows:
             yield "in memory", str(found)
 
 
-def _predictions(found: "Prediction | None", memory: Memory) -> Rows:
+def _predictions(found: "RunForecast | None", memory: Memory) -> LabelledRows:
     """Yield how much memory and time a run is expected to need, and what limits its speed."""
     if memory:
         need, size = map(byte_size, memory)
@@ -148,7 +148,7 @@ def _predictions(found: "Prediction | None", memory: Memory) -> Rows:
         yield "speed", f"{each}: {found.source}"
 
 
-def _time(plan: "Plan", found: "Prediction | None") -> Rows:
+def _time(plan: "Plan", found: "RunForecast | None") -> LabelledRows:
     """Yield how long the run takes and what it costs, or what was published."""
     price = plan.recipe.launch.price
     if found:

@@ -11,7 +11,7 @@ from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
 from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.text import Progress, Say, silent
 from resnet_recipes.data import remote, synthetic
-from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share, normalize
+from resnet_recipes.data.base import Augment, DataConfig, DataFacts, Share, normalize
 from resnet_recipes.data.beton.samples import Samples, open_samples, quasi_random
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.images import eval_pipeline, train_pipeline
@@ -113,7 +113,7 @@ def local(
 
 
 def open_train(
-    config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None = None
+    config: DataConfig, facts: DataFacts, share: Share, augment: Augment | None = None
 ) -> TrainLoader:
     """Open this rank's training images.
 

@@ -31,7 +31,7 @@ Mean = tuple[_Level, _Level, _Level]
 Deviation = tuple[_Deviation, _Deviation, _Deviation]
 
 #: Pixels of a side.
-Side = Annotated[int, Bounds(least=8, most=1024)]
+CropSize = Annotated[int, Bounds(least=8, most=1024)]
 
 
 @dataclass
@@ -56,9 +56,9 @@ class DataConfig(Section):
     # true: every folder of images is a class; false: only the folders in train/; null: as false,
     # but folders that look like splits are refused
     nested_classes: bool | None = None
-    train_size: Side = 176  # pixels, side of the training crop
-    eval_resize: Side = 232  # pixels, shorter side before the centre crop at evaluation
-    eval_size: Side = 224  # pixels, side of the centre crop at evaluation
+    train_size: CropSize = 176  # pixels, side of the training crop
+    eval_resize: CropSize = 232  # pixels, shorter side before the centre crop at evaluation
+    eval_size: CropSize = 224  # pixels, side of the centre crop at evaluation
     # area of a training crop, relative to the image
     crop_scale: Annotated[tuple[float, float], Span(most=1)] = (0.08, 1.0)
     # width / height of a training crop
@@ -211,7 +211,7 @@ class DataFacts:
 
     @property
     def augments_samples(self) -> bool:
-        """Whether this backend decodes images one by one and so can run a SampleAugment on each."""
+        """Whether this backend decodes images one by one and so can run a Augment on each."""
         return self.backend in ("torchvision", "ffcv")
 
 
@@ -255,10 +255,10 @@ class RawBatch(NamedTuple):
     taught: Tensor | None = None  # float32 [N, K], a teacher's probabilities, if they are stored
 
 
-#: See methods.base.SampleAugment: (PIL image, generator) -> PIL image. Named here so that data need
+#: See methods.base.ImageAugment: (PIL image, generator) -> PIL image. Named here so that data need
 #: not import methods. If it has `steps(side, generator) -> list[Step]`, it also runs in the native
 #: engine, with the same pixels.
-SampleAugment = Callable[[object, object], object]
+Augment = Callable[[object, object], object]
 
 #: One operation of the native engine: a name from data.native.rows.OPERATIONS and its parameters.
 Step = tuple[str, tuple[float, ...]]

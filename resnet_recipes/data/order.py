@@ -21,7 +21,7 @@ _ORDER = 0x6F726472
 Permute = Callable[[int, int, int], np.ndarray]
 
 
-class Job(NamedTuple):
+class BatchOrder(NamedTuple):
     """A rank's batch still to be read, or some rows of it.
 
     Seed, epoch, index and copy determine each image's crop.
@@ -34,7 +34,7 @@ class Job(NamedTuple):
     pixels: int  # side of the delivered images
     first: int = 0  # row of the batch with which these begin
 
-    def parts(self, size: int) -> Iterator["Job"]:
+    def parts(self, size: int) -> Iterator["BatchOrder"]:
         """Yield the job in parts of at most `size` rows."""
         for first in range(0, len(self.indices), size):
             rows = slice(first, first + size)
@@ -53,7 +53,7 @@ def shuffled(seed: int, epoch: int, examples: int) -> np.ndarray:
 
 def train_jobs(
     config: DataConfig, share: Share, examples: int, first_step: int, permute: Permute = shuffled
-) -> Iterator[Job]:
+) -> Iterator[BatchOrder]:
     """Yield this rank's batches from `first_step` on, without end."""
     steps = steps_per_epoch(examples, share.global_size)
     epoch, first = divmod(first_step, steps)
@@ -65,11 +65,13 @@ def train_jobs(
         for step in range(first, steps):
             places = _places(share, step, config.repeats)
             rows = places // config.repeats
-            yield Job(drawn, order[rows], before[rows] + places % config.repeats, pixels)
+            yield BatchOrder(drawn, order[rows], before[rows] + places % config.repeats, pixels)
         epoch, first = epoch + 1, 0
 
 
-def whole_epoch(config: DataConfig, share: Share, examples: int, epoch: int) -> Iterator[Job]:
+def whole_epoch(
+    config: DataConfig, share: Share, examples: int, epoch: int
+) -> Iterator[BatchOrder]:
     """Yield this rank's blocks of all images of an epoch, in the order of their indices.
 
     All blocks are of one size, for which the last repeats images: one image alone is computed
@@ -80,7 +82,7 @@ def whole_epoch(config: DataConfig, share: Share, examples: int, epoch: int) -> 
     for copy in range(config.repeats):
         for start in starts:
             block = np.arange(share.rank_size) + min(start, examples - share.rank_size)
-            yield Job(epoch, block, np.full_like(block, copy), pixels)
+            yield BatchOrder(epoch, block, np.full_like(block, copy), pixels)
 
 
 def occurrences(order: np.ndarray) -> np.ndarray:
@@ -109,11 +111,11 @@ def _places(share: Share, step: int, repeats: int) -> np.ndarray:
     return places[share.rank * share.rank_size : (share.rank + 1) * share.rank_size]
 
 
-def eval_jobs(config: DataConfig, share: Share, indices: np.ndarray) -> Iterator[Job]:
+def eval_jobs(config: DataConfig, share: Share, indices: np.ndarray) -> Iterator[BatchOrder]:
     """Yield evaluation examples in batches, the last one short."""
     starts = range(0, len(indices), share.eval_size)
     parts = (indices[start : start + share.eval_size] for start in starts)
-    return (Job(0, part, np.zeros_like(part), config.eval_size) for part in parts)
+    return (BatchOrder(0, part, np.zeros_like(part), config.eval_size) for part in parts)
 
 
 #: Separates this generator from all others seeded with the run's seed and an epoch.

@@ -9,7 +9,7 @@ import torch
 
 from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch
 from resnet_recipes.data.loading import BatchSource
-from resnet_recipes.data.order import Job
+from resnet_recipes.data.order import BatchOrder
 
 CLASSES = 10
 TRAIN_EXAMPLES = 128
@@ -19,7 +19,7 @@ EVAL_EXAMPLES = 50
 _NOISES = 64
 
 
-class Images:
+class SyntheticImages:
     """Images of one size, on the device.
 
     A coarse pattern to learn for each class, plus new noise in every epoch.
@@ -55,9 +55,9 @@ class Synthetic(BatchSource):
         self._classes = classes
         self._epoch = epoch  # fixed epoch of all images, or None
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[RawBatch]:
+    def run(self, jobs: Iterable[BatchOrder]) -> Iterator[RawBatch]:
         """Yield one batch for each job; none is asked for before the one before it is used."""
-        images = lru_cache(1)(Images)
+        images = lru_cache(1)(SyntheticImages)
         return (
             images(job.pixels, self._classes).batch(
                 job.indices, job.epoch if self._epoch is None else self._epoch

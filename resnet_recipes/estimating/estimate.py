@@ -21,7 +21,7 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import cores, emulates
 from resnet_recipes.base.paths import cache_folder
 from resnet_recipes.base.text import clock_time, roughly
-from resnet_recipes.estimating.network import Network
+from resnet_recipes.estimating.network import NetworkFacts
 from resnet_recipes.estimating.roofline import Gpu, Work, speed
 
 #: If exchanging gradients alone takes more than this share of a step, the step is waiting for the
@@ -40,7 +40,7 @@ class Course(NamedTuple):
     evaluated: int  # images of all evaluations, each as often as it is computed
     eval_side: int
     passes: float  # through the network for an image: with second gradients, and the teachers' part
-    network: Network
+    network: NetworkFacts
     work: Work  # one pass on a GPU at the largest size
     devices: int
     saves: int  # checkpoints, and the weights at the end as one more
@@ -146,7 +146,7 @@ class Estimate:
         return self.total_minutes / 60 * price
 
 
-class Prediction(NamedTuple):
+class RunForecast(NamedTuple):
     """What a run is expected to take, and where that comes from."""
 
     estimate: Estimate

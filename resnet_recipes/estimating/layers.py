@@ -7,7 +7,7 @@ from resnet_recipes.base.architecture import FREEZABLE, NETWORKS, ModelConfig
 from resnet_recipes.methods.stack import Stack
 
 
-class Operations(NamedTuple):
+class OperationCount(NamedTuple):
     """What a network computes for one image, which is the same on every machine.
 
     Convolutions and linear layers are counted, a multiplication and an addition as two, as
@@ -111,7 +111,7 @@ def features(model: str) -> int:
     return 2048 if NETWORKS[model][0] else 512
 
 
-def operations(model: ModelConfig, classes: int, side: int, methods: Stack) -> Operations:
+def operations(model: ModelConfig, classes: int, side: int, methods: Stack) -> OperationCount:
     """Return the operations of one of the recipes' own networks for an image of `side` pixels."""
     frozen = FREEZABLE.index(model.freeze)  # the stages that are not trained; 5: all but the head
 
@@ -123,4 +123,4 @@ def operations(model: ModelConfig, classes: int, side: int, methods: Stack) -> O
             yield layer._replace(stride=stride).flops, layer.passes(frozen)
         yield 2 * features(model.name) * classes, 3 - (model.freeze == "backbone")
 
-    return Operations.of(layers())
+    return OperationCount.of(layers())

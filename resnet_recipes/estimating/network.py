@@ -12,14 +12,14 @@ from resnet_recipes import backbones
 from resnet_recipes.base.architecture import NETWORKS, ModelConfig
 from resnet_recipes.base.errors import Hint, Problem
 from resnet_recipes.data.base import Stored
-from resnet_recipes.estimating.layers import Operations, backbone, features, operations
+from resnet_recipes.estimating.layers import OperationCount, backbone, features, operations
 from resnet_recipes.methods.stack import Stack
 
 
 class Teacher(NamedTuple):
     """A trained network whose outputs a run computes every step, or finds in a file."""
 
-    network: "Network | None"  # None: it was run before
+    network: "NetworkFacts | None"  # None: it was run before
     text: str  # for the plan
     key: str  # of the setting that names it
     digest: str  # of its weights and description, or of its outputs
@@ -32,7 +32,7 @@ def teaching(teachers: Iterable[Teacher], side: int) -> int:
     return sum(network.operations(side).forward for network in networks if network)
 
 
-def network_of(model: ModelConfig, classes: int, methods: Stack) -> "Network":
+def network_of(model: ModelConfig, classes: int, methods: Stack) -> "NetworkFacts":
     """Return the facts about a recipe's network.
 
     Raises RecipeError if its library cannot build it. All but the plain ResNets are built, without
@@ -121,7 +121,7 @@ class BuiltNetwork:
             return backbones.first_line(error)
         return ""
 
-    def _operations(self, side: int) -> Operations:
+    def _operations(self, side: int) -> OperationCount:
         """Count the operations of one image; compute it in evaluation, too, whose path may differ.
 
         A layer has a second pass if its weights are trained, and a third if its input has a
@@ -142,9 +142,9 @@ class BuiltNetwork:
             with FlopCounterMode(display=False) as counter:
                 self._check(network.train()(images))
             # of what is no convolution and no linear layer
-            rest = counter.get_total_flops() // 2 - Operations.of(found).forward
+            rest = counter.get_total_flops() // 2 - OperationCount.of(found).forward
             found.append((rest, 1 if self._model.freeze == "backbone" else 3))
-            counted = Operations.of(found)
+            counted = OperationCount.of(found)
             with torch.no_grad():
                 self._check(network.eval()(images))
         finally:
@@ -160,4 +160,4 @@ class BuiltNetwork:
 
 
 #: The facts about a network that a plan rests on.
-Network = ResNet | BuiltNetwork
+NetworkFacts = ResNet | BuiltNetwork

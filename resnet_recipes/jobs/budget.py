@@ -10,7 +10,7 @@ from resnet_recipes import data
 from resnet_recipes.base.duration import Duration, budget_seconds
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.text import Say, clock_time
-from resnet_recipes.estimating.estimate import Estimate, Prediction
+from resnet_recipes.estimating.estimate import Estimate, RunForecast
 from resnet_recipes.jobs import external
 from resnet_recipes.jobs.fit import fitted
 from resnet_recipes.jobs.group import group_of
@@ -68,7 +68,7 @@ def within_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
     return plan
 
 
-def within(plan: Plan, found: Prediction) -> Plan:
+def within(plan: Plan, found: RunForecast) -> Plan:
     """Return the plan of the longest run that ends within its recipe's budget.
 
     Raises RecipeError if that is too short for a warm-up.

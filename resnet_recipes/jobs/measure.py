@@ -18,7 +18,7 @@ from resnet_recipes.data.base import DataConfig
 from resnet_recipes.doctor import cuda
 from resnet_recipes.doctor.data import decode_some
 from resnet_recipes.estimating.estimate import (
-    Prediction,
+    RunForecast,
     Speeds,
     estimate,
     key_of,
@@ -44,7 +44,7 @@ MEASURES = "`resnet-recipes estimate` measures"
 UNKNOWN = f"no time is known; {MEASURES}"
 
 
-def predicted(plan: Plan) -> Prediction | None:
+def predicted(plan: Plan) -> RunForecast | None:
     """Return the time of a run from the best source there is: measured here, datasheet, or guess.
 
     None for GPUs of which no datasheet is known.
@@ -60,13 +60,13 @@ def predicted(plan: Plan) -> Prediction | None:
         source = f"a guess from the network's arithmetic on this CPU; {MEASURES}"
     else:
         return None
-    return Prediction(estimate(course, speeds), speeds, source)
+    return RunForecast(estimate(course, speeds), speeds, source)
 
 
-def from_measured(plan: Plan, speeds: Speeds, when: float) -> Prediction:
+def from_measured(plan: Plan, speeds: Speeds, when: float) -> RunForecast:
     """Return the time of a run at speeds that were measured on this machine."""
     day = time.strftime("%Y-%m-%d %H:%M", time.localtime(when))
-    return Prediction(time_of(plan, speeds), speeds, f"measured on this machine {day}", when)
+    return RunForecast(time_of(plan, speeds), speeds, f"measured on this machine {day}", when)
 
 
 def keep_estimate(plan: Plan, folder: Path) -> None:
@@ -125,7 +125,7 @@ CHECKED = 2
 DECODED = 60.0
 
 
-def measured(plan: Plan, say: Say, again: bool = False) -> Prediction:
+def measured(plan: Plan, say: Say, again: bool = False) -> RunForecast:
     """Return the time of a run as this machine was measured, or is now, for about a minute.
 
     Raises NotDoneError.
@@ -146,7 +146,7 @@ def speeds(plan: Plan, group: Group, say: Say) -> Speeds:
         return Speeds.of_json(json.loads((folder / SPEEDS).read_text()))
 
 
-def trained(plan: Plan, count: int, say: Say) -> tuple[dict[int, float], Prediction]:
+def trained(plan: Plan, count: int, say: Say) -> tuple[dict[int, float], RunForecast]:
     """Train, evaluate and save some epochs of a run as it would.
 
     Return the seconds of each epoch, counted from 0, and what they say of the whole run. Raises
@@ -165,7 +165,7 @@ def trained(plan: Plan, count: int, say: Say) -> tuple[dict[int, float], Predict
     course = course_of(plan)
     speeds = speeds_of(course, timed, images / mean(evaluations) if evaluations else None)
     source = f"the papers' rule, from {len(timed)} of {len(plan.sizes)} epochs"
-    return timed, Prediction(estimate(course, speeds), speeds, source, time.time())
+    return timed, RunForecast(estimate(course, speeds), speeds, source, time.time())
 
 
 def check(plan: Plan, say: Say) -> None:

@@ -39,7 +39,7 @@ TAUGHT_AT_ONCE = 128
 
 #: Takes one decoded RGB image and its own random generator; returns an image of the same size. Runs
 #: in loader workers, so it must pickle.
-SampleAugment = Callable[[Image.Image, np.random.Generator], Image.Image]
+ImageAugment = Callable[[Image.Image, np.random.Generator], Image.Image]
 
 
 class Batch(NamedTuple):
@@ -136,7 +136,7 @@ class Method(Section):
         super().__init_subclass__()
         cls._place = f"methods.{getattr(cls, 'name', '')}."
 
-    def augment_sample(self) -> SampleAugment:
+    def augment_sample(self) -> ImageAugment:
         """Return the function that a loader worker applies to each image after crop and flip."""
         raise NotImplementedError
 

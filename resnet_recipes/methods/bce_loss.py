@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from resnet_recipes.backbones import classifier
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.base.limits import OneOf, Part
+from resnet_recipes.base.limits import BelowOne, OneOf
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.methods.base import Method
 
@@ -41,7 +41,7 @@ class BCELoss(Method):
     )
 
     reduction: Annotated[str, OneOf("sum", "mean")] = "sum"  # over classes: sum | mean
-    threshold: Part | None = None  # targets above it become 1, all others 0; null: unchanged
+    threshold: BelowOne | None = None  # targets above it become 1, others 0; null: unchanged
     bias_init: bool = True  # start the classifier's bias at -ln K
 
     def provides(self, hook: str) -> bool:

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from resnet_recipes.base.limits import OneOf, Part
+from resnet_recipes.base.limits import BelowOne, OneOf
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.methods.base import Batch, Method, Now, send
 
@@ -36,7 +36,7 @@ class ClassWeights(Method):
     )
     # effective: by the effective number of images | inverse: 1 / n
     rule: Annotated[str, OneOf("effective", "inverse")] = "effective"
-    beta: Part = 0.999  # of the effective number; 0: equal weights, towards 1: inverse
+    beta: BelowOne = 0.999  # of the effective number; 0: equal weights, towards 1: inverse
 
     def __post_init__(self) -> None:
         self._weights: np.ndarray | None = None

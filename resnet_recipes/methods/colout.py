@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from resnet_recipes.base.duration import Horizon, decimal
-from resnet_recipes.base.limits import Part
+from resnet_recipes.base.limits import BelowOne
 from resnet_recipes.methods.base import Batch, Method, Now, select
 
 
@@ -31,8 +31,8 @@ class ColOut(Method):
         "(Composer, method card). It adds little on top of progressive_resizing, which saves the "
         "same pixels."
     )
-    p_row: Part = 0.15  # fraction of the rows to remove, at least 0 and below 1
-    p_col: Part = 0.15  # fraction of the columns to remove, at least 0 and below 1
+    p_row: BelowOne = 0.15  # fraction of the rows to remove, at least 0 and below 1
+    p_col: BelowOne = 0.15  # fraction of the columns to remove, at least 0 and below 1
 
     def size_after(self, side: int, epoch: int, horizon: Horizon) -> int:
         return _kept(side, self.p_col)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.base.limits import Positive, Share
+from resnet_recipes.base.limits import Positive, ZeroToOne
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.methods.base import TAUGHT_AT_ONCE, Batch, Method, Now
 
@@ -46,7 +46,7 @@ class Distill(Method):
     )
     teacher: str = ""  # a run, a weights file or checkpoint, timm:NAME or hf:USER/NAME
     temperature: Positive = 1.0  # of both softmaxes; higher: small probabilities count more
-    share: Share = 0.5  # of the loss that follows the teacher, 0 to 1
+    share: ZeroToOne = 0.5  # of the loss that follows the teacher, 0 to 1
     labels: str = ""  # a file of resnet-recipes teach, instead of the teacher
 
     def __post_init__(self) -> None:

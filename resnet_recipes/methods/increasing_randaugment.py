@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar
 import numpy as np
 from PIL import Image, ImageOps
 
-from resnet_recipes.base.limits import Bounds, OneOf, Share
-from resnet_recipes.methods.base import Method, SampleAugment
+from resnet_recipes.base.limits import Bounds, OneOf, ZeroToOne
+from resnet_recipes.methods.base import ImageAugment, Method
 from resnet_recipes.methods.image_ops import IMAGE_OPS, MOVING
 
 #: ImageNet's mean colour, which fills areas from outside the image.
@@ -42,14 +42,14 @@ class IncreasingRandAugment(Method):
         ("randaugment", "trivial_augment"), "either draws the operations"
     )
     depth: Annotated[int, Bounds(least=1, most=20)] = 2  # operations drawn for each image
-    p: Share = 0.5  # probability that a drawn operation is applied
+    p: ZeroToOne = 0.5  # probability that a drawn operation is applied
     magnitude: Annotated[float, Bounds(least=0, most=10)] = 7.0  # mean strength, 0 to 10
     # standard deviation of the strength
     deviation: Annotated[float, Bounds(least=0, most=10)] = 0.5
     # when moving pixels: bilinear | bicubic | random (either, for each image)
     interpolation: Annotated[str, OneOf(*_FILTERS)] = "random"
 
-    def augment_sample(self) -> SampleAugment:
+    def augment_sample(self) -> ImageAugment:
         return _OneImage(self)
 
 

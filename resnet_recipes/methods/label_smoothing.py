@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import torch
 
-from resnet_recipes.base.limits import Share
+from resnet_recipes.base.limits import ZeroToOne
 from resnet_recipes.base.names import DOCS
 from resnet_recipes.methods.base import Batch, Method, Now
 
@@ -29,7 +29,7 @@ class LabelSmoothing(Method):
         "MixUp is on and the run has fewer than about 60 epochs: at 30, both reach 75.91 % and "
         "label smoothing alone 76.33 % (deep dive). This is why Mild has no MixUp."
     )
-    smoothing: Share = 0.1  # fraction of the target to spread, 0 to 1
+    smoothing: ZeroToOne = 0.1  # fraction of the target to spread, 0 to 1
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         floor = torch.tensor(self.smoothing / batch.targets.shape[1])

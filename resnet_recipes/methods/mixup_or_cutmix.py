@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from torch import Tensor
 
-from resnet_recipes.base.limits import OneOf, Positive, Share
+from resnet_recipes.base.limits import OneOf, Positive, ZeroToOne
 from resnet_recipes.methods.base import Batch, Method, Now
 from resnet_recipes.methods.cutmix import box, pasted
 
@@ -34,7 +34,7 @@ class MixUpOrCutMix(Method):
     changes: ClassVar[str] = "mixes"
     mixup_alpha: Positive = 0.2  # concentration of mixup's Beta distribution, above 0
     cutmix_alpha: Positive = 1.0  # concentration of cutmix's Beta distribution, above 0
-    switch: Share = 0.5  # probability of cutmix at each step
+    switch: ZeroToOne = 0.5  # probability of cutmix at each step
     # flipped: the batch in reverse, as in timm | rolled: by one, as in torchvision
     partner: Annotated[str, OneOf("flipped", "rolled")] = "flipped"
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from resnet_recipes.base.duration import Horizon
 from resnet_recipes.base.limits import Bounds, OneOf
-from resnet_recipes.methods.base import Method, SampleAugment
+from resnet_recipes.methods.base import ImageAugment, Method
 from resnet_recipes.methods.image_ops import ENHANCERS, IMAGE_OPS, Drawn
 
 _SAFE = tuple(name for name in IMAGE_OPS if name not in ENHANCERS)
@@ -53,7 +53,7 @@ class RandAugment(Method):
                 "epochs reached 79.9 %); recipe=medium is meant for 60 to 240 epochs."
             )
 
-    def augment_sample(self) -> SampleAugment:
+    def augment_sample(self) -> ImageAugment:
         return Drawn(self.drawn)
 
     def drawn(self, side: int, rng: np.random.Generator) -> Iterator[tuple[str, float]]:

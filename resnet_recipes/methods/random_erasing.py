@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 import torch
 
-from resnet_recipes.base.limits import Share, Span
+from resnet_recipes.base.limits import Span, ZeroToOne
 from resnet_recipes.methods.base import Batch, Method, Now, send
 
 _ATTEMPTS = 10  # draws of a box that fits; if all fail the image stays whole, as in torchvision
@@ -29,7 +29,7 @@ class RandomErasing(Method):
         'primitives", 2021).'
     )
     avoid_when: ClassVar[str] = "The run is too short to need regularisation."
-    p: Share = 0.1  # probability that an image loses a box
+    p: ZeroToOne = 0.1  # probability that an image loses a box
     # smallest and largest area of the box, relative to the image
     scale: Annotated[tuple[float, float], Span(most=1)] = (0.02, 0.33)
     # smallest and largest height / width of the box

@@ -17,9 +17,9 @@ from resnet_recipes.methods.base import (
     HOOKS,
     Batch,
     Compute,
+    ImageAugment,
     Method,
     Now,
-    SampleAugment,
 )
 
 
@@ -63,7 +63,7 @@ class Stack:
             }
         )
 
-    def augment_sample(self) -> SampleAugment | None:
+    def augment_sample(self) -> ImageAugment | None:
         """Return the function that a loader worker applies to each image, or None."""
         augments = tuple(augment() for augment in self._provided("augment_sample"))
         return _Chain(augments) if augments else None
@@ -175,7 +175,7 @@ def _label(method: Method) -> str:
 class _Chain:
     """Several augmentations applied to one image in turn; pickles if they do."""
 
-    augments: tuple[SampleAugment, ...]
+    augments: tuple[ImageAugment, ...]
 
     def __call__(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
         for augment in self.augments:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.base.limits import OneOf, Part
+from resnet_recipes.base.limits import BelowOne, OneOf
 from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.surgery import adopt, release
 
@@ -61,7 +61,7 @@ class StochasticDepth(Method):
         "kept ResNet-50's accuracy up to a rate of 0.2 (Composer, method card)."
     )
     draws_in_forward: ClassVar[bool] = True
-    drop_rate: Part = 0.1  # probability of skipping the last block, at least 0 and below 1
+    drop_rate: BelowOne = 0.1  # probability of skipping the last block, at least 0 and below 1
     # linear: rises to drop_rate | from_zero: the same, from 0 | uniform: constant
     distribution: Annotated[str, OneOf("linear", "from_zero", "uniform")] = "linear"
 

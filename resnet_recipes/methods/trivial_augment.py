@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from resnet_recipes.methods.base import Method, SampleAugment
+from resnet_recipes.methods.base import ImageAugment, Method
 from resnet_recipes.methods.image_ops import ENHANCERS, Drawn
 
 
@@ -32,7 +32,7 @@ class TrivialAugment(Method):
     avoid_when: ClassVar[str] = "The loader is short of CPU."
     conflicts: ClassVar[Mapping[str, str]] = {"randaugment": "either draws the operations"}
 
-    def augment_sample(self) -> SampleAugment:
+    def augment_sample(self) -> ImageAugment:
         return Drawn(_drawn)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated, Any
 
-from resnet_recipes.base.architecture import LIBRARY, NETWORKS, Arguments
+from resnet_recipes.base.architecture import LIBRARY, NETWORKS, ModelArguments
 from resnet_recipes.base.kinds import WrongTypeError, converted, kinds_of
 from resnet_recipes.base.limits import Bounds, OneOf, broken_limits
 from resnet_recipes.base.reading import parse_json
@@ -34,7 +34,7 @@ _LARGEST_ARGUMENT = 4096  # of a network: its images' side, or its width
 #: Settings of a method, by name.
 Settings = dict[str, int | float | bool | str]
 
-Side = Annotated[int, Bounds(8, 4096)]  # pixels
+NetworkSize = Annotated[int, Bounds(8, 4096)]  # pixels
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class About:
     classes: tuple[str, ...] = ()  # in label order; empty if unknown
     # settings of the methods in the network
     surgery: dict[str, Settings] = field(default_factory=dict)
-    train_size: Side = 224  # pixels, side of the training crop
-    eval_resize: Side = 256  # pixels, shorter side before the centre crop
-    eval_size: Side = 224  # pixels, side of the centre crop
+    train_size: NetworkSize = 224  # pixels, side of the training crop
+    eval_resize: NetworkSize = 256  # pixels, shorter side before the centre crop
+    eval_size: NetworkSize = 224  # pixels, side of the centre crop
     eval_interpolation: Annotated[str, OneOf("bilinear", "bicubic")] = "bilinear"
     fit: Annotated[str, OneOf("crop", "pad", "squash")] = "crop"  # see DataConfig
     mean: Mean = MEAN  # of red, green and blue, 0..255
@@ -64,7 +64,7 @@ class About:
     # evaluations that these weights were the best of, which flatters them; 0: not chosen
     best_of: Annotated[int, Bounds(least=0)] = 0
     licence: str = LICENCE
-    arguments: Arguments = field(default_factory=dict)  # see backbones.build
+    arguments: ModelArguments = field(default_factory=dict)  # see backbones.build
 
     @property
     def title(self) -> str:

@@ -23,7 +23,7 @@ from resnet_recipes.network.load import Network, load
 from resnet_recipes.network.weights import KEY, write_weights
 
 #: Takes normalised float32 images [N, 3, H, W] and returns logits [N, K].
-Run = Callable[[Tensor], Tensor]
+RunProgram = Callable[[Tensor], Tensor]
 
 
 class Target(NamedTuple):
@@ -31,7 +31,7 @@ class Target(NamedTuple):
 
     file: str
     write: Callable[[Network, Path], None]
-    read: Callable[[Path, About], Run]
+    read: Callable[[Path, About], RunProgram]
     # whether it can hold any network; otherwise only weights for the reader's own architecture
     takes_any: bool
     use: str  # Python code that reads it
@@ -43,7 +43,7 @@ def _write_weights(network: Network, path: Path) -> None:
     write_weights(network.model, path, network.about)
 
 
-def _read_torchvision(path: Path, about: About) -> Run:
+def _read_torchvision(path: Path, about: About) -> RunProgram:
     name = about.architecture.removeprefix("torchvision:")
     make = getattr(torchvision.models, name)
     model = make(num_classes=about.num_classes, **about.arguments).eval()
@@ -84,7 +84,7 @@ def crop_share(size: int, resize: int) -> float:
     return share
 
 
-def _read_timm(path: Path, _: About) -> Run:
+def _read_timm(path: Path, _: About) -> RunProgram:
     import timm
 
     return timm.create_model(f"local-dir:{path.parent}", pretrained=True).eval()
@@ -111,7 +111,7 @@ def _write_onnx(network: Network, path: Path) -> None:
     onnx.save(model, path)
 
 
-def _read_onnx(path: Path, _: About) -> Run:
+def _read_onnx(path: Path, _: About) -> RunProgram:
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
@@ -228,7 +228,7 @@ def usage(network: Network, to: str) -> str:
     )
 
 
-def export(network: Network, to: str, folder: Path) -> Run:
+def export(network: Network, to: str, folder: Path) -> RunProgram:
     """Write a network into an empty folder, and return it as read back by its target program.
 
     Raises OSError, and TrainingError if the format cannot hold it.
@@ -256,8 +256,8 @@ def export(network: Network, to: str, folder: Path) -> Run:
 
 @torch.no_grad()
 def largest_difference(
-    one: nn.Module | Run,
-    other: nn.Module | Run,
+    one: nn.Module | RunProgram,
+    other: nn.Module | RunProgram,
     images: Tensor,
     progress: Progress = silent,
 ) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from resnet_recipes import backbones
-from resnet_recipes.base.architecture import Arguments
+from resnet_recipes.base.architecture import ModelArguments
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.network import published
 
@@ -70,7 +70,7 @@ def keeps_order(path: Path) -> bool:
     return path.suffix != ".safetensors"
 
 
-def lookalikes(name: str, arguments: Arguments) -> Iterator[tuple[str, list[str]]]:
+def lookalikes(name: str, arguments: ModelArguments) -> Iterator[tuple[str, list[str]]]:
     """Yield networks of timm that take the same files, but compute something else, and how.
 
     Of networks with a similar name: building all 1,371 takes minutes.

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from resnet_recipes.backbones import classifier, frozen_by
 from resnet_recipes.base import names
-from resnet_recipes.base.architecture import NETWORKS, Arguments, ModelConfig
+from resnet_recipes.base.architecture import NETWORKS, ModelArguments, ModelConfig
 from resnet_recipes.base.errors import Fix, NotReadyError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.imagenet import are_imagenets, wordnet_ids
@@ -152,7 +152,7 @@ def _rows(about: About, classes: Sequence[str]) -> tuple[list[int], str]:
     return rows, f"classifier kept, in another order: {', '.join(moved[:3])}{more}"
 
 
-def _differing(config: ModelConfig, theirs: Arguments) -> Iterator[str]:
+def _differing(config: ModelConfig, theirs: ModelArguments) -> Iterator[str]:
     """Yield the settings of a recipes' ResNet in which a file's network is another one."""
     known = {
         "stem": "small" if theirs.get("small_stem") else "standard",

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from resnet_recipes.ops.library import Sample, Samples, draw, nhwc, register
+from resnet_recipes.ops.library import SampleCall, SampleCalls, draw, nhwc, register
 from resnet_recipes.ops.norm import Epilogue, Norm, Saved
 
 FunctionCtx = torch.autograd.function.FunctionCtx
@@ -39,7 +39,7 @@ def fused(x: Tensor, norm: Norm, epilogue: Epilogue) -> Tensor | tuple[Tensor, T
     return _BatchNorm.apply(x, *norm, *epilogue)
 
 
-def samples(generator: torch.Generator, dtype: torch.dtype) -> Samples:
+def samples(generator: torch.Generator, dtype: torch.dtype) -> SampleCalls:
     """Yield arguments that reach every kernel: with and without each part, and partial tiles.
 
     The first has so many rows that several programs share the sums, as in a real network.
@@ -56,7 +56,7 @@ def samples(generator: torch.Generator, dtype: torch.dtype) -> Samples:
         keep = torch.tensor([1.0, 0.0], device=generator.device) if drop else None
         epilogue = Epilogue(residual, keep, relu, twice)
         # two gradients without a sum are added in `dtype`
-        yield Sample((x, _sample_norm(generator, shape[1]), epilogue), twice and not add)
+        yield SampleCall((x, _sample_norm(generator, shape[1]), epilogue), twice and not add)
 
 
 def _sample_norm(generator: torch.Generator, channels: int) -> Norm:

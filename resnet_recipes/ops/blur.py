@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from resnet_recipes.ops.library import Sample, Samples, draw, nhwc, register
+from resnet_recipes.ops.library import SampleCall, SampleCalls, draw, nhwc, register
 
 Stride = int | tuple[int, int]
 
@@ -50,11 +50,11 @@ def fused(x: Tensor, stride: Stride = 1) -> Tensor:
     return plain(x, stride)
 
 
-def samples(generator: torch.Generator, dtype: torch.dtype) -> Samples:
+def samples(generator: torch.Generator, dtype: torch.dtype) -> SampleCalls:
     """Yield arguments that reach every kernel: both strides, odd and even sides, partial tiles."""
     for stride, height, width in ((1, 5, 9), (2, 9, 4), (2, 2, 17)):
         x = nhwc(draw(generator, (1, 64, height, width)).to(dtype))
-        yield Sample((x.requires_grad_(), stride))
+        yield SampleCall((x.requires_grad_(), stride))
 
 
 class Blurring:

@@ -29,7 +29,7 @@ def nhwc(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last)
 
 
-class Sample(NamedTuple):
+class SampleCall(NamedTuple):
     """Arguments of an operation: tensors, nested tuples of them, and anything else.
 
     Some of the tensors require gradients.
@@ -39,7 +39,7 @@ class Sample(NamedTuple):
     is_rounded: bool = False  # whether float32 gradients are sums of others, rounded to the dtype
 
 
-Samples = Iterator[Sample]
+SampleCalls = Iterator[SampleCall]
 
 
 def draw(generator: torch.Generator, shape: tuple[int, ...]) -> Tensor:

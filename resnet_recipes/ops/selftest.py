@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from resnet_recipes.ops import FUSED
-from resnet_recipes.ops.library import Sample
+from resnet_recipes.ops.library import SampleCall
 
 _VERSION = sysconfig.get_python_version()
 #: For each family of systems: what installs packages, and the packages of compiler and headers.
@@ -82,7 +82,7 @@ def mismatch(
 
 
 def _difference(
-    operation: ModuleType, sample: Sample, dtype: torch.dtype, reference: torch.device
+    operation: ModuleType, sample: SampleCall, dtype: torch.dtype, reference: torch.device
 ) -> str:
     """Return how the results for a sample differ from those on `reference`, or an empty string."""
     expected = _results(operation.plain, _copied(sample.arguments, reference, torch.float32), dtype)

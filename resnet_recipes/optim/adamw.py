@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from resnet_recipes.base.limits import Part, Positive
+from resnet_recipes.base.limits import BelowOne, Positive
 from resnet_recipes.optim.base import OptimizerSettings
 
 
@@ -32,7 +32,7 @@ class AdamW(OptimizerSettings):
     lr: float = 1.0e-3  # peak learning rate, for the global batch
     weight_decay: float = 0.01  # times the rate, the fraction of a weight lost in one step
     # decay rates of the averages of the gradient and its square
-    betas: tuple[Part, Part] = (0.9, 0.999)
+    betas: tuple[BelowOne, BelowOne] = (0.9, 0.999)
     eps: Positive = 1.0e-8  # added to the square root in the denominator
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:

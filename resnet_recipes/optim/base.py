@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from resnet_recipes.backbones import classifier
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.base.limits import Bounds, OneOf, Part, Positive
+from resnet_recipes.base.limits import BelowOne, Bounds, OneOf, Positive
 from resnet_recipes.base.section import Section
 
 _NORMS = (
@@ -53,7 +53,7 @@ class OptimizerSettings(Section):
     name: str = ""  # which optimizer
     # peak learning rate, for the global batch
     lr: Annotated[float, Bounds(above=0, below=10_000, said="positive and below 10000")] = 0.1
-    weight_decay: Part = 0.0  # strength of the decay
+    weight_decay: BelowOne = 0.0  # strength of the decay
     # exempt from decay: none | bn_in_name | one_dimensional | norm_layers
     no_decay: Annotated[str, OneOf(*POLICIES)] = "none"
     clip_norm: Positive | None = None  # largest L2 norm of the whole gradient; null: no clipping

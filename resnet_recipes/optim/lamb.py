@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.optim.adam import adam
 
-from resnet_recipes.base.limits import Part, Positive
+from resnet_recipes.base.limits import BelowOne, Positive
 from resnet_recipes.optim.base import (
     OptimizerSettings,
     UnderScaler,
@@ -49,7 +49,7 @@ class LAMB(OptimizerSettings):
     no_decay: str = "one_dimensional"
     clip_norm: float | None = 1.0  # largest L2 norm of the whole gradient; null: no clipping
     # decay rates of the averages of the gradient and its square
-    betas: tuple[Part, Part] = (0.9, 0.999)
+    betas: tuple[BelowOne, BelowOne] = (0.9, 0.999)
     eps: Positive = 1.0e-6  # added to the square root in the denominator
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:

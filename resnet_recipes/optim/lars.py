@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.sgd import sgd
 
-from resnet_recipes.base.limits import Bounds, Part, Positive
+from resnet_recipes.base.limits import BelowOne, Bounds, Positive
 from resnet_recipes.optim.base import (
     OptimizerSettings,
     UnderScaler,
@@ -39,7 +39,7 @@ class LARS(OptimizerSettings):
     weight_decay: float = 5.0e-5  # L2 coefficient
     # exempt from decay: none | bn_in_name | one_dimensional | norm_layers
     no_decay: str = "one_dimensional"
-    momentum: Part = 0.9  # fraction of the momentum kept from step to step
+    momentum: BelowOne = 0.9  # fraction of the momentum kept from step to step
     trust_coefficient: Positive = 0.001  # factor on |w| / |g|
     eps: Annotated[float, Bounds(least=0)] = 0.0  # added to the denominator
 

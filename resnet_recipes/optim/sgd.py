@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.base.limits import Part
+from resnet_recipes.base.limits import BelowOne
 from resnet_recipes.optim.base import OptimizerSettings, begin_with_zeros
 
 
@@ -31,7 +31,7 @@ class SGD(OptimizerSettings):
     lr: float = 2.048  # peak learning rate, for the global batch
     # L2 coefficient; 3.05e-5 at lr 2.048, momentum 0.875 is decoupled_sgdw's 5e-4
     weight_decay: float = 5.0e-4
-    momentum: Part = 0.875  # fraction of the momentum kept from step to step
+    momentum: BelowOne = 0.875  # fraction of the momentum kept from step to step
     nesterov: bool = False  # look ahead by one step of momentum
 
     def problems(self) -> Iterator[Problem]:

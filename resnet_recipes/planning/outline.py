@@ -11,18 +11,18 @@ from resnet_recipes.run_folder.facts import Published, nearest
 
 LABEL = 13  # columns of a row's label
 
-Row = tuple[str, str]
+OutlineRow = tuple[str, str]
 
 #: A row between two parts of a plan.
-BLANK: Row = ("", "")
+BLANK: OutlineRow = ("", "")
 
 
-def lines(rows: Iterable[Row], width: int = 80) -> list[str]:
+def lines(rows: Iterable[OutlineRow], width: int = 80) -> list[str]:
     """Return rows as plain lines of at most `width` columns, wrapped under their label."""
     return labelled(rows, width, LABEL, 2)
 
 
-def rows(plan: Plan) -> Iterator[Row]:
+def rows(plan: Plan) -> Iterator[OutlineRow]:
     """Yield everything that a plan says, whatever machine it runs on."""
     yield from answers(plan)
     yield BLANK
@@ -33,7 +33,7 @@ def rows(plan: Plan) -> Iterator[Row]:
     yield from notes(plan)
 
 
-def answers(plan: Plan, machine: Iterable[Row] = ()) -> Iterator[Row]:
+def answers(plan: Plan, machine: Iterable[OutlineRow] = ()) -> Iterator[OutlineRow]:
     """Yield what people ask first; `machine` says on what it runs, and how long."""
     facts = plan.facts
     yield (
@@ -56,13 +56,13 @@ def answers(plan: Plan, machine: Iterable[Row] = ()) -> Iterator[Row]:
         yield "published", rule
 
 
-def notes(plan: Plan) -> Iterator[Row]:
+def notes(plan: Plan) -> Iterator[OutlineRow]:
     """Yield what a user may want to change before the start."""
     for note in (*plan.facts.notes, *plan.start_notes, *plan.notes):
         yield "note", note
 
 
-def details(plan: Plan) -> Iterator[Row]:
+def details(plan: Plan) -> Iterator[OutlineRow]:
     """Yield what a run does, each figure with its unit and each method in words."""
     recipe = plan.recipe
     yield (
@@ -98,7 +98,7 @@ def details(plan: Plan) -> Iterator[Row]:
         yield "" if index else "methods", text
 
 
-def rest(plan: Plan) -> Iterator[Row]:
+def rest(plan: Plan) -> Iterator[OutlineRow]:
     """Yield what explains a result or a difference, but is not needed before a start."""
     steps = {0, plan.warmup, *(plan.total_steps * quarter // 4 for quarter in (1, 2, 3))}
     points = ", ".join(

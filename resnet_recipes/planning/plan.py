@@ -12,7 +12,7 @@ from resnet_recipes.base.duration import Duration, Horizon
 from resnet_recipes.data.base import DataFacts, Share
 from resnet_recipes.data.imagenet import wordnet_ids
 from resnet_recipes.data.loading.slots import Capacity
-from resnet_recipes.estimating.network import Network, Teacher, teaching
+from resnet_recipes.estimating.network import NetworkFacts, Teacher, teaching
 from resnet_recipes.estimating.published import IMAGENET_IMAGES
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning.advice import notes_on
@@ -49,7 +49,7 @@ class Plan:
     world_size: int  # ranks, one device each
     num_classes: int
     horizon: Horizon
-    network: Network
+    network: NetworkFacts
     teachers: tuple[Teacher, ...] = ()  # see planning.teachers
     start: str = ""  # a sentence about the initial weights; "": random ones, drawn from the seed
     start_notes: tuple[str, ...] = ()  # what a user should know of them, one sentence each

@@ -8,7 +8,7 @@ import torch
 
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
-from resnet_recipes.estimating.network import Network as NetworkFacts
+from resnet_recipes.estimating.network import NetworkFacts as NetworkFacts
 from resnet_recipes.estimating.network import Teacher, network_of
 from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.stack import Stack

@@ -10,7 +10,15 @@ from resnet_recipes.base import names
 from resnet_recipes.base.duration import budget_seconds, clock_seconds
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.extras import TRACKERS
-from resnet_recipes.base.limits import Bounds, Length, LengthOrZero, OneOf, Part, Positive, Share
+from resnet_recipes.base.limits import (
+    BelowOne,
+    Bounds,
+    Length,
+    LengthOrZero,
+    OneOf,
+    Positive,
+    ZeroToOne,
+)
 from resnet_recipes.base.section import Section
 
 #: `batch.bn_size` that is to be found by trying.
@@ -61,10 +69,10 @@ class ScheduleConfig(Section):
     name: Annotated[str, OneOf(*SCHEDULES)] = "cosine"
     # linear rise to the peak; never stretched by scale_schedule_ratio
     warmup: LengthOrZero = "8ep"
-    start: Part = 0.0  # share of the peak rate at the start of the warm-up
+    start: BelowOne = 0.0  # share of the peak rate at the start of the warm-up
     # decay from the run's start, hidden by the warm-up at first
     from_start: bool = False
-    final: Share = 0.0  # share of the peak rate at the end: cosine, linear, polynomial
+    final: ZeroToOne = 0.0  # share of the peak rate at the end: cosine, linear, polynomial
     power: Positive = 2.0  # polynomial only
     # wsd: the fall at the end; the rate is constant before it
     cooldown: Length = "0.2dur"

@@ -23,7 +23,7 @@ _MOST = 4
 
 
 @dataclass(frozen=True)
-class Group:
+class SeedGroup:
     """Runs that differ only in their seeds."""
 
     runs: tuple[RunRecord, ...]
@@ -95,16 +95,16 @@ def differences(sides: Sequence[dict[str, str]]) -> list[tuple[str, list[str]]]:
     return [(key, values) for key, values in rows if len(set(values)) > 1]
 
 
-def grouped(runs: Iterable[RunRecord]) -> list[Group]:
+def grouped(runs: Iterable[RunRecord]) -> list[SeedGroup]:
     """Put runs of the same recipe and settings, seeds aside, into a group each, in their order."""
     groups: dict[tuple[tuple[str, str], ...], list[RunRecord]] = {}
     for run in runs:
         key = tuple(item for item in settings(run.folder).items() if not item[0].startswith(_OWN))
         groups.setdefault(tuple(sorted(key)), []).append(run)
-    return [Group(tuple(group), dict(key)) for key, group in groups.items()]
+    return [SeedGroup(tuple(group), dict(key)) for key, group in groups.items()]
 
 
-def labels(groups: Sequence[Group]) -> list[str]:
+def labels(groups: Sequence[SeedGroup]) -> list[str]:
     """Name each group by its recipe, if there are others, and by what differs within the recipe.
 
     Runs of one name differ in length alone.
@@ -124,7 +124,7 @@ def labels(groups: Sequence[Group]) -> list[str]:
     return found
 
 
-def run_labels(groups: Iterable[Group], names: Iterable[str]) -> dict[str, RunRecord]:
+def run_labels(groups: Iterable[SeedGroup], names: Iterable[str]) -> dict[str, RunRecord]:
     """Return the runs of named groups by the group's name and their seeds."""
     found: dict[str, RunRecord] = {}
     for group, name in zip(groups, names, strict=True):

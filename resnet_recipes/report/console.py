@@ -17,7 +17,7 @@ from resnet_recipes.base.text import clock_time, digits, percent, printable, wra
 from resnet_recipes.report.closing import rows, title
 from resnet_recipes.report.terminal import is_live
 from resnet_recipes.run_folder.facts import RunFacts
-from resnet_recipes.run_folder.metrics import Metrics, Progress
+from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
 from resnet_recipes.run_folder.summary import Summary
 
 #: Rows of the summary whose text is a path or a command.
@@ -62,7 +62,7 @@ class PlainConsole:
         self._facts = facts
         self._line(f"begin {self._place(done)}")
 
-    def step(self, progress: Progress, seconds_left: float | None) -> None:
+    def step(self, progress: StepMetrics, seconds_left: float | None) -> None:
         """Show a logged step, unless the last one is too recent.
 
         The last step of a run is always shown.
@@ -134,7 +134,7 @@ class LiveConsole:
         self._live = Live(console=self._console, auto_refresh=False, transient=True)  # no thread
         self._drawn = float("-inf")
         self._names: Sequence[str] = ()  # of the columns of accuracies
-        self._since: list[Progress] = []  # logged since the last evaluation
+        self._since: list[StepMetrics] = []  # logged since the last evaluation
         self._facts: RunFacts
 
     def begin(self, facts: RunFacts, done: int) -> None:
@@ -145,7 +145,7 @@ class LiveConsole:
             self._display(done, None, Text("reading the first images", style="dim")), refresh=True
         )
 
-    def step(self, progress: Progress, seconds_left: float | None) -> None:
+    def step(self, progress: StepMetrics, seconds_left: float | None) -> None:
         """Redraw the display, at most ten times a second."""
         self._since.append(progress)
         figures = Text(f"{progress.pixels} px   loss {progress.loss:.3f}   lr {progress.lr:.4g}   ")

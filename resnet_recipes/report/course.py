@@ -6,7 +6,7 @@ from typing import Any
 
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.report.page import charts
-from resnet_recipes.report.page.html import Figure, Section
+from resnet_recipes.report.page.html import Figure, PageSection
 from resnet_recipes.run_folder import METRICS, SUMMARY
 from resnet_recipes.run_folder.metrics import Record, of_kind, read_metrics, top1_of
 from resnet_recipes.run_folder.runs import RunRecord
@@ -27,7 +27,7 @@ QUANTITIES = {
 }
 
 
-def course(runs: Mapping[str, RunRecord], mark: str) -> Section:
+def course(runs: Mapping[str, RunRecord], mark: str) -> PageSection:
     """Return the section on runs, by what they are called; `mark` tells its figures apart."""
     best = sorted(runs, key=lambda name: -(runs[name].top1_percent or 0.0))
     shown = {name: runs[name] for name in best[:MOST]}
@@ -50,7 +50,7 @@ def course(runs: Mapping[str, RunRecord], mark: str) -> Section:
     told = f"This shows the {MOST} most accurate of {len(runs)} runs."
     text = [told] if len(runs) > MOST else []
     names = sorted({point["name"] for point in points})
-    return Section("During the runs", text, legend=names, figures=figures)
+    return PageSection("During the runs", text, legend=names, figures=figures)
 
 
 def _points(folder: Path) -> list[dict[str, Any]]:

@@ -16,8 +16,8 @@ from resnet_recipes.run_folder import METRICS, SUMMARY
 from resnet_recipes.run_folder.facts import RunFacts
 from resnet_recipes.run_folder.metrics import (
     Metrics,
-    Progress,
     Record,
+    StepMetrics,
     append,
     finite,
     line,
@@ -101,7 +101,7 @@ class Recorder:
         text = mlperf.result(self._records, self._facts, values, has_reached_target)
         self._best_effort(lambda: atomic.write_text(self._path.with_name(mlperf.RESULT), text))
 
-    def step(self, progress: Progress) -> None:
+    def step(self, progress: StepMetrics) -> None:
         """Log a step, and what was measured since the last logged one."""
         done = progress.done
         self._add("step", done, **progress.keyed())

@@ -11,10 +11,10 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import read_bytes, read_json
 from resnet_recipes.base.text import clock_time
 from resnet_recipes.estimating.published import CONTRADICTIONS, IMAGENET_IMAGES, published
-from resnet_recipes.report.comparison import Group, grouped, labels, run_labels, settings
+from resnet_recipes.report.comparison import SeedGroup, grouped, labels, run_labels, settings
 from resnet_recipes.report.course import course
 from resnet_recipes.report.page import charts
-from resnet_recipes.report.page.html import Figure, Section, Table
+from resnet_recipes.report.page.html import Figure, PageSection, Table
 from resnet_recipes.run_folder import COMMAND, DATA, METRICS, SUMMARY
 from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.run_folder.runs import RunRecord, shared_changes
@@ -30,7 +30,7 @@ FRONT = 8
 A100_PRICE = 32.8
 
 
-def sections_of(runs: Sequence[RunRecord], price: float | None) -> Iterator[Section]:
+def sections_of(runs: Sequence[RunRecord], price: float | None) -> Iterator[PageSection]:
     """Yield the sections of a report on `runs`, which may be empty, one data set after another.
 
     With `price` per hour, cost as well as time.
@@ -42,7 +42,7 @@ def sections_of(runs: Sequence[RunRecord], price: float | None) -> Iterator[Sect
             sets.setdefault(_data_of(run), []).append(run)
     if len(sets) > 1:
         told = "Accuracies on different images cannot be compared: each data set is by itself."
-        yield Section(f"{len(sets)} data sets", [told])
+        yield PageSection(f"{len(sets)} data sets", [told])
     known = [] if sets else list(map(asdict, published()))
     for place, part in enumerate(sets.values(), 1):
         behind = list(map(asdict, published())) if _is_on_imagenet(part[0]) else []
@@ -52,18 +52,18 @@ def sections_of(runs: Sequence[RunRecord], price: float | None) -> Iterator[Sect
         yield from (head, *others)
         known = known or behind
     if damaged := [f"{run.name}: {run.reason}" for run in runs if run.state == "unreadable"]:
-        yield Section("Cannot be read", notes=damaged)
+        yield PageSection("Cannot be read", notes=damaged)
     if not sets:
-        yield Section("Accuracy", figures=list(_figures([], known, 0.0, "")))
+        yield PageSection("Accuracy", figures=list(_figures([], known, 0.0, "")))
     if known:
-        yield Section(
+        yield PageSection(
             "All published results", tables=[_published_table(known)], notes=CONTRADICTIONS
         )
 
 
 def _of_data(
     runs: Sequence[RunRecord], known: Sequence[dict[str, Any]], price: float | None, mark: str
-) -> Iterator[Section]:
+) -> Iterator[PageSection]:
     """Yield the sections on the runs of one data set; `mark` begins the names of its figures."""
     groups = grouped(runs)
     series = labels(groups)
@@ -92,9 +92,11 @@ def _of_data(
     yield replace(head, text=[*head.text, *trailing, *extended])
     if len(rows) > 1 or (rows and known):
         note = "" if known else "Published results are for ImageNet, and left out."
-        yield Section("Accuracy", [note], figures=list(_figures(rows, known, price or 0.0, mark)))
+        yield PageSection(
+            "Accuracy", [note], figures=list(_figures(rows, known, price or 0.0, mark))
+        )
     if len(runs) > 1:
-        yield Section("All runs", tables=[_run_table(labelled, price)])
+        yield PageSection("All runs", tables=[_run_table(labelled, price)])
     yield course(labelled, mark)
 
 
@@ -112,13 +114,13 @@ def _data_of(run: RunRecord) -> tuple[str, str]:
 
 def _headline(
     runs: Sequence[RunRecord], rows: Sequence[dict[str, Any]], price: float | None
-) -> Section:
+) -> PageSection:
     """Return the section that answers first; `rows` are of the finished runs, seeds together."""
     name, content = _data_of(runs[0])
     front = list(charts.pareto(rows, "minutes"))
     tables = [_front(front, price)] if len(front) > 1 else []
     text = [*_best(front, price), *_facts(runs, content)]
-    return Section(name or "Runs", text, tables=tables)
+    return PageSection(name or "Runs", text, tables=tables)
 
 
 def _facts(runs: Sequence[RunRecord], content: str) -> Iterator[str]:
@@ -220,7 +222,7 @@ def _is_on_imagenet(run: RunRecord) -> bool:
     return read_json(run.folder / DATA, may_be_absent=True).get("train_examples") == IMAGENET_IMAGES
 
 
-def _group_row(group: Group, price: float) -> dict[str, Any]:
+def _group_row(group: SeedGroup, price: float) -> dict[str, Any]:
     """Return what the plots and the front say of finished runs that differ in their seeds."""
     first, noise, mean = group.runs[0], group.noise or 0.0, group.mean("top1_percent") or 0.0
     try:

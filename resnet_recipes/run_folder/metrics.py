@@ -52,7 +52,7 @@ class Metrics(NamedTuple):
         return found
 
 
-class Progress(NamedTuple):
+class StepMetrics(NamedTuple):
     """What was measured since the last logged step."""
 
     done: int  # steps completed
@@ -77,7 +77,7 @@ _TEXT = {"kind", "devices", "path", "text", "reason"}
 _ALWAYS = ("kind", "step", "epoch", "wall_seconds")
 _NUMBERS = {
     "begin": ("startup_seconds", "training_seconds"),
-    "step": Progress._fields[2:],
+    "step": StepMetrics._fields[2:],
     "evaluation": ("examples", "seconds"),
     "epoch": ("seconds", "training_seconds"),
     "saved": ("seconds",),

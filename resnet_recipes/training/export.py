@@ -19,7 +19,7 @@ from resnet_recipes.base.extras import lacking
 from resnet_recipes.base.text import Progress, counted, silent
 from resnet_recipes.data import demo
 from resnet_recipes.data.images.decode import BadImageError
-from resnet_recipes.network.export import TARGETS, Run, export, largest_difference, usage
+from resnet_recipes.network.export import TARGETS, RunProgram, export, largest_difference, usage
 from resnet_recipes.network.fuse import fold_batchnorm
 from resnet_recipes.network.inputs import Preprocessed
 from resnet_recipes.network.load import Network
@@ -40,7 +40,7 @@ _SHARE_TOLERANCE = 0.01
 
 #: An image as `predict` reads it, float32 [3, S, S], and as the programs in docs/howto/deploy.md
 #: do, uint8 [H, W, 3].
-Picture = tuple[Tensor, np.ndarray]
+DecodedImage = tuple[Tensor, np.ndarray]
 
 
 class Exported(NamedTuple):
@@ -105,7 +105,9 @@ def _written(
 
 
 @torch.no_grad()
-def _difference_of_shares(network: Network, read: Run, pictures: Sequence[Picture]) -> float:
+def _difference_of_shares(
+    network: Network, read: RunProgram, pictures: Sequence[DecodedImage]
+) -> float:
     """Return the largest difference of probabilities to those of `predict`."""
     differences = []
     for transformed, pixels in pictures:
@@ -117,7 +119,7 @@ def _difference_of_shares(network: Network, read: Run, pictures: Sequence[Pictur
     return float(torch.cat(differences).abs().max())
 
 
-def _pictures(trained: Trained) -> tuple[list[Picture], str]:
+def _pictures(trained: Trained) -> tuple[list[DecodedImage], str]:
     """Return whole pictures to compare on, and which they are."""
     paths = []
     with suppress(NotReadyError), closing(trained.open_images(fetches=False)) as labelled:
@@ -129,7 +131,7 @@ def _pictures(trained: Trained) -> tuple[list[Picture], str]:
     return pictures, f"{len(pictures)} {kind} images of {sizes}"
 
 
-def _read(network: Network, place: str | Image.Image) -> Picture:
+def _read(network: Network, place: str | Image.Image) -> DecodedImage:
     """Read an image file in both ways. Raises TrainingError if it is damaged."""
     try:
         transformed = network.transform(place)

@@ -10,7 +10,7 @@ from torch import Tensor
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.report.recorder import Recorder
-from resnet_recipes.run_folder.metrics import Metrics, Progress
+from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.distributed import agree, broadcast_statistics, mean_over_ranks
 from resnet_recipes.training.evaluate import CutShortError, evaluate
@@ -81,7 +81,7 @@ class RunReporter:
             plan = self.run.plan
             # float16 may have skipped a step
             finite = [loss for loss in losses if abs(loss) < float("inf")]
-            progress = Progress(
+            progress = StepMetrics(
                 done,
                 steps=len(losses),
                 loss=sum(finite) / len(finite) if finite else float("nan"),

@@ -8,15 +8,15 @@ import yaml
 
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.limits import (
+    BelowOne,
     Bounds,
     IsDuration,
     Length,
     LengthOrZero,
     OneOf,
-    Part,
     Positive,
-    Share,
     Span,
+    ZeroToOne,
     broken_limits,
 )
 from tests.tables import rows
@@ -25,7 +25,7 @@ from tests.tables import rows
 @dataclass
 class Base:
     rate: Annotated[float, Bounds(above=0, below=10, fix="rate=1")] = 1.0
-    pair: tuple[Part, Part] = (0.0, 0.5)
+    pair: tuple[BelowOne, BelowOne] = (0.0, 0.5)
 
 
 @dataclass
@@ -55,7 +55,7 @@ LIMITS = {
     "epochs": IsDuration(("ep",)),
     "Length": Length.__metadata__[0],
     "LengthOrZero": LengthOrZero.__metadata__[0],
-    "Share": Share.__metadata__[0],
+    "ZeroToOne": ZeroToOne.__metadata__[0],
     "Span": Span(most=1),
 }
 
@@ -72,7 +72,7 @@ said | 0 | -1 | must be a price
 epochs | 8ep | 8ba | must be given in ep
 Length | 0.5dur | 0ep | must be positive
 LengthOrZero | 0ep | soon | is not a duration
-Share | 0, 1 | 1.1 | must be between 0 and 1
+ZeroToOne | 0, 1 | 1.1 | must be between 0 and 1
 Span | [0.1, 1.0] | [0.0, 1.0], [0.6, 0.5], [0.5, 2] | must be [low, high] with 0 < low
 """
     ),

@@ -12,7 +12,7 @@ import pytest
 from resnet_recipes.base import text as formats
 from resnet_recipes.base.text import csv_line, in_html, in_markdown, printable
 from resnet_recipes.report.page.charts import to_json
-from resnet_recipes.report.page.html import Figure, Section, Table, Tile, gallery, page
+from resnet_recipes.report.page.html import Figure, PageSection, Table, Tile, gallery, page
 from tests.tables import rows
 
 
@@ -147,14 +147,14 @@ class Attributes(HTMLParser):
 
 def test_a_page_writes_its_large_numbers_out():
     lines = [{"x": value} for value in (13190.4, 1_281_167, 94.25, 0.034, 3)]
-    text = page("runs", [Section("runs", tables=[Table("runs", {"x": "x"}, lines)])])
+    text = page("runs", [PageSection("runs", tables=[Table("runs", {"x": "x"}, lines)])])
     found = re.findall(r'data-value="[^"]+">([^<]+)</td>', text)
     assert " ".join(found) == "13,190 1,281,167 94.25 0.034 3"
 
 
 def test_no_text_of_a_page_is_markup():
     evil = '" onload=x <b>\u202e'
-    section = Section(
+    section = PageSection(
         evil,
         text=[evil],
         legend=[evil],

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from resnet_recipes.data.synthetic import CLASSES, Images
+from resnet_recipes.data.synthetic import CLASSES, SyntheticImages
 
 
 def test_the_nearest_class_mean_tells_the_classes_apart():
-    images = Images(32)
+    images = SyntheticImages(32)
     train, test = images.batch(np.arange(60), 0), images.batch(np.arange(60, 100), 1)
     means = [train.pixels[train.labels == label].float().mean(0) for label in range(CLASSES)]
     nearest = [
@@ -17,12 +17,14 @@ def test_the_nearest_class_mean_tells_the_classes_apart():
 
 
 def test_noise_depends_on_the_epoch_and_nothing_else():
-    images, indices = Images(16), np.arange(20)
+    images, indices = SyntheticImages(16), np.arange(20)
     assert not np.array_equal(images.batch(indices, 0).pixels, images.batch(indices, 1).pixels)
-    assert np.array_equal(images.batch(indices, 1).pixels, Images(16).batch(indices, 1).pixels)
+    assert np.array_equal(
+        images.batch(indices, 1).pixels, SyntheticImages(16).batch(indices, 1).pixels
+    )
 
 
 def test_labels_are_those_of_the_data_set():
     """As a probe needs them for a network of two classes."""
-    assert Images(8, 2).batch(np.arange(6), 0).labels.tolist() == [0, 1, 0, 1, 0, 1]
-    assert Images(8, 1000).batch(np.arange(12), 0).labels.max() == CLASSES - 1
+    assert SyntheticImages(8, 2).batch(np.arange(6), 0).labels.tolist() == [0, 1, 0, 1, 0, 1]
+    assert SyntheticImages(8, 1000).batch(np.arange(12), 0).labels.max() == CLASSES - 1

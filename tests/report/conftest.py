@@ -9,7 +9,7 @@ import pytest
 
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.run_folder.facts import Published, RunFacts
-from resnet_recipes.run_folder.metrics import Metrics, Progress
+from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
 
 
 class Terminal(io.StringIO):
@@ -68,7 +68,7 @@ class Driver:
             cost = 2.0 if step < 10 else 1.0 if pixels == 64 else 4.0
             self.seconds += cost
             wait = 0.5 if step < 10 else 0.0
-            progress = Progress(step + 1, 1, 1.0, 0.5, pixels, self.seconds, 100 / cost, wait)
+            progress = StepMetrics(step + 1, 1, 1.0, 0.5, pixels, self.seconds, 100 / cost, wait)
             self.recorder.step(progress)
             if (step + 1) % 10 == 0:
                 metrics = Metrics(50.0 + step, 90.0, 1.5, 500)

@@ -11,7 +11,7 @@ import pytest
 from resnet_recipes.report.console import LiveConsole, PlainConsole, open_console
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.run_folder.facts import Published
-from resnet_recipes.run_folder.metrics import Metrics, Progress
+from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
 from tests.report.conftest import Terminal
 from tests.tables import values
 
@@ -79,7 +79,7 @@ def test_plain_output_is_one_unwrapped_line_per_event(facts, driver):
 def test_any_speed_is_written_out(rate, shown, facts):
     console = opened(PlainConsole)
     console.begin(facts, 0)
-    console.step(Progress(1, 1, 1.0, 0.5, 64, 2.0, rate, 0.5), None)
+    console.step(StepMetrics(1, 1, 1.0, 0.5, 64, 2.0, rate, 0.5), None)
     assert f" img_s={shown} " in console.err.getvalue()
 
 
@@ -171,7 +171,7 @@ def test_a_row_of_the_live_table_has_the_figures_of_the_steps_since_the_row_befo
 20 | 6 | 1.0 | 27.0 | 200.0
 """
         ):
-            recorder.step(Progress(done, steps, loss, 0.1, 64, seconds, speed, 0.0))
+            recorder.step(StepMetrics(done, steps, loss, 0.1, 64, seconds, speed, 0.0))
             if done % 10 == 0:
                 recorder.evaluation(done, averaged=None, raw=Metrics(50, 90, 1.0, 500), seconds=1)
     lines = plain(console.err.getvalue()).splitlines()

@@ -10,7 +10,7 @@ import pytest
 
 from resnet_recipes.report import recorder as module
 from resnet_recipes.report.recorder import Recorder
-from resnet_recipes.run_folder.metrics import Metrics, Progress, of_kind, read_metrics
+from resnet_recipes.run_folder.metrics import Metrics, StepMetrics, of_kind, read_metrics
 
 
 def steps(folder, kind="step"):
@@ -77,7 +77,7 @@ def test_a_line_that_was_cut_short_costs_one_record(recorder, driver, facts):
 
 def test_a_loss_that_is_not_a_number_is_written_as_null(recorder, facts):
     recorder.begin()
-    recorder.step(Progress(1, 1, math.nan, 0.1, 64, 1.0, math.inf, 0.0))
+    recorder.step(StepMetrics(1, 1, math.nan, 0.1, 64, 1.0, math.inf, 0.0))
     text = (facts.folder / "metrics.jsonl").read_text()
     assert "NaN" not in text
     assert "Infinity" not in text

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from resnet_recipes.base.cores import cores
-from resnet_recipes.base.limits import Bounds, OneOf, Part, Share
+from resnet_recipes.base.limits import BelowOne, Bounds, OneOf, ZeroToOne
 from resnet_recipes.base.section import Section
 from resnet_recipes.data.beton import JPEG, RAW
 from resnet_recipes.data.beton.samples import open_samples
@@ -36,14 +36,14 @@ class ConvertOptions(Section):
     write_mode: Annotated[str, OneOf(*WRITE_MODES)] = "proportion"
     # pixels, longer side; larger images are area-averaged down; None: no limit
     max_resolution: Annotated[int, Bounds(least=16, most=8192)] | None = 500
-    compress_probability: Share = 0.5  # proportion only
+    compress_probability: ZeroToOne = 0.5  # proportion only
     jpeg_quality: Annotated[int, Bounds(least=1, most=100)] = 90
     # 2: also write train.half.beton, for crops shrunk to less than half
     levels: Annotated[int, OneOf(1, 2)] = 1
     shuffle: bool = True  # store in random order, so that neighbours in the file differ in class
     seed: int = 0  # for the order and the choice between JPEG and raw
     on_bad_image: Annotated[str, OneOf("error", "skip")] = "error"  # error | skip
-    val_share: Part = 0.0  # as data.val_share: set aside as val.beton
+    val_share: BelowOne = 0.0  # as data.val_share: set aside as val.beton
     val_seed: int = 0
     nested_classes: bool | None = None
     workers: Annotated[int, Bounds(least=0, most=256)] = 0  # processes; 0: one per core

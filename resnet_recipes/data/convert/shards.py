@@ -39,7 +39,7 @@ _TOO_LARGE = f"its group of rows has more than {_MOST_GROUP:,} bytes"
 _END = 8  # bytes of a parquet file: the size of the description before them, and PAR1
 
 
-class Sample(NamedTuple):
+class ShardSample(NamedTuple):
     """Where an image is, and its label as the shard has it: a number, or a name."""
 
     label: int | str
@@ -50,7 +50,7 @@ class Sample(NamedTuple):
 class Shards:
     """The images of several files, in their order there."""
 
-    def __init__(self, found: Mapping[Path, Sequence[Sample]], classes: Sequence[str]):
+    def __init__(self, found: Mapping[Path, Sequence[ShardSample]], classes: Sequence[str]):
         numbers: dict[int | str, int | str] = dict(zip(classes, range(len(classes)), strict=True))
         samples = [*chain(*found.values())]
         self.paths = [str(path) for path in found]
@@ -146,7 +146,7 @@ def _by_split(src: Path, files: Sequence[Path]) -> dict[str, list[Path]]:
     return named if all(named.values()) else {"": [*files]}
 
 
-def _classes(src: Path, found: dict[Path, list[Sample]]) -> Sequence[str]:
+def _classes(src: Path, found: dict[Path, list[ShardSample]]) -> Sequence[str]:
     """Return the names of the classes, by label."""
     labels = {sample.label for shard in found.values() for sample in shard}
     numbers = {label for label in labels if isinstance(label, int)}
@@ -182,7 +182,7 @@ def _bytes(path: str, start: int, size: int) -> bytes:
         return file.read(size)
 
 
-def _in_tar(path: Path) -> Iterator[Sample]:
+def _in_tar(path: Path) -> Iterator[ShardSample]:
     """Yield the samples of a tar file: members that differ only in their suffix, one an image."""
     try:
         for key, group in groupby(members(path), lambda member: _parted(member)[0]):
@@ -199,7 +199,7 @@ def _parted(member: Member) -> tuple[str, str]:
     return f"{folder}/{stem}", suffix.lower()
 
 
-def _sample(path: Path, key: str, group: Sequence[Member]) -> Sample:
+def _sample(path: Path, key: str, group: Sequence[Member]) -> ShardSample:
     """Return the only image of a sample's members, and its label. Raises NotReadyError."""
     by_suffix = {_parted(member)[1]: member for member in group}
     images = [member for suffix, member in by_suffix.items() if f".{suffix}" in decode.SUFFIXES]
@@ -213,7 +213,7 @@ def _sample(path: Path, key: str, group: Sequence[Member]) -> Sample:
     if label is None:
         rule = f"sample {key} lacks a label: {_LABELS} in .cls, or under label in .json"
         raise NotReadyError.at(path, rule)
-    return Sample(label, images[0].place, min(images[0].size, decode.MAX_BYTES + 1))
+    return ShardSample(label, images[0].place, min(images[0].size, decode.MAX_BYTES + 1))
 
 
 def _label_in(path: Path, member: Member, suffix: str) -> int | str | None:
@@ -242,7 +242,7 @@ def _label(value: object) -> int | str | None:
     return value if 0 <= value < _MOST_CLASSES else None
 
 
-def _in_parquet(path: Path) -> Iterator[Sample]:
+def _in_parquet(path: Path) -> Iterator[ShardSample]:
     """Yield the samples of a parquet file. Raises NotReadyError if they have no labels."""
     file = _parquet(path)
     columns = file.schema_arrow.names
@@ -256,7 +256,7 @@ def _in_parquet(path: Path) -> Iterator[Sample]:
             for value in _column(file, number, label):
                 if (known := _label(value)) is None:
                     raise NotReadyError.at(path, f"has no label in row {row}: {_LABELS}")
-                yield Sample(known, row, number)
+                yield ShardSample(known, row, number)
                 row += 1
         except (ValueError, OSError) as error:
             raise NotReadyError.at(path, f"cannot be read: {error}") from None

@@ -39,7 +39,7 @@ _THREADS = 16  # network file systems answer many questions at once
 _Cells = tuple[list[str], list[tuple[int, list[str]]]]
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """One image."""
 
     line: int
@@ -55,7 +55,7 @@ class Row(NamedTuple):
         return bool(is_file and self.label)
 
 
-def rows(table: Path, only: str = "") -> list[Row]:
+def rows(table: Path, only: str = "") -> list[TableRow]:
     """Read a table, which has `only` one split if that is given.
 
     Raises NotReadyError with its problems, or OSError.
@@ -69,7 +69,7 @@ def rows(table: Path, only: str = "") -> list[Row]:
         rule = f"has no column of {' or '.join(lacking)}, but {', '.join(columns[:8])}"
         raise unusable(table, rule, _NAMELESS)
     made = [
-        Row(line, _cell(row, file), _cell(row, label), _cell(row, split).lower())
+        TableRow(line, _cell(row, file), _cell(row, label), _cell(row, split).lower())
         for line, row in cells
     ]
     if wrong := [row.line for row in made if not row.is_whole]:
@@ -103,7 +103,7 @@ def has_labels(table: Path) -> bool:
     return _first(columns or _read(table)[0], LABEL) is not None
 
 
-def listing(table: Path, found: Sequence[Row]) -> Listing:
+def listing(table: Path, found: Sequence[TableRow]) -> Listing:
     """Return the images of these rows.
 
     Raises NotReadyError if files are missing or listed twice.

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from resnet_recipes.data.base import DataConfig, SampleAugment, Share
+from resnet_recipes.data.base import Augment, DataConfig, Share
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.images.memory import Shrunk
 from resnet_recipes.data.images.python import EvalImages, Source, TrainImages
@@ -15,7 +15,7 @@ from resnet_recipes.data.stored import Taught
 
 
 def train_pipeline(
-    source: Source, config: DataConfig, share: Share, augment: SampleAugment | None, name: str = ""
+    source: Source, config: DataConfig, share: Share, augment: Augment | None, name: str = ""
 ) -> Pipeline:
     """Return random crops, of images that are in memory under `name`."""
     capacity, crop = Capacity.for_training(config, share), TrainCrop.of(config, share)

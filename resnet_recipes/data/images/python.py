@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from PIL import Image
 
-from resnet_recipes.data.base import MEAN, Mean, SampleAugment
+from resnet_recipes.data.base import MEAN, Augment, Mean
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.images.decode import BadImageError, Pixels, resized
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
@@ -52,7 +52,7 @@ class Source(Readable, Protocol):
         """Record that the engine need not compare the checksums of these images again."""
 
 
-class Images:
+class PythonRows:
     """What both splits have in common."""
 
     in_threads = False
@@ -83,14 +83,14 @@ class Images:
             raise UnreadableError(index, sentence, str(error)) from None
 
 
-class TrainImages(Images):
+class TrainImages(PythonRows):
     """Random crops, resized, mirrored and augmented: a function of (seed, epoch, index, copy)."""
 
     def __init__(
         self,
         source: Source,
         crop: TrainCrop,
-        augment: SampleAugment | None = None,
+        augment: Augment | None = None,
         reduce: bool = True,
     ):
         super().__init__(source)
@@ -133,7 +133,7 @@ class TrainImages(Images):
         return wanted, kept
 
 
-class EvalImages(Images):
+class EvalImages(PythonRows):
     """The centre of the whole image, resized to a shorter side of `resize`.
 
     Torchvision's Resize and CenterCrop, which the engine has too; or what another `fit` asks for.

@@ -15,7 +15,7 @@ from resnet_recipes.data.base import DataConfig, RawBatch, Share, normalize
 from resnet_recipes.data.loading.pool import WorkerContext, WorkerPool
 from resnet_recipes.data.loading.slots import Capacity, Slots
 from resnet_recipes.data.loading.storage import Rows, Storage
-from resnet_recipes.data.order import Job, Permute
+from resnet_recipes.data.order import BatchOrder, Permute
 
 
 class BatchSource:
@@ -26,7 +26,7 @@ class BatchSource:
     skipped: Sequence[str] = ()
     permute: Permute = staticmethod(order.shuffled)
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[RawBatch]:
+    def run(self, jobs: Iterable[BatchOrder]) -> Iterator[RawBatch]:
         """Yield one batch for each job, in order; it is valid until the next one is requested.
 
         None instead of a job: the jobs before it have to be used first.
@@ -99,7 +99,7 @@ class TrainLoader(EvalLoader):
             )
         )
 
-    def whole(self, epoch: int) -> list[Job]:
+    def whole(self, epoch: int) -> list[BatchOrder]:
         """Return this rank's jobs for all images of an epoch, with the crops of training.
 
         They are blocks in the order of the files, copy after copy.
@@ -131,7 +131,7 @@ class Pipeline(BatchSource):
         if torch.cuda.is_initialized():
             self.notes += self._slots.pin()
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[RawBatch]:
+    def run(self, jobs: Iterable[BatchOrder]) -> Iterator[RawBatch]:
         """Yield one batch for each job, in order, valid until the next is requested.
 
         A new run ends an earlier one.
@@ -154,7 +154,7 @@ class Pipeline(BatchSource):
         self._pool.close()
         self._slots.unpin()
 
-    def _filled(self, jobs: Iterator[Job], run: int) -> Iterator[Rows]:
+    def _filled(self, jobs: Iterator[BatchOrder], run: int) -> Iterator[Rows]:
         started = 0
         while True:
             if run != self._runs:

@@ -14,7 +14,7 @@ from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.base.processes import ProcessPool
 from resnet_recipes.data.loading.slots import Slots
 from resnet_recipes.data.loading.storage import Storage, UnreadableError, fill
-from resnet_recipes.data.order import Job
+from resnet_recipes.data.order import BatchOrder
 
 #: Signals that stop a whole job and also reach its workers.
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
@@ -27,7 +27,7 @@ class WorkerContext(NamedTuple):
     slots: Slots
     skip_bad: bool
 
-    def fill(self, slot: int, job: Job) -> list[int]:
+    def fill(self, slot: int, job: BatchOrder) -> list[int]:
         """Fill a job's rows; return the indices of unreadable images that were replaced.
 
         Raises TrainingError, which can be pickled, unlike what an augmentation may raise.
@@ -77,7 +77,7 @@ class WorkerPool:
         """The processes among its workers."""
         return self._executor.processes if isinstance(self._executor, ProcessPool) else []
 
-    def submit(self, slot: int, job: Job) -> list[Future[list[int]]]:
+    def submit(self, slot: int, job: BatchOrder) -> list[Future[list[int]]]:
         """Start filling a slot in parts; each yields the indices of images that were replaced."""
         size = min(_AT_ONCE, -(-len(job.indices) // self._workers))
         return [self._executor.submit(self._fill, slot, part) for part in job.parts(size)]

@@ -11,7 +11,7 @@ from resnet_recipes.base.cores import cores
 from resnet_recipes.base.text import byte_size
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.loading.storage import Rows
-from resnet_recipes.data.order import Job
+from resnet_recipes.data.order import BatchOrder
 from resnet_recipes.data.shared import Layout, SharedArrays, layout_bytes
 
 _MOST = 16  # more would not make one rank faster
@@ -104,7 +104,7 @@ class Slots:
     def __init__(self, capacity: Capacity):
         self._memory, self._is_pinned = SharedArrays(**capacity.layout), False
 
-    def rows(self, slot: int, job: Job) -> Rows:
+    def rows(self, slot: int, job: BatchOrder) -> Rows:
         """Return a job's rows of the batch in a slot: views of the memory."""
         memory, count, size = self._memory, len(job.indices), job.pixels**2 * 3
         rows = slice(job.first, job.first + count)

@@ -15,7 +15,7 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.extras import remedy
 from resnet_recipes.base.text import printable
 
-Row = dict[str, Any]
+ChartRow = dict[str, Any]
 Spec = dict[str, Any]
 
 #: The specifications, with "$name" where a value is to be.
@@ -48,7 +48,9 @@ SHOWN = (
 )
 
 
-def accuracy(rows: Sequence[Row], x: str, title: str, published: Sequence[Row] = ()) -> Spec:
+def accuracy(
+    rows: Sequence[ChartRow], x: str, title: str, published: Sequence[ChartRow] = ()
+) -> Spec:
     """Return top-1 against `x`, on a logarithmic axis: a named line for each series, and the front.
 
     Rows have series, top1_percent, `x`, perhaps low and high, and what hovering shows. Published
@@ -72,7 +74,7 @@ def accuracy(rows: Sequence[Row], x: str, title: str, published: Sequence[Row] =
     )
 
 
-def named(lines: Sequence[Sequence[Row]], x: str) -> list[Row]:
+def named(lines: Sequence[Sequence[ChartRow]], x: str) -> list[ChartRow]:
     """Return the end of each line, with dy, the pixels by which its name is lower.
 
     Names stand to the right, at the height where the fewest points and other names are.
@@ -95,7 +97,9 @@ def named(lines: Sequence[Sequence[Row]], x: str) -> list[Row]:
     return found
 
 
-def _lines(lines: Sequence[Sequence[Row]], names: Sequence[Row], look: Spec, filled: bool) -> Spec:
+def _lines(
+    lines: Sequence[Sequence[ChartRow]], names: Sequence[ChartRow], look: Spec, filled: bool
+) -> Spec:
     """Return lines with bars over seeds, points and names."""
     rows = [row for line in lines for row in line]
     known = [key for key in SHOWN if any(row.get(key) not in (None, "", 0) for row in rows)]
@@ -110,14 +114,14 @@ def _lines(lines: Sequence[Sequence[Row]], names: Sequence[Row], look: Spec, fil
     )
 
 
-def _by_series(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
+def _by_series(rows: Iterable[ChartRow]) -> dict[str, list[ChartRow]]:
+    found: dict[str, list[ChartRow]] = {}
     for row in rows:
         found.setdefault(row["series"], []).append(row)
     return found
 
 
-def curve(points: Sequence[Row], y: str, title: str) -> Spec:
+def curve(points: Sequence[ChartRow], y: str, title: str) -> Spec:
     """Return one measured quantity over the epochs of several runs, one line per run.
 
     Rows have name, epoch and `y`.
@@ -138,7 +142,7 @@ def curve(points: Sequence[Row], y: str, title: str) -> Spec:
     )
 
 
-def phases(rows: Sequence[Row]) -> Spec:
+def phases(rows: Sequence[ChartRow]) -> Spec:
     """Return where the minutes of each run went; rows have name, phase, rank, minutes."""
     return _framed(
         "phases",
@@ -164,7 +168,7 @@ def by_class(accuracy: Sequence[dict], cells: Iterable[dict]) -> Spec:
     return _filled("by_class", accuracy=accuracy, cells=shown, classes=list(images))
 
 
-def pareto(rows: Iterable[Row], x: str) -> Iterable[Row]:
+def pareto(rows: Iterable[ChartRow], x: str) -> Iterable[ChartRow]:
     """Yield the rows that no other row beats in both, by ascending `x`."""
     best = float("-inf")
     for row in sorted(rows, key=lambda row: (row[x], -row["top1_percent"])):

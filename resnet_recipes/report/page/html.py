@@ -47,7 +47,7 @@ class Table:
 
 
 @dataclass
-class Section:
+class PageSection:
     """A heading with sentences, figures and tables below it."""
 
     title: str
@@ -59,7 +59,7 @@ class Section:
     notes: Sequence[str] = ()
 
 
-def page(title: str, sections: Sequence[Section]) -> str:
+def page(title: str, sections: Sequence[PageSection]) -> str:
     """Return the whole page, 1 MB, nearly all of it the plotting library; every name is escaped."""
     scripts = map(_file, ("vega.min.js", "page.js"))
     return document(title, map(_section, sections), scripts)
@@ -108,7 +108,7 @@ def _file(name: str) -> str:
     return (_HERE / name).read_text(encoding="utf-8")
 
 
-def _section(section: Section) -> str:
+def _section(section: PageSection) -> str:
     notes = "".join(f"<li>{in_html(note)}</li>" for note in section.notes)
     return "\n".join(
         [

@@ -13,7 +13,7 @@ from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images import NativeImages, natively
 from resnet_recipes.data.images.decode import ChangedError
-from resnet_recipes.data.images.python import EvalImages, Images, TrainImages
+from resnet_recipes.data.images.python import EvalImages, PythonRows, TrainImages
 from resnet_recipes.data.loading.storage import Rows, Storage, UnreadableError, fill
 from resnet_recipes.data.native import why_not
 from resnet_recipes.methods.randaugment import RandAugment
@@ -42,7 +42,7 @@ def in_engine(*settings) -> Storage:
     return natively(TrainImages(*settings), 2)
 
 
-def filled(storage: Images, files: Files, epoch: int = 2, side: int = 32) -> np.ndarray:
+def filled(storage: PythonRows, files: Files, epoch: int = 2, side: int = 32) -> np.ndarray:
     """Return all images as uint8 [N, side, side, 3]."""
     rows = rows_for(np.arange(len(files)), epoch, side)
     storage.fill(rows)

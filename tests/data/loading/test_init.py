@@ -27,7 +27,7 @@ from resnet_recipes.data.images.python import TrainImages
 from resnet_recipes.data.loading import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
-from resnet_recipes.data.order import Job
+from resnet_recipes.data.order import BatchOrder
 from tests.data.conftest import built, small
 
 
@@ -54,11 +54,11 @@ class Greys:
         return f"image {index}"
 
 
-def jobs(count: int) -> Iterator[Job]:
+def jobs(count: int) -> Iterator[BatchOrder]:
     """Yield batches of 7 images, of changing sizes, with every image twice."""
     for step in range(count):
         places = np.arange(7 * step, 7 * step + 7)
-        yield Job(step // 4, places // 2 % 40, places % 2, 4 + step % 3)
+        yield BatchOrder(step // 4, places // 2 % 40, places % 2, 4 + step % 3)
 
 
 def pipeline_of(
@@ -107,7 +107,7 @@ def test_an_image_that_comes_twice_in_an_epoch_comes_with_two_crops():
 
 def test_a_skipped_image_is_replaced_by_the_next_good_one_with_its_label_and_named():
     made = pipeline_of(2, bad=(3, 4))
-    batches = list(made.run([Job(0, np.array([2, 3, 5]), np.zeros(3, np.int64), 4)]))
+    batches = list(made.run([BatchOrder(0, np.array([2, 3, 5]), np.zeros(3, np.int64), 4)]))
     assert batches[0].labels.tolist() == [0, 1, 1]
     assert (batches[0].pixels[1] == batches[0].pixels[2]).all()
     assert made.skipped == ("image 3", "image 4")

@@ -19,7 +19,7 @@ from resnet_recipes.report.console import PlainConsole
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.report.trackers import TRACKERS, Background, lacking, opened
 from resnet_recipes.run_folder.facts import RunFacts
-from resnet_recipes.run_folder.metrics import Metrics, Progress
+from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
 
 SETTINGS = {
     "optimizer.lr": 2.0,
@@ -51,7 +51,7 @@ def session(
     with closing(Recorder(folder, facts, console, trackers=trackers)) as recorder:
         recorder.begin(first)
         for step in steps:
-            recorder.step(Progress(step, 1, 1 / step, 0.1, 32, 1.0 * step, 16.0, 0.0))
+            recorder.step(StepMetrics(step, 1, 1 / step, 0.1, 32, 1.0 * step, 16.0, 0.0))
         recorder.evaluation(
             steps[-1], averaged=Metrics(70.0, 90.0, 1.5, 100), raw=None, seconds=1.0
         )
