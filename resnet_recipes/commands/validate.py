@@ -28,7 +28,7 @@ def run(arguments: Arguments) -> int:
             library.chain(name)  # reports a broken file before seconds of imports
             from resnet_recipes.recipe.compose import compose
 
-            compose(name, folder=folder, needs_data=False)
+            compose(name, folder=library, needs_data=False)
             print(f"{shown(Path(name))}: ok")
         except RecipeError as error:
             wrong += 1

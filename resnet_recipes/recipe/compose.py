@@ -34,15 +34,18 @@ class Composed(NamedTuple):
 
 
 def compose(
-    name: str, changes: Sequence[str] = (), folder: Path | None = None, needs_data: bool = True
+    name: str,
+    changes: Sequence[str] = (),
+    folder: Path | Library | None = None,
+    needs_data: bool = True,
 ) -> Composed:
     """Compose a recipe by name or path, apply changes, and check it.
 
     Changes are those of the command line: "optimizer.lr=1.0", "~methods.ema", "epochs=18". `folder`
-    holds the user's recipes (default ./recipes). Without `needs_data`, data.root may be unset.
-    Raises RecipeError with every problem at once.
+    holds the user's recipes (default ./recipes), or is a Library that has listed them. Without
+    `needs_data`, data.root may be unset. Raises RecipeError with every problem at once.
     """
-    library = Library(folder)
+    library = folder if isinstance(folder, Library) else Library(folder)
     links = library.chain(name)
     made, problems = _composed(links, changes, library)
     problems += _idle_settings(overrides.parse(changes)[0], made.recipe.schedule)

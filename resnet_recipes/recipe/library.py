@@ -175,9 +175,8 @@ class Library:
         if not os.path.isfile(path):  # Path.is_file raises for a name that is too long
             fix = f"recipe={path.stem}" if path.stem in {*self.user, *self.packaged} else ""
             raise RecipeError.of("recipe", name, "", fix, Kind.ABSENT)
-        own = next((key for key, mine in self.user.items() if mine == path), None)
-        if own and names.RECIPE.fullmatch(own):
-            return self.find(own)
+        if self.user.get(path.stem) == path and names.RECIPE.fullmatch(path.stem):
+            return self.find(path.stem)
         return Entry(path.stem, path, "file")
 
 

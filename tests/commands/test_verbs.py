@@ -135,6 +135,15 @@ def test_validate_names_each_wrong_file_and_line(enter):
     assert err.startswith("unknown setting bad.yaml:3: optimizer.lrr")
 
 
+def test_validate_lists_a_folder_once(said, recipes, monkeypatch):
+    for number in range(20):
+        (recipes / f"mine{number}.yaml").write_text("defaults: [small]\nseed: 1\n")
+    listed, glob = [], Path.glob
+    monkeypatch.setattr(Path, "glob", lambda path, form: listed.append(path) or glob(path, form))
+    assert said("validate").count("yaml: ok") == 20
+    assert listed.count(recipes.absolute()) == 1
+
+
 def test_an_optimizers_page_says_how_to_choose_it(said):
     out = said("methods lamb")
     parts = "arXiv:1904.00962 optimizer.name=lamb optimizer.betas=[0.9,0.999] optimizer.lr=0.005"
