@@ -1,8 +1,11 @@
+import random
+
 import hydra
 import pytest
 import yaml
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.recipe.hydra_compose import choice, composed, plain, points
@@ -65,6 +68,37 @@ def test_a_file_that_stands_alone_is_what_hydra_makes_of_it():
     assert (by_hydra["seed"], by_hydra["methods"]) == (8, {"ema": {}})
 
 
+def random_tree(rng: random.Random, depth: int = 3) -> dict:
+    """Return a tree of few names, so that the trees of a family contradict each other.
+
+    Lists have names of their own: Hydra cannot merge a list with a mapping.
+    """
+    leaves = {"a": [None, {}, 0.1], "b": [7, "text", True], "c": [None, [], [1, {"a": 2}], [3]]}
+    return {
+        name: random_tree(rng, depth - 1)
+        if depth and name != "c" and rng.random() < 0.6
+        else rng.choice(leaves[name])
+        for name in rng.sample("abc", 2)
+    }
+
+
+@pytest.mark.parametrize("above_two", [["three"], ["three", "one"]])  # "one" is inherited twice
+@pytest.mark.parametrize("seed", range(12))
+def test_recipes_inherit_as_hydra_composes_them(seed, above_two):
+    rng = random.Random(seed)
+    parents = {"one": [], "two": above_two, "three": [], "child": ["two", "one"]}
+    files = {
+        name: {"defaults": [*above, "_self_"], "model": {"args": random_tree(rng)}}
+        for name, above in parents.items()
+    }
+    store = ConfigStore.instance()
+    for name, tree in files.items():
+        store.store(name, tree)
+    with hydra.initialize(config_path=None, version_base="1.3"):
+        theirs = OmegaConf.to_container(hydra.compose("child"))
+    assert composed("child", files)["model"]["args"] == theirs["model"]["args"]
+
+
 @pytest.mark.parametrize(
     ("tree", "chosen"),
     values(
@@ -87,8 +121,9 @@ def test_the_hydra_of_a_notebook_or_another_application_goes_on(parent):
     stored = dict(ConfigStore.instance().repo)
     with hydra.initialize(config_path=None, version_base="1.3"):
         before = GlobalHydra.instance().hydra
+        defaults = [parent, "optimizer/lamb", "_self_"]  # an option, which Hydra composes
         try:
-            composed("mine", {"parent": {}, "mine": {"defaults": [parent, "_self_"]}})
+            composed("mine", FILES | {"parent": {}, "mine": {"defaults": defaults}})
         except ValueError:
             assert parent == "nowhere"
         assert GlobalHydra.instance().hydra is before
@@ -98,8 +133,6 @@ def test_the_hydra_of_a_notebook_or_another_application_goes_on(parent):
 
 
 def test_references_of_another_application_are_resolved_where_they_stand():
-    from omegaconf import OmegaConf
-
     config = OmegaConf.create({"side": 8, "recipe": {"a": "${side}", "b": "${recipe.a}"}})
     assert plain(config.recipe) == {"a": 8, "b": 8}
     assert plain({"a": 1}) == {"a": 1}
