@@ -42,9 +42,9 @@ from resnet_recipes.run_folder.ending import Ending, of_error, write
 from resnet_recipes.run_folder.lock import begun
 
 if TYPE_CHECKING:  # these import torchvision, which takes seconds
-    from resnet_recipes.data.inference import OneImage
+    from resnet_recipes.inference.images import OneImage
+    from resnet_recipes.inference.trained import Evaluated, Prediction, Trained
     from resnet_recipes.network.load import Network
-    from resnet_recipes.training.trained import Evaluated, Prediction, Trained
 
 #: Changes to settings: words as on the command line, or values by name.
 Changes = str | Mapping[str, object]
@@ -310,7 +310,7 @@ def load(place: str | os.PathLike[str], *changes: Changes) -> "Network":
     It is on the CPU, in float32, channels_last and evaluation mode. Nothing in a file is executed.
     Raises NotReadyError if it cannot be used.
     """
-    from resnet_recipes.jobs.opened import model_of
+    from resnet_recipes.inference.open import model_of
     from resnet_recipes.network.open import open_network
 
     model, others = model_of(_words(changes, {}))
@@ -346,8 +346,8 @@ def predict(
 
     Changes are those of `evaluate`.
     """
-    from resnet_recipes.data.inference import find_images, images_of
-    from resnet_recipes.training.trained import predictions
+    from resnet_recipes.inference.images import find_images, images_of
+    from resnet_recipes.inference.trained import predictions
 
     found = list(find_images(images_of(images)))
     return predictions(_opened(place, _words(changes, settings)), found)
@@ -355,12 +355,12 @@ def predict(
 
 def _opened(place: object, words: Sequence[str]) -> "Trained":
     """Return the network of a place, or a copy of a network, on a device."""
-    from resnet_recipes.jobs.opened import opened
+    from resnet_recipes.inference.open import open_trained
     from resnet_recipes.network.load import Network
 
     if isinstance(place, Network):
-        return opened(copy.deepcopy(place).float().eval(), words).on_device()
-    return opened(_located(place), words).on_device()
+        return open_trained(copy.deepcopy(place).float().eval(), words).on_device()
+    return open_trained(_located(place), words).on_device()
 
 
 def _located(place: object) -> Path:

@@ -12,8 +12,8 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.names import SHORT
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.verbs import VERBS, usage_of
+from resnet_recipes.inference.formats import TARGETS
 from resnet_recipes.methods import ORDER
-from resnet_recipes.network.export import TARGETS
 from resnet_recipes.recipe.library import GROUPS, Library, packaged_folder
 from resnet_recipes.recipe.typed import settings
 

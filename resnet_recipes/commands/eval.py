@@ -14,9 +14,9 @@ from resnet_recipes.commands.printing import line_width, opened_file, say, show,
 from resnet_recipes.report.page.charts import plotting, png
 
 if TYPE_CHECKING:
+    from resnet_recipes.inference.trained import Evaluated, Trained
     from resnet_recipes.report.page.html import Tile
     from resnet_recipes.training.outcomes import Cell, Means, Outcomes
-    from resnet_recipes.training.trained import Evaluated, Trained
 
 USAGE = Usage(
     "resnet-recipes eval RUN|FILE [data=PATH] [key=value ...]",

@@ -33,8 +33,8 @@ def run(arguments: Arguments) -> int:
     """Export, compare, and print the largest difference."""
     absent = (flag for flag in ("--to", "--out") if flag not in arguments)
     RecipeError.refuse(Problem(flag, None, "is missing", USAGE.example) for flag in absent)
-    from resnet_recipes.network.export import TARGETS
-    from resnet_recipes.training.export import IMAGES, export_checked, missing, problems
+    from resnet_recipes.inference.export import IMAGES, export_checked, missing, problems
+    from resnet_recipes.inference.formats import TARGETS
 
     to, out = arguments.flags["--to"], arguments.flags["--out"]
     folder = new_path("--out", out, is_folder=True)

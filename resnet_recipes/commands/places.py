@@ -24,8 +24,8 @@ from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.runs import RunRecord, read_run, runs_in
 
 if TYPE_CHECKING:
+    from resnet_recipes.inference.trained import Trained
     from resnet_recipes.recipe.schema import Recipe
-    from resnet_recipes.training.trained import Trained
 
 _WEIGHTS = "model.weights"
 
@@ -56,10 +56,10 @@ def network_of(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> "T
         rule = "is missing: a run folder, a checkpoint or a weights file"
         raise RecipeError.of("RUN|FILE", None, rule, usage)
     place = network_place(words[0], "RUN|FILE")
-    from resnet_recipes.jobs.opened import opened
+    from resnet_recipes.inference.open import open_trained
     from resnet_recipes.network.open import notes
 
-    network = opened(place, words[1:], also)
+    network = open_trained(place, words[1:], also)
     for note in notes(network.network, str(place)):
         say(f"note: {note}")
     return network

@@ -17,7 +17,7 @@ from resnet_recipes.report.waiting import Waiting
 from resnet_recipes.run_folder import CONFIG
 
 if TYPE_CHECKING:
-    from resnet_recipes.training.trained import Prediction
+    from resnet_recipes.inference.trained import Prediction
 
 USAGE = Usage(
     "resnet-recipes predict RUN|FILE IMAGE ... | FOLDER ... [key=value ...]",
@@ -65,8 +65,8 @@ def run(arguments: Arguments) -> int:
     if {"--csv", "--json"} <= arguments.flags.keys():
         problems.append(Problem("--json", None, "--csv has all predictions", Hint("leave one out")))
     RecipeError.refuse(problems)
-    from resnet_recipes.data.inference import find_images
-    from resnet_recipes.training.trained import predictions
+    from resnet_recipes.inference.images import find_images
+    from resnet_recipes.inference.trained import predictions
 
     paths = list(find_images(images))
     network = network_of([*place, *settings], USAGE.example).on_device()

@@ -151,7 +151,7 @@ def _judge(name: str, found: Arguments, needs_data: bool = False) -> None:
     if has_run(found):
         return
     if name in ("eval", "predict", "export"):
-        from resnet_recipes.jobs.opened import changed
+        from resnet_recipes.inference.open import changed
         from resnet_recipes.recipe.schema import Recipe
 
         changed(Recipe(), list(filter(is_setting, found.words)))

@@ -33,9 +33,9 @@ class Sample(NamedTuple):
             source = open_samples(path) if is_beton else Files.named(facts.sample)
         except NotReadyError:
             return None
-        some = (
-            np.unique(np.linspace(0, len(source) - 1, SAMPLED).astype(int)) if len(source) else []
-        )
+        if not len(source):
+            return None
+        some = np.unique(np.linspace(0, len(source) - 1, SAMPLED).astype(int))
         shapes = {}
         for index in some:
             with suppress(BadImageError, ChangedError, OSError):

@@ -11,6 +11,7 @@ import torch
 from resnet_recipes import data
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.base.text import Say
+from resnet_recipes.inference.trained import Evaluated, Trained
 from resnet_recipes.jobs.group import group_of
 from resnet_recipes.jobs.rank import RankProcess, job_of, shown
 from resnet_recipes.jobs.task import Task
@@ -21,7 +22,6 @@ from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training import distributed
 from resnet_recipes.training.outcomes import Outcomes
-from resnet_recipes.training.trained import Evaluated, Trained
 
 
 def evaluate(opened: Trained, sizes: Sequence[int], say: Say) -> list[Evaluated]:

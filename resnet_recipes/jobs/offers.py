@@ -78,7 +78,8 @@ def offered(
     """
     found, left_out, why = list[Offer](), dict[str, str](), dict[str, RecipeError]()
     absent = dict[str, Problem]()
-    facts, own, side, best, rule = None, None, 0.0, (), ""
+    facts, own, side, rule = None, None, 0.0, ""
+    best: tuple[str, ...] = ()
     for name in names:
         try:
             recipe = compose(name, words, folder).recipe

@@ -15,10 +15,10 @@ from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.base.extras import remedy
 from resnet_recipes.commands.places import network_of
 from resnet_recipes.data.images.decode import Picture, read_file
-from resnet_recipes.network import export as formats
+from resnet_recipes.inference import formats
+from resnet_recipes.inference.export import _drawn, _pictures, export_checked
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.training.export import _drawn, _pictures, export_checked
 
 
 def test_an_export_is_compared_on_the_runs_images_and_has_a_card(run, tmp_path, enter):

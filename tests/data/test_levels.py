@@ -22,9 +22,9 @@ from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.images import natively
 from resnet_recipes.data.images.python import TrainImages
-from resnet_recipes.data.inference import open_labelled
 from resnet_recipes.data.loading.storage import UnreadableError
 from resnet_recipes.doctor.data import check_data
+from resnet_recipes.inference.images import open_labelled
 from tests.data.conftest import ALONE, built, silent, small_betons, train_pixels
 from tests.data.images.test_init import rows_for
 

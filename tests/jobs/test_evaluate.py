@@ -5,12 +5,12 @@ from unittest.mock import Mock
 
 import torch
 
+from resnet_recipes.inference.trained import Trained
 from resnet_recipes.jobs import evaluate
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.frozen import freeze
 from resnet_recipes.training import distributed
 from resnet_recipes.training.distributed import Rank
-from resnet_recipes.training.trained import Trained
 
 
 def test_a_rank_takes_its_gpu_before_the_network_is_on_it(tmp_path, monkeypatch):

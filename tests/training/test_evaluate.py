@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.base import RawBatch, normalize
+from resnet_recipes.inference.model_card import model_card
 from resnet_recipes.jobs.train import write_best
 from resnet_recipes.network.load import BEST, load
-from resnet_recipes.network.model_card import model_card
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training import evaluate as evaluation
 from resnet_recipes.training.evaluate import Best, evaluate

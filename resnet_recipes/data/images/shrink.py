@@ -22,7 +22,9 @@ def area_mean(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
         return pixels
     if not native.why_not():
         pixels = np.ascontiguousarray(pixels)
-        return native.shrunk(pixels, pixels.shape[:2], (height, width), raw=True)
+        shrunk = native.shrunk(pixels, pixels.shape[:2], (height, width), raw=True)
+        assert shrunk is not None  # the engine refuses damaged JPEGs only
+        return shrunk
     rows = _area_mean(pixels.astype(np.float32), height)
     return np.rint(_area_mean(rows.swapaxes(0, 1), width).swapaxes(0, 1)).astype(np.uint8)
 

@@ -8,8 +8,8 @@ from torch import nn
 
 from resnet_recipes.data.images.decode import Pixels
 from resnet_recipes.data.images.python import centred
+from resnet_recipes.inference.inputs import Preprocessed
 from resnet_recipes.network.about import About
-from resnet_recipes.network.inputs import Preprocessed
 from resnet_recipes.network.load import Network
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from resnet_recipes.backbones import is_resnet
 from resnet_recipes.base.architecture import ModelConfig, following
 from resnet_recipes.base.errors import Problem, RecipeError
-from resnet_recipes.network.inputs import takes
+from resnet_recipes.inference.inputs import takes
+from resnet_recipes.inference.trained import Trained, recipe_of
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.open import open_network
 from resnet_recipes.recipe import frozen, hydra_compose, overrides
@@ -18,7 +19,6 @@ from resnet_recipes.recipe.meant import answered
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.suggestions import near
 from resnet_recipes.recipe.typed import typed
-from resnet_recipes.training.trained import Trained, recipe_of
 
 #: Settings that change how a network is used; the others are for training.
 _SETTINGS = (
@@ -48,7 +48,9 @@ _MODEL = ("model.name=", "model.args.")
 _OTHERS = ("evaluation.sizes", "launch.gpus")
 
 
-def opened(place: Path | Network, changes: Sequence[str] = (), also: Sequence[str] = ()) -> Trained:
+def open_trained(
+    place: Path | Network, changes: Sequence[str] = (), also: Sequence[str] = ()
+) -> Trained:
     """Open a network, or that of a run, a checkpoint, a weights file or a published name.
 
     Changes are settings of the images and the machine, as "data.eval_size=256", and model.name for
@@ -56,8 +58,9 @@ def opened(place: Path | Network, changes: Sequence[str] = (), also: Sequence[st
     those of every use. Raises RecipeError with every problem.
     """
     model, others = model_of(changes)
-    path, network = None, place
-    if not isinstance(place, Network):
+    if isinstance(place, Network):
+        path, network = None, place
+    else:
         path, network = place, open_network(str(place), model, downloads=True)
     name, own = network.about.architecture, network.about.eval_size
     if model and model.name != name:

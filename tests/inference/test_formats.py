@@ -7,19 +7,19 @@ import torchvision
 import yaml
 from torch import nn
 
-from resnet_recipes.methods.blurpool import BlurPool
-from resnet_recipes.network.about import About
-from resnet_recipes.network.export import (
+from resnet_recipes.inference.export import problems
+from resnet_recipes.inference.formats import (
     TARGETS,
     crop_share,
     export,
     largest_difference,
     usage,
 )
-from resnet_recipes.network.inputs import Preprocessed
+from resnet_recipes.inference.inputs import Preprocessed
+from resnet_recipes.inference.model_card import model_card
+from resnet_recipes.methods.blurpool import BlurPool
+from resnet_recipes.network.about import About
 from resnet_recipes.network.load import Network
-from resnet_recipes.network.model_card import model_card
-from resnet_recipes.training.export import problems
 from tests.jobs.nursery import shallow_resnet18
 
 IMAGES = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))

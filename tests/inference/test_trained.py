@@ -5,9 +5,9 @@ import os
 import pytest
 
 from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.inference.trained import recipe_of
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import Network
-from resnet_recipes.training.trained import recipe_of
 from tests.jobs.nursery import narrow_resnet18
 
 

@@ -16,9 +16,9 @@ from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.base.text import Progress, silent
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.images.decode import Pixels
-from resnet_recipes.data.inference import Unlabelled, open_labelled
 from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.data.stream import Stream
+from resnet_recipes.inference.images import Unlabelled, open_labelled
 from resnet_recipes.network.about import About
 from resnet_recipes.network.fuse import fuse
 from resnet_recipes.network.load import Network

@@ -4,7 +4,7 @@ import pytest
 from torch import nn
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.jobs import opened
+from resnet_recipes.inference import open as opening
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import Network
 
@@ -13,15 +13,15 @@ from resnet_recipes.network.load import Network
 def test_a_size_that_a_network_does_not_take_is_refused(word, tmp_path, monkeypatch):
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4))
     about = About("torchvision:of_one_size", 4, eval_resize=32, eval_size=32)
-    monkeypatch.setattr(opened, "open_network", lambda *_, **__: Network(model, about))
+    monkeypatch.setattr(opening, "open_network", lambda *_, **__: Network(model, about))
     with pytest.raises(RecipeError, match="torchvision:of_one_size does not take") as refused:
-        opened.opened(tmp_path / "weights.pt", [word], ("evaluation.sizes",))
+        opening.open_trained(tmp_path / "weights.pt", [word], ("evaluation.sizes",))
     assert refused.value.problems[0].fix == "data.eval_size=32"
-    assert opened.opened(tmp_path / "weights.pt").recipe.data.eval_size == 32
+    assert opening.open_trained(tmp_path / "weights.pt").recipe.data.eval_size == 32
 
 
 def test_a_setting_that_does_not_fit_another_is_refused(tmp_path, monkeypatch):
     about = About("resnet18", 4, eval_resize=32, eval_size=32)
-    monkeypatch.setattr(opened, "open_network", lambda *_, **__: Network(nn.Flatten(), about))
+    monkeypatch.setattr(opening, "open_network", lambda *_, **__: Network(nn.Flatten(), about))
     with pytest.raises(RecipeError, match="must be at least"):
-        opened.opened(tmp_path / "weights.pt", ["data.eval_size=64"])
+        opening.open_trained(tmp_path / "weights.pt", ["data.eval_size=64"])

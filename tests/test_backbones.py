@@ -16,16 +16,16 @@ from resnet_recipes.backbones import resnet
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.estimating.network import network_of
+from resnet_recipes.inference.export import problems
+from resnet_recipes.inference.formats import export
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.build import build_model, build_network
-from resnet_recipes.network.export import export
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning import outline
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import IMAGENET
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.training.export import problems
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import restore

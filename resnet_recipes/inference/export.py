@@ -19,13 +19,13 @@ from resnet_recipes.base.extras import lacking
 from resnet_recipes.base.text import Progress, counted, silent
 from resnet_recipes.data import demo
 from resnet_recipes.data.images.decode import BadImageError
-from resnet_recipes.network.export import TARGETS, RunProgram, export, largest_difference, usage
+from resnet_recipes.inference.formats import TARGETS, RunProgram, export, largest_difference, usage
+from resnet_recipes.inference.inputs import Preprocessed
+from resnet_recipes.inference.model_card import model_card
+from resnet_recipes.inference.trained import Trained
 from resnet_recipes.network.fuse import fold_batchnorm
-from resnet_recipes.network.inputs import Preprocessed
 from resnet_recipes.network.load import Network
-from resnet_recipes.network.model_card import model_card
 from resnet_recipes.recipe.suggestions import FORMATS, Meaning
-from resnet_recipes.training.trained import Trained
 
 #: Images that an export is compared on.
 IMAGES = 64

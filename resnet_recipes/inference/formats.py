@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from resnet_recipes import backbones
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.base.text import Progress, silent
+from resnet_recipes.inference.inputs import example, is_preprocessed, shapes, takes_any_size
 from resnet_recipes.network.about import About
-from resnet_recipes.network.inputs import example, is_preprocessed, shapes, takes_any_size
 from resnet_recipes.network.load import Network, load
 from resnet_recipes.network.weights import KEY, write_weights
 
