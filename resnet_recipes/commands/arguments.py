@@ -189,20 +189,28 @@ def _as_flags(settings: Mapping[str, str], usage: Usage, wrong: list[Problem]) -
 
     for word, flag in settings.items():
         problem = next((one for one in wrong if one.key in keys_of(word)), None)
-        fix: Fix = shlex.quote(word) if word[-1] != "=" else f"{word}VALUE"
         is_blank = problem and problem.typed != word and word[-1] == "="
+        wrong = [one for one in wrong if one is not problem]
         if problem and not is_blank:
-            fix = next(iter(problem.fixes), "")
-        if is_blank or fix:
-            wrong = [one for one in wrong if one != problem]
-        if "RUN|FILE" in usage.line and isinstance(fix, str):
-            fix = fix.replace("resnet-train", " ".join(usage.line.split()[:2]))
-        rule = "unknown flag" if fix[:1] == "-" else f"unknown flag; {_WRITTEN}"
-        if problem and word in (problem.key, problem.typed) and problem.kind is not Kind.UNKNOWN:
-            rule = problem.clause
-        kind = Kind.UNUSED if problem and problem.kind is Kind.UNUSED else Kind.WRONG
-        yield Problem(flag, None, rule, fix if kind is Kind.WRONG else (), kind=kind)
+            written = [Hint(_WRITTEN)] if problem.kind is Kind.WRONG else []
+            advice = [_of_command(fix, usage) for fix in problem.advice]
+            yield problem._replace(
+                key=flag,
+                value=None,
+                typed=flag,
+                clause="flag" if problem.kind is Kind.UNKNOWN else problem.clause,
+                fix=tuple(advice or written),
+            )
+        else:
+            fix: Fix = Hint(f"{word}VALUE") if word[-1] == "=" else shlex.quote(word)
+            yield Problem(flag, None, "flag", fix, kind=Kind.UNKNOWN)
     yield from wrong
+
+
+def _of_command(fix: str, usage: Usage) -> str:
+    """Return what to type as a word of another command than resnet-train."""
+    command = "resnet-train" if "RUN|FILE" not in usage.line else " ".join(usage.line.split()[:2])
+    return fix if isinstance(fix, Hint) else fix.replace("resnet-train", command)
 
 
 def _misnamed(flag: str, name: str, ending: str) -> Iterator[Problem]:
@@ -233,15 +241,16 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
     taken = known.get(near, "")
     shown = taken if taken in ("", "DIR") else value or taken
     meant = near and f"{near} {shown}".strip()
-    rule = "unknown flag"
+    rule, kind = "flag", Kind.UNKNOWN
     others = [word for word in argv if word not in (name, value, f"{name}={value}")]
     is_network = value in NETWORKS or LIBRARY.fullmatch(value)
     if "RUN|FILE" in usage.line and key == "model" and is_network and others:
         fix = f"{command} {shlex.join([*others, f'model.name={value}'])}"
     elif "RUN|FILE" in usage.line and key in RUNS:
-        rule, fix = "is typed without a flag", f"{command} {shlex.join([value or 'RUN', *others])}"
+        rule, kind = "is typed without a flag", Kind.WRONG
+        fix = f"{command} {shlex.join([value or 'RUN', *others])}"
     elif "IMAGE" in usage.line and key in IMAGES:
-        rule, fix = "is typed without a flag", f"{command} RUN {value}"
+        rule, kind, fix = "is typed without a flag", Kind.WRONG, f"{command} RUN {value}"
     elif re.fullmatch(r"-methods\.\w+", typed):
         fix = f"'~{key}'"
     elif flag := _flag(key, value, known, "-m" in map(HYDRAS.get, argv, argv)):
@@ -249,10 +258,9 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
     elif known.get(f"--{value}") == "":  # --format json
         fix = f"--{value}"
     elif f"[{key}=" in usage.line:
-        rule, fix = "unknown flag; it is written key=value", shlex.quote(f"{key}={value}")
+        fix = shlex.quote(f"{key}={value}")
     elif "option=value" in usage.line:
         options = dict.fromkeys(re.findall(r"([a-z_]+)=", usage.more))
-        rule = "unknown flag; options are written option=value"
         near = closest(key, options)
         fix = f"{near}={value}" if near else meant or Hint(f"options: {', '.join(options)}")
     elif meant and not meaning:
@@ -261,7 +269,7 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
         return None
     else:
         fix = Hint(f"flags: {', '.join([*known, '--help'])}")
-    return Problem(typed, None, rule, fix)
+    return Problem(typed, None, rule, fix, kind=kind)
 
 
 def _flag(key: str, value: str, known: Mapping[str, str], sweeps: bool) -> str:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from resnet_recipes.backbones import is_resnet
 from resnet_recipes.base.architecture import ModelConfig, following
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import Kind, Problem, RecipeError
 from resnet_recipes.inference.inputs import takes
 from resnet_recipes.inference.trained import Trained, recipe_of
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.open import open_network
 from resnet_recipes.recipe import frozen, hydra_compose, overrides
-from resnet_recipes.recipe.meant import answered
+from resnet_recipes.recipe.meant import answered, told
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.recipe.suggestions import near
+from resnet_recipes.recipe.suggestions import OF_TRAINED, meaning_of, near
 from resnet_recipes.recipe.typed import typed
 
 #: Settings that change how a network is used; the others are for training.
@@ -98,8 +98,19 @@ def changed(
     def attempt(words: Sequence[str]) -> list[Problem]:
         return _changed(recipe, known, words)[1]
 
-    RecipeError.refuse(answered(one, words, recipe, attempt, _listed(known)) for one in problems)
+    RecipeError.refuse(
+        _meant(one) or answered(one, words, recipe, attempt, _listed(known)) for one in problems
+    )
     return made
+
+
+def _meant(problem: Problem) -> Problem | None:
+    """Return a problem of an unknown setting with what it means for a trained network."""
+    name = problem.typed.partition("=")[0]
+    if problem.kind is not Kind.UNKNOWN or name not in OF_TRAINED:
+        return None
+    meaning = meaning_of(name, str(problem.value), table=OF_TRAINED)
+    return told(problem, meaning) if meaning else None
 
 
 def _changed(
@@ -121,7 +132,10 @@ def _changed(
             change.key,
             change.value,
             "cannot be changed here",
-            next((f"{key}={change.value}" for key in near(change.key, known)), _listed(known)),
+            next(
+                (f"{key}={change.value}" for key in [near(change.key, known)] if key),
+                _listed(known),
+            ),
         )
         for change in changes
         if change.key not in known

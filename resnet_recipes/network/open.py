@@ -16,7 +16,7 @@ from resnet_recipes.base.errors import Fix, Hint, NotReadyError
 from resnet_recipes.network import hub, matching, published
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import Network, load
-from resnet_recipes.recipe.suggestions import meaning_of
+from resnet_recipes.recipe.suggestions import VALUES
 
 
 class AbsentError(NotReadyError):
@@ -92,11 +92,11 @@ def _located(place: str, model: ModelConfig | None, downloads: bool) -> Path:
     if not names.WEIGHTS.fullmatch(place):
         if not os.path.lexists(place):
             typed = os.path.relpath(place)
-            meant = meaning_of("weights", typed)
+            meant = VALUES["model.weights"].get(typed.lower())
             library = "torchvision, " if model else ""
             known = f"a .pt or .safetensors file, a run folder, {library}timm:NAME or hf:USER/NAME"
             fix: Fix = Hint(known)
-            if meant and meant.words != shlex.quote(f"model.weights={typed}"):
+            if meant:
                 fix = meant.words
             raise NotReadyError.at(place, "does not exist", fix)
         return Path(place)

@@ -34,6 +34,8 @@ _NUMBER = r"([0-9]+(?:\.[0-9]*)?(?:e[0-9])?)"
 _MEASURE = re.compile(rf"\$?{_NUMBER} ?([a-z%$/]*)")
 _SQUARE = re.compile(rf"[\[(]?{_NUMBER}(?:, ?|x)\1[\])]?")
 _SPAN = re.compile(r"(\d{1,9})-(\d{1,9})")
+#: In what can only be typed with something else in place of a word in capital letters.
+_FORM = r"[= ]\[?[A-Z]+(?=[,\] ]|$)|\.NAME="
 _GPU_IDS = re.compile(r"(?:cuda:)?(\d+(?:,\d+)*),?")
 
 
@@ -71,7 +73,8 @@ def told(problem: Problem, meaning: Meaning) -> Problem:
     if not meaning.words:
         return problem._replace(clause=meaning.rule or problem.clause, fix=(), kind=Kind.UNUSED)
     hint = (Hint(meaning.rule),) if meaning.rule else ()
-    return problem._replace(fix=(meaning.words, *hint))
+    is_form = re.search(_FORM, meaning.words)
+    return problem._replace(fix=(Hint(meaning.words) if is_form else meaning.words, *hint))
 
 
 def keys_of(word: str) -> list[str]:
@@ -90,7 +93,7 @@ def _accepted(
                 continue
             return meaning
         is_setting = all("=" in each or each[0] == "~" for each in words)
-        if not is_setting or re.search(r" \.\.\. |=VALUE|^recipe=", meaning.words):
+        if not is_setting or re.search(rf" \.\.\. |^recipe=|{_FORM}", meaning.words):
             return meaning  # of flags and commands, whoever prints them decides
         if words == [word]:
             continue
@@ -134,7 +137,7 @@ def _misshapen(word: str) -> Iterator[str]:
     if word[0] == "+":
         yield word.lstrip("+").replace("/", ".", 1)
     elif word[0] == "~":
-        yield from (f"~{key}" for key in near(word[1:], settings())[:1])
+        yield from (f"~{key}" for key in [near(word[1:], settings())] if key)
     elif value:
         yield f"{key}={value}"
     elif os.path.isdir(word):
@@ -142,18 +145,21 @@ def _misshapen(word: str) -> Iterator[str]:
     elif word[:1].isdigit():
         yield f"budget={word}"
     else:
-        yield from (f"{key}={{}}" for key in near(word, settings()) if dataclasses_in(kind_of(key)))
+        yield from (
+            f"{key}={{}}" for key in [near(word, settings())] if dataclasses_in(kind_of(key))
+        )
 
 
 def _misnamed(name: str, value: str) -> Iterator[str | Meaning]:
     """Yield settings with names like this one, and what it means elsewhere."""
-    alike = [f"{key}={value}" for key in near(name, [*settings(), *SHORT])]
-    meaning = meaning_of(name, value)
+    alike = [f"{key}={value}" for key in [near(name, [*settings(), *SHORT])] if key]
     if "." in name and name.rpartition(".")[2] in {key.rpartition(".")[2] for key in settings()}:
         yield from alike
-    if meaning:
-        yield meaning
+    if foreign := meaning_of(name, value):
+        yield foreign
     yield from alike
+    if not alike and (misspelt := meaning_of(name, value, exactly=False)):
+        yield misspelt
 
 
 def _in_section(section: str, value: str, names: list[str]) -> Iterator[str | Meaning]:

@@ -7,8 +7,7 @@ Composer, Hydra, Hugging Face, Keras and fastai, of habit, and the units that va
 import csv
 import re
 import shlex
-from collections.abc import Collection, Iterable
-from difflib import SequenceMatcher, get_close_matches
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ from resnet_recipes.recipe.short import targets
 
 EVERY_SETTING = "resnet-train mild --cfg   prints every setting"
 LEAVE_OUT = "leave it out"
-SHORT = 3  # letters of a name in which a wrong first one is no slip
+SHORT = 3  # letters of a word; in a shorter one only an extra letter is a slip
 
 
 class Meaning(NamedTuple):
@@ -43,6 +42,9 @@ with Path(__file__).with_name("answers.csv").open(encoding="utf-8", newline="") 
 #: Flags and keys for a setting or for a word of our commands, and those that are switched off.
 MEANINGS, _OFF_MEANINGS = _of("setting"), _of("off")
 
+#: Those whose meaning is another for a trained network: sizes are those of its evaluation.
+OF_TRAINED = _of("trained")
+
 #: Values with other names elsewhere, by our setting; and units, with the values that they make.
 VALUES, UNITS = {row["kind"]: _of(row["kind"]) for row in _ROWS}, _of("unit")
 
@@ -65,48 +67,104 @@ def unknown(noun: str, name: str, known: Collection[str]) -> Problem:
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """Return the known dotted name that is most like `name`, or ""."""
+    """Return the known dotted name that `name` stands for or misspells, or ""."""
     leaf, known = _leaf(name.lower()), list(known)
-    key, equals, _ = MEANINGS.get(leaf, Meaning("")).words.partition("=")
-    meant = targets(key, "1")[0].partition("=")[0] if equals else ""
-    is_foreign = meant in known and leaf not in map(_leaf, known)
-    return meant if is_foreign else next(iter(near(name, known)), "")
+    is_foreign = leaf in MEANINGS and leaf not in map(_leaf, known)
+    words = [leaf] if is_foreign else []
+    for word in words or ([] if near(name, known) else _nearest(leaf, MEANINGS)):
+        key, equals, _ = MEANINGS[word].words.partition("=")
+        meant = targets(key, "1")[0].partition("=")[0] if equals else ""
+        if meant in known:
+            return meant
+    return near(name, known)
 
 
-def near(name: str, known: Iterable[str]) -> list[str]:
-    """Return the known dotted names that are like `name`, the likeliest first."""
-    name = name[:80].lower()
-    leaf = _leaf(name)
-    known = [key for key in known if not name.startswith(f"{key}.")]  # not its own section
-    alike = [key for key in known if len(name) > SHORT or key[:1] == name[:1]]
-    whole = get_close_matches(name, alike, cutoff=0.72)
-    swapped = [key for key in alike if sorted(key) == sorted(name)]
-    leaves = get_close_matches(leaf, {*map(_leaf, known)}, n=len(known) or 1, cutoff=0.8)
-    same = [key for key in known if _leaf(key) in leaves]
-    same.sort(key=lambda key: SequenceMatcher(None, key, name).ratio(), reverse=True)
-    return [*whole, *swapped, *same]
+def near(name: str, known: Iterable[str]) -> str:
+    """Return the one known dotted name that `name` misspells; "" if none or several are alike."""
+    best = _nearest(name, known)
+    return best[0] if len(best) == 1 else ""
 
 
-def meaning_of(name: str, value: str) -> Meaning | None:
-    """Return what a foreign flag or key means, with its value in place; None if it is unknown."""
+def _nearest(name: str, known: Iterable[str]) -> list[str]:
+    """Return the known names whose last part differs from that of `name` by at most two letters.
+
+    Those with the fewest different letters and the most similar section.
+    """
+    name = name[:80].lower().replace("-", "_").replace("/", ".")
+    section, leaf = name.rpartition(".")[0], _leaf(name)
+    ranked: dict[int, list[str]] = {}
+    for key in known:
+        place = key.rpartition(".")[0]
+        slips = _slips(leaf, _leaf(key), 4 if place == section != "" else 6)
+        if slips is None or name.startswith(f"{key}."):  # in its own section
+            continue
+        far = _slips(_leaf(section), _leaf(place), 6)
+        ranked.setdefault(slips + (3 if far is None else far), []).append(key)
+    return ranked[min(ranked)] if ranked else []
+
+
+def _slips(typed: str, name: str, long: int) -> int | None:
+    """Return how many letters of a name are wrong; None if it is another word.
+
+    Names from `long` letters may have two wrong ones. Words joined by "_" are compared one by one,
+    so that layer_decay is not weight_decay.
+    """
+    name = name.replace("-", "_")
+    pairs, most = list(zip(typed.split("_"), name.split("_"), strict=False)), 2
+    if typed.count("_") != name.count("_"):
+        pairs, most = [(typed.replace("_", ""), name.replace("_", ""))], 1
+    found = 0
+    for one, other in pairs:
+        edits, size = _edits(one, other), min(len(one), len(other))
+        is_other = size < SHORT and (one[:1] != other[:1] or len(one) == len(other))
+        if edits > (2 if size >= long else 1) or (edits and is_other):
+            return None
+        found += edits
+    return found if found <= most else None
+
+
+def _edits(typed: str, name: str) -> int:
+    """Return how many letters are missing, wrong, too many or swapped, at most 3."""
+    if abs(len(typed) - len(name)) > 2:
+        return 3
+    before, above = [0] * (len(name) + 1), list(range(len(name) + 1))
+    for row, letter in enumerate(typed, 1):
+        here = [row]
+        for column, other in enumerate(name, 1):
+            cost = min(above[column] + 1, here[-1] + 1, above[column - 1] + (letter != other))
+            if row > 1 and column > 1 and (letter, typed[row - 2]) == (name[column - 2], other):
+                cost = min(cost, before[column - 2] + 1)
+            here.append(cost)
+        before, above = above, here
+    return min(above[-1], 3)
+
+
+def meaning_of(
+    name: str, value: str, exactly: bool = True, table: Mapping[str, Meaning] = MEANINGS
+) -> Meaning | None:
+    """Return what a foreign flag or key means, with its value in place; None if it is unknown.
+
+    If not `exactly`, the name may be misspelled.
+    """
     whole = name.lstrip("-").lower().replace("-", "_")
     leaf = _leaf(whole)
-    known = [word for word in (whole.replace(".", "_"), leaf) if word in MEANINGS]
-    known = known or get_close_matches(leaf, MEANINGS, n=1, cutoff=0.9)
-    if not known:
+    known = [word for word in (whole.replace(".", "_"), leaf) if word in table][:1]
+    known = known or ([] if exactly else _nearest(leaf, table))
+    if not known or len({table[word] for word in known}) > 1:
         return None
-    words, rule = MEANINGS[known[0]]
+    words, rule = table[known[0]]
     method = re.match(r"methods\.\w+", words)
     if value.lower() in OFF and method:
         return Meaning(f"'~{method[0]}'", "a method is turned off by its name")
     if value.lower() in OFF[:-1]:
         return _OFF_MEANINGS.get(known[0], Meaning("", rule or "is off unless it is asked for"))
-    if "{}" in words.replace("{{}}", "") and not value:
-        return Meaning(words.format("VALUE"), "needs a value")
+    if "{}" in words.replace("{{}}", "") and value in ("", "{}"):
+        return Meaning(words.format("VALUE"), rule or "needs a value")
     if not value.replace(".", "", 1).isdecimal():
         words = re.sub(r"(?<=\{\})(ep|ba|dur|s)\b", "", words)  # it has a unit of its own
     ours = VALUES.get(re.split("[ =]", words)[0], {}).get(value.lower())
     value = re.sub("^timm/", "timm:", value)
+    value = value.strip("[]()") if "[{}]" in words else value
     filled = [shlex.quote(word.format(value)) for word in words.split()]
     return Meaning(ours.words if ours else " ".join(filled), (ours and ours.rule) or rule)
 

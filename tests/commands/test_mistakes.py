@@ -45,13 +45,13 @@ ema=false | '~methods.ema'
 ema=0 | '~methods.ema'
 --use_ema true | 'methods.ema={}'
 mixup=true | 'methods.mixup={}'
-ema.decay=0.999 | methods.ema.half_life=100ba
+ema.decay=0.999 | methods.ema.half_life=DURATION
 img_size=[160,160] | data.train_size=160
 --train-size 128 | data.train_size=128
 log=wandb | 'log.to=[wandb]'
 log.to=csv | 'log.to=[csv]'
 --print-freq 10 | log.interval=10ba
---check-val-every-n-epoch 2 | evaluation.interval=2ep
+--eval-every 2 | evaluation.interval=2ep
 val_split=0.2 | data.val_share=0.2
 freeze=10 | model.freeze=backbone model.weights=torchvision
 --sync-bn | leave it out
@@ -67,8 +67,8 @@ schedule.warmup_epochs=5 | schedule.warmup=5ep
 --nnodes 2 | leave it out
 --train-batch 64 | bs=64
 --val-batch-size 64 | batch.eval_size=64
---min-lr 1e-6 | schedule.final=0.01
---crop-pct 0.9 | data.eval_resize=256 data.eval_size=224
+--min-lr 1e-6 | schedule.final=FRACTION
+--crop-pct 0.9 | data.eval_resize=PIXELS
 --channels-last | precision.channels_last=true
 --color-jitter 0.4 | leave it out
 --torchcompile | precision.compile=true
@@ -88,7 +88,7 @@ depth=18 | model.name=resnet18
 grayscale=true | model.in_channels=1
 wandb.project=x | WANDB_PROJECT=x resnet-train ... 'log.to=[wandb]'
 --batch-sze 64 | bs=64
-max_time=90 | launch.max_wall=90s
+max_time=90 | budget=90s
 --warmup_ratio 0.1 | schedule.warmup=0.1dur
 --quiet | leave it out
 log.to=[wandbb] | 'log.to=[wandb]'
@@ -103,7 +103,7 @@ budget=20$ | launch.price=32.8
 --wandb | 'log.to=[wandb]'
 --no-ema | '~methods.ema'
 --opt lamb | optimizer=lamb
---num-classes 10 | leave it out
+--num-classes 10 | model.num_classes=10
 imgsz=128 | data.train_size=128
 devices=0,1 | CUDA_VISIBLE_DEVICES=0,1 resnet-train ... gpus=2
 learning_rate=1 | lr=1
@@ -111,7 +111,7 @@ num_workers=4 | workers=4
 batch_size=64 | bs=64
 crop=128 | data.train_size=128
 optimizer.wd=0.01 | wd=0.01
-model.lr=1 | optimizer.lr=1
+model.lr=1 | lr=1
 """
 )
 
@@ -121,7 +121,7 @@ COMMANDS = rows(
 resnet-train train mild data=images | resnet-train mild data=images
 resnet-train plan mild | resnet-recipes plan mild
 resnet-train resnet34 data=images | recipe=mild model.name=resnet34
-resnet-train mild data=images optimizer.type=sgd | optimizer.name=sgd
+resnet-train mild data=images optimizer.type=sgd | optimizer=sgd
 resnet-recipes logs first | resnet-recipes watch first
 resnet-recipes settings | resnet-train mild --cfg
 resnet-recipes sweep mild seed=1,2 | resnet-train -m mild seed=1,2
@@ -159,7 +159,7 @@ resnet-recipes doctor images | resnet-recipes doctor data images
 resnet-recipes cp mild My-Recipe | recipes/my_recipe.yaml
 resnet-train '' data=images | recipe: is missing
 resnet-train medium_rare | did you mean medium?
-resnet-train mild data=images schedule=CosineAnnealingLR | did you mean cosine?
+resnet-train mild data=images schedule=CosineAnnealingLR | did you mean schedule=cosine?
 resnet-train mild data=images optimizer=[sgd,lamb] | -m optimizer=sgd,lamb
 resnet-train mild data=file:///images | data=/images
 resnet-train mild data=https://host/images.zip | unpack it, and give the folder
@@ -193,7 +193,7 @@ resnet-recipes ls mild | resnet-recipes show mild
 resnet-train --list mild | resnet-recipes show recipe=mild
 resnet-recipes ls nosuch | resnet-recipes ls
 resnet-recipes predict images | resnet-recipes predict RUN IMAGE
-resnet-train mild data=images --verbse | --verbse: unknown flag
+resnet-train mild data=images --verbse | unknown flag --verbse; did you mean --verbose?
 resnet-recipes --hepl | did you mean --help?
 """
 )
@@ -202,7 +202,7 @@ resnet-recipes --hepl | did you mean --help?
 SEVERAL = rows(
     """
 resnet-train --batch-size 64 data=images | bs=64 | recipe: is missing
-resnet-train small data=images --lr high | lr=high | must be a number
+resnet-train smal data=images --lr high | did you mean small? | must be a number
 resnet-train mild --epochs 3 | epochs=3 | data.root: is not set
 resnet-train mild data=images schedule.milestones=[30,60] | schedule.name=multistep | =[30ep,60ep]'
 resnet-train small data=images model.name=timm:convnext_tiny | model.stem=standard | model.width=1.0
@@ -241,7 +241,8 @@ def test_words_of_other_programs_are_answered_with_ours(typed, answer, answered,
 @pytest.mark.parametrize("answer", sorted({answer for _, answer in WORDS}))
 def test_every_answer_is_accepted(answer, enter, folder):
     answer = answer.removeprefix("did you mean ").removesuffix("?").rpartition(" ... ")[2]
-    if answer == "leave it out" or "--resume" in answer:  # of a run, which has its recipe
+    is_form = re.search("=[A-Z]+$", answer)  # with a word in place of the value
+    if is_form or answer == "leave it out" or "--resume" in answer:  # of a run with its recipe
         answer = ""
     enter(f"resnet-train mild data.backend=synthetic {answer} --cfg")
 

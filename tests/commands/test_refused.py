@@ -81,7 +81,7 @@ runs rm | 2 | needs the runs to delete
 runs rm . --yes | 2 | is not a run's folder
 stop RUN | 3 | is not running
 train demo run=last | 2 | stands for the run that was started last
-train demo dropout=0.1 | 2 | stochastic depth is another
+train demo dropout=0.1 | 2 | methods.stochastic_depth= drops whole blocks
 train demo --overwrite | 2 | resnet-recipes runs rm
 train demo channels_last=false | 2 | precision.channels_last=false
 train demo data= | 2 | data=: is empty; is a shell variable unset?
