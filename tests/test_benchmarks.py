@@ -3,7 +3,6 @@
 They follow the package, and write what they promise.
 """
 
-import itertools
 import json
 import re
 import runpy
@@ -53,7 +52,7 @@ def rows_of(benchmark: str, *words: str, rows: Path, patched: pytest.MonkeyPatch
     return json.loads(rows.read_text())
 
 
-def test_the_loop_is_compared_with_a_bare_one_that_takes_the_same_steps(tmp_path, monkeypatch):
+def test_trainer_and_bare_loop_take_same_steps(tmp_path, monkeypatch):
     # as its command does, it imports modules beside it
     monkeypatch.syspath_prepend(str(BENCHMARKS / "gpu_session"))
     path, rows = BENCHMARKS / "gpu_session" / "trainer.py", tmp_path / "rows.json"
@@ -75,9 +74,7 @@ def weights_of(model: nn.Module) -> Tensor:
     return torch.cat([weight.detach().flatten() for weight in model.parameters()])
 
 
-def test_a_proof_pairs_seeds_and_widens_intervals_by_the_number_of_comparisons(
-    tmp_path, monkeypatch
-):
+def test_proof_pairs_seeds_and_corrects_for_comparisons(tmp_path, monkeypatch):
     top1 = {"tiny_baseline": (50.0, 52.0, 51.0), "tiny_mild": (53.0, 55.5, 54.5)}
     for recipe, reached in top1.items():
         for seed, value in enumerate(reached, start=1):
@@ -131,7 +128,7 @@ def test_a_proof_pairs_seeds_and_widens_intervals_by_the_number_of_comparisons(
     assert (across["mean"], across["verdict"]) == (pytest.approx(16 / 3), "not settled")
 
 
-def test_the_commands_of_the_proof_print_the_intervals_of_its_page(tmp_path, monkeypatch):
+def test_proof_commands_print_intervals_of_page(tmp_path, monkeypatch):
     monkeypatch.chdir(BENCHMARKS.parent)
     page = (BENCHMARKS.parent / "docs" / "proof.md").read_text()
     rows = [line for line in page.splitlines() if line.startswith("| ") and " to " in line]
@@ -149,7 +146,7 @@ def test_the_commands_of_the_proof_print_the_intervals_of_its_page(tmp_path, mon
     assert found <= printed
 
 
-def test_runs_whose_minutes_are_no_times_are_written_as_they_were_read(tmp_path, monkeypatch):
+def test_proof_table_without_minutes_is_written_unchanged(tmp_path, monkeypatch):
     read, written = BENCHMARKS / "proof" / "test_gpu.csv", tmp_path / "again.csv"
     words = ("--table", str(read), "--csv", str(written))
     with pytest.raises(SystemExit):
@@ -157,7 +154,7 @@ def test_runs_whose_minutes_are_no_times_are_written_as_they_were_read(tmp_path,
     assert written.read_text() == read.read_text()
 
 
-def test_values_of_p_are_students_and_hold_together_by_holms_method(proof):
+def test_differences_p_follows_student_and_holm(proof):
     table = proof("table")
     cells = [
         table["Cell"](name, 8.0, dict(enumerate(top1)), None, 0.0)
@@ -174,7 +171,7 @@ def test_values_of_p_are_students_and_hold_together_by_holms_method(proof):
     assert [one.p for one in found] == pytest.approx(expected)
 
 
-def test_runs_of_a_recipe_are_told_apart_by_what_only_some_of_them_change(tmp_path, proof):
+def test_cells_are_named_by_settings_that_differ(tmp_path, proof):
     for place, changes in enumerate((["lr=1"], ["lr=2"], ["~methods.ema", "lr=1"])):
         settings = {"optimizer": {"lr": float(place)}}
         name = f"run{place}"
@@ -185,7 +182,7 @@ def test_runs_of_a_recipe_are_told_apart_by_what_only_some_of_them_change(tmp_pa
     assert names == {"mild with lr=1", "mild with lr=2", "mild without ema with lr=1"}
 
 
-def test_a_factor_has_the_difference_of_its_means_and_a_p_of_what_seeds_leave(proof):
+def test_factor_effect_and_p_from_seed_residuals(proof):
     gains = {"crops": {"small": 0.0, "large": 4.0}, "at": {"host": 0.0, "device": -1.0}}
     noise = iter((0.5, -0.5, -0.5, 0.5, -0.25, 0.25, 0.25, -0.25))
     rows = [
@@ -215,37 +212,7 @@ def test_a_factor_has_the_difference_of_its_means_and_a_p_of_what_seeds_leave(pr
     assert at.p > 0.95
 
 
-def test_the_anchors_first_layer_whitens_patches_and_its_other_filters_pass_images_on(anchor):
-    torch.manual_seed(0)
-    images = torch.randn(200, 3, 32, 32).cumsum(-1) / 4
-    model = anchor["network"](images)
-    with torch.no_grad():
-        whitened = model[0](images)
-        passed = model[2](whitened)
-    found = whitened[:, :12].transpose(0, 1).flatten(1)
-    assert torch.allclose(found @ found.T / found.shape[1], torch.eye(12), atol=0.05)
-    assert torch.allclose(whitened[:, 12:], -whitened[:, :12], atol=1e-4)
-    assert torch.allclose(passed[:, :24], whitened, atol=1e-4)
-
-
-def test_the_anchors_images_move_and_are_mirrored_every_other_epoch(anchor):
-    torch.manual_seed(0)
-    images, labels = torch.rand(1024, 3, 32, 32), torch.arange(1024)
-    padded = torch.nn.functional.pad(images, (2, 2, 2, 2), "reflect")
-    mirrored = []
-    for batch, chosen in itertools.islice(anchor["epochs"](images, labels), 2):
-        seen = {}
-        for y, x in itertools.product(range(5), repeat=2):
-            moved = padded[chosen, 0, y : y + 32, x : x + 32]
-            for flip, wanted in ((False, moved), (True, moved.flip(-1))):
-                found = (batch[:, 0] == wanted).all((1, 2))
-                seen |= dict.fromkeys(chosen[found].tolist(), flip)
-        mirrored.append([seen[index] for index in range(1024)])
-    assert mirrored[0] == [not flip for flip in mirrored[1]]
-    assert 0 < sum(mirrored[0]) < 1024
-
-
-def test_the_anchors_rates_rise_and_fall_and_its_biases_learn_faster(anchor):
+def test_airbench_learning_rates_by_step_and_group(anchor):
     assert [anchor["rate"](done) for done in (0.0, 0.23, 1.0)] == pytest.approx([0.2, 1.0, 0.07])
     biases, others = anchor["groups"](anchor["network"](torch.randn(10, 3, 32, 32)))
     assert len(biases["params"]) == 6
@@ -254,39 +221,3 @@ def test_the_anchors_rates_rise_and_fall_and_its_biases_learn_faster(anchor):
     assert others["lr"] == pytest.approx(1.5)
     for group in (biases, others):
         assert group["lr"] * group["weight_decay"] == pytest.approx(0.0153 * 0.15 / 1.15)
-
-
-def test_the_images_share_of_an_error_is_that_of_a_mean_over_them(tmp_path, proof):
-    paths = []
-    for name, wrong in (("a", range(0, 1000, 4)), ("b", range(0, 1000, 2))):
-        rows = [f"{n}.png,x,{'y' if n in wrong else 'x'}" for n in range(1000)]
-        path = tmp_path / f"{name}.csv"
-        path.write_text("\n".join(["path,label,prediction", *rows]) + "\n")
-        paths.append(path)
-    points, error = proof("images")["share"](paths[:1], paths[1:])
-    assert points == pytest.approx(25.0)
-    # a quarter of the images gain one: the deviation of that by the root of 1,000
-    assert error == pytest.approx(100 * (0.25 * 0.75 / 1000) ** 0.5, rel=0.1)
-
-
-def test_a_subset_has_every_tenth_class_and_needs_the_whole_folder(tmp_path, monkeypatch, capsys):
-    tiny, out = tmp_path / "tiny", tmp_path / "out"
-
-    def link() -> None:
-        monkeypatch.setattr(sys, "argv", ["subset.py", str(tiny), str(out), "--first", "1"])
-        runpy.run_path(str(BENCHMARKS / "proof" / "subset.py"), run_name="__main__")
-
-    for number in range(20):
-        folder = tiny / "train" / f"n{number:02}" / "images"
-        folder.mkdir(parents=True)
-        (folder / "a.JPEG").touch()
-    (tiny / "train" / ".DS_Store").touch()
-    with pytest.raises(SystemExit) as refused:
-        link()
-    assert refused.value.code == 2
-    assert capsys.readouterr().err.count("\n") == 1
-    (tiny / "val").mkdir()
-    (tiny / "val" / "val_annotations.txt").write_text("v.JPEG\tn11\t0\t0\t9\t9\nw.JPEG\tn02\t0\n")
-    link()
-    found = sorted(str(path.relative_to(out)) for path in out.rglob("*.JPEG"))
-    assert found == ["train/n01/a.JPEG", "train/n11/a.JPEG", "val/n11/v.JPEG"]
