@@ -18,6 +18,7 @@ from resnet_recipes.commands.printing import say
 from resnet_recipes.commands.runs import listed
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.doctor import cuda
+from resnet_recipes.estimating.network import NetworkFacts
 from resnet_recipes.jobs import external
 from resnet_recipes.jobs.budget import within
 from resnet_recipes.jobs.measure import UNKNOWN, predicted
@@ -49,7 +50,8 @@ def run(arguments: Arguments) -> int:
     tell = print if "--dry-run" in arguments else say
     first, _ = next(iter(runs.values()))
     facts = {str(first.recipe.data): api.plan(first, ranks(first.recipe)).facts}
-    plans = {name: _plan(point, facts) for name, (point, _) in runs.items()}
+    networks: dict[str, NetworkFacts] = {}
+    plans = {name: _plan(point, facts, networks) for name, (point, _) in runs.items()}
     before = chains({n: plan for n, plan in plans.items() if not runs[n][0].recipe.launch.budget})
     for line in _outline(runs, plans, before, parallel, "--verbose" in arguments):
         tell(line)
@@ -160,17 +162,18 @@ def _outline(
     yield from (f"{count} of {len(runs)}: {source}" for source, count in sources.items())
 
 
-def _plan(point: Composed, facts: dict[str, DataFacts]) -> Plan:
+def _plan(point: Composed, facts: dict[str, DataFacts], networks: dict[str, NetworkFacts]) -> Plan:
     """Return the plan of a run, without data on ImageNet.
 
-    `facts` keeps counts of data for other runs.
+    `facts` keeps counts of data for other runs, `networks` those of networks.
     """
     config = point.recipe.data
     key = str(config)  # counting a million images takes seconds
     if not config.root and config.backend != "synthetic":
         facts[key] = IMAGENET
     facts[key] = facts.get(key) or data.measure(config)
-    plan = make_plan(point.recipe, facts[key], ranks(point.recipe), point.origin)
+    world_size = ranks(point.recipe)
+    plan = make_plan(point.recipe, facts[key], world_size, point.origin, networks=networks)
     found = predicted(plan)
     return within(plan, found) if found and plan.recipe.launch.budget else plan
 

@@ -2,7 +2,7 @@
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.estimating.network import network_of
+from resnet_recipes.estimating.network import NetworkFacts, network_of
 from resnet_recipes.planning import feasible
 from resnet_recipes.planning.plan import Plan, stack_of
 from resnet_recipes.planning.teachers import with_teachers
@@ -16,21 +16,27 @@ def make_plan(
     world_size: int,
     origin: Origin = PROGRAM,
     reads_teachers: bool = True,
+    networks: dict[str, NetworkFacts] | None = None,
 ) -> Plan:
     """Derive the plan of a valid recipe.
 
     `reads_teachers` says whether networks and stored outputs that methods learn from are on this
-    machine, to be read and counted. Raises RecipeError with everything that does not fit data and
-    ranks, NotReadyError if a teacher cannot be read; no advice scales a value that was typed.
+    machine, to be read and counted. `networks` keeps what was counted of networks for the plans of
+    other runs, by what they were built of. Raises RecipeError with everything that does not fit
+    data and ranks, NotReadyError if a teacher cannot be read; no advice scales a value that was
+    typed.
     """
     stack = stack_of(recipe, facts)
     problems = list(feasible.problems(recipe, facts, world_size, stack, origin.settings))
     wanted = recipe.model.num_classes
     num_classes = len(facts.classes) if wanted == "auto" else int(wanted)
+    known = {} if networks is None else networks
+    built_of = f"{recipe.model} {num_classes} {list(stack)}"
     try:
-        network = network_of(recipe.model, max(2, num_classes), stack)
+        network = known.get(built_of) or network_of(recipe.model, max(2, num_classes), stack)
     except RecipeError as error:
         raise type(error)([*problems, *error.problems]) from None
+    known[built_of] = network
     RecipeError.refuse([*problems, *network.problems()])
     horizon = recipe.horizon(facts.train_examples)
     made = Plan(recipe, facts, world_size, num_classes, horizon, network, origin=origin)

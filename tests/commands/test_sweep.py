@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from resnet_recipes import backbones
 from resnet_recipes.doctor import cuda
 from resnet_recipes.doctor.cuda import Gpus
 from resnet_recipes.estimating.estimate import Speeds
@@ -36,6 +37,16 @@ def test_a_dry_run_prints_the_number_of_runs_and_starts_none(runs, enter):
     assert "\n12 runs, one after another, the first as above:\n" in out
     assert "\n    recipe=medium epochs=30 seed=3\n" in out
     assert runs == []
+
+
+def test_a_sweep_builds_a_network_once_to_count_it(runs, enter, monkeypatch):
+    built, structure = [], backbones.structure
+    monkeypatch.setattr(
+        backbones, "structure", lambda *args: built.append(args) or structure(*args)
+    )
+    enter(f"resnet-train -m small {TINY} seed=1,2,3,4 --dry-run")
+    # as its library builds it and as the methods change it: for the first plan, then for all
+    assert len(built) == 4
 
 
 def test_runs_beside_each_other_have_a_gpu_each(runs, enter, monkeypatch):

@@ -5,6 +5,7 @@ import pytest
 import torch
 import torchvision
 
+from resnet_recipes import backbones
 from resnet_recipes.base.architecture import NETWORKS, ModelConfig
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.data.base import DataFacts
@@ -301,3 +302,23 @@ def test_an_offset_says_after_which_epoch_the_first_evaluation_is():
     plan = make_plan(small("evaluation.interval=4ep evaluation.offset=3ep"), facts(1000), 1)
     evaluated = [done for done in range(1, 101) if plan.evaluates_at(done)]
     assert evaluated == [30, 70, 100]
+
+
+def test_plans_of_a_sweep_share_networks_only_if_equal(monkeypatch):
+    built, structure = [], backbones.structure
+    monkeypatch.setattr(
+        backbones, "structure", lambda *args: built.append(args) or structure(*args)
+    )
+    networks = {}
+    base = "model.name=resnet18 model.stem=small data.train_size=32 data.eval_size=32"
+    words = ["seed=1", "seed=2", "model.width=0.5", "methods.blurpool={}"]
+    plans = [
+        make_plan(small(f"{base} {word}"), facts(1000, 10), 1, networks=networks) for word in words
+    ]
+    plans.append(make_plan(small(f"{base} seed=1"), facts(1000, 9), 1, networks=networks))
+    assert len(networks) == 4
+    assert len(built) == 2 * 4  # each as its library builds it, and as the methods change it
+    assert plans[0].network is plans[1].network
+    operations = [plan.network.operations(32).training for plan in plans]
+    assert len({*operations}) == 4
+    assert plans[4].network.parameters < plans[0].network.parameters
