@@ -7,9 +7,23 @@ from pathlib import Path
 CPUINFO = Path("/proc/cpuinfo")
 
 
+#: Where Linux says whether cores run two threads each.
+SMT = Path("/sys/devices/system/cpu/smt/active")
+
+
 def cores() -> int:
     """Return the number of cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def speedup(threads: int) -> float:
+    """Return how many times the work of one core is done by threads on this machine.
+
+    The second thread of a core is assumed to add a fifth.
+    """
+    threads = min(threads, cores())
+    whole = cores() / 2 if SMT.exists() and SMT.read_text().strip() == "1" else cores()
+    return threads if threads < whole else whole + 0.2 * (threads - whole)
 
 
 def emulates(dtype: str) -> bool:

@@ -145,7 +145,9 @@ def _parts(speeds: "Speeds", first: int) -> Iterator[str]:
     if not speeds.loader:
         yield "loader alone  nothing to load: synthetic images"
     else:
-        yield f"loader alone  {digits(speeds.loader)} images/s"
+        rate = digits(1 / speeds.load_seconds(first))
+        slower = f", {digits(speeds.first_epoch)} in the first epoch" if speeds.first_epoch else ""
+        yield f"loader alone  {rate} images/s{slower}"
     if speeds.end_to_end:
         yield f"both          {digits(speeds.end_to_end)} images/s at {first} px"
     if speeds.devices > 1:
@@ -157,15 +159,18 @@ def _parts(speeds: "Speeds", first: int) -> Iterator[str]:
 
 def _advice(plan: "Plan", speeds: "Speeds") -> Iterator[str]:
     """Yield what limits the run at its first size, and what would speed it up."""
+    from resnet_recipes.jobs.loading import gain
+
     side, methods = plan.sizes[0], plan.new_stack()
     limit, wait = speeds.limit_at(side), ""
     if limit == "loader" and speeds.loader:
-        wait = f": steps wait {percent(1 - speeds.loader * speeds.seconds_at(side)[1])} of the time"
+        waits = 1 - speeds.seconds_at(side)[1] / speeds.load_seconds(side)
+        wait = f": steps wait {percent(waits)} of the time"
     yield f"At {side} px the {limit} is the bottleneck{wait}. To speed it up:"
     if limit == "loader":
-        if plan.facts.backend == "torchvision":
-            place = plan.recipe.data.root
-            yield f"  resnet-recipes convert {place} DESTINATION   smaller images, a file per split"
+        if saves := gain(plan, speeds):
+            size = f"   images stay in memory: {saves.kept.space}" if saves.kept else ""
+            yield f"  {saves.fix}{size}"
         yield from (f"  {hint}" for method in methods for hint in method.loader_hints())
         yield "  more CPU cores per GPU"
     elif limit == "exchange":

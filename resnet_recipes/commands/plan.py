@@ -74,7 +74,7 @@ def lines(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[str]:
     rows = [("recipe", f"{plan.recipe.name}, {entry.place}{hides}")]
     if plan.origin.words:
         rows.append(("changed", "  ".join(plan.origin.words)))
-    machine = [*_device(plan, memory), *_time(plan, found), *_loading(plan)]
+    machine = [*_device(plan, memory), *_time(plan, found), *_loading(plan, found)]
     machine += [(WARNING, text) for text in warnings(plan.recipe.launch)]
     alarms = [*outline.notes(plan), *(row for row in machine if row[0] == WARNING)]
     rows += outline.answers(plan, [row for row in machine if row[0] != WARNING])
@@ -83,6 +83,7 @@ def lines(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[str]:
     rows += [outline.BLANK, *outline.details(plan)]
     if full:
         rows += [outline.BLANK, *outline.rest(plan), *_predictions(found, memory)]
+        rows += _supplies(plan, found)
     rows += [outline.BLANK, *alarms] if alarms else []
     yield f"resnet-recipes {__version__}"
     yield from outline.lines(rows, page_width())
@@ -124,14 +125,24 @@ def _device(plan: "Plan", memory: Memory) -> LabelledRows:
         )
 
 
-def _loading(plan: "Plan") -> LabelledRows:
-    """Yield which images are kept in memory."""
-    if plan.recipe.data.memory_pixels and plan.facts.augments_samples:
-        from resnet_recipes.data.sample import Sample
-        from resnet_recipes.jobs.memory import in_memory
+def _loading(plan: "Plan", found: "RunForecast | None") -> LabelledRows:
+    """Yield which images are kept in memory, and what loading costs the run."""
+    from resnet_recipes.jobs.loading import gain
+    from resnet_recipes.jobs.memory import in_memory, look_at
 
-        if found := in_memory(plan, Sample.of(plan.facts)):
-            yield "in memory", str(found)
+    if kept := in_memory(plan, look_at(plan)):
+        yield "in memory", str(kept)
+    saves = gain(plan, found.speeds) if found else None
+    if not saves:
+        return
+    limited, alone, other = (
+        found.told(60 * minutes)
+        for minutes in (found.estimate.total_minutes, saves.alone, saves.minutes)
+    )
+    better = f"; decoded in memory ({saves.kept.space}): {other}" if saves.kept else ""
+    yield "loading", f"limits: {limited} instead of {alone}{better}".replace("roughly ", "")
+    if saves.fix:
+        yield "", f"try: {saves.fix}"
 
 
 def _predictions(found: "RunForecast | None", memory: Memory) -> LabelledRows:
@@ -146,6 +157,22 @@ def _predictions(found: "RunForecast | None", memory: Memory) -> LabelledRows:
             for phase in dict.fromkeys((phases[0], phases[len(phases) // 2], phases[-1]))
         )
         yield "speed", f"{each}: {found.source}"
+
+
+def _supplies(plan: "Plan", found: "RunForecast | None") -> LabelledRows:
+    """Yield what steps need, and what this machine's cores supply from files and from memory."""
+    from resnet_recipes.jobs.loading import supplies
+
+    if found:
+        sides = dict.fromkeys(plan.sizes[place] for place in (0, len(plan.sizes) // 2, -1))
+        needs = (f"{digits(1 / found.speeds.seconds_at(side)[1])} at {side} px" for side in sides)
+        yield "need", f"{', '.join(needs)}, in images/s, if nothing has to be loaded"
+    for place, (rates, first_epoch), source in supplies(plan):
+        each = ", ".join(f"{digits(rate)} at {side} px" for side, rate in rates.items())
+        yield (
+            "supply",
+            f"{place}: {each}, {digits(first_epoch)} in the first epoch, in images/s; {source}",
+        )
 
 
 def _time(plan: "Plan", found: "RunForecast | None") -> LabelledRows:

@@ -53,7 +53,8 @@ class Speeds:
     # image size -> seconds per training image, one value per step
     step: Mapping[int, tuple[float, ...]]
     evaluation: float | None = None  # images per second; None: not known
-    loader: float | None = None  # images per second of the loader alone; None: nothing to load
+    # image size -> images per second of the loader alone; empty: nothing to load
+    loader: Mapping[int, float] = field(default_factory=dict)
     batch: int = 1  # images per device in each timed step
     devices: int = 1
     warm_up_seconds: float = 0.0  # extra seconds of the first steps at an image size
@@ -64,6 +65,8 @@ class Speeds:
     limits: Mapping[int, str] = field(default_factory=dict)  # image size -> what limits the step
     start: float | None = None  # seconds from the command to the first step; None: not known
     save: float = 0.0  # seconds of a checkpoint, until it is on disk
+    # images per second of the loader in the first epoch; None: as in the others
+    first_epoch: float | None = None
 
     def seconds_at(self, side: int) -> tuple[float, float, float]:
         """Return the quartiles of the seconds of one training image, interpolated by area."""
@@ -80,13 +83,21 @@ class Speeds:
         spreads = (np.percentile(self.step[side], (25, 50, 75)) for side in sorted(self.step))
         return areas, list(zip(*spreads, strict=True))
 
+    def load_seconds(self, side: int) -> float:
+        """Return the loader's seconds for an image, interpolated by area; 0: nothing to load."""
+        if not self.loader:
+            return 0.0
+        sides = sorted(self.loader)
+        seconds = [1 / self.loader[known] for known in sides]
+        return float(np.interp(side**2, [known**2 for known in sides], seconds))
+
     def step_seconds(self, side: int) -> float:
         """Return the seconds of a step of the timed size."""
         return self.seconds_at(side)[1] * self.batch * self.devices
 
     def limit_at(self, side: int) -> str:
         """Return the bottleneck: loader, exchange, or step, or what of it."""
-        if self.loader and self.loader * self.seconds_at(side)[1] < 1:
+        if self.load_seconds(side) > self.seconds_at(side)[1]:
             return "loader"
         if self.exchange > WAITS * self.step_seconds(side):
             return "exchange"
@@ -96,7 +107,8 @@ class Speeds:
     def of_json(cls, value: dict[str, Any]) -> Self:
         """Return the speeds whose `asdict` was written as JSON."""
         step = {int(side): tuple(map(float, laps)) for side, laps in value["step"].items()}
-        return cls(**value | {"step": step})
+        loader = {int(side): float(rate) for side, rate in value["loader"].items()}
+        return cls(**value | {"step": step, "loader": loader})
 
 
 @dataclass(frozen=True)
@@ -161,23 +173,28 @@ class RunForecast(NamedTuple):
 
 def estimate(course: Course, speeds: Speeds) -> Estimate:
     """Return how long a run takes at these speeds."""
-    load = 1 / speeds.loader if speeds.loader else 0.0
+    first = course.sides[0]
+    alone = max(speeds.seconds_at(first)[1], speeds.load_seconds(first))
     contention = 0.0  # seconds per image by which loading and training slow each other down
     if speeds.end_to_end:  # they may share CPU cores
-        alone = max(speeds.seconds_at(course.sides[0])[1], load)
         contention = max(0.0, 1 / speeds.end_to_end - alone)
+    more = speeds.warm_up_seconds
+    if speeds.first_epoch:
+        more += course.images[0] * max(0.0, 1 / speeds.first_epoch - alone)
     phases = []
     for side, group in groupby(zip(course.sides, course.images, strict=True), itemgetter(0)):
         counts = [count for _, count in group]
-        images = sum(counts)
+        images, load = sum(counts), speeds.load_seconds(side)
         low, middle, high = (
-            (images * (max(seconds, load) + contention) + speeds.warm_up_seconds) / 60
+            (images * (max(seconds, load) + contention) + more) / 60
             for seconds in speeds.seconds_at(side)
         )
+        more = speeds.warm_up_seconds
         rate = images / (60 * middle)
         phases.append(Phase(side, len(counts), low, middle, high, rate, speeds.limit_at(side)))
     evaluation = other = None
     if speeds.evaluation:
+        load = speeds.load_seconds(course.eval_side)
         evaluation = course.evaluated * (max(1 / speeds.evaluation, load) + contention) / 60
     if speeds.start is not None:
         other = (speeds.start + course.saves * speeds.save) / 60

@@ -31,6 +31,7 @@ from resnet_recipes.estimating.estimate import (
 )
 from resnet_recipes.estimating.roofline import known
 from resnet_recipes.jobs.group import Group, group_of, threads
+from resnet_recipes.jobs.loading import with_loaders
 from resnet_recipes.jobs.rank import RankProcess, shown
 from resnet_recipes.jobs.task import Task, run_sample
 from resnet_recipes.planning.course import course_of, gpu_memory, time_of
@@ -53,10 +54,12 @@ def predicted(plan: Plan) -> RunForecast | None:
         return from_measured(plan, *found)
     launch, course, ranks = plan.recipe.launch, course_of(plan), plan.world_size
     if gpu := _has_roofline(plan) and known(cuda.found().name):
-        speeds = on_gpus(course, gpu)
-        source = f"predicted for {ranks} x {gpu.name}, if loading keeps up; {MEASURES}"
+        speeds = with_loaders(plan, on_gpus(course, gpu), shares_cores=False)
+        loading = "" if speeds.loader else ", if loading keeps up"
+        source = f"predicted for {ranks} x {gpu.name}{loading}; {MEASURES}"
     elif ranks == 1 and (launch.device == "cpu" or not cuda.found().count):
-        speeds = on_cpu(course, cores(), plan.recipe.precision.dtype)
+        guess = on_cpu(course, cores(), plan.recipe.precision.dtype)
+        speeds = with_loaders(plan, guess, shares_cores=True)
         source = f"a guess from the network's arithmetic on this CPU; {MEASURES}"
     else:
         return None

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.text import Say, byte_size
 from resnet_recipes.data.native import why_not
-from resnet_recipes.data.sample import Sample, room
-from resnet_recipes.planning.plan import Plan
+from resnet_recipes.data.sample import Sample, Typical, room
+from resnet_recipes.planning.plan import IMAGENET, Plan
 from resnet_recipes.recipe.sections import AUTO
 
 #: Longer sides that auto tries, relative to the largest training crop: half of an image is then cut
@@ -27,8 +27,13 @@ class InMemory(NamedTuple):
         """The fraction of the images that fit."""
         return min(1.0, self.room / self.needed)
 
+    @property
+    def space(self) -> str:
+        """The memory in words."""
+        return f"{byte_size(self.needed)} of {byte_size(self.room)} usable"
+
     def __str__(self) -> str:
-        there = f"about {byte_size(self.needed)} of {byte_size(self.room)} that may be used"
+        there = self.space
         if self.fraction == 1:
             return f"all images at {self.pixels} px: {there}"
         rest = "the others are decoded and shrunk for every crop"
@@ -42,21 +47,33 @@ def sizes(plan: Plan) -> list[int]:
     ]
 
 
-def largest(plan: Plan, sample: Sample) -> InMemory | None:
+def look_at(plan: Plan) -> Sample | Typical | None:
+    """Return images by which to judge; None if the run reads none, or none can be read."""
+    if not plan.facts.augments_samples:
+        return None
+    return Typical() if plan.facts.root == IMAGENET.root else Sample.of(plan.facts)
+
+
+def largest(plan: Plan, sample: Sample | Typical) -> InMemory | None:
     """Return the largest of a few sizes at which all images fit; None if none does."""
-    free = room() - plan.batch_memory
+    free = _free(plan)
     tried = (InMemory(pixels, sample.bytes_at(pixels), free) for pixels in sizes(plan))
     return next((one for one in tried if one.needed <= free), None)
 
 
-def in_memory(plan: Plan, sample: Sample | None) -> InMemory | None:
+def _free(plan: Plan) -> int:
+    """Return how many bytes are left for images."""
+    return max(0, room() - plan.batch_memory)
+
+
+def in_memory(plan: Plan, sample: Sample | Typical | None) -> InMemory | None:
     """Return what a plan keeps in memory; None if nothing, or if that is not known."""
     pixels = plan.recipe.data.memory_pixels
     if not pixels or sample is None:
         return None
     if pixels == AUTO:
         return largest(plan, sample)
-    return InMemory(int(pixels), sample.bytes_at(int(pixels)), room() - plan.batch_memory)
+    return InMemory(int(pixels), sample.bytes_at(int(pixels)), _free(plan))
 
 
 def sized(plan: Plan, say: Say) -> Plan:
@@ -72,7 +89,7 @@ def sized(plan: Plan, say: Say) -> Plan:
         raise RecipeError.of("data.memory_pixels", data.memory_pixels, rule, "data.memory_pixels=0")
     if data.memory_pixels != AUTO:
         return plan
-    sample = Sample.of(plan.facts)
+    sample = look_at(plan)
     found = sample and largest(plan, sample)
     if found:
         say(f"data.memory_pixels={found.pixels}: {found}")

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from resnet_recipes.base.text import Progress, silent
+from resnet_recipes.data.loading import TrainLoader
 from resnet_recipes.estimating.estimate import Speeds
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import Plan
@@ -117,9 +118,13 @@ def speeds(
     progress(len(sides) + 1, parts)
     if plan.facts.backend == "synthetic":
         return speeds
-    loader = _loader_rate(plan, rank, share)
-    progress(len(sides) + 2, parts)
-    return replace(speeds, loader=loader, end_to_end=end_to_end_rate(plan, rank, size, share))
+    with closing(open_train(plan, rank, plan.new_stack())) as loader:
+        first, later = loader_rates(loader, plan.rank_size, rank, share)
+        progress(len(sides) + 2, parts)
+        # while the loader keeps its images in memory
+        both = end_to_end_rate(plan, rank, size, share)
+    crop = (plan.loader_pixels or (plan.recipe.data.train_size,))[0]
+    return replace(speeds, loader={crop: later}, first_epoch=first, end_to_end=both)
 
 
 def end_to_end_rate(plan: Plan, rank: Rank, size: int, seconds: float) -> float:
@@ -262,17 +267,31 @@ def _save_seconds(run: Run) -> float:
         return time.perf_counter() - began
 
 
-def _loader_rate(plan: Plan, rank: Rank, seconds: float) -> float:
-    """Return images per second of all ranks' loaders alone, at the size of the first crops."""
-    images, laps = 0, []
-    with closing(open_train(plan, rank, plan.new_stack())) as loader:
-        batches = loader.batches()
+def loader_rates(
+    loader: TrainLoader, images: int, rank: Rank, seconds: float
+) -> tuple[float, float]:
+    """Return images per second of all ranks' loaders alone: of new images, then of the same.
+
+    A rank's batch has `images`.
+    """
+    first = _laps(loader, seconds / 2)
+    again = _laps(loader, seconds / 2, len(first))
+    rates = [
+        images * len(laps) / sum(laps) if len(laps) < 4 else images / median(laps)
+        for laps in (first, again)
+    ]
+    new, known = total_over_ranks(torch.tensor(rates, device=rank.device)).tolist()
+    return new, known
+
+
+def _laps(loader: TrainLoader, seconds: float, most: int | None = None) -> list[float]:
+    """Return the seconds of at least two batches, and of more for some time, from the second on."""
+    batches, laps = loader.batches(), list[float]()
+    next(batches)
+    began = last = time.perf_counter()
+    while len(laps) < 2 or (last - began < seconds and len(laps) != most):
         next(batches)
-        began = last = time.perf_counter()
-        while last - began < seconds or len(laps) < 2:
-            images = len(next(batches).labels)
-            now = time.perf_counter()
-            laps.append(now - last)
-            last = now
-        rate = images * len(laps) / (last - began) if len(laps) < 4 else images / median(laps)
-    return total_over_ranks(torch.tensor(rate, device=rank.device)).item()
+        now = time.perf_counter()
+        laps.append(now - last)
+        last = now
+    return laps

@@ -25,7 +25,7 @@ FIXED = "~methods.progressive_resizing"
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Count the measurements, which give the same speeds each time."""
     calls: list[object] = []
-    speeds = Speeds({88: (0.01,) * 4, 176: (0.04,) * 4}, 20.0, 50.0, 16, end_to_end=45.0)
+    speeds = Speeds({88: (0.01,) * 4, 176: (0.04,) * 4}, 20.0, {88: 50.0}, 16, end_to_end=45.0)
     monkeypatch.setattr(measure, "speeds", lambda *_: calls.append(0) or speeds)
     return calls
 
@@ -73,7 +73,7 @@ def test_phases_and_cost_are_there_for_programs(enter):
         0.6 * (values["training_minutes"] + values["evaluation_minutes"])
     )
     assert values["bounds_minutes"][0] <= values["training_minutes"] <= values["bounds_minutes"][1]
-    assert values["speeds"]["loader"] == 50.0
+    assert values["speeds"]["loader"] == {"88": 50.0}
 
 
 def test_what_limits_the_run_is_named_with_what_to_change(enter):

@@ -3,13 +3,18 @@
 It is shown without delay.
 """
 
+import re
 import sys
 from collections.abc import Callable
 
 import pytest
 import yaml
 
+from resnet_recipes.base import cores
+from resnet_recipes.data import sample
+from resnet_recipes.data.loading import slots
 from resnet_recipes.doctor import cuda
+from resnet_recipes.jobs import loading
 from tests.tables import values
 from tests.trained_runs import ended_run
 
@@ -27,11 +32,12 @@ def told(monkeypatch: pytest.MonkeyPatch, enter) -> Callable[..., str]:
     return tell
 
 
-def test_a_known_gpus_time_and_speeds_are_predicted(told):
+def test_a_known_gpus_time_and_speeds_are_predicted(told, monkeypatch):
     text = told("NVIDIA A100-SXM4-80GB", 85)
-    assert "images/s at" not in text
-    text = told("NVIDIA A100-SXM4-80GB", 85, "--verbose")
-    assert "minutes: predicted for 8 x A100 80GB, if loading keeps up" in text
+    assert "images/s" not in text
+    monkeypatch.setattr(cores, "cores", lambda: 1000)
+    text = told("NVIDIA A100-SXM4-80GB", 85, "workers=100 --verbose")
+    assert "minutes: predicted for 8 x A100 80GB; `resnet-recipes estimate` measures" in text
     assert "images/s at 88 px (memory traffic), " in text
     assert "images/s at 176 px (memory traffic)" in text
 
@@ -39,8 +45,23 @@ def test_a_known_gpus_time_and_speeds_are_predicted(told):
 def test_an_unknown_gpus_time_is_the_published_one(told):
     text = told("NVIDIA Z1", 85, "--verbose")
     assert "time published: " in text
-    assert "images/s at" not in text
+    assert "loading limits" not in text
     assert "time published: " in told("NVIDIA A100-SXM4-80GB", 85, "precision.dtype=fp32")
+
+
+def test_loading_that_limits_is_shown_with_what_helps(told, monkeypatch):
+    for module in (cores, slots):
+        monkeypatch.setattr(module, "cores", lambda: 16)
+    monkeypatch.setattr(sample, "available_memory", lambda: 10**12)
+    monkeypatch.setattr(sample, "TABLE", dict.fromkeys(("engine", "Python"), (1.0, 0.1, 3.0)))
+    monkeypatch.setattr(loading, "why_not", lambda: "")
+    text = told("NVIDIA A100-SXM4-80GB", 85, "epochs=32 --verbose")
+    limits = "limits: 44 minutes instead of 11 minutes"
+    kept = "decoded in memory (363 GB of 799 GB usable): 15 minutes try: cache=ram"
+    assert f"loading {limits}; {kept}" in text
+    assert "supply files: 16,000 at 176 px, 16,000 in the first epoch, in images/s; by a" in text
+    assert "supply memory: 160,000 at 176 px, 5,333 in the first epoch, in images/s" in text
+    assert re.search(r"need \d{3},\d{3} at 88 px, .* at 176 px, in images/s", text)
 
 
 def test_the_expected_memory_is_shown_and_a_gpu_too_small_is_a_warning(told):

@@ -86,7 +86,7 @@ def test_a_run_of_a_sweep_does_not_print_its_plan_again(started, monkeypatch, en
 
 
 def test_a_dry_run_adds_up_what_this_machine_was_measured_to_need(runs, monkeypatch, enter):
-    speeds = Speeds({32: (0.01,)}, loader=None, evaluation=1000.0, batch=16)
+    speeds = Speeds({32: (0.01,)}, evaluation=1000.0, batch=16)
     monkeypatch.setattr(measure, "measured_as", lambda made: made.recipe.name)
     known = {"mild": (speeds, 1.0)}
     monkeypatch.setattr(measure, "recall", known.get)

@@ -50,10 +50,14 @@ def test_sizes_between_the_measured_ones_are_interpolated_by_area():
     ("changes", "limits", "seconds"),
     values(
         """
-{loader: 400.0} | [loader, step] | [2.5, 4.0]
+{loader: {88: 400.0}} | [loader, step] | [2.5, 4.0]
 {warm_up_seconds: 6.0} | [step, step] | [7.0, 10.0]
-{loader: 5000.0, end_to_end: 800.0} | [step, step] | [1.25, 4.25]
-{loader: 5000.0, end_to_end: 2000.0} | [step, step] | [1.0, 4.0]
+{loader: {88: 5000.0}, end_to_end: 800.0} | [step, step] | [1.25, 4.25]
+{loader: {88: 5000.0}, end_to_end: 2000.0} | [step, step] | [1.0, 4.0]
+{loader: {88: 500.0, 176: 200.0}} | [loader, loader] | [2.0, 5.0]
+{loader: {88: 2000.0}, first_epoch: 400.0} | [step, step] | [2.5, 4.0]
+{loader: {88: 500.0}, first_epoch: 400.0} | [loader, step] | [2.5, 4.0]
+{loader: {88: 500.0}, first_epoch: 5000.0} | [loader, step] | [2.0, 4.0]
 {devices: 2, exchange: 0.1} | [exchange, step] | [1.0, 4.0]
 {limits: {88: arithmetic}} | [arithmetic, step] | [1.0, 4.0]
 """

@@ -1,5 +1,6 @@
 """Speeds are measured by really training."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import asdict
 from unittest.mock import Mock
@@ -48,7 +49,7 @@ def test_the_ends_and_the_middle_of_the_sizes_are_measured(made, monkeypatch):
     assert all(len(laps) >= 1 and min(laps) > 0 for laps in found.step.values())
     assert found.evaluation > 0
     assert found.save > 0
-    assert (found.loader, found.end_to_end, found.exchange, found.devices) == (None, None, 0.0, 1)
+    assert (found.loader, found.end_to_end, found.exchange, found.devices) == ({}, None, 0.0, 1)
 
 
 def test_training_on_the_real_images_is_timed(made, monkeypatch):
@@ -103,6 +104,27 @@ def test_ranks_measure_together(nursery, made, tmp_path):
     assert first["step"].keys() == second["step"].keys()
     assert first["batch"] == second["batch"]
     assert first["evaluation"] > 0
+
+
+class Ticking:
+    """A loader on a clock of its own: batches of the first pass take longer."""
+
+    def __init__(self):
+        self.now, self._passes = 0.0, 0
+
+    def batches(self):
+        self._passes += 1
+        for number in itertools.count():
+            self.now += 100.0 if number == 0 else 2.0 if self._passes == 1 else 0.5
+            yield number
+
+
+def test_loader_is_timed_on_new_images_and_then_on_the_same(monkeypatch):
+    """By hand: five batches of 8 images in 2 s each, then the same five in 0.5 s each."""
+    loader = Ticking()
+    monkeypatch.setattr(probe.time, "perf_counter", lambda: loader.now)
+    assert probe.loader_rates(loader, 8, ALONE, seconds=20.0) == (4.0, 16.0)
+    assert loader.now == 100 + 5 * 2.0 + 100 + 5 * 0.5
 
 
 def test_epochs_have_the_runs_own_sizes_and_steps_enough_to_be_timed(made):

@@ -1,0 +1,110 @@
+"""Some images, read before a run: what all of them take in memory and time."""
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from resnet_recipes import data
+from resnet_recipes.data import sample as module
+from resnet_recipes.data.base import SAMPLED
+from resnet_recipes.data.files.listing import Listing, packed
+from resnet_recipes.data.sample import Sample
+from tests.data.conftest import RAW, small, small_betons
+
+
+@pytest.fixture
+def copied(folder: Path, tmp_path: Path) -> Path:
+    """A copy of the images, to be changed."""
+    return shutil.copytree(folder, tmp_path / "images")
+
+
+def test_bytes_are_those_of_raw_files_of_the_images(folder, tmp_path):
+    """The sample is the complete training set; validation images count as training images."""
+    raw = small_betons(folder, tmp_path, replace(RAW, max_resolution=48))
+    sizes = module.open_samples(raw / "train.beton").beton.sizes
+    expected = 48 * np.mean(3 * sizes.prod(axis=1))
+    assert Sample.of(data.measure(small(folder))).bytes_at(48) == pytest.approx(expected, abs=1)
+
+
+def test_million_images_are_judged_by_a_few():
+    names = [b"class/%07d.jpg" % number for number in range(1_000_000)]
+    listing = Listing(
+        "/nowhere", ("class",), *packed(names), np.full(len(names), 9), np.array([len(names)])
+    )
+    paths = listing.sample(SAMPLED)
+    assert (paths[0], paths[-1]) == ("/nowhere/class/0000000.jpg", "/nowhere/class/0999999.jpg")
+    assert len(paths) == SAMPLED
+
+
+def test_damaged_and_strange_files_are_passed_over(copied, monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE", 60.0)
+    files = sorted((copied / "train").glob("*/*.jpg"))
+    facts = data.measure(small(copied))
+    files[0].write_bytes(b"no image")
+    files[1].unlink()
+    files[2].unlink()
+    os.mkfifo(files[2])
+    looked_at = Sample.of(facts)
+    assert len(looked_at.indices) == len(files) - 3
+    assert looked_at.crop_seconds(small(copied), None, 32) > (0.0, 0.0)
+
+
+def test_images_cut_short_give_no_time(copied):
+    for path in (copied / "train").glob("*/*.jpg"):
+        path.write_bytes(path.read_bytes()[:-200])
+    config = small(copied)
+    assert Sample.of(data.measure(config)).crop_seconds(config, None, 32) is None
+
+
+def test_no_image_at_all_is_no_sample(copied):
+    facts = data.measure(small(copied))
+    shutil.rmtree(copied / "train")
+    assert Sample.of(facts) is None
+
+
+def test_large_images_are_read_until_the_time_is_up(copied, monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    found = Sample.of(data.measure(small(copied)))
+    assert len(found.indices) == 1
+    assert found.crop_seconds(small(copied), None, 32) > (0.0, 0.0)
+
+
+@pytest.mark.parametrize("backend", ["torchvision", "ffcv"])
+def test_disk_counts_only_what_is_not_in_memory(backend, folder, betons, monkeypatch):
+    config = small(folder if backend == "torchvision" else betons, backend)
+    facts, reads, dropped = data.measure(config), [], []
+    pread, advise = os.pread, os.posix_fadvise
+
+    def absent(*_: object) -> int:
+        raise BlockingIOError
+
+    def read(*arguments: int) -> bytes:
+        reads.append(arguments)
+        return pread(*arguments)
+
+    def drop(file: int, first: int, length: int, advice: int) -> None:
+        dropped.extend([first] if advice == os.POSIX_FADV_DONTNEED else [])
+        advise(file, first, length, os.POSIX_FADV_WILLNEED)
+
+    monkeypatch.setattr(os, "pread", read)
+    Sample.of.cache_clear()
+    assert Sample.of(facts).disk == 0.0  # other tests have just written these files
+    assert not reads
+    monkeypatch.setattr(os, "preadv", absent)
+    monkeypatch.setattr(os, "posix_fadvise", drop)
+    Sample.of.cache_clear()
+    assert Sample.of(facts).disk > 0.0
+    assert len(reads) == len(dropped) == facts.train_examples
+
+
+def test_file_system_without_these_calls_is_not_judged(folder, monkeypatch):
+    def unsupported(*_: object) -> int:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(os, "preadv", unsupported)
+    Sample.of.cache_clear()
+    assert Sample.of(data.measure(small(folder))).disk == 0.0

@@ -1,0 +1,148 @@
+"""What cores supply and what images in memory save, against arithmetic done by hand."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.base import cores
+from resnet_recipes.data import sample
+from resnet_recipes.data.loading import slots
+from resnet_recipes.estimating.estimate import Speeds
+from resnet_recipes.jobs import loading
+from resnet_recipes.jobs.loading import Supply, gain, supplies, with_loaders
+from resnet_recipes.jobs.memory import in_memory, look_at
+from resnet_recipes.planning.course import time_of
+from resnet_recipes.planning.plan import Plan
+from tests.plans import imagenet
+
+FILES, KEPT, FIRST = (milliseconds / 1000 for milliseconds in (0.5, 0.1, 2.0))
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with 32 cores of a known speed and 1 TB."""
+    for module in (cores, slots):
+        monkeypatch.setattr(module, "cores", lambda: 32)
+    monkeypatch.setattr(cores, "SMT", Path("/nowhere"))
+    monkeypatch.setattr(sample, "available_memory", lambda: 10**12)
+    monkeypatch.setattr(sample, "TABLE", dict.fromkeys(("engine", "Python"), (0.5, 0.1, 2.0)))
+    monkeypatch.setattr(loading, "why_not", lambda: "")
+
+
+def supply(plan: Plan) -> Supply:
+    return Supply.of(plan, look_at(plan))
+
+
+def test_every_core_reads_at_most_sixteen_for_a_rank():
+    assert supply(imagenet("mild", 8)).rates == pytest.approx({176: 32 / FILES})
+    assert supply(imagenet("mild", 1)).rates == pytest.approx({176: 16 / FILES})
+    assert supply(imagenet("mild workers=3", 2)).rates == pytest.approx({176: 6 / FILES})
+
+
+def test_second_threads_of_cores_add_a_fifth(monkeypatch, tmp_path):
+    (tmp_path / "active").write_text("1\n")
+    monkeypatch.setattr(cores, "SMT", tmp_path / "active")
+    assert [cores.speedup(threads) for threads in (8, 16, 32, 99)] == pytest.approx(
+        [8, 16, 19.2, 19.2]
+    )
+
+
+def test_augmentation_costs_time():
+    augmented = supply(imagenet("mild methods.randaugment={}", 8)).rates[176]
+    assert augmented == pytest.approx(32 / (FILES + sample.AUGMENT / 1000))
+
+
+def test_first_epoch_fills_memory_and_reads_a_slow_disk(monkeypatch):
+    plan = imagenet("mild cache=352", 8)
+    assert supply(plan) == ({176: pytest.approx(32 / KEPT)}, pytest.approx(32 / FIRST))
+    monkeypatch.setattr(sample.Typical, "disk", 0.01)
+    assert supply(plan).first_epoch == pytest.approx(100)
+
+
+def test_memory_for_a_part_is_a_mixture(monkeypatch):
+    plan = imagenet("mild cache=352", 8)
+    whole = in_memory(plan, look_at(plan))
+    half = (whole.needed / 2 + plan.batch_memory) / sample.USABLE
+    monkeypatch.setattr(sample, "available_memory", lambda: half)
+    assert supply(plan).rates[176] == pytest.approx(32 / ((KEPT + FIRST) / 2), rel=1e-4)
+
+
+def speeds(plan: Plan, rate: float, **changes) -> Speeds:
+    """Return speeds of a device that takes so many images a second at all sizes."""
+    return replace(Speeds({88: (1 / rate,)}, rate, {176: 32 / FILES}), **changes)
+
+
+def fast(plan: Plan) -> Speeds:
+    """Return speeds of GPUs that take twice what files supply, at all sizes."""
+    seconds = dict.fromkeys(plan.sizes, (FILES / 64,))
+    return with_loaders(plan, Speeds(seconds), shares_cores=False)
+
+
+def test_memory_saves_half_of_a_run_that_waits_for_files():
+    """By hand: 32 epochs at half speed, or one decoding at an eighth and 31 at full speed."""
+    plan = imagenet("mild epochs=32", 8)
+    saves = gain(plan, fast(plan))
+    epoch = 2048 * plan.steps_per_epoch * FILES / 64 / 60
+    assert time_of(plan, fast(plan)).minutes == pytest.approx(64 * epoch)
+    assert saves.alone == pytest.approx(32 * epoch)
+    assert saves.minutes == pytest.approx((31 + 8) * epoch)
+    assert (saves.kept.pixels, saves.fix) == (352, "cache=ram")
+
+
+def test_measured_speeds_grow_by_the_ratio_of_the_table():
+    """By hand: 10,000 measured images a second become 50,000, and 400 ms of sharing 80."""
+    plan = imagenet("mild epochs=20", 8)
+    measured = Speeds(
+        dict.fromkeys(plan.sizes, (1e-6,)), loader={88: 10_000.0}, end_to_end=1 / 5e-4
+    )
+    images = 2048 * plan.steps_per_epoch
+    first = (1 / 10_000) * FIRST / FILES
+    minutes = (images * (2e-5 + 8e-5) * 20 + images * (first - 2e-5)) / 60
+    assert gain(plan, measured).minutes == pytest.approx(minutes)
+
+
+def test_loading_that_keeps_up_says_nothing():
+    plan = imagenet("mild", 8)
+    slow = dict.fromkeys(plan.sizes, (1.0,))
+    assert gain(plan, with_loaders(plan, Speeds(slow), shares_cores=False)) is None
+    assert gain(plan, Speeds(slow)) is None
+
+
+def test_cores_that_train_as_well_do_both():
+    plan = imagenet("mild", 1)
+    made = with_loaders(plan, Speeds(dict.fromkeys(plan.sizes, (0.001,))), shares_cores=True)
+    assert made.end_to_end == pytest.approx(1 / (0.001 + FILES / 16))
+
+
+@pytest.mark.parametrize("why", ["memory", "engine", "there"])
+def test_what_does_not_help_is_not_offered(why, monkeypatch):
+    plan = imagenet("mild cache=352" if why == "there" else "mild", 8)
+    if why == "memory":
+        monkeypatch.setattr(sample, "available_memory", lambda: 10**11)
+    if why == "engine":
+        monkeypatch.setattr(loading, "why_not", lambda: "was not built")
+    monkeypatch.setattr(sample, "TABLE", dict.fromkeys(("engine", "Python"), (0.5, 0.5, 2.0)))
+    saves = gain(plan, fast(plan))
+    assert saves.alone < saves.minutes
+    assert (saves.kept, saves.fix) == (None, "")
+
+
+def test_folder_that_does_not_fit_can_be_converted(monkeypatch):
+    monkeypatch.setattr(sample, "available_memory", lambda: 10**11)
+    plan = imagenet("mild data=/data/my_images/", 8)
+    fix = "resnet-recipes convert /data/my_images /data/my_images-beton write_mode=jpg levels=2"
+    assert gain(plan, fast(plan)).fix == fix
+
+
+def test_both_storages_are_listed():
+    rows = {place: made.first_epoch for place, made, _ in supplies(imagenet("mild", 8))}
+    assert rows == pytest.approx({"files": 32 / FILES, "memory": 32 / FIRST})
+
+
+def test_images_that_cannot_be_judged_leave_speeds_alone():
+    plan = imagenet("mild", 8)
+    other = replace(plan, facts=replace(plan.facts, root=Path("/nowhere")))
+    bare = Speeds({88: (1.0,)})
+    assert with_loaders(other, bare, shares_cores=True) == bare
+    assert [*supplies(other)] == []

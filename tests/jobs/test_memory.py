@@ -1,0 +1,86 @@
+"""The size of images in memory: chosen from what is free, and frozen before a run."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.data import sample
+from resnet_recipes.jobs import memory
+from resnet_recipes.jobs.memory import in_memory, sized
+from resnet_recipes.planning.plan import Plan
+from tests.plans import imagenet
+
+#: Bytes of an image and a unit of its longer side, squared.
+PER_PIXEL = 2.2
+
+
+def having(monkeypatch: pytest.MonkeyPatch, plan: Plan, free: float) -> None:
+    """Give the machine this many bytes for images, besides those of batches."""
+    monkeypatch.setattr(
+        sample, "available_memory", lambda: (free + plan.batch_memory) / sample.USABLE + 10
+    )
+    monkeypatch.setattr(memory, "why_not", lambda: "")
+
+
+def needed(pixels: int) -> float:
+    return PER_PIXEL * pixels**2 * (1_281_167 + 50_000)
+
+
+@pytest.mark.parametrize(
+    ("free", "pixels"),
+    [(needed(352), 352), (needed(351), 264), (needed(264), 264), (needed(263), 0)],
+)
+def test_auto_is_the_largest_of_twice_and_half_again_the_crop(free, pixels, monkeypatch):
+    plan, said = imagenet("mild cache=ram", 8), []
+    having(monkeypatch, plan, free)
+    made = sized(plan, said.append)
+    assert made.recipe.data.memory_pixels == pixels
+    assert f"data.memory_pixels={pixels}: " in said[0]
+    assert sized(made, said.append) == made
+    assert len(said) == 1
+
+
+def test_largest_crop_of_a_run_counts(monkeypatch):
+    plan = imagenet("mild cache=ram methods.progressive_resizing.at=loader data.train_size=128", 8)
+    having(monkeypatch, plan, needed(256))
+    assert sized(plan, print).recipe.data.memory_pixels == 256
+
+
+def test_size_that_does_not_fit_keeps_a_part(monkeypatch):
+    plan = imagenet("mild cache=352", 8)
+    having(monkeypatch, plan, needed(352) / 4)
+    kept = in_memory(plan, sample.Typical())
+    assert kept.fraction == pytest.approx(0.25, rel=1e-4)
+    assert str(kept).startswith("25% of the images at 352 px: ")
+    assert sized(plan, print) == plan
+
+
+def test_full_machine_keeps_none(monkeypatch):
+    plan = imagenet("mild cache=352", 8)
+    having(monkeypatch, plan, -(10**9))
+    kept = in_memory(plan, sample.Typical())
+    assert (kept.room, kept.fraction) == (0, 0.0)
+
+
+def test_machine_without_the_decoder_keeps_nothing(monkeypatch):
+    plan = imagenet("mild cache=352", 8)
+    monkeypatch.setattr(memory, "why_not", lambda: "was not built")
+    with pytest.raises(RecipeError, match="needs the native decoder, which was not built"):
+        sized(plan, print)
+
+
+def test_synthetic_images_are_never_in_memory(monkeypatch):
+    plan = imagenet("mild cache=ram", 8)
+    plan = replace(plan, facts=replace(plan.facts, backend="synthetic"))
+    assert sized(plan, print) == plan
+    assert in_memory(plan, memory.look_at(plan)) is None
+
+
+def test_images_that_cannot_be_read_are_not_kept(monkeypatch):
+    plan, said = imagenet("mild cache=ram", 8), []
+    having(monkeypatch, plan, needed(352))
+    plan = replace(plan, facts=replace(plan.facts, root=Path("/nowhere")))
+    assert sized(plan, said.append).recipe.data.memory_pixels == 0
+    assert "no image can be read" in said[0]
