@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.base import RawBatch, normalize
@@ -130,6 +131,28 @@ def test_a_loss_that_is_not_finite_is_an_error_without_an_accuracy(model):
         model[3].bias[0] = 3e38
     with pytest.raises(TrainingError, match="validation loss is not a finite number"):
         measured(model, Examples(10, 5))
+
+
+class Passes(TorchFunctionMode):
+    """Notes the functions of torch that take a tensor of some number of elements."""
+
+    def __init__(self, elements: int):
+        super().__init__()
+        self.elements, self.names = elements, []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if any(isinstance(one, Tensor) and one.numel() == self.elements for one in args):
+            self.names.append(function.__name__)
+        return function(*args, **(kwargs or {}))
+
+
+def test_many_classes_are_read_three_times_per_image():
+    model, data = nn.Sequential(nn.Flatten(), nn.Linear(192, 1013)), Examples(3, 3)
+    with Passes(3 * 1013) as passes:
+        evaluate(model, data, Precision(torch.device("cpu"), torch.float32, model), 1013)
+    # `float` returns what is float32 already, and `gather` reads two values of each image
+    free = {"float", "gather", "__get__", "dim", "size"}
+    assert [name for name in passes.names if name not in free] == ["topk", "amin", "log_softmax"]
 
 
 def test_every_batch_is_shown_with_what_was_found_for_its_images(model):
