@@ -29,12 +29,12 @@ import resnet_recipes as rr
 from resnet_recipes.training import build
 
 NETWORK = "timm:tf_efficientnet_lite0"
-SIDE = 128  # pixels of a training crop and of an evaluated image
-RESIZED = 146  # pixels, shorter side before the center crop: 256 / 224 of SIDE
+SIDE = 96  # pixels of a training crop and of an evaluated image
+RESIZED = 110  # pixels, shorter side before the center crop: 256 / 224 of SIDE
 IMAGES = (".jpg", ".jpeg", ".png")
 
 #: Learning rates of all layers in the pilot, for SGD and for AdamW.
-PILOT = {"sgd": (0.0025, 0.008, 0.025, 0.08), "adamw": (0.0003, 0.001)}
+PILOT = {"sgd": (0.004, 0.012, 0.036), "adamw": (0.0003, 0.001)}
 
 #: The factors of the selection with their two levels, the recipe's first.
 FACTORS = {
@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--csv", type=Path, required=True)
     parser.add_argument("--work", type=Path, default=Path("runs/finetuning"))
-    parser.add_argument("--rates", type=float, nargs=2, default=(0.008, 0.0003), help="SGD, AdamW")
+    parser.add_argument("--rates", type=float, nargs=2, default=(0.004, 0.0003), help="SGD, AdamW")
     options = parser.parse_args()
     runs = {"pilot": pilot, "select": select}[options.part](options)
     for row, images, words, is_frozen in runs:
@@ -96,7 +96,7 @@ def pilot(options: argparse.Namespace) -> Iterator[Run]:
 def select(options: argparse.Namespace) -> Iterator[Run]:
     """Yield the 16 runs of the design on each set, set by set within a combination."""
     ants, flowers = options.folders
-    chosen = Images("flowers", train=40, val=1000)
+    chosen = Images("flowers", train=40, val=500)
     sets = {
         "ants and bees": ants,
         "flowers": split(flowers, options.work / chosen.name, chosen),
@@ -156,6 +156,7 @@ def common(weights: Path) -> list[str]:
         f"data.eval_resize={RESIZED}",
         "data.eval_interpolation=bicubic",
         "max_duration=64ba",
+        "bs=16",
         "evaluation.interval=1dur",
         "checkpoint.interval=1dur",
         "seed=1",
@@ -165,7 +166,8 @@ def common(weights: Path) -> list[str]:
 def trained(images: Path, words: list[str], work: Path) -> dict[str, str]:
     """Train one run and return what it reached."""
     before = cpu_seconds(), time.monotonic()
-    run = rr.train(rr.compose("finetune", *words, data=str(images), root=str(work / "runs")))
+    places = [f"data.root={images.absolute()}", f"run.root={(work / 'runs').absolute()}"]
+    run = rr.train(rr.compose("finetune", *words, *places))
     seconds, wall = cpu_seconds() - before[0], time.monotonic() - before[1]
     summary = run.summary
     shutil.rmtree(run.folder)
