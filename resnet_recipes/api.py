@@ -167,7 +167,7 @@ def plan(
         if needs_weights:
             raise
         fetch = error.problems[0].fixes[0]
-        note = f"the initial weights are not on this machine; to fetch them: {fetch}"
+        note = f"the initial weights are not on this machine; to fetch them:\n{fetch}"
         return replace(found, start=f"from {recipe.model.weights}", start_notes=(note,))
     text = start.text(recipe.model, recipe.data)
     for name in start.about.surgery:

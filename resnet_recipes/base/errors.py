@@ -134,7 +134,8 @@ class Problem(NamedTuple):
     def _labelled(self, help: str) -> str:
         if isinstance(help, Hint):
             return f"hint:  {help}"
-        if isinstance(help, Value) and not self.where and not self.key.isupper():
+        is_setting = self.value is not None and not self.where and not self.key.isupper()
+        if isinstance(help, Value) and is_setting:
             name = self.typed.partition("=")[0] or names.short(self.key)
             return f"try:   {name}={shlex.quote(help)}"
         return f"try:   {help}"

@@ -37,6 +37,10 @@ def printable(text: object) -> str:
     )
 
 
+#: Label of a command or a setting that works if it is pasted.
+TRY = "try"
+
+
 def wrapped(
     text: object, width: int, first: str = "", rest: str = "", glue: str = " (?=%)"
 ) -> list[str]:
@@ -58,12 +62,16 @@ def wrapped(
 def labelled(
     rows: Iterable[tuple[str, object]], width: int, column: int, indent: int = 0
 ) -> list[str]:
-    """Return a list of facts for a terminal: each label, and its text wrapped at a column."""
-    return [
-        line
-        for label, text in rows
-        for line in wrapped(text, width, f"{'':{indent}}{label}".ljust(column), " " * column)
-    ]
+    """Return a list of facts for a terminal: each label, and its text wrapped at a column.
+
+    What is labelled TRY is not wrapped, so that it can be copied.
+    """
+    lines = []
+    for label, text in rows:
+        first = f"{'':{indent}}{label}".ljust(column)
+        wide = column + len(str(text)) if label == TRY else 0
+        lines += wrapped(text, max(width, wide), first, " " * column)
+    return lines
 
 
 def in_html(text: object) -> str:

@@ -61,7 +61,8 @@ def network_of(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> "T
 
     network = open_trained(place, words[1:], also)
     for note in notes(network.network, str(place)):
-        say(f"note: {note}")
+        text, _, command = note.partition("\n")
+        say(f"note: {text}" + f"\n      try:   {command}" * bool(command))
     return network
 
 

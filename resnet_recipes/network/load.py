@@ -125,7 +125,8 @@ def _undescribed(state: dict[str, Tensor], path: Path, assumed: About | None) ->
     if assumed and (not name or assumed.architecture not in NETWORKS):
         described = assumed
     elif not name:
-        raise UnknownNetworkError(state, path)
+        rule = "it does not say which network it is, and its names are not a ResNet's"
+        raise UnknownNetworkError(rule, state, path)
     else:
         described = About(name, 1, **published.images_of(name, str(path)))
         if assumed and assumed.architecture == name:
@@ -133,19 +134,22 @@ def _undescribed(state: dict[str, Tensor], path: Path, assumed: About | None) ->
     plain = backbones.structure(described.architecture, 2, dict(described.arguments))
     renamed, head = matched(state, plain, keeps_order(path)), backbones.classifier(plain)
     if not name and f"{head}.weight" not in renamed:
-        raise ArchiveError(f"it is not {described.architecture}: it has {_held(state)}")
+        raise UnknownNetworkError(f"it is not {described.architecture}", state, path)
     described = replace(described, num_classes=_outputs(renamed, head))
     model = _assembled(described, described.methods(), renamed)
     return Network(model, described, False, next(iter(renamed)) not in state)
 
 
-class UnknownNetworkError(ArchiveError):
-    """A file does not say which network it is, and its names are not a ResNet's."""
+_NAMING = "model.name=timm:NAME or model.name=torchvision:NAME says which network it is"
 
-    def __init__(self, state: Mapping[str, Any], path: Path):
-        rule = "it does not say which network it is, and its names are not a ResNet's"
+
+class UnknownNetworkError(ArchiveError):
+    """A file does not say which network it is, and is not the one that it was taken for."""
+
+    def __init__(self, rule: str, state: Mapping[str, Any], path: Path):
         super().__init__(f"{rule}: it has {_held(state)}")
-        self.fixes = tuple(f"model.name={name}" for name in takers(state, path))
+        fitting = tuple(f"model.name={name}" for name in takers(state, path))
+        self.fixes: tuple[str, ...] = fitting or (Hint(_NAMING),)
 
 
 def _held(state: Mapping[str, Any]) -> str:

@@ -10,9 +10,10 @@ from pathlib import Path
 import torch
 import torchvision
 
+from resnet_recipes import backbones
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import LIBRARY, NETWORKS, ModelConfig
-from resnet_recipes.base.errors import Fix, Hint, NotReadyError
+from resnet_recipes.base.errors import Fix, Hint, NotReadyError, RecipeError, Value
 from resnet_recipes.network import hub, matching, published
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import Network, load
@@ -28,10 +29,15 @@ def open_network(place: str, model: ModelConfig | None = None, downloads: bool =
 
     Published are timm:NETWORK.TAG, torchvision:NETWORK and hf:USER/NAME, and, for a known `model`,
     torchvision and torchvision:NAME. Only hf: is downloaded, and only if `downloads`. A file that
-    does not describe its network is taken for `model`. Raises NotReadyError, whose key is `place`.
+    does not describe its network is taken for `model`. Raises NotReadyError, whose key is `place`,
+    or RecipeError if no library has `model`.
     """
     source = re.sub("^hf:timm/", "timm:", place)
     named = _named(source)
+    if named:
+        _require(named.name, place)
+    if model:
+        backbones.require(model.name)
     if named and model and _short(named) != _short(model):
         rule = f"has the weights of {named.name}, not {model.name}"
         raise NotReadyError.of(place, None, rule, model.named(named.name))
@@ -50,7 +56,7 @@ def open_network(place: str, model: ModelConfig | None = None, downloads: bool =
 
 
 def notes(network: Network, place: str) -> Iterator[str]:
-    """Yield what a file leaves open about its network, and how to try that."""
+    """Yield what a file leaves open about its network; a second line is the command to try."""
     about = network.about
     if network.is_matched_by_order:
         yield (
@@ -67,9 +73,21 @@ def notes(network: Network, place: str) -> Iterator[str]:
     )
     for name, how in matching.lookalikes(about.architecture, about.arguments):
         yield (
-            f"{name} takes this file too, and differs in {', '.join(how)}; to compare: "
+            f"{name} takes this file too, and differs in {', '.join(how)}; to compare:\n"
             f"resnet-recipes eval {shlex.quote(place)} model.name={name} data=PATH"
         )
+
+
+def _require(name: str, place: str) -> None:
+    """Raise NotReadyError if a library has no network of this name; others' names are the fix."""
+    try:
+        backbones.require(name)
+    except NotReadyError as error:
+        raise error.of_place(place) from None
+    except RecipeError as error:
+        (problem,) = error.problems
+        near = tuple(Value(fix.removeprefix("model.name=")) for fix in problem.fixes)
+        raise NotReadyError.at(place, problem.clause, near) from None
 
 
 def _is_published(place: str) -> bool:
@@ -115,15 +133,16 @@ def _from_torchvision(place: str, name: str, model: ModelConfig | None) -> Path:
     Its name contains the first digits of its SHA-256.
     """
     if model is None:
-        raise NotReadyError.at(place, "does not say which network it is", "torchvision:resnet50")
+        fix = Value("torchvision:resnet50")
+        raise NotReadyError.at(place, "does not say which network it is", fix)
     network = _short(model)
     if model.name.startswith("timm:"):
         rule = f"has no weights for {model.name}"
         tagged = published.tag_of(network) or f"{network}.TAG"
-        raise NotReadyError.at(place, rule, f"model.weights=timm:{tagged}")
+        raise NotReadyError.at(place, rule, Value(f"timm:{tagged}"))
     members = torchvision.models.get_model_weights(network)
     if name not in ("", network, *members.__members__):
-        others = tuple(f"model.weights=torchvision:{item.name}" for item in members)
+        others = tuple(Value(f"torchvision:{item.name}") for item in members)
         raise NotReadyError.at(place, "has no such weights", others)
     member = members.__members__.get(name, members.DEFAULT)
     path = Path(torch.hub.get_dir()) / "checkpoints" / member.url.rpartition("/")[2]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from resnet_recipes.base.duration import Duration
-from resnet_recipes.base.text import byte_size, counted, digits, labelled
+from resnet_recipes.base.text import TRY, byte_size, counted, digits, labelled
 from resnet_recipes.methods.base import Method
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.run_folder.facts import Published, nearest
@@ -59,7 +59,10 @@ def answers(plan: Plan, machine: Iterable[OutlineRow] = ()) -> Iterator[OutlineR
 def notes(plan: Plan) -> Iterator[OutlineRow]:
     """Yield what a user may want to change before the start."""
     for note in (*plan.facts.notes, *plan.start_notes, *plan.notes):
-        yield "note", note
+        text, _, command = note.partition("\n")
+        yield "note", text
+        if command:
+            yield TRY, command
 
 
 def details(plan: Plan) -> Iterator[OutlineRow]:

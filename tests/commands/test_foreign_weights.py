@@ -99,12 +99,35 @@ def test_a_file_that_names_no_network_is_refused_with_words_that_work(theirs, en
     Path("theirs.pth").rename("test_vit.pth")
     said = enter("resnet-recipes eval test_vit.pth data=some", 3).err
     assert f"{NAME}\n" in said
+    Path("test_vit.pth").rename("mine.pth")
+    said = enter("resnet-recipes eval mine.pth data=some", 3).err
+    assert "hint:  model.name=timm:NAME or model.name=torchvision:NAME says" in said
+    Path("mine.pth").rename("test_vit.pth")
+    said = enter("resnet-recipes plan finetune model.weights=test_vit.pth", 3).err
+    assert f"try:   {NAME}\n" in said
     said = enter("resnet-recipes eval test_vit.pth --model timm:test_vit data=some", 2).err
     line = f"resnet-recipes eval test_vit.pth data=some {NAME}"
     assert line in said
     enter(line)
     with pytest.raises(RecipeError, match="cannot be changed here"):
         rr.load("test_vit.pth", NAME, "data.eval_size=64")
+
+
+def test_a_command_in_a_note_stands_on_a_line_of_its_own(enter, monkeypatch):
+    name, near = "timm:tf_efficientnet_lite0", "timm:efficientnet_lite0"
+    model = timm.create_model(name.removeprefix("timm:"), num_classes=2)
+    torch.save(model.state_dict(), "lite0.pth")
+    command = f"resnet-recipes eval lite0.pth model.name={near} data=PATH"
+    said = enter(f"resnet-recipes eval lite0.pth model.name={name}", 3).err
+    assert f"\n      try:   {command}\n" in said
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("TORCH_HOME", "nowhere")
+    command = command.replace("lite0.pth", str(Path("lite0.pth").absolute()))
+    said = enter(f"resnet-recipes plan finetune model.weights=lite0.pth model.name={name}").out
+    assert f"\n  try        {command}\n" in said
+    said = enter("resnet-recipes plan finetune model.name=resnet18").out
+    command = "torchvision.models.resnet18(weights='IMAGENET1K_V1')"
+    assert f'\n  try        python3 -c "import torchvision; {command}"\n' in said
 
 
 def test_a_run_from_foreign_weights_takes_their_levels():

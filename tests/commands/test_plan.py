@@ -112,7 +112,7 @@ def test_plan_without_its_weights_notes_the_command_that_fetches_them(
     text = " ".join(enter(f"{command} finetune model.name=resnet18").out.split())
     assert "start from torchvision" in text
     fetch = "torchvision.models.resnet18(weights='IMAGENET1K_V1')"
-    assert f'to fetch them: python3 -c "import torchvision; {fetch}"' in text
+    assert f'to fetch them: try python3 -c "import torchvision; {fetch}"' in text
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     text = enter(f"{command} finetune model.name=resnet18 model.weights=timm:resnet18.a1_in1k").out
     assert "hf download timm/resnet18.a1_in1k model.safetensors" in " ".join(text.split())

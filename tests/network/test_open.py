@@ -6,9 +6,10 @@ import torch
 import torchvision
 
 from resnet_recipes.base.architecture import ModelConfig
-from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.data.base import MEAN, STD
 from resnet_recipes.network.open import AbsentError, notes, open_network
+from resnet_recipes.network.pretrained import network_of
 from tests.jobs.nursery import narrow_resnet18
 
 HALF = (127.5,) * 3
@@ -60,6 +61,43 @@ def test_published_name_of_another_network_is_refused(hub):
     (problem,) = caught.value.problems
     assert problem.clause == "has the weights of timm:test_vit, not timm:test_efficientnet"
     assert problem.fix == "model.name=timm:test_vit"
+
+
+@pytest.mark.parametrize(
+    ("place", "near"),
+    [("timm:test_vi", "timm:test_vit"), ("torchvision:resnet5", "torchvision:resnet")],
+)
+def test_published_name_of_no_network_is_refused(place, near):
+    pytest.importorskip("timm")
+    with pytest.raises(NotReadyError) as caught:
+        open_network(place)
+    (problem,) = caught.value.problems
+    assert (problem.key, problem.clause) == (
+        place,
+        f"{place.partition(':')[0]} has no such network",
+    )
+    assert problem.fixes[0].startswith(near)
+    assert f"try:   {problem.fixes[0]}" in problem.lines()
+    with pytest.raises(RecipeError) as caught:
+        open_network("torchvision:IMAGENET1K_V1", ModelConfig("torchvision:resnet5"))
+    assert caught.value.problems[0].key == "model.name"
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "fix"),
+    [
+        ("torchvision:NOPE", "resnet18", "torchvision:IMAGENET1K_V1"),
+        ("torchvision", "timm:resnet18", "timm:resnet18.a1_in1k"),
+    ],
+)
+def test_weights_that_torchvision_lacks_are_refused_with_others(place, name, fix):
+    pytest.importorskip("timm")
+    with pytest.raises(NotReadyError) as caught:
+        open_network(place, ModelConfig(name))
+    assert caught.value.problems[0].lines()[1] == f"try:   {fix}"
+    with pytest.raises(NotReadyError) as caught:
+        network_of(ModelConfig(name, weights=place))
+    assert caught.value.problems[0].lines()[1] == f"try:   model.weights={fix}"
 
 
 def test_file_is_taken_for_the_named_network_with_its_images(tmp_path):
