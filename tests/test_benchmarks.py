@@ -128,9 +128,10 @@ def test_proof_pairs_seeds_and_corrects_for_comparisons(tmp_path, monkeypatch):
     assert (across["mean"], across["verdict"]) == (pytest.approx(16 / 3), "not settled")
 
 
-def test_proof_commands_print_intervals_of_page(tmp_path, monkeypatch):
+def test_proof_commands_print_intervals_of_lab_notes(tmp_path, monkeypatch):
     monkeypatch.chdir(BENCHMARKS.parent)
-    page = (BENCHMARKS.parent / "docs" / "proof.md").read_text()
+    notes = sorted((BENCHMARKS.parent / "docs" / "lab").glob("*.md"))
+    page = "\n".join(note.read_text() for note in notes)
     rows = [line for line in page.splitlines() if line.startswith("| ") and " to " in line]
     printed = {tuple(re.findall(r"[-+]\d+\.\d|\b0\.0\b", line)) for line in rows}
     found, commands = set(), re.findall(r"^python benchmarks/proof (--table .*)", page, re.M)

@@ -51,7 +51,7 @@ def test_session_five_commands_cover_every_call(session):
     from calls import CALLS, LIMIT
     from calls import SESSION as SECONDS
 
-    page = (SESSION.parents[1] / "docs" / "gpu_session.md").read_text()
+    page = (SESSION.parents[1] / "docs" / "contributing" / "gpu_session.md").read_text()
     commands = re.findall(r"gpu_session --call ([a-z ]+?) --out", page.partition("\n## ")[0])
     assert [name for names in commands for name in names.split()] == list(CALLS)
     assert len(commands) == 5

@@ -9,7 +9,7 @@ import pytest
 from resnet_recipes.methods.base import EXCLUSIVE_HOOKS, HOOKS
 
 ROOT = Path(__file__).parents[1]
-PAGES = ROOT / "docs/howto"
+PAGES = ROOT / "docs/contributing"
 
 #: Of each page: where its file and its test go, the name of the file, and the file with its entry.
 GUIDES = {

@@ -46,10 +46,9 @@ def test_the_layers_are_written_down_as_they_are_checked():
     assert written == [set(layer.split(" | ")) for layer in layers[1:]]
 
 
-def test_every_test_that_the_page_on_reliability_names_exists():
-    named = set(
-        re.findall(r"`(?:tests/[a-z/]*)?(test_\w+(?:\.py|\*)?)`", PAGES["docs/reliability.md"])
-    )
+def test_every_test_that_the_page_on_faults_names_exists():
+    page = PAGES["docs/contributing/faults.md"]
+    named = set(re.findall(r"`(?:tests/[a-z/]*)?(test_\w+(?:\.py|\*)?)`", page))
     assert len(named) > 25
     files = [*(ROOT / "tests").rglob("*.py")]
     there = "\n".join([path.name for path in files] + [path.read_text() for path in files])

@@ -114,7 +114,7 @@ def test_every_public_method_has_a_docstring_where_it_is_declared():
     )
 
 
-#: The class that every tracker file defines (docs/howto/tracker.md).
+#: The class that every tracker file defines (docs/contributing/tracker.md).
 PLUG_IN = "Curves"
 
 

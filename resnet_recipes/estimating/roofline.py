@@ -42,8 +42,8 @@ class Gpu:
 
 #: Rates: NVIDIA's datasheets of V100, T4, A100, L4, L40S, H100 and H200, of HGX B200, and the GA102
 #: and AD102 white papers. Shares: H200 measured by benchmarks/gpu_session; A100, V100 and 3090 from
-#: PyTorch and timm; convolutions of A100, H100 and L40S from MLPerf's logs (docs/performance.md);
-#: the others are guesses.
+#: PyTorch and timm; convolutions of A100, H100 and L40S from MLPerf logs; the others are guesses
+#: (docs/lab/predictions.md).
 with Path(__file__).with_name("datasheet.csv").open(encoding="utf-8", newline="") as _file:
     GPUS: tuple[Gpu, ...] = tuple(of_texts(Gpu, row) for row in csv.DictReader(_file))
 

@@ -33,7 +33,7 @@ class BCELoss(Method):
     gain: ClassVar[str] = (
         "+0.5 points top-1 over softmax cross-entropy at 36 and 90 epochs (MosaicML, Mosaic ResNet "
         "deep dive, Table 8). Measured here: +1.9, not settled (-3.5 to 7.2), in 8 epochs of Mild "
-        f"on 20 classes of Tiny ImageNet ({DOCS}/proof.html)."
+        f"on 20 classes of Tiny ImageNet ({DOCS}/lab/methods.html)."
     )
     avoid_when: ClassVar[str] = (
         "The initial bias is off: the loss then costs 0.4 points at 36 epochs and 0.3 at 90. With "

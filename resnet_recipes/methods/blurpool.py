@@ -59,14 +59,14 @@ class BlurPool(Method):
     name: ClassVar[str] = "blurpool"
     cost: ClassVar[str] = (
         "memory traffic: on an H200, 4 % of a step for the blurs, and 2 % for a max pool at full "
-        f"resolution ({DOCS}/performance.html). On an RTX 3090, timm's resnetblur50, "
+        f"resolution ({DOCS}/lab/h200.html). On an RTX 3090, timm's resnetblur50, "
         "which blurs by depthwise convolution, is 15 to 25 % slower than its resnet50 (timm, "
         "results/benchmark-*.csv)."
     )
     gain: ClassVar[str] = (
         "+0.5 to 1 points on ImageNet (Zhang, 2019); `blur_first: false` adds 0.1 and takes "
         "another 10 % of time (Composer, method card). Measured here: +6.2 (1.4 to 11.0), in 8 "
-        f"epochs of Mild on 20 classes of Tiny ImageNet ({DOCS}/proof.html)."
+        f"epochs of Mild on 20 classes of Tiny ImageNet ({DOCS}/lab/methods.html)."
     )
     avoid_when: ClassVar[str] = "Single pixels of the images matter."
     inference: ClassVar[str] = "costs 10 % more CPU time (9 to 13), for ResNet-50 at 224 px."

@@ -38,7 +38,8 @@ class EMA(Method):
     gain: ClassVar[str] = (
         '+0.25 points in a 600-epoch baseline (PyTorch blog, "How to train state-of-the-art '
         "models using TorchVision's latest primitives\", 2021). Measured here: -0.2, not settled "
-        f"(-2.0 to 1.5), in 8 epochs of Mild on 20 classes of Tiny ImageNet ({DOCS}/proof.html)."
+        "(-2.0 to 1.5), in 8 epochs of Mild on 20 classes of Tiny ImageNet "
+        f"({DOCS}/lab/methods.html)."
     )
     avoid_when: ClassVar[str] = (
         "The batch size is not the recipe's, or the run has only a few hundred steps, and "

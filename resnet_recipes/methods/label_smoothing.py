@@ -23,7 +23,7 @@ class LabelSmoothing(Method):
     gain: ClassVar[str] = (
         "0.3 points more than MixUp at 30 epochs (MosaicML, Mosaic ResNet deep dive; its Table 5 "
         "prints 76.033 % where the text has 76.33 %). Measured here: +1.7, not settled (-5.5 to "
-        f"8.9), in 8 epochs of Mild on 20 classes of Tiny ImageNet ({DOCS}/proof.html)."
+        f"8.9), in 8 epochs of Mild on 20 classes of Tiny ImageNet ({DOCS}/lab/methods.html)."
     )
     avoid_when: ClassVar[str] = (
         "MixUp is on and the run has fewer than about 60 epochs: at 30, both reach 75.91 % and "

@@ -40,7 +40,7 @@ class ProgressiveResizing(Method):
         "speed: 48 % fewer pixels in the 36 epochs of Mild, with almost no loss of accuracy on "
         "ImageNet (Composer, method card). Measured here: 54 % less arithmetic for 5.7 points, not "
         "settled (-4.6 to 16.1), in 8 epochs of Mild on 20 classes of Tiny ImageNet "
-        f"({DOCS}/proof.html)."
+        f"({DOCS}/lab/methods.html)."
     )
     avoid_when: ClassVar[str] = (
         "The loader is the bottleneck: small images then save no time. A run under 10 epochs sees "

@@ -25,7 +25,7 @@ class RandomTranslation(Method):
     cost: ClassVar[str] = "one pass over the batch."
     gain: ClassVar[str] = (
         "not measured on ImageNet. Measured here, instead of resized crops: +0.7 (0.4 to 1.0) and "
-        f"+0.4 (-0.6 to 1.3), in 9 and 33 epochs of `small` on CIFAR-10 ({DOCS}/results.html)."
+        f"+0.4 (-0.6 to 1.3), in 9 and 33 epochs of `small` on CIFAR-10 ({DOCS}/lab/airbench.html)."
     )
     avoid_when: ClassVar[str] = "Images are large: crops also vary the size of what they show."
     pixels: Annotated[int, Bounds(least=1)] = 2  # the longest move along each axis

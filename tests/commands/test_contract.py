@@ -1,4 +1,4 @@
-"""What every command owes, whoever adds it; docs/howto/verb.md adds one."""
+"""What every command owes, whoever adds it; docs/contributing/verb.md adds one."""
 
 import shlex
 import subprocess

@@ -191,7 +191,7 @@ def test_what_limits_a_step_is_named():
 
 
 def test_the_page_has_the_predictions_of_every_gpu():
-    page = (Path(__file__).parents[2] / "docs/performance.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/lab/predictions.md").read_text()
     for gpu in GPUS:
         found = [
             speed(gpu, Work("resnet50", side, 256, True, fused))

@@ -1,4 +1,4 @@
-"""What every tracker owes, whoever adds it; docs/howto/tracker.md adds one."""
+"""What every tracker owes, whoever adds it; docs/contributing/tracker.md adds one."""
 
 import importlib
 import tomllib
