@@ -1,11 +1,13 @@
 """Methods of other packages, found by the entry-point group `resnet_recipes.methods`."""
 
+import keyword
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import is_dataclass
 from importlib.metadata import EntryPoint, entry_points
 
 from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.section import Section
 from resnet_recipes.methods.base import Method
 
 GROUP = "resnet_recipes.methods"
@@ -19,26 +21,40 @@ def installed(taken: Collection[str]) -> Iterator[type[Method]]:
     A recipe can only name methods that the user has installed; it never loads code itself.
     Raises NotReadyError for a method that cannot be used or whose name is in `taken`.
     """
+    names = {*taken}
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         try:
             cls = entry.load()
-        except Exception as error:  # third-party code may raise anything
-            raise _refused(entry, f"cannot be imported: {type(error).__name__}: {error}") from None
+        except (Exception, SystemExit) as error:  # third-party code may raise anything
+            raise _refused(entry, f"cannot be imported: {_described(error)}") from None
         if not (isinstance(cls, type) and issubclass(cls, Method) and is_dataclass(cls)):
             raise _refused(
                 entry, "is not a dataclass that derives from resnet_recipes.methods.Method"
             )
         if missing := [name for name in _CARD if not isinstance(getattr(cls, name, None), str)]:
             raise _refused(entry, f"does not define {', '.join(missing)}")
-        if (
-            cls.name != entry.name
-            or not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", cls.name)
-            or cls.name in taken
-        ):
+        if cls.name != entry.name or not _is_usable(cls.name) or cls.name in names:
             raise _refused(
                 entry, f"has the name {cls.name!r}, which is taken or differs from its entry point"
             )
+        try:
+            cls()
+        except Exception as error:
+            rule = f"cannot be created with its defaults: {_described(error)}"
+            raise _refused(entry, rule) from None
+        names.add(cls.name)
         yield cls
+
+
+def _is_usable(name: str) -> bool:
+    """Return whether a name can be a key of the `methods` section."""
+    is_plain = re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name) is not None
+    return is_plain and not keyword.iskeyword(name) and not hasattr(Section, name)
+
+
+def _described(error: BaseException) -> str:
+    """Return the class of an error and the first line of its message."""
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
 def _refused(entry: EntryPoint, rule: str) -> NotReadyError:

@@ -1,0 +1,71 @@
+"""Methods of other packages are used, or refused with the package to uninstall."""
+
+import sys
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.methods.installed import GROUP, installed
+from tests.tables import rows
+
+CLASS = """
+from dataclasses import dataclass
+from resnet_recipes.methods.base import Method
+
+@dataclass
+class Theirs(Method):
+    name = "{name}"
+    cost = gain = avoid_when = "unknown"
+    {body}
+"""
+
+
+@pytest.fixture
+def offer(tmp_path, monkeypatch):
+    """Return a function that installs a package with these entry points and this source."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "theirs", raising=False)
+
+    def install(source: str, *entries: str) -> None:
+        Path(tmp_path, "theirs.py").write_text(source)
+        found = EntryPoints(EntryPoint(name, "theirs:Theirs", GROUP) for name in entries)
+        module = sys.modules["resnet_recipes.methods.installed"]
+        monkeypatch.setattr(module, "entry_points", lambda group: found.select(group=group))
+
+    yield install
+    sys.modules.pop("theirs", None)
+
+
+def test_a_method_of_another_package_is_found(offer):
+    offer(CLASS.format(name="theirs", body="alpha: float = 1.0"), "theirs")
+    (found,) = installed({"mixup"})
+    assert found().alpha == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "entries", "why"),
+    rows(
+        """
+theirs | def __init__(self): raise ValueError("no") | theirs | its defaults: ValueError: no
+theirs | strength: float | theirs | its defaults: TypeError: Theirs.__init__() missing 1
+theirs | strength: float = "x" | theirs | its defaults: RecipeError:
+mixup | pass | mixup | 'mixup', which is taken
+theirs | pass | theirs theirs | 'theirs', which is taken
+theirs | pass | other | differs from its entry point
+class | pass | class | 'class', which is taken
+problems | pass | problems | 'problems', which is taken
+theirs | raise SystemExit(0) | theirs | imported: SystemExit: 0
+theirs | raise RuntimeError("a\\nb") | theirs | imported: RuntimeError: a
+"""
+    ),
+)
+def test_a_method_that_cannot_be_a_setting_is_refused(offer, name, body, entries, why):
+    offer(CLASS.format(name=name, body=body), *entries.split())
+    with pytest.raises(NotReadyError) as refused:
+        list(installed({"mixup"}))
+    (problem,) = refused.value.problems
+    assert why in problem.clause
+    assert "\n" not in problem.clause
+    assert problem.fixes == ("pip uninstall it",)
