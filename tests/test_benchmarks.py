@@ -14,6 +14,7 @@ from statistics import stdev
 
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from resnet_recipes.report.page import charts
@@ -222,3 +223,21 @@ def test_airbench_learning_rates_by_step_and_group(anchor):
     assert others["lr"] == pytest.approx(1.5)
     for group in (biases, others):
         assert group["lr"] * group["weight_decay"] == pytest.approx(0.0153 * 0.15 / 1.15)
+
+
+def test_supply_compares_predictions_with_epochs(tmp_path, monkeypatch, capsys):
+    for split, name, count in (("train", "a", 30), ("train", "b", 30), ("val", "a", 1)):
+        for number in range(count):
+            path = tmp_path / "images" / split / name / f"{number}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (60, 40), (number, 0, 0)).save(path)
+    (tmp_path / "images/val/b").mkdir()
+    Image.new("RGB", (60, 40)).save(tmp_path / "images/val/b/0.jpg")
+    words = str(tmp_path / "images"), "--sizes", "16", "--memory", "48"
+    found = rows_of("supply.py", *words, rows=tmp_path / "rows.json", patched=monkeypatch)
+    assert [row["case"].removeprefix("images, 16 px, ") for row in found] == [
+        "files",
+        "memory at 48 px, later",
+        "memory at 48 px, first epoch",
+    ]
+    assert all(row["predicted"] > 0 and row["measured"] > 0 for row in found)

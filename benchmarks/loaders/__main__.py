@@ -66,7 +66,10 @@ def prepare(source: Path, root: Path, names: list[str]) -> Iterator[str]:
     images = source / "train" if (source / "train").is_dir() else source
     for split in ("train", "val"):
         (root / split).symlink_to(images.resolve())
-    if any(".beton" in name or name == "bare FFCV" for name in names):
+    if any("raw" in name for name in names):
+        size = made("raw", write_mode="raw", max_resolution=352)
+        yield f"raw at 352 px: {size / 1e6:.1f} MB"
+    if any(name == ".beton" or name == "bare FFCV" for name in names):
         yield f"train.beton: {made('default') / 1e6:.1f} MB"
     if any("levels" in name or "size" in name for name in names):
         both = made("levels", write_mode="jpg", levels=2)

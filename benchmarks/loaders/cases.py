@@ -33,13 +33,15 @@ def ours(
     place: str = "",
     augment: object = None,
     stored: Callable[[int], object] = lambda images: None,
+    memory: int = 0,
 ) -> Iterator:
-    """Read with one of this package's backends."""
+    """Read with one of this package's backends; keep images of `memory` pixels in memory."""
     config = DataConfig(
         backend=backend,
         root=str(setting.root / place),
         train_size=setting.pixels,
         workers=WORKERS,
+        memory_pixels=memory,
     )
     facts = data.measure(config)
     share = Share(0, 1, BATCH, BATCH, seed=0, stored=stored(facts.train_examples))
@@ -182,6 +184,8 @@ LOADERS: dict[str, Callable[[Setting], Iterator]] = {
     ),
     ".beton": lambda setting: ours(setting, "ffcv", "default"),
     "bare FFCV": bare_ffcv,
+    "pixels in memory, 352 px": lambda setting: ours(setting, "torchvision", memory=352),
+    ".beton, raw at 352 px": lambda setting: ours(setting, "ffcv", "raw"),
     ".beton, levels=2": lambda setting: ours(setting, "ffcv", "levels"),
     "bare FFCV, a file of that size": lambda setting: bare_ffcv(setting, "equal"),
 }
@@ -195,6 +199,8 @@ PAIRS = (
     ("files", "torchcodec"),
     ("files", "DALI"),
     ("files, RandAugment", "files, RandAugment in Pillow"),
+    ("pixels in memory, 352 px", "files"),
+    ("pixels in memory, 352 px", ".beton, raw at 352 px"),
     (".beton", "bare FFCV"),
     (".beton, levels=2", "bare FFCV, a file of that size"),
 )

@@ -19,6 +19,7 @@ from resnet_recipes.base.reading import open_regular
 from resnet_recipes.data.base import SAMPLED, Augment, DataConfig, DataFacts, Share
 from resnet_recipes.data.beton.samples import Samples, open_samples
 from resnet_recipes.data.files import Files
+from resnet_recipes.data.files.listing import strata
 from resnet_recipes.data.images import train_pipeline
 from resnet_recipes.data.images.decode import BadImageError, ChangedError, Pixels
 from resnet_recipes.data.images.memory import USABLE
@@ -41,7 +42,7 @@ _AT_ONCE = 16
 
 
 class Sample(NamedTuple):
-    """Evenly spaced training images that can be read."""
+    """Some training images that can be read."""
 
     source: Files | Samples
     indices: np.ndarray  # int64 [n]
@@ -60,11 +61,10 @@ class Sample(NamedTuple):
             source = open_samples(path) if is_beton else Files.named(facts.sample)
         except NotReadyError:
             return None
-        count = min(SAMPLED, len(source))
-        some = np.unique(np.linspace(0, len(source) - 1, count).astype(int)).tolist()
-        parts = [(path, 0, 0) for path in facts.sample]
+        some, parts = range(len(source)), [(path, 0, 0) for path in facts.sample]
         if is_beton:
             beton = source.beton
+            some = strata(beton.lengths, SAMPLED).tolist()
             parts = [(path, int(beton.starts[i]), int(beton.lengths[i])) for i in some]
         shapes, disk = {}, _disk_seconds(parts)
         end = time.monotonic() + PATIENCE

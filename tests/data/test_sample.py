@@ -11,7 +11,7 @@ import pytest
 from resnet_recipes import data
 from resnet_recipes.data import sample as module
 from resnet_recipes.data.base import SAMPLED
-from resnet_recipes.data.files.listing import Listing, packed
+from resnet_recipes.data.files.listing import Listing, packed, strata
 from resnet_recipes.data.sample import Sample
 from tests.data.conftest import RAW, small, small_betons
 
@@ -30,14 +30,24 @@ def test_bytes_are_those_of_raw_files_of_the_images(folder, tmp_path):
     assert Sample.of(data.measure(small(folder))).bytes_at(48) == pytest.approx(expected, abs=1)
 
 
-def test_million_images_are_judged_by_a_few():
-    names = [b"class/%07d.jpg" % number for number in range(1_000_000)]
-    listing = Listing(
-        "/nowhere", ("class",), *packed(names), np.full(len(names), 9), np.array([len(names)])
-    )
+def test_million_images_are_judged_by_a_few_of_all_sizes():
+    """One image in fifty has a hundred times the bytes, all in one class."""
+    count, rng = 1_000_000, np.random.default_rng(0)
+    names = [b"class/%07d.jpg" % number for number in range(count)]
+    sizes = rng.integers(9_000, 11_000, count)
+    sizes[-count // 50 :] *= 100
+    listing = Listing("/nowhere", ("class",), *packed(names), sizes, np.array([count]))
     paths = listing.sample(SAMPLED)
-    assert (paths[0], paths[-1]) == ("/nowhere/class/0000000.jpg", "/nowhere/class/0999999.jpg")
-    assert len(paths) == SAMPLED
+    assert len({*paths}) == SAMPLED
+    chosen = [sizes[int(path[-11:-4])] for path in paths]
+    assert np.mean(chosen) == pytest.approx(sizes.mean(), rel=0.05)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 48, 49, 100])
+def test_strata_are_distinct_and_cover_all_sizes(count):
+    found = strata(np.arange(count)[::-1], 48)
+    assert len({*found.tolist()}) == min(count, 48)
+    assert all(found >= 0)
 
 
 def test_damaged_and_strange_files_are_passed_over(copied, monkeypatch):

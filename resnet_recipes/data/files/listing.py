@@ -85,6 +85,16 @@ _ARRAYS = ("text", "ends", "sizes", "counts")
 _Stamps = list[tuple[str, int, int]]
 
 
+def strata(sizes: np.ndarray, count: int) -> np.ndarray:
+    """Return positions of at most `count` sizes, ascending: the middle one of each equal part.
+
+    So a mean over them is close to the mean over all, even if a few are much larger.
+    """
+    count = min(count, len(sizes))
+    middle = (2 * np.arange(count) + 1) * len(sizes) // (2 * max(1, count))
+    return np.argsort(sizes, kind="stable")[middle]
+
+
 @dataclass(frozen=True)
 class Listing:
     """Every image of a split, sorted by class and name."""
@@ -140,11 +150,8 @@ class Listing:
         return [os.path.join(self.folder, name) for name in self.names]
 
     def sample(self, count: int) -> tuple[str, ...]:
-        """Return the paths of at most `count` images, evenly spaced."""
-        places = sorted({*np.linspace(0, len(self) - 1, count).astype(int).tolist()})
-        starts = self.ends - np.diff(self.ends, prepend=0)
-        names = (self.text[starts[place] : self.ends[place]].tobytes() for place in places)
-        return tuple(os.path.join(self.folder, os.fsdecode(name)) for name in names)
+        """Return the paths of at most `count` images; see `strata`."""
+        return tuple(self.path(int(place)) for place in strata(self.sizes, count))
 
     @classmethod
     def of(cls, split: Path, tell: Say = silent) -> Self:

@@ -1,0 +1,86 @@
+"""Compare what a plan predicts of loading with what the loaders then do.
+
+    python benchmarks/supply.py FOLDER ... [--sizes 176,88] [--memory 352]
+
+Each FOLDER has class folders of images, or train/. For each crop size and storage, the plan's
+prediction from 48 images stands next to the CPU time of loading whole epochs with one thread. With
+files the last of two epochs counts, with pixels in memory the first of three and the last.
+"""
+
+import argparse
+import itertools
+import json
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from resnet_recipes import data
+from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.sample import Sample
+
+BATCH = 50
+
+
+def epochs(config: DataConfig, facts: data.DataFacts, count: int) -> list[float]:
+    """Return the CPU seconds of an image in each of some epochs."""
+    steps, laps = facts.train_examples // BATCH, []
+    with closing(data.open_train(config, facts, Share(0, 1, BATCH, BATCH, seed=0))) as loader:
+        batches = loader.batches()
+        next(batches)
+        for _ in range(count):
+            began = time.process_time()
+            for _ in itertools.islice(batches, steps):
+                pass
+            laps.append((time.process_time() - began) / (steps * BATCH))
+    return laps
+
+
+def rows(folder: Path, sizes: list[int], memory: int) -> Iterator[dict[str, object]]:
+    """Yield what was predicted and measured of a folder."""
+    share = 0.0 if (folder / "val").is_dir() else 0.1
+    base = DataConfig(root=str(folder), val_share=share, workers=1, prefetch=1)
+    facts = data.measure(base)
+    sample = Sample.of(facts)
+    for side, pixels in itertools.product(sizes, (0, memory)):
+        config = replace(base, train_size=side, memory_pixels=pixels)
+        first, later = sample.crop_seconds(config, None, side)
+        measured = epochs(config, facts, 3 if pixels else 2)
+        found = {"later": (later, measured[-1])}
+        if pixels:
+            found["first epoch"] = first, measured[0]
+        for epoch, (expected, taken) in found.items():
+            place = f"memory at {pixels} px, {epoch}" if pixels else "files"
+            yield {
+                "case": f"{folder.name}, {side} px, {place}",
+                "predicted": round(1 / expected),
+                "measured": round(1 / taken),
+                "error_percent": round(100 * (taken / expected - 1), 1),
+            }
+
+
+def main() -> None:
+    """Measure every case, and write the rows to a file if requested."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folders", type=Path, nargs="+")
+    parser.add_argument("--sizes", default="176,88", help="sides of the crops in pixels")
+    parser.add_argument("--memory", type=int, default=352, help="longer side of images in memory")
+    parser.add_argument("--json", type=Path, help="also write the rows here")
+    arguments = parser.parse_args()
+    sizes, found = [int(side) for side in arguments.sizes.split(",")], []
+    print(f"{'images per CPU-second':<56}{'predicted':>10}{'measured':>10}{'error':>9}")
+    for folder in arguments.folders:
+        for row in rows(folder.absolute(), sizes, arguments.memory):
+            found.append(row)
+            print(
+                f"{row['case']:<56}{row['predicted']:>10,}{row['measured']:>10,}"
+                f"{row['error_percent']:>+8.1f}%",
+                flush=True,
+            )
+    if arguments.json:
+        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
