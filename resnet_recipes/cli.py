@@ -52,7 +52,7 @@ def guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
         return code
     except (RecipeError, TrainingError) as error:
         starts = run is verbs.train or list(argv[:1]) == ["train"]
-        print(boxed(verbs.tried(error, argv), starts), file=sys.stderr)
+        print(boxed(error, starts), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -21,6 +21,10 @@ LONGEST = 10**9
 _LONGEST_TIME = 10 * 365 * 24 * 3600.0
 
 
+class NoPriceError(ValueError):
+    """A budget in money needs the price of an hour."""
+
+
 @dataclass(frozen=True)
 class Duration:
     """A length of training.
@@ -84,7 +88,7 @@ def budget_seconds(text: str, price: float | None) -> float:
     """
     if match := _MONEY.fullmatch(text):
         if not price:
-            raise ValueError("is money: set launch.price, what the machine costs per hour")
+            raise NoPriceError("is money: set launch.price, what the machine costs per hour")
         return _bounded(3600 * float(match[1] or match[2]) / price)
     if not _CLOCK.fullmatch(text):
         raise ValueError("must be a time, as in 2h, 90m or 45s, or a sum, as in '$20'")

@@ -134,11 +134,15 @@ class Problem(NamedTuple):
     def _labelled(self, help: str) -> str:
         if isinstance(help, Hint):
             return f"hint:  {help}"
+        return f"try:   {self.command(help)}"
+
+    def command(self, fix: str) -> str:
+        """Return what to type instead: of another value, the setting with it."""
         is_setting = self.value is not None and not self.where and not self.key.isupper()
-        if isinstance(help, Value) and is_setting:
-            name = self.typed.partition("=")[0] or names.short(self.key)
-            return f"try:   {name}={shlex.quote(help)}"
-        return f"try:   {help}"
+        if not (isinstance(fix, Value) and is_setting):
+            return fix
+        name = self.typed.partition("=")[0] or names.short(self.key)
+        return shlex.quote(f"{name}={fix}")
 
     def __str__(self) -> str:
         return "\n    ".join(self.lines())

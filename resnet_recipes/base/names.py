@@ -39,6 +39,22 @@ SHORT = {
 #: The short word of each setting that has one of its own.
 _SHORT_OF = {form[0].removesuffix("={}"): word for word, form in SHORT.items() if len(form) == 1}
 
+DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
+
+
+def targets(word: str, value: str) -> tuple[str, ...]:
+    """Return what a word stands for, itself if it is none of the short ones; {} is its value."""
+    if word == "epochs" and not DECIMAL.fullmatch(value):
+        return ("max_duration={}", "scale_schedule_ratio=1.0")  # epochs=90ep
+    if (word, value) == ("cache", "ram"):
+        return ("data.memory_pixels=auto",)  # as Ultralytics' users type it
+    return SHORT.get(word, (f"{_escaped(word)}={{}}",))
+
+
+def _escaped(word: str) -> str:
+    """Return text that `str.format` leaves as it is."""
+    return word.replace("{", "{{").replace("}", "}}")
+
 
 def short(key: str) -> str:
     """Return a setting's name as it is usually typed: "lr" for "optimizer.lr"."""

@@ -1,14 +1,13 @@
 """The base class of all sections of a recipe, whose settings keep their types."""
 
 from collections.abc import Iterator
-from dataclasses import fields
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from resnet_recipes.base.duration import is_duration
 from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.kinds import WrongTypeError, converted, dataclasses_in, kinds_of
 from resnet_recipes.base.limits import broken_limits
+from resnet_recipes.base.suggestions import closest
+from resnet_recipes.base.values import helped
 
 
 class Section:
@@ -29,7 +28,9 @@ class Section:
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong with the values; keys are relative to the section ("alpha")."""
-        return broken_limits(self)
+        for problem in broken_limits(self):
+            value = getattr(self, problem.key)
+            yield helped(problem, type(self), problem.key, value)
 
 
 def fitted(cls: type, name: str, value: object, place: str) -> Any:
@@ -37,29 +38,19 @@ def fitted(cls: type, name: str, value: object, place: str) -> Any:
     kinds, key = kinds_of(cls), f"{place}{name}"
     if name not in kinds:
         inside = [
-            f"{section}.{name}"
+            f"{section}.{inner}"
             for section, kind in kinds.items()
-            if any(name in kinds_of(option) for option in dataclasses_in(kind))
+            for option in dataclasses_in(kind)
+            for inner in kinds_of(option)
         ]
-        meant = [*get_close_matches(name, kinds, n=1), *inside]
-        fix: Fix = f"{place}{meant[0]}" if meant else Hint(f"settings: {', '.join(kinds)}")
+        meant = closest(key, [f"{place}{each}" for each in (*kinds, *inside)])
+        fix: Fix = meant or Hint(f"settings: {', '.join(kinds)}")
         raise RecipeError.of(key, value, "setting", fix, Kind.UNKNOWN)
     try:
         return converted(value, kinds[name])
     except WrongTypeError as error:
-        fix = _fix(cls, name, value, key)
-        raise RecipeError.of(key, value, f"must be {error}", fix) from None
-
-
-def _fix(cls: type, name: str, value: object, key: str) -> Fix:
-    """Return what to write instead of a value of another type, or ""."""
-    default = next(item.default for item in fields(cls) if item.name == name)
-    if isinstance(default, str) and isinstance(value, int | float) and is_duration(default):
-        return f"{key}={value}ep", f"{key}={value}ba"
-    if (
-        isinstance(value, str)
-        and kinds_of(cls)[name] in (int, float)
-        and value.replace(".", "", 1).isdigit()
-    ):
-        return Hint(f"write {value} without quotes")
-    return ""
+        rule, is_number = f"must be {error}", kinds[name] in (int, float)
+        if is_number and isinstance(value, str) and value.replace(".", "", 1).isdigit():
+            fix = Hint(f"write {value} without quotes")
+            raise RecipeError.of(key, value, rule, fix) from None
+        raise RecipeError([helped(Problem(key, value, rule), cls, name, value)]) from None

@@ -13,8 +13,7 @@ from resnet_recipes.base.architecture import LIBRARY, NETWORKS
 from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.names import SHORT
 from resnet_recipes.base.paths import typed_path
-from resnet_recipes.base.text import wrapped
-from resnet_recipes.recipe.suggestions import (
+from resnet_recipes.base.suggestions import (
     FLAGS,
     IMAGES,
     MEANINGS,
@@ -22,6 +21,7 @@ from resnet_recipes.recipe.suggestions import (
     closest,
     meaning_of,
 )
+from resnet_recipes.base.text import wrapped
 
 WIDTH = 80  # columns of a help page in the documentation
 NARROW = 60  # columns below which texts are below their labels, not to the right
@@ -40,6 +40,8 @@ _WRITTEN = "settings are written key=value"
 #: A setting in two or three words, in words that are joined by \0.
 _SPACES = re.compile(r"(^|\0)([\w.]+)(?:\0=\0?|[=:]\0)([^\0=]+)(?=\0|$)")
 
+
+_NUMBER = re.compile(r"-?[0-9.]+(e-?[0-9]+)?")
 
 #: What begins a word in the middle of another: a flag or a setting.
 _SEVERAL = re.compile(rf"\s(--[a-z]|({'|'.join(SHORT)}|[a-z_]+\.[a-z_.]+)=)")
@@ -142,15 +144,14 @@ def split(
         if not word.startswith("-") or word == "-":
             found.words.append(word)
         elif name not in known:
-            has_value = ahead and not ahead[0].startswith("-") and "=" not in ahead[0]
-            given = ahead.popleft() if has_value and not equals else value
-            if problem := _unknown(name, given, usage, argv):
+            given = [value] if equals else _values(ahead)
+            if problem := _unknown(name, " ".join(given), usage, argv):
                 problems.append(problem)
             else:
                 key = _key(name)
                 is_recipe = MEANINGS.get(key, ("",))[0] == "recipe={}"
-                found.words.append(f"{'recipe' if is_recipe else key}={given}")
-                settings[found.words[-1]] = f"{name} {given}".strip()
+                found.words.append(f"{'recipe' if is_recipe else key}={','.join(given)}")
+                settings[found.words[-1]] = " ".join([name, *given]).strip()
         elif known[name]:
             value = value if equals else ahead.popleft() if ahead else ""
             if not value or (value.startswith("-") and not equals):
@@ -180,6 +181,16 @@ def split(
         verb, told = usage.line.split()[1], " ".join(found.words)
         raise RecipeError.of(verb, told or None, f"needs {usage.takes}", usage.example)
     return found
+
+
+def _values(ahead: deque[str]) -> list[str]:
+    """Take the value of an unknown flag from the next words, or its several numbers; or [""]."""
+    if not ahead or ahead[0].startswith("-") or "=" in ahead[0]:
+        return [""]
+    given = [ahead.popleft()]
+    while ahead and _NUMBER.fullmatch(given[-1]) and _NUMBER.fullmatch(ahead[0]):
+        given.append(ahead.popleft())  # --opt-betas 0.9 0.95
+    return given
 
 
 def _as_flags(settings: Mapping[str, str], usage: Usage, wrong: list[Problem]) -> Iterator[Problem]:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
+from resnet_recipes.base.suggestions import closest, unknown
 from resnet_recipes.base.text import byte_size, clock_time, printable
 from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.printing import say
 from resnet_recipes.recipe.strict_yaml import plain
-from resnet_recipes.recipe.suggestions import closest, unknown
 from resnet_recipes.report.waiting import Waiting
 
 if TYPE_CHECKING:

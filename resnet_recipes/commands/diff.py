@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.suggestions import closest
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, RUN, Arguments, Usage
 from resnet_recipes.commands.compare import sides
 from resnet_recipes.commands.printing import show
 from resnet_recipes.jobs.lookup import ROOT, found
 from resnet_recipes.recipe.library import Library
-from resnet_recipes.recipe.suggestions import closest
 from resnet_recipes.report.comparison import differences, flat
 from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.runs import newest

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from resnet_recipes.base.duration import budget_seconds
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.extras import needed
+from resnet_recipes.base.suggestions import closest
 from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.composed import chosen, problems_of, with_recipe
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs.engines import Allocation, Job, kubernetes, skypilot, slurm, torchx
-from resnet_recipes.recipe.suggestions import closest
 
 if TYPE_CHECKING:
     from resnet_recipes.commands.sweep import Runs

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.suggestions import unknown
 from resnet_recipes.base.text import labelled, wrapped
 from resnet_recipes.commands.arguments import Arguments, Usage, row
 from resnet_recipes.commands.printing import page_width
-from resnet_recipes.recipe.suggestions import unknown
 
 USAGE = Usage(
     "resnet-recipes methods [NAME]",

@@ -1,6 +1,5 @@
 """The two commands: find the module that does what the words ask for, and run it."""
 
-import re
 import shlex
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -8,7 +7,9 @@ from importlib import import_module
 from types import ModuleType
 
 from resnet_recipes import __version__
-from resnet_recipes.base.errors import ExitCode, Hint, Problem, RecipeError, TrainingError, Value
+from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
+from resnet_recipes.base.suggestions import VERBS as OTHERS
+from resnet_recipes.base.suggestions import unknown
 from resnet_recipes.commands.arguments import Arguments, Usage, row, split
 from resnet_recipes.commands.composed import chosen, composed, is_named, problems_of, with_recipe
 from resnet_recipes.commands.places import extended, has_run, is_setting, with_weights
@@ -16,8 +17,6 @@ from resnet_recipes.commands.printing import page_width, say
 from resnet_recipes.jobs import external
 from resnet_recipes.jobs.lookup import LAST, run_places
 from resnet_recipes.recipe.library import Library
-from resnet_recipes.recipe.suggestions import VERBS as OTHERS
-from resnet_recipes.recipe.suggestions import unknown
 
 #: The commands of `resnet-recipes`, in the order of the overview. Each is a file of this folder,
 #: with its page, USAGE, and run(), and is imported when it is typed.
@@ -53,9 +52,6 @@ _INSTEAD = {
     "-m": "sweep",
     "--dry-run": "plan",
 }
-
-#: What a message says to type, if it is settings, without placeholders, of the recipe at hand.
-_SETTINGS = re.compile(r"('?(~[\w.]+|(?!recipe|nodes)[a-z][\w.]*=(?![A-Z/])[^ ,]*)'?( |$))+")
 
 _VERSION = ("--version", "-v", "-V", "version")
 
@@ -119,28 +115,6 @@ def run(argv: Sequence[str]) -> int:
     if usage.composes and (is_named(with_recipe(arguments)) or "[NAME]" not in usage.line):
         chosen(arguments)  # reports a wrong name before seconds of imports
     return _module(name).run(arguments)
-
-
-def tried(error: RecipeError | TrainingError, argv: Sequence[str]) -> RecipeError | TrainingError:
-    """Return an error without the settings to type that the recipe of `argv` refuses."""
-    takes_none = [name for name in argv[:1] if name in VERBS and not usage_of(name).has_settings]
-    if takes_none or not isinstance(error, RecipeError):
-        return error
-    name = next((word for word in argv if word in Library().names()), "mild")
-
-    def works(fix: str) -> bool:
-        if isinstance(fix, Hint | Value) or not _SETTINGS.fullmatch(fix):
-            return True
-        from resnet_recipes.recipe.compose import accepts
-
-        return accepts(name, shlex.split(fix))
-
-    return type(error)(
-        one._replace(
-            fix=tuple(each for each in one.advice if isinstance(each, Hint) or works(each))
-        )
-        for one in error.problems
-    )
 
 
 def _judge(name: str, found: Arguments, needs_data: bool = False) -> None:

@@ -16,6 +16,7 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, TrainingError
 from resnet_recipes.base.extras import lacking
+from resnet_recipes.base.suggestions import FORMATS, Meaning
 from resnet_recipes.base.text import Progress, counted, silent
 from resnet_recipes.data import demo
 from resnet_recipes.data.images.decode import BadImageError
@@ -25,7 +26,6 @@ from resnet_recipes.inference.model_card import model_card
 from resnet_recipes.inference.trained import Trained
 from resnet_recipes.network.fuse import fold_batchnorm
 from resnet_recipes.network.load import Network
-from resnet_recipes.recipe.suggestions import FORMATS, Meaning
 
 #: Images that an export is compared on.
 IMAGES = 64

@@ -5,19 +5,21 @@ Those of its run, and a user's changes.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from resnet_recipes.backbones import is_resnet
 from resnet_recipes.base.architecture import ModelConfig, following
-from resnet_recipes.base.errors import Kind, Problem, RecipeError
+from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.names import targets
+from resnet_recipes.base.suggestions import OF_TRAINED, near
 from resnet_recipes.inference.inputs import takes
 from resnet_recipes.inference.trained import Trained, recipe_of
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.open import open_network
 from resnet_recipes.recipe import frozen, hydra_compose, overrides
-from resnet_recipes.recipe.meant import answered, told
+from resnet_recipes.recipe.meant import Own, answered
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.recipe.suggestions import OF_TRAINED, meaning_of, near
 from resnet_recipes.recipe.typed import typed
 
 #: Settings that change how a network is used; the others are for training.
@@ -94,23 +96,17 @@ def changed(
 ) -> Recipe:
     """Return a recipe with settings of `known` changed. Raises RecipeError with every problem."""
     made, problems = _changed(recipe, known, words)
-
-    def attempt(words: Sequence[str]) -> list[Problem]:
-        return _changed(recipe, known, words)[1]
-
-    RecipeError.refuse(
-        _meant(one) or answered(one, words, recipe, attempt, _listed(known)) for one in problems
-    )
+    own = Own(recipe.name, partial(_before, recipe), (), known, _listed(known), OF_TRAINED)
+    RecipeError.refuse(answered(problem, words, own) for problem in problems)
     return made
 
 
-def _meant(problem: Problem) -> Problem | None:
-    """Return a problem of an unknown setting with what it means for a trained network."""
-    name = problem.typed.partition("=")[0]
-    if problem.kind is not Kind.UNKNOWN or name not in OF_TRAINED:
-        return None
-    meaning = meaning_of(name, str(problem.value), table=OF_TRAINED)
-    return told(problem, meaning) if meaning else None
+def _before(recipe: Recipe, key: str) -> object:
+    """Return the value of a setting of a recipe; None if there is none."""
+    found: object = recipe
+    for name in targets(key, "1")[0].partition("=")[0].split("."):
+        found = getattr(found, name, None)
+    return found
 
 
 def _changed(

@@ -7,8 +7,8 @@ from pathlib import Path
 from resnet_recipes.base import names
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem
 from resnet_recipes.base.paths import typed_path
+from resnet_recipes.base.suggestions import closest
 from resnet_recipes.network import hub
-from resnet_recipes.recipe.suggestions import closest
 from resnet_recipes.run_folder.runs import newest
 
 ROOT = Path("runs")

@@ -14,10 +14,10 @@ from resnet_recipes import backbones
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import LIBRARY, NETWORKS, ModelConfig
 from resnet_recipes.base.errors import Fix, Hint, NotReadyError, RecipeError, Value
+from resnet_recipes.base.suggestions import VALUES
 from resnet_recipes.network import hub, matching, published
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import Network, load
-from resnet_recipes.recipe.suggestions import VALUES
 
 
 class AbsentError(NotReadyError):

@@ -1,25 +1,25 @@
 """Compose one recipe from a name and a user's changes."""
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from resnet_recipes import backbones
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import following
+from resnet_recipes.base.duration import is_duration
 from resnet_recipes.base.errors import Hint, Problem, RecipeError
+from resnet_recipes.base.names import targets
+from resnet_recipes.base.suggestions import VALUES, told
 from resnet_recipes.methods import ORDER
-from resnet_recipes.recipe import hydra_compose, overrides
+from resnet_recipes.recipe import frozen, hydra_compose, overrides
 from resnet_recipes.recipe.library import Entry, Library, Origin, read
-from resnet_recipes.recipe.meant import answered, keys_of, told
+from resnet_recipes.recipe.meant import Own, answered
 from resnet_recipes.recipe.overrides import Override, absolute
 from resnet_recipes.recipe.schema import Recipe, enabled
 from resnet_recipes.recipe.sections import ScheduleConfig
 from resnet_recipes.recipe.strict_yaml import Document
-from resnet_recipes.recipe.suggestions import VALUES
 from resnet_recipes.recipe.typed import fitting, typed, whole
 from resnet_recipes.run_folder import CONFIG
 
@@ -46,63 +46,50 @@ def compose(
     `needs_data`, data.root may be unset. Raises RecipeError with every problem at once.
     """
     library = folder if isinstance(folder, Library) else Library(folder)
-    links = library.chain(name)
-    made, problems = _composed(links, changes, library)
-    problems += _idle_settings(overrides.parse(changes)[0], made.recipe.schedule)
+    links, (changed, problems) = library.chain(name), overrides.parse(changes)
+    options, unknown = _options(changed, library)
+    made, wrong = _composed(links, options, changed, library)
+    problems += unknown + wrong
     # a file's own problem begins with its place
     if problems := [one for one in problems if needs_data or not one.key.endswith("data.root")]:
-        chosen = [str(one) for one in overrides.parse(changes)[0] if one.is_choice]
-        attempt = partial(_refused, links, library=library, chosen=chosen)
-        try:
-            own = _composed(links, chosen, library)[0].recipe
-        except RecipeError:  # a file that only fits together with the changes
-            own = made.recipe
-        told = [answered(problem, changes, own, attempt) for problem in problems]
-        others = [problem for problem in told if problem.key != "data.root"]
-        is_found = any(fix.startswith("data=") for one in others for fix in one.fixes)
-        raise RecipeError(others if is_found else told)
+        raise RecipeError(_answered(problems, changes, made.recipe, [*links, *options]))
     _make_absolute(made.recipe)
     return made
 
 
-def accepts(name: str, words: Sequence[str]) -> bool:
-    """Return whether a recipe takes settings, whatever else may be wrong."""
-    library = Library()
-    try:
-        return not _refused(library.chain(name), words, library)
-    except RecipeError:  # of a file that cannot be read
-        return False
-
-
-def _refused(
-    links: Links, words: Sequence[str], library: Library, chosen: Sequence[str] = ()
+def _answered(
+    problems: Sequence[Problem], changes: Sequence[str], recipe: Recipe, links: Links
 ) -> list[Problem]:
-    """Return what is wrong with words, which change a recipe with the options `chosen`."""
-    keys = {key for word in words for key in keys_of(word)}
-    others = [word for word in chosen if word.partition("=")[0] not in keys]
-    try:
-        made, problems = _composed(links, [*others, *words], library)
-        backbones.require(made.recipe.model.name)
-    except RecipeError as error:
-        problems = list(error.problems)
-    for word in words:
-        key, _, value = word.partition("=")
-        if key == "model.weights" and not (
-            names.WEIGHTS.fullmatch(value or "torchvision") or os.path.exists(value)
-        ):
-            problems.append(Problem(key, value, "does not exist"))
-    return [problem for problem in problems if problem.key in keys]
+    """Return what is wrong with a recipe and with changes, with what is meant by each."""
+    own = Own(recipe.name, partial(_before, links), tuple(_methods_on(links)))
+    told = [answered(problem, changes, own) for problem in problems]
+    others = [problem for problem in told if problem.key != "data.root"]
+    is_found = any(fix.startswith("data=") for one in others for fix in one.fixes)
+    return others if is_found else told
+
+
+def _before(links: Links, key: str) -> object:
+    """Return the value that a recipe's files give a setting, or its default."""
+    if key == "epochs":
+        base, ratio = _before(links, "max_duration"), _before(links, "scale_schedule_ratio")
+        recipe = Recipe(max_duration=base, scale_schedule_ratio=ratio)
+        return str(recipe.length).removesuffix("ep") if is_duration(base) else None
+    full = targets(key, "1")[0].partition("=")[0]
+    for source in (*(document.tree for _, document in reversed(links)), frozen.tree_of(Recipe())):
+        found: Any = source
+        for name in full.split("."):
+            found = found.get(name) if isinstance(found, dict) else None
+        if found is not None:
+            return found
+    return None
 
 
 def _composed(
-    links: Links, changes: Sequence[str], library: Library
+    links: Links, options: Links, changed: Sequence[Override], library: Library
 ) -> tuple[Composed, list[Problem]]:
-    """Return a recipe with changes, and everything that is wrong with it."""
+    """Return a recipe with options and changes, and everything that is wrong with it."""
     entry, _ = links[-1]
-    changed, problems = overrides.parse(changes)
-    options, wrong = _options(changed, library)
-    files, misfits = _files([*links, *options], library)
-    problems += wrong + misfits
+    files, problems = _files([*links, *options], library)
     choices = [hydra_compose.choice(option.group, _config(option)) for option, _ in options]
     settings = [override.word for override in changed if not override.is_choice]
     try:
@@ -115,6 +102,7 @@ def _composed(
     _follow(tree, links, changed)
     recipe, wrong = typed(tree)
     problems += _idle_removals(changed, links)
+    problems += _idle_settings(changed, recipe.schedule)
     links = [*links, *options]
     problems += [_located(problem, changed, links) for problem in wrong]
     digests = {str(link.path): hashlib.sha256(document.raw).hexdigest() for link, document in links}
@@ -153,7 +141,7 @@ def _make_absolute(recipe: Recipe) -> None:
                 setattr(method, key, absolute(f"methods.{name}.{key}", place))
 
 
-def _options(changed: list[Override], library: Library) -> tuple[Links, list[Problem]]:
+def _options(changed: Sequence[Override], library: Library) -> tuple[Links, list[Problem]]:
     """Read the option that each group's last choice names; return what is wrong with others."""
     found, problems = {}, []
     for override in changed:
@@ -190,7 +178,7 @@ def _config(entry: Entry) -> str:
     return f"{entry.group}/{name}" if entry.group else name
 
 
-def _claim(tree: dict[str, Any], links: Links, changed: list[Override]) -> None:
+def _claim(tree: dict[str, Any], links: Links, changed: Sequence[Override]) -> None:
     """Give a recipe that inherits its own name, and a run of another run's recipe its own.
 
     Its parents' description and published results are dropped.
@@ -206,7 +194,7 @@ def _claim(tree: dict[str, Any], links: Links, changed: list[Override]) -> None:
             tree.pop(key, None)
 
 
-def _follow(tree: dict[str, Any], links: Links, changed: list[Override]) -> None:
+def _follow(tree: dict[str, Any], links: Links, changed: Sequence[Override]) -> None:
     """Draw and build a library's network as it wants, unless a word or its own file says otherwise.
 
     Its own file is the one that names it; what stands above is for another network.
@@ -227,19 +215,12 @@ def _follow(tree: dict[str, Any], links: Links, changed: list[Override]) -> None
             model[key] = value
 
 
-def _idle_removals(changed: list[Override], links: Links) -> Iterator[Problem]:
+def _idle_removals(changed: Sequence[Override], links: Links) -> Iterator[Problem]:
     """Yield a problem for each removed method that is not on.
 
     Such an ablation would change nothing.
     """
-    sections = [document.tree.get("methods") for _, document in links]
-    on = {
-        name
-        for section in sections
-        if isinstance(section, dict)
-        for name, value in section.items()
-        if value is not None
-    }
+    on = _methods_on(links)
     if any(override.key == "model.weights" for override in changed):
         on |= {method.name for method in ORDER if method.in_network}  # weights may bring them
     for override in changed:
@@ -249,7 +230,19 @@ def _idle_removals(changed: list[Override], links: Links) -> Iterator[Problem]:
             yield Problem(override.typed, None, f"is not on in {links[-1][0].name}", fix)
 
 
-def _idle_settings(changed: list[Override], schedule: ScheduleConfig) -> Iterator[Problem]:
+def _methods_on(links: Links) -> set[str]:
+    """Return the methods that are on in a recipe's files."""
+    sections = [document.tree.get("methods") for _, document in links]
+    return {
+        name
+        for section in sections
+        if isinstance(section, dict)
+        for name, value in section.items()
+        if value is not None
+    }
+
+
+def _idle_settings(changed: Sequence[Override], schedule: ScheduleConfig) -> Iterator[Problem]:
     """Yield a problem for each setting of the schedule that the chosen one does not read."""
     for override in changed:
         section, _, name = override.key.partition(".")
@@ -259,7 +252,7 @@ def _idle_settings(changed: list[Override], schedule: ScheduleConfig) -> Iterato
             yield Problem("schedule.name", schedule.name, rule, f"schedule.name={readers[0]}")
 
 
-def _located(problem: Problem, changed: list[Override], links: Links) -> Problem:
+def _located(problem: Problem, changed: Sequence[Override], links: Links) -> Problem:
     """Name file and line of a setting from a recipe file, unless an override has touched it."""
     settings = [override.key for override in changed if not override.is_choice]
     if any(f"{problem.key}.".startswith(f"{key}.") for key in settings):

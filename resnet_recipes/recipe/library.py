@@ -14,10 +14,10 @@ from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import Hint, Kind, RecipeError
 from resnet_recipes.base.paths import typed_path
+from resnet_recipes.base.suggestions import unknown
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.short import written_out
 from resnet_recipes.recipe.strict_yaml import Document, shown
-from resnet_recipes.recipe.suggestions import unknown
 from resnet_recipes.run_folder import CONFIG
 
 USER_FOLDER = Path("recipes")

@@ -1,80 +1,115 @@
-"""What to type instead of a setting that is refused: what may have been meant, tried one by one."""
+"""What to type instead of a word of a command that is refused, by what the word means."""
 
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from typing import get_origin
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, get_args, get_origin
 
-from resnet_recipes.base.duration import is_duration
-from resnet_recipes.base.errors import Hint, Kind, Problem
-from resnet_recipes.base.kinds import dataclasses_in, kinds_of
-from resnet_recipes.base.names import SHORT
-from resnet_recipes.recipe.hydra_compose import points
-from resnet_recipes.recipe.overrides import expanded
-from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.recipe.suggestions import (
+from resnet_recipes import backbones
+from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Value
+from resnet_recipes.base.kinds import dataclasses_in, is_union, kinds_of
+from resnet_recipes.base.names import SHORT, short
+from resnet_recipes.base.suggestions import (
     EVERY_SETTING,
-    OFF,
-    ON,
-    UNITS,
+    MEANINGS,
     VALUES,
     Meaning,
-    closest,
     meaning_of,
     near,
+    told,
 )
-from resnet_recipes.recipe.typed import kind_of, settings
+from resnet_recipes.base.values import OFF, ON, likely_time
+from resnet_recipes.recipe.hydra_compose import nested
+from resnet_recipes.recipe.library import GROUPS, Library
+from resnet_recipes.recipe.overrides import expanded, parse
+from resnet_recipes.recipe.typed import kind_of, settings, typed
 
-#: Returns what is wrong with words by themselves.
-Attempt = Callable[[Sequence[str]], Sequence[Problem]]
-
-_CLOCK = re.compile(r"(\d{1,3}):([0-5]\d)(?::([0-5]\d))?")
-_NUMBER = r"([0-9]+(?:\.[0-9]*)?(?:e[0-9])?)"
-_MEASURE = re.compile(rf"\$?{_NUMBER} ?([a-z%$/]*)")
-_SQUARE = re.compile(rf"[\[(]?{_NUMBER}(?:, ?|x)\1[\])]?")
 _SPAN = re.compile(r"(\d{1,9})-(\d{1,9})")
-#: In what can only be typed with something else in place of a word in capital letters.
-_FORM = r"[= ]\[?[A-Z]+(?=[,\] ]|$)|\.NAME="
 _GPU_IDS = re.compile(r"(?:cuda:)?(\d+(?:,\d+)*),?")
+_SETTING = re.compile(r"[a-z][\w.]*=.*")
+_WEIGHTS = (".pt", ".pth", ".safetensors")
+
+#: A method that is switched off, in other spellings than ~methods.ema.
+_OFF_METHOD = re.compile(r"(?:[!^-]+ ?methods\.|methods\.(?:[!^~-]+|no_|not_|without_))(\w+)(=.*)?")
 
 
-def answered(
-    problem: Problem,
-    words: Sequence[str],
-    own: Recipe,
-    attempt: Attempt,
-    listed: str = EVERY_SETTING,
-) -> Problem:
-    """Return a problem of one of the words that were typed, with what is accepted instead.
+class Own(NamedTuple):
+    """What words of a command change: a recipe, or the settings of a trained network."""
 
-    That is the first that `attempt` accepts, else what the problem says, else what the recipe,
-    `own`, has without the change; of a setting that does not exist, where all are `listed`.
+    name: str  # "mild"
+    before: Callable[[str], object]  # the value that a setting has without the words
+    methods: Sequence[str] = ()  # methods that are on
+    known: Sequence[str] = ()  # settings that may be changed, if not all
+    listed: str = EVERY_SETTING  # where all settings are listed
+    meanings: Mapping[str, Meaning] = MEANINGS  # of words of other tools
+
+
+def answered(problem: Problem, words: Sequence[str], own: Own) -> Problem:
+    """Return a problem of one of the words that were typed, with what is meant.
+
+    Else what the problem says, else the value without the word, or where settings are listed.
     """
-    given = [word for word in words if problem.key in keys_of(word)]
-    given = [word for word in given if problem.kind is not Kind.UNUSED and attempt([word])]
-    if not given:
+    word = next((word for word in words if problem.key in keys_of(word)), "")
+    if not word or problem.kind is Kind.UNUSED:
         return problem
-    if meaning := _accepted(given[0], problem, own, attempt):
-        return told(problem, meaning)
+    meaning = _meaning(word, problem, own)
+    if meaning and _is_taken(meaning, own):
+        meaning, wrong = _corrected(meaning, own)
+        return _refused(problem, wrong) if wrong else told(problem, meaning)
     if problem.advice or problem.valid:
         return problem
     if problem.kind is Kind.UNKNOWN:
-        return problem._replace(fix=Hint(listed))
-    before = _value(own, problem.key)
+        return problem._replace(fix=Hint(own.listed))
+    before = own.before(problem.key)
     if before in (None, "", []) or isinstance(before, dict | list | tuple):
         return problem
     shown = str(before).lower() if isinstance(before, bool) else before
     return problem._replace(fix=Hint(f"{own.name} uses {shown}"))
 
 
-def told(problem: Problem, meaning: Meaning) -> Problem:
-    """Return a problem with what was meant."""
-    if not meaning.words:
-        return problem._replace(clause=meaning.rule or problem.clause, fix=(), kind=Kind.UNUSED)
-    hint = (Hint(meaning.rule),) if meaning.rule else ()
-    is_form = re.search(_FORM, meaning.words)
-    return problem._replace(fix=(Hint(meaning.words) if is_form else meaning.words, *hint))
+def _is_taken(meaning: Meaning, own: Own) -> bool:
+    """Return whether the command takes the settings that are meant."""
+    words = [word for word in shlex.split(meaning.words) if _SETTING.fullmatch(word)]
+    return not own.known or all(each.key in own.known for word in words for each in expanded(word))
+
+
+def _corrected(meaning: Meaning, own: Own) -> tuple[Meaning, Problem | None]:
+    """Return what is meant with a value that fits, and what is wrong with it if none is known."""
+    several = shlex.split(meaning.words)
+    if len(several) > 1 and all(_SETTING.fullmatch(word) for word in several):
+        return meaning._replace(words=" ".join(map(_with_value, several))), None
+    wrong = None
+    for _ in range(3):  # such as model=vit_base, model.name=timm:vit_base, and its full name
+        words = shlex.split(meaning.words)
+        is_setting = len(words) == 1 and _SETTING.fullmatch(words[0]) and not meaning.is_form
+        wrong = _wrong(words[0]) if is_setting else None
+        if wrong is None:
+            break
+        better = _meaning(words[0], wrong, own)
+        if better is None and wrong.fixes:
+            hints = [each for each in wrong.advice if isinstance(each, Hint)]
+            better = Meaning(wrong.command(wrong.fixes[0]), "".join(hints[:1]))
+            if better.words.strip("'").partition("=")[0] not in keys_of(words[0]):
+                return meaning, None  # it needs another setting too, as the next message says
+        if better is None:
+            break
+        meaning = better._replace(rule=better.rule or meaning.rule)
+    return meaning, wrong
+
+
+def _with_value(word: str) -> str:
+    """Return a setting with the value that its own value stands for."""
+    wrong = _wrong(word)
+    values = [fix for fix in wrong.fixes if isinstance(fix, Value)] if wrong else []
+    return wrong.command(values[0]) if wrong and values else shlex.quote(word)
+
+
+def _refused(problem: Problem, wrong: Problem) -> Problem:
+    """Return the problem of an unknown name whose value its setting does not take either."""
+    setting = short(wrong.key)
+    fix = Hint(f"the setting is {setting}" if wrong.valid else wrong.about(f"{setting}"))
+    return problem._replace(fix=fix, valid=wrong.valid)
 
 
 def keys_of(word: str) -> list[str]:
@@ -82,163 +117,127 @@ def keys_of(word: str) -> list[str]:
     return [word, word.partition("=")[0], *(change.key for change in expanded(word))]
 
 
-def _accepted(
-    word: str, problem: Problem, own: Recipe, attempt: Attempt, depth: int = 3
-) -> Meaning | None:
-    """Return the first candidate that is accepted, or what mends one that is not."""
-    for meaning in _candidates(word, problem, own):
-        words = shlex.split(meaning.words)
-        if words[:1] == ["-m"]:
-            if attempt(points(words[1:])[0]):
-                continue
-            return meaning
-        is_setting = all("=" in each or each[0] == "~" for each in words)
-        if not is_setting or re.search(rf" \.\.\. |^recipe=|{_FORM}", meaning.words):
-            return meaning  # of flags and commands, whoever prints them decides
-        if words == [word]:
-            continue
-        if not (wrong := attempt(words)):
-            return meaning
-        setting = words[0].partition("=")[0]
-        fix = next(iter(wrong[0].fixes), "")
-        if fix.startswith(f"{setting}=") and not attempt(shlex.split(fix)):
-            return Meaning(fix)
-        is_other = setting != word.partition("=")[0]
-        tries = depth - 1 if is_other and len(words) == 1 else 0
-        if tries and (better := _accepted(words[0], wrong[0], own, attempt, tries)):
-            return better._replace(rule=better.rule or meaning.rule)
+def _meaning(word: str, problem: Problem, own: Own) -> Meaning | None:
+    """Return what is meant by a word that has a problem; None if that is not known."""
+    name, equals, value = word.partition("=")
+    if off := _OFF_METHOD.fullmatch(word):
+        method = near(f"methods.{off[1]}", [f"methods.{each}" for each in own.methods])
+        return Meaning(shlex.quote(f"~{method or f'methods.{off[1]}'}"))
+    if name[:1] in ("+", "~") or not equals:
+        return _misshapen(word, own)
+    kind = kind_of(expanded(f"{name}=0")[0].key)
+    if kind is None:
+        return _misnamed(name, value, own)
+    if value.lower() in (*ON, *OFF) and name.startswith("methods."):
+        return _switched(name, value)
+    if problem.kind is Kind.UNKNOWN:  # an option of a group
+        return VALUES.get(name, {}).get(value.lower())
+    if dataclasses_in(kind):
+        return _in_section(name, value, list(kinds_of(dataclasses_in(kind)[0])), own)
+    if problem.fixes:
+        is_network = name == "model.name"
+        return Meaning(problem.command(problem.fixes[0])) if is_network else None
+    return _other_value(name, value, kind)
+
+
+def _misshapen(word: str, own: Own) -> Meaning | None:
+    """Return the setting for a word that is not written key=value."""
+    key, _, value = map(str.strip, word.partition(":"))
+    if word[0] == "+":
+        setting = word.lstrip("+").replace("/", ".", 1)
+        wrong = _wrong(setting) if "=" in setting else None
+        return (wrong and _meaning(setting, wrong, own)) or Meaning(shlex.quote(setting))
+    if word[0] == "~":
+        method = near(word[1:], [f"methods.{name}" for name in own.methods])
+        return Meaning(shlex.quote(f"~{method}")) if method else None
+    if value and value[:2] != "//" and key.replace(".", "").replace("_", "").isalnum():
+        return Meaning(shlex.quote(f"{key}={value}"))
+    if os.path.isdir(word):
+        return Meaning(shlex.quote(f"data={word}"))
+    if time := likely_time(word):
+        return Meaning(f"budget={time}")
+    method = near(word if "." in word else f"methods.{word}", settings())
+    return Meaning(shlex.quote(f"{method}={{}}")) if dataclasses_in(kind_of(method)) else None
+
+
+def _misnamed(name: str, value: str, own: Own) -> Meaning | None:
+    """Return the setting with a name like this one, or what the name means elsewhere."""
+    alike = near(name, [*settings(), *SHORT])
+    is_placed = "." in name and name.rpartition(".")[2] in {
+        key.rpartition(".")[2] for key in settings()
+    }
+    foreign = None if is_placed and alike else meaning_of(name, value, table=own.meanings)
+    if foreign is None and alike:
+        is_method = alike.startswith("methods.") and dataclasses_in(kind_of(alike))
+        return Meaning(shlex.quote(f"{alike}={value or '{}' if is_method else value}"))
+    return foreign or meaning_of(name, value, exactly=False, table=own.meanings)
+
+
+def _wrong(setting: str) -> Problem | None:
+    """Return what is wrong with a setting by itself."""
+    if setting.startswith("recipe="):
+        return None
+    changes, problems = parse([setting])
+    for change in changes if not problems else ():
+        if change.is_choice:
+            try:
+                Library().option(change.key, change.value or "")
+            except RecipeError as error:
+                problems += error.problems
+        elif change.value is not None:
+            section, _, name = change.key.rpartition(".")
+            tree = nested(change.key, change.read())
+            owners = [each for each in dataclasses_in(kind_of(section)) if name in kinds_of(each)]
+            if section in GROUPS and owners:  # the first optimizer that has the setting
+                tree[section] = {"name": owners[0].name, **tree[section]}
+            problems += [one for one in typed(tree)[1] if one.key == change.key]
+        if change.key == "model.name" and not problems:
+            try:
+                backbones.require(str(change.value))
+            except RecipeError as error:
+                problems += error.problems
+    return next(iter(problems), None)
+
+
+def _switched(name: str, value: str) -> Meaning:
+    """Return what switches a method on or off."""
+    method = ".".join(name.split(".")[:2])
+    return Meaning(shlex.quote(f"{method}={{}}" if value.lower() in ON else f"~{method}"))
+
+
+def _in_section(section: str, value: str, names: list[str], own: Own) -> Meaning | None:
+    """Return the setting of a section, which has these, for a value in its place."""
+    several = re.findall(r"\w+", value)
+    if section == "methods":
+        methods = [near(name, names) for name in several]
+        words = [shlex.quote(f"methods.{name}={{}}") for name in methods]
+        return Meaning(" ".join(words)) if all(methods) and methods else None
+    if value[:1] == "[" and several and "name" in names:
+        return Meaning(f"-m {section}={','.join(several)}")
+    if value.lower() in OFF:
+        return None  # a section has nothing to switch off
+    if section == "model" and value.endswith(_WEIGHTS):
+        return Meaning(shlex.quote(f"model.weights={value}"))
+    if meaning := meaning_of(section, value, table=own.meanings):
+        return meaning
+    if "name" in names and value.lower() not in ON:
+        return Meaning(shlex.quote(f"{section}.name={value}"))
+    if section.startswith("methods.") and names and value[:1] not in ("[", "{"):
+        return Meaning(shlex.quote(f"{section}.{names[0]}={value}"))
     return None
 
 
-def _candidates(word: str, problem: Problem, own: Recipe) -> Iterator[Meaning]:
-    """Yield what may have been meant by a word, the likeliest first."""
-    name, equals, value = word.partition("=")
-    kind = kind_of(expanded(f"{name}=0")[0].key)
-    sections = dataclasses_in(kind)
-    found: Iterator[str | Meaning]
-    if name[:1] in ("+", "~") or not equals:
-        found = _misshapen(word)
-    elif kind is None:
-        found = _misnamed(name, value)
-    elif sections and problem.kind is Kind.WRONG:
-        found = _in_section(name, value, list(kinds_of(sections[0])))
-    else:
-        found = _other_values(word, problem, own)
-    for each in found:
-        yield each if isinstance(each, Meaning) else Meaning(shlex.quote(each))
-    for fix in problem.fixes:
-        if fix.startswith(f"{name}=") or (value and fix.endswith(value)):
-            yield Meaning(fix)
-
-
-def _misshapen(word: str) -> Iterator[str]:
-    """Yield settings for a word that is not written key=value."""
-    key, _, value = map(str.strip, word.partition(":"))
-    if word[0] == "+":
-        yield word.lstrip("+").replace("/", ".", 1)
-    elif word[0] == "~":
-        yield from (f"~{key}" for key in [near(word[1:], settings())] if key)
-    elif value:
-        yield f"{key}={value}"
-    elif os.path.isdir(word):
-        yield f"data={word}"
-    elif word[:1].isdigit():
-        yield f"budget={word}"
-    else:
-        yield from (
-            f"{key}={{}}" for key in [near(word, settings())] if dataclasses_in(kind_of(key))
-        )
-
-
-def _misnamed(name: str, value: str) -> Iterator[str | Meaning]:
-    """Yield settings with names like this one, and what it means elsewhere."""
-    alike = [f"{key}={value}" for key in [near(name, [*settings(), *SHORT])] if key]
-    if "." in name and name.rpartition(".")[2] in {key.rpartition(".")[2] for key in settings()}:
-        yield from alike
-    if foreign := meaning_of(name, value):
-        yield foreign
-    yield from alike
-    if not alike and (misspelt := meaning_of(name, value, exactly=False)):
-        yield misspelt
-
-
-def _in_section(section: str, value: str, names: list[str]) -> Iterator[str | Meaning]:
-    """Yield settings of a section, which has these, for a value in its place."""
-    several = re.findall(r"\w+", value)
-    if value.lower() in OFF and not section.startswith("methods."):
-        return  # a section has nothing to switch off
-    if section == "methods":
-        methods = [shlex.quote(f"methods.{name}={{}}") for name in several]
-        yield Meaning(" ".join(methods))
-    elif value[:1] == "[":
-        yield Meaning(f"-m {section}={','.join(several)}")
-    yield from _switched(section, value)
-    yield from (f"{section}.{name}={value}" for name in ("name", *names[:1]) if name in names)
-    if meaning := meaning_of(section, value):
-        yield meaning
-    if section.startswith("methods."):
-        yield f"{section}={{}}"
-
-
-def _switched(name: str, value: str) -> Iterator[str | Meaning]:
-    """Yield what switches a method on or off, if a value says so of one of its settings."""
-    method = ".".join(name.split(".")[:2])
-    if name.startswith("methods.") and value.lower() in ON:
-        yield f"{method}={{}}"
-    elif name.startswith("methods.") and value.lower() in OFF:
-        yield f"~{method}"
-        yield Meaning("")
-
-
-def _other_values(word: str, problem: Problem, own: Recipe) -> Iterator[str | Meaning]:
-    """Yield a setting with other values."""
-    name, _, value = word.partition("=")
+def _other_value(name: str, value: str, kind: Any) -> Meaning | None:
+    """Return what several values of a setting mean that has one."""
     setting, text = expanded(f"{name}=0")[0].key, value.strip("'\" ").lower()
-    if ours := VALUES.get(setting, {}).get(text):
-        yield ours
     if setting in ("launch.device", "launch.gpus") and (ids := _GPU_IDS.fullmatch(text)):
         words = f"CUDA_VISIBLE_DEVICES={ids[1]} resnet-train ... gpus={ids[1].count(',') + 1}"
-        yield Meaning(words, "an environment variable says which GPUs, gpus= how many")
-    item, known = str(problem.value), problem.valid
-    near_value = value.replace(item, closest(item, known) or item)
-    if is_list := get_origin(kind_of(setting)) in (list, tuple):
-        listed = near_value if "[" in value else f"[{value}]"
-        yield f"{name}={listed}"
-        yield f"{name}={re.sub('(?<=[0-9])(?=[],])', 'ep', listed)}"
-    yield f"{name}={near_value}"
-    yield from _switched(name, value)
-    yield from _measured(name, _SQUARE.sub(r"\1", text), _value(own, problem.key))
-    if is_list:
-        return
+        return Meaning(words, "an environment variable chooses the GPUs, gpus= is their number")
+    options = get_args(kind) if is_union(kind) else (kind,)
+    if get_origin(kind) in (list, tuple, dict) or bool in options:
+        return None
     if span := _SPAN.fullmatch(text):
-        yield Meaning(f"-m '{name}=range({span[1]},{int(span[2]) + 1})'")
-    elif re.fullmatch(r"\[.*\]", value):
-        yield Meaning(f"-m {name}={value[1:-1]}")
-
-
-def _measured(name: str, text: str, before: object) -> Iterator[str]:
-    """Yield what a number with a unit, or a time on the clock, may stand for."""
-    if clock := _CLOCK.fullmatch(text):
-        hours, minutes, seconds = (int(part or 0) for part in clock.groups())
-        yield f"{name}={60 * hours + minutes + bool(seconds)}m"
-    measure = _MEASURE.fullmatch(text)
-    if not measure or (measure[2] or "number") not in UNITS:
-        return
-    number, unit = float(measure[1]), re.sub(r"[\d.]", "", str(before))
-    if unit == "ep" and number >= 100 and name != "max_duration":  # so many are steps
-        unit = "ba"
-    scales = {"n": 1, "percent": 0.01, "thousands": 1000, "days": 24}
-    parts = {key: f"{number * scale:.12g}" for key, scale in scales.items()}
-    for form in UNITS[measure[2] or "number"].words.split():
-        filled = form.format(**parts, unit=unit)
-        yield filled if "=" in filled else f"{name}={filled}"
-
-
-def _value(own: Recipe, key: str) -> object:
-    """Return a recipe's value of a setting; None if it has none."""
-    if key == "epochs" and is_duration(own.max_duration):
-        return str(own.length).removesuffix("ep")
-    found: object = own
-    for name in expanded(f"{key}=0")[0].key.split("."):
-        found = getattr(found, name, None)
-    return found
+        return Meaning(f"-m '{name}=range({span[1]},{int(span[2]) + 1})'")
+    if re.fullmatch(r"\[[^\[\]]+\]", value):
+        return Meaning(f"-m {name}={value[1:-1]}")
+    return None

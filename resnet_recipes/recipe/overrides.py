@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, get_args, get_origin
 
 from resnet_recipes.base.duration import is_duration
-from resnet_recipes.base.errors import Fix, Hint, Kind, Problem
-from resnet_recipes.base.kinds import is_union
+from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, Value
+from resnet_recipes.base.kinds import dataclasses_in, is_union, kinds_of
+from resnet_recipes.base.names import DECIMAL, targets
 from resnet_recipes.base.paths import EMPTY, is_fetched, typed_path
+from resnet_recipes.base.values import helped, likely_length
 from resnet_recipes.recipe.hydra_compose import OWN_APPLICATION, nested, value_of
 from resnet_recipes.recipe.library import GROUPS
-from resnet_recipes.recipe.short import DECIMAL, targets
 from resnet_recipes.recipe.typed import fitting, kind_of
 
 #: Settings that are folders: `~` is expanded and the path made absolute.
@@ -152,7 +153,8 @@ def _no_value(key: str, value: str) -> Problem | None:
     elif key == "epochs" and (value == "curve" or "," in value):
         rule, fix = "stands for several lengths: a sweep", SWEEP
     elif key == "epochs" and not is_number and not is_duration(value):
-        rule, fix = "must be a positive number", ""
+        length = likely_length(value)
+        rule, fix = "must be a positive number", length if "=" in length else Value(length)
     else:
         return None
     return Problem(key, value, rule, fix)
@@ -181,15 +183,27 @@ def _wrong(override: Override) -> Iterator[Problem]:
         try:
             yield from fitting(nested(key, override.read()))[1]
             if get_origin(kind_of(key)) in (list, tuple) and value[:1] != "[":
-                yield Problem(key, value, "must be a list")
+                yield _helped(Problem(key, value, "must be a list"))
         except ValueError as error:
-            yield Problem(key, value, str(error), _respelled(key, value))
+            yield _helped(Problem(key, value, str(error), _respelled(key, value)))
+
+
+def _helped(problem: Problem) -> Problem:
+    """Return the problem of a value that cannot be read with the value that is meant."""
+    section, _, name = problem.key.rpartition(".")
+    owner = next(
+        (each for each in dataclasses_in(kind_of(section)) if name in kinds_of(each)), None
+    )
+    return helped(problem, owner, name, problem.value) if owner else problem
 
 
 def _respelled(key: str, value: str) -> Fix:
     if value.startswith(("interval(", "glob(")):
         return OWN_APPLICATION
     if "," in value or value.startswith(("range(", "choice(")):
-        is_decimal = kind_of(key) is not int and re.fullmatch(_COMMA, value)
+        options = get_args(kind_of(key)) or (kind_of(key),)
+        is_decimal = float in options and re.fullmatch(_COMMA, value)
+        if get_origin(kind_of(key)) in (list, tuple):
+            return ()
         return (f"{key}={value.replace(',', '.')}", SWEEP) if is_decimal else SWEEP
     return Hint("put the whole word in quotes if it has brackets or commas")

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Annotated, ClassVar
 
 from resnet_recipes.base import names
-from resnet_recipes.base.duration import budget_seconds, clock_seconds
-from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.duration import NoPriceError, budget_seconds, clock_seconds
+from resnet_recipes.base.errors import Fix, Problem, Value
 from resnet_recipes.base.extras import TRACKERS
 from resnet_recipes.base.limits import (
     BelowOne,
@@ -20,6 +20,7 @@ from resnet_recipes.base.limits import (
     ZeroToOne,
 )
 from resnet_recipes.base.section import Section
+from resnet_recipes.base.values import likely_time
 
 #: `batch.bn_size` that is to be found by trying.
 AUTO = "auto"
@@ -121,6 +122,9 @@ _PIXELS = Bounds(
 )
 
 
+_PERCENT = Bounds(least=1, most=100, said="a percentage from 1 to 100, as in 75.9")
+
+
 @dataclass
 class EvaluationConfig(Section):
     """The `evaluation` section."""
@@ -128,7 +132,7 @@ class EvaluationConfig(Section):
     _place: ClassVar[str] = "evaluation."
 
     # percent: end the run at the first evaluation that reaches it
-    stop_at_top1: float | None = None
+    stop_at_top1: Annotated[float | None, _PERCENT] = None
     # time between evaluations; the last step is always evaluated
     interval: Length = "1ep"
     # with 3ep, an interval of 4ep evaluates after epochs 3, 7, 11 ...
@@ -136,15 +140,6 @@ class EvaluationConfig(Section):
     flip: bool = False  # average the predictions of each image and its mirror image; twice the work
     # pixels: `resnet-recipes eval` prints a table of these sizes
     sizes: list[Annotated[int, _PIXELS]] = field(default_factory=list)
-
-    def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong; keys are relative to `evaluation`."""
-        yield from super().problems()
-        target = self.stop_at_top1
-        if target is not None and not 1 <= target <= 100:
-            rule = "must be a percentage from 1 to 100, as in 75.9"
-            fix = f"evaluation.stop_at_top1={100 * target:g}" if 0 < target < 1 else ""
-            yield Problem("stop_at_top1", target, rule, fix)
 
 
 @dataclass
@@ -208,7 +203,10 @@ class LaunchConfig(Section):
                 if value := getattr(self, key):
                     seconds(value)
             except ValueError as error:
-                fix = "launch.price=32.8" if "price" in str(error) else f"launch.{key}=2h"
+                if isinstance(error, NoPriceError):
+                    fix: Fix = "launch.price=32.8"
+                else:
+                    fix = Value(likely_time(value) or "2h")
                 yield Problem(key, value, str(error), fix)
 
 

@@ -3,28 +3,11 @@
 Such as `epochs`, `lr`, `bs`.
 """
 
-import re
 from dataclasses import replace
 
 from resnet_recipes.base.errors import Hint, Problem, RecipeError
-from resnet_recipes.base.names import SHORT
+from resnet_recipes.base.names import SHORT, targets
 from resnet_recipes.recipe.strict_yaml import Document, plain
-
-DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
-
-
-def targets(word: str, value: str) -> tuple[str, ...]:
-    """Return what a word stands for, itself if it is none of the short ones; {} is its value."""
-    if word == "epochs" and not DECIMAL.fullmatch(value):
-        return ("max_duration={}", "scale_schedule_ratio=1.0")  # epochs=90ep
-    if (word, value) == ("cache", "ram"):
-        return ("data.memory_pixels=auto",)  # as Ultralytics' users type it
-    return SHORT.get(word, (f"{_escaped(word)}={{}}",))
-
-
-def _escaped(word: str) -> str:
-    """Return text that `str.format` leaves as it is."""
-    return word.replace("{", "{{").replace("}", "}}")
 
 
 def written_out(document: Document) -> Document:

@@ -6,8 +6,8 @@ from typing import Any, get_args, get_origin
 
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.kinds import dataclasses_in, kinds_of, words
+from resnet_recipes.base.suggestions import closest
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.recipe.suggestions import closest
 
 
 def fitting(

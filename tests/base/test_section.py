@@ -27,7 +27,7 @@ def refusal(act: Callable[[], object]) -> str:
     [
         *rows(
             r"""
-batchsize | 3 | unknown setting batchsize=3; did you mean batch?
+batchsize | 3 | unknown setting batchsize=3; did you mean batch.global_size?
 max_duration | 3 | max_duration=3: must be text, in quotes\n    try:   max_duration=3ep
 data.train_size | 32.5 | data.train_size=32.5: must be a whole number
 data.flip | 1 | data.flip=1: must be true or false

@@ -43,7 +43,7 @@ bs=1e3 | bs=1000
 bs=1k | bs=1000
 seed=1e3 | seed=1000
 stop_at_top1=90% | stop_at_top1=90
-stop_at_top1=0.9 | evaluation.stop_at_top1=90
+stop_at_top1=0.9 | stop_at_top1=90
 launch.price=$3 | launch.price=3
 launch.max_wall=1:30:00 | launch.max_wall=90m
 budget=1:30:00 | budget=90m
@@ -52,7 +52,7 @@ max_duration=1h | budget=1h
 1h | budget=1h
 -methods.ema | '~methods.ema'
 device=mps | launch.device=cpu
-model=resnet18.pt | its settings: name, args,
+model=resnet18.pt | model.weights=resnet18.pt
 +recipe=hot | recipe=hot
 -m seed=1,2 -j 2 | --parallel 2
 -m seed=1,2 --n_jobs 2 | --parallel 2

@@ -159,7 +159,7 @@ resnet-recipes doctor images | resnet-recipes doctor data images
 resnet-recipes cp mild My-Recipe | recipes/my_recipe.yaml
 resnet-train '' data=images | recipe: is missing
 resnet-train medium_rare | did you mean medium?
-resnet-train mild data=images schedule=CosineAnnealingLR | did you mean schedule=cosine?
+resnet-train mild data=images schedule=CosineAnnealingLR | did you mean cosine?
 resnet-train mild data=images optimizer=[sgd,lamb] | -m optimizer=sgd,lamb
 resnet-train mild data=file:///images | data=/images
 resnet-train mild data=https://host/images.zip | unpack it, and give the folder

@@ -292,12 +292,10 @@ def test_options_of_ones_own_are_found_and_win(folder, tmp_path):
 
 def test_an_option_that_does_not_exist_is_answered_with_those_that_do(folder):
     said = problems("mild", DATA, "optimizer=lam", "schedule=multistep", "lr=x")
-    assert "unknown optimizer lam; did you mean optimizer=lamb?" in said
+    assert "unknown optimizer lam; did you mean lamb?" in said
     assert "valid: adamw, decoupled_sgdw, lamb, lars, sgd" in said
     assert "unknown schedule multistep" in said
-    assert "unknown optimizer LAMB; did you mean optimizer=lamb?" in problems(
-        "mild", "optimizer=LAMB"
-    )
+    assert "unknown optimizer LAMB; did you mean lamb?" in problems("mild", "optimizer=LAMB")
     assert "optimizer.lr=x" in said
     folder("recipes/mine.yaml", "name: mine\ndefaults: [mild, schedule: stepp]\n")
     said = problems("mine", DATA)

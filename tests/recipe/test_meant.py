@@ -2,16 +2,21 @@
 
 import pytest
 
-from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.errors import Kind, Problem, RecipeError
 from resnet_recipes.recipe.compose import compose
 from tests.tables import rows
 
 
-def said_about(recipe: str, *words: str) -> str:
-    """Return what is said about a recipe that is refused."""
+def problems_of(recipe: str, *words: str) -> tuple[Problem, ...]:
+    """Return what is wrong with a recipe that is refused."""
     with pytest.raises(RecipeError) as refused:
         compose(recipe, words, needs_data=False)
-    return str(refused.value)
+    return refused.value.problems
+
+
+def said_about(recipe: str, *words: str) -> str:
+    """Return what is said about a recipe that is refused."""
+    return str(RecipeError(problems_of(recipe, *words)))
 
 
 def test_what_is_wrong_in_a_file_is_answered_as_it_is_written_there(tmp_path, monkeypatch):
@@ -55,3 +60,82 @@ def test_a_file_that_only_changes_make_whole_hides_no_problem(tmp_path, monkeypa
     (tmp_path / "recipes/mine.yaml").write_text("seed: ${optimizer.lrate}\n")
     said = said_about("mine", "seed=1", "bs=x")
     assert "batch.global_size=x" in said
+
+
+@pytest.mark.parametrize(
+    ("typed", "fix"),
+    rows(
+        """
+opt=adamw | optimizer=adamw
+opt_betas=[0.9,0.95] | optimizer=adamw 'optimizer.betas=[0.9,0.95]'
+decay_milestones=[30,60] | schedule=step 'schedule.milestones=[30ep,60ep]'
+sched_on_updates=true | schedule.interval=step
+time_limit=600 | budget=600s
+time=2 | budget=2h
+auto_augment=ta_wide | 'methods.trivial_augment={}'
+auto_augment=rand-m9-mstd0.5 | 'methods.randaugment={}'
+save_best=true | checkpoint.best=top1
+recovery_interval=1000 | checkpoint.interval=1000ba
+num_labels=3 | model.num_classes=3
+device_train_microbatch_size=auto | batch.bn_size=auto
+batch=-1 | batch.bn_size=auto
+mixed_precision=float8 | precision.dtype=bf16
+backbone_lr_factor=0.05 | optimizer.backbone_rate=0.05
+bce_target_thresh=0.2 | methods.bce_loss.threshold=0.2
+mixup_switch_prob=0.5 | methods.mixup_or_cutmix.switch=0.5
+bias_weight_decay=0 | optimizer.no_decay=one_dimensional
+model_name_or_path=microsoft/resnet-50 | model.name=resnet50
+val=False | evaluation.interval=1dur
+data.cache_ram=true | cache=auto
+autoresume=true | --resume auto
+fine_tune=5 | recipe=finetune epochs=5
+"""
+    ),
+)
+def test_words_of_other_tools_that_have_a_setting_get_it(typed, fix):
+    (problem,) = problems_of("mild", typed)
+    assert problem.fixes == (fix,)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "bn_momentum=0.1",
+        "bn_eps=1e-3",
+        "split_bn=true",
+        "lr_noise=0.4",
+        "color_jitter_prob=0.8",
+        "mixup_prob=0.8",
+        "optim.top_k=3",
+        "optim.peft=lora",
+        "unfreeze=true",
+        "nbs=64",
+        "gp=avg",
+        "multi_scale=true",
+        "precision.tf32=true",
+        "evaluation.k=3",
+        "model.head=mlp",
+        "methods.lora={}",
+        "methods.grad_cam={}",
+        "methods.progressive_unfreezing={}",
+        "optimizer.layer_decay=0.75",
+        "methods.swa={}",
+        "methods.focal_loss={}",
+        "data.rotation=15",
+        "dropout=0.2",
+        "fraction=0.5",
+        "gradient_accumulation_steps=2",
+        "kd_model_name=resnet101",
+        "min_lr=1e-5",
+        "crop_pct=0.95",
+        "opt=muon",
+        "in_chans=4",
+        "log=trackio",
+        "scale=0.5",
+    ],
+)
+def test_words_of_other_tools_without_a_setting_get_no_other_one(typed):
+    (problem,) = problems_of("mild", typed)
+    assert problem.fixes == ()
+    assert problem.kind in (Kind.UNKNOWN, Kind.UNUSED) or typed == "log=trackio"
+    assert problem.kind is Kind.UNUSED or problem.advice

@@ -115,4 +115,5 @@ def test_a_word_that_cannot_be_right_is_answered_with_what_to_type(word, said, f
         compose("mild", [word], needs_data=False)
     (problem,) = refused.value.problems
     assert said in problem.lines()[0]
-    assert (*problem.advice, "")[0] == fix.replace("OWN", OWN_APPLICATION)
+    advice = problem.command((*problem.advice, "")[0])
+    assert advice == fix.replace("OWN", OWN_APPLICATION)

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.base.errors import Kind, Problem
-from resnet_recipes.recipe.short import targets
+from resnet_recipes.base.errors import Hint, Kind, Problem, Value
+from resnet_recipes.base.names import targets
 
 EVERY_SETTING = "resnet-train mild --cfg   prints every setting"
 LEAVE_OUT = "leave it out"
@@ -24,6 +24,11 @@ class Meaning(NamedTuple):
 
     words: str  # with {} for the value
     rule: str = ""
+
+    @property
+    def is_form(self) -> bool:
+        """Whether a word in capital letters has to be replaced before it can be typed."""
+        return bool(_FORM.search(self.words))
 
 
 def _of(kind: str) -> dict[str, Meaning]:
@@ -43,7 +48,7 @@ with Path(__file__).with_name("answers.csv").open(encoding="utf-8", newline="") 
 MEANINGS, _OFF_MEANINGS = _of("setting"), _of("off")
 
 #: Those whose meaning is another for a trained network: sizes are those of its evaluation.
-OF_TRAINED = _of("trained")
+OF_TRAINED = MEANINGS | _of("trained")
 
 #: Values with other names elsewhere, by our setting; and units, with the values that they make.
 VALUES, UNITS = {row["kind"]: _of(row["kind"]) for row in _ROWS}, _of("unit")
@@ -57,8 +62,22 @@ FLAGS = _of("flag")
 #: Flags for what are words of their own in eval, predict and export: RUN, and its images.
 RUNS, IMAGES = _of("run"), _of("images")
 
-ON = ("true", "yes", "on", "1")
-OFF = ("false", "no", "off", "none", "null", "0")
+_OFF = ("false", "no", "off", "none", "null", "0")
+
+#: In what can only be typed with something else in place of a word in capital letters.
+_FORM = re.compile(r"[= ]\[?[A-Z]+(?=[,\] ]|$)|\.NAME=")
+
+
+def told(problem: Problem, meaning: Meaning) -> Problem:
+    """Return a problem with what was meant."""
+    words, rule = meaning
+    if not words:
+        return problem._replace(clause=rule or problem.clause, fix=(), kind=Kind.UNUSED)
+    key, _, value = words.partition("=")
+    fix = Hint(words) if meaning.is_form else words
+    if key == problem.key and " " not in words:  # another value of the same setting
+        fix = Value(value)
+    return problem._replace(fix=(fix, Hint(rule)) if rule else fix)
 
 
 def unknown(noun: str, name: str, known: Collection[str]) -> Problem:
@@ -113,6 +132,8 @@ def _slips(typed: str, name: str, long: int) -> int | None:
     pairs, most = list(zip(typed.split("_"), name.split("_"), strict=False)), 2
     if typed.count("_") != name.count("_"):
         pairs, most = [(typed.replace("_", ""), name.replace("_", ""))], 1
+    if typed.removeprefix("un").removeprefix("no").lstrip("_") == name != typed:
+        return None  # the opposite
     found = 0
     for one, other in pairs:
         edits, size = _edits(one, other), min(len(one), len(other))
@@ -149,24 +170,26 @@ def meaning_of(
     whole = name.lstrip("-").lower().replace("-", "_")
     leaf = _leaf(whole)
     known = [word for word in (whole.replace(".", "_"), leaf) if word in table][:1]
-    known = known or ([] if exactly else _nearest(leaf, table))
+    known = known or ([] if exactly or len(leaf) <= SHORT else _nearest(leaf, table))
     if not known or len({table[word] for word in known}) > 1:
         return None
     words, rule = table[known[0]]
     method = re.match(r"methods\.\w+", words)
-    if value.lower() in OFF and method:
+    if value.lower() in _OFF and method:
         return Meaning(f"'~{method[0]}'", "a method is turned off by its name")
-    if value.lower() in OFF[:-1]:
+    if value.lower() in _OFF[:-1]:
         return _OFF_MEANINGS.get(known[0], Meaning("", rule or "is off unless it is asked for"))
     if "{}" in words.replace("{{}}", "") and value in ("", "{}"):
         return Meaning(words.format("VALUE"), rule or "needs a value")
     if not value.replace(".", "", 1).isdecimal():
         words = re.sub(r"(?<=\{\})(ep|ba|dur|s)\b", "", words)  # it has a unit of its own
-    ours = VALUES.get(re.split("[ =]", words)[0], {}).get(value.lower())
+    setting = targets(re.split("[ =]", words)[0], "1")[0].partition("=")[0]
+    ours = VALUES.get(setting, {}).get(value.lower()) if "{" in words else None
     value = re.sub("^timm/", "timm:", value)
     value = value.strip("[]()") if "[{}]" in words else value
-    filled = [shlex.quote(word.format(value)) for word in words.split()]
-    return Meaning(ours.words if ours else " ".join(filled), (ours and ours.rule) or rule)
+    if ours:
+        return Meaning(" ".join(map(shlex.quote, ours.words.split())), ours.rule or rule)
+    return Meaning(" ".join(shlex.quote(word.format(value)) for word in words.split()), rule)
 
 
 def _leaf(name: str) -> str:

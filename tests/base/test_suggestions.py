@@ -6,11 +6,11 @@ import shlex
 import pytest
 
 from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.suggestions import MEANINGS, VERBS, closest, meaning_of
 from resnet_recipes.commands import verbs
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.verbs import usage_of
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.recipe.suggestions import MEANINGS, VERBS, closest, meaning_of
 from resnet_recipes.recipe.typed import settings
 from tests.tables import rows
 

@@ -1,0 +1,142 @@
+"""What a value that does not fit its setting was most likely meant to be."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import MISSING, fields
+from typing import Any, get_args, get_origin
+
+from resnet_recipes.base.duration import Duration
+from resnet_recipes.base.errors import Problem, Value
+from resnet_recipes.base.kinds import is_union, kinds_of
+from resnet_recipes.base.limits import Bounds, IsDuration, Limit, limits_of
+from resnet_recipes.base.suggestions import UNITS, VALUES, closest, told
+
+ON = ("true", "yes", "on", "1")
+OFF = ("false", "no", "off", "none", "null", "0")
+
+#: From so many on, a number without a unit counts steps rather than epochs.
+MANY = 100
+
+_NUMBER = r"([0-9]+(?:\.[0-9]*)?(?:e[0-9])?)"
+_MEASURE = re.compile(rf"\$?{_NUMBER} ?([a-z%$/]*)")
+_SQUARE = re.compile(rf"[\[(]?{_NUMBER}(?:, ?|x){_NUMBER}[\])]?")
+_POWER = re.compile(r"(?:([0-9.]+)[*x])?10(?:\^|\*\*)(-?[0-9]{1,2})")
+_RATIO = re.compile(r"([0-9.]+)/([0-9.]*[1-9][0-9.]*)")
+_CLOCK = re.compile(r"(\d{1,3}):([0-5]\d)(?::([0-5]\d))?")
+_HOURS = re.compile(r"(\d{1,3}) ?h(?:ours?)? ?([0-5]?\d) ?(?:m(?:in(?:utes)?)?)?")
+
+
+def helped(problem: Problem, cls: type, name: str, value: object) -> Problem:
+    """Return a problem of a setting of a section with the value that was meant.
+
+    Unchanged if it has something to type already, or if nothing is known to be meant.
+    """
+    key = f"{getattr(cls, '_place', '')}{name}"
+    text = _text(value)
+    if meaning := VALUES.get(key, {}).get(text):
+        return told(problem, meaning)
+    meant = "" if problem.fixes else _meant(cls, name, text)
+    if not meant or meant == text:
+        return problem
+    return problem._replace(fix=meant if "=" in meant else Value(meant))
+
+
+def likely_time(text: str) -> str:
+    """Return a time as settings take it, "90m" for "1h30m" or "1:30:00"; "" if it is none."""
+    text = text.strip("'\" ").lower()
+    if clock := _CLOCK.fullmatch(text) or _HOURS.fullmatch(text):
+        hours, minutes, *seconds = (int(part or 0) for part in clock.groups())
+        return f"{60 * hours + minutes + any(seconds)}m"
+    number, unit = _measured(text)
+    return f"{number:.12g}{unit}" if unit in ("h", "m", "s") else ""
+
+
+def likely_length(text: str) -> str:
+    """Return the value of `epochs` that is meant by a text, or the budget; "" if none is known."""
+    return _duration(_text(text), "max_duration", "", ("ep", "ba"))
+
+
+def _text(value: object) -> str:
+    """Return a value as it is typed, in lower case."""
+    return re.sub(r"[\s'\"]+", " ", str(value)).strip().lower()
+
+
+def _measured(text: str) -> tuple[float, str]:
+    """Return the number in a text, and its unit: "%", "k", "ep", "ba", "h", "m", "s" or "".
+
+    (0, "?") if it is no number.
+    """
+    measure = _MEASURE.fullmatch(text)
+    if not measure or (measure[2] or "number") not in UNITS:
+        return 0, "?"
+    number, unit = float(measure[1]), UNITS[measure[2] or "number"].words
+    return (number * 24, "h") if unit == "d" else (number, unit)
+
+
+def _meant(cls: type, name: str, text: str) -> str:
+    """Return the value that is meant by a text, or the setting; "" if that is not known."""
+    kind, limits = kinds_of(cls)[name], limits_of(cls).get(name, ())
+    options = get_args(kind) if is_union(kind) else (kind,)
+    if get_origin(kind) in (list, tuple):
+        return _listed(text, kind, limits)
+    if durations := [limit for limit in limits if isinstance(limit, IsDuration)]:
+        return _duration(text, name, _default(cls, name), durations[0].units)
+    if bool in options:
+        return "true" if text in ON else "false" if text in OFF else ""
+    if int in options or float in options:
+        number = _number(text, float in options, limits)
+        if number and not any(limit.broken(float(number)) for limit in limits):
+            return number
+    return next((closest(text, limit.valid) for limit in limits if limit.valid), "")
+
+
+def _default(cls: type, name: str) -> str:
+    found = next(item.default for item in fields(cls) if item.name == name)
+    return "" if found is MISSING else str(found)
+
+
+def _listed(text: str, kind: Any, limits: Sequence[Limit]) -> str:
+    """Return a list of the values in a text."""
+    items = [item.strip() for item in text.strip("[]()").split(",") if item.strip()]
+    for limit in limits:
+        if limit.valid:
+            items = [item if item in limit.valid else closest(item, limit.valid) for item in items]
+        if isinstance(limit, IsDuration):
+            items = [f"{item}ep" if re.fullmatch(_NUMBER, item) else item for item in items]
+    wanted = get_args(kind)
+    is_short = get_origin(kind) is tuple and wanted[-1] is not ... and len(items) != len(wanted)
+    return "" if is_short or not all(items) else f"[{','.join(items)}]"
+
+
+def _duration(text: str, name: str, default: str, units: Sequence[str]) -> str:
+    """Return a duration in the unit that is meant, or the budget that a time is."""
+    if time := likely_time(text):
+        return f"budget={time}" if name == "max_duration" else ""
+    number, unit = _measured(text)
+    if unit == "":
+        unit = Duration.parse(default).unit if default else "ep"
+        unit = "ba" if unit == "ep" and number >= MANY and name != "max_duration" else unit
+    if unit == "%":
+        number, unit = number / 100, "dur"
+    return f"{number:.12g}{unit}" if unit in units and number else ""
+
+
+def _number(text: str, takes_fractions: bool, limits: Sequence[Limit]) -> str:
+    """Return the number that is meant: of a power, a ratio, a square, or with a unit."""
+    if (square := _SQUARE.fullmatch(text)) and square[1] == square[2]:
+        text = square[1]
+    if power := _POWER.fullmatch(text):
+        return f"{float(f'{power[1] or 1}e{power[2]}'):.12g}"
+    if ratio := _RATIO.fullmatch(text):
+        return f"{float(ratio[1]) / float(ratio[2]):.6g}" if takes_fractions else ""
+    number, unit = _measured(text)
+    most = next((limit.most for limit in limits if isinstance(limit, Bounds)), None)
+    if most == 100 and unit in ("", "%"):
+        number *= 100 if unit == "" and number <= 1 else 1
+    elif unit == "%" or (unit == "" and most == 1 and 1 < number <= 100):  # a part of 100
+        number /= 100
+    elif unit == "k":
+        number *= 1000
+    elif unit:
+        return ""
+    return f"{number:.12g}" if takes_fractions or number == int(number) else ""
