@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
-from math import inf
+from math import ceil, inf
 from string import ascii_uppercase
 
 from resnet_recipes.base.errors import RecipeError
@@ -19,6 +19,8 @@ from resnet_recipes.report.comparison import (
     read_all,
     settings,
 )
+from resnet_recipes.report.paired import PairedVerdict
+from resnet_recipes.run_folder.hits import Hits
 from resnet_recipes.run_folder.runs import RunRecord
 
 USAGE = Usage(
@@ -52,7 +54,7 @@ def run(arguments: Arguments) -> int:
         "machine": differences([machine(run.folder) for run in runs]),
         "results": _results(runs),
     }
-    groups = grouped(runs)
+    groups, verdicts = grouped(runs), dict(_paired(letters, runs))
     values = {
         "runs": [run.as_dict() for run in runs],
         "settings": dict(tables["settings"]),
@@ -66,6 +68,11 @@ def run(arguments: Arguments) -> int:
             }
             for group in groups
         ],
+        "pairs": [
+            {"runs": pair, **verdict._asdict(), "points": verdict.points, "p": verdict.p}
+            | {"interval": list(verdict.interval)}
+            for pair, verdict in verdicts.items()
+        ],
     }
     folders: SettingRows = [("folder", [str(run.folder) for run in runs])]
     rows = [
@@ -73,7 +80,13 @@ def run(arguments: Arguments) -> int:
         for kind, listed in {"run": folders, **tables}.items()
         for name, own in listed
     ]
-    show(arguments, values, _lines(letters, runs, tables, groups), rows)
+    sentences = ["", *_verdict(groups)]
+    for pair, verdict in verdicts.items():
+        sentences += ["", *_same_images(pair, verdict)]
+    lines = [*_lines(letters, runs, tables)]
+    for sentence in sentences:
+        lines += wrapped(sentence, width()) or [""]
+    show(arguments, values, lines, rows)
     return 0
 
 
@@ -81,16 +94,39 @@ def _lines(
     letters: Sequence[str],
     runs: Sequence[RunRecord],
     tables: dict[str, SettingRows],
-    groups: Sequence[SeedGroup],
 ) -> Iterator[str]:
     for letter, one in zip(letters, runs, strict=True):
         yield f"{letter}  {printable(one.folder)}"
     for name, rows in tables.items():
         title = name.upper()
         yield from ("", *(sides(title, letters, rows) if rows else [f"{title}: the same"]))
-    yield ""
-    for line in _verdict(groups):
-        yield from wrapped(line, width())
+
+
+def _paired(
+    letters: Sequence[str], runs: Sequence[RunRecord]
+) -> Iterator[tuple[str, PairedVerdict]]:
+    """Yield each pair of the first run with another one that saw the same validation images."""
+    first, *others = (Hits.read(run.folder) for run in runs)
+    for letter, other in zip(letters[1:], others, strict=True):
+        if first and other and (verdict := PairedVerdict.of(first, other)):
+            yield f"{letters[0]} and {letter}", verdict
+
+
+def _same_images(pair: str, verdict: PairedVerdict) -> Iterator[str]:
+    """Yield how two networks compare on the images that both saw."""
+    first, _, second = pair.split()
+    low, high = verdict.interval
+    yield (
+        f"{pair}, the same {verdict.images:,} images: {verdict.points:+.2f} points, 95% interval "
+        f"{low:+.2f} to {high:+.2f}; only {first} is right on {verdict.first_only:,}, only "
+        f"{second} on {verdict.second_only:,} (McNemar's p {verdict.p:.2g})."
+    )
+    if verdict.is_settled:
+        yield "These two networks differ. Other seeds of their recipes may not."
+    else:
+        yield "Not settled: these two networks may be equally accurate."
+        if images := verdict.images_to_settle:
+            yield f"About {images:,} images would settle a difference of this size."
 
 
 def sides(title: str, heads: Sequence[str], rows: SettingRows) -> list[str]:
@@ -154,3 +190,6 @@ def _verdict(groups: Sequence[SeedGroup]) -> Iterator[str]:
             f"The best two are {gap:.2f} points apart, {verdict} twice the standard error of "
             f"that difference ({error:.2f})."
         )
+        if 0 < gap <= 2 * error:
+            seeds = ceil(4 * (best.noise**2 + second.noise**2) / gap**2)
+            yield f"About {seeds:,} seeds each would settle a difference of this size."

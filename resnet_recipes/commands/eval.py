@@ -12,6 +12,7 @@ from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import network_of
 from resnet_recipes.commands.printing import line_width, opened_file, say, show, table
 from resnet_recipes.report.page.charts import plotting, png
+from resnet_recipes.report.paired import accuracy_interval
 
 if TYPE_CHECKING:
     from resnet_recipes.inference.trained import Evaluated, Trained
@@ -182,6 +183,7 @@ def _write_images(arguments: Arguments, opened: "Trained", outcomes: "Outcomes")
 def _row(opened: "Trained", size: int, found: "Evaluated") -> ResultRow:
     recipe = opened.recipe
     top1, top5, loss, examples, balanced = found.metrics
+    interval = accuracy_interval(round(top1 * examples / 100), examples)
     return {
         "network": str(opened.place),
         "data": recipe.data.root,
@@ -189,6 +191,7 @@ def _row(opened: "Trained", size: int, found: "Evaluated") -> ResultRow:
         "eval_resize": recipe.data.resize_for(size),
         "flip": recipe.evaluation.flip,
         "top1_percent": top1,
+        "top1_interval_percent": [round(end, 3) for end in interval],
         "top5_percent": top5,
         "balanced_percent": balanced,
         "calibration_error_percent": found.outcomes.calibration_error_percent,
@@ -203,12 +206,13 @@ def _facts(opened: "Trained", result: ResultRow) -> list[str]:
     """Return what was evaluated, and the result over all images."""
     about, flip = opened.network.about, ", each with its mirror image" if result["flip"] else ""
     recipe = f", recipe {about.recipe}" if about.recipe else ""
+    low, high = result["top1_interval_percent"]
     facts = {
         "network": f"{about.title}, {about.num_classes:,} classes{recipe}",
         "images": f"{result['eval_examples']:,} of {result['data']}",
         "size": f"{result['eval_size']} px, cut from a {_CUT[opened.recipe.data.fit]} of "
         f"{result['eval_resize']}{flip}",
-        "top-1": f"{result['top1_percent']:.2f} %",
+        "top-1": f"{result['top1_percent']:.2f}%, 95% interval {low:.2f} to {high:.2f}%",
         "top-5": f"{result['top5_percent']:.2f} %",
         "balanced": f"{result['balanced_percent']:.2f} %, the mean over classes of their top-1",
         "loss": f"{result['loss']:.4f}",

@@ -14,6 +14,7 @@ from resnet_recipes.report.trackers.base import scalars_of
 from resnet_recipes.report.waiting import Pace
 from resnet_recipes.run_folder import METRICS, SUMMARY
 from resnet_recipes.run_folder.facts import RunFacts
+from resnet_recipes.run_folder.hits import Hits
 from resnet_recipes.run_folder.metrics import (
     Metrics,
     Record,
@@ -141,6 +142,10 @@ class Recorder:
         self._add("evaluation", done, **values)
         self._pace.evaluated(seconds)
         self._console.evaluation(done, averaged, raw, seconds)
+
+    def hits(self, hits: Hits) -> None:
+        """Write down the validation images that the final network classifies correctly."""
+        self._best_effort(lambda: hits.write(self._path.parent))
 
     @property
     def measured(self) -> tuple[Metrics | None, Metrics | None]:

@@ -13,6 +13,7 @@ ENVIRONMENT = "env.json"  # versions and machine
 ESTIMATE = "estimate.json"  # training seconds as estimated before the start
 METRICS = "metrics.jsonl"  # one record a line, as things happened
 SUMMARY = "summary.json"  # of a finished run
+HITS = "hits.json"  # the validation images that the final network classifies correctly
 EXIT = "exit.json"  # how the last session ended
 LAUNCH = "launch.json"  # what the launcher passes to the ranks of this session
 JOB = "job.json"  # what the ranks do instead of training the run, if it is there

@@ -10,9 +10,15 @@ from torch import Tensor
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.report.recorder import Recorder
+from resnet_recipes.run_folder.hits import Hits
 from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
 from resnet_recipes.training.checkpoint import Checkpoints
-from resnet_recipes.training.distributed import agree, broadcast_statistics, mean_over_ranks
+from resnet_recipes.training.distributed import (
+    agree,
+    broadcast_statistics,
+    mean_over_ranks,
+    total_over_ranks,
+)
 from resnet_recipes.training.evaluate import CutShortError, evaluate
 from resnet_recipes.training.outcomes import Outcomes
 from resnet_recipes.training.precision import BROKEN
@@ -103,8 +109,10 @@ class RunReporter:
         If a rank is asked to stop meanwhile, nothing is recorded, and the run owes the evaluation.
         """
         run, flip = self.run, self.run.plan.recipe.evaluation.flip
+        correct: list[Tensor] = []  # of each batch, a flag for each image, on the device
 
-        def may_stop(_: Outcomes) -> bool:
+        def may_stop(outcomes: Outcomes) -> bool:
+            correct.append(outcomes.best == outcomes.labels)
             self.watchdog.beat(done, "evaluate")
             return self.wants_to_stop()
 
@@ -125,8 +133,9 @@ class RunReporter:
             else:
                 raw = counted
             run.top1, known = counted.top1, time.perf_counter()
-            if raw is None and self._is_over(done):
-                raw = measured()
+            if self._is_over(done):
+                self._write_hits(correct)
+                raw = raw or measured()
             now = time.perf_counter()
             run.best, run.owes_evaluation = best, False  # nothing was cut short
             if self.recorder is not None:
@@ -138,6 +147,17 @@ class RunReporter:
                     raw_seconds=now - known,
                     is_best=best.step == done,
                 )
+
+    def _write_hits(self, correct: list[Tensor]) -> None:
+        """Write down which images this rank and all others classified correctly."""
+        rank, images = self.run.rank, self.run.eval_data.examples
+        flags = torch.zeros(images, dtype=torch.int32, device=rank.device)
+        if correct:  # there may be fewer images than ranks
+            flags[rank.rank :: rank.world_size] = torch.cat(correct).int()
+        flags = total_over_ranks(flags).tolist()
+        if self.recorder is not None:
+            digest = self.run.plan.facts.eval_digest
+            self.recorder.hits(Hits(digest, "".join(map(str, flags))))
 
     def save(self, done: int) -> None:
         """Save a checkpoint, after checking that all ranks hold the same, finite weights."""

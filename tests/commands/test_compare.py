@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from resnet_recipes.run_folder.hits import Hits
 from tests.fixtures import Said
 from tests.run_folders import run_folder
 
@@ -60,6 +61,8 @@ def test_unfinished_runs_do_not_narrow_the_standard_error(compared):
     said = compared(" ".join(names))
     # 0.1 over three seeds: sqrt(2 * 0.01 / 3) = 0.08, where eight would have 0.05
     assert "The best two are 0.12 points apart, no more than twice the standard error" in said
+    # 4 * (0.1**2 + 0.1**2) / 0.12**2 is 5.6
+    assert "About 6 seeds each would settle" in said
     assert "(0.08)" in said
     assert "+- 0.10 % over 3 seeds" in said
 
@@ -70,3 +73,16 @@ def test_a_table_that_is_too_wide_for_the_terminal_is_stacked(compared, monkeypa
     out = compared(f"{seeds('a', 70, 2, name=f'{long}-0')} {seeds('b', 70, 2, name=f'{long}-1')}")
     assert f"  name\n    A, B: {long}-0\n    C, D: {long}-1\n" in out
     assert "RESULTS         A " in out
+
+
+def test_compare_two_runs_on_the_same_images_prints_verdict(compared):
+    for name, flags, digest in (("a", "1" * 30, "d"), ("b", "1" * 20 + "0" * 10, "d")):
+        Hits(digest, flags).write(run_folder(Path(), name))
+    said = " ".join(compared("./a ./b").split())
+    assert "A and B, the same 30 images: +33.33 points, 95% interval" in said
+    assert "only A is right on 10, only B on 0 (McNemar's p 0.002)" in said
+    assert "These two networks differ." in said
+    Hits("d", "1" * 28 + "00").write(Path("b"))
+    assert "Not settled: these two networks may be equally accurate" in compared("./a ./b")
+    Hits("other", "1" * 30).write(Path("b"))
+    assert "the same 30 images" not in compared("./a ./b")

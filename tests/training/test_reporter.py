@@ -1,5 +1,6 @@
 """What the reporter refuses to keep."""
 
+from dataclasses import replace
 from unittest.mock import Mock
 
 import numpy as np
@@ -110,3 +111,16 @@ def test_a_request_to_stop_leaves_of_an_evaluation_only_that_it_is_owed(make_run
     RunReporter(run, (recorder, Mock()), Interruption(), Mock()).evaluate(1)
     assert (run.owes_evaluation, run.best.evaluations) == (False, 1)
     recorder.evaluation.assert_called_once()
+
+
+def test_hits_of_a_rank_stand_at_its_images(make_run, monkeypatch):
+    """Rank 1 of 2 has images 1 and 3 of 5; rank 0 adds its own."""
+    run, recorder = make_run(), Mock()
+    run.rank = replace(run.rank, rank=1, world_size=2)
+    run.eval_data = Mock(examples=5)
+    others = torch.tensor([1, 0, 0, 0, 1], dtype=torch.int32)
+    monkeypatch.setattr(reporter, "total_over_ranks", lambda flags: flags + others)
+    batches = [torch.tensor([False]), torch.tensor([True])]
+    RunReporter(run, (recorder, Mock()), Interruption(), Mock())._write_hits(batches)
+    (hits,) = recorder.hits.call_args[0]
+    assert hits == (run.plan.facts.eval_digest, "10011")

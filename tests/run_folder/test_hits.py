@@ -1,0 +1,33 @@
+"""Flags of images are written as a number and read back, whatever is in the file."""
+
+import json
+
+import pytest
+
+from resnet_recipes.run_folder.hits import Hits
+
+
+@pytest.mark.parametrize("flags", ["0", "1", "0010110", "00000001", "0" * 12, "1" * 13])
+def test_hits_written_are_read_back(flags, tmp_path):
+    Hits("d", flags).write(tmp_path)
+    assert Hits.read(tmp_path) == Hits("d", flags)
+
+
+def test_hits_first_image_is_first_bit(tmp_path):
+    Hits("d", "100000").write(tmp_path)
+    content = json.loads((tmp_path / "hits.json").read_text())
+    assert content == {"digest": "d", "images": 6, "correct": "20"}
+
+
+def test_hits_without_file_are_none(tmp_path):
+    assert Hits.read(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"correct": "-1"}, {"correct": "fff"}, {"correct": ""}, {"images": "6"}, {"images": -6}],
+)
+def test_hits_damaged_are_none(damage, tmp_path):
+    content = {"digest": "d", "images": 6, "correct": "20"} | damage
+    (tmp_path / "hits.json").write_text(json.dumps(content))
+    assert Hits.read(tmp_path) is None
