@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -26,16 +26,26 @@ def locked(folder: Path) -> Iterator[None]:
     The kernel releases it when the process dies, however it dies. The file stays: removing it would
     race with the next run.
     """
-    with (folder / LOCK).open("a+") as file:
-        if not _taken(file):
+    file = (folder / LOCK).open("a+")
+    try:
+        try:
+            is_free = _taken(file)
+            if is_free:
+                file.truncate(0)
+                json.dump({"host": socket.gethostname(), "pid": os.getpid()}, file)
+                file.flush()
+        except OSError as error:  # it names no file
+            rule = f"cannot be locked: {error.strerror}"
+            raise NotReadyError.at(folder, rule) from None
+        if not is_free:
             file.seek(0)
             rule = f"is in use by another run ({_described(file.read())})"
             fix = (f"resnet-recipes stop {folder}", Hint("or wait until it ends"))
             raise NotReadyError.at(folder, rule, fix)
-        file.truncate(0)
-        json.dump({"host": socket.gethostname(), "pid": os.getpid()}, file)
-        file.flush()
         yield
+    finally:
+        with suppress(OSError):  # a network disk may write only now; the lock is gone either way
+            file.close()
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Only one run writes into a folder."""
 
+import errno
 import fcntl
 import os
 import shutil
@@ -52,6 +53,33 @@ def test_the_lock_of_a_killed_run_is_free(tmp_path):
         pass
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
+    with locked(tmp_path):
+        pass
+
+
+def test_locked_names_the_folder_on_a_full_disk(tmp_path):
+    (tmp_path / "lock").symlink_to("/dev/full")
+    with pytest.raises(NotReadyError) as refused, locked(tmp_path):
+        pass
+    (problem,) = refused.value.problems
+    assert problem.key == str(tmp_path)
+    assert problem.clause.startswith("cannot be locked: ")
+
+
+def test_locked_names_the_folder_on_a_disk_without_locks(tmp_path, monkeypatch):
+    def flock(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(NotReadyError, match="cannot be locked: No locks available"):
+        locked(tmp_path).__enter__()
+
+
+def test_locked_ignores_a_failure_to_close(tmp_path):
+    with locked(tmp_path):
+        links = Path("/proc/self/fd").glob("*")
+        (file,) = (link for link in links if link.resolve() == tmp_path.resolve() / "lock")
+        os.close(int(file.name))  # closing it again fails
     with locked(tmp_path):
         pass
 
