@@ -14,7 +14,7 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_model
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
-from tests.training.test_loop import Notes
+from tests.training.test_loop import RecordingReporter
 
 timm = pytest.importorskip("timm")
 
@@ -85,7 +85,7 @@ def test_every_small_network_takes_two_steps(name: str, make_run: Callable[..., 
         data={"train_size": side, "eval_size": side, "eval_resize": side},
     )
     before = [weight.detach().clone() for weight in run.model.parameters()]
-    train(run, notes := Notes(run))
+    train(run, notes := RecordingReporter(run))
     assert torch.stack(notes.losses).isfinite().all()
     assert all(weight.isfinite().all() for weight in run.model.parameters())
     assert not all(map(torch.equal, before, run.model.parameters()))

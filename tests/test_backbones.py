@@ -30,7 +30,7 @@ from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import restore
 from tests.tables import rows
-from tests.training.test_loop import Notes, differing
+from tests.training.test_loop import RecordingReporter, differing
 
 timm = pytest.importorskip("timm")
 
@@ -117,7 +117,7 @@ def check_two_steps(run: Run) -> None:
 
     run.model.register_forward_pre_hook(entered)
     run.methods.loss = loss
-    train(run, notes := Notes(run))
+    train(run, notes := RecordingReporter(run))
     optimizer, losses = torch.optim.SGD(own.parameters(), lr=0.01, momentum=0.9), []
     for (images, state), targets in zip(seen, wanted, strict=True):
         torch.set_rng_state(state)  # of dropout
@@ -153,9 +153,9 @@ def test_a_resumed_run_with_drop_path_ema_and_sam_equals_an_uninterrupted_one(
         "methods": {"sam": {"interval": 2}, "ema": {}, "bce_loss": {}, "mixup": {}},
     }
     whole = run_of(FEW[0], {"drop_path_rate": 0.5}, **changes)
-    train(whole, notes := Notes(whole, keep=(1,)))
+    train(whole, notes := RecordingReporter(whole, keep=(1,)))
     resumed = run_of(FEW[0], {"drop_path_rate": 0.5}, **changes)
-    train(resumed, Notes(resumed), restore(resumed, notes.states[1]))
+    train(resumed, RecordingReporter(resumed), restore(resumed, notes.states[1]))
     assert differing(resumed, whole) == []
 
 
@@ -163,7 +163,7 @@ def test_a_run_is_loaded_evaluated_and_exported_to_its_own_library(
     run_of: Callable[..., Run], tmp_path: Path
 ):
     run = run_of(FEW[1])
-    train(run, Notes(run))
+    train(run, RecordingReporter(run))
     described = about.of(run.plan.recipe, run.plan.facts.classes, run.plan.num_classes)
     path = write_weights(run.model, tmp_path / "weights.safetensors", described)
     images, network = torch.randn(2, 3, SIDE, SIDE), resnet_recipes.load(path)

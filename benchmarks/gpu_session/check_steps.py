@@ -18,8 +18,8 @@ from resnet_recipes.methods import ORDER
 from resnet_recipes.optim import OPTIMIZERS, DecoupledSGDW, OptimizerSettings
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.training import build, graphs
+from resnet_recipes.training.all_reduce import AllReduce
 from resnet_recipes.training.distributed import Rank
-from resnet_recipes.training.exchange import Exchange
 from resnet_recipes.training.precision import Precision
 from resnet_recipes.training.run import Run
 
@@ -103,9 +103,9 @@ def changed(chosen: dict, device: torch.device) -> list[Tensor]:
 def _largest(device: torch.device) -> dict:
     """Find the most of 4,096 images of 224 px that fit, and train with them."""
     recipe = recipe_of("mild", 224, 4096, False)
-    torch.cuda.set_per_process_memory_fraction(build.USABLE, device)
+    torch.cuda.set_per_process_memory_fraction(build.USABLE_MEMORY, device)
     plan = make_plan(recipe, facts_of(recipe), 1)
-    size = build.largest_micro_batch(plan, Rank(0, 1, device))
+    size = build.find_micro_batch(plan, Rank(0, 1, device))
     torch.cuda.set_per_process_memory_fraction(1.0, device)
     run = run_of(replace(recipe, batch=replace(recipe.batch, bn_size=size)), device)
     training(run)(3)
@@ -165,7 +165,7 @@ def _exchanged(device: torch.device) -> dict:
         "nccl", store=store, rank=0, world_size=1, device_id=device
     )
     try:
-        grouped.exchange = Exchange(grouped.model)
+        grouped.all_reduce = AllReduce(grouped.model)
         return _same_bits(alone, grouped)
     finally:
         torch.distributed.destroy_process_group()

@@ -96,7 +96,7 @@ class Counting(Stopwatch):
         self.losses: list[Tensor] = []
         self._steps = steps
 
-    def wants_to_stop(self) -> bool:
+    def is_asked_to_stop(self) -> bool:
         """Return whether this step is the last."""
         return len(self.losses) + 1 >= self._steps
 

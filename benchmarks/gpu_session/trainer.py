@@ -19,7 +19,7 @@ from bare import loop
 from session import CLASSES, NONE, Steps, recipe_of, run_of, timed, training
 from torch import nn
 
-from resnet_recipes.training.distributed import this_rank
+from resnet_recipes.training.distributed import read_rank
 from resnet_recipes.training.precision import resolve_dtype
 
 #: What the bare loop does, as a recipe.
@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--json")
     args = parser.parse_args()
     side, batch, steps, rounds = (48, 8, 1, 1) if args.quick else (64, 32, 10, 9)
-    device = this_rank("auto").device
+    device = read_rank("auto").device
     loops = contenders(side, batch, device)
     rates: dict[str, list[float]] = {name: [] for name in loops}
     for turn in range(rounds + 1):

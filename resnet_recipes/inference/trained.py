@@ -27,8 +27,8 @@ from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.sections import EvaluationConfig
 from resnet_recipes.run_folder import CONFIG, DATA
 from resnet_recipes.run_folder.metrics import Metrics
-from resnet_recipes.training.distributed import Rank, this_rank
-from resnet_recipes.training.evaluate import evaluate, logits_of
+from resnet_recipes.training.distributed import Rank, read_rank
+from resnet_recipes.training.evaluate import compute_logits, evaluate
 from resnet_recipes.training.outcomes import Confusion, Outcomes
 from resnet_recipes.training.precision import Precision, resolve_dtype
 
@@ -67,7 +67,7 @@ class Trained:
 
     def on_device(self) -> Self:
         """Put the network on this rank's device, with the operations that the recipe allows."""
-        rank, wanted = this_rank(self.recipe.launch.device), self.recipe.precision
+        rank, wanted = read_rank(self.recipe.launch.device), self.recipe.precision
         dtype, model = resolve_dtype(wanted.dtype, rank.device), self.network.to(rank.device)
         if wanted.kernels == "auto":
             fuse(self.model, ops.choose(rank.device, dtype))
@@ -153,7 +153,7 @@ class Trained:
             about, flip = self.network.about, self.recipe.evaluation.flip
             metrics = evaluate(self.model, images, self.precision, about.num_classes, flip, seen)
             seconds = time.perf_counter() - began
-            return Evaluated(metrics, seconds, self.rank.devices, Outcomes.joined(found))
+            return Evaluated(metrics, seconds, self.rank.devices, Outcomes.concatenate(found))
         finally:
             images.close()
 
@@ -215,7 +215,7 @@ def predictions(
     images = Unlabelled(given, recipe.data, recipe.batch.eval_size)
     try:
         for raw in Stream(images.batches(), trained.device):
-            logits = logits_of(
+            logits = compute_logits(
                 trained.model, images.normalized(raw), trained.precision, recipe.evaluation.flip
             )
             shares, best = logits.softmax(1).topk(min(top, logits.shape[1]))

@@ -51,7 +51,7 @@ def _merged(paths: Sequence[Path]) -> Evaluated:
         Metrics(*found[0]["metrics"]),
         max(one["seconds"] for one in found),
         found[0]["device"],
-        Outcomes.interleaved([Outcomes(*one["outcomes"]) for one in found]),
+        Outcomes.interleave([Outcomes(*one["outcomes"]) for one in found]),
     )
 
 
@@ -64,7 +64,7 @@ def work(process: RankProcess) -> int:
     """Evaluate a rank's part of the images at each size, and write what was found to files."""
     job, recipe = job_of(process.folder), read_sealed(process.folder / CONFIG)
     # first: kernels are tried on the current GPU
-    distributed.join(distributed.this_rank(recipe.launch.device, process.launch.meeting))
+    distributed.join(distributed.read_rank(recipe.launch.device, process.launch.meeting))
     place = Path(job["place"])
     trained = Trained(place, open_network(str(place), recipe.model), recipe).on_device()
     for number, size in enumerate(job["sizes"]):
@@ -77,6 +77,6 @@ def work(process: RankProcess) -> int:
             "outcomes": list(found.outcomes),
         }
         torch.save(content, result_path(process.folder, number, process.rank))
-    distributed.meet()
+    distributed.wait_for_ranks()
     distributed.leave()
     return ExitCode.DONE

@@ -266,10 +266,10 @@ def _meeting(topic: str) -> "Meeting":
     from torch.distributed import DistError
 
     from resnet_recipes.jobs.prepared import Meeting
-    from resnet_recipes.training.distributed import this_rank
+    from resnet_recipes.training.distributed import read_rank
 
     try:
-        return Meeting.on(topic, this_rank("cpu"))
+        return Meeting.on(topic, read_rank("cpu"))
     except (OSError, ValueError, OverflowError, DistError) as error:
         place = "{MASTER_ADDR}:{MASTER_PORT}".format(**os.environ)
         said = str(error).splitlines()[0]

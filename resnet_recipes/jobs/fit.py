@@ -56,8 +56,8 @@ def work(process: RankProcess) -> int:
 
     if (made := prepared(process)) is None:
         return process.interruption.exit_code
-    torch.cuda.set_per_process_memory_fraction(build.USABLE, made.rank.device)
-    found = build.largest_micro_batch(made.plan, made.rank)
+    torch.cuda.set_per_process_memory_fraction(build.USABLE_MEMORY, made.rank.device)
+    found = build.find_micro_batch(made.plan, made.rank)
     atomic.write_text(process.folder / FOUND, str(found))
     distributed.leave()
     return ExitCode.DONE

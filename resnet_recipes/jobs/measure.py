@@ -216,9 +216,9 @@ def work(process: RankProcess) -> int:
     rank, plan = made
     with shown(process, "measuring", "parts") as progress:
         started = time.monotonic() - process.launch.started
-        found = probe.speeds(plan, rank, started=started, progress=progress)
+        found = probe.measure_speeds(plan, rank, started=started, progress=progress)
     if rank.is_main:
         atomic.write_text(process.folder / SPEEDS, json.dumps(asdict(found)))
-    distributed.meet()
+    distributed.wait_for_ranks()
     distributed.leave()
     return ExitCode.DONE

@@ -37,7 +37,7 @@ def prepared(process: RankProcess) -> Prepared | None:
     """
     recipe = read_sealed(process.folder / CONFIG)
     process.interruption.limit(recipe.launch.max_wall, process.launch.started)
-    rank = distributed.this_rank(recipe.launch.device, process.launch.meeting)
+    rank = distributed.read_rank(recipe.launch.device, process.launch.meeting)
     asked = {
         "resnet-recipes": __version__,
         "torch": torch.__version__,
@@ -89,7 +89,7 @@ class Meeting(NamedTuple):
     @classmethod
     def on(cls, topic: str, rank: Rank) -> Self:
         """Return where this rank meets the others."""
-        store = distributed.meeting_place(rank.rank, rank.world_size, rank.meeting)
+        store = distributed.open_store(rank.rank, rank.world_size, rank.store_path)
         return cls(dist.PrefixStore(topic, store), rank.rank, rank.world_size)
 
     def broadcast(self, text: Callable[[], str]) -> str:

@@ -28,7 +28,7 @@ from resnet_recipes.report import trackers
 from resnet_recipes.run_folder import CHECKPOINTS, CONFIG, DATA, JOB, SUMMARY
 from resnet_recipes.run_folder.lock import is_running, locked, refuse_links
 from resnet_recipes.run_folder.runs import newest
-from resnet_recipes.training.state import changed_settings
+from resnet_recipes.training.state import find_changed_settings
 
 
 def matching(recipe: Recipe, say: Say) -> Path | None:
@@ -120,7 +120,7 @@ def _checked(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
         if changes.batch.bn_size == AUTO:  # the number was found when the run began
             recipe = replace(recipe, batch=replace(changes.batch, bn_size=began.batch.bn_size))
     recipe = replace(recipe, run=began.run)
-    problems = list(changed_settings(asdict(began), recipe))
+    problems = list(find_changed_settings(asdict(began), recipe))
     if recipe.launch.budget:
         rule = "is for a new run: this one keeps its length"
         problems.append(Problem("budget", recipe.launch.budget, rule, kind=Kind.UNUSED))
@@ -200,7 +200,7 @@ def _changes(folder: Path, recipe: Recipe) -> list[Problem]:
         began = frozen.read(folder / CONFIG)
     except RecipeError as error:
         return list(error.problems)
-    problems = list(changed_settings(asdict(began), _as_began(recipe, began)))
+    problems = list(find_changed_settings(asdict(began), _as_began(recipe, began)))
     if recipe.run.name == "auto" and began.data.root != recipe.data.root:
         problems.append(
             Problem("data.root", recipe.data.root, f"was {began.data.root} when the run began")

@@ -49,7 +49,7 @@ def teach(
     teacher, sizes = plan.teachers[0].text, cycled(plan, int(cycle)).sizes
     copies, images, classes = plan.recipe.data.repeats, plan.facts.train_examples, plan.num_classes
     kept = classes if top == "all" else min(int(top), classes)
-    device = distributed.this_rank(plan.recipe.launch.device).device.type
+    device = distributed.read_rank(plan.recipe.launch.device).device.type
     made = description(plan, int(cycle), device)
     first, size = header(made, (len(sizes), copies, images, kept), classes)
     part = path.with_name(f"{path.name}.part")
@@ -79,7 +79,7 @@ def work(process: RankProcess) -> int:
     """Store a rank's part of the outputs, as the job of a rank."""
     # these import torchvision, which takes seconds
     from resnet_recipes.jobs.prepared import prepared
-    from resnet_recipes.training.teaching import store
+    from resnet_recipes.training.teaching import write_outputs
 
     if (made := prepared(process)) is None:
         return process.interruption.exit_code
@@ -91,7 +91,7 @@ def work(process: RankProcess) -> int:
         raise NotReadyError.at(plan.teachers[0].key, rule, "run the same command again")
     with shown(process, "storing what the teacher says", "batches") as progress:
         plan = cycled(plan, job["cycle"])
-        if not store(plan, rank, outputs, progress, lambda: interruption.requested):
+        if not write_outputs(plan, rank, outputs, progress, lambda: interruption.requested):
             return interruption.exit_code
     distributed.leave()
     return ExitCode.DONE

@@ -28,7 +28,7 @@ from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run, Verdict
-from resnet_recipes.training.state import digest, flat, restore, resume_warnings
+from resnet_recipes.training.state import compute_digest, flatten, list_resume_warnings, restore
 
 
 def work(process: RankProcess) -> int:
@@ -61,7 +61,7 @@ def work(process: RankProcess) -> int:
     else:
         code = follow(run, process, spans)
     # a launcher may stop all ranks when one ends: none may end before rank 0 has finished
-    distributed.meet()
+    distributed.wait_for_ranks()
     # not after an error: closing may wait for a rank that is stuck, before this rank's ending is
     # written
     run.close()
@@ -74,7 +74,7 @@ def hyperparameters(recipe: Recipe) -> dict[str, object]:
 
     Methods that are off are left out.
     """
-    return flat(
+    return flatten(
         {key: value for key, value in tree_of(recipe).items() if key not in ("about", "published")}
     )
 
@@ -90,9 +90,9 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
     found, first = checkpoints.newest(), 0
     if found is not None:
         first = restore(run, found[1])
-        for warning in resume_warnings(run, found[1]):
+        for warning in list_resume_warnings(run, found[1]):
             run.notes(warning)
-    if not distributed.agree(torch.tensor(first, device=run.rank.device)):
+    if not distributed.is_same_on_all_ranks(torch.tensor(first, device=run.rank.device)):
         raise TrainingError(
             f"this rank sees a checkpoint of step {first:,} in {checkpoints.folder}, but another "
             "rank sees a different one: all nodes must see the same folder"
@@ -100,7 +100,7 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
     model = run.plan.recipe.model
     if found is None and model.weights:
         pretrained.load(run.model, pretrained.find(model, run.plan.facts.classes))
-        if not distributed.agree(digest(run.model)):
+        if not distributed.is_same_on_all_ranks(compute_digest(run.model)):
             raise TrainingError(
                 f"the ranks started from different weights: model.weights={model.weights} is not "
                 "the same file on all nodes"

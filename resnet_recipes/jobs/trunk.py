@@ -28,7 +28,7 @@ from resnet_recipes.run_folder import (
 from resnet_recipes.run_folder.lock import is_running, refuse_links
 from resnet_recipes.run_folder.metrics import line, read_metrics
 from resnet_recipes.training.checkpoint import Checkpoints
-from resnet_recipes.training.state import DEPTH, changed_settings
+from resnet_recipes.training.state import DEPTH, find_changed_settings
 
 _KEY = "run.extends"
 
@@ -98,7 +98,7 @@ def _edits(folder: Path, state: State, recipe: Recipe) -> Iterator[Problem]:
     if not isinstance(trained, dict) or not is_plain(trained, DEPTH):
         yield Problem(str(folder / CHECKPOINTS), None, "has a checkpoint without its recipe")
         return
-    for problem in changed_settings(trained, recipe):
+    for problem in find_changed_settings(trained, recipe):
         yield problem._replace(key=f"{folder / CONFIG}: {problem.key}")
 
 
@@ -115,7 +115,7 @@ def _differences(folder: Path, began: Plan, plan: Plan) -> list[Problem]:
         rule = "is the time of a run that begins by itself"
         return [Problem("budget", recipe.launch.budget, rule, "epochs=60")]
     timed = durations(recipe)
-    changed = changed_settings(asdict(as_long(began.recipe, recipe)), recipe)
+    changed = find_changed_settings(asdict(as_long(began.recipe, recipe)), recipe)
     if problems := [problem for problem in changed if problem.key not in timed]:
         return problems
     trained_on = replace(plan.facts, eval_digest=began.facts.eval_digest)

@@ -1,4 +1,4 @@
-"""Every optimizer: one union serves as registry and schema.
+"""Every optimizer, in a union that is both registry and schema.
 
 `optimizer.name` in a recipe chooses one.
 """

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,11 +18,11 @@ _NORMS = (
     *(nn.LayerNorm, nn.GroupNorm, nn.LocalResponseNorm),
 )
 
-#: For each value of `no_decay`, a test of whether a parameter is exempt, given its module, full
-#: name and value.
+#: For each value of `no_decay`, a predicate: whether a parameter is exempt from decay, by its
+#: module, full name and value.
 POLICIES: dict[str, Callable[[nn.Module, str, nn.Parameter], bool]] = {
     "none": lambda module, name, parameter: False,
-    # not ResNet's downsample.1, which decays
+    # ResNet's downsample.1 is not matched, and decays
     "bn_in_name": lambda module, name, parameter: "bn" in name,
     "one_dimensional": lambda module, name, parameter: parameter.ndim <= 1,
     "norm_layers": lambda module, name, parameter: isinstance(module, _NORMS),
@@ -45,10 +45,10 @@ class OptimizerSettings(Section):
     cost: ClassVar[str]
     gain: ClassVar[str]
     avoid_when: ClassVar[str]
-    state_copies: ClassVar[int] = 1  # values that it keeps for each weight
-    scratch_copies: ClassVar[int] = 0  # more of them, which no checkpoint needs
-    usual_rate: ClassVar[float] = 2.048  # peak, for a batch of 2048
-    rate_power: ClassVar[float] = 1.0  # with which power of the batch its peak rate grows
+    state_copies: ClassVar[int] = 1  # values in the state for each weight
+    scratch_copies: ClassVar[int] = 0  # further values for each weight, not part of checkpoints
+    usual_rate: ClassVar[float] = 2.048  # peak learning rate for a batch of 2048
+    rate_power: ClassVar[float] = 1.0  # the peak rate grows with this power of the batch size
 
     name: str = ""  # which optimizer
     # peak learning rate, for the global batch
@@ -73,14 +73,12 @@ class OptimizerSettings(Section):
         raise NotImplementedError
 
     def groups(self, model: nn.Module) -> list[dict[str, Any]]:
-        """Return torch's parameter groups.
+        """Return torch's parameter groups: decaying parameters, then those that `no_decay` exempts.
 
-        What decays, then what `no_decay` exempts, each in the model's order.
-
-        If backbone and classifier have different rates, each is split into two groups; "rate" is
-        the factor on the learning rate.
+        Each is in the model's order, and split in two if backbone and classifier have different
+        rates; "rate" is the factor on the learning rate.
         """
-        spares, rates = POLICIES[self.no_decay], dict.fromkeys((self.backbone_rate, 1.0))
+        is_exempt, rates = POLICIES[self.no_decay], dict.fromkeys((self.backbone_rate, 1.0))
         groups: dict[tuple[bool, float], dict[str, Any]] = {
             (decays, rate): {
                 "params": [],
@@ -95,22 +93,25 @@ class OptimizerSettings(Section):
             rate = 1.0 if module_name == head else self.backbone_rate
             for name, parameter in module.named_parameters(module_name, recurse=False):
                 if parameter.requires_grad:
-                    groups[not spares(module, name, parameter), rate]["params"].append(parameter)
+                    groups[not is_exempt(module, name, parameter), rate]["params"].append(parameter)
         return [group for group in groups.values() if group["params"]]
 
     def text(self) -> str:
         """Return the name and settings in one line, without settings that are off."""
-        shared = [item.name for item in fields(OptimizerSettings)]
-        names = [item.name for item in fields(self) if item.name not in shared]
+        common = [item.name for item in fields(OptimizerSettings)]
+        names = [item.name for item in fields(self) if item.name not in common]
         names += ["weight_decay", "no_decay", "clip_norm"]
         if self.backbone_rate != 1:
             names.append("backbone_rate")
         return ", ".join(
-            [self.name, *filter(None, (_setting(name, getattr(self, name)) for name in names))]
+            [
+                self.name,
+                *filter(None, (_format_setting(name, getattr(self, name)) for name in names)),
+            ]
         )
 
 
-def _setting(name: str, value: object) -> str:
+def _format_setting(name: str, value: object) -> str:
     words = name.replace("_", " ")
     if value in (None, False, "none"):
         return ""
@@ -121,9 +122,9 @@ def _setting(name: str, value: object) -> str:
 
 
 class UnderScaler(torch.optim.Optimizer):
-    """An optimizer to which GradScaler shows its scale and overflow flag, instead of waiting.
+    """An optimizer that applies GradScaler's scale and overflow flag itself, without a host sync.
 
-    The flag is a private part of torch: the protocol of its fused optimizers.
+    `_step_supports_amp_scaling` is private to torch: the protocol of its fused optimizers.
     """
 
     _step_supports_amp_scaling = True
@@ -132,30 +133,34 @@ class UnderScaler(torch.optim.Optimizer):
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Update the weights; `closure` is not supported."""
         for group in self.param_groups:
-            if params := trainable(group):
+            if params := select_trainable(group):
                 self.update(params, group)
 
     def update(self, params: list[nn.Parameter], group: dict[str, Any]) -> None:
-        """Update those weights of a group that have a gradient."""
+        """Update the weights of a group that have a gradient."""
         raise NotImplementedError
 
 
-def begin_with_zeros(optimizer: torch.optim.Optimizer, *names: str) -> None:
-    """Give each parameter its tensors in the state of an optimizer."""
+def fill_state_with_zeros(optimizer: torch.optim.Optimizer, *names: str) -> None:
+    """Set these tensors of every parameter in an optimizer's state to zeros."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             state = {name: torch.zeros_like(parameter) for name in names}
             optimizer.state[parameter].update(state)
 
 
-def shown_by_scaler(optimizer: torch.optim.Optimizer) -> tuple[Tensor | None, Tensor | None]:
-    """Return the scale of the gradients, and how many overflows they have, during a step.
+class Scaling(NamedTuple):
+    """What a GradScaler sets on an optimizer during a step; None without a GradScaler."""
 
-    Both are None without a GradScaler; with one, they are attributes of torch's own protocol.
-    """
-    return getattr(optimizer, "grad_scale", None), getattr(optimizer, "found_inf", None)
+    scale: Tensor | None  # factor on the gradients
+    overflow: Tensor | None  # above 0 if a gradient overflowed
 
 
-def trainable(group: dict[str, Any]) -> list[nn.Parameter]:
+def read_scaling(optimizer: torch.optim.Optimizer) -> Scaling:
+    """Return a GradScaler's attributes of an optimizer, which are torch's own protocol."""
+    return Scaling(getattr(optimizer, "grad_scale", None), getattr(optimizer, "found_inf", None))
+
+
+def select_trainable(group: dict[str, Any]) -> list[nn.Parameter]:
     """Return the parameters of a group that have a gradient."""
     return [parameter for parameter in group["params"] if parameter.grad is not None]

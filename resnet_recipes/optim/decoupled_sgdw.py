@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from resnet_recipes.optim.base import shown_by_scaler, trainable
+from resnet_recipes.optim.base import read_scaling, select_trainable
 from resnet_recipes.optim.sgd import SGD, TorchSGD
 
 
@@ -46,15 +46,15 @@ class TorchDecoupledSGDW(TorchSGD):
             settings,
         )
         for group in self.param_groups:
-            # the peak: schedules change only "lr"
+            # the peak rate, since schedules change only "lr"
             group["initial_lr"] = settings.lr * group["rate"]
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:
         """Update the weights; `closure` is not supported."""
-        _, overflow = shown_by_scaler(self)
+        overflow = read_scaling(self).overflow
         for group in self.param_groups:
             decay = group["lr"] / group["initial_lr"] * group["decoupled_decay"]
-            if decay and (params := trainable(group)):
+            if decay and (params := select_trainable(group)):
                 torch._foreach_mul_(params, 1 - decay * (1 if overflow is None else overflow == 0))
         super().step()

@@ -12,8 +12,8 @@ from resnet_recipes.base.limits import BelowOne, Positive
 from resnet_recipes.optim.base import (
     OptimizerSettings,
     UnderScaler,
-    begin_with_zeros,
-    shown_by_scaler,
+    fill_state_with_zeros,
+    read_scaling,
 )
 
 
@@ -31,7 +31,7 @@ class LAMB(OptimizerSettings):
         "two of them in checkpoints."
     )
     gain: ClassVar[str] = (
-        "80.4 % at 600 epochs with mean binary cross-entropy (Wightman et al., 2021, "
+        "80.4% at 600 epochs with mean binary cross-entropy (Wightman et al., 2021, "
         "arXiv:2110.00476, A1)."
     )
     avoid_when: ClassVar[str] = (
@@ -70,7 +70,7 @@ class TorchLAMB(UnderScaler):
                 "fused": True,
             },
         )
-        begin_with_zeros(self, "exp_avg", "exp_avg_sq")
+        fill_state_with_zeros(self, "exp_avg", "exp_avg_sq")
         for parameter, state in self.state.items():
             state["step"] = torch.zeros((), device=parameter.device)
         decaying = [
@@ -79,7 +79,7 @@ class TorchLAMB(UnderScaler):
         self._copies = {p: torch.empty_like(p) for p in decaying}
 
     def update(self, params: list[nn.Parameter], group: dict[str, Any]) -> None:
-        scale, overflow = shown_by_scaler(self)
+        scale, overflow = read_scaling(self)
         states, decay = [self.state[p] for p in params], group["weight_decay"]
         # If the gradient overflowed, Adam changes nothing.
         step = partial(

@@ -11,8 +11,8 @@ from resnet_recipes.base.limits import BelowOne, Bounds, Positive
 from resnet_recipes.optim.base import (
     OptimizerSettings,
     UnderScaler,
-    begin_with_zeros,
-    shown_by_scaler,
+    fill_state_with_zeros,
+    read_scaling,
 )
 
 
@@ -28,7 +28,7 @@ class LARS(OptimizerSettings):
 
     cost: ClassVar[str] = "four passes over the weights, and one tensor a parameter in memory."
     gain: ClassVar[str] = (
-        "75.9 % in 35 epochs at batch size 3264 (MLPerf Training, reference convergence points)."
+        "75.9% in 35 epochs at batch size 3264 (MLPerf Training, reference convergence points)."
     )
     avoid_when: ClassVar[str] = "The batch is smaller than about 2048, at which SGD needs no help."
     usual_rate: ClassVar[float] = 8.3  # 10.5 for 3264
@@ -48,7 +48,7 @@ class LARS(OptimizerSettings):
 
 
 class TorchLARS(UnderScaler):
-    """LARS by torch's fused SGD at rate 1, on gradients times the rates of their tensors."""
+    """LARS by torch's fused SGD at rate 1, on gradients scaled by each tensor's rate."""
 
     def __init__(self, groups: list[dict[str, Any]], settings: LARS):
         super().__init__(
@@ -61,15 +61,15 @@ class TorchLARS(UnderScaler):
                 "trust_coefficient": settings.trust_coefficient,
             },
         )
-        begin_with_zeros(self, "momentum_buffer")
+        fill_state_with_zeros(self, "momentum_buffer")
 
     def update(self, params: list[nn.Parameter], group: dict[str, Any]) -> None:
-        scale, overflow = shown_by_scaler(self)
+        scale, overflow = read_scaling(self)
         rate, decay, grads = group["lr"], group["weight_decay"], [p.grad for p in params]
         if scale is not None:
             torch._foreach_mul_(grads, 1 / scale)
         if decay:
-            trust = _trust(params, grads, group)
+            trust = _compute_trust(params, grads, group)
             torch._foreach_add_(grads, params, alpha=decay)
             torch._foreach_mul_(grads, (rate * trust).unbind())
         else:
@@ -89,7 +89,7 @@ class TorchLARS(UnderScaler):
         )
 
 
-def _trust(weights: list[Tensor], grads: list[Tensor], group: dict[str, Any]) -> Tensor:
+def _compute_trust(weights: list[Tensor], grads: list[Tensor], group: dict[str, Any]) -> Tensor:
     """Return the trust ratio of each tensor."""
     weight = torch.stack(torch._foreach_norm(weights))
     grad = torch.stack(torch._foreach_norm(grads))

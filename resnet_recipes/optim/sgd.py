@@ -9,12 +9,12 @@ from torch import nn
 
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.limits import BelowOne
-from resnet_recipes.optim.base import OptimizerSettings, begin_with_zeros
+from resnet_recipes.optim.base import OptimizerSettings, fill_state_with_zeros
 
 
 @dataclass
 class SGD(OptimizerSettings):
-    """SGD with momentum and L2 regularisation (Sutskever et al., 2013, PMLR 28(3):1139-1147).
+    """SGD with momentum and L2 regularization (Sutskever et al., 2013, PMLR 28(3):1139-1147).
 
     `m <- momentum * m + g + weight_decay * w`, then `w <- w - lr * m`: the decay is part of the
     momentum and multiplied by the rate. This is torch.optim.SGD.
@@ -44,7 +44,7 @@ class SGD(OptimizerSettings):
 
 
 class TorchSGD(torch.optim.SGD):
-    """torch's fused SGD, with a momentum of 0 to begin with."""
+    """torch's fused SGD, with an initial momentum of 0."""
 
     def __init__(self, groups: list[dict[str, Any]], settings: SGD):
         super().__init__(
@@ -54,5 +54,5 @@ class TorchSGD(torch.optim.SGD):
             nesterov=settings.nesterov,
             fused=True,
         )
-        if settings.momentum:  # torch leaves it uninitialised if float16 overflows in step 0
-            begin_with_zeros(self, "momentum_buffer")
+        if settings.momentum:  # torch leaves it uninitialized if float16 overflows in step 0
+            fill_state_with_zeros(self, "momentum_buffer")

@@ -24,7 +24,7 @@ _COMMUNICATION = (
     "torch.distributed.",
     "torch.autograd.",
     "resnet_recipes.training.distributed",
-    "resnet_recipes.training.exchange",
+    "resnet_recipes.training.all_reduce",
 )
 
 _SHARED_MEMORY = (

@@ -19,47 +19,47 @@ from resnet_recipes.network.load import Network
 from resnet_recipes.network.pretrained import freeze
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.teachers import teachers
+from resnet_recipes.training.all_reduce import AllReduce
 from resnet_recipes.training.clock import Clock
-from resnet_recipes.training.distributed import Rank, first_ranks, join
-from resnet_recipes.training.exchange import Exchange
+from resnet_recipes.training.distributed import Rank, find_first_ranks, join
 from resnet_recipes.training.gradient import Gradient
-from resnet_recipes.training.graphs import Graphs, Replayed
+from resnet_recipes.training.graphs import Graphs, ReplayedNetwork
 from resnet_recipes.training.precision import Precision, resolve_dtype
 from resnet_recipes.training.run import Notes, Run
 
-#: Pixels that a rank must train on at an image size for a search to pay: those of 300,000 images of
-#: 224 px, which take ResNet-50 45 s on an H200. There the first step takes 2 to 8 s with a search;
-#: its gain, some percent, is assumed.
-WORTH = 300_000 * 224**2
+#: Pixels that a rank must train on at an image size for a search to pay: 300,000 images of 224 px,
+#: which take ResNet-50 45 s on an H200. There the first step takes 2 to 8 s with a search; its
+#: gain, some percent, is assumed.
+MIN_SEARCHED_PIXELS = 300_000 * 224**2
 
 
-def searched(plan: Plan) -> list[int]:
+def choose_searched_sizes(plan: Plan) -> list[int]:
     """Return the image sizes, in pixels, at which cuDNN searches for its fastest algorithms.
 
     Torch keeps the algorithm of the first convolution of a shape, whether it was searched for or
-    not. So this is decided before, from the plan alone, and the same on every rank and after a
-    resume.
+    not. So the plan alone decides, before the first step: every rank and a resumed run agree.
     """
     pixels: Counter[int] = Counter()
     for epoch, side in enumerate(plan.sizes):
         steps = min(plan.steps_per_epoch, plan.total_steps - epoch * plan.steps_per_epoch)
         pixels[side] += steps * plan.rank_size * side**2
-    return [side for side, count in pixels.items() if count >= WORTH]
+    return [side for side, count in pixels.items() if count >= MIN_SEARCHED_PIXELS]
 
 
 def build(plan: Plan, rank: Rank, searches: Collection[int] | None = None) -> Run:
     """Return a run ready for step 0. Every rank builds the same weights from the seed.
 
-    `searches` are the sizes of another plan, for one that stands for it, to measure it.
+    `searches` replaces the sizes that cuDNN searches at: a plan that only measures another one
+    passes the other's sizes.
     """
     recipe = plan.recipe
     dtype = resolve_dtype(recipe.precision.dtype, rank.device)
-    wanted = recipe.precision.kernels == "auto" and recipe.precision.channels_last
-    # before this process uses the GPU: some admit only one process at a time, and here another
-    # one tries the kernels
-    operations = ops.choose(rank.device, dtype) if wanted else ops.Operations()
+    is_fused = recipe.precision.kernels == "auto" and recipe.precision.channels_last
+    # Before this process uses the GPU: another process tries the kernels, and some GPUs admit only
+    # one process at a time.
+    operations = ops.choose(rank.device, dtype) if is_fused else ops.Operations()
     join(rank)
-    operations = shared(operations, rank)
+    operations = agree_on_operations(operations, rank)
 
     # 1. the network, 2. what its modules call on this device, 3. its compilation
     methods = plan.new_stack()
@@ -68,38 +68,37 @@ def build(plan: Plan, rank: Rank, searches: Collection[int] | None = None) -> Ru
     precision = Precision(rank.device, dtype, model)
     fuse(model, operations)
     casts = (
-        wanted
+        is_fused
         and rank.device.type == "cuda"
         and precision.dtype != torch.float32
         and not recipe.precision.compile
-        and is_resnet(model)  # others may compute with their weights before they are cast
+        and is_resnet(model)  # other networks may compute with their weights before they are cast
     )
     if casts:
         cast_together(model, precision.dtype)
     if recipe.precision.compile:
         model.compile(dynamic=True if len(set(plan.sizes)) > 1 else None)  # one graph
 
-    # 4. the data, which pins its memory if a GPU is in use, 5. the exchange between ranks, 6. the
-    # optimizer
+    # 4. the data, which pins its memory if a GPU is in use, 5. the all-reduce, 6. the optimizer
     train_data = open_train(plan, rank, methods)
-    exchange = Exchange(model, recipe.precision.compress_gradients)
+    all_reduce = AllReduce(model, recipe.precision.compress_gradients)
     optimizer = recipe.optimizer.build(model)
     notes = Notes(operations.notes)
     is_replayed = recipe.precision.kernels == "auto" and rank.device.type == "cuda"
-    graphs = Graphs(model, exchange, notes) if is_replayed else None
+    graphs = Graphs(model, all_reduce, notes) if is_replayed else None
     give_teachers(plan, methods, precision, graphs)
     run = Run(
         plan=plan,
         rank=rank,
         model=model,
-        exchange=exchange,
+        all_reduce=all_reduce,
         graphs=graphs,
         optimizer=optimizer,
         methods=methods,
         operations=operations,
         precision=precision,
         clock=Clock(rank.device),
-        searches=searched(plan) if searches is None else searches,
+        searches=choose_searched_sizes(plan) if searches is None else searches,
         train_data=train_data,
         eval_data=data.open_eval(recipe.data, plan.facts, plan.share(rank.rank)),
         notes=notes,
@@ -110,23 +109,23 @@ def build(plan: Plan, rank: Rank, searches: Collection[int] | None = None) -> Ru
 
 
 def give_teachers(plan: Plan, methods: Stack, precision: Precision, graphs: Graphs | None) -> None:
-    """Give every method that needs a trained network its own."""
+    """Pass each method that needs a trained network its network."""
     for method, network in teachers(plan, methods):
-        logits = frozen(network, precision, plan.recipe.data)
-        method.take_network(logits if graphs is None else Replayed(logits, graphs))
+        logits = build_teacher(network, precision, plan.recipe.data)
+        method.take_network(logits if graphs is None else ReplayedNetwork(logits, graphs))
 
 
-def frozen(
+def build_teacher(
     network: Network, precision: Precision, config: DataConfig
 ) -> Callable[[Tensor], Tensor]:
-    """Return a network in evaluation mode as a function, in the run's precision.
+    """Return a network in evaluation mode as a function from images to float32 logits.
 
-    It takes images that are normalised as in the run. What never changes is computed once: a
-    ResNet's BatchNorms are folded, its weights cast.
+    It computes in the run's precision, on images that are normalized as in the run. A ResNet's
+    BatchNorms are folded and its weights cast once, beforehand.
     """
     model, about = network.model, network.about
-    levels = (about.mean, about.std), (config.mean, config.std)
-    others = relative(*levels) if len({*levels}) > 1 else None
+    own_levels, run_levels = (about.mean, about.std), (config.mean, config.std)
+    levels = relative(own_levels, run_levels) if own_levels != run_levels else None
     if is_resnet(model):
         model = fold_batchnorm(model)
         if precision.dtype != torch.float32:
@@ -135,23 +134,23 @@ def frozen(
 
     @torch.no_grad()
     def logits(images: Tensor) -> Tensor:
-        if others:
-            images = normalize(images, *others)
+        if levels:
+            images = normalize(images, *levels)
         with precision.autocast():
             return model(images).float()
 
     return logits
 
 
-def shared(operations: ops.Operations, rank: Rank) -> ops.Operations:
-    """Return the operations that every rank can use; a slower rank would slow all, unseen."""
+def agree_on_operations(operations: ops.Operations, rank: Rank) -> ops.Operations:
+    """Return the operations that every rank can use, since a slower rank would slow down all."""
     fused = operations.fused()
     flags = torch.tensor([name not in fused for name in ops.FUSED], device=rank.device)
-    for name, other in zip(ops.FUSED, first_ranks(flags), strict=True):
-        if name in fused and other >= 0:
+    for name, lacking in zip(ops.FUSED, find_first_ranks(flags), strict=True):
+        if name in fused and lacking >= 0:
             note = (
-                f"the {name} kernel cannot be used on the GPU of rank {other}; all ranks use plain "
-                f"torch instead: logs/rank{other}.log says why"
+                f"the {name} kernel cannot be used on the GPU of rank {lacking}; all ranks use "
+                f"plain torch instead: logs/rank{lacking}.log says why"
             )
             operations = operations.without(name, note)
     return operations
@@ -163,28 +162,28 @@ def open_train(plan: Plan, rank: Rank, methods: Stack) -> data.TrainLoader:
     return data.open_train(plan.recipe.data, plan.facts, share, augment)
 
 
-#: The share of the memory that may be used. The rest is for what is not tried: the state of the
-#: optimizer, the exchange between ranks, evaluations and CUDA graphs.
-USABLE = 0.85
+#: Fraction of the GPU's memory that a trial may use. The rest is for the state of the optimizer,
+#: the all-reduce, evaluations and CUDA graphs, which the trial does not contain.
+USABLE_MEMORY = 0.85
 
 
-def largest_micro_batch(plan: Plan, rank: Rank) -> int:
+def find_micro_batch(plan: Plan, rank: Rank) -> int:
     """Return the largest divisor of a rank's examples that fits as one micro-batch.
 
-    Each is tried with the gradient of a step at the largest image size, until one fits. Raises
-    TrainingError if none does.
+    Each divisor is tried with the gradient of a step at the largest image size, until one fits.
+    Raises TrainingError if none does.
     """
     divisors = (size for size in range(plan.rank_size, 0, -1) if plan.rank_size % size == 0)
     for size in divisors:
-        if not (reason := _misfit(plan, rank, size)):
+        if not (reason := _explain_misfit(plan, rank, size)):
             return size
-        gc.collect()  # the run that did not fit
+        gc.collect()  # frees the run that did not fit
         torch.cuda.empty_cache()
     raise TrainingError(f"not even one image can be computed on this GPU: {reason}")
 
 
-def _misfit(plan: Plan, rank: Rank, size: int) -> str:
-    """Return why a micro-batch does not fit, or ""."""
+def _explain_misfit(plan: Plan, rank: Rank, size: int) -> str:
+    """Return why a micro-batch does not fit, or "" if it does."""
     batch = replace(plan.recipe.batch, bn_size=size)
     try:
         build(replace(plan, recipe=replace(plan.recipe, batch=batch)), rank).close()

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from io import BytesIO, FileIO
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,8 +34,15 @@ _MANIFEST = re.compile(r"step-(\d{8,18})\.json")
 _MAX_MANIFEST = 4096  # bytes
 _MAX_FAILURES = 3  # in a row
 
-#: Errors that will not pass: the file is missing or huge, or no file but a folder, pipe or link.
+#: Permanent errors: the file is missing or too large, or a folder, pipe or link.
 _NO_FILE = (errno.ENOENT, errno.EINVAL, errno.EFBIG, errno.EISDIR, errno.ENXIO, errno.ELOOP)
+
+
+class SavedState(NamedTuple):
+    """The contents of a checkpoint."""
+
+    step: int  # completed steps
+    state: State
 
 
 class Checkpoints:
@@ -46,7 +53,7 @@ class Checkpoints:
     """
 
     def __init__(self, folder: Path, keep: int = 1, trunk: int = 0, note: Say = print):
-        """Keep the newest `keep` checkpoints, and that of the step `trunk`; warn by `note`."""
+        """Keep the newest `keep` checkpoints and that of step `trunk`; pass warnings to `note`."""
         self.folder = folder
         self.keep = keep
         self.trunk = trunk
@@ -54,9 +61,9 @@ class Checkpoints:
         self._good: set[int] = set()  # steps that this process has written or verified
         self._bad: set[int] = set()  # steps that newest() found damaged
         self._staging: dict[str, Tensor] = {}  # host copies, reused from one save to the next
-        self._bytes = 0  # of the newest checkpoint
-        self._failures = 0  # in a row
-        self._reason = ""  # of the last failure
+        self._bytes = 0  # size of the newest checkpoint
+        self._failures = 0  # failed saves in a row
+        self._reason = ""  # reason of the last failure
         self._pending: Future[None] | None = None
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
 
@@ -81,14 +88,14 @@ class Checkpoints:
     def save(self, step: int, state: State, wait: bool = False, is_last: bool = False) -> None:
         """Save `state`.
 
-        Return as soon as its tensors are copied to the host, or, if `wait`, when it is on disk.
+        Return as soon as its tensors are copied to the host or, with `wait`, when it is on disk.
 
-        A failed write is only a warning, since the run is worth more than one checkpoint; three
-        failures in a row before the one that `is_last`, or one with `wait`, raise TrainingError.
+        A failed write is only a warning, since the run is worth more than one checkpoint. Three
+        failures in a row raise TrainingError, unless this save `is_last`; so does one with `wait`.
         """
         self._finish(gives_up=not is_last)
         if step not in self._good:
-            self._look_for_room()
+            self._warn_if_disk_is_full()
             copy = self._host_copy(state, "")
             if torch.cuda.is_initialized():
                 torch.cuda.current_stream().synchronize()
@@ -99,19 +106,19 @@ class Checkpoints:
     def wait(self, is_last: bool = False) -> None:
         """Wait until nothing is being written. Raises TrainingError if the last save failed.
 
-        Unless it `is_last`: then the run's weights are all that is needed.
+        With `is_last` it does not: then the run's weights are all that is needed.
         """
         self._finish(gives_up=not is_last)
         if self._failures and not is_last:
             raise TrainingError(
                 f"the last checkpoint could not be written to {self.folder} ({self._reason}); "
-                f"{self._newest_good()}"
+                f"{self._describe_newest()}"
             )
 
-    def newest(self, most: float = inf) -> tuple[int, State] | None:
-        """Return step and state of the newest intact checkpoint of at most `most` steps, or None.
+    def newest(self, most: float = inf) -> SavedState | None:
+        """Return the newest intact checkpoint of at most `most` steps, or None.
 
-        The state is memory-mapped: copy what you keep. Each damaged one is a note; raises
+        Its state is memory-mapped: copy what you keep. Each damaged checkpoint is a note; raises
         TrainingError if all are damaged.
         """
         self._finish()
@@ -119,21 +126,21 @@ class Checkpoints:
         steps = sorted((step for step in self._steps() if step <= most), reverse=True)
         for step in steps:
             try:
-                state = self._verified(step)
+                state = self._read_verified(step)
             except ArchiveError as error:
                 self._bad.add(step)
                 reason = str(error)
-            except OSError as error:  # it may pass, so the file is kept
+            except OSError as error:  # it may be temporary, so the file is kept
                 reason = f"it cannot be read ({error.strerror})"
             else:
                 self._good.add(step)
                 self._bytes = self._path(step).stat().st_size
-                return step, state
+                return SavedState(step, state)
             skipped.append(f"the checkpoint of step {step:,} was skipped: {reason}")
             self._note(skipped[-1])
         if steps:
-            none = f"none of the {len(steps)} checkpoints in {self.folder} can be used"
-            raise TrainingError("\n".join([none, *skipped]))
+            summary = f"none of the {len(steps)} checkpoints in {self.folder} can be used"
+            raise TrainingError("\n".join([summary, *skipped]))
         return None
 
     def _steps(self) -> Iterator[int]:
@@ -146,55 +153,55 @@ class Checkpoints:
     def _path(self, step: int) -> Path:
         return self.folder / CHECKPOINT.format(step)
 
-    def _verified(self, step: int) -> State:
+    def _read_verified(self, step: int) -> State:
         """Return the state of one checkpoint.
 
         Raises ArchiveError if it is damaged, OSError if it cannot be read, and TrainingError if a
         newer version wrote it.
         """
         path = self._path(step)
-        with _opened(path.with_suffix(".json"), _MAX_MANIFEST) as file:
+        with _open_file(path.with_suffix(".json"), _MAX_MANIFEST) as file:
             text = file.readall()
         try:
             manifest = parse_json(text.decode())
-            wanted = tuple(manifest[key] for key in ("format", "step", "bytes", "sha256"))
+            expected = tuple(manifest[key] for key in ("format", "step", "bytes", "sha256"))
         except (ValueError, KeyError, TypeError):
             raise ArchiveError("its manifest cannot be read") from None
-        if isinstance(wanted[0], int) and wanted[0] > FORMAT:
+        if isinstance(expected[0], int) and expected[0] > FORMAT:
             raise TrainingError(
-                f"a newer version of this program has written {path}, in format {wanted[0]}; this "
-                f"version reads format {FORMAT}: resume with the newer one"
+                f"a newer version of this program has written {path}, in format {expected[0]}; "
+                f"this version reads format {FORMAT}: resume with the newer one"
             )
-        with _opened(path, archive.MAX_BYTES) as file:
-            found = (
+        with _open_file(path, archive.MAX_BYTES) as file:
+            actual = (
                 FORMAT,
                 step,
                 os.fstat(file.fileno()).st_size,
                 hashlib.file_digest(file, "sha256").hexdigest(),
             )
-        if found != wanted:
+        if actual != expected:
             raise ArchiveError(
                 "checksum mismatch: its size, step or SHA-256 differ from its manifest"
             )
         return archive.read(path, check_crc=False)
 
     def _host_copy(self, value: Any, key: str) -> Any:
-        """Return `value` with every tensor copied into this object's own memory.
+        """Return `value` with every tensor copied to reused host memory.
 
         The memory is pinned if a tensor comes from a GPU.
         """
         if isinstance(value, Tensor):
-            held = self._staging.get(key)
-            if held is None or (held.shape, held.dtype, held.stride()) != (
+            buffer = self._staging.get(key)
+            if buffer is None or (buffer.shape, buffer.dtype, buffer.stride()) != (
                 value.shape,
                 value.dtype,
                 value.stride(),
             ):
-                held = torch.empty_like(
+                buffer = torch.empty_like(
                     value, device="cpu", pin_memory=value.is_cuda, requires_grad=False
                 )
-                self._staging[key] = held
-            return held.copy_(value.detach(), non_blocking=True)
+                self._staging[key] = buffer
+            return buffer.copy_(value.detach(), non_blocking=True)
         if isinstance(value, dict):
             return {name: self._host_copy(item, f"{key}/{name}") for name, item in value.items()}
         if isinstance(value, list | tuple):
@@ -212,12 +219,12 @@ class Checkpoints:
         """
         path = self._path(step)
         self.folder.mkdir(parents=True, exist_ok=True)
-        saved = BytesIO()  # torch itself does not say why a file could not be written
-        torch.save(state, saved)
-        content = saved.getbuffer()
+        memory = BytesIO()  # torch.save to a file hides why the file could not be written
+        torch.save(state, memory)
+        content = memory.getbuffer()
         with atomic.replacing(path) as file:
             file.write(content)
-            # of a damaged checkpoint of the same step
+            # manifest of a damaged checkpoint of the same step
             path.with_suffix(".json").unlink(missing_ok=True)
         manifest = {
             "format": FORMAT,
@@ -232,24 +239,24 @@ class Checkpoints:
         self._bad.discard(step)
         self._delete_old(step)
 
-    def _look_for_room(self) -> None:
+    def _warn_if_disk_is_full(self) -> None:
         """Warn if the next checkpoint may not fit.
 
-        Old ones are deleted only once it is safe on disk.
+        Old checkpoints are deleted only once the next one is safe on disk.
         """
         try:
             disk = os.statvfs(self.folder)
         except OSError:
-            return  # writing will fail with a message
+            return  # writing will fail, and say why
         free = disk.f_bavail * disk.f_frsize
         if free < 1.2 * self._bytes:
             self._note(
                 f"the disk is almost full: {byte_size(free)} are free, and a checkpoint takes "
-                f"{byte_size(self._bytes)}; {self._newest_good()}"
+                f"{byte_size(self._bytes)}; {self._describe_newest()}"
             )
 
     def _delete_old(self, newest: int) -> None:
-        """Delete all but the trunk's and the newest `keep` checkpoints, and the damaged ones.
+        """Delete damaged checkpoints, and all but the newest `keep` and that of step `trunk`.
 
         A good one is safe on disk by now.
         """
@@ -276,18 +283,21 @@ class Checkpoints:
             self._reason = os.strerror(error.errno) if error.errno else str(error)
             reason = f"a checkpoint could not be written ({self._reason})"
             if gives_up and self._failures >= _MAX_FAILURES:
-                where = f"{_MAX_FAILURES}rd time in a row: {self.folder}; {self._newest_good()}"
+                where = f"{_MAX_FAILURES}rd time in a row: {self.folder}; {self._describe_newest()}"
                 raise TrainingError(f"{reason}, for the {where}") from None
-            self._note(f"{reason}; {'training continues; ' * gives_up}{self._newest_good()}")
+            self._note(f"{reason}; {'training continues; ' * gives_up}{self._describe_newest()}")
 
-    def _newest_good(self) -> str:
+    def _describe_newest(self) -> str:
         if not self._good:
             return "there is no checkpoint yet"
         return f"the newest checkpoint is from step {max(self._good):,}"
 
 
-def _opened(path: Path, most: int) -> FileIO:
-    """Open a regular file. Raises ArchiveError if there is none, OSError if it cannot be read."""
+def _open_file(path: Path, most: int) -> FileIO:
+    """Open a regular file of at most `most` bytes.
+
+    Raises ArchiveError for errors that are permanent, OSError for others.
+    """
     try:
         return open_regular(path, most)
     except OSError as error:

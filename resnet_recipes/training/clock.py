@@ -8,40 +8,40 @@ import torch
 
 
 class Clock:
-    """A stopwatch that pauses during evaluation and checkpoints, and goes on after a resume.
+    """A stopwatch that pauses during evaluation and checkpoints, and continues after a resume.
 
-    It waits for the device only when it starts and stops, so that queued work counts where it was
-    issued.
+    It waits for the device only when it starts and stops, so that queued work counts as training or
+    not by when it was issued.
     """
 
     def __init__(self, device: torch.device):
         self.device = device
-        self._before = 0.0  # seconds of earlier sessions and of finished laps
+        self._before = 0.0  # seconds before the last start, those of earlier sessions included
         self._since = time.perf_counter()
-        self._running = True
+        self._is_running = True
 
     def seconds(self) -> float:
         """Return training seconds so far.
 
         Does not wait for the device: call it right after reading a value from it.
         """
-        return self._before + (time.perf_counter() - self._since if self._running else 0.0)
+        return self._before + (time.perf_counter() - self._since if self._is_running else 0.0)
 
     def restart(self, seconds: float) -> None:
         """Set the stopwatch and start it."""
         self._wait()
-        self._before, self._since, self._running = seconds, time.perf_counter(), True
+        self._before, self._since, self._is_running = seconds, time.perf_counter(), True
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         """Pause inside the context."""
         self._wait()
-        self._before, self._running = self.seconds(), False
+        self._before, self._is_running = self.seconds(), False
         try:
             yield
         finally:
             self._wait()
-            self._since, self._running = time.perf_counter(), True
+            self._since, self._is_running = time.perf_counter(), True
 
     def _wait(self) -> None:
         if self.device.type == "cuda":
@@ -51,8 +51,8 @@ class Clock:
 class Compiling:
     """Training seconds that went into compiling, searching for algorithms and capturing graphs.
 
-    All of that happens on the host, in the first two gradients of an image size: it is the host
-    time that they take beyond that of the fastest gradient. Does not wait for the device.
+    All of that happens on the host, in the first two gradients of an image size: the host time that
+    they take beyond that of the fastest gradient. Does not wait for the device.
     """
 
     def __init__(self) -> None:
@@ -66,12 +66,12 @@ class Compiling:
         return sum(seconds - self._fastest for seconds in self._first)
 
     @contextmanager
-    def gradient(self, size: torch.Size) -> Iterator[None]:
+    def time_gradient(self, size: torch.Size) -> Iterator[None]:
         """Time the gradient of images of `size` inside the context."""
-        began = time.perf_counter()
+        start = time.perf_counter()
         yield
-        took = time.perf_counter() - began
+        seconds = time.perf_counter() - start
         self._count = self._count + 1 if size == self._size else 1
-        self._size, self._fastest = size, min(took, self._fastest)
+        self._size, self._fastest = size, min(seconds, self._fastest)
         if self._count <= 2:
-            self._first.append(took)
+            self._first.append(seconds)

@@ -1,4 +1,4 @@
-"""Everything that ranks do together, except exchanging gradients."""
+"""Everything that ranks do together, except averaging gradients."""
 
 import os
 import socket
@@ -26,7 +26,7 @@ class Rank:
     rank: int
     world_size: int
     device: torch.device
-    meeting: str = ""  # the file through which our launcher's ranks meet
+    store_path: str = ""  # file through which the launcher's ranks find each other
 
     @property
     def is_main(self) -> bool:
@@ -42,21 +42,21 @@ class Rank:
         return f"CPU, {cores()} cores{ranks}"
 
 
-def this_rank(device: str, meeting: str = "") -> Rank:
-    """Return the rank that the environment describes (torchrun's variables).
+def read_rank(device: str, store_path: str = "") -> Rank:
+    """Return this process's rank, from torchrun's environment variables.
 
     `device` is auto, cuda or cpu.
     """
     rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if device == "cpu" or (device == "auto" and not is_usable()):
-        return Rank(rank, world_size, torch.device("cpu"), meeting)
+        return Rank(rank, world_size, torch.device("cpu"), store_path)
     # srun --gpus-per-task=1 shows each rank one GPU
-    own = 0 if torch.cuda.device_count() == 1 else int(os.environ.get("LOCAL_RANK", 0))
-    return Rank(rank, world_size, torch.device("cuda", own), meeting)
+    index = 0 if torch.cuda.device_count() == 1 else int(os.environ.get("LOCAL_RANK", 0))
+    return Rank(rank, world_size, torch.device("cuda", index), store_path)
 
 
 def join(rank: Rank) -> None:
-    """Take this rank's device, and join the other ranks.
+    """Select this rank's device and join the process group.
 
     A single process needs no group and creates none.
     """
@@ -69,7 +69,7 @@ def join(rank: Rank) -> None:
 def form_group(rank: Rank) -> None:
     """Create the process group of all ranks, even if there is only one."""
     backend, device = ("nccl", rank.device) if rank.device.type == "cuda" else ("gloo", None)
-    store = meeting_place(rank.rank, rank.world_size, rank.meeting)
+    store = open_store(rank.rank, rank.world_size, rank.store_path)
     dist.init_process_group(
         backend,
         store=store,
@@ -80,33 +80,33 @@ def form_group(rank: Rank) -> None:
     )
 
 
-@cache  # rank 0 may be its server, and a process can have only one
-def meeting_place(rank: int, world_size: int, path: str = "") -> dist.Store:
-    """Return the store through which ranks find each other; waits only for its server.
+@cache  # rank 0 may serve it, and a process can serve only one
+def open_store(rank: int, world_size: int, path: str = "") -> dist.Store:
+    """Return the store through which ranks find each other; wait only for its server.
 
-    On one machine nothing listens on the network: our launcher's ranks meet in the file `path`,
-    others on a loopback port. A single rank needs no other.
+    On one machine nothing listens on the network: the launcher's ranks use the file `path`, others
+    a loopback port. A single rank needs neither.
     """
     if world_size == 1:
         return dist.HashStore()
     if path:
-        store = dist.FileStore(path, -1)  # -1: never deleted here, since a rank may still need it
+        store = dist.FileStore(path, -1)  # -1: never deleted, since a rank may still need it
         store.set_timeout(TIMEOUT)
         return store
     is_served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # by the user's torchrun
     if os.environ.get("MASTER_ADDR") == LOOPBACK and not is_served:
-        store = _loopback_store(int(os.environ["MASTER_PORT"]), is_server=rank == 0)
+        store = _open_loopback_store(int(os.environ["MASTER_PORT"]), is_server=rank == 0)
     else:
         store, _, _ = next(dist.rendezvous("env://", rank, world_size, timeout=TIMEOUT))
     if os.environ.get("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1":
-        # the store is new in each attempt; a node that joined late has counted fewer restarts
+        # The store is new in each attempt, and a node that joined late has counted fewer restarts.
         return store
     # torchrun's own store outlives a restart in place, with the dead group's addresses
     # (pytorch/pytorch#135712).
     return dist.PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
-def _loopback_store(port: int, is_server: bool) -> dist.TCPStore:
+def _open_loopback_store(port: int, is_server: bool) -> dist.TCPStore:
     """Return a store that only this machine can reach.
 
     Torch's own server would listen on every interface.
@@ -132,7 +132,7 @@ def leave() -> None:
 def broadcast_statistics(model: nn.Module) -> None:
     """Copy rank 0's buffers to every rank.
 
-    Until evaluation reads them, each rank has its own BatchNorm statistics.
+    Each rank has BatchNorm statistics of its own until an evaluation reads them.
     """
     if dist.is_initialized():
         for buffer in model.buffers():
@@ -144,26 +144,26 @@ def average_statistics(model: nn.Module) -> None:
     """Average the floating-point buffers, BatchNorm's running statistics, over all ranks."""
     buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
     if buffers and dist.is_initialized():
-        means = mean_over_ranks(torch.cat([buffer.float().flatten() for buffer in buffers]))
+        means = average_over_ranks(torch.cat([buffer.float().flatten() for buffer in buffers]))
         for buffer, mean in zip(
             buffers, means.split([buffer.numel() for buffer in buffers]), strict=True
         ):
             buffer.copy_(mean.view_as(buffer))
 
 
-def mean_over_ranks(tensor: Tensor) -> Tensor:
+def average_over_ranks(tensor: Tensor) -> Tensor:
     """Average a float tensor over ranks, in place, and return it."""
-    return total_over_ranks(tensor).div_(dist.get_world_size() if dist.is_initialized() else 1)
+    return sum_over_ranks(tensor).div_(dist.get_world_size() if dist.is_initialized() else 1)
 
 
-def total_over_ranks(tensor: Tensor) -> Tensor:
+def sum_over_ranks(tensor: Tensor) -> Tensor:
     """Sum a tensor over ranks, in place, and return it; exact for integers."""
     if dist.is_initialized():
         dist.all_reduce(tensor)
     return tensor
 
 
-def agree(tensor: Tensor) -> bool:
+def is_same_on_all_ranks(tensor: Tensor) -> bool:
     """Return whether an int64 tensor is the same on every rank."""
     if not dist.is_initialized():
         return True
@@ -172,8 +172,8 @@ def agree(tensor: Tensor) -> bool:
     return bool((pair[0] == -pair[1]).all())
 
 
-def first_ranks(flags: Tensor) -> list[int]:
-    """Return for each of some flags the first rank that has set it, or -1 if none has."""
+def find_first_ranks(flags: Tensor) -> list[int]:
+    """Return the first rank that has set each flag, or -1 if none has."""
     if not dist.is_initialized():
         return [0 if flag else -1 for flag in flags.tolist()]
     ranks = torch.where(flags, dist.get_rank(), dist.get_world_size())
@@ -181,19 +181,17 @@ def first_ranks(flags: Tensor) -> list[int]:
     return [-1 if rank == dist.get_world_size() else rank for rank in ranks.tolist()]
 
 
-def meet() -> None:
+def wait_for_ranks() -> None:
     """Wait for all ranks."""
     if dist.is_initialized():
         dist.barrier()
 
 
 class Vote:
-    """Let ranks agree to stop without waiting for each other or the device.
+    """Lets ranks agree to stop without waiting for each other or the device.
 
-    Votes of one step are counted in the next.
-
-    Signals reach ranks at different moments; a rank that stopped alone would leave the others
-    hanging in a collective.
+    Votes of one step are counted in the next. Signals reach ranks at different moments, and a rank
+    that stopped alone would leave the others hanging in a collective.
     """
 
     def __init__(self) -> None:
@@ -206,16 +204,16 @@ class Vote:
     def cast(self, stop: bool) -> bool:
         """Cast this rank's vote.
 
-        Return whether any rank voted to stop in the last step (if alone: in this one).
+        Return whether any rank voted to stop in the last step; a single process, in this one.
         """
         if self._group is None:
             return stop
-        agreed = False
+        is_agreed = False
         if self._pending is not None:
             self._pending.wait()
-            agreed = bool(self._ballot)
+            is_agreed = bool(self._ballot)
         self._ballot = torch.tensor(int(stop), dtype=torch.int32)
         self._pending = dist.all_reduce(
             self._ballot, op=dist.ReduceOp.MAX, group=self._group, async_op=True
         )
-        return agreed
+        return is_agreed

@@ -1,4 +1,4 @@
-"""Evaluation: every example counted once, whatever the number of ranks; the best is kept."""
+"""Evaluation, which counts every example once on any number of ranks, and the best weights."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -14,9 +14,9 @@ from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.network.archive import State
 from resnet_recipes.run_folder.metrics import Metrics
-from resnet_recipes.training.distributed import broadcast_statistics, total_over_ranks
+from resnet_recipes.training.distributed import broadcast_statistics, sum_over_ranks
 from resnet_recipes.training.outcomes import Outcomes
-from resnet_recipes.training.precision import BROKEN, Precision
+from resnet_recipes.training.precision import NOT_FINITE_CAUSES, Precision
 
 
 class CutShortError(Exception):
@@ -30,13 +30,13 @@ def evaluate(
     precision: Precision,
     num_classes: int,
     flip: bool = False,
-    seen: Callable[[Outcomes], object] = lambda outcomes: None,
+    on_batch: Callable[[Outcomes], object] = lambda outcomes: None,
 ) -> Metrics:
     """Return accuracies and mean softmax cross-entropy of `model`, the same on every rank.
 
-    With `flip` the logits of each image and its mirror image are averaged. `seen` is called with
-    each batch's outcomes, on the device; a rank where it returns True evaluates no more, and
-    then all raise CutShortError. Counts are summed over ranks as integers and losses in
+    With `flip` the logits of each image and its horizontal flip are averaged. `on_batch` is called
+    with each batch's outcomes, on the device; if it returns True on a rank, that rank stops, and
+    all ranks raise CutShortError in the end. Counts are summed over ranks as integers and losses in
     float64, so the result does not depend on the number of ranks. The model is left in training
     mode. Raises TrainingError if an example is missing or counted twice, a logit or the loss is not
     finite, or a batch does not fit in memory.
@@ -44,23 +44,23 @@ def evaluate(
     device = precision.device
     broadcast_statistics(model)
     model.eval()
-    # of each class: top-1 hits, top-5 hits, examples, examples with a logit that is not finite
+    # for each class: top-1 hits, top-5 hits, examples, examples with a logit that is not finite
     counts = torch.zeros(num_classes, 4, dtype=torch.int64, device=device)
     total = torch.zeros((), dtype=torch.float64, device=device)
     is_cut = False
     for raw in Stream(data.batches(), device):
-        with _fitting(raw):
-            logits, labels = logits_of(model, data.normalized(raw), precision, flip), raw.labels
-        kinds, outcomes = _judged(logits, labels)
-        counts.index_add_(0, labels, kinds)
+        with _explain_lack_of_memory(raw):
+            logits = compute_logits(model, data.normalized(raw), precision, flip)
+        kinds, outcomes = _judge(logits, raw.labels)
+        counts.index_add_(0, raw.labels, kinds)
         total += outcomes.losses.double().sum()
-        if is_cut := bool(seen(outcomes)):
+        if is_cut := bool(on_batch(outcomes)):
             break
     model.train()
-    if total_over_ranks(torch.tensor(int(is_cut), device=device)):
+    if sum_over_ranks(torch.tensor(int(is_cut), device=device)):
         raise CutShortError
-    counts = total_over_ranks(counts)
-    first, five, examples, broken = counts.sum(0).tolist()
+    counts = sum_over_ranks(counts)
+    top1_hits, top5_hits, examples, broken = counts.sum(0).tolist()
     if examples != data.examples:
         raise TrainingError(
             f"evaluation saw {examples:,} of {data.examples:,} images; no accuracy is reported"
@@ -68,38 +68,41 @@ def evaluate(
     if broken:
         raise TrainingError(
             f"the network's outputs for {broken:,} of {examples:,} images are not finite numbers; "
-            f"no accuracy is reported; {BROKEN}"
+            f"no accuracy is reported; {NOT_FINITE_CAUSES}"
         )
-    loss = float(total_over_ranks(total)) / examples
+    loss = float(sum_over_ranks(total)) / examples
     if not math.isfinite(loss):
-        raise TrainingError(f"the validation loss is not a finite number; {BROKEN}")
-    right, _, images, _ = counts[counts[:, 2] > 0].double().T
-    balanced = float(100 * (right / images).mean())
-    return Metrics(100 * first / examples, 100 * five / examples, loss, examples, balanced)
+        raise TrainingError(f"the validation loss is not a finite number; {NOT_FINITE_CAUSES}")
+    class_hits, _, class_images, _ = counts[counts[:, 2] > 0].double().T
+    balanced = float(100 * (class_hits / class_images).mean())
+    top1, top5 = 100 * top1_hits / examples, 100 * top5_hits / examples
+    return Metrics(top1, top5, loss, examples, balanced)
 
 
-def _judged(logits: Tensor, labels: Tensor) -> tuple[Tensor, Outcomes]:
+def _judge(logits: Tensor, labels: Tensor) -> tuple[Tensor, Outcomes]:
     """Return the four counts of each image [N, 4], and its outcome.
 
-    Reads [N, K] three times: for 100,000 classes that can take longer than the network.
+    It reads [N, K] three times: for 100,000 classes that can take longer than the network.
     """
-    highest, best = logits.topk(min(5, logits.shape[1]))
-    found = best == labels.unsqueeze(1)
+    highest, top5 = logits.topk(min(5, logits.shape[1]))
+    hits = top5 == labels.unsqueeze(1)
     # both are NaN if a logit is
-    broken = ~(highest[:, 0].isfinite() & logits.amin(1).isfinite())
-    kinds = [found[:, 0], found.any(1), torch.ones_like(broken), broken]
-    pairs = torch.stack([labels, best[:, 0]], 1)
+    is_broken = ~(highest[:, 0].isfinite() & logits.amin(1).isfinite())
+    kinds = [hits[:, 0], hits.any(1), torch.ones_like(is_broken), is_broken]
+    pairs = torch.stack([labels, top5[:, 0]], 1)
     of_label, of_best = logits.log_softmax(1).gather(1, pairs).unbind(1)
-    # a copy: the loader fills the memory of its labels again
-    outcomes = Outcomes(labels.clone(), best[:, 0], of_best.exp(), -of_label)
+    # a copy, since the loader reuses the memory of its labels
+    outcomes = Outcomes(labels.clone(), top5[:, 0], of_best.exp(), -of_label)
     return torch.stack(kinds, 1).long(), outcomes
 
 
 @torch.no_grad()
-def logits_of(model: nn.Module, images: Tensor, precision: Precision, flip: bool = False) -> Tensor:
-    """Return the float32 logits [N, K] of normalised images.
+def compute_logits(
+    model: nn.Module, images: Tensor, precision: Precision, flip: bool = False
+) -> Tensor:
+    """Return the float32 logits [N, K] of normalized images.
 
-    With `flip` the mean of each image's and its mirror image's.
+    With `flip`, return the mean over each image and its horizontal flip.
     """
     with precision.autocast():
         logits = model(images).float()
@@ -107,8 +110,8 @@ def logits_of(model: nn.Module, images: Tensor, precision: Precision, flip: bool
 
 
 @contextmanager
-def _fitting(raw: RawBatch) -> Iterator[None]:
-    """Raise TrainingError, with what to type, if the logits of a batch do not fit in memory."""
+def _explain_lack_of_memory(raw: RawBatch) -> Iterator[None]:
+    """Raise TrainingError, with a fix, if the logits of a batch do not fit in memory."""
     try:
         yield
     except torch.OutOfMemoryError as error:
@@ -119,11 +122,11 @@ def _fitting(raw: RawBatch) -> Iterator[None]:
         ) from error
 
 
-class Best:
+class BestWeights:
     """Keeps a copy, on the host, of the weights that were best in an evaluation.
 
-    It is part of a checkpoint, so that a resumed run keeps the same. The best of many evaluations
-    is flattered: on other images its accuracy is lower.
+    Checkpoints contain it, so that a resumed run keeps the same weights. The best of many
+    evaluations is biased: on other images its accuracy is lower.
     """
 
     def __init__(self, by: str):
@@ -134,11 +137,11 @@ class Best:
         self.metrics: Metrics | None = None
         self.weights: dict[str, Tensor] = {}
 
-    def after(self, done: int, metrics: Metrics, model: nn.Module) -> "Best":
-        """Return the best after an evaluation of `model` as it is; this one does not change."""
+    def after(self, done: int, metrics: Metrics, model: nn.Module) -> "BestWeights":
+        """Return the best weights after an evaluation of `model`; this object does not change."""
         after = copy(self)
         after.evaluations += 1
-        if self.by == "off" or (self.metrics and self._rank(metrics) <= self._rank(self.metrics)):
+        if self.by == "off" or (self.metrics and self._score(metrics) <= self._score(self.metrics)):
             return after
         after.step, after.metrics = done, metrics
         after.weights = {
@@ -152,14 +155,14 @@ class Best:
         return {**vars(self)} if self.metrics else {}
 
     def load_state_dict(self, state: State) -> None:
-        """Restore what `state_dict` returned, unless it was the best by another figure."""
+        """Restore what `state_dict` returned, unless it was the best by another metric."""
         if state.get("by") == self.by:
             self.step, self.evaluations = state["step"], state["evaluations"]
             self.metrics = Metrics(*state["metrics"])
             self.weights = {name: tensor.clone() for name, tensor in state["weights"].items()}
 
-    def _rank(self, metrics: Metrics) -> float:
-        """Return a figure that is higher for better metrics."""
+    def _score(self, metrics: Metrics) -> float:
+        """Return a number that is higher for better metrics."""
         if self.by == "balanced_accuracy":
             return metrics.top1 if metrics.balanced is None else metrics.balanced
         return -metrics.loss if self.by == "loss" else metrics.top1

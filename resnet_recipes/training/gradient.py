@@ -23,25 +23,25 @@ class Gradient:
     def __call__(self, batch: Batch, sync: bool = True) -> Tensor:
         """Add a batch's gradient to `.grad`, averaged over ranks if `sync`.
 
-        Return the examples' losses, float32 [N]. Raises TrainingError if memory does not suffice.
+        Return the examples' losses, float32 [N]. Raises TrainingError if memory runs out.
         """
         if not self._compiles:
             return self._compute(batch, sync)
         run, shape = self._run, batch.images.shape
-        with _fitting(run, shape[-1]), run.compiling.gradient(shape):
+        with _explain_lack_of_memory(run, shape[-1]), run.compiling.time_gradient(shape):
             return self._compute(batch, sync)
 
-    def eager(
+    def compute_eagerly(
         self, batch: Batch, sync: bool = True, halfway: Callable[[], object] = silent
     ) -> Tensor:
-        """Do the same kernel by kernel.
+        """Compute the same kernel by kernel.
 
-        Call `halfway` between the last micro-batch's forward and backward pass.
+        Call `halfway` between the forward and the backward pass of the last micro-batch.
         """
         run, losses_of_parts = self._run, []
         parts = run.plan.microbatches
         for i, part in enumerate(batch.split(parts)):
-            # no view: torch.compile makes a graph for each kind of view
+            # detached: torch.compile makes a graph for each kind of view
             images = part.images.detach()
             with run.precision.autocast():
                 losses = run.methods.losses(run.model(images), part)
@@ -50,7 +50,7 @@ class Gradient:
             is_last = i == parts - 1
             if is_last:
                 halfway()
-            with run.exchange.averaging(sync and is_last):
+            with run.all_reduce.average(sync and is_last):
                 run.precision.backward(loss)
             losses_of_parts.append(losses.detach())
         return torch.cat(losses_of_parts)
@@ -58,44 +58,50 @@ class Gradient:
     def _compute(self, batch: Batch, sync: bool) -> Tensor:
         graphs = self._run.graphs
         if graphs is None:
-            return self.eager(batch, sync)
-        return graphs.gradient(self.eager, batch, sync)
+            return self.compute_eagerly(batch, sync)
+        return graphs.gradient(self.compute_eagerly, batch, sync)
 
     def rehearse(self) -> None:
-        """Compute and discard a step at the largest size, to show a lack of memory at once.
+        """Compute and discard a step at the largest image size, to detect a lack of memory early.
 
-        Methods that change the batch take part: a teacher needs memory, too.
+        Methods that change the batch take part, since a teacher needs memory too.
         """
-        run, plan, side = self._run, self._run.plan, max(self._run.plan.sizes)
-        device, epoch = run.rank.device, plan.sizes.index(side)
+        run, plan, device = self._run, self._run.plan, self._run.rank.device
+        side = max(plan.sizes)
+        epoch = plan.sizes.index(side)
         now = Now.at(epoch * plan.steps_per_epoch, plan.total_steps, plan.steps_per_epoch)
-        loaded = plan.loader_pixels[epoch] if plan.loader_pixels else plan.recipe.data.train_size
+        loader_side = (
+            plan.loader_pixels[epoch] if plan.loader_pixels else plan.recipe.data.train_size
+        )
         torch.backends.cudnn.benchmark = side in run.searches
         buffers = list(run.model.buffers())
-        kept = [buffer.clone() for buffer in buffers]
-        pixels = torch.zeros(plan.rank_size, 3, loaded, loaded, dtype=torch.uint8, device=device)
+        copies = [buffer.clone() for buffer in buffers]
+        pixels = torch.zeros(
+            plan.rank_size, 3, loader_side, loader_side, dtype=torch.uint8, device=device
+        )
         labels = torch.zeros(plan.rank_size, dtype=torch.int64, device=device)
-        with _fitting(run, side):
+        with _explain_lack_of_memory(run, side):
             with torch.no_grad():
                 images = normalize(pixels, plan.recipe.data.mean, plan.recipe.data.std)
                 batch = Batch.of(images, labels, plan.num_classes)
                 batch = run.methods.transform_batch(batch, now)
-            self.eager(batch, sync=False)
+            self.compute_eagerly(batch, sync=False)
         run.optimizer.zero_grad(set_to_none=True)
         with torch.no_grad():
-            for buffer, value in zip(buffers, kept, strict=True):
+            for buffer, value in zip(buffers, copies, strict=True):
                 buffer.copy_(value)
 
 
 @contextmanager
-def _fitting(run: Run, side: int) -> Iterator[None]:
-    """Raise TrainingError, with what to type, if images of `side` pixels do not fit in memory."""
+def _explain_lack_of_memory(run: Run, side: int) -> Iterator[None]:
+    """Raise TrainingError, with a fix, if images of `side` pixels do not fit in memory."""
     try:
         yield
     except torch.OutOfMemoryError as error:
         size = run.plan.bn_size
-        smaller = [each for each in range(1, size // 2 + 1) if run.plan.rank_size % each == 0]
-        less = "needs less and barely changes the result"
-        fix = f"batch.bn_size={smaller[-1]} {less}" if smaller else "make them smaller"
+        divisors = [n for n in range(1, size // 2 + 1) if run.plan.rank_size % n == 0]
+        fix = "make them smaller"
+        if divisors:
+            fix = f"batch.bn_size={divisors[-1]} needs less and barely changes the result"
         why = f"a micro-batch of {size} images of {side} px does not fit on this GPU"
         raise TrainingError(f"out of memory: {why}; {fix}") from error

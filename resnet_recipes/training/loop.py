@@ -24,8 +24,8 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
     params = [p for p in model.parameters() if p.requires_grad]
     gradient, vote, done = Gradient(run), Vote(), first
     stream = Stream(run.train_data.batches(first), run.rank.device)
-    # not torch.manual_seed: for devices of kinds that are not in use, it writes down the call
-    # stack, at every step
+    # torch.manual_seed would record the call stack at every step, for kinds of devices that are not
+    # in use
     generators = [torch.default_generator]
     if run.rank.device.type == "cuda":
         generators.append(torch.cuda.default_generators[run.rank.device.index])
@@ -38,7 +38,9 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
         now = Now(
             step, plan.horizon, np.random.default_rng((plan.recipe.seed, run.rank.rank, step))
         )
-        seed = int(now.rng.integers(2**63))  # always drawn: later draws must not depend on methods
+        seed = int(
+            now.rng.integers(2**63)
+        )  # always drawn, so that later draws do not depend on methods
         if methods.draws_in_forward or plan.network.draws_in_forward:
             for generator in generators:
                 generator.manual_seed(seed)
@@ -46,8 +48,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
         for group in run.optimizer.param_groups:
             group["lr"] = plan.lr_at(step) * group["rate"]
 
-        # One batch a step: every method sees all of it, once, however many gradients are taken on
-        # it.
+        # Every method sees the complete batch once, however many gradients are taken on it.
         with torch.no_grad():
             images = normalize(raw.pixels, data.mean, data.std)
             batch = Batch.of(images, raw.labels, plan.num_classes, raw.taught)
@@ -62,7 +63,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0, end: int | None = Non
         done = step + 1
         if plan.recipe.batch.bn_average and done % plan.steps_per_epoch == 0:
             average_statistics(model)
-        is_asked = vote.cast(reporter.wants_to_stop())
+        is_asked = vote.cast(reporter.is_asked_to_stop())
         reporter.step(done, losses)
         if plan.logs_at(done) or plan.evaluates_at(done) or is_asked:
             reporter.log(done, stream)  # the only place in training that waits for the device

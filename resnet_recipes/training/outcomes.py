@@ -1,4 +1,4 @@
-"""What an evaluation found for each of its images, and for each class."""
+"""The results of an evaluation for each image and each class."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self
@@ -12,24 +12,24 @@ _BINS = 15
 
 
 class Outcomes(NamedTuple):
-    """What a network made of some images, in the order of the images; a few bytes for each."""
+    """Predictions for some images, in the order of the images; 24 bytes for each."""
 
     labels: Tensor  # int64 [N]
     best: Tensor  # int64 [N], the most probable class
-    probabilities: Tensor  # float32 [N], of `best`
+    probabilities: Tensor  # float32 [N], the probability of `best`
     losses: Tensor  # float32 [N], softmax cross-entropy in nats
 
     @classmethod
-    def joined(cls, batches: Sequence[Self]) -> Self:
-        """Return the images of all batches, one after the other, on the CPU."""
+    def concatenate(cls, batches: Sequence[Self]) -> Self:
+        """Return the outcomes of all batches, one after the other, on the CPU."""
         if not batches:  # fewer images than ranks
-            none = torch.empty(0, dtype=torch.int64)
-            return cls(none, none, none.float(), none.float())
+            empty = torch.empty(0, dtype=torch.int64)
+            return cls(empty, empty, empty.float(), empty.float())
         return cls(*(torch.cat(parts).cpu() for parts in zip(*batches, strict=True)))
 
     @classmethod
-    def interleaved(cls, ranks: Sequence[Self]) -> Self:
-        """Return the images of all ranks, of which rank r has r, r + number of ranks, ..."""
+    def interleave(cls, ranks: Sequence[Self]) -> Self:
+        """Return the outcomes of all ranks; rank r has images r, r + number of ranks, ..."""
         whole = [torch.cat(parts) for parts in zip(*ranks, strict=True)]
         for rank, part in enumerate(ranks):
             for field, values in zip(whole, part, strict=True):
@@ -38,7 +38,7 @@ class Outcomes(NamedTuple):
 
     @property
     def calibration_error_percent(self) -> float:
-        """How far probabilities are from the share that is right: expected calibration error.
+        """The expected calibration error: how far probabilities are from accuracy.
 
         The mean over 15 equal bins of probability, weighted by their images, of the difference
         between mean probability and accuracy. Guo et al., 2017, arXiv:1706.04599.
@@ -56,21 +56,21 @@ class Outcomes(NamedTuple):
 
 
 class ClassResult(NamedTuple):
-    """The images of one class."""
+    """Counts of one class."""
 
     label: int
     images: int
     correct: int
-    taken: int  # images of any class that were taken for this one
+    taken: int  # images of any class that were predicted as this one
 
     @property
     def top1_percent(self) -> float:
-        """Share of the images that were classified correctly, which is the class's recall."""
+        """Fraction of the class's images that were classified correctly: its recall."""
         return 100 * self.correct / self.images if self.images else 0.0
 
     @property
     def precision_percent(self) -> float:
-        """Share of what was taken for this class that is of it; 0 if nothing was."""
+        """Fraction of the images predicted as this class that belong to it; 0 if there are none."""
         return 100 * self.correct / self.taken if self.taken else 0.0
 
     @property
@@ -88,7 +88,7 @@ class Means(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """Images of one class that were taken for one class."""
+    """Number of images of one class that were predicted as one class."""
 
     label: int
     taken_for: int
@@ -103,29 +103,29 @@ class Confusion:
 
     def classes(self) -> list[ClassResult]:
         """Return every class that has images, the worst first."""
-        found = [result for result in self._classes() if result.images]
-        return sorted(found, key=lambda result: (result.top1_percent, result.label))
+        results = [result for result in self._all_classes() if result.images]
+        return sorted(results, key=lambda result: (result.top1_percent, result.label))
 
     def means(self) -> dict[str, Means]:
-        """Return the means over classes: `macro` counts all alike, `weighted` by their images.
+        """Return the means over classes: `macro` weights them equally, `weighted` by their images.
 
-        As in scikit-learn, over all classes that have images or were named.
+        As in scikit-learn, over all classes that have images or predictions.
         """
-        found = list(self._classes())
-        rows = [(row.precision_percent, row.top1_percent, row.f1_percent) for row in found]
-        weights = {"macro": None, "weighted": [row.images for row in found]}
+        results = list(self._all_classes())
+        rows = [(row.precision_percent, row.top1_percent, row.f1_percent) for row in results]
+        images = [row.images for row in results]
         return {
-            kind: Means(*np.average(rows, axis=0, weights=given).tolist())
-            for kind, given in weights.items()
+            "macro": Means(*np.average(rows, axis=0).tolist()),
+            "weighted": Means(*np.average(rows, axis=0, weights=images).tolist()),
         }
 
-    def _classes(self) -> Iterator[ClassResult]:
-        """Yield every class that has images or was named, in the order of labels."""
+    def _all_classes(self) -> Iterator[ClassResult]:
+        """Yield every class that has images or predictions, in the order of labels."""
         labels, best = self._labels, self._best
         most = int(torch.cat([labels, best]).max()) + 1
         counts = (
-            found.bincount(minlength=most).tolist()
-            for found in (labels, labels[labels == best], best)
+            values.bincount(minlength=most).tolist()
+            for values in (labels, labels[labels == best], best)
         )
         for label, (images, correct, taken) in enumerate(zip(*counts, strict=True)):
             if images or taken:

@@ -1,4 +1,4 @@
-"""The reporter of a run: logs, evaluates and saves what the loop trains."""
+"""The reporter of a run: logs, evaluates and saves."""
 
 import time
 from contextlib import suppress
@@ -14,23 +14,23 @@ from resnet_recipes.run_folder.hits import Hits
 from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.distributed import (
-    agree,
+    average_over_ranks,
     broadcast_statistics,
-    mean_over_ranks,
-    total_over_ranks,
+    is_same_on_all_ranks,
+    sum_over_ranks,
 )
 from resnet_recipes.training.evaluate import CutShortError, evaluate
 from resnet_recipes.training.outcomes import Outcomes
-from resnet_recipes.training.precision import BROKEN
+from resnet_recipes.training.precision import NOT_FINITE_CAUSES
 from resnet_recipes.training.run import Run
-from resnet_recipes.training.state import capture, digest, is_finite
+from resnet_recipes.training.state import capture, compute_digest, is_finite
 
-#: Fewest seconds of compilation that are worth a record.
-COMPILED = 0.1
+#: Seconds of compilation from which they are recorded.
+MIN_COMPILATION = 0.1
 
 
 class StopRequest(Protocol):
-    """A request to stop this process; see jobs.signals."""
+    """A possible request to stop this process; see jobs.signals."""
 
     requested: bool
 
@@ -43,7 +43,7 @@ class Heartbeat(Protocol):
 
 
 class RunReporter:
-    """Log, evaluate and save one run. Every rank has a reporter; only rank 0's writes."""
+    """Logs, evaluates and saves one run. Every rank has a reporter; only rank 0's writes."""
 
     def __init__(
         self,
@@ -58,17 +58,17 @@ class RunReporter:
         self._losses = torch.zeros(
             run.plan.steps(run.plan.recipe.log.interval), device=run.rank.device
         )
-        self._count = 0  # losses since the last log, which stay on the device until the next
-        # training seconds and seconds of data wait at the last log
-        self._since = (run.clock.seconds(), 0.0)
+        self._count = 0  # losses since the last log; they stay on the device until the next
+        self._logged_seconds = run.clock.seconds()  # training seconds at the last log
+        self._logged_wait = 0.0  # seconds of waiting for data until the last log
         self._compiled = 0.0  # seconds of compilation recorded so far
 
-    def wants_to_stop(self) -> bool:
+    def is_asked_to_stop(self) -> bool:
         """Return whether this rank was asked to stop."""
         return self.interruption.requested
 
     def step(self, done: int, losses: Tensor) -> None:
-        """Take in a completed step and its examples' losses; does not wait for the device."""
+        """Record a completed step and its examples' losses; does not wait for the device."""
         torch.mean(losses, 0, out=self._losses[self._count])
         self._count += 1
         self.watchdog.beat(done, "train")
@@ -79,15 +79,15 @@ class RunReporter:
         Raises TrainingError, on every rank, if the loss is not finite.
         """
         # waits for the device
-        losses = mean_over_ranks(self._losses[: self._count].clone()).tolist()
+        losses = average_over_ranks(self._losses[: self._count].clone()).tolist()
         self.run.precision.check(losses, done)
         seconds, waited = self.run.clock.seconds(), stream.waited
-        span = max(seconds - self._since[0], 1e-9)
+        span = max(seconds - self._logged_seconds, 1e-9)
         if self.recorder is not None:
             plan = self.run.plan
             # float16 may have skipped a step
             finite = [loss for loss in losses if abs(loss) < float("inf")]
-            progress = StepMetrics(
+            metrics = StepMetrics(
                 done,
                 steps=len(losses),
                 loss=sum(finite) / len(finite) if finite else float("nan"),
@@ -95,56 +95,56 @@ class RunReporter:
                 pixels=plan.pixels_at(done - 1),
                 training_seconds=seconds,
                 images_per_second=len(losses) * plan.recipe.batch.global_size / span,
-                data_wait_share=min(1.0, (waited - self._since[1]) / span),
+                data_wait_share=min(1.0, (waited - self._logged_wait) / span),
             )
-            self.recorder.step(progress)
-            if (compiled := self.run.compiling.seconds() - self._compiled) >= COMPILED:
+            self.recorder.step(metrics)
+            if (compiled := self.run.compiling.seconds() - self._compiled) >= MIN_COMPILATION:
                 self.recorder.compiled(done, compiled)
                 self._compiled += compiled
-        self._count, self._since = 0, (seconds, waited)
+        self._count, self._logged_seconds, self._logged_wait = 0, seconds, waited
 
     def evaluate(self, done: int) -> None:
-        """Evaluate EMA's weights if the recipe has them, else the raw ones; at the end both.
+        """Evaluate EMA's weights if the recipe has EMA, else the raw ones; at the end both.
 
-        If a rank is asked to stop meanwhile, nothing is recorded, and the run owes the evaluation.
+        If a rank is asked to stop meanwhile, nothing is recorded, and the resumed run evaluates.
         """
         run, flip = self.run, self.run.plan.recipe.evaluation.flip
         correct: list[Tensor] = []  # of each batch, a flag for each image, on the device
 
-        def may_stop(outcomes: Outcomes) -> bool:
+        def on_batch(outcomes: Outcomes) -> bool:
             correct.append(outcomes.best == outcomes.labels)
             self.watchdog.beat(done, "evaluate")
-            return self.wants_to_stop()
+            return self.is_asked_to_stop()
 
-        def measured() -> Metrics:
+        def measure() -> Metrics:
             classes = run.plan.num_classes
-            return evaluate(run.model, run.eval_data, run.precision, classes, flip, may_stop)
+            return evaluate(run.model, run.eval_data, run.precision, classes, flip, on_batch)
 
-        # for its two shapes a search would take longer than it saves
+        # a search would take longer than it saves on an evaluation's two shapes
         torch.backends.cudnn.benchmark = False
         run.owes_evaluation = True
-        with run.clock.paused(), suppress(CutShortError):
-            began, averaged, raw = time.perf_counter(), None, None
+        with run.clock.pause(), suppress(CutShortError):
+            start, averaged, raw = time.perf_counter(), None, None
             with run.methods.eval_weights(run.model):
-                counted = measured()
-                best = run.best.after(done, counted, run.model)
+                metrics = measure()
+                best = run.best.after(done, metrics, run.model)
             if "eval_weights" in run.methods.table():
-                averaged = counted
+                averaged = metrics
             else:
-                raw = counted
-            run.top1, known = counted.top1, time.perf_counter()
+                raw = metrics
+            run.top1, raw_start = metrics.top1, time.perf_counter()
             if self._is_over(done):
                 self._write_hits(correct)
-                raw = raw or measured()
-            now = time.perf_counter()
+                raw = raw or measure()
+            end = time.perf_counter()
             run.best, run.owes_evaluation = best, False  # nothing was cut short
             if self.recorder is not None:
                 self.recorder.evaluation(
                     done,
                     averaged=averaged,
                     raw=raw,
-                    seconds=now - began,
-                    raw_seconds=now - known,
+                    seconds=end - start,
+                    raw_seconds=end - raw_start,
                     is_best=best.step == done,
                 )
 
@@ -154,7 +154,7 @@ class RunReporter:
         flags = torch.zeros(images, dtype=torch.int32, device=rank.device)
         if correct:  # there may be fewer images than ranks
             flags[rank.rank :: rank.world_size] = torch.cat(correct).int()
-        flags = total_over_ranks(flags).tolist()
+        flags = sum_over_ranks(flags).tolist()
         if self.recorder is not None:
             digest = self.run.plan.facts.eval_digest
             self.recorder.hits(Hits(digest, "".join(map(str, flags))))
@@ -162,11 +162,11 @@ class RunReporter:
     def save(self, done: int) -> None:
         """Save a checkpoint, after checking that all ranks hold the same, finite weights."""
         self.watchdog.beat(done, "save")
-        with self.run.clock.paused():
-            began = time.perf_counter()
-            # so that all ranks check what one of them will save
+        with self.run.clock.pause():
+            start = time.perf_counter()
+            # so that every rank checks what rank 0 will save
             broadcast_statistics(self.run.model)
-            if not agree(digest(self.run.model)):
+            if not is_same_on_all_ranks(compute_digest(self.run.model)):
                 raise TrainingError(
                     f"the ranks hold different weights at step {done}: a device or its memory is "
                     "faulty. The step was not saved; resume from the last checkpoint on different "
@@ -175,12 +175,12 @@ class RunReporter:
             if not is_finite(self.run.model):
                 raise TrainingError(
                     f"weights or BatchNorm statistics are not finite numbers at step {done}; "
-                    f"{BROKEN}. The step was not saved"
+                    f"{NOT_FINITE_CAUSES}. The step was not saved"
                 )
-            state = capture(self.run, done)  # on every rank: methods may gather theirs
+            state = capture(self.run, done)  # on every rank, since a method may gather its state
             if self.checkpoints is not None and self.recorder is not None:
                 self.checkpoints.save(done, state, is_last=self._is_over(done))
-                self.recorder.saved(done, self.checkpoints.folder, time.perf_counter() - began)
+                self.recorder.saved(done, self.checkpoints.folder, time.perf_counter() - start)
 
     def _is_over(self, done: int) -> bool:
         """Return whether the weights after `done` steps are the run's result."""

@@ -12,10 +12,10 @@ from resnet_recipes.data.loading import EvalLoader, TrainLoader
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.ops import Operations
 from resnet_recipes.planning.plan import Plan
+from resnet_recipes.training.all_reduce import AllReduce
 from resnet_recipes.training.clock import Clock, Compiling
 from resnet_recipes.training.distributed import Rank
-from resnet_recipes.training.evaluate import Best
-from resnet_recipes.training.exchange import Exchange
+from resnet_recipes.training.evaluate import BestWeights
 from resnet_recipes.training.graphs import Graphs
 from resnet_recipes.training.precision import Precision
 
@@ -29,24 +29,24 @@ class Verdict(Enum):
 
 
 class Notes:
-    """Sentences for the user: kept until somebody listens, passed on from then on."""
+    """Sentences for the user: queued until there is a listener, then passed on at once."""
 
-    def __init__(self, kept: Iterable[str] = ()):
-        self._kept = [*kept]
-        self._show: Say = self._kept.append
+    def __init__(self, queue: Iterable[str] = ()):
+        self._queue = [*queue]
+        self._show: Say = self._queue.append
 
     def __call__(self, text: str) -> None:
         self._show(text)
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the sentences that nobody has heard yet."""
-        return iter(self._kept)
+        """Yield the sentences in the queue."""
+        return iter(self._queue)
 
     def listen(self, show: Say) -> None:
-        """Pass every sentence to `show`, beginning with those that were kept."""
-        for text in self._kept:
+        """Pass every sentence to `show`, those in the queue first."""
+        for text in self._queue:
             show(text)
-        self._kept.clear()
+        self._queue.clear()
         self._show = show
 
 
@@ -57,24 +57,26 @@ class Run:
     plan: Plan
     rank: Rank
     model: nn.Module
-    exchange: Exchange  # of gradients, between ranks
+    all_reduce: AllReduce  # averages gradients over ranks
     optimizer: torch.optim.Optimizer
     methods: Stack
-    operations: Operations  # that the network calls
+    operations: Operations  # fused ones that the network calls
     precision: Precision
     clock: Clock
-    searches: Collection[int]  # sides at which cuDNN searches for algorithms
+    searches: Collection[int]  # image sizes, in pixels, at which cuDNN searches for algorithms
     train_data: TrainLoader
     eval_data: EvalLoader
-    graphs: Graphs | None = None  # replays gradients on a GPU
+    graphs: Graphs | None = None  # replay gradients on a GPU
     compiling: Compiling = field(default_factory=Compiling)
     notes: Notes = field(default_factory=Notes)
-    best: Best = field(init=False)  # weights of the best evaluation, with checkpoint.best
-    owes_evaluation: bool = False  # after these steps: it was cut short by a request to stop
-    top1: float = 0.0  # percent, of the weights that count at the last evaluation
+    best: BestWeights = field(init=False)  # weights of the best evaluation, with checkpoint.best
+    owes_evaluation: bool = (
+        False  # the evaluation after these steps was cut short by a stop request
+    )
+    top1: float = 0.0  # percent, at the last evaluation: EMA's weights if the recipe has EMA
 
     def __post_init__(self) -> None:
-        self.best = Best(self.plan.recipe.checkpoint.best)
+        self.best = BestWeights(self.plan.recipe.checkpoint.best)
 
     def close(self) -> None:
         """Stop the loaders; safe to call twice."""
@@ -88,9 +90,10 @@ class Run:
         return target is not None and self.top1 >= target
 
     def verdict(self, done: int, end: int, is_asked: bool = False) -> Verdict:
-        """Return whether a step follows `done` of `end` steps, if ranks are asked to stop or not.
+        """Return whether training continues after `done` of `end` steps.
 
-        A run that owes an evaluation is not finished, even after its last step.
+        `is_asked` is whether a rank was asked to stop. A run whose evaluation was cut short is not
+        finished, even after its last step.
         """
         if self.owes_evaluation:
             return Verdict.INTERRUPTED

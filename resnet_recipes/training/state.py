@@ -1,4 +1,4 @@
-"""The state of a run between two steps: what a checkpoint holds, and how a run resumes from it."""
+"""The state of a run between two steps, which checkpoints contain and runs resume from."""
 
 import copy
 import math
@@ -16,8 +16,8 @@ from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import build, plain
 from resnet_recipes.training.run import Run
 
-#: Keys that may differ between a checkpoint and the run that resumes from it: they do not change
-#: what is learned.
+#: Settings that may differ between a checkpoint and the run that resumes from it: they do not
+#: change the weights.
 SAFE = (
     "launch",
     "log",
@@ -34,29 +34,27 @@ SAFE = (
     "batch.eval_size",
 )
 
-#: Keys that may also differ, with a warning: they fix what stopped a run, a damaged image or a lack
-#: of memory.
+#: Settings that may also differ, with a warning: they fix what stopped a run, a damaged image or a
+#: lack of memory.
 REPAIRS = ("data.on_bad_image", "batch.bn_size")
 
-#: Facts of a checkpoint that decide how numbers are rounded, beside torch and what computes them.
-COMPUTES = {
+#: Facts of a checkpoint that affect rounding, besides torch's version and the hardware.
+ROUNDING_FACTS = {
     "world_size": "number of devices",
     "device": "device",
     "dtype": "precision",
     "threads": "CPU threads",
 }
 
-#: Levels of nesting in a recipe: sections, methods, their settings, lists, and one to spare.
+#: Levels of nesting in a recipe: sections, methods, their settings, lists, and one more.
 DEPTH = 5
 
 
 def capture(run: Run, done: int) -> State:
     """Return everything that defines the run after `done` steps.
 
-    References to live tensors, and plain values.
-
-    There is no random state, no schedule and no position in the data: all are functions of the seed
-    and the step.
+    Its tensors are the run's own, not copies. It has no random state, no schedule and no position
+    in the data: all are functions of the seed and the step.
     """
     is_cuda = run.rank.device.type == "cuda"
     return {
@@ -90,18 +88,18 @@ def capture(run: Run, done: int) -> State:
 def restore(run: Run, state: State) -> int:
     """Restore `run` from a checkpoint's state, in place; return the number of completed steps.
 
-    Raises RecipeError if the run's settings or data differ, and TrainingError if the state does not
-    fit the run.
+    Raises RecipeError if the run's settings or data differ, TrainingError if the state does not fit
+    the run.
     """
-    # what older checkpoints do not have
+    # defaults of keys that older checkpoints do not have
     state = State(best={}, owes_evaluation=False) | state
     try:
-        _refuse(malformed(run, state))
-        RecipeError.refuse(conflicts(run, state))
-        _refuse(misfits(run, state))
+        _refuse(find_malformed_fields(run, state))
+        RecipeError.refuse(find_conflicts(run, state))
+        _refuse(find_misfits(run, state))
         run.model.load_state_dict(state["model"])
-        # Copied, since the optimizer would keep these tensors, which are mapped from a file. Its
-        # settings are the recipe's.
+        # A copy, since the optimizer keeps the tensors, and these are mapped from a file. Its
+        # settings come from the recipe.
         groups = run.optimizer.state_dict()["param_groups"]
         run.optimizer.load_state_dict(
             {"state": copy.deepcopy(state["optimizer"]["state"]), "param_groups": groups}
@@ -117,18 +115,18 @@ def restore(run: Run, state: State) -> int:
     return state["step"]
 
 
-def _refuse(wrong: Iterator[str]) -> None:
-    if said := list(islice(wrong, 3)):
-        raise ValueError("; ".join(said))
+def _refuse(reasons: Iterator[str]) -> None:
+    if first := list(islice(reasons, 3)):
+        raise ValueError("; ".join(first))
 
 
-def malformed(run: Run, state: State) -> Iterator[str]:
-    """Yield what in `state`, which anyone may have written, has not the form that `run` gives it.
+def find_malformed_fields(run: Run, state: State) -> Iterator[str]:
+    """Yield why `state`, which anyone may have written, does not have the form of `run`'s.
 
-    If nothing has, its fields can be compared.
+    If nothing is yielded, its fields can be compared.
     """
-    fields = [(name, value, state.get(name)) for name, value in capture(run, 0).items()]
-    if wrong := [name for name, own, found in fields if _kind(own) != _kind(found)]:
+    fields = capture(run, 0).items()
+    if wrong := [name for name, own in fields if _describe(own) != _describe(state.get(name))]:
         yield f"{', '.join(wrong)}: missing or of the wrong type"
     elif not 0 <= state["step"] <= run.plan.total_steps:
         yield f"step {state['step']} is outside the run's {run.plan.total_steps}"
@@ -138,28 +136,30 @@ def malformed(run: Run, state: State) -> Iterator[str]:
         yield "recipe: not plain values"
 
 
-def misfits(run: Run, state: State) -> Iterator[str]:
-    """Yield each tensor in `state` that is not of the shape and dtype that `run` needs."""
-    for place, own, found in _tensors(run, state):
-        if _kind(own) != _kind(found):
-            yield f"{place}: is {_kind(found)}, but this run needs {_kind(own)}"
+def find_misfits(run: Run, state: State) -> Iterator[str]:
+    """Yield each tensor in `state` whose shape or dtype is not that of `run`."""
+    for place, expected, actual in _pair_tensors(run, state):
+        if _describe(expected) != _describe(actual):
+            yield f"{place}: is {_describe(actual)}, but this run needs {_describe(expected)}"
 
 
-def _tensors(run: Run, state: State) -> Iterator[tuple[str, object, object]]:
-    """Yield the place of each tensor in a state, what `run` has there, and what is there."""
+def _pair_tensors(run: Run, state: State) -> Iterator[tuple[str, object, object]]:
+    """Yield the place of each tensor in a state, `run`'s value, and the state's value."""
     model = run.model.state_dict()
-    for place, found in ("model", state["model"]), ("best", state["best"].get("weights", model)):
-        yield from ((f"{place} {key}", model.get(key), found.get(key)) for key in model | found)
+    best = state["best"].get("weights", model)
+    for place, tensors in ("model", state["model"]), ("best", best):
+        for key in model | tensors:
+            yield f"{place} {key}", model.get(key), tensors.get(key)
     for name, value in state["methods"].items():
         yield f"methods {name}", model.get(name.partition(".")[2], value), value
-    parameters = [one for group in run.optimizer.param_groups for one in group["params"]]
-    for index, kept in state["optimizer"]["state"].items():
-        for name, value in kept.items():
+    parameters = [p for group in run.optimizer.param_groups for p in group["params"]]
+    for index, slots in state["optimizer"]["state"].items():
+        for name, value in slots.items():
             if isinstance(value, Tensor) and value.ndim:
                 yield f"optimizer {name} of parameter {index}", parameters[index], value
 
 
-def _kind(value: object) -> str:
+def _describe(value: object) -> str:
     """Return dtype and shape of a tensor, else the type."""
     if isinstance(value, Tensor):
         return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
@@ -167,12 +167,12 @@ def _kind(value: object) -> str:
     return "missing" if value is None else kind.__name__
 
 
-def conflicts(run: Run, state: State) -> Iterator[Problem]:
-    """Yield what forbids resuming from `state`: changed settings or data."""
-    yield from changed_settings(state["recipe"], run.plan.recipe)
+def find_conflicts(run: Run, state: State) -> Iterator[Problem]:
+    """Yield why the run cannot resume from `state`: changed settings, data or teachers."""
+    yield from find_changed_settings(state["recipe"], run.plan.recipe)
     facts, classes = run.plan.facts, tuple(state["classes"])
-    began = {"backend": state["backend"], "train_digest": state["train_digest"]}
-    if others := facts.differing(replace(facts, **began, classes=classes)):
+    old = {"backend": state["backend"], "train_digest": state["train_digest"]}
+    if others := facts.differing(replace(facts, **old, classes=classes)):
         yield Problem("data.root", str(facts.root), f"has other {others} than the run began with")
     for teacher in run.plan.teachers:
         if state["teachers"].get(teacher.key) != teacher.digest:
@@ -180,36 +180,36 @@ def conflicts(run: Run, state: State) -> Iterator[Problem]:
             yield Problem(teacher.key, teacher.text, rule, Hint("put the original file back"))
 
 
-def changed_settings(old: State, new: Recipe) -> Iterator[Problem]:
-    """Yield a problem for each setting that differs from the checkpoint's and changes learning."""
-    before, after = settings_in(old), flat(asdict(new))
+def find_changed_settings(old: State, new: Recipe) -> Iterator[Problem]:
+    """Yield a problem for each setting that changed and affects the weights."""
+    before, after = flatten_recipe(old), flatten(asdict(new))
     for key in sorted(before.keys() | after.keys()):
-        if before.get(key) != after.get(key) and not _is_any_of(key, (*SAFE, *REPAIRS)):
+        if before.get(key) != after.get(key) and not _is_in(key, (*SAFE, *REPAIRS)):
             was = "not set" if before.get(key) is None else before[key]
             rule = f"was {was} when the run began; changing it would make this a different run"
             yield Problem(key, after.get(key), rule, Hint("leave it as it was, or start a new run"))
 
 
-def settings_in(recipe: State) -> State:
+def flatten_recipe(recipe: State) -> State:
     """Return the settings of a checkpoint's recipe, with dotted keys.
 
-    Those that are newer have their defaults.
+    Settings that are newer than the checkpoint have their defaults.
     """
-    return flat(asdict(build(Recipe, recipe, "", []))) | flat(recipe)
+    return flatten(asdict(build(Recipe, recipe, "", []))) | flatten(recipe)
 
 
-def resume_warnings(run: Run, state: State) -> list[str]:
+def list_resume_warnings(run: Run, state: State) -> list[str]:
     """Return why resuming from `state` may not be bit-identical to an uninterrupted run.
 
-    Empty if it is.
+    Also return which settings did not exist when the run began.
     """
-    before, after = settings_in(state["recipe"]), flat(asdict(run.plan.recipe))
+    before, after = flatten_recipe(state["recipe"]), flatten(asdict(run.plan.recipe))
     then, now = (
-        {name: found[key] for key, name in COMPUTES.items()}
-        | {"torch": found["versions"].get("torch")}
-        | found["computed_by"]
+        {name: facts[key] for key, name in ROUNDING_FACTS.items()}
+        | {"torch": facts["versions"].get("torch")}
+        | facts["computed_by"]
         | {key: settings[key] for key in REPAIRS}
-        for found, settings in ((state, before), (capture(run, 0), after))
+        for facts, settings in ((state, before), (capture(run, 0), after))
     )
     warnings = [
         f"not bit-identical to an uninterrupted run: {name} {then.get(name)} -> {now[name]}"
@@ -225,8 +225,8 @@ def resume_warnings(run: Run, state: State) -> list[str]:
         )
     newer = [
         f"{key}={after[key]}"
-        for key in sorted(before.keys() - flat(state["recipe"]).keys())
-        if after.get(key) is not None and not _is_any_of(key, SAFE)
+        for key in sorted(before.keys() - flatten(state["recipe"]).keys())
+        if after.get(key) is not None and not _is_in(key, SAFE)
     ]
     if newer:
         warnings.append(
@@ -236,22 +236,21 @@ def resume_warnings(run: Run, state: State) -> list[str]:
     return warnings
 
 
-def _is_any_of(key: str, places: Sequence[str]) -> bool:
-    """Return whether a setting is one of these, or in one of these sections."""
+def _is_in(key: str, places: Sequence[str]) -> bool:
+    """Return whether a setting is one of `places`, or in one of them."""
     return any(key == place or key.startswith(place + ".") for place in places)
 
 
-def flat(tree: State, prefix: str = "") -> State:
-    """Return a nested dictionary with dotted keys.
+def flatten(tree: State, prefix: str = "") -> State:
+    """Return a nested dictionary as a flat one with dotted keys.
 
-    Tuples as lists, as YAML and checkpoints have them.
-
-    A method without settings stays an empty dictionary, so that it differs from one that is off.
+    Tuples become lists, as in YAML and checkpoints. A method without settings stays an empty
+    dictionary, so that it differs from a method that is off.
     """
     leaves: State = {}
     for key, value in tree.items():
         if isinstance(value, dict) and (value or not prefix):  # a section may be empty: methods: {}
-            leaves |= flat(value, f"{prefix}{key}.")
+            leaves |= flatten(value, f"{prefix}{key}.")
         else:
             leaves[prefix + key] = plain(value)
     return leaves
@@ -268,12 +267,12 @@ def is_finite(model: nn.Module) -> bool:
 
 
 @torch.no_grad()
-def digest(model: nn.Module) -> Tensor:
+def compute_digest(model: nn.Module) -> Tensor:
     """Return an int64 scalar that changes with any bit of a parameter.
 
     No host sync, one small kernel per parameter.
     """
     sums = [p.detach().view(torch.int32).sum(dtype=torch.int64) for p in model.parameters()]
-    # so that swapped parameters show
+    # factors, so that swapped parameters change the sum
     weights = torch.arange(1, len(sums) + 1, device=sums[0].device)
     return (torch.stack(sums) * weights).sum()

@@ -1,4 +1,4 @@
-"""What a teacher says of the images of a run, each seen on its own."""
+"""Computes a teacher's outputs for every image of a run."""
 
 from collections.abc import Callable
 
@@ -10,48 +10,48 @@ from resnet_recipes.methods.base import TAUGHT_AT_ONCE, Batch, Now
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.teachers import teachers
-from resnet_recipes.training.build import frozen, open_train
-from resnet_recipes.training.distributed import Rank, first_ranks, meet
+from resnet_recipes.training.build import build_teacher, open_train
+from resnet_recipes.training.distributed import Rank, find_first_ranks, wait_for_ranks
 from resnet_recipes.training.precision import Precision, resolve_dtype
 
 
 @torch.no_grad()
-def store(
+def write_outputs(
     plan: Plan,
     rank: Rank,
     outputs: Outputs,
     progress: Callable[[int, int], None],
-    stopped: Callable[[], bool],
+    is_stopped: Callable[[], bool],
 ) -> bool:
-    """Write what a teacher says of a rank's images in all epochs that are not whole.
+    """Write a teacher's outputs for a rank's images in all incomplete epochs.
 
-    Return whether they are now; they are not if any rank is `stopped`.
+    Return whether all epochs are complete now; they are not if any rank `is_stopped`.
     """
     missing, shape = outputs.missing(), outputs.values.shape
-    meet()  # no rank writes before all have read
+    wait_for_ranks()  # no rank writes before all ranks have read
     ((_, network),) = teachers(plan)
     dtype = resolve_dtype(plan.recipe.precision.dtype, rank.device)
-    logits = frozen(network, Precision(rank.device, dtype, network.model), plan.recipe.data)
+    logits = build_teacher(network, Precision(rank.device, dtype, network.model), plan.recipe.data)
     stack = plan.new_stack()
-    sizes = Stack({one.name: one for one in stack if one.changes == "sizes"})
+    resizing = Stack({method.name: method for method in stack if method.changes == "sizes"})
     loader = open_train(plan, rank, stack)
     for epoch in missing:
         now = Now.at(epoch * plan.steps_per_epoch, plan.total_steps, plan.steps_per_epoch)
         jobs = loader.whole(epoch)
         stream = zip(jobs, Stream(loader.source.run(jobs), rank.device), strict=True)
         for done, (job, raw) in enumerate(stream, epoch * len(jobs)):
-            if stopped():
+            if is_stopped():
                 break
             batch = Batch.of(loader.normalized(raw), raw.labels, plan.num_classes)
-            images = sizes.transform_batch(batch, now).images
-            said = torch.cat([logits(part) for part in images.split(TAUGHT_AT_ONCE)])
-            for tensor, found in zip(outputs, kept(said, shape[3]), strict=False):
-                tensor[epoch, job.copies, job.indices] = found.numpy(force=True)
+            images = resizing.transform_batch(batch, now).images
+            values = torch.cat([logits(part) for part in images.split(TAUGHT_AT_ONCE)])
+            for array, rows in zip(outputs, kept(values, shape[3]), strict=False):
+                array[epoch, job.copies, job.indices] = rows.numpy(force=True)
             progress(done + 1, shape[0] * len(jobs))
-        if first_ranks(torch.tensor([stopped()], device=rank.device))[0] >= 0:
+        if find_first_ranks(torch.tensor([is_stopped()], device=rank.device))[0] >= 0:
             return False
         if rank.is_main:
             outputs.sha256[epoch] = outputs.digest(epoch)
-    meet()  # a rank that ends says that all is written
+    wait_for_ranks()  # a rank may return only when all ranks have written
     loader.close()
     return True

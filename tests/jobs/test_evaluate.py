@@ -25,7 +25,7 @@ def test_a_rank_takes_its_gpu_before_the_network_is_on_it(tmp_path, monkeypatch)
     (tmp_path / "job.json").write_text(
         json.dumps({"job": "evaluate", "place": "weights.pt", "sizes": []})
     )
-    monkeypatch.setattr(distributed, "this_rank", lambda *_: Rank(1, 2, torch.device("cuda", 1)))
+    monkeypatch.setattr(distributed, "read_rank", lambda *_: Rank(1, 2, torch.device("cuda", 1)))
     monkeypatch.setattr(distributed, "form_group", lambda _: done.append("joined"))
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: done.append(f"took {device}"))
     monkeypatch.setattr(evaluate, "open_network", lambda *_: None)

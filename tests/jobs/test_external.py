@@ -100,7 +100,7 @@ def test_what_no_launcher_can_have_set_is_refused_by_name(words, said, told):
 
 
 def test_a_port_in_use_is_a_message(told):
-    distributed.meeting_place.cache_clear()
+    distributed.open_store.cache_clear()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         put(told, f"{TORCHRUN} RANK=0 MASTER_PORT={taken.getsockname()[1]}")
         with pytest.raises(
@@ -114,7 +114,7 @@ def test_a_port_in_use_is_a_message(told):
 )
 def test_rank_0_reports_once_that_it_waits(environment, key, told):
     said = []
-    distributed.meeting_place.cache_clear()
+    distributed.open_store.cache_clear()
     put(told, f"{environment} RANK=0 SLURM_PROCID=0 SLURM_STEP_NUM_NODES=1")
     with socket.create_server(("127.0.0.1", 0)) as free:
         told.setenv("MASTER_PORT", str(free.getsockname()[1]))
@@ -127,7 +127,7 @@ def test_rank_0_reports_once_that_it_waits(environment, key, told):
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost"])
 def test_a_port_that_does_not_exist_is_a_message(address, told):
-    distributed.meeting_place.cache_clear()
+    distributed.open_store.cache_clear()
     put(told, f"{TORCHRUN} RANK=0 MASTER_ADDR={address} MASTER_PORT=99999")
     with pytest.raises(NotReadyError, match=f"{address}:99999: rank 0 cannot reach .* port must"):
         external._meeting("command")

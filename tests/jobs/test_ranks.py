@@ -27,7 +27,7 @@ from resnet_recipes.planning.make import make_plan
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.metrics import of_kind, read_metrics
 from resnet_recipes.run_folder.summary import epoch_seconds
-from resnet_recipes.training import distributed, exchange
+from resnet_recipes.training import all_reduce, distributed
 from resnet_recipes.training.reporter import RunReporter
 from tests.compliance import complies
 from tests.jobs.test_survival import state
@@ -72,7 +72,7 @@ def differing(run: Path, other: Path) -> list[str]:
 
 def trained(process: RankProcess) -> int:
     """Do the work of a rank, with small gradient buckets, so that a small model has several."""
-    exchange.BUCKET = 30_000
+    all_reduce.BUCKET_BYTES = 30_000
     return work(process)
 
 
@@ -207,8 +207,8 @@ def taught_otherwise(process: RankProcess) -> str:
 
 def without_its_gpu(process: RankProcess) -> str:
     """Train on a GPU, which torch does not see on the node of rank 1."""
-    own = distributed.this_rank
-    distributed.this_rank = lambda device, meeting: replace(
+    own = distributed.read_rank
+    distributed.read_rank = lambda device, store_path: replace(
         own(device), device=torch.device("cpu" if process.rank else "cuda")
     )
     return refusal(process)

@@ -27,7 +27,7 @@ from resnet_recipes.training.gradient import Gradient
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
-from resnet_recipes.training.state import capture, digest, restore
+from resnet_recipes.training.state import capture, compute_digest, restore
 
 #: Values that the settings must refuse.
 WRONG = {
@@ -85,20 +85,20 @@ def methods(teacher: object, **others: dict) -> dict[str, dict]:
 
 
 def trained(run: Run) -> torch.Tensor:
-    train(run, Mock(spec=RunReporter, **{"wants_to_stop.return_value": False}))
-    return digest(run.model)
+    train(run, Mock(spec=RunReporter, **{"is_asked_to_stop.return_value": False}))
+    return compute_digest(run.model)
 
 
 def test_the_teacher_is_frozen_and_the_network_approaches_it(teacher, make_run):
     run = make_run("max_duration=4ba", methods=methods(teacher))
     (method,) = run.methods
     model = inspect.getclosurevars(inspect.unwrap(method._logits)).nonlocals["model"]
-    before = digest(model)
+    before = compute_digest(model)
     trained(run)
     assert not model.training
-    assert torch.equal(digest(model), before)
+    assert torch.equal(compute_digest(model), before)
     plain = make_run("max_duration=4ba")
-    assert not torch.equal(trained(plain), digest(run.model))
+    assert not torch.equal(trained(plain), compute_digest(run.model))
 
 
 def test_the_teacher_is_folded_and_cast_once(teacher, make_run):

@@ -108,7 +108,7 @@ def trained(run: Run, bad: int) -> list[After]:
         )
         states.append(after)
 
-    reporter = Mock(spec=RunReporter, **{"wants_to_stop.return_value": False})
+    reporter = Mock(spec=RunReporter, **{"is_asked_to_stop.return_value": False})
     reporter.step.side_effect = note
     run.model.conv1.register_forward_hook(spoil)
     # a scale at which no gradient of a small run overflows on its own

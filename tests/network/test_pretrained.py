@@ -218,7 +218,7 @@ def test_the_cache_of_the_hub_is_where_the_hub_puts_it(variable, place, tmp_path
 def test_frozen_parts_keep_weights_and_statistics_in_training(make_run):
     run = make_run("max_duration=3ba schedule.warmup=0ba model.weights=unread model.freeze=layer1")
     before = {name: value.clone() for name, value in run.model.state_dict().items()}
-    train(run, Mock(spec=RunReporter, **{"wants_to_stop.return_value": False}))
+    train(run, Mock(spec=RunReporter, **{"is_asked_to_stop.return_value": False}))
     after = run.model.state_dict()
     changed = {name.split(".")[0] for name in after if not torch.equal(after[name], before[name])}
     assert changed == {"layer2", "fc"}

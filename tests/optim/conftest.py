@@ -8,10 +8,7 @@ from torch import nn
 
 
 class Small(nn.Module):
-    """A convolution, a BatchNorm, and a classifier.
-
-    Every kind of parameter that policies tell apart.
-    """
+    """A network with every kind of parameter that policies distinguish."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -22,7 +19,7 @@ class Small(nn.Module):
 
 @pytest.fixture
 def small() -> Callable[[], nn.Module]:
-    """Return a function that makes equal small models."""
+    """Return a function that returns equal small models."""
 
     def make() -> nn.Module:
         torch.manual_seed(0)

@@ -12,9 +12,9 @@ from torch.profiler import ProfilerActivity, profile
 from resnet_recipes.base.card import card_of
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.optim import OPTIMIZERS
-from resnet_recipes.optim.base import POLICIES, shown_by_scaler
+from resnet_recipes.optim.base import POLICIES, read_scaling
 from resnet_recipes.training import distributed
-from resnet_recipes.training.exchange import Exchange
+from resnet_recipes.training.all_reduce import AllReduce
 from resnet_recipes.training.precision import Precision
 from tests.tables import rows
 
@@ -23,7 +23,7 @@ every_optimizer = pytest.mark.parametrize(
 )
 
 
-#: At least one value that each setting must not take.
+#: Invalid values of each setting.
 WRONG = {
     "lr": [0.0, -1.0, 1e5],
     "weight_decay": [-0.1, 1.0],
@@ -36,7 +36,9 @@ WRONG = {
 }
 
 
-def stepped(model: nn.Module, optimizer: torch.optim.Optimizer, grads: list[torch.Tensor]) -> None:
+def take_step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, grads: list[torch.Tensor]
+) -> None:
     """Take one step along given gradients."""
     for p, grad in zip(model.parameters(), grads, strict=True):
         p.grad = grad.clone()
@@ -45,7 +47,7 @@ def stepped(model: nn.Module, optimizer: torch.optim.Optimizer, grads: list[torc
 
 
 @every_optimizer
-def test_its_name_is_its_file_and_its_card_is_complete(optimizer):
+def test_optimizer_name_matches_file_and_card_is_complete(optimizer):
     assert optimizer.__module__.rpartition(".")[2] == optimizer.name
     card = card_of(optimizer)
     assert min(map(len, (card.summary, card.details, card.cost, card.gain, card.avoid_when))) > 10
@@ -56,7 +58,7 @@ def test_its_name_is_its_file_and_its_card_is_complete(optimizer):
 
 
 @every_optimizer
-def test_defaults_are_valid_and_every_setting_refuses_wrong_values(optimizer):
+def test_optimizer_defaults_are_valid_and_wrong_values_rejected(optimizer):
     assert list(optimizer().problems()) == []
     for item in fields(optimizer):
         for value in WRONG.get(item.name, []):
@@ -66,47 +68,47 @@ def test_defaults_are_valid_and_every_setting_refuses_wrong_values(optimizer):
 
 
 @every_optimizer
-def test_resuming_gives_the_same_weights_as_not_stopping(optimizer, small, gradients):
-    whole, resumed = small(), small()
-    ours = optimizer(lr=0.01).build(whole)
-    for step, grads in enumerate(gradients(whole, 6)):
-        stepped(whole, ours, grads)
+def test_resumed_optimizer_matches_uninterrupted_one(optimizer, small, gradients):
+    complete, resumed = small(), small()
+    ours = optimizer(lr=0.01).build(complete)
+    for step, grads in enumerate(gradients(complete, 6)):
+        take_step(complete, ours, grads)
         if step == 2:
-            resumed.load_state_dict(whole.state_dict())
+            resumed.load_state_dict(complete.state_dict())
             theirs = optimizer(lr=0.01).build(resumed)
             theirs.load_state_dict(copy.deepcopy(ours.state_dict()))
         elif step > 2:
-            stepped(resumed, theirs, grads)
+            take_step(resumed, theirs, grads)
     assert all(
-        torch.equal(p, q) for p, q in zip(whole.parameters(), resumed.parameters(), strict=True)
+        torch.equal(p, q) for p, q in zip(complete.parameters(), resumed.parameters(), strict=True)
     )
 
 
 @every_optimizer
-def test_it_says_how_much_it_keeps_for_each_weight(optimizer, small, gradients):
+def test_state_copies_match_size_of_state(optimizer, small, gradients):
     model = small()
     built = optimizer(lr=0.01).build(model)
-    stepped(model, built, next(gradients(model, 1)))
-    kept = sum(
+    take_step(model, built, next(gradients(model, 1)))
+    state_tensors = sum(
         value.numel()
         for state in built.state_dict()["state"].values()
         for value in state.values()
         if isinstance(value, torch.Tensor) and value.numel() > 1
     )
     weights = sum(p.numel() for p in model.parameters() if p.numel() > 1)
-    assert kept == optimizer.state_copies * weights
+    assert state_tensors == optimizer.state_copies * weights
 
 
 @every_optimizer
-def test_an_overflow_changes_nothing_and_is_never_read_by_the_host(optimizer, small, gradients):
+def test_overflow_changes_nothing_without_host_sync(optimizer, small, gradients):
     model = small()
     built = optimizer(lr=0.01).build(model)
     for grads in gradients(model, 2):
-        stepped(model, built, grads)
+        take_step(model, built, grads)
     before = copy.deepcopy([model.state_dict(), built.state_dict()["state"]])
     built.grad_scale, built.found_inf = torch.tensor(8.0), torch.tensor(1.0)
     with profile(activities=[ProfilerActivity.CPU]) as trace:
-        stepped(model, built, [torch.full_like(p, float("inf")) for p in model.parameters()])
+        take_step(model, built, [torch.full_like(p, float("inf")) for p in model.parameters()])
     called = {event.key for event in trace.key_averages()}
     assert not called & {"aten::_local_scalar_dense", "aten::item"}
     after = [model.state_dict(), built.state_dict()["state"]]
@@ -114,84 +116,86 @@ def test_an_overflow_changes_nothing_and_is_never_read_by_the_host(optimizer, sm
 
 
 @every_optimizer
-def test_a_scaler_shows_its_scale_and_overflows_instead_of_waiting(optimizer):
-    """As torch's fused optimizers have it, which is not a public part of torch."""
-    model, scaler, shown = nn.Linear(2, 2), torch.amp.GradScaler("cpu", 4.0), []
+def test_scaler_sets_scale_and_overflow_during_step(optimizer):
+    """As for torch's fused optimizers, which is not a public part of torch."""
+    model, scaler, scalings = nn.Linear(2, 2), torch.amp.GradScaler("cpu", 4.0), []
     built = optimizer(lr=0.01).build(model)
-    built.register_step_pre_hook(lambda *_: shown.append([*map(float, shown_by_scaler(built))]))
+    built.register_step_pre_hook(lambda *_: scalings.append([*map(float, read_scaling(built))]))
     for factor in (1.0, float("inf")):
         built.zero_grad()
         scaler.scale(model(torch.ones(1, 2)).sum() * factor).backward()
         scaler.step(built)
         scaler.update()
-    assert shown[0] == [4.0, 0.0]
-    assert shown[-1][1] > 0
-    assert shown_by_scaler(built) == (None, None)
+    assert scalings[0] == [4.0, 0.0]
+    assert scalings[-1][1] > 0
+    assert read_scaling(built) == (None, None)
 
 
 @every_optimizer
-def test_a_scaled_gradient_is_unscaled(optimizer, small, gradients):
-    plain, scaled = small(), small()
-    ours, theirs = optimizer(lr=0.01).build(plain), optimizer(lr=0.01).build(scaled)
-    for grads in gradients(plain, 3):
-        stepped(plain, ours, grads)
+def test_scaled_gradient_is_unscaled(optimizer, small, gradients):
+    unscaled, scaled = small(), small()
+    ours, theirs = optimizer(lr=0.01).build(unscaled), optimizer(lr=0.01).build(scaled)
+    for grads in gradients(unscaled, 3):
+        take_step(unscaled, ours, grads)
         theirs.grad_scale, theirs.found_inf = torch.tensor(8.0), torch.tensor(0.0)
-        stepped(scaled, theirs, [8 * grad for grad in grads])
+        take_step(scaled, theirs, [8 * grad for grad in grads])
     assert all(
-        torch.equal(p, q) for p, q in zip(plain.parameters(), scaled.parameters(), strict=True)
+        torch.equal(p, q) for p, q in zip(unscaled.parameters(), scaled.parameters(), strict=True)
     )
 
 
-def walked(process: RankProcess) -> dict[str, str]:
-    """Train with every optimizer on gradients that are this rank's own.
+def train_with_all(process: RankProcess) -> dict[str, str]:
+    """Train with every optimizer on gradients that differ between ranks.
 
-    Return a hash of weights and state of each.
+    Return a hash of weights and state by optimizer.
     """
-    rank, found = distributed.this_rank("cpu"), {}
+    rank, hashes = distributed.read_rank("cpu"), {}
     distributed.join(rank)
     for optimizer in OPTIMIZERS:
         torch.manual_seed(rank.rank)
         model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Linear(6, 5))
         settings = optimizer(lr=0.01)
-        exchange, precision = Exchange(model), Precision(rank.device, torch.float32, model)
+        all_reduce, precision = AllReduce(model), Precision(rank.device, torch.float32, model)
         built = settings.build(model)
         for _ in range(10):
-            with exchange.averaging(True):
+            with all_reduce.average(True):
                 model(torch.randn(4, 3, 8, 8)).square().mean().backward()
             precision.step(built, settings.clip_norm)
             built.zero_grad(set_to_none=True)
-        kept = [value for state in built.state.values() for _, value in sorted(state.items())]
-        tensors = [tensor.detach() for tensor in [*model.parameters(), *kept]]
+        state_tensors = [
+            value for state in built.state.values() for _, value in sorted(state.items())
+        ]
+        tensors = [tensor.detach() for tensor in [*model.parameters(), *state_tensors]]
         assert all(tensor.isfinite().all() for tensor in tensors)
-        found[settings.name] = hashlib.sha256(
+        hashes[settings.name] = hashlib.sha256(
             b"".join(tensor.numpy().tobytes() for tensor in tensors)
         ).hexdigest()
     distributed.leave()
-    return found
+    return hashes
 
 
 @pytest.mark.slow
-def test_ranks_keep_the_same_weights_and_state_to_the_bit(nursery, tmp_path):
-    first, second = nursery.call(tmp_path, 2, walked)
+def test_ranks_keep_bit_identical_weights_and_state(nursery, tmp_path):
+    first, second = nursery.call(tmp_path, 2, train_with_all)
     assert first == second
     assert first.keys() == {optimizer.name for optimizer in OPTIMIZERS}
     assert len(set(first.values())) == len(OPTIMIZERS)
 
 
 @every_optimizer
-def test_weights_in_channels_last_memory_take_the_same_walk(optimizer, small, gradients):
-    plain, other = small(), small().to(memory_format=torch.channels_last)
-    ours, theirs = optimizer(lr=0.01).build(plain), optimizer(lr=0.01).build(other)
-    for grads in gradients(plain, 3):
-        stepped(plain, ours, grads)
+def test_channels_last_weights_take_equal_steps(optimizer, small, gradients):
+    contiguous, other = small(), small().to(memory_format=torch.channels_last)
+    ours, theirs = optimizer(lr=0.01).build(contiguous), optimizer(lr=0.01).build(other)
+    for grads in gradients(contiguous, 3):
+        take_step(contiguous, ours, grads)
         pairs = zip(other.parameters(), grads, strict=True)
-        stepped(other, theirs, [torch.empty_like(p).copy_(grad) for p, grad in pairs])
-    for p, q in zip(plain.parameters(), other.parameters(), strict=True):
+        take_step(other, theirs, [torch.empty_like(p).copy_(grad) for p, grad in pairs])
+    for p, q in zip(contiguous.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(p, q.contiguous(), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("policy", "spared"),
+    ("policy", "expected"),
     rows(
         """
 none |
@@ -201,30 +205,30 @@ norm_layers | bn1.bias bn1.weight downsample.1.bias downsample.1.weight
 """
     ),
 )
-def test_policies_exempt_the_right_parameters(policy, spared, small):
+def test_policy_exempts_its_parameters(policy, expected, small):
     model = small()
     names = {id(p): name for name, p in model.named_parameters()}
     groups = OPTIMIZERS[0](weight_decay=0.3, no_decay=policy).groups(model)
     exempt = {
         names[id(p)] for group in groups for p in group["params"] if group["weight_decay"] == 0
     }
-    assert sorted(exempt) == spared.split()
+    assert sorted(exempt) == expected.split()
     assert sum(len(group["params"]) for group in groups) == len(names)
     assert policy in POLICIES
 
 
 @every_optimizer
-def test_a_weight_of_norm_0_moves_one_without_gradient_stays_and_a_frozen_one_is_in_no_group(
+def test_zero_weight_moves_and_frozen_weight_is_skipped(
     optimizer,
 ):
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2))
     nn.init.zeros_(model[1].weight)
     model[0].requires_grad_(False)
-    made = optimizer(lr=0.1, weight_decay=0.01, no_decay="none").build(model)
-    held = [parameter for group in made.param_groups for parameter in group["params"]]
-    assert {id(parameter) for parameter in held} == {id(p) for p in model[1].parameters()}
+    built = optimizer(lr=0.1, weight_decay=0.01, no_decay="none").build(model)
+    params = [parameter for group in built.param_groups for parameter in group["params"]]
+    assert {id(parameter) for parameter in params} == {id(p) for p in model[1].parameters()}
     model[1].weight.grad = torch.ones_like(model[1].weight)
     bias = model[1].bias.clone()  # without a gradient
-    made.step()
+    built.step()
     assert (model[1].weight != 0).all()
     assert torch.equal(model[1].bias, bias)

@@ -19,7 +19,7 @@ SGD | 0.1 0.1 0.1 | 0.949 0.878426 0.915795324 | 0.51 0.70574 -0.37369324
 """
     ),
 )
-def test_a_weight_of_one_takes_the_published_walk(kind, rates, weights, momenta):
+def test_steps_match_composer(kind, rates, weights, momenta):
     """A rate of 0 moves no weight, but the momentum fills."""
     rates, *expected = ([*map(float, cell.split())] for cell in (rates, weights, momenta))
     model = nn.Linear(1, 1, bias=False, dtype=torch.float64)
@@ -35,7 +35,7 @@ def test_a_weight_of_one_takes_the_published_walk(kind, rates, weights, momenta)
     assert [*zip(*found, strict=True)] == [*map(pytest.approx, expected)]
 
 
-def test_the_peak_rate_and_the_momentum_survive_a_checkpoint():
+def test_checkpoint_keeps_peak_rate_and_momentum():
     model = nn.Linear(2, 2)
     optimizer = DecoupledSGDW(lr=0.1, weight_decay=0.01).build(model)
     optimizer.param_groups[0]["lr"] = 0.03
@@ -51,7 +51,7 @@ def test_the_peak_rate_and_the_momentum_survive_a_checkpoint():
     )
 
 
-def test_backbone_rate_does_not_change_the_decay_at_the_peak(small):
+def test_backbone_rate_leaves_decay_at_peak_unchanged(small):
     model = small()
     optimizer = DecoupledSGDW(lr=0.1, weight_decay=0.01, backbone_rate=0.25).build(model)
     before = [parameter.detach().clone() for parameter in model.parameters()]

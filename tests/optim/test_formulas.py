@@ -1,7 +1,4 @@
-"""Every optimizer against its formula, written out for one tensor.
-
-Fifty steps at rates that change.
-"""
+"""Every optimizer against its formula for one tensor, in fifty steps at changing rates."""
 
 from collections.abc import Callable
 from math import cos, pi
@@ -75,10 +72,10 @@ FORMULAS: list[tuple[OptimizerSettings, Formula]] = [
 @pytest.mark.parametrize(
     ("settings", "formula"), FORMULAS, ids=lambda each: getattr(each, "name", "")
 )
-def test_it_is_the_formula(settings, formula, small, gradients):
+def test_step_matches_formula(settings, formula, small, gradients):
     """One tensor starts at zero, and one gradient is zero in the first step.
 
-    Norms that no ratio can be made of.
+    No ratio can be computed from a norm of zero.
     """
     model = small().double()
     torch.nn.init.zeros_(model.fc.weight)
@@ -101,5 +98,5 @@ def test_it_is_the_formula(settings, formula, small, gradients):
         torch.testing.assert_close(p.detach(), w, rtol=1e-9, atol=1e-12)
 
 
-def test_every_optimizer_has_its_formula_here():
+def test_every_optimizer_has_a_formula():
     assert {type(settings) for settings, _ in FORMULAS} == set(OPTIMIZERS)

@@ -7,7 +7,7 @@ from resnet_recipes.optim import LAMB
 
 
 @pytest.mark.parametrize("scale", [0.01, 10.0], ids=["unclipped", "clipped"])
-def test_it_is_timms(scale, small, gradients):
+def test_lamb_matches_timm(scale, small, gradients):
     peer = pytest.importorskip("timm.optim.lamb", reason="timm is not installed")
     ours, theirs = small(), small()
     groups = [

@@ -22,7 +22,7 @@ from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
 from tests.jobs.nursery import shallow_resnet18
-from tests.training.test_loop import Notes
+from tests.training.test_loop import RecordingReporter
 
 #: Six steps, four an epoch, in micro-batches of 16; SAM in every third.
 WORDS = """
@@ -156,7 +156,7 @@ def test_six_steps_of_hot_are_those_written_by_hand(run):
         for batch in islice(run.train_data.batches(0), STEPS)
     ]
     losses, average = by_hand(net, raw)
-    train(run, notes := Notes(run))
+    train(run, notes := RecordingReporter(run))
     assert torch.stack(notes.losses).tolist() == pytest.approx(losses, rel=1e-5)
     with run.methods.eval_weights(run.model):
         found = copy.deepcopy(floats(run.model.state_dict()))

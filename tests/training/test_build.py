@@ -1,4 +1,4 @@
-"""What is ready before the first step."""
+"""The parts of a run before its first step."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,13 +19,13 @@ from resnet_recipes.jobs.signals import Interruption
 from resnet_recipes.methods import ORDER
 from resnet_recipes.network.fuse import FusedBatchNorm2d
 from resnet_recipes.training import build as building
-from resnet_recipes.training.build import searched
+from resnet_recipes.training.build import choose_searched_sizes
 from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.gradient import Gradient
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
-from tests.training.test_loop import Notes
+from tests.training.test_loop import RecordingReporter
 
 #: Every method that can be in one recipe with all others, images that grow from the first epoch on,
 #: and a SAM step in every third.
@@ -43,20 +43,20 @@ ALL = " ".join(
 
 def losses_of(run: Run) -> Tensor:
     """Train to the end and return the loss of every step."""
-    train(run, notes := Notes(run))
+    train(run, notes := RecordingReporter(run))
     return torch.stack(notes.losses)
 
 
-@pytest.mark.parametrize("wanted", [True, False])
-def test_features_have_the_memory_format_of_the_recipe(wanted, make_run):
-    model = make_run(f"precision.channels_last={wanted}").model
+@pytest.mark.parametrize("is_on", [True, False])
+def test_features_have_memory_format_of_recipe(is_on, make_run):
+    model = make_run(f"precision.channels_last={is_on}").model
     seen = []
     model.layer2.register_forward_hook(lambda module, inputs, output: seen.append(output))
     model(torch.randn(2, 3, 32, 32).to(memory_format=torch.channels_last))
-    assert seen[0].is_contiguous(memory_format=torch.channels_last) is wanted
+    assert seen[0].is_contiguous(memory_format=torch.channels_last) is is_on
 
 
-def test_convolutions_and_images_are_channels_last_with_every_method_on(make_run):
+def test_build_with_all_methods_keeps_channels_last(make_run):
     run = make_run(f"max_duration=1ba schedule.warmup=0ba {ALL}")
     wide = [
         module.weight
@@ -75,22 +75,20 @@ def test_convolutions_and_images_are_channels_last_with_every_method_on(make_run
     assert seen[0].is_contiguous(memory_format=torch.channels_last)
 
 
-def test_memory_format_does_not_change_what_the_network_says(make_run):
+def test_memory_format_leaves_logits_unchanged(make_run):
     surgery = "methods.blurpool={} methods.stochastic_depth={} methods.bce_loss={}"
     images = torch.randn(4, 3, 40, 40, generator=torch.Generator().manual_seed(0)).to(
         memory_format=torch.channels_last
     )
     nhwc, nchw = (
-        make_run(f"precision.channels_last={wanted} {surgery}").model.eval()(images)
-        for wanted in (True, False)
+        make_run(f"precision.channels_last={is_on} {surgery}").model.eval()(images)
+        for is_on in (True, False)
     )
     assert nhwc.std() > 0.01
     torch.testing.assert_close(nhwc, nchw, rtol=1e-5, atol=1e-5)
 
 
-def test_a_compiled_run_is_one_graph_over_all_sizes_and_trains_as_the_plain_one(
-    make_run, monkeypatch
-):
+def test_compiled_run_has_one_graph_and_equal_losses(make_run, monkeypatch):
     # an epoch is one step, so that every step has another size
     monkeypatch.setattr(synthetic, "TRAIN_EXAMPLES", 16)
     words = (
@@ -99,7 +97,7 @@ def test_a_compiled_run_is_one_graph_over_all_sizes_and_trains_as_the_plain_one(
         "methods.blurpool={} methods.stochastic_depth={} methods.bce_loss={} "
         "methods.sam.interval=3 methods.ema.half_life=3ba methods.ema.update_interval=2ba"
     )
-    plain = losses_of(make_run(words))
+    expected = losses_of(make_run(words))
     with counted_graphs(monkeypatch) as graphs:
         run = make_run(f"precision.compile=true {words}")
         assert run.plan.sizes == (40, 44, 48, 56, 60, 64)
@@ -110,12 +108,12 @@ def test_a_compiled_run_is_one_graph_over_all_sizes_and_trains_as_the_plain_one(
         assert torch._dynamo.utils.counters["graph_break"] == {}
     assert trained == 1
     assert len(graphs) == 2  # evaluation is a graph of its own
-    torch.testing.assert_close(compiled, plain, rtol=1e-5, atol=0)
+    torch.testing.assert_close(compiled, expected, rtol=1e-5, atol=0)
 
 
 @contextmanager
 def counted_graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[torch.fx.GraphModule]]:
-    """Make `torch.compile` run graphs as they are, without generating kernels, and collect them."""
+    """Make `torch.compile` run graphs without generating kernels, and collect them."""
     graphs = []
 
     def backend(graph: torch.fx.GraphModule, _: list) -> Callable:
@@ -140,28 +138,26 @@ FUSED = ops.Operations(
     ("words", "fused"),
     [("", True), ("precision.kernels='off'", False), ("precision.channels_last=false", False)],
 )
-def test_fused_operations_are_for_channels_last_and_can_be_left_out(
-    words, fused, make_run, monkeypatch
-):
+def test_build_fuses_only_channels_last_if_enabled(words, fused, make_run, monkeypatch):
     monkeypatch.setattr(ops, "choose", lambda device, dtype: FUSED)
     run = make_run(words)
     assert any(isinstance(module, FusedBatchNorm2d) for module in run.model.modules()) is fused
     assert [*run.notes] == [*(FUSED.notes if fused else ())]
 
 
-def test_a_run_with_fused_operations_has_the_losses_of_the_plain_one(make_run, monkeypatch):
+def test_fused_run_has_losses_of_torch_run(make_run, monkeypatch):
     words = f"max_duration=4ba schedule.warmup=0ba {ALL}"
     expected = losses_of(make_run(words))
     monkeypatch.setattr(ops, "choose", lambda device, dtype: FUSED)
     torch.testing.assert_close(losses_of(make_run(words)), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("wanted", [True, False])
-def test_gradients_are_compressed_if_the_recipe_says_so(wanted, make_run, monkeypatch):
-    exchange = Mock()
-    monkeypatch.setattr("resnet_recipes.training.build.Exchange", exchange)
-    run = make_run(f"precision.compress_gradients={wanted}")
-    exchange.assert_called_once_with(run.model, wanted)
+@pytest.mark.parametrize("is_on", [True, False])
+def test_build_passes_compress_gradients_to_all_reduce(is_on, make_run, monkeypatch):
+    all_reduce = Mock()
+    monkeypatch.setattr("resnet_recipes.training.build.AllReduce", all_reduce)
+    run = make_run(f"precision.compress_gradients={is_on}")
+    all_reduce.assert_called_once_with(run.model, is_on)
 
 
 @pytest.fixture(autouse=True)
@@ -172,9 +168,9 @@ def _switch() -> Iterator[None]:
 
 
 def plan(sizes: tuple[int, ...], images: int, last: float = 1.0) -> SimpleNamespace:
-    """What a search for algorithms reads of a plan.
+    """Return the parts of a plan that the choice of searched sizes reads.
 
-    The size of each epoch, and how many images a rank trains on in an epoch.
+    `sizes` are by epoch, `images` those of a rank in an epoch.
     """
     steps = images // 256
     return SimpleNamespace(
@@ -185,21 +181,21 @@ def plan(sizes: tuple[int, ...], images: int, last: float = 1.0) -> SimpleNamesp
     )
 
 
-def test_only_sizes_of_many_pixels_are_searched_for():
-    # of 300,000 images of 224 px, an epoch of 88 px has 10 %, one of 112 px 17 %, and one of 176 px
-    # 41 %
+def test_search_chooses_sizes_with_many_pixels():
+    # an epoch at 88 px has 10% of the pixels of 300,000 images of 224 px, at 112 px 17%, at 176 px
+    # 41%
     mild = plan((88,) * 6 + (112,) * 5 + (176,) * 3, 200_000)
-    assert searched(mild) == [176]
-    assert searched(plan((88,) * 11 + (112, 176), 200_000)) == [88]
+    assert choose_searched_sizes(mild) == [176]
+    assert choose_searched_sizes(plan((88,) * 11 + (112, 176), 200_000)) == [88]
 
 
-def test_a_size_counts_in_all_its_epochs_as_far_as_they_go():
-    assert searched(plan((224, 176, 224), 151_000)) == [224]
-    assert searched(plan((224, 176, 224), 151_000, last=0.9)) == []
+def test_search_counts_all_epochs_of_a_size():
+    assert choose_searched_sizes(plan((224, 176, 224), 151_000)) == [224]
+    assert choose_searched_sizes(plan((224, 176, 224), 151_000, last=0.9)) == []
 
 
-def test_the_choice_of_algorithms_precedes_the_first_step_of_a_size(make_run):
-    """Torch keeps the first one, also that of the rehearsal."""
+def test_search_is_set_before_first_step_of_size(make_run):
+    """Torch keeps the first algorithm of a shape, the rehearsal's included."""
     run = make_run("max_duration=3ep methods.progressive_resizing.delay=0.2dur")
     seen = []
     small, *_, large = run.plan.sizes
@@ -209,12 +205,12 @@ def test_the_choice_of_algorithms_precedes_the_first_step_of_a_size(make_run):
     )
     Gradient(run).rehearse()
     assert seen == [(large, True)]
-    train(run, Notes(run))
+    train(run, RecordingReporter(run))
     assert set(seen) == {(side, side == large) for side in run.plan.sizes}
     assert small != large
 
 
-def test_nothing_is_searched_for_in_an_evaluation(make_run):
+def test_evaluation_searches_for_no_algorithms(make_run):
     run, seen = make_run(), []
     torch.backends.cudnn.benchmark = True
     run.model.register_forward_pre_hook(
@@ -226,12 +222,12 @@ def test_nothing_is_searched_for_in_an_evaluation(make_run):
 
 @pytest.fixture
 def tried(make_run, monkeypatch):
-    """Return a search as on a GPU that fits `most` images, the numbers it tried, and the run."""
-    run, found = make_run("batch.global_size=96 batch.bn_size=auto max_duration=8ba"), []
+    """Return a search as on a GPU that fits `most` images, its calls, and the run."""
+    run, calls = make_run("batch.global_size=96 batch.bn_size=auto max_duration=8ba"), []
 
     def search(most: int, engine: int = 96) -> int:
         def build(plan, rank):
-            found.append(plan.bn_size)
+            calls.append(plan.bn_size)
             assert plan.microbatches * plan.bn_size == 96
             if plan.bn_size > engine:
                 raise RuntimeError("GET was unable to find an engine to execute this computation")
@@ -240,35 +236,35 @@ def tried(make_run, monkeypatch):
             return run
 
         monkeypatch.setattr(building, "build", build)
-        monkeypatch.setattr(run, "close", lambda: found.append(run))
-        monkeypatch.setattr(building.gc, "collect", lambda: found.append("freed"))  # takes 50 ms
-        return building.largest_micro_batch(run.plan, run.rank)
+        monkeypatch.setattr(run, "close", lambda: calls.append(run))
+        monkeypatch.setattr(building.gc, "collect", lambda: calls.append("freed"))  # takes 50 ms
+        return building.find_micro_batch(run.plan, run.rank)
 
-    return search, found, run
+    return search, calls, run
 
 
 @pytest.mark.parametrize(("most", "expected"), [(96, 96), (95, 48), (40, 32), (1, 1)])
-def test_the_largest_divisor_of_the_batch_that_fits_is_found(most, expected, tried):
-    search, found, run = tried
+def test_micro_batch_is_largest_divisor_that_fits(most, expected, tried):
+    search, calls, run = tried
     assert search(most) == expected
     larger = [size for size in (96, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2) if size > expected]
-    assert found == [*chain.from_iterable((size, "freed") for size in larger), expected, run]
+    assert calls == [*chain.from_iterable((size, "freed") for size in larger), expected, run]
 
 
 @pytest.mark.parametrize(("most", "engine", "expected"), [(40, 48, 32), (48, 40, 32)])
-def test_tensors_that_cudnn_has_no_engine_for_do_not_fit(most, engine, expected, tried):
+def test_micro_batch_without_cudnn_engine_does_not_fit(most, engine, expected, tried):
     assert tried[0](most, engine) == expected
 
 
 @pytest.mark.parametrize(
     ("engine", "why"), [(96, "out of memory"), (0, "GET was unable to find an engine")]
 )
-def test_where_no_image_fits_the_search_ends_with_the_last_reason(engine, why, tried):
+def test_micro_batch_search_fails_with_last_reason(engine, why, tried):
     with pytest.raises(TrainingError, match=f"not even one image can be computed .*: {why}"):
         tried[0](0, engine)
 
 
-def test_another_failure_is_not_taken_for_a_lack_of_memory(tried, monkeypatch):
+def test_micro_batch_search_reraises_other_errors(tried, monkeypatch):
     search, *_, run = tried
 
     def fails(plan, rank):
@@ -277,4 +273,4 @@ def test_another_failure_is_not_taken_for_a_lack_of_memory(tried, monkeypatch):
     search(96)
     monkeypatch.setattr(building, "build", fails)
     with pytest.raises(TrainingError, match="no images"):
-        building.largest_micro_batch(run.plan, run.rank)
+        building.find_micro_batch(run.plan, run.rank)

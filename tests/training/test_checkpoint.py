@@ -1,4 +1,4 @@
-"""Checkpoints are whole or absent, verified when read, and never all lost."""
+"""Checkpoints are complete or absent, verified when read, and never all lost."""
 
 import errno
 import json
@@ -23,7 +23,7 @@ from resnet_recipes.training.checkpoint import Checkpoints
 
 
 def state_at(step: int) -> dict:
-    """Return a state that can be recognised."""
+    """Return a state whose values depend on the step."""
     weight = (
         torch.arange(24.0).reshape(1, 2, 3, 4).contiguous(memory_format=torch.channels_last) + step
     )
@@ -39,7 +39,7 @@ def state_at(step: int) -> dict:
 
 
 def same(a: object, b: object) -> bool:
-    """Return whether two states are equal bit for bit."""
+    """Return whether two states are bit-identical."""
     if isinstance(a, torch.Tensor):
         return torch.equal(a, b) and a.dtype == b.dtype and a.stride() == b.stride()
     if isinstance(a, dict):
@@ -55,11 +55,11 @@ def warnings() -> list[str]:
 @pytest.fixture
 def checkpoints(tmp_path: Path, warnings: list[str]) -> Checkpoints:
     """A folder with the checkpoints of steps 10 and 20."""
-    made = Checkpoints(tmp_path / "checkpoints", 2, note=warnings.append)
-    made.open_for_writing()
+    saved = Checkpoints(tmp_path / "checkpoints", 2, note=warnings.append)
+    saved.open_for_writing()
     for step in (10, 20):
-        made.save(step, state_at(step), wait=True)
-    return made
+        saved.save(step, state_at(step), wait=True)
+    return saved
 
 
 def file_of(checkpoints: Checkpoints, step: int) -> Path:
@@ -73,17 +73,17 @@ def reopened(checkpoints: Checkpoints, note: Callable[[str], object] = print) ->
     return again
 
 
-def test_a_saved_state_is_read_back_bit_for_bit(checkpoints):
+def test_saved_state_is_read_back_bit_identical(checkpoints):
     step, state = reopened(checkpoints).newest()
     assert step == 20
     assert same(state, state_at(20))
 
 
-def test_an_empty_folder_has_no_checkpoint(tmp_path):
+def test_newest_in_empty_folder_is_none(tmp_path):
     assert Checkpoints(tmp_path / "none", 2).newest() is None
 
 
-def test_training_may_change_its_tensors_as_soon_as_save_returns(checkpoints, monkeypatch):
+def test_save_copies_tensors_before_returning(checkpoints, monkeypatch):
     write = checkpoints._write
     monkeypatch.setattr(checkpoints, "_write", lambda *args: (time.sleep(0.2), write(*args)))
     state = state_at(30)
@@ -93,23 +93,23 @@ def test_training_may_change_its_tensors_as_soon_as_save_returns(checkpoints, mo
     assert same(checkpoints.newest()[1], state_at(30))
 
 
-def test_what_could_not_be_read_back_is_not_written(checkpoints):
+def test_save_rejects_types_that_cannot_be_read(checkpoints):
     with pytest.raises(TypeError, match="/versions/torch is a TorchVersion"):
         checkpoints.save(30, {"versions": {"torch": torch.__version__}})
 
 
-def test_host_memory_is_reused_from_one_save_to_the_next(checkpoints):
+def test_save_reuses_host_memory(checkpoints):
     before = {key: tensor.data_ptr() for key, tensor in checkpoints._staging.items()}
     checkpoints.save(30, state_at(30), wait=True)
     assert {key: tensor.data_ptr() for key, tensor in checkpoints._staging.items()} == before
 
 
-def test_only_the_newest_and_the_trunk_are_kept(checkpoints):
+def test_save_keeps_newest_and_trunk(checkpoints):
     checkpoints.trunk = 20
     for step in (30, 40, 50):
         checkpoints.save(step, state_at(step), wait=True)
-    found = sorted(path.name for path in checkpoints.folder.glob("*.pt"))
-    assert found == [f"step-000000{step}.pt" for step in (20, 40, 50)]
+    names = sorted(path.name for path in checkpoints.folder.glob("*.pt"))
+    assert names == [f"step-000000{step}.pt" for step in (20, 40, 50)]
 
 
 def flip(path: Path, at: int = 700) -> None:
@@ -134,7 +134,7 @@ DAMAGES += [
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_checkpoint_is_skipped_with_a_note(damage, checkpoints, warnings):
+def test_newest_skips_damaged_checkpoint_with_note(damage, checkpoints, warnings):
     damage(file_of(checkpoints, 20))
     step, state = reopened(checkpoints, warnings.append).newest()
     assert (step, same(state, state_at(10))) == (10, True)
@@ -142,7 +142,7 @@ def test_a_damaged_checkpoint_is_skipped_with_a_note(damage, checkpoints, warnin
     assert "step 20 was skipped" in warnings[0]
 
 
-def test_a_checkpoint_of_a_newer_version_ends_the_run_and_is_kept(checkpoints):
+def test_newest_rejects_newer_format_and_keeps_file(checkpoints):
     manifest = file_of(checkpoints, 20).with_suffix(".json")
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 2}))
     with pytest.raises(TrainingError, match=r"step-00000020\.pt, in format 2; this version reads"):
@@ -152,7 +152,7 @@ def test_a_checkpoint_of_a_newer_version_ends_the_run_and_is_kept(checkpoints):
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.ESTALE])
 @pytest.mark.parametrize("end", [".pt", ".json"])
-def test_a_checkpoint_that_cannot_be_read_for_a_moment_is_skipped_and_kept(
+def test_newest_skips_and_keeps_temporarily_unreadable_checkpoint(
     end, code, checkpoints, warnings, monkeypatch
 ):
     def failing(path: Path, most: int) -> FileIO:
@@ -169,7 +169,7 @@ def test_a_checkpoint_that_cannot_be_read_for_a_moment_is_skipped_and_kept(
     assert reopened(again).newest()[0] == 20
 
 
-def test_a_checkpoint_renamed_to_another_step_is_refused(checkpoints):
+def test_newest_rejects_checkpoint_renamed_to_another_step(checkpoints):
     for end in (".pt", ".json"):
         path = checkpoints.folder / "step-00000020"
         path.with_suffix(end).replace(path.with_name(f"step-00000010{end}"))
@@ -177,7 +177,7 @@ def test_a_checkpoint_renamed_to_another_step_is_refused(checkpoints):
         reopened(checkpoints).newest()
 
 
-def test_a_run_with_only_damaged_checkpoints_does_not_start_over_silently(checkpoints):
+def test_newest_fails_if_all_checkpoints_are_damaged(checkpoints):
     for step in (10, 20):
         flip(file_of(checkpoints, step))
     with pytest.raises(TrainingError, match="none of the 2 checkpoints"):
@@ -185,7 +185,7 @@ def test_a_run_with_only_damaged_checkpoints_does_not_start_over_silently(checkp
 
 
 @pytest.mark.parametrize("step", [15, 25])  # before the damaged one and after it
-def test_a_damaged_checkpoint_never_pushes_out_a_good_one(step, checkpoints):
+def test_save_deletes_damaged_checkpoint_instead_of_good_one(step, checkpoints):
     flip(file_of(checkpoints, 20))
     again = reopened(checkpoints)
     again.newest()
@@ -194,7 +194,7 @@ def test_a_damaged_checkpoint_never_pushes_out_a_good_one(step, checkpoints):
     assert reopened(again).newest()[0] == step
 
 
-def test_a_damaged_checkpoint_is_replaced_when_its_step_is_saved_again(checkpoints):
+def test_save_replaces_damaged_checkpoint_of_same_step(checkpoints):
     flip(file_of(checkpoints, 20))
     again = reopened(checkpoints)
     again.newest()
@@ -202,7 +202,7 @@ def test_a_damaged_checkpoint_is_replaced_when_its_step_is_saved_again(checkpoin
     assert same(reopened(again).newest()[1], state_at(20))
 
 
-def test_what_a_killed_save_left_is_deleted_and_nothing_else(checkpoints):
+def test_open_deletes_only_parts_of_killed_saves(checkpoints):
     (checkpoints.folder / f"step-00000030.pt.{16 * 'a'}.part").write_bytes(b"half")
     (checkpoints.folder / "thesis.part").write_text("not ours")
     assert reopened(checkpoints).newest()[0] == 20
@@ -220,7 +220,7 @@ def small_files() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_a_write_that_fails_is_a_warning_and_harms_nothing(checkpoints, warnings):
+def test_failed_write_warns_and_leaves_checkpoints_intact(checkpoints, warnings):
     assert checkpoints.newest()
     with small_files():
         checkpoints.save(30, state_at(30))
@@ -235,7 +235,7 @@ def test_a_write_that_fails_is_a_warning_and_harms_nothing(checkpoints, warnings
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EACCES])
-def test_three_failures_in_a_row_stop_the_run(code, checkpoints, monkeypatch):
+def test_three_failed_writes_in_a_row_raise(code, checkpoints, monkeypatch):
     def failing(_: object) -> None:
         raise OSError(code, os.strerror(code))
 
@@ -244,7 +244,7 @@ def test_three_failures_in_a_row_stop_the_run(code, checkpoints, monkeypatch):
         checkpoints.save(step, state_at(step))
     with pytest.raises(TrainingError, match=f"{os.strerror(code)}.*3rd time.*step 20"):
         checkpoints.save(60, state_at(60))
-    checkpoints.save(70, state_at(70), is_last=True)  # its run needs no checkpoint any more
+    checkpoints.save(70, state_at(70), is_last=True)  # the run needs no more checkpoints
     checkpoints.wait(is_last=True)
     with pytest.raises(TrainingError, match=os.strerror(code)):
         checkpoints.wait()
@@ -252,7 +252,7 @@ def test_three_failures_in_a_row_stop_the_run(code, checkpoints, monkeypatch):
     assert reopened(checkpoints).newest()[0] == 20
 
 
-def test_a_run_that_does_not_fit_is_refused_before_its_first_step(checkpoints, free):
+def test_open_rejects_run_that_exceeds_free_space(checkpoints, free):
     kept = sum(path.stat().st_size for path in checkpoints.folder.iterdir())
     free(5_000_000)
     checkpoints.open_for_writing(kept + 5_000_000)  # older checkpoints count
@@ -260,7 +260,7 @@ def test_a_run_that_does_not_fit_is_refused_before_its_first_step(checkpoints, f
         checkpoints.open_for_writing(kept + 20_000_000)
 
 
-def test_a_disk_that_is_filling_up_is_a_warning_before_it_is_full(checkpoints, warnings, free):
+def test_save_warns_before_disk_is_full(checkpoints, warnings, free):
     size = (checkpoints.folder / "step-00000020.pt").stat().st_size
     for step, share in ((30, 1.3), (40, 1.1)):
         free(int(share * size))
@@ -270,7 +270,7 @@ def test_a_disk_that_is_filling_up_is_a_warning_before_it_is_full(checkpoints, w
     assert checkpoints.newest()[0] == 40
 
 
-def test_a_success_forgives_earlier_failures(checkpoints, warnings, monkeypatch):
+def test_successful_save_resets_count_of_failures(checkpoints, warnings, monkeypatch):
     sync = os.fsync
 
     def failing(_: object) -> None:
@@ -284,20 +284,20 @@ def test_a_success_forgives_earlier_failures(checkpoints, warnings, monkeypatch)
     assert checkpoints.newest()[0] == 90
 
 
-def test_a_save_that_was_waited_for_is_not_lost_in_silence(checkpoints):
+def test_failed_save_with_wait_raises(checkpoints):
     assert checkpoints.newest()
     match = r"\(File too large\); the newest checkpoint is from step 20"
     with pytest.raises(TrainingError, match=match), small_files():
         checkpoints.save(30, state_at(30), wait=True)
 
 
-def test_a_folder_that_cannot_be_written_is_refused_at_the_start(tmp_path):
+def test_open_rejects_unwritable_folder(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(NotReadyError, match="cannot be written here"):
         Checkpoints(tmp_path / "file/checkpoints", 2).open_for_writing()
 
 
-def test_bytes_reach_the_disk_before_names_do(checkpoints, monkeypatch):
+def test_save_syncs_data_before_renaming(checkpoints, monkeypatch):
     calls = []
     for name in ("fsync", "replace"):
         real = getattr(os, name)
@@ -311,9 +311,7 @@ def test_bytes_reach_the_disk_before_names_do(checkpoints, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", range(8))
-def test_a_kill_at_any_stage_of_a_save_leaves_the_old_checkpoint_or_the_new(
-    place, checkpoints, warnings
-):
+def test_killed_save_leaves_old_or_new_checkpoint(place, checkpoints, warnings):
     def counted(real: Callable, calls: Iterator[int]) -> Callable:
         def call(*args: object, **options: object) -> object:
             if next(calls) == place:

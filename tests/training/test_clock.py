@@ -1,4 +1,4 @@
-"""The stopwatch, by a time that the tests tell."""
+"""The stopwatch, with a time that the tests set."""
 
 import time
 from collections.abc import Callable
@@ -21,17 +21,17 @@ def wait(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return passing
 
 
-def test_the_clock_stands_still_while_paused(wait):
+def test_clock_paused_does_not_advance(wait):
     clock = Clock(torch.device("cpu"))
     wait(2.0)
-    with clock.paused():
+    with clock.pause():
         wait(50.0)
         assert clock.seconds() == 2.0
     wait(3.0)
     assert clock.seconds() == 5.0
 
 
-def test_a_resumed_clock_continues_where_it_stopped(wait):
+def test_clock_restarted_continues_from_seconds(wait):
     clock = Clock(torch.device("cpu"))
     wait(7.0)
     clock.restart(100.0)
@@ -39,7 +39,7 @@ def test_a_resumed_clock_continues_where_it_stopped(wait):
     assert clock.seconds() == 101.0
 
 
-def test_what_first_gradients_take_longer_than_the_fastest_went_into_compiling(wait):
+def test_compiling_counts_first_gradients_beyond_fastest(wait):
     compiling = Compiling()
     for size, seconds in (
         (32, 9.0),
@@ -50,6 +50,6 @@ def test_what_first_gradients_take_longer_than_the_fastest_went_into_compiling(w
         (48, 0.5),
         (48, 3.0),
     ):
-        with compiling.gradient(torch.Size((size,))):
+        with compiling.time_gradient(torch.Size((size,))):
             wait(seconds)
     assert compiling.seconds() == 8.5 + 0.5 + 1.5

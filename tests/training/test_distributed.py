@@ -1,4 +1,4 @@
-"""Several gloo ranks on the CPU learn and measure what one process does, and agree bit for bit."""
+"""Several gloo ranks on the CPU match one process, and each other bit for bit."""
 
 import json
 from dataclasses import replace
@@ -12,24 +12,24 @@ from torch import nn
 
 from resnet_recipes import data, ops
 from resnet_recipes.jobs.rank import RankProcess
-from resnet_recipes.training.build import shared
+from resnet_recipes.training.build import agree_on_operations
 from resnet_recipes.training.distributed import (
     Vote,
     average_statistics,
     broadcast_statistics,
     join,
     leave,
-    this_rank,
+    read_rank,
 )
 from resnet_recipes.training.evaluate import evaluate
-from resnet_recipes.training.state import digest
+from resnet_recipes.training.state import compute_digest
 from tests.run_folders import begun
 
 pytestmark = pytest.mark.slow
 
 
-def test_three_ranks_learn_and_measure_what_one_process_does(nursery, recipe, make_run, tmp_path):
-    """Micro-batches of four share BatchNorm statistics on any rank.
+def test_three_ranks_match_single_process(nursery, recipe, make_run, tmp_path):
+    """Micro-batches of four share BatchNorm statistics on any number of ranks.
 
     Only the order of float additions differs.
     """
@@ -41,9 +41,9 @@ def test_three_ranks_learn_and_measure_what_one_process_does(nursery, recipe, ma
     )
 
     def finished(ranks: int, words: str, eval_examples: int = 50) -> tuple[dict, dict]:
-        made = recipe(words)
-        facts = replace(data.measure(made.data), eval_examples=eval_examples)
-        folder = begun(tmp_path / f"{ranks}-{eval_examples}", made, facts)
+        parsed = recipe(words)
+        facts = replace(data.measure(parsed.data), eval_examples=eval_examples)
+        folder = begun(tmp_path / f"{ranks}-{eval_examples}", parsed, facts)
         nursery.train(folder, ranks)
         summary = json.loads((folder / "summary.json").read_text())
         return load_file(folder / "weights.safetensors"), summary
@@ -55,9 +55,12 @@ def test_three_ranks_learn_and_measure_what_one_process_does(nursery, recipe, ma
             torch.testing.assert_close(weights[name], alone[name], rtol=1e-4, atol=1e-5)
     run = make_run(words)
     run.model.load_state_dict(weights)
-    found = evaluate(run.model, run.eval_data, run.precision, run.plan.num_classes)
-    assert (found.top1, found.top5) == (summary["ema_top1_percent"], summary["ema_top5_percent"])
-    assert found.loss == pytest.approx(summary["ema_loss"], rel=1e-5)
+    results = evaluate(run.model, run.eval_data, run.precision, run.plan.num_classes)
+    assert (results.top1, results.top5) == (
+        summary["ema_top1_percent"],
+        summary["ema_top5_percent"],
+    )
+    assert results.loss == pytest.approx(summary["ema_loss"], rel=1e-5)
     assert summary["eval_examples"] == 50  # which three ranks do not share evenly
     _, summary = finished(3, f"{words} max_duration=1ba schedule.warmup=0ba", eval_examples=2)
     assert summary["eval_examples"] == 2  # one rank has none
@@ -65,7 +68,7 @@ def test_three_ranks_learn_and_measure_what_one_process_does(nursery, recipe, ma
 
 def averaged(process: RankProcess) -> list[object]:
     """Average statistics that differ from rank to rank, and those of a network that has none."""
-    rank = this_rank("cpu")
+    rank = read_rank("cpu")
     join(rank)
     model = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(1))
     for number, buffer in enumerate(model.buffers()):
@@ -76,7 +79,7 @@ def averaged(process: RankProcess) -> list[object]:
     return [buffer.tolist() for buffer in model.buffers()]
 
 
-def test_statistics_of_rank_0_reach_every_buffer(monkeypatch):
+def test_broadcast_statistics_reaches_every_buffer(monkeypatch):
     model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4))
 
     def receive(tensor: torch.Tensor, src: int) -> None:
@@ -90,7 +93,7 @@ def test_statistics_of_rank_0_reach_every_buffer(monkeypatch):
     assert not any((parameter == 7).any() for parameter in model.parameters())
 
 
-def test_votes_of_a_step_are_counted_in_the_next(monkeypatch):
+def test_vote_is_counted_in_next_step(monkeypatch):
     others = iter([0, 0, 0, 0, 1])  # what another rank votes
 
     def gather(ballot: torch.Tensor, **_: object) -> Mock:
@@ -100,36 +103,36 @@ def test_votes_of_a_step_are_counted_in_the_next(monkeypatch):
     monkeypatch.setattr(dist, "new_group", lambda **_: Mock())
     monkeypatch.setattr(dist, "all_reduce", gather)
     vote = Vote()
-    own = [True, False, False, True, False, False]
-    assert [vote.cast(stop) for stop in own] == [False, True, False, False, True, True]
+    operations = [True, False, False, True, False, False]
+    assert [vote.cast(stop) for stop in operations] == [False, True, False, False, True, True]
 
 
-def test_averaged_statistics_are_the_mean_over_ranks_and_counts_stay(nursery, tmp_path):
-    found = nursery.call(tmp_path, 3, averaged)
-    assert found == [[[1, 1], [11, 11], 20 + rank, [31], [41], 50 + rank] for rank in range(3)]
+def test_average_statistics_is_mean_and_keeps_counts(nursery, tmp_path):
+    results = nursery.call(tmp_path, 3, averaged)
+    assert results == [[[1, 1], [11, 11], 20 + rank, [31], [41], 50 + rank] for rank in range(3)]
 
 
-def test_one_bit_of_one_weight_changes_the_digest():
+def test_digest_changes_with_one_bit():
     torch.manual_seed(0)
     model = nn.Linear(64, 64)
-    before = digest(model)
+    before = compute_digest(model)
     with torch.no_grad():
         model.weight.view(torch.int32)[17, 3] ^= 1
-    assert not torch.equal(digest(model), before)
+    assert not torch.equal(compute_digest(model), before)
 
 
 def without_blur_on_one(process: RankProcess) -> tuple[list[str], tuple[str, ...]]:
     """Agree on operations of which rank 1 lacks one, and rank 2 another."""
-    own = ops.Operations(**{name: module.fused for name, module in ops.FUSED.items()})
+    operations = ops.Operations(**{name: module.fused for name, module in ops.FUSED.items()})
     for rank, name in ((1, "blur"), (2, "batch_norm")):
-        own = own.without(name, "why") if process.rank == rank else own
-    join(this_rank("cpu"))
-    agreed = shared(own, this_rank("cpu"))
+        operations = operations.without(name, "why") if process.rank == rank else operations
+    join(read_rank("cpu"))
+    agreed = agree_on_operations(operations, read_rank("cpu"))
     leave()
     return agreed.fused(), agreed.notes
 
 
-def test_what_one_rank_cannot_use_no_rank_uses_and_all_are_told_where(nursery, tmp_path):
+def test_operations_missing_on_one_rank_are_dropped(nursery, tmp_path):
     (first, notes), *others = nursery.call(tmp_path, 3, without_blur_on_one)
     assert [first, *(fused for fused, _ in others)] == [["max_pool"]] * 3
     assert notes == [

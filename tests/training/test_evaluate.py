@@ -15,14 +15,14 @@ from resnet_recipes.jobs.train import write_best
 from resnet_recipes.network.load import BEST, load
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.training import evaluate as evaluation
-from resnet_recipes.training.evaluate import Best, evaluate
+from resnet_recipes.training.evaluate import BestWeights, evaluate
 from resnet_recipes.training.outcomes import Outcomes
 from resnet_recipes.training.precision import Precision
 from resnet_recipes.training.state import capture, restore
 
 
 class Examples:
-    """Random images in batches of a size, the last one as short as it is."""
+    """Random images in batches of a size; the last batch may be shorter."""
 
     def __init__(self, examples: int, size: int):
         generator = torch.Generator().manual_seed(0)
@@ -47,94 +47,94 @@ def model() -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 10))
 
 
-def measured(model: nn.Module, data: Examples, flip: bool = False) -> tuple:
+def run_evaluation(model: nn.Module, data: Examples, flip: bool = False) -> tuple:
     return evaluate(model, data, Precision(torch.device("cpu"), torch.float32, model), 10, flip)
 
 
-def by_hand(model: nn.Module, data: Examples) -> Tensor:
+def compute_logits(model: nn.Module, data: Examples) -> Tensor:
     model.eval()
     with torch.no_grad():
         return model(normalize(data.pixels))
 
 
-def test_counts_and_loss_equal_a_loop_by_hand(model):
+def test_evaluate_matches_manual_loop(model):
     data = Examples(23, 5)
-    logits = by_hand(model, data)
+    logits = compute_logits(model, data)
     best = logits.argsort(1, descending=True).tolist()
     labels = data.labels.tolist()
     first, five = (
         sum(label in order[:count] for order, label in zip(best, labels, strict=True))
         for count in (1, 5)
     )
-    metrics = measured(model, data)
+    metrics = run_evaluation(model, data)
     assert (metrics.top1, metrics.top5, metrics.examples) == (100 * first / 23, 100 * five / 23, 23)
     assert metrics.loss == pytest.approx(float(F.cross_entropy(logits, data.labels)), rel=1e-6)
 
 
-def test_the_result_does_not_depend_on_the_batch_size(model):
-    results = [measured(model, Examples(23, size)) for size in (1, 4, 23, 100)]
+def test_evaluate_does_not_depend_on_batch_size(model):
+    results = [run_evaluation(model, Examples(23, size)) for size in (1, 4, 23, 100)]
     assert len({(m.top1, m.top5) for m in results}) == 1
     assert max(m.loss for m in results) == pytest.approx(min(m.loss for m in results), rel=1e-6)
 
 
-def test_the_model_is_evaluated_with_its_running_statistics_and_left_in_training_mode(model):
+def test_evaluate_uses_running_statistics_and_restores_training_mode(model):
     before = model[1].running_mean.clone()
-    measured(model, Examples(8, 4))
+    run_evaluation(model, Examples(8, 4))
     assert torch.equal(model[1].running_mean, before)
     assert model.training
 
 
-def test_all_ranks_evaluate_with_the_statistics_of_rank_0(model, monkeypatch):
+def test_evaluate_uses_statistics_of_rank_0(model, monkeypatch):
     data, mean = Examples(7, 5), model[1].running_mean.fill_(float("nan"))  # this rank's own
     monkeypatch.setattr(evaluation, "broadcast_statistics", lambda _: mean.fill_(0.0))
-    assert measured(model, data).examples == 7
+    assert run_evaluation(model, data).examples == 7
 
 
-def test_flip_averages_an_image_and_its_mirror_image(model):
+def test_evaluate_flip_averages_both_orientations(model):
     data, mirrored = Examples(23, 5), Examples(23, 5)
     mirrored.pixels = mirrored.pixels.flip(3)
-    logits = (by_hand(model, data) + by_hand(model, mirrored)) / 2
-    assert measured(model, data, flip=True).loss == pytest.approx(
+    logits = (compute_logits(model, data) + compute_logits(model, mirrored)) / 2
+    assert run_evaluation(model, data, flip=True).loss == pytest.approx(
         float(F.cross_entropy(logits, data.labels)), rel=1e-6
     )
 
 
 @pytest.mark.parametrize("wrong", [22, 24])
-def test_a_missing_or_repeated_example_is_an_error_and_no_accuracy(model, wrong):
+def test_evaluate_rejects_missing_or_repeated_examples(model, wrong):
     data = Examples(23, 5)
     data.examples = wrong
     with pytest.raises(TrainingError, match=f"saw 23 of {wrong} images"):
-        measured(model, data)
+        run_evaluation(model, data)
 
 
-def test_fewer_than_five_classes_have_a_top5_of_all():
+def test_top5_of_fewer_classes_is_100():
     model = nn.Sequential(nn.Flatten(), nn.Linear(192, 3))
     data = Examples(10, 5)
     data.labels = data.labels % 3
-    assert measured(model, data).top5 == 100
+    assert run_evaluation(model, data).top5 == 100
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_outputs_that_are_not_finite_are_an_error_without_an_accuracy(model, value):
+def test_evaluate_rejects_non_finite_logits(model, value):
     data = Examples(10, 5)
     unused = next(label for label in range(10) if label not in data.labels)
     with torch.no_grad():
         model[3].bias[unused] = value  # so that -inf leaves the loss finite
     with pytest.raises(TrainingError, match="outputs for 10 of 10 images are not finite"):
-        measured(model, data)
+        run_evaluation(model, data)
 
 
-def test_a_loss_that_is_not_finite_is_an_error_without_an_accuracy(model):
+def test_evaluate_rejects_non_finite_loss(model):
     with torch.no_grad():
         model[3].weight.zero_()
         model[3].bias.fill_(-3e38)
         model[3].bias[0] = 3e38
     with pytest.raises(TrainingError, match="validation loss is not a finite number"):
-        measured(model, Examples(10, 5))
+        run_evaluation(model, Examples(10, 5))
 
 
 class Passes(TorchFunctionMode):
-    """Notes the functions of torch that take a tensor of some number of elements."""
+    """Records the functions of torch that take a tensor of some number of elements."""
 
     def __init__(self, elements: int):
         super().__init__()
@@ -146,7 +146,7 @@ class Passes(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
-def test_many_classes_are_read_three_times_per_image():
+def test_evaluate_reads_logits_three_times():
     model, data = nn.Sequential(nn.Flatten(), nn.Linear(192, 1013)), Examples(3, 3)
     with Passes(3 * 1013) as passes:
         evaluate(model, data, Precision(torch.device("cpu"), torch.float32, model), 1013)
@@ -155,30 +155,30 @@ def test_many_classes_are_read_three_times_per_image():
     assert [name for name in passes.names if name not in free] == ["topk", "amin", "log_softmax"]
 
 
-def test_every_batch_is_shown_with_what_was_found_for_its_images(model):
-    shown, data = [], Examples(23, 5)
+def test_on_batch_receives_outcomes_of_every_batch(model):
+    batches, data = [], Examples(23, 5)
     precision = Precision(torch.device("cpu"), torch.float32, model)
-    evaluate(model, data, precision, 10, seen=shown.append)
-    assert [len(batch.labels) for batch in shown] == [5, 5, 5, 5, 3]
-    found, logits = Outcomes.joined(shown), by_hand(model, data)
-    assert torch.equal(found.labels, data.labels)
-    assert torch.equal(found.best, logits.argmax(1))
-    torch.testing.assert_close(found.probabilities, logits.softmax(1).amax(1))
+    evaluate(model, data, precision, 10, on_batch=batches.append)
+    assert [len(batch.labels) for batch in batches] == [5, 5, 5, 5, 3]
+    outcomes, logits = Outcomes.concatenate(batches), compute_logits(model, data)
+    assert torch.equal(outcomes.labels, data.labels)
+    assert torch.equal(outcomes.best, logits.argmax(1))
+    torch.testing.assert_close(outcomes.probabilities, logits.softmax(1).amax(1))
     losses = F.cross_entropy(logits, data.labels, reduction="none")
-    torch.testing.assert_close(found.losses, losses)
+    torch.testing.assert_close(outcomes.losses, losses)
 
 
-def test_balanced_accuracy_is_the_mean_over_the_classes_that_have_images(model):
+def test_balanced_accuracy_averages_over_classes_with_images(model):
     data = Examples(23, 5)
     data.labels %= 7  # three classes have no images
-    is_right = (by_hand(model, data).argmax(1) == data.labels).double()
+    is_right = (compute_logits(model, data).argmax(1) == data.labels).double()
     shares = [float(is_right[data.labels == label].mean()) for label in data.labels.unique()]
-    metrics = measured(model, data)
+    metrics = run_evaluation(model, data)
     assert metrics.balanced == pytest.approx(100 * sum(shares) / 7)
     assert metrics.balanced != pytest.approx(metrics.top1)
 
 
-def test_a_lack_of_memory_says_what_to_type(model):
+def test_evaluate_out_of_memory_suggests_smaller_batch(model):
     def fail(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.20 GiB")
 
@@ -186,16 +186,16 @@ def test_a_lack_of_memory_says_what_to_type(model):
     with pytest.raises(
         TrainingError, match=r"5 images of 8 px to evaluate .* batch\.eval_size=2 needs less"
     ):
-        measured(model, Examples(23, 5))
+        run_evaluation(model, Examples(23, 5))
 
 
-#: Evaluations of which another is best by each figure.
+#: Evaluations, of which a different one is best by each metric.
 SEEN = [
     Metrics(50.0, 90.0, 2.0, 100, 40.0),
     Metrics(70.0, 90.0, 1.9, 100, 45.0),
     Metrics(60.0, 90.0, 1.0, 100, 42.0),
     Metrics(65.0, 90.0, 1.5, 100, 55.0),
-    Metrics(70.0, 90.0, 1.0, 100, 55.0),  # no better by any: the first stays
+    Metrics(70.0, 90.0, 1.0, 100, 55.0),  # not better by any metric: the first stays
 ]
 
 
@@ -208,24 +208,24 @@ def after_all(run):
 
 
 @pytest.mark.parametrize(("by", "step"), [("top1", 2), ("loss", 3), ("balanced_accuracy", 4)])
-def test_the_first_best_by_its_figure_is_kept_as_it_was(by, step, make_run, tmp_path):
+def test_best_weights_keep_first_best_by_metric(by, step, make_run, tmp_path):
     run = after_all(make_run(f"checkpoint.best={by}"))
     assert (run.best.step, run.best.metrics) == (step, SEEN[step - 1])
-    found = load(write_best(run, tmp_path))
+    outcomes = load(write_best(run, tmp_path))
     assert (tmp_path / BEST).exists()
-    assert set(found.model.fc.bias.tolist()) == {step}
-    assert found.about.top1_percent == SEEN[step - 1].top1
-    assert "the best evaluation of 5 on" in model_card(found.about, "timm", "", "")
+    assert set(outcomes.model.fc.bias.tolist()) == {step}
+    assert outcomes.about.top1_percent == SEEN[step - 1].top1
+    assert "the best evaluation of 5 on" in model_card(outcomes.about, "timm", "", "")
 
 
-def test_nothing_is_kept_unless_asked_for(make_run, tmp_path):
+def test_best_weights_are_off_by_default(make_run, tmp_path):
     run = after_all(make_run())
     assert capture(run, 5)["best"] == {}
     assert write_best(run, tmp_path) is None
     assert not list(tmp_path.iterdir())
 
 
-def test_a_resumed_run_has_the_best_of_its_checkpoint_but_by_no_other_figure(make_run):
+def test_resumed_best_weights_require_the_same_metric(make_run):
     state = capture(after_all(make_run("checkpoint.best=loss")), 5)
     same, other = make_run("checkpoint.best=loss"), make_run("checkpoint.best=top1")
     for run in (same, other):
@@ -237,14 +237,14 @@ def test_a_resumed_run_has_the_best_of_its_checkpoint_but_by_no_other_figure(mak
 
 
 @pytest.mark.parametrize("wrong", [{"metrics": [1.0]}, {"weights": {"fc.bias": torch.zeros(1)}}])
-def test_a_checkpoint_whose_best_does_not_fit_is_refused(wrong, make_run):
+def test_restore_rejects_best_weights_that_do_not_fit(wrong, make_run):
     state = capture(after_all(make_run("checkpoint.best=loss")), 5)
     with pytest.raises(TrainingError, match="the checkpoint cannot be used"):
         restore(make_run("checkpoint.best=loss"), state | {"best": state["best"] | wrong})
 
 
-def test_a_figure_that_is_unknown_is_that_of_all_images():
-    none, model = Best("balanced_accuracy"), torch.nn.Linear(1, 1)
+def test_unknown_balanced_accuracy_falls_back_to_top1():
+    none, model = BestWeights("balanced_accuracy"), torch.nn.Linear(1, 1)
     first = none.after(1, Metrics(50.0, 90.0, 2.0, 100), model)
     second = first.after(2, Metrics(40.0, 90.0, 2.0, 100), model)
     assert [best.step for best in (none, first, second)] == [0, 1, 1]

@@ -1,7 +1,4 @@
-"""Gradients that are replayed as CUDA graphs, with a graph made of a CPU's operations.
-
-The bits of an eager run.
-"""
+"""Replayed gradients are bit-identical to eager ones, with graphs of CPU operations."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,20 +11,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from resnet_recipes.network.build import cast_together
-from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY, Graphs, Replayed
+from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY, Graphs, ReplayedNetwork
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
-from tests.training.test_loop import HOT, Notes, differing
+from tests.training.test_loop import HOT, RecordingReporter, differing
 
-#: Smaller images than those of other tests.
+#: Smaller images than in other tests.
 TINY = "data.train_size=16 data.eval_resize=16 data.eval_size=16"
 
 
 class Recording(TorchDispatchMode):
-    """A CUDAGraph for CPUs.
-
-    Operations with the tensors that they read and write, numbers baked in.
-    """
+    """A CUDAGraph for CPUs: operations with the tensors that they read and write."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +37,7 @@ class Recording(TorchDispatchMode):
 
     @torch.no_grad()
     def replay(self) -> None:
-        """Do it again with what the tensors hold now."""
+        """Repeat the operations with the present values of the tensors."""
         self.replays += 1
         for operation, args, kwargs, result in self.calls:
             for place, value in zip(
@@ -54,7 +48,7 @@ class Recording(TorchDispatchMode):
 
 
 class Device:
-    """What a GPU is to Graphs: whether it waits, and graphs that it can hold or not."""
+    """A GPU as Graphs sees it: whether it waits, and whether graphs can be captured."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self.waits, self.refuses, self.graphs, self.buffers = True, "", [], []
@@ -80,7 +74,7 @@ class Device:
 
     @contextmanager
     def capture(self, graph: Recording, **_: object) -> Iterator[None]:
-        """Record what is done inside, and undo it: a GPU only takes note of it."""
+        """Record the operations inside and undo them, since a GPU would not run them."""
         kept, state = [buffer.clone() for buffer in self.buffers], torch.get_rng_state()
         if self.refuses:
             raise RuntimeError(self.refuses)
@@ -97,15 +91,15 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
 
 @pytest.fixture
 def replayed(device: Device, make_run: Callable[..., Run]) -> Callable[..., tuple[Run, list[str]]]:
-    """Return a function that makes a run which may replay its gradients, and what it tells."""
+    """Return a function that returns a run that may replay its gradients, and its notes."""
 
     def make(words: str = "") -> tuple[Run, list[str]]:
-        run, told = make_run(words), []
+        run, texts = make_run(words), []
         if run.precision.dtype != torch.float32:
             cast_together(run.model, run.precision.dtype)
-        run.graphs = Graphs(run.model, run.exchange, told.append)
+        run.graphs = Graphs(run.model, run.all_reduce, texts.append)
         device.buffers = list(run.model.buffers())
-        return run, told
+        return run, texts
 
     return make
 
@@ -118,9 +112,9 @@ def replayed(device: Device, make_run: Callable[..., Run]) -> Callable[..., tupl
         "max_duration=10ba precision.dtype=bf16 methods.sam.interval=3 methods.bce_loss={}",
     ],
 )
-def test_replaying_gives_the_bits_of_computing(words, replayed, make_run, device):
+def test_replayed_run_is_bit_identical(words, replayed, make_run, device):
     ours, theirs = replayed(words)[0], make_run(words)
-    notes, others = Notes(ours), Notes(theirs)
+    notes, others = RecordingReporter(ours), RecordingReporter(theirs)
     train(ours, notes)
     train(theirs, others)
     assert sum(graph.replays for graph in device.graphs) >= 4
@@ -128,26 +122,26 @@ def test_replaying_gives_the_bits_of_computing(words, replayed, make_run, device
     assert differing(ours, theirs) == []
 
 
-def test_float16_is_replayed_with_the_scale_of_the_step(replayed, make_run, device):
+def test_replayed_float16_uses_scale_of_step(replayed, make_run, device):
     words = (
         "max_duration=8ba precision.dtype=fp16 batch.global_size=2 batch.bn_size=2 "
         f"optimizer.lr=0.01 {TINY}"
     )
     ours, theirs = replayed(words)[0], make_run(words)
-    train(ours, Notes(ours))
-    train(theirs, Notes(theirs))
+    train(ours, RecordingReporter(ours))
+    train(theirs, RecordingReporter(theirs))
     assert device.graphs[0].replays == 8 - WAITS_BEFORE_REPLAY
     assert ours.precision.state_dict() == theirs.precision.state_dict()
     assert differing(ours, theirs) == []
 
 
-def test_every_image_size_has_a_graph_after_one_gradient_without(replayed, device):
-    run, told = replayed(
+def test_every_image_size_has_its_own_graph(replayed, device):
+    run, texts = replayed(
         "max_duration=3ep methods.progressive_resizing.initial_scale=0.5 "
         "methods.progressive_resizing.delay=0.2dur "
         "methods.progressive_resizing.finetune=0.2dur"
     )
-    train(run, Notes(run))
+    train(run, RecordingReporter(run))
     sizes, steps = len(set(run.plan.sizes)), run.plan.steps_per_epoch
     assert sizes == 3
     assert [graph.replays for graph in device.graphs] == [
@@ -156,28 +150,28 @@ def test_every_image_size_has_a_graph_after_one_gradient_without(replayed, devic
         steps - 1,
     ]
     assert device.synchronized == [1, 2]  # before each graph but the last is given up
-    assert told == [
+    assert texts == [
         "The GPU runs kernels faster than the host launches them: from now on, gradients are "
         "replayed as CUDA graphs."
     ]
 
 
-def test_nothing_is_replayed_while_the_gpu_is_the_limit(replayed, device):
-    run, told = replayed("max_duration=8ba")
+def test_graphs_wait_until_host_is_bottleneck(replayed, device):
+    run, texts = replayed("max_duration=8ba")
     device.waits = False
-    train(run, Notes(run))
+    train(run, RecordingReporter(run))
     assert device.graphs == []
-    assert told == []
+    assert texts == []
 
 
-def test_what_a_graph_cannot_hold_is_computed_and_reported(replayed, make_run, device):
+def test_failed_capture_computes_eagerly_with_note(replayed, make_run, device):
     ours, theirs = replayed("max_duration=9ba")[0], make_run("max_duration=9ba")
-    told: list[str] = []
-    ours.graphs = Graphs(ours.model, ours.exchange, told.append)
+    texts: list[str] = []
+    ours.graphs = Graphs(ours.model, ours.all_reduce, texts.append)
     device.refuses = "operation not permitted when stream is capturing\nand more"
-    train(ours, Notes(ours))
-    train(theirs, Notes(theirs))
-    assert told[1:] == [
+    train(ours, RecordingReporter(ours))
+    train(theirs, RecordingReporter(theirs))
+    assert texts[1:] == [
         "The gradient cannot be captured as a CUDA graph, so its kernels are launched one by one: "
         "operation not permitted when stream is capturing"
     ]
@@ -185,7 +179,7 @@ def test_what_a_graph_cannot_hold_is_computed_and_reported(replayed, make_run, d
     assert differing(ours, theirs) == []
 
 
-def test_a_gradient_that_is_added_to_another_is_computed(replayed, make_run, device):
+def test_added_gradient_is_computed_eagerly(replayed, make_run, device):
     """As by a method that takes a batch's gradient twice."""
 
     def twice(compute: Callable, params: list, now: object) -> torch.Tensor:
@@ -195,31 +189,31 @@ def test_a_gradient_that_is_added_to_another_is_computed(replayed, make_run, dev
     runs = replayed("max_duration=9ba")[0], make_run("max_duration=9ba")
     for run in runs:
         run.methods.gradient = twice
-        train(run, Notes(run))
+        train(run, RecordingReporter(run))
     assert device.graphs[0].replays >= 2
     assert differing(*runs) == []
 
 
-def test_a_frozen_network_is_replayed_for_each_shape_of_the_current_size(replayed, device):
-    run, told = replayed()
-    taught = Replayed(torch.no_grad()(run.model.eval()), run.graphs)
+def test_replayed_network_has_graph_for_each_shape(replayed, device):
+    run, texts = replayed()
+    teacher = ReplayedNetwork(torch.no_grad()(run.model.eval()), run.graphs)
     sides, numbers = (16, 16, 32, 16), (4, 4, 2, 4, 2)
     for side in sides:
         for number in numbers:
             images = torch.randn(number, 3, side, side)
-            assert torch.equal(taught(images), run.model(images))
+            assert torch.equal(teacher(images), run.model(images))
     # the first two have one for each number of images, which begin at the second call with it
     assert [graph.replays for graph in device.graphs] == [2 + 3, 1 + 2, 2, 1, 2, 1]
     assert device.synchronized == [2, 4]  # before graphs are given up
-    assert told == []
+    assert texts == []
 
 
-def test_a_frozen_network_that_a_graph_cannot_hold_is_computed(replayed, device):
-    run, told = replayed()
-    taught, images = Replayed(run.model.eval(), run.graphs), torch.randn(2, 3, 16, 16)
+def test_replayed_network_computes_eagerly_after_failed_capture(replayed, device):
+    run, texts = replayed()
+    teacher, images = ReplayedNetwork(run.model.eval(), run.graphs), torch.randn(2, 3, 16, 16)
     device.refuses = "it reads a number back"
-    assert all(torch.equal(taught(images), run.model(images)) for _ in range(3))
-    assert told == [
+    assert all(torch.equal(teacher(images), run.model(images)) for _ in range(3))
+    assert texts == [
         "The teacher cannot be captured as a CUDA graph, so its kernels are launched one by one: "
         "it reads a number back"
     ]

@@ -1,4 +1,4 @@
-"""The loop on small runs: it resumes bit for bit, and never waits for the device."""
+"""The loop on small runs: resuming is bit-identical, and steps never wait for the device."""
 
 from dataclasses import replace
 from itertools import islice
@@ -29,14 +29,14 @@ HOT = (
 )
 
 
-class Notes:
-    """A reporter that remembers losses, and the whole state after some steps, and asks to stop."""
+class RecordingReporter:
+    """A reporter that records losses and the state after some steps, and can stop the run."""
 
     def __init__(self, run: Run, stop_at: int = 0, keep: tuple[int, ...] = ()):
         self.run, self.stop_at, self.keep, self.states = run, stop_at, keep, {}
         self.losses, self.logged, self.evaluated, self.saved = [], [], [], []
 
-    def wants_to_stop(self) -> bool:
+    def is_asked_to_stop(self) -> bool:
         return bool(self.stop_at) and len(self.losses) + 1 >= self.stop_at
 
     def step(self, done: int, losses: torch.Tensor) -> None:
@@ -55,7 +55,7 @@ class Notes:
 
 
 def copied(state: Any) -> Any:
-    """Return a state as it comes back from a file: nothing shared with the run it came from."""
+    """Return a copy of a state that shares no memory with its run, like one from a file."""
     if isinstance(state, torch.Tensor):
         return state.clone()
     if isinstance(state, dict):
@@ -77,28 +77,26 @@ def differing(ours: Run, theirs: Run) -> list[str]:
     return [key for key in pairs[0] if not torch.equal(pairs[0][key], pairs[1][key])]
 
 
-def test_the_plan_says_when_to_log_evaluate_and_save(make_run):
+def test_loop_logs_evaluates_and_saves_as_planned(make_run):
     run = make_run(
         "max_duration=5ba log.interval=2ba evaluation.interval=3ba checkpoint.interval=4ba"
     )
-    notes = Notes(run)
+    notes = RecordingReporter(run)
     train(run, notes)
     assert (notes.logged, notes.evaluated, notes.saved) == ([2, 3, 4, 5], [3, 5], [4, 5])
 
 
-def test_a_run_that_is_asked_to_stop_logs_and_saves(make_run):
+def test_stop_request_logs_and_saves(make_run):
     run = make_run("max_duration=8ba checkpoint.interval=1dur evaluation.interval=1dur")
-    notes = Notes(run, stop_at=3)
+    notes = RecordingReporter(run, stop_at=3)
     assert train(run, notes) == 3
     assert (notes.logged, notes.evaluated, notes.saved) == ([2, 3], [], [3])
 
 
-@pytest.mark.parametrize(("wanted", "steps"), [(True, [8]), (False, [])])
-def test_statistics_are_averaged_at_the_end_of_every_epoch_if_the_recipe_says_so(
-    wanted, steps, make_run, monkeypatch
-):
-    run = make_run(f"max_duration=9ba batch.bn_average={wanted}")
-    notes, averaged = Notes(run), []
+@pytest.mark.parametrize(("is_on", "steps"), [(True, [8]), (False, [])])
+def test_bn_average_averages_after_every_epoch(is_on, steps, make_run, monkeypatch):
+    run = make_run(f"max_duration=9ba batch.bn_average={is_on}")
+    notes, averaged = RecordingReporter(run), []
     monkeypatch.setattr(
         loop, "average_statistics", lambda _: averaged.append(len(notes.losses) + 1)
     )
@@ -106,48 +104,48 @@ def test_statistics_are_averaged_at_the_end_of_every_epoch_if_the_recipe_says_so
     assert averaged == steps
 
 
-def test_a_run_that_reaches_its_target_saves_and_ends(make_run):
+def test_reached_target_saves_and_ends_run(make_run):
     run = make_run(
         "max_duration=8ba checkpoint.interval=1dur evaluation.interval=2ba "
         "evaluation.offset=1ba evaluation.stop_at_top1=50.0"
     )
-    notes = Notes(run)
+    notes = RecordingReporter(run)
     notes.evaluate = lambda done: setattr(run, "top1", 20.0 * done)
     assert train(run, notes) == 3
     assert notes.saved == [3]
 
 
 @pytest.mark.parametrize("microbatches", [1, 2])
-def test_a_resumed_run_equals_the_uninterrupted_run_with_every_method_of_hot(
-    make_run, microbatches
-):
+def test_resumed_hot_run_is_bit_identical(make_run, microbatches):
     words = f"max_duration=7ba batch.bn_size={16 // microbatches} {HOT}"
     whole = make_run(words)
-    train(whole, notes := Notes(whole, keep=(2, 3, 5)))  # before, at and after a SAM step
+    train(
+        whole, notes := RecordingReporter(whole, keep=(2, 3, 5))
+    )  # before, at and after a SAM step
     for done, state in notes.states.items():
         resumed = make_run(words)
         assert restore(resumed, state) == done
-        train(resumed, after := Notes(resumed), done)
+        train(resumed, after := RecordingReporter(resumed), done)
         assert torch.equal(torch.stack(after.losses), torch.stack(notes.losses[done:]))
         assert differing(resumed, whole) == []
 
 
-def test_no_step_waits_for_the_device(make_run):
+def test_steps_never_wait_for_device(make_run):
     run = make_run(f"max_duration=4ba log.interval=1dur {HOT}")
     with profile(activities=[ProfilerActivity.CPU]) as trace:
-        train(run, Notes(run))
+        train(run, RecordingReporter(run))
     waits = {"aten::_local_scalar_dense", "aten::item", "aten::nonzero"}
     assert waits & {event.key for event in trace.key_averages()} == set()
 
 
 def seen(run: Run) -> tuple[list[float], list[float]]:
     """Train a run; return a draw of its methods' generator and the learning rate, by step."""
-    found = []
-    run.methods.after_step = lambda model, now: found.append(
+    rows = []
+    run.methods.after_step = lambda model, now: rows.append(
         (now.rng.random(), run.optimizer.param_groups[0]["lr"])
     )
-    train(run, Notes(run))
-    return tuple(map(list, zip(*found, strict=True)))
+    train(run, RecordingReporter(run))
+    return tuple(map(list, zip(*rows, strict=True)))
 
 
 def test_draws_depend_on_seed_rank_and_step(make_run):
@@ -162,15 +160,15 @@ def test_draws_depend_on_seed_rank_and_step(make_run):
         assert rates == [0.0, 0.05]
 
 
-def test_images_are_normalized_as_the_recipe_says(make_run):
+def test_images_are_normalized_as_in_recipe(make_run):
     """In training, in evaluation, and for a file's user: each against the loader's own pixels."""
     half = "data.mean=[127.5,127.5,127.5] data.std=[51,51,51] max_duration=1ba schedule.warmup=0ba"
     run, seen = make_run(half), []
     (raw,) = islice(run.train_data.batches(0), 1)
-    wanted = (raw.pixels.double() - 127.5) / 51  # a copy: the loader fills its memory again
+    expected = (raw.pixels.double() - 127.5) / 51  # a copy, since the loader reuses its memory
     run.model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].clone()))
-    train(run, Notes(run))
-    torch.testing.assert_close(torch.cat(seen).double(), wanted, rtol=0, atol=1e-5)
+    train(run, RecordingReporter(run))
+    torch.testing.assert_close(torch.cat(seen).double(), expected, rtol=0, atol=1e-5)
     raw, seen[:] = next(run.eval_data.batches()).pixels.clone(), []
     evaluate(run.model, run.eval_data, run.precision, run.plan.num_classes)
     torch.testing.assert_close(seen[0].double(), (raw.double() - 127.5) / 51, rtol=0, atol=1e-5)

@@ -29,7 +29,7 @@ def step(
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_an_overflow_skips_the_step_and_leaves_weights_momentum_and_statistics(first):
+def test_overflow_skips_step_and_restores_statistics(first):
     model = network()
     optimizer, precision = DecoupledSGDW(lr=0.1).build(model), Precision(CPU, torch.float16, model)
     good = torch.randn(8, 3, 8, 8)
@@ -51,7 +51,7 @@ def test_an_overflow_skips_the_step_and_leaves_weights_momentum_and_statistics(f
     assert all(value.isfinite().all() for value in model.state_dict().values())
 
 
-def test_running_statistics_are_put_back_in_a_few_operations_however_many_there_are():
+def test_restoring_statistics_takes_constant_number_of_operations():
     counts = []
     for layers in (1, 30):
         model = nn.Sequential(*[nn.BatchNorm2d(3) for _ in range(layers)], nn.Conv2d(3, 3, 1))
@@ -74,7 +74,7 @@ def primed(precision: Precision, optimizer: torch.optim.Optimizer, model: nn.Mod
 
 
 @pytest.mark.parametrize(("dtype", "scale"), [(torch.float32, 1.0), (torch.float16, 2.0**16)])
-def test_clipping_bounds_the_norm_of_the_whole_gradient(dtype, scale):
+def test_clipping_bounds_norm_of_whole_gradient(dtype, scale):
     model = nn.Linear(3, 3)
     optimizer = DecoupledSGDW(lr=1.0, momentum=0, weight_decay=0).build(model)
     precision = Precision(CPU, dtype, model)
@@ -87,19 +87,19 @@ def test_clipping_bounds_the_norm_of_the_whole_gradient(dtype, scale):
     assert moved.norm().item() == pytest.approx(0.5, rel=1e-5)
 
 
-def test_a_cpu_computes_in_float32_unless_told_otherwise():
+def test_cpu_dtype_defaults_to_float32():
     assert resolve_dtype("auto", CPU) == torch.float32
     assert resolve_dtype("bf16", CPU) == torch.bfloat16
 
 
-def test_a_broken_loss_stops_with_its_step_and_a_hint():
+def test_check_reports_first_step_of_non_finite_loss():
     precision = Precision(CPU, torch.float32, nn.Linear(1, 1))
     precision.check([1.0, 2.0], 20)
     with pytest.raises(TrainingError, match=r"since step 19\b.*learning rate"):
         precision.check([1.0, float("nan"), float("nan")], 21)
 
 
-def test_float16_stops_only_when_its_scale_has_collapsed():
+def test_check_float16_stops_only_after_scale_collapse():
     precision = Precision(CPU, torch.float16, nn.Linear(1, 1))
     precision.scaler.scale(torch.ones(()))
     precision.check([float("inf")], 1)

@@ -1,4 +1,4 @@
-"""What the reporter refuses to keep."""
+"""What the reporter records, and what it refuses to save."""
 
 from dataclasses import replace
 from unittest.mock import Mock
@@ -19,29 +19,29 @@ from resnet_recipes.training.reporter import RunReporter
 
 def test_summary_shows_all_times_for_target_or_verbose(make_run, tmp_path):
     run = make_run()
-    plain, verbose = (Mock(folder=tmp_path, launch=LaunchFacts(0.0, all_)) for all_ in (0, 1))
-    assert not run_facts(run, plain).shows_all_times
+    quiet, verbose = (Mock(folder=tmp_path, launch=LaunchFacts(0.0, all_)) for all_ in (0, 1))
+    assert not run_facts(run, quiet).shows_all_times
     assert run_facts(run, verbose).shows_all_times
     run.plan.recipe.evaluation.stop_at_top1 = 75.9
-    assert run_facts(run, plain).shows_all_times
+    assert run_facts(run, quiet).shows_all_times
 
 
 @pytest.mark.parametrize("place", ["layer1.0.conv1.weight", "layer1.0.bn1.running_var"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_model_that_is_not_finite_is_never_saved(place, value, make_run, tmp_path):
+def test_save_rejects_non_finite_model(place, value, make_run, tmp_path):
     run, checkpoints = make_run(), Checkpoints(tmp_path / "checkpoints", 2)
     reporter = RunReporter(run, (Mock(), checkpoints), Interruption(), Mock())
     reporter.save(1)
     tensor = run.model.state_dict()[place]
     tensor[(0,) * tensor.dim()] = value
-    said = r"not finite numbers at step 2; usual causes.*optimizer\.lr"
-    with pytest.raises(TrainingError, match=said):
+    message = r"not finite numbers at step 2; usual causes.*optimizer\.lr"
+    with pytest.raises(TrainingError, match=message):
         reporter.save(2)
     checkpoints.wait()
     assert checkpoints.newest()[0] == 1
 
 
-def test_a_checkpoint_has_the_statistics_of_rank_0(make_run, tmp_path, monkeypatch):
+def test_saved_statistics_come_from_rank_0(make_run, tmp_path, monkeypatch):
     run, checkpoints = make_run(), Checkpoints(tmp_path)
     monkeypatch.setattr(
         reporter, "broadcast_statistics", lambda model: model.bn1.running_mean.fill_(7)
@@ -51,7 +51,7 @@ def test_a_checkpoint_has_the_statistics_of_rank_0(make_run, tmp_path, monkeypat
     assert set(checkpoints.newest()[1]["model"]["bn1.running_mean"].tolist()) == {7}
 
 
-def test_an_interval_without_a_finite_loss_has_none(make_run):
+def test_interval_without_finite_loss_logs_nan(make_run):
     run = make_run("precision.dtype=fp16")
     run.precision.check = lambda *_: None
     recorder = Mock()
@@ -63,7 +63,7 @@ def test_an_interval_without_a_finite_loss_has_none(make_run):
         assert recorder.step.call_args[0][0].loss == pytest.approx(loss, nan_ok=True)
 
 
-def test_the_share_of_waiting_is_that_of_the_interval(make_run):
+def test_data_wait_share_covers_only_its_interval(make_run):
     recorder = Mock()
     run = make_run()
     reporter = RunReporter(run, (recorder, Mock()), Interruption(), Mock())
@@ -86,7 +86,7 @@ def test_best_weights_with_ema_are_its_average(make_run):
 
 
 class Impatient:
-    """Asks to stop at a look, the first or a later one, and from then on."""
+    """A stop request that is set from the `look`-th time it is read."""
 
     def __init__(self, look: int):
         self.left = look
@@ -97,7 +97,7 @@ class Impatient:
         return self.left <= 0
 
 
-def test_a_request_to_stop_leaves_of_an_evaluation_only_that_it_is_owed(make_run):
+def test_stop_request_discards_evaluation_and_repeats_it(make_run):
     run, recorder = (
         make_run("max_duration=1ba schedule.warmup=0ba checkpoint.best=top1 methods.ema={}"),
         Mock(),
@@ -113,13 +113,13 @@ def test_a_request_to_stop_leaves_of_an_evaluation_only_that_it_is_owed(make_run
     recorder.evaluation.assert_called_once()
 
 
-def test_hits_of_a_rank_stand_at_its_images(make_run, monkeypatch):
+def test_hits_cover_images_of_every_rank(make_run, monkeypatch):
     """Rank 1 of 2 has images 1 and 3 of 5; rank 0 adds its own."""
     run, recorder = make_run(), Mock()
     run.rank = replace(run.rank, rank=1, world_size=2)
     run.eval_data = Mock(examples=5)
     others = torch.tensor([1, 0, 0, 0, 1], dtype=torch.int32)
-    monkeypatch.setattr(reporter, "total_over_ranks", lambda flags: flags + others)
+    monkeypatch.setattr(reporter, "sum_over_ranks", lambda flags: flags + others)
     batches = [torch.tensor([False]), torch.tensor([True])]
     RunReporter(run, (recorder, Mock()), Interruption(), Mock())._write_hits(batches)
     (hits,) = recorder.hits.call_args[0]

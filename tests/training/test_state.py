@@ -1,4 +1,4 @@
-"""A run resumes from a state, warns of differences, or refuses what would change the run."""
+"""A run resumes from a state, warns of differences, or rejects what would change the run."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -15,11 +15,11 @@ from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import (
     capture,
-    changed_settings,
-    flat,
+    find_changed_settings,
+    flatten,
     is_finite,
+    list_resume_warnings,
     restore,
-    resume_warnings,
 )
 from tests.tables import rows
 
@@ -30,22 +30,22 @@ def state(make_run: Callable[..., Run]) -> dict[str, Any]:
     return capture(make_run(), 3)
 
 
-def test_the_same_run_resumes_without_a_warning(make_run, state):
+def test_restore_same_run_gives_no_warning(make_run, state):
     run = make_run()
-    assert resume_warnings(run, state) == []
+    assert list_resume_warnings(run, state) == []
     assert restore(run, state | {"seconds": 60.0}) == 3
     assert run.clock.seconds() >= 60
 
 
 @pytest.mark.parametrize(("interval", "owes"), [("3ba", True), ("2ba", False)])
-def test_only_a_run_that_is_evaluated_after_these_steps_owes_that(interval, owes, make_run):
+def test_restored_evaluation_is_due_only_if_planned(interval, owes, make_run):
     words = f"evaluation.interval={interval}"
     run, state = make_run(words), capture(make_run(words), 3)
     restore(run, state | {"owes_evaluation": True})
     assert run.owes_evaluation == owes
 
 
-def test_a_resumed_run_at_its_target_stays_there(make_run):
+def test_restored_run_stays_at_its_target(make_run):
     words = "evaluation.stop_at_top1=75.0"
     run, state = make_run(words), capture(make_run(words), 3)
     for top1, is_there in ((75.0, True), (74.9, False)):
@@ -53,14 +53,14 @@ def test_a_resumed_run_at_its_target_stays_there(make_run):
         assert run.has_reached_target == is_there
 
 
-def test_resume_restores_the_loss_scale_of_float16(make_run):
+def test_restore_sets_loss_scale_of_float16(make_run):
     run, resumed = (make_run("precision.dtype=fp16") for _ in range(2))
     run.precision.load_state_dict(run.precision.state_dict() | {"scale": 64.0})
     restore(resumed, capture(run, 3))
     assert resumed.precision.scaler.get_scale() == 64.0
 
 
-def test_lists_of_a_method_are_the_same_in_a_checkpoint(make_run, tmp_path):
+def test_restore_accepts_lists_of_a_method(make_run, tmp_path):
     words = "methods.progressive_resizing.stairs=[[0ep,0.5],[1ep,1.0]]"
     checkpoints = Checkpoints(tmp_path, 2)
     checkpoints.save(3, capture(make_run(words), 3), wait=True)
@@ -68,7 +68,7 @@ def test_lists_of_a_method_are_the_same_in_a_checkpoint(make_run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     rows(
         """
 world_size: 8 | number of devices 8 -> 1
@@ -83,20 +83,20 @@ computed_by: {GPU: none} | fused operations None -> none
 """
     ),
 )
-def test_another_machine_is_a_warning(changes, said, make_run, state):
-    (sentence,) = resume_warnings(make_run(), state | yaml.safe_load(changes))
-    assert sentence.startswith(f"not bit-identical to an uninterrupted run: {said}")
+def test_resume_on_another_machine_warns(changes, message, make_run, state):
+    (sentence,) = list_resume_warnings(make_run(), state | yaml.safe_load(changes))
+    assert sentence.startswith(f"not bit-identical to an uninterrupted run: {message}")
 
 
-def test_a_changed_bn_size_is_a_warning(make_run, state):
+def test_resume_with_changed_bn_size_warns(make_run, state):
     run = make_run("batch.bn_size=8")
-    assert resume_warnings(run, state) == [
+    assert list_resume_warnings(run, state) == [
         "not bit-identical to an uninterrupted run: batch.bn_size 16 -> 8"
     ]
     assert restore(run, state) == 3
 
 
-def test_a_stop_within_an_epoch_loses_statistics_that_are_averaged(make_run, state):
+def test_resume_within_epoch_warns_about_averaged_statistics(make_run, state):
     assert make_run().plan.steps_per_epoch == 8
     for averages, interval, step, warns in (
         (True, "1ep", 3, True),
@@ -105,26 +105,26 @@ def test_a_stop_within_an_epoch_loses_statistics_that_are_averaged(make_run, sta
         (False, "1ep", 3, False),
     ):
         run = make_run(batch={"bn_average": averages}, checkpoint={"interval": interval})
-        said = " ".join(resume_warnings(run, state | {"step": step, "world_size": 2}))
-        assert ("batch.bn_average averages" in said) == warns
+        message = " ".join(list_resume_warnings(run, state | {"step": step, "world_size": 2}))
+        assert ("batch.bn_average averages" in message) == warns
 
 
 @pytest.mark.parametrize(
     "changes", [{"classes": ["cat", "dog"]}, {"train_digest": "00"}, {"backend": "ffcv"}]
 )
-def test_other_data_are_refused(changes, make_run, state):
+def test_restore_rejects_other_data(changes, make_run, state):
     with pytest.raises(RecipeError) as caught:
         restore(make_run(), state | changes)
     assert [problem.key for problem in caught.value.problems] == ["data.root"]
 
 
-def test_all_changed_settings_are_refused_together(make_run, state):
+def test_restore_rejects_all_changed_settings_together(make_run, state):
     with pytest.raises(RecipeError) as caught:
         restore(make_run("seed=4 optimizer.lr=0.1"), state)
     assert [problem.key for problem in caught.value.problems] == ["optimizer.lr", "seed"]
 
 
-def test_a_run_that_began_before_a_setting_existed_resumes_with_its_default(make_run):
+def test_resume_of_older_run_uses_defaults(make_run):
     run = make_run("methods.ema={}")
     state = capture(run, 3)
     for section, key in (
@@ -135,7 +135,7 @@ def test_a_run_that_began_before_a_setting_existed_resumes_with_its_default(make
     ):
         del state["recipe"][section][key]
     del state["recipe"]["methods"]["ema"]["half_life"]
-    assert resume_warnings(run, state) == [
+    assert list_resume_warnings(run, state) == [
         "settings that did not exist when the run began have their defaults: "
         "data.order=random, methods.ema.half_life=100ba, optimizer.momentum=0.875"
     ]
@@ -153,29 +153,27 @@ methods.trivial_augment | {} | methods.trivial_augment
 """
     ),
 )
-def test_a_setting_that_is_newer_than_the_run_may_have_no_other_value(
-    setting, value, refused, recipe
-):
+def test_changed_settings_reject_non_default_newer_setting(setting, value, refused, recipe):
     old = asdict(recipe())
     section, _, key = setting.partition(".")
     del old[section][key]
-    (problem,) = changed_settings(old, recipe(f"{setting}={value}"))
+    (problem,) = find_changed_settings(old, recipe(f"{setting}={value}"))
     assert problem.key == refused
 
 
-def test_a_setting_that_does_not_exist_is_refused(recipe):
-    (problem,) = changed_settings(asdict(recipe()) | {"rotation": 5}, recipe())
+def test_changed_settings_report_removed_setting(recipe):
+    (problem,) = find_changed_settings(asdict(recipe()) | {"rotation": 5}, recipe())
     assert str(problem).startswith("rotation: was 5 when the run began")
 
 
-def test_a_method_without_settings_is_a_change_too(recipe):
+def test_changed_settings_include_method_without_settings(recipe):
     off, on = recipe(), recipe("methods.trivial_augment={}")
     for old, new in ((off, on), (on, off)):
-        (problem,) = changed_settings(asdict(old), new)
+        (problem,) = find_changed_settings(asdict(old), new)
         assert problem.key == "methods.trivial_augment"
 
 
-def test_a_single_nan_is_found(make_run):
+def test_is_finite_detects_single_nan(make_run):
     model = make_run().model
     assert is_finite(model)
     with torch.no_grad():
@@ -188,10 +186,10 @@ FREE = ("data.root", "data.cache", "data.workers", "data.prefetch", "data.on_bad
 FREE += ("batch.eval_size", "batch.bn_size")
 
 
-def test_no_other_setting_of_what_is_learned_may_change(recipe):
+def test_changed_settings_report_every_learned_setting(recipe):
     new = recipe("methods.ema={}")
     learned = ("model", "data", "batch", "optimizer", "schedule", "precision", "methods")
-    keys = [key for key in flat(asdict(new)) if key.startswith(learned) and key not in FREE]
+    keys = [key for key in flatten(asdict(new)) if key.startswith(learned) and key not in FREE]
     assert len(keys) > 50
     for key in [*keys, "seed", "max_duration", "scale_schedule_ratio"]:
         old = asdict(new)
@@ -200,7 +198,7 @@ def test_no_other_setting_of_what_is_learned_may_change(recipe):
         for section in sections:
             part = part[section]
         part[name] = "another"
-        assert [problem.key for problem in changed_settings(old, new)] == [key]
+        assert [problem.key for problem in find_changed_settings(old, new)] == [key]
 
 
 def after_a_step(run: Run) -> dict[str, Any]:
@@ -226,7 +224,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "said"),
+    ("place", "value", "message"),
     rows(
         """
 step | -1 | step -1 is outside
@@ -262,7 +260,7 @@ optimizer/state/0/momentum_buffer | TWO | optimizer momentum_buffer of parameter
 """
     ),
 )
-def test_a_state_of_another_form_is_refused_in_a_sentence(place, value, said, make_run):
+def test_restore_rejects_malformed_state_with_reason(place, value, message, make_run):
     run = make_run("methods.ema={}")
     state = after_a_step(run)
     *path, last = (int(key) if key.isdecimal() else key for key in place.split("/"))
@@ -274,10 +272,10 @@ def test_a_state_of_another_form_is_refused_in_a_sentence(place, value, said, ma
     with pytest.raises(TrainingError) as caught:
         restore(run, state)
     assert str(caught.value).startswith("the checkpoint cannot be used: ")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_the_settings_of_the_optimizer_are_the_recipes(make_run):
+def test_restore_keeps_optimizer_settings_of_recipe(make_run):
     run = make_run("methods.ema={}")
     state = after_a_step(run)
     for group in state["optimizer"]["param_groups"]:

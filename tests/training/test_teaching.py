@@ -31,8 +31,8 @@ from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
-from resnet_recipes.training.state import capture, digest, restore
-from resnet_recipes.training.teaching import store
+from resnet_recipes.training.state import capture, compute_digest, restore
+from resnet_recipes.training.teaching import write_outputs
 from tests.run_folders import begun
 from tests.tables import rows
 from tests.trained_runs import CLASSES, random_images
@@ -76,13 +76,13 @@ def write(
     plan: Plan, path: Path, kept: int = 10, ranks: int = 1, cycle: int = 0, stop: int = 999
 ) -> Path:
     """Write a file of a plan's teacher, as `resnet-recipes teach` does, but for `stop` batches."""
-    made = description(plan, cycle, "cpu")
+    metadata = description(plan, cycle, "cpu")
     plan = cycled(plan, cycle)
     shape = len(plan.sizes), plan.recipe.data.repeats, plan.facts.train_examples, kept
-    begin(path, *header(made, shape, len(CLASSES))).close()
+    begin(path, *header(metadata, shape, len(CLASSES))).close()
     outputs, progress = read(path, "r+")[0], Mock()
-    whole = [
-        store(
+    complete = [
+        write_outputs(
             plan,
             Rank(number, ranks, torch.device("cpu")),
             outputs,
@@ -94,20 +94,20 @@ def write(
     done = [call.args for call in progress.call_args_list]
     assert all(0 < count <= total for count, total in done)
     assert done[-1:] == [(done[-1][1],) * 2] or stop < 999
-    assert whole == [stop == 999] * ranks
+    assert complete == [stop == 999] * ranks
     return path
 
 
 def planned(recipe: Callable, words: str, ranks: int = 1) -> Plan:
-    made = recipe(words)
-    return make_plan(made, data.measure(made.data), ranks)
+    parsed = recipe(words)
+    return make_plan(parsed, data.measure(parsed.data), ranks)
 
 
 def trained(run: Run, first: int = 0, stop_at: int | None = None) -> torch.Tensor:
     reporter = Mock(spec=RunReporter)
-    reporter.wants_to_stop.side_effect = lambda: reporter.step.call_count + 1 + first == stop_at
+    reporter.is_asked_to_stop.side_effect = lambda: reporter.step.call_count + 1 + first == stop_at
     train(run, reporter, first)
-    return digest(run.model)
+    return compute_digest(run.model)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def trained(run: Run, first: int = 0, stop_at: int | None = None) -> torch.Tenso
 """
     ),
 )
-def test_a_run_with_all_outputs_is_the_run_with_the_teacher_bit_by_bit(
+def test_run_with_all_outputs_matches_teacher_run(
     settings, make_run, recipe, tmp_path, monkeypatch, ranks, words
 ):
     # a teacher at every step that sees images before they are mixed, as `teach` does
@@ -153,26 +153,28 @@ LEFT_OVER = "batch.global_size=29 batch.bn_size=29 schedule.warmup=1ba"
     ],
     ids=["an image that is left over is computed alone", "runs of other seeds and batches"],
 )
-def test_one_file_serves(taught_with, words, settings, make_run, recipe, tmp_path):
+def test_one_file_serves_other_batches_and_seeds(
+    taught_with, words, settings, make_run, recipe, tmp_path
+):
     path = write(planned(recipe, settings(words=taught_with)), tmp_path / "all.safetensors")
     learned = trained(make_run(settings(path, words)))
     assert torch.equal(learned, trained(make_run(settings(words=words))))
 
 
-def test_no_rank_ends_before_all_is_written(settings, recipe, tmp_path, monkeypatch):
+def test_rank_waits_until_all_outputs_are_written(settings, recipe, tmp_path, monkeypatch):
     path, missing = tmp_path / "all.safetensors", []
-    meeting = "resnet_recipes.training.teaching.meet"
-    monkeypatch.setattr(meeting, lambda: missing.append(read(path)[0].missing()))
+    name = "resnet_recipes.training.teaching.wait_for_ranks"
+    monkeypatch.setattr(name, lambda: missing.append(read(path)[0].missing()))
     write(planned(recipe, settings()), path)
     assert missing == [[0, 1], []]
 
 
-def test_all_outputs_but_one_change_the_loss_little(settings, make_run, recipe, tmp_path):
-    kept, found = len(CLASSES) - 1, []
+def test_missing_one_output_changes_loss_little(settings, make_run, recipe, tmp_path):
+    kept, results = len(CLASSES) - 1, []
     for name, count in (("most", kept), ("all", kept + 1)):
         path = write(planned(recipe, settings()), tmp_path / f"{name}.safetensors", count)
-        found.append(next(iter(make_run(settings(path)).train_data.batches())))
-    raw, exact = found
+        results.append(next(iter(make_run(settings(path)).train_data.batches())))
+    raw, exact = results
     assert torch.equal(raw.pixels, exact.pixels)
     assert raw.taught.sum(1).tolist() == pytest.approx([1] * 8, abs=1e-5)
     # the last one is what is left: only float16 differs
@@ -180,7 +182,7 @@ def test_all_outputs_but_one_change_the_loss_little(settings, make_run, recipe, 
     assert not torch.equal(raw.taught, exact.taught)
 
 
-def test_epochs_that_are_repeated_give_the_crops_again(settings, make_run, recipe, tmp_path):
+def test_repeated_epochs_have_the_same_crops(settings, make_run, recipe, tmp_path):
     path = write(planned(recipe, settings(words=RESIZED)), tmp_path / "one.safetensors", 2, cycle=1)
     run = make_run(settings(path, RESIZED))
     batches, seen = run.train_data.batches(), []
@@ -201,13 +203,13 @@ def refusal(recipe: Callable, error: type[Exception], words: str) -> str:
     return " ".join(f"{one.key} {one}" for one in caught.value.problems)
 
 
-def test_a_run_of_other_crops_is_refused_with_both_values(settings, recipe, tmp_path):
+def test_run_with_other_crops_is_rejected_with_values(settings, recipe, tmp_path):
     path = write(planned(recipe, settings(words=RESIZED)), tmp_path / "two.safetensors", 2)
     other = (
         "methods.randaugment={} methods.colout={} data.crop_scale=[0.5,1.0] data.seed=4 "
         "max_duration=3ep"
     )
-    said = refusal(recipe, RecipeError, settings(path, other))
+    message = refusal(recipe, RecipeError, settings(path, other))
     for text in (
         "data.crop_scale=[0.5,1.0]: is [0.08,1.0] in",
         "data.crop_scale='[0.08,1.0]'",
@@ -220,21 +222,21 @@ def test_a_run_of_other_crops_is_refused_with_both_values(settings, recipe, tmp_
         "'~methods.colout'",
         "methods.progressive_resizing: is {",
     ):
-        assert text in said, said
+        assert text in message, message
 
 
-def test_images_of_the_same_size_that_are_made_otherwise_are_others(settings, recipe, tmp_path):
+def test_run_resized_elsewhere_is_rejected(settings, recipe, tmp_path):
     path = write(planned(recipe, settings(words=RESIZED)), tmp_path / "two.safetensors", 2)
     other = f"{RESIZED} methods.progressive_resizing.at=loader"
-    said = refusal(recipe, RecipeError, settings(path, other))
-    assert "at:loader" in said
-    assert "at:device" in said
+    message = refusal(recipe, RecipeError, settings(path, other))
+    assert "at:loader" in message
+    assert "at:device" in message
 
 
-def test_all_that_decides_crops_is_compared(settings, recipe):
-    made = made_for(planned(recipe, settings()), 0)
+def test_description_contains_every_crop_setting(settings, recipe):
+    settings_of_crops = made_for(planned(recipe, settings()), 0)
     for setting in fields(TrainCrop):
-        assert made.keys() & {f"data.{setting.name}", f"data.crop_{setting.name}"}
+        assert settings_of_crops.keys() & {f"data.{setting.name}", f"data.crop_{setting.name}"}
 
 
 def rewritten(path: Path, description: dict[str, str], **tensors: torch.Tensor) -> None:
@@ -267,29 +269,29 @@ DAMAGE = [
 ]
 
 
-@pytest.mark.parametrize(("said", "damage"), DAMAGE)
-def test_a_damaged_file_ends_before_the_first_step(settings, recipe, tmp_path, damage, said):
+@pytest.mark.parametrize(("message", "damage"), DAMAGE)
+def test_damaged_file_is_rejected_before_first_step(settings, recipe, tmp_path, damage, message):
     path = write(planned(recipe, settings()), tmp_path / "two.safetensors", 2)
     damage(path)
-    found = refusal(recipe, NotReadyError, settings(path))
-    assert said in found
-    assert "try:   resnet-recipes teach NAME" in found
+    results = refusal(recipe, NotReadyError, settings(path))
+    assert message in results
+    assert "try:   resnet-recipes teach NAME" in results
 
 
-def test_a_name_without_a_file_is_answered_with_its_setting(settings, recipe, tmp_path):
-    found = refusal(recipe, NotReadyError, settings(tmp_path / "nix.safetensors"))
-    assert "methods.distill.labels" in found
-    assert "No such file or directory" in found
+def test_missing_file_is_reported_with_setting(settings, recipe, tmp_path):
+    results = refusal(recipe, NotReadyError, settings(tmp_path / "nix.safetensors"))
+    assert "methods.distill.labels" in results
+    assert "No such file or directory" in results
 
 
-def test_other_programs_can_read_the_file(settings, recipe, tmp_path):
-    found = load_file(write(planned(recipe, settings()), tmp_path / "nine.safetensors", 9))
-    assert found["values"].shape == found["classes"].shape == (2, 1, IMAGES, 9)
-    assert found["values"].dtype == torch.float16
-    assert found["classes"].max() == len(CLASSES) - 1
+def test_outputs_are_readable_as_safetensors(settings, recipe, tmp_path):
+    results = load_file(write(planned(recipe, settings()), tmp_path / "nine.safetensors", 9))
+    assert results["values"].shape == results["classes"].shape == (2, 1, IMAGES, 9)
+    assert results["values"].dtype == torch.float16
+    assert results["classes"].max() == len(CLASSES) - 1
 
 
-def test_a_file_from_elsewhere_puts_no_words_into_the_users_shell(settings, recipe, tmp_path):
+def test_metadata_is_quoted_in_suggested_commands(settings, recipe, tmp_path):
     path = write(planned(recipe, settings()), tmp_path / "two.safetensors", 2)
     rewritten(path, {"data.seed": "$(reboot)", "data.flip": "0"})
     with pytest.raises(RecipeError) as caught:
@@ -300,21 +302,19 @@ def test_a_file_from_elsewhere_puts_no_words_into_the_users_shell(settings, reci
     assert "reboot" not in refusal(recipe, NotReadyError, settings(path))
 
 
-def test_the_plan_says_how_large_stored_outputs_are_and_that_they_repeat(
-    settings, recipe, tmp_path
-):
+def test_plan_describes_size_and_repetition_of_outputs(settings, recipe, tmp_path):
     path = write(planned(recipe, settings()), tmp_path / "one.safetensors", 2, cycle=1)
     (teacher,) = planned(recipe, settings(path)).teachers
-    said = r"2 of each image, [\d.]+ kB; crops repeat after 1 epoch,"
-    assert re.search(said, teacher.text)
+    message = r"2 of each image, [\d.]+ kB; crops repeat after 1 epoch,"
+    assert re.search(message, teacher.text)
 
 
-def test_a_file_that_was_begun_goes_on_where_it_was(settings, recipe, tmp_path):
+def test_interrupted_file_is_completed_bit_identical(settings, recipe, tmp_path):
     plan = planned(recipe, settings())
-    whole = write(plan, tmp_path / "whole.safetensors", 2)
+    complete = write(plan, tmp_path / "whole.safetensors", 2)
     part = write(plan, tmp_path / "part.safetensors", 2, stop=5)  # 4 batches an epoch
     assert read(part)[0].missing() == [1]
-    assert write(plan, part, 2).read_bytes() == whole.read_bytes()
+    assert write(plan, part, 2).read_bytes() == complete.read_bytes()
 
 
 @pytest.fixture
@@ -351,8 +351,8 @@ def test_rank_rejects_teacher_replaced_after_start(settings, recipe, tmp_path, r
     replaced()
     folder = begun(tmp_path / "run", recipe(settings()))
     (folder / JOB).write_text(json.dumps({"job": "teach", "part": str(path), "cycle": 0}))
-    (said,) = nursery.call(folder, 1, rejection)
-    assert said.startswith("methods.distill.teacher: was replaced after it was checked")
+    (message,) = nursery.call(folder, 1, rejection)
+    assert message.startswith("methods.distill.teacher: was replaced after it was checked")
     assert read(path)[0].missing() == [0, 1]
 
 

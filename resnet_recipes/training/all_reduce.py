@@ -1,4 +1,4 @@
-"""The exchange of gradients between ranks, while the backward pass is still running."""
+"""The all-reduce of gradients, which overlaps with the backward pass."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,36 +8,37 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-#: Bytes of gradients that are sent together: few enough to start early, enough to fill a link.
-BUCKET = 25 << 20
+#: Bytes of gradients that are sent together: few enough to start early, enough to use the link's
+#: bandwidth.
+BUCKET_BYTES = 25 << 20
 
-#: Each gradient begins at a multiple of so many values, 16 bytes, which kernels move at a time.
-ALIGNED = 4
+#: Values, 16 bytes, of which each gradient's offset is a multiple: kernels move as many at a time.
+ALIGNMENT = 4
 
 
-class Exchange:
-    """Averages the gradients of a model over ranks, a bucket at a time, each as soon as it is full.
+class AllReduce:
+    """Averages the gradients of a model over ranks, bucket by bucket, each as soon as it is full.
 
-    DDP copies and scales each gradient separately; this does so bucket by bucket, and can also
-    average gradients that a CUDA graph computed. Buckets and their order depend only on the model,
-    so sums are always in the same order, and a resumed run is bit-identical to an uninterrupted
-    one. A single process has nothing to exchange.
+    DDP copies and scales each gradient separately, and cannot average gradients that a CUDA graph
+    computed. Buckets and their order depend only on the model, so sums are always in the same
+    order, and a resumed run is bit-identical to an uninterrupted one. A single process sends
+    nothing.
     """
 
     def __init__(self, model: nn.Module, compress: bool = False):
         self._buckets: list[_Bucket] = []
         self._sent, self._is_open = 0, False
         if dist.is_initialized():
-            for params in _filled(
+            for params in _group_params(
                 [p for p in reversed(list(model.parameters())) if p.requires_grad]
             ):
                 self._buckets.append(bucket := _Bucket(params, compress))
                 bucket.share_weights()
                 for param in params:
-                    param.register_post_accumulate_grad_hook(partial(self._note, bucket))
+                    param.register_post_accumulate_grad_hook(partial(self._on_gradient, bucket))
 
     @contextmanager
-    def averaging(self, enabled: bool) -> Iterator[None]:
+    def average(self, enabled: bool) -> Iterator[None]:
         """Average `.grad` over ranks by the end of the context, if enabled.
 
         Send each bucket as soon as it is full.
@@ -47,15 +48,15 @@ class Exchange:
             bucket.missing = len(bucket.params)
         yield
         if enabled:
-            # whose gradients did not come from a backward pass
+            # buckets of gradients that no backward pass has announced
             for bucket in self._buckets[self._sent :]:
                 bucket.send()
             for bucket in self._buckets:
                 bucket.receive()
         self._is_open = False
 
-    def _note(self, bucket: "_Bucket", _: Tensor) -> None:
-        """Send the buckets that are full, in an order that is the same on every rank."""
+    def _on_gradient(self, bucket: "_Bucket", _: Tensor) -> None:
+        """Send the buckets that are full, in the same order on every rank."""
         bucket.missing -= 1
         while (
             self._is_open
@@ -67,14 +68,14 @@ class Exchange:
 
 
 class _Bucket:
-    """Gradients that are sent together.
+    """Gradients that are sent together: views of one tensor.
 
-    Views of one tensor, in the memory format of their parameters.
+    Each has the memory format of its parameter.
     """
 
     def __init__(self, params: list[nn.Parameter], compress: bool):
         self.params, self.missing = params, 0
-        sizes = [-(-param.numel() // ALIGNED) * ALIGNED for param in params]
+        sizes = [-(-param.numel() // ALIGNMENT) * ALIGNMENT for param in params]
         self._flat = torch.zeros(sum(sizes), dtype=params[0].dtype, device=params[0].device)
         self._views = [
             part.as_strided(param.shape, param.stride())
@@ -87,7 +88,7 @@ class _Bucket:
     def share_weights(self) -> None:
         """Copy rank 0's weights to every rank.
 
-        Different kinds of processors may draw different ones from one seed.
+        Different kinds of processors may generate different weights from one seed.
         """
         torch._foreach_copy_(self._views, self.params)
         dist.broadcast(self._flat, src=0)
@@ -99,8 +100,8 @@ class _Bucket:
 
         A parameter that the loss does not depend on has a gradient of zero.
         """
-        found = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.params]
-        torch._foreach_copy_(self._views, found)
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.params]
+        torch._foreach_copy_(self._views, grads)
         self._flat.div_(dist.get_world_size())
         if self._wire is not self._flat:
             self._wire.copy_(self._flat)
@@ -115,11 +116,11 @@ class _Bucket:
             param.grad = view
 
 
-def _filled(params: list[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
-    """Yield parameters in groups of at most BUCKET bytes; a larger one is a group of its own."""
+def _group_params(params: list[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
+    """Yield parameters in groups of at most BUCKET_BYTES; a larger one is a group by itself."""
     group: list[nn.Parameter] = []
     for param in params:
-        if group and sum(p.nbytes for p in group) + param.nbytes > BUCKET:
+        if group and sum(p.nbytes for p in group) + param.nbytes > BUCKET_BYTES:
             yield group
             group = []
         group.append(param)
