@@ -7,10 +7,12 @@ import signal
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import replace
 from enum import Enum, auto
 from math import inf
 from pathlib import Path
+from typing import TextIO
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode
@@ -85,27 +87,36 @@ class Launch:
         log_path.parent.mkdir(exist_ok=True)
         # The ranks meet through a file in a private folder: there is no port that others could
         # reach.
-        with (
-            log_path.open("w+", errors="replace") as log,
-            tempfile.TemporaryDirectory(prefix="resnet-recipes-") as meeting,
-        ):
-            for attempt in range(1 + self.group.max_restarts):
-                self._observer, self._deadline = Observer(self.folder), inf
-                facts = LaunchFacts(self._began, self._shows_all_times, f"{meeting}/{attempt}")
-                self._ranks = Ranks(self.folder, environments(self.group, attempt), facts, log)
-                self._act()  # a signal may have come before there were ranks
-                while self._ranks.running:
-                    self._ranks.wait(0.3)
-                    self._watch()
-                self._ranks.kill_leftovers()
-                result = self._ending(self._ranks)
-                is_last = attempt == self.group.max_restarts or self._request != Request.TRAIN
-                if is_last or result.code != ExitCode.FAILED:
-                    break
-                which = f"{attempt + 1} of {self.group.max_restarts}"
-                self._interject(f"{result.who}; restarting from the last checkpoint ({which})")
+        log = log_path.open("w+", errors="replace")
+        try:
+            with tempfile.TemporaryDirectory(
+                prefix="resnet-recipes-", ignore_cleanup_errors=True
+            ) as meeting:
+                result = self._attempts(meeting, log)
+        finally:
+            with suppress(OSError):  # a full network disk fails only now, when the run has ended
+                log.close()
         if sys.stderr.isatty():
             sys.stderr.write(SHOW_CURSOR)  # a killed rank could not do it
+        return result
+
+    def _attempts(self, meeting: str, log: TextIO) -> Ending:
+        """Start the ranks until they have ended or may not restart; return the last ending."""
+        for attempt in range(1 + self.group.max_restarts):
+            self._observer, self._deadline = Observer(self.folder), inf
+            facts = LaunchFacts(self._began, self._shows_all_times, f"{meeting}/{attempt}")
+            self._ranks = Ranks(self.folder, environments(self.group, attempt), facts, log)
+            self._act()  # a signal may have come before there were ranks
+            while self._ranks.running:
+                self._ranks.wait(0.3)
+                self._watch()
+            self._ranks.kill_leftovers()
+            result = self._ending(self._ranks)
+            is_last = attempt == self.group.max_restarts or self._request != Request.TRAIN
+            if is_last or result.code != ExitCode.FAILED:
+                break
+            which = f"{attempt + 1} of {self.group.max_restarts}"
+            self._interject(f"{result.who}; restarting from the last checkpoint ({which})")
         return result
 
     def receive(self, number: int) -> None:

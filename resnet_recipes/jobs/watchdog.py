@@ -50,6 +50,7 @@ class Watchdog:
         self._count = 0
         self._stalled = stalled
         self._armed = -stalled
+        self._is_silent = False  # a beat could not be written, which was reported
         self._parent = os.getppid()
         self._host = socket.gethostname().encode()[:64]
         path = folder.path / "heartbeat" / f"rank{rank}"
@@ -69,7 +70,12 @@ class Watchdog:
         record = _RECORD.pack(
             step, self._count, os.getpid(), self._parent, phase.encode()[:16], self._host
         )
-        os.pwrite(self._file, record, 0)
+        try:
+            os.pwrite(self._file, record, 0)
+        except OSError as error:  # the run is worth more than what is known of it
+            if not self._is_silent:
+                sys.stderr.write(f"the heartbeat cannot be written: {error.strerror}\n")
+            self._is_silent = True
         now = time.monotonic()
         if now - self._armed > self._stalled / 100:  # arming starts a thread: not at every step
             faulthandler.dump_traceback_later(self._stalled, file=sys.stderr)
@@ -79,7 +85,7 @@ class Watchdog:
 def beats(folder: Path) -> list[Beat]:
     """Return the last beat of every rank of a run, by rank."""
     found = []
-    for path in (folder / "heartbeat").glob("rank*"):
+    for path in _listed(folder / "heartbeat"):
         try:
             *numbers, phase, host = _RECORD.unpack(path.read_bytes())
             rank = int(path.name.removeprefix("rank"))
@@ -134,7 +140,15 @@ class Observer:
         )
 
 
+def _listed(folder: Path) -> list[Path]:
+    """Return the files of ranks in a folder; none while the disk cannot list it."""
+    try:
+        return [path for path in folder.iterdir() if path.name.startswith("rank")]
+    except OSError:
+        return []
+
+
 def _endings(folder: Path) -> Iterator[Ending]:
-    for path in (folder / ENDINGS).glob("rank*.json"):
+    for path in _listed(folder / ENDINGS):
         if ending := read(path):
             yield ending

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -106,6 +107,15 @@ def test_launcher_rejects_folder_on_full_disk(tmp_path, monkeypatch):
     monkeypatch.setattr("resnet_recipes.base.atomic.write_text", full)
     with pytest.raises(NotReadyError, match="cannot be written to: No space left on device"):
         start(tmp_path, Group(), print)
+
+
+def test_run_that_finished_survives_a_failing_cleanup(tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(tmp_path))
+
+    monkeypatch.setattr(os, "rmdir", fail)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert Started(tmp_path, "finish@0").ending.code == 0
 
 
 def until_stuck(folder: Path, then: Callable[[], object]) -> Callable[[], None]:

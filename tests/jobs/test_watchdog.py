@@ -1,5 +1,7 @@
 """A rank that is stuck writes its stacks to its log."""
 
+import errno
+import os
 import subprocess
 import sys
 import time
@@ -39,6 +41,26 @@ def test_the_last_beat_can_be_read_by_another_process(tmp_path):
     stderr_of(tmp_path, 0, 60, "for i in range(1000): watchdog.beat(i, 'a phase with a long name')")
     (beat,) = beats(tmp_path)
     assert (beat.rank, beat.step, beat.count, beat.phase) == (3, 999, 1002, "a phase with a l")
+
+
+def test_a_beat_on_a_full_disk_is_reported_once(tmp_path):
+    (tmp_path / "heartbeat").mkdir()
+    (tmp_path / "heartbeat/rank3").symlink_to("/dev/full")
+    log = stderr_of(tmp_path, 0, 60, "watchdog.beat(8, 'train')\nprint('done', file=sys.stderr)")
+    assert log == "the heartbeat cannot be written: No space left on device\ndone\n"
+
+
+def test_an_observer_outlives_a_disk_that_does_not_answer(tmp_path, monkeypatch):
+    stderr_of(tmp_path, 0, 60)
+    write(tmp_path / "endings/rank3.json", Ending(0, 3))
+    assert len(beats(tmp_path)) == 1
+
+    def fail(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    for name in ("listdir", "scandir"):
+        monkeypatch.setattr(os, name, fail)
+    assert (beats(tmp_path), Observer(tmp_path).endings()) == ([], [])
 
 
 def test_a_stalled_process_dumps_its_stacks_and_lives_on(tmp_path):
