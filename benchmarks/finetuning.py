@@ -18,15 +18,11 @@ import resource
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from torch import nn
-
 import resnet_recipes as rr
-from resnet_recipes.training import build
 
 NETWORK = "timm:tf_efficientnet_lite0"
 SIDE = 96  # pixels of a training crop and of an evaluated image
@@ -41,7 +37,6 @@ FACTORS = {
     "backbone": ("rate", "third"),
     "head": ("rate", "tenfold"),
     "schedule": ("multistep", "cosine"),
-    "statistics": ("batch", "frozen"),
     "crops": ("0.08", "0.35"),
     "smoothing": ("0", "0.1"),
     "optimizer": ("sgd", "adamw"),
@@ -72,15 +67,14 @@ def main() -> None:
     parser.add_argument("--rates", type=float, nargs=2, default=(0.004, 0.0003), help="SGD, AdamW")
     options = parser.parse_args()
     runs = {"pilot": pilot, "select": select}[options.part](options)
-    for row, images, words, is_frozen in runs:
+    for row, images, words in runs:
         if row in finished(options.csv, row):
             continue
-        with frozen_statistics() if is_frozen else nothing():
-            result = trained(images, [*common(options.weights), *words], options.work)
+        result = trained(images, [*common(options.weights), *words], options.work)
         append(options.csv, row | result)
 
 
-Run = tuple[dict[str, str], Path, list[str], bool]
+Run = tuple[dict[str, str], Path, list[str]]
 
 
 def pilot(options: argparse.Namespace) -> Iterator[Run]:
@@ -90,11 +84,11 @@ def pilot(options: argparse.Namespace) -> Iterator[Run]:
     for optimizer, rates in PILOT.items():
         for rate in rates:
             row = {"optimizer": optimizer, "rate": f"{rate:g}"}
-            yield row, images, optimized(optimizer, rate, rate), False
+            yield row, images, optimized(optimizer, rate, rate)
 
 
 def select(options: argparse.Namespace) -> Iterator[Run]:
-    """Yield the 16 runs of the design on each set, set by set within a combination."""
+    """Yield the runs of the design, on each set in turn."""
     ants, flowers = options.folders
     chosen = Images("flowers", train=40, val=500)
     sets = {
@@ -105,24 +99,18 @@ def select(options: argparse.Namespace) -> Iterator[Run]:
     for levels in design():
         named = {name: FACTORS[name][level] for name, level in zip(FACTORS, levels, strict=True)}
         for name, images in sets.items():
-            yield {"seed": name, **named}, images, words_of(named, rates), is_frozen(named)
-
-
-def is_frozen(levels: dict[str, str]) -> bool:
-    """Return whether BatchNorm keeps the statistics of the weights."""
-    return levels["statistics"] == "frozen"
+            yield {"seed": name, **named}, images, words_of(named, rates)
 
 
 def design() -> list[tuple[int, ...]]:
-    """Return a 2^(8-4) design of resolution IV, the recipe's own levels first.
+    """Return a 2^(7-4) design of resolution III and its mirror image, together of resolution IV.
 
-    The last four factors are products of three of the first four.
+    The recipe's own levels come first. The last four factors are products of the first three.
     """
     rows = []
-    for first in itertools.product((0, 1), repeat=4):
-        others = [sum(three) % 2 for three in itertools.combinations(first, 3)]
-        rows.append((*first, *others))
-    return rows
+    for a, b, c in itertools.product((0, 1), repeat=3):
+        rows.append((a, b, c, a ^ b ^ c, a ^ b, a ^ c, b ^ c))
+    return rows + [tuple(1 - level for level in row) for row in rows]
 
 
 def words_of(levels: dict[str, str], rates: dict[str, float]) -> list[str]:
@@ -186,29 +174,6 @@ def cpu_seconds() -> float:
     kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     used = [resource.getrusage(kind) for kind in kinds]
     return sum(one.ru_utime + one.ru_stime for one in used)
-
-
-@contextmanager
-def frozen_statistics() -> Iterator[None]:
-    """Let BatchNorm keep the statistics of the weights in the runs within."""
-    usual: Callable[[nn.Module, str], None] = build.freeze
-
-    def frozen(model: nn.Module, up_to: str) -> None:
-        usual(model, "backbone")
-        for parameter in model.parameters():
-            parameter.requires_grad_(True)
-
-    build.freeze = frozen
-    try:
-        yield
-    finally:
-        build.freeze = usual
-
-
-@contextmanager
-def nothing() -> Iterator[None]:
-    """Change nothing."""
-    yield
 
 
 def split(folder: Path, out: Path, chosen: Images) -> Path:
