@@ -113,8 +113,8 @@ def is_preprocessed(network: Network) -> bool:
 
 
 def takes_any_size(model: nn.Module) -> bool:
-    """Return whether a network takes images that are small and wider than high."""
-    return takes(model, 64, 96)
+    """Return whether a network takes small images, wider than high and no multiple of a patch."""
+    return takes(model, 61, 93)
 
 
 @torch.no_grad()

@@ -1,5 +1,6 @@
 """The trained networks that methods of a recipe learn from."""
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -53,11 +54,27 @@ def teachers(plan: Plan, methods: Stack | None = None) -> Iterator[tuple[Method,
         try:
             network = open_network(place)
         except NotReadyError as error:
-            raise error.of_place(key, place).elsewhere("model.weights", key) from None
+            found = error.of_place(key, place).elsewhere("model.weights", key)
+            raise _described_first(found, place) from None
         if key in counted and counted[key] != _digest(network):
             rule = "was replaced after it was checked"
             raise NotReadyError.of(key, place, rule, "run the same command again")
         yield method, network
+
+
+def _described_first(error: NotReadyError, place: str) -> NotReadyError:
+    """Return the error of a teacher whose file does not describe it, with how to describe it.
+
+    model.name, which the file alone needs, is the student's in a recipe.
+    """
+    (problem,) = error.problems
+    if not any(each.startswith("model.name=") for each in problem.advice):
+        return error
+    export = f"resnet-recipes export {shlex.quote(place)} {{}} --to safetensors --out teacher"
+    found = tuple(export.format(name) for name in problem.fixes)
+    about = "teacher/model.safetensors, which describes its network"
+    hint = Hint(f"{'it' if found else export.format('model.name=timm:NAME')} writes {about}")
+    return NotReadyError([problem._replace(fix=(*found, hint))])
 
 
 def _misfit(network: "Network", facts: NetworkFacts, plan: Plan) -> str:

@@ -113,6 +113,25 @@ def test_a_file_that_names_no_network_is_refused_with_words_that_work(theirs, en
         rr.load("test_vit.pth", NAME, "data.eval_size=64")
 
 
+def test_a_teacher_that_does_not_describe_itself_is_exported_first(theirs, enter, monkeypatch):
+    monkeypatch.setattr("resnet_recipes.inference.export.IMAGES", 2)
+    sizes = "data.train_size=160 data.eval_size=160 data.eval_resize=160"
+    plan = f"resnet-recipes plan small {sizes} methods.distill.teacher="
+    Path("theirs.pth").rename("test_vit.pth")
+    said = enter(f"{plan}test_vit.pth", 3).err
+    path = Path("test_vit.pth").absolute()
+    command = f"resnet-recipes export {path} {NAME} --to safetensors --out teacher"
+    assert f"try:   {command}\n" in said
+    enter(command)
+    assert "teacher timm:test_vit" in " ".join(
+        enter(f"{plan}teacher/model.safetensors").out.split()
+    )
+    path.rename("mine.pth")
+    said = " ".join(enter(f"{plan}mine.pth", 3).err.split())
+    assert "hint: resnet-recipes export" in said
+    assert "model.name=timm:NAME --to safetensors --out teacher writes teacher/model" in said
+
+
 def test_a_command_in_a_note_stands_on_a_line_of_its_own(enter, monkeypatch):
     name, near = "timm:tf_efficientnet_lite0", "timm:efficientnet_lite0"
     model = timm.create_model(name.removeprefix("timm:"), num_classes=2)

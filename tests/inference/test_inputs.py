@@ -8,7 +8,8 @@ from torch import nn
 
 from resnet_recipes.data.images.decode import Pixels
 from resnet_recipes.data.images.python import centred
-from resnet_recipes.inference.inputs import Preprocessed
+from resnet_recipes.inference.formats import largest_difference
+from resnet_recipes.inference.inputs import Preprocessed, takes, takes_any_size
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import Network
 
@@ -46,3 +47,24 @@ def test_probabilities_are_those_of_the_transformed_image(flip, levels):
     found = Preprocessed(model, network.about)(pictures)
     torch.testing.assert_close(found, logits.softmax(1), atol=1e-3, rtol=0)
     assert found.sum(1).tolist() == pytest.approx([1, 1])
+
+
+class _OfPatches(nn.Module):
+    """Refuses images that are not whole patches of 16 pixels, as vision transformers do."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Conv2d(3, 2, 16, 16)
+
+    def forward(self, images):
+        assert not any(side % 16 for side in images.shape[2:])
+        return self.embed(images).mean((2, 3))
+
+
+def test_network_of_patches_takes_other_sizes_but_not_any():
+    model = _OfPatches()
+    assert takes(model, 64, 96)
+    assert not takes_any_size(model)
+    images = torch.randn(4, 3, 160, 160)
+    assert largest_difference(model, model, images)[0] == 0
+    assert takes_any_size(nn.Sequential(nn.Conv2d(3, 2, 16, 16), nn.AdaptiveAvgPool2d(1)))
