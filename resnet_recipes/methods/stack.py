@@ -66,7 +66,10 @@ class Stack:
     def augment_sample(self) -> ImageAugment | None:
         """Return the function that a loader worker applies to each image, or None."""
         augments = tuple(augment() for augment in self._provided("augment_sample"))
-        return _Chain(augments) if augments else None
+        if not augments:
+            return None
+        in_engine = all(hasattr(augment, "steps") for augment in augments)
+        return _EngineChain(augments) if in_engine else _Chain(augments)
 
     def modify_model(self, model: nn.Module) -> None:
         """Change the model in place, once."""
@@ -181,3 +184,11 @@ class _Chain:
         for augment in self.augments:
             image = augment(image, rng)
         return image
+
+
+class _EngineChain(_Chain):
+    """Augmentations that the native engine can run."""
+
+    def steps(self, side: int, rng: np.random.Generator) -> list[tuple]:
+        """Return the operations on an image `side` pixels wide."""
+        return [step for augment in self.augments for step in augment.steps(side, rng)]

@@ -157,6 +157,21 @@ def test_sample_augmentations_run_in_turn():
     assert stack.augment_sample()(image, rng).tobytes() == expected.tobytes()
 
 
+def test_engine_runs_augmentations_that_all_have_steps():
+    """Random numbers are those of the methods in turn."""
+    stack = Stack({"trivial_augment": TrivialAugment(), "randaugment": RandAugment(depth=3)})
+    rng, again = np.random.default_rng(1), np.random.default_rng(1)
+    parts = [augment.steps(16, again) for augment in stack.augment_sample().augments]
+    assert [len(part) for part in parts] == [3, 1]
+    assert stack.augment_sample().steps(16, rng) == parts[0] + parts[1]
+
+
+def test_one_augmentation_without_steps_keeps_all_out_of_the_engine(monkeypatch):
+    stack = Stack({"trivial_augment": TrivialAugment(), "randaugment": RandAugment()})
+    monkeypatch.setattr(TrivialAugment, "augment_sample", lambda self: lambda image, rng: image)
+    assert not hasattr(stack.augment_sample(), "steps")
+
+
 def test_state_is_kept_by_method_and_refused_for_one_that_is_off(network, now_at):
     stack = Stack.of(on(HOT))
     stack.after_step(network(), now_at())

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from resnet_recipes import ops
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data import synthetic
+from resnet_recipes.data.images.python import TrainImages
 from resnet_recipes.jobs.signals import Interruption
 from resnet_recipes.methods import ORDER
 from resnet_recipes.network.fuse import FusedBatchNorm2d
@@ -25,6 +26,8 @@ from resnet_recipes.training.gradient import Gradient
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
+from tests.data.conftest import built
+from tests.trained_runs import random_images
 from tests.training.test_loop import RecordingReporter
 
 #: Every method that can be in one recipe with all others, images that grow from the first epoch on,
@@ -54,6 +57,17 @@ def test_features_have_memory_format_of_recipe(is_on, make_run):
     model.layer2.register_forward_hook(lambda module, inputs, output: seen.append(output))
     model(torch.randn(2, 3, 32, 32).to(memory_format=torch.channels_last))
     assert seen[0].is_contiguous(memory_format=torch.channels_last) is is_on
+
+
+@built
+@pytest.mark.parametrize("method", ["randaugment", "trivial_augment"])
+def test_engine_augments_images_of_a_run(method, make_run, tmp_path, monkeypatch):
+    """In Python that would be four times slower."""
+    monkeypatch.delattr(TrainImages, "fill")
+    images = random_images(tmp_path / "images", train=2)
+    files = f"data.backend=torchvision data.root={images} data.workers=0"
+    run = make_run(f"{files} schedule.warmup=0ba methods.{method}={{}}")
+    assert next(run.train_data.batches()).pixels.shape == (16, 3, 32, 32)
 
 
 def test_build_with_all_methods_keeps_channels_last(make_run):
