@@ -16,7 +16,10 @@ from safetensors.torch import load_file
 
 from resnet_recipes import ops
 from resnet_recipes.base.errors import NotReadyError, TrainingError
+from resnet_recipes.base.text import silent
 from resnet_recipes.data.base import DataFacts
+from resnet_recipes.data.convert import convert
+from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.estimating.network import Teacher
 from resnet_recipes.jobs import prepared
 from resnet_recipes.jobs.rank import RankProcess
@@ -30,8 +33,10 @@ from resnet_recipes.run_folder.summary import epoch_seconds
 from resnet_recipes.training import all_reduce, distributed
 from resnet_recipes.training.reporter import RunReporter
 from tests.compliance import complies
+from tests.data.conftest import built
 from tests.jobs.test_survival import state
 from tests.run_folders import begun
+from tests.trained_runs import random_images
 
 pytestmark = pytest.mark.slow
 
@@ -271,3 +276,34 @@ def test_ranks_that_train_parts_of_a_run_leave_no_results(nursery, new_run):
     assert min(seconds.values()) > 0
     assert not any(folder.glob("weights*"))
     assert not (folder / "summary.json").exists()
+
+
+@built
+def test_run_in_memory_equals_run_on_raw_beton_and_resumes(nursery, new_run, tmp_path):
+    """The engine augments; validation images are shrunk as well."""
+    images, raw = random_images(tmp_path / "images", train=3), tmp_path / "raw"
+    convert(images, raw, ConvertOptions("raw", max_resolution=30, shuffle=False), silent)
+    changes = (
+        "data.train_size=24 data.eval_resize=24 data.eval_size=24 batch.bn_size=6 "
+        "methods.randaugment={}"
+    )
+    in_memory = f"{changes} data.backend=torchvision data.root={images} data.memory_pixels=30"
+    on_disk, kept = (
+        new_run(f"{changes} data.backend=ffcv data.root={raw}"),
+        new_run(in_memory),
+    )
+    other = new_run(in_memory.replace("data.memory_pixels=30", "data.memory_pixels=29"))
+    for run in (on_disk, kept, other):
+        nursery.call(run, 2, trained)
+    resumed = killed_after(3, kept)
+    nursery.call(resumed, 2, trained)
+    assert differing(kept, on_disk) == differing(resumed, on_disk) == []
+    assert differing(other, on_disk) != []
+    losses = [
+        [
+            record["raw_loss"]
+            for record in of_kind(read_metrics(run / "metrics.jsonl"), "evaluation")
+        ]
+        for run in (on_disk, kept, resumed)
+    ]
+    assert losses[0] == losses[1] == losses[2] != []
