@@ -91,13 +91,16 @@ def _hub(place: str, again: str) -> Iterator["HfApi"]:
 
     try:
         yield HfApi()
-    except (OSError, HTTPError, ValueError) as error:  # ValueError: of a header it cannot read
+    except Exception as error:  # it raises anything for an answer that it cannot read
         answer = error.response.status_code if isinstance(error, HfHubHTTPError) else 0
+        reason = (str(error).splitlines() or ["no answer"])[0][:200]
+        if not isinstance(error, OSError | HTTPError | ValueError):
+            reason = f"the answer cannot be read: {type(error).__name__}: {reason}"
         rule = {
             401: "no access: you are not logged in, the token is invalid, or there is no such "
             "repository",
             403: "no access: the token may not write there",
             404: "does not exist, or has no " + WEIGHTS,
-        }.get(answer, f"did not work: {(str(error).splitlines() or ['no answer'])[0][:200]}")
+        }.get(answer, f"did not work: {reason}")
         fix = "hf auth login" if answer in (401, 403) else again
         raise NotReadyError.of(place, None, rule, fix) from None

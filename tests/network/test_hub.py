@@ -40,6 +40,7 @@ class Hub(BaseHTTPRequestHandler):
     cut = 0  # bytes after which downloads break off; 0: never
     sent: dict[str, str]  # headers with a file, instead of honest ones
     asked: list[str]  # methods of the requests for a file
+    lies: tuple[str, object] = ("nothing", None)  # a part of a path, and what is answered there
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -47,7 +48,10 @@ class Hub(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Create a repository, say how to upload, or take a commit."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        if self.headers.get("Authorization") != f"Bearer {self.token}":
+        part, lie = self.lies
+        if part in self.path:
+            self._answer(200, lie)
+        elif self.headers.get("Authorization") != f"Bearer {self.token}":
             self._answer(401, {"error": "Invalid username or password."})
         elif self.path == "/api/repos/create":
             self._answer(200, {"url": f"http://{self.headers['Host']}/me/net"})
@@ -197,6 +201,27 @@ def test_a_push_that_fails_says_how_to_repeat_it(hub, tmp_path, monkeypatch):
     monkeypatch.setattr(huggingface_hub, "HfApi", partial(Api, endpoint="http://127.0.0.1:9"))
     with pytest.raises(NotReadyError, match=f"hf upload me/net {tmp_path}"):
         push(tmp_path, "hf:me/net")
+
+
+@pytest.mark.parametrize(
+    ("part", "lie"),
+    [
+        ("/create", [1]),
+        ("/create", {"url": 7}),
+        ("/preupload/", [None]),
+        ("/preupload/", {"files": {"a": 1}}),
+        ("/commit/", "text"),
+    ],
+)
+def test_push_rejects_a_hub_that_answers_nonsense(hub, tmp_path, part, lie):
+    (tmp_path / "README.md").write_text("# A network")
+    hub.lies = part, lie
+    with pytest.raises(NotReadyError) as refused:
+        push(tmp_path, "hf:me/net")
+    (problem,) = refused.value.problems
+    assert problem.key == "hf:me/net"
+    assert problem.clause.startswith("did not work: ")
+    assert str(tmp_path) in problem.fixes[0]
 
 
 def test_a_wrong_name_is_refused_before_anything_is_written(run, hub, enter):
