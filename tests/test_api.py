@@ -110,8 +110,8 @@ def test_the_examples_of_the_page_run_in_order(images, monkeypatch):
             names["model"] = nn.Sequential(nn.AvgPool2d(32), nn.Flatten(), nn.Linear(3, 10))
         exec(small, names)
     assert len(names["losses"]) > 5
-    assert names["found"].metrics.examples == 4
-    assert [name for name, _ in names["one"].classes]
+    assert names["result"].metrics.examples == 4
+    assert [name for name, _ in names["prediction"].classes]
 
 
 def test_compose_reads_mappings_as_the_settings_they_name():

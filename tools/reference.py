@@ -61,7 +61,7 @@ def methods() -> Iterator[str]:
         yield from _card(method, f"methods.{method.name}", facts)
         lines = "\n".join(in_your_loop(method, hooks))
         yield (
-            "In [a loop of your own](../library.md#one-method-in-a-loop-of-your-own):\n\n"
+            "In [a loop of your own](../library.md#one-method-in-your-own-loop):\n\n"
             f"```python\n{lines}\n```\n"
         )
 
@@ -71,7 +71,7 @@ def optimizers() -> Iterator[str]:
     yield "# Optimizers\n"
     yield (
         "`optimizer=NAME` chooses one with all its settings, those of `recipes/optimizer/NAME.yaml`"
-        "; [If you know Hydra](../howto/hydra.md#the-groups) lists the options. A recipe has the "
+        "; [From Hydra](../howto/hydra.md#groups) lists the options. A recipe has the "
         "settings of its own optimizer only.\n"
     )
     for optimizer in OPTIMIZERS:
