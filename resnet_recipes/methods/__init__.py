@@ -10,10 +10,12 @@ from resnet_recipes.methods.base import Now as Now
 from resnet_recipes.methods.bce_loss import BCELoss as BCELoss
 from resnet_recipes.methods.blurpool import BlurPool as BlurPool
 from resnet_recipes.methods.class_weights import ClassWeights as ClassWeights
+from resnet_recipes.methods.color_jitter import ColorJitter as ColorJitter
 from resnet_recipes.methods.colout import ColOut as ColOut
 from resnet_recipes.methods.cutmix import CutMix as CutMix
 from resnet_recipes.methods.distill import Distill as Distill
 from resnet_recipes.methods.ema import EMA as EMA
+from resnet_recipes.methods.flips import Flips as Flips
 from resnet_recipes.methods.increasing_randaugment import (
     IncreasingRandAugment as IncreasingRandAugment,
 )
@@ -34,6 +36,8 @@ _OURS: tuple[type[Method], ...] = (
     BlurPool,
     StochasticDepth,
     BCELoss,
+    Flips,
+    ColorJitter,  # before the methods that fill what they uncover: its mean is of the image alone
     RandAugment,
     IncreasingRandAugment,
     TrivialAugment,

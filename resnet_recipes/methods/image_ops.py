@@ -30,6 +30,8 @@ _MATRICES: dict[str, Callable[[float, int], tuple[float, ...]]] = {
     "shear_y": lambda slope, _: (1, 0, 0, slope, 1, 0),
     "translate_x": lambda pixels, _: (1, 0, pixels, 0, 1, 0),
     "translate_y": lambda pixels, _: (1, 0, 0, 0, 1, pixels),
+    "flip_vertical": lambda _, side: (1, 0, 0, 0, -1, side),
+    "transpose": lambda *_: (0, 1, 0, 1, 0, 0),
 }
 
 
@@ -73,6 +75,21 @@ IMAGE_OPS: dict[str, ImageOp] = {
     "brightness": lambda image, factor: ImageEnhance.Brightness(image).enhance(factor),
     "sharpness": lambda image, factor: ImageEnhance.Sharpness(image).enhance(factor),
 }
+
+#: The operations of RandAugment, in the order in which it numbers them.
+RANDAUGMENT_OPS = tuple(IMAGE_OPS)
+
+IMAGE_OPS |= {
+    "hue": lambda image, steps: _turn_hue(image, int(steps)),
+    **{name: _affine(name) for name in ("flip_vertical", "transpose")},
+}
+
+
+def _turn_hue(image: Image.Image, steps: int) -> Image.Image:
+    """Turn the hue of an image by steps of 1/255 of a turn, 0 to 255."""
+    hue, saturation, value = image.convert("HSV").split()
+    turned = hue.point([(level + steps) % 256 for level in range(256)])
+    return Image.merge("HSV", (turned, saturation, value)).convert("RGB")
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ import numpy as np
 from resnet_recipes.base.duration import Horizon
 from resnet_recipes.base.limits import Bounds, OneOf
 from resnet_recipes.methods.base import ImageAugment, Method
-from resnet_recipes.methods.image_ops import ENHANCERS, IMAGE_OPS, Drawn
+from resnet_recipes.methods.image_ops import ENHANCERS, RANDAUGMENT_OPS, Drawn
 
-_SAFE = tuple(name for name in IMAGE_OPS if name not in ENHANCERS)
-SETS = {"all": tuple(IMAGE_OPS), "safe": _SAFE, "original": tuple(IMAGE_OPS)}
+_SAFE = tuple(name for name in RANDAUGMENT_OPS if name not in ENHANCERS)
+SETS = {"all": RANDAUGMENT_OPS, "safe": _SAFE, "original": RANDAUGMENT_OPS}
 
 
 @dataclass

@@ -64,6 +64,7 @@ OPERATIONS = (
     "brightness",
     "sharpness",
     "affine",
+    "hue",
 )
 
 BOX, CROP, CENTRE, DISTORTED = range(4)

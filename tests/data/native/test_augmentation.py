@@ -5,7 +5,9 @@ import pytest
 from PIL import Image
 
 from resnet_recipes.data.native.rows import OPERATIONS, put_steps
-from resnet_recipes.methods.image_ops import IMAGE_OPS, step
+from resnet_recipes.methods.color_jitter import ColorJitter
+from resnet_recipes.methods.flips import Flips
+from resnet_recipes.methods.image_ops import IMAGE_OPS, RANDAUGMENT_OPS, step
 from resnet_recipes.methods.randaugment import RandAugment
 from resnet_recipes.methods.trivial_augment import TrivialAugment
 from tests.data.native.batch import Batch, photo
@@ -33,7 +35,7 @@ def augmented(engine, sources: list[np.ndarray], steps: list) -> np.ndarray:
 
 
 @pytest.mark.parametrize("side", [8, 61, 176])
-@pytest.mark.parametrize("name", IMAGE_OPS)
+@pytest.mark.parametrize("name", RANDAUGMENT_OPS)
 def test_every_operation_of_randaugment_has_pillows_pixels(engine, name, side):
     sources = images(side)
     rng = np.random.default_rng(1)
@@ -46,10 +48,28 @@ def test_every_operation_of_randaugment_has_pillows_pixels(engine, name, side):
     assert np.array_equal(pixels, theirs)
 
 
+def test_hue_equals_pillow_for_colors_and_steps(engine):
+    rng = np.random.default_rng(0)
+    sources = list(rng.integers(0, 256, (64, 64, 64, 3), dtype=np.uint8))
+    sources += list(rng.integers(0, 4, (8, 64, 64, 3), dtype=np.uint8))  # dark: few saturations
+    turns = rng.integers(0, 256, len(sources))
+    turns[:3] = 0, 1, 255
+    pixels = augmented(engine, sources, [[step("hue", float(turn), 64)] for turn in turns])
+    for found, source, turn in zip(pixels, sources, turns, strict=True):
+        theirs = IMAGE_OPS["hue"](Image.fromarray(source), turn)
+        assert np.array_equal(found, np.asarray(theirs)), turn
+
+
 @pytest.mark.parametrize(
     "method",
-    [RandAugment(depth=2), RandAugment(augmentation_set="original"), TrivialAugment()],
-    ids=["randaugment", "original", "trivial_augment"],
+    [
+        RandAugment(depth=2),
+        RandAugment(augmentation_set="original"),
+        TrivialAugment(),
+        Flips(),
+        ColorJitter(hue=0.5),
+    ],
+    ids=["randaugment", "original", "trivial_augment", "flips", "color_jitter"],
 )
 def test_the_same_draw_gives_the_same_pixels_with_and_without_the_engine(engine, method):
     augment, side = method.augment_sample(), 48

@@ -166,6 +166,46 @@ void sharpness(Image image, Image before, float factor) {
     }
 }
 
+// Turn a pixel's hue. Pillow keeps hue and saturation as bytes, and rounds at the same places.
+void turn_hue(uint8_t *pixel, int steps) {
+    int red = pixel[0], green = pixel[1], blue = pixel[2];
+    int value = std::max({red, green, blue}), range = value - std::min({red, green, blue});
+    if (!range) {
+        return;
+    }
+    float spread = static_cast<float>(range), to_red = (value - red) / spread, to_green = (value - green) / spread,
+          to_blue = (value - blue) / spread, sector;
+    if (red == value) {
+        sector = to_blue - to_green;
+    } else if (green == value) {
+        sector = static_cast<float>(2.0 + to_red - to_blue);
+    } else {
+        sector = static_cast<float>(4.0 + to_green - to_red);
+    }
+    float turn = static_cast<float>(std::fmod(sector / 6.0 + 1.0, 1.0));
+    int hue = (static_cast<int>(turn * 255.0) + steps) & 255;
+    int saturation = static_cast<int>(spread / static_cast<float>(value) * 255.0);
+    if (!saturation) {
+        pixel[0] = pixel[1] = pixel[2] = static_cast<uint8_t>(value);
+        return;
+    }
+    double position = hue * 6.0 / 255.0;
+    float part = static_cast<float>(position - std::floor(position)), strength = static_cast<float>(saturation / 255.0);
+    uint8_t high = static_cast<uint8_t>(value);
+    uint8_t low = static_cast<uint8_t>(std::round(value * (1.0 - strength)));
+    uint8_t falling = static_cast<uint8_t>(std::round(value * (1.0 - strength * part)));
+    uint8_t rising = static_cast<uint8_t>(std::round(value * (1.0 - strength * (1.0 - part))));
+    const uint8_t colors[6][3] = {{high, rising, low}, {falling, high, low}, {low, high, rising},
+                                  {low, falling, high}, {rising, low, high}, {high, low, falling}};
+    std::memcpy(pixel, colors[static_cast<int>(position) % 6], 3);
+}
+
+void hue(Image image, int steps) {
+    for (int at = 0; at < image.values(); at += 3) {
+        turn_hue(image.pixels + at, steps);
+    }
+}
+
 void apply(const Operation &operation, Image image, Image before, std::vector<uint8_t> &memory) {
     const double *values = operation.values;
     float factor = static_cast<float>(values[0]);
@@ -179,6 +219,7 @@ void apply(const Operation &operation, Image image, Image before, std::vector<ui
         case BRIGHTNESS: return blend_with(image, 0, factor);
         case SHARPNESS: return sharpness(image, before, factor);
         case AFFINE: return affine(image, before, values);
+        case HUE: return hue(image, static_cast<int>(values[0]));
     }
 }
 
@@ -189,7 +230,7 @@ void augment(Row &row, std::vector<uint8_t> &memory) {
     for (int i = 0; i < row.operation_count; i++) {
         const Operation &operation = row.operations[i];
         Image before = image;
-        if (operation.kind >= SHARPNESS) {
+        if (operation.kind == SHARPNESS || operation.kind == AFFINE) {
             memory.resize(std::max<size_t>(memory.size(), image.values() + 1));    // reading a pixel reads 4 bytes
             before.pixels = static_cast<uint8_t *>(std::memcpy(memory.data(), image.pixels, image.values()));
         }

@@ -1,4 +1,4 @@
-// RandAugment's and TrivialAugment's operations on a finished row, with Pillow's pixels.
+// The operations of augmentations on a finished row, with Pillow's pixels.
 #pragma once
 #include <vector>
 
@@ -14,6 +14,7 @@ enum OperationKind : int32_t {
     BRIGHTNESS = 6,
     SHARPNESS = 7,
     AFFINE = 8,         // values: Pillow's six coefficients, from output to input coordinates; bilinear
+    HUE = 9,            // values[0]: steps of 1/255 of a turn, 0 to 255
 };
 
 struct Operation {

@@ -1,0 +1,52 @@
+"""Random brightness, contrast, saturation and hue for every image."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+
+from resnet_recipes.base.limits import Bounds
+from resnet_recipes.methods.base import ImageAugment, Method
+from resnet_recipes.methods.image_ops import Drawn
+
+_Strength = Annotated[float, Bounds(least=0, most=1)]
+
+
+@dataclass
+class ColorJitter(Method):
+    """Change brightness, contrast, saturation and hue (Howard, 2013, arXiv:1312.5402).
+
+    The operations run in random order. The pixels equal those of torchvision's ColorJitter with
+    the same factors, which are uniform in [1 - strength, 1 + strength]; the hue turns by up to
+    `hue` of a turn. Runs on decoded images in the loader's workers.
+    """
+
+    name: ClassVar[str] = "color_jitter"
+    cost: ClassVar[str] = "three or four operations per image, in the workers."
+    gain: ClassVar[str] = "not measured here."
+    avoid_when: ClassVar[str] = (
+        "Color tells the classes apart, or randaugment or "
+        "trivial_augment is on, which change color already."
+    )
+    brightness: _Strength = 0.4  # 0 to 1
+    contrast: _Strength = 0.4  # 0 to 1
+    saturation: _Strength = 0.4  # 0 to 1
+    hue: Annotated[float, Bounds(least=0, most=0.5)] = 0.0  # of a turn, 0 to 0.5
+
+    def augment_sample(self) -> ImageAugment:
+        return Drawn(self.drawn)
+
+    def drawn(self, _: int, rng: np.random.Generator) -> Iterator[tuple[str, float]]:
+        """Draw the operations for an image, each with its factor, or the steps of its hue."""
+        operations = (
+            ("brightness", self.brightness),
+            ("contrast", self.contrast),
+            ("color", self.saturation),
+            ("hue", self.hue),
+        )
+        for number in rng.permutation(len(operations)):
+            name, strength = operations[number]
+            value = strength * rng.uniform(-1, 1)
+            if strength:
+                yield name, float(int(255 * value) % 256) if name == "hue" else 1 + value

@@ -1,0 +1,41 @@
+"""Vertical flips and quarter turns, for images that have no top."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from resnet_recipes.methods.base import ImageAugment, Method
+from resnet_recipes.methods.image_ops import Drawn
+
+
+@dataclass
+class Flips(Method):
+    """Use the eight symmetries of the square (Dieleman et al., 2015, arXiv:1503.07077).
+
+    Half of the images are flipped vertically, and half are transposed. With the horizontal flips
+    of the loader (data.flip) all eight symmetries have the same probability. Pixels are moved,
+    never interpolated. Runs on decoded images in the loader's workers.
+    """
+
+    name: ClassVar[str] = "flips"
+    cost: ClassVar[str] = "one or two operations per image, in the workers."
+    gain: ClassVar[str] = "not measured here."
+    avoid_when: ClassVar[str] = (
+        "Photographs have a top and a bottom. It is for images from above or "
+        "through a microscope, such as satellite, tissue and circuit-board images."
+    )
+    vertical: bool = True  # flip half of the images vertically
+    turns: bool = True  # transpose half of the images, which gives quarter turns
+
+    def augment_sample(self) -> ImageAugment:
+        return Drawn(self.drawn)
+
+    def drawn(self, _: int, rng: np.random.Generator) -> Iterator[tuple[str, float]]:
+        """Draw the symmetry of an image."""
+        flips, turns = rng.random(2) < 0.5
+        if self.vertical and flips:
+            yield "flip_vertical", 0.0
+        if self.turns and turns:
+            yield "transpose", 0.0

@@ -1,0 +1,44 @@
+"""Flips draw each symmetry of the square equally often, without interpolation."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from resnet_recipes.methods.flips import Flips
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (6, 6, 3), dtype=np.uint8)
+
+
+def drawn(method: Flips, pixels: np.ndarray, seed: int) -> np.ndarray:
+    """Return the pixels that a seed gives."""
+    augment = method.augment_sample()
+    return np.asarray(augment(Image.fromarray(pixels), np.random.default_rng(seed)))
+
+
+def test_flips_reach_eight_symmetries_equally_often():
+    symmetries = {
+        np.rot90(image, quarter).tobytes(): (flip, quarter)
+        for flip, image in enumerate((PIXELS, PIXELS[:, ::-1]))
+        for quarter in range(4)
+    }
+    counts = Counter()
+    for seed in range(800):
+        loaded = PIXELS[:, ::-1] if seed % 2 else PIXELS  # the loader's horizontal flips
+        counts[symmetries[drawn(Flips(), loaded, seed).tobytes()]] += 1
+    assert len(counts) == 8
+    assert min(counts.values()) > 70  # of 100; below that once in 2,000 draws
+
+
+@pytest.mark.parametrize(
+    ("method", "images"),
+    [
+        (Flips(turns=False), [PIXELS, PIXELS[::-1]]),
+        (Flips(vertical=False), [PIXELS, PIXELS.transpose(1, 0, 2)]),
+        (Flips(vertical=False, turns=False), [PIXELS]),
+    ],
+)
+def test_flips_off_are_never_drawn(method, images):
+    seen = {drawn(method, PIXELS, seed).tobytes() for seed in range(40)}
+    assert seen == {image.tobytes() for image in images}
