@@ -29,7 +29,7 @@ import torch
 
 from resnet_recipes.jobs import watchdog
 from resnet_recipes.jobs.watchdog import Observer
-from resnet_recipes.network.weights import digest
+from resnet_recipes.network.weights import compute_digest
 from resnet_recipes.training.checkpoint import Checkpoints
 
 STEPS = 24
@@ -168,7 +168,7 @@ def digest_of(state: dict[str, Any]) -> str:
                 yield from tensors(item, f"{key}/{name}")
 
     parts = {part: state[part] for part in ("model", "optimizer", "methods")}
-    return digest(dict(tensors(parts, "")), "")
+    return compute_digest(dict(tensors(parts, "")), "")
 
 
 def untouched(root: Path) -> dict[int, str]:

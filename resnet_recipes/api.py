@@ -43,7 +43,7 @@ from resnet_recipes.run_folder.lock import begun
 
 if TYPE_CHECKING:  # these import torchvision, which takes seconds
     from resnet_recipes.inference.images import OneImage
-    from resnet_recipes.inference.trained import Evaluated, Prediction, Trained
+    from resnet_recipes.inference.trained import EvaluationResult, Prediction, TrainedNetwork
     from resnet_recipes.network.load import Network
 
 #: Changes to settings: words as on the command line, or values by name.
@@ -113,7 +113,7 @@ def with_network(wanted: Composed) -> Composed:
     from resnet_recipes.network import pretrained
 
     try:
-        about = pretrained.network_of(recipe.model).about
+        about = pretrained.open_weights(recipe.model).about
     except NotReadyError:
         return wanted  # the plan says what is wrong with them
     found = about.methods().methods
@@ -159,7 +159,7 @@ def plan(
     if not recipe.model.weights:
         return found
     from resnet_recipes.network import pretrained
-    from resnet_recipes.network.open import AbsentError, notes
+    from resnet_recipes.network.open import AbsentError, list_notes
 
     try:
         start = pretrained.find(recipe.model, facts.classes)
@@ -175,7 +175,7 @@ def plan(
         text += f"; {name} is " + (
             f"kept, '~methods.{name}' leaves it out" if is_kept else "left out"
         )
-    said = tuple(notes(start.network, recipe.model.weights))
+    said = tuple(list_notes(start.network, recipe.model.weights))
     return replace(found, start=text, start_notes=said)
 
 
@@ -310,10 +310,10 @@ def load(place: str | os.PathLike[str], *changes: Changes) -> "Network":
     It is on the CPU, in float32, channels_last and evaluation mode. Nothing in a file is executed.
     Raises NotReadyError if it cannot be used.
     """
-    from resnet_recipes.inference.open import model_of
+    from resnet_recipes.inference.open import parse_model
     from resnet_recipes.network.open import open_network
 
-    model, others = model_of(_words(changes, {}))
+    model, others = parse_model(_words(changes, {}))
     rule = "cannot be changed here; only model.name and model.args.NAME can"
     RecipeError.refuse(Problem(word, None, rule) for word in others)
     return open_network(str(_located(place)), model, downloads=True)
@@ -321,7 +321,7 @@ def load(place: str | os.PathLike[str], *changes: Changes) -> "Network":
 
 def evaluate(
     place: "str | os.PathLike[str] | Network", *changes: Changes, **settings: object
-) -> "Evaluated":
+) -> "EvaluationResult":
     """Evaluate a run, a checkpoint, a weights file or a network in this process, on one device.
 
     Changes are those of `resnet-recipes eval`:
@@ -330,7 +330,7 @@ def evaluate(
     words = _words(changes, settings)
     trained = _opened(place, words)
     data.refuse_unasked(trained.recipe.data, words, "evaluate with")
-    return trained.evaluated()
+    return trained.evaluate()
 
 
 def predict(
@@ -346,21 +346,21 @@ def predict(
 
     Changes are those of `evaluate`.
     """
-    from resnet_recipes.inference.images import find_images, images_of
-    from resnet_recipes.inference.trained import predictions
+    from resnet_recipes.inference.images import collect_images, find_images
+    from resnet_recipes.inference.trained import predict_images
 
-    found = list(find_images(images_of(images)))
-    return predictions(_opened(place, _words(changes, settings)), found)
+    found = list(find_images(collect_images(images)))
+    return predict_images(_opened(place, _words(changes, settings)), found)
 
 
-def _opened(place: object, words: Sequence[str]) -> "Trained":
+def _opened(place: object, words: Sequence[str]) -> "TrainedNetwork":
     """Return the network of a place, or a copy of a network, on a device."""
     from resnet_recipes.inference.open import open_trained
     from resnet_recipes.network.load import Network
 
     if isinstance(place, Network):
-        return open_trained(copy.deepcopy(place).float().eval(), words).on_device()
-    return open_trained(_located(place), words).on_device()
+        return open_trained(copy.deepcopy(place).float().eval(), words).to_device()
+    return open_trained(_located(place), words).to_device()
 
 
 def _located(place: object) -> Path:

@@ -18,7 +18,7 @@ from resnet_recipes.base.extras import remedy
 STAGES = ("conv1", "bn1", "layer1", "layer2", "layer3", "layer4")
 
 
-#: Arguments that are not the user's, by the libraries of `base.architecture.LIBRARY`.
+#: Arguments that users cannot set, by library.
 RESERVED = {
     "torchvision": frozenset({"num_classes", "weights", "weights_backbone", "progress"}),
     "timm": frozenset(
@@ -29,32 +29,32 @@ RESERVED = {
 
 
 def build(name: str, num_classes: int, arguments: ModelArguments) -> nn.Module:
-    """Return a network as its library builds it, with weights drawn by torch's generator.
+    """Return a network as its library builds it, with weights from torch's random generator.
 
     Raises RecipeError, with keys of a recipe, if the library has no such network or argument, and
     NotReadyError if the library is not installed.
     """
-    found = LIBRARY.fullmatch(name)
-    if not found:
+    match = LIBRARY.fullmatch(name)
+    if not match:
         settings: dict[str, Any] = {**arguments}
         try:
-            return resnet(name, num_classes, **settings)
-        except (TypeError, ValueError, RuntimeError) as error:  # of a stranger's file
-            rule = f"{name} cannot be built with these: {first_line(error)}"
+            return build_resnet(name, num_classes, **settings)
+        except (TypeError, ValueError, RuntimeError) as error:  # arguments in an untrusted file
+            rule = f"{name} cannot be built with these: {get_first_line(error)}"
             raise RecipeError.of("model.args", json.dumps(arguments), rule) from None
-    library, short = found.groups()
-    require(name)
+    library, short = match.groups()
+    require_network(name)
     rule = "cannot be set here: this program sets it from the recipe"
-    own = sorted(RESERVED[library] & arguments.keys())
-    RecipeError.refuse(Problem(f"model.args.{key}", None, rule) for key in own)
+    reserved = sorted(RESERVED[library] & arguments.keys())
+    RecipeError.refuse(Problem(f"model.args.{key}", None, rule) for key in reserved)
     try:
-        return created(library, short, num_classes=num_classes, **arguments)
-    except Exception as error:  # whatever a library raises for arguments that it cannot use
-        rule = f"{library} cannot build {short} with these: {first_line(error)}"
+        return create_from_library(library, short, num_classes=num_classes, **arguments)
+    except Exception as error:  # of any type, for arguments that a library cannot use
+        rule = f"{library} cannot build {short} with these: {get_first_line(error)}"
         raise RecipeError.of("model.args", json.dumps(arguments), rule) from None
 
 
-def resnet(
+def build_resnet(
     name: str,
     num_classes: int,
     small_stem: bool = False,
@@ -63,10 +63,10 @@ def resnet(
 ) -> nn.Module:
     """Return torchvision's ResNet, or one with another stem, width or number of input channels.
 
-    Names of weights and their initialisation are torchvision's. With one input channel, it takes
-    grey images [N, 1, H, W], and the mean of the channels of others.
+    Names and initialization of weights are torchvision's. With one input channel, the network takes
+    gray images [N, 1, H, W], and the mean over channels of others.
     """
-    import torchvision  # which takes seconds
+    import torchvision  # takes seconds
     from torchvision.models.resnet import BasicBlock, Bottleneck
 
     model = getattr(torchvision.models, name)(num_classes=num_classes)
@@ -79,7 +79,7 @@ def resnet(
     if small_stem:
         model.maxpool = nn.Identity()
     if in_channels == 1:
-        model.register_forward_pre_hook(_as_grey)
+        model.register_forward_pre_hook(_average_channels)
     is_deep, depths = NETWORKS[name]
     block = Bottleneck if is_deep else BasicBlock
     for stage, depth in enumerate(depths):
@@ -101,12 +101,12 @@ def resnet(
     return model
 
 
-def _as_grey(_: nn.Module, inputs: tuple[Tensor]) -> Tensor:
+def _average_channels(_: nn.Module, inputs: tuple[Tensor]) -> Tensor:
     return inputs[0].mean(1, keepdim=True)
 
 
-def created(library: str, name: str, **arguments: Any) -> nn.Module:
-    """Return a network of a library, with weights as it draws them."""
+def create_from_library(library: str, name: str, **arguments: Any) -> nn.Module:
+    """Return a network of a library, with the library's initial weights."""
     if library == "timm":
         import timm
 
@@ -116,26 +116,26 @@ def created(library: str, name: str, **arguments: Any) -> nn.Module:
     return getattr(torchvision.models, name)(**arguments)
 
 
-def require(name: str) -> None:
-    """Raise RecipeError if a network's library has none of this name.
+def require_network(name: str) -> None:
+    """Raise RecipeError if a network's library has no network of this name.
 
-    NotReadyError if the library is not installed.
+    Raises NotReadyError if the library is not installed.
     """
-    if not (found := LIBRARY.fullmatch(name)):
+    if not (match := LIBRARY.fullmatch(name)):
         return
-    library, short = found.groups()
+    library, short = match.groups()
     if not find_spec(library):
         rule, fix = f"needs {library}, which is not installed", remedy(library)
         raise NotReadyError.of("model.name", name, rule, fix)
-    if short not in (known := names(library)):
-        like = [one for one in known if one.startswith(f"{short}_")]
-        like = like or get_close_matches(short, known, n=3)
-        near = [f"model.name={library}:{one}" for one in sorted(like, key=len)[:3]]
+    if short not in (available := list_networks(library)):
+        similar = [one for one in available if one.startswith(f"{short}_")]
+        similar = similar or get_close_matches(short, available, n=3)
+        fixes = [f"model.name={library}:{one}" for one in sorted(similar, key=len)[:3]]
         rule = f"{library} has no such network"
-        raise RecipeError.of("model.name", name, rule, tuple(near))
+        raise RecipeError.of("model.name", name, rule, tuple(fixes))
 
 
-def names(library: str) -> list[str]:
+def list_networks(library: str) -> list[str]:
     """Return the networks of a library."""
     if library == "timm":
         import timm
@@ -146,18 +146,18 @@ def names(library: str) -> list[str]:
     return models.list_models(module=models)
 
 
-def structure(name: str, num_classes: int, arguments: ModelArguments) -> nn.Module:
-    """Return a network without values: it computes shapes and no numbers. Raises as `build`."""
+def build_structure(name: str, num_classes: int, arguments: ModelArguments) -> nn.Module:
+    """Return a network without values, which computes only shapes. Raises as `build`."""
     with _Shapes():
         return build(name, num_classes, arguments).to("meta")
 
 
-#: What makes weights and images to try them on; networks read numbers from other tensors.
+#: Functions that create weights and trial images; networks read numbers from other tensors.
 _MAKERS = frozenset({torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn})
 
 
 class _Shapes(TorchFunctionMode):
-    """Weights have no values; torch.device("meta") would also take those of widths and depths."""
+    """Creates weights without values; torch.device("meta") would also affect widths and depths."""
 
     def __torch_function__(
         self,
@@ -171,39 +171,39 @@ class _Shapes(TorchFunctionMode):
         return function(*args, **{**(kwargs or {}), **place})
 
 
-def classifier(model: nn.Module) -> str:
+def find_classifier(model: nn.Module) -> str:
     """Return the name of the last linear layer or convolution, which computes the logits."""
     return [
         name for name, module in model.named_modules() if isinstance(module, nn.Linear | nn.Conv2d)
     ][-1]
 
 
-def frozen_by(model: nn.Module, up_to: str) -> Callable[[str], bool]:
-    """Return whether `model.freeze` freezes a module or weight, given its full name."""
+def select_frozen(model: nn.Module, up_to: str) -> Callable[[str], bool]:
+    """Return a predicate: whether `model.freeze` freezes a module or weight, by its full name."""
     if up_to == "backbone":
-        head = classifier(model)
+        head = find_classifier(model)
         return lambda name: name != head and not name.startswith(f"{head}.")
     parts = frozenset(STAGES[: FREEZABLE.index(up_to) + 1] if up_to != "none" else ())
     return lambda name: name.partition(".")[0] in parts
 
 
 def is_resnet(model: nn.Module) -> bool:
-    """Return whether a network is of torchvision's class ResNet, which the recipes are made for."""
+    """Return whether a network is torchvision's ResNet, for which the recipes are made."""
     from torchvision.models import ResNet
 
     return isinstance(model, ResNet)
 
 
-def first_line(error: Exception) -> str:
+def get_first_line(error: Exception) -> str:
     """Return the first line of an error's message, or its type if it has none."""
     return str(error).strip().partition("\n")[0][:200] or type(error).__name__
 
 
-def from_library(name: str) -> str:
+def get_library(name: str) -> str:
     """Return the library of a network, "timm" or "torchvision"."""
     return name.partition(":")[0] if ":" in name else "torchvision"
 
 
-def facts(model: nn.Module) -> Mapping[str, Any]:
-    """Return what timm knows of one of its networks, `pretrained_cfg`; nothing of any other."""
+def read_facts(model: nn.Module) -> Mapping[str, Any]:
+    """Return the `pretrained_cfg` of a timm network; empty for any other."""
     return getattr(model, "pretrained_cfg", {})

@@ -298,7 +298,7 @@ def test_a_teacher_is_run_once(images, monkeypatch, nursery):
     words = [word.strip('"') for word in SMALL.split(", ")]
     words += ["model.name=resnet18", "schedule.warmup=1ep", "data=images", "data.train_size=32"]
     recipe = resnet_recipes.compose("demo", *words, epochs=2)
-    described = about.of(recipe, ("dark", "light"), 2)
+    described = about.describe(recipe, ("dark", "light"), 2)
     write_weights(shallow_resnet18(2), images / "teacher.safetensors", described)
     recipe.methods.distill = resnet_recipes.methods.Distill(teacher="teacher.safetensors")
     for mistake in ({"top": 0}, {"top": "ten"}, {"cycle": -1}):

@@ -44,7 +44,7 @@ def planned(name: str) -> tuple[ModelConfig, BuiltNetwork, int]:
     """Return a network as a recipe has it, its facts, and the side of its images."""
     model = ModelConfig(name, **following(name))
     facts = BuiltNetwork(model, 10, Stack({}))
-    known = backbones.facts(backbones.structure(name, 10, model.args))
+    known = backbones.read_facts(backbones.build_structure(name, 10, model.args))
     return model, facts, known.get("input_size", (3, 224))[1]
 
 
@@ -55,7 +55,7 @@ def planned(name: str) -> tuple[ModelConfig, BuiltNetwork, int]:
         "timm:vit_tiny_r_s16_p8_224",
     ],
 )
-def test_networks_that_compute_while_they_are_built_are_planned(name: str):
+def test_networks_that_compute_when_built_are_planned(name: str):
     model, facts, side = planned(name)
     assert not [*facts.problems(), *facts.size_problems([side], side)]
     assert facts.parameters == sum(
@@ -65,7 +65,7 @@ def test_networks_that_compute_while_they_are_built_are_planned(name: str):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NAMES)
-def test_every_network_is_planned_or_refused_for_its_classifiers(name: str):
+def test_every_network_is_planned_or_rejected(name: str):
     _, facts, side = planned(name)
     problems = [*facts.problems(), *facts.size_problems([side], side)]
     refused = name.partition(":")[2].startswith(REFUSED)

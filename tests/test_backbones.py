@@ -12,11 +12,11 @@ from safetensors.torch import load_file, save_file
 
 import resnet_recipes
 from resnet_recipes import backbones
-from resnet_recipes.backbones import resnet
+from resnet_recipes.backbones import build_resnet
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.estimating.network import network_of
-from resnet_recipes.inference.export import problems
+from resnet_recipes.inference.export import find_problems
 from resnet_recipes.inference.formats import export
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network import about, pretrained
@@ -77,8 +77,8 @@ ARGUMENTS = {
 
 def settings(name: str, **more: float) -> dict:
     """Return what a recipe says about a network of a library."""
-    own = {"init": "library", "bn_init": "ones", "args": ARGUMENTS.get(name, {}) | more}
-    return {"name": name} | own
+    options = {"init": "library", "bn_init": "ones", "args": ARGUMENTS.get(name, {}) | more}
+    return {"name": name} | options
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def run_of(make_run: Callable[..., Run]) -> Callable[..., Run]:
     """Return a function that builds a short run of a library's network."""
 
     def make(name: str, args: Mapping[str, float] | None = None, **changes: object) -> Run:
-        plain = {
+        standard = {
             "max_duration": "2ba",
             "seed": SEED,
             "data": {"train_size": SIDE, "eval_size": SIDE, "eval_resize": SIDE},
@@ -94,58 +94,60 @@ def run_of(make_run: Callable[..., Run]) -> Callable[..., Run]:
             "schedule": {"name": "constant", "warmup": "0ba"},
             "optimizer": {"name": "sgd", "momentum": 0.9, "lr": 0.01, "weight_decay": 0.0},
         }
-        return make_run(model=settings(name, **(args or {})), **(plain | changes))
+        return make_run(model=settings(name, **(args or {})), **(standard | changes))
 
     return make
 
 
 def check_two_steps(run: Run) -> None:
     """Compare losses and weights of two steps with those of the library in plain torch."""
-    model, seen, wanted = run.plan.recipe.model, [], []
+    model, seen, expected = run.plan.recipe.model, [], []
     library, _, short = model.name.partition(":")
     torch.manual_seed(SEED)
-    own = backbones.created(library, short, num_classes=run.plan.num_classes, **model.args)
-    own.train().to(memory_format=torch.channels_last)
+    library_model = backbones.create_from_library(
+        library, short, num_classes=run.plan.num_classes, **model.args
+    )
+    library_model.train().to(memory_format=torch.channels_last)
     loss_of = run.methods.loss
 
-    def entered(_, inputs):
+    def record(_, inputs):
         seen.append((inputs[0].clone(), torch.get_rng_state()))
 
     def loss(logits, targets):
-        wanted.append(targets.clone())
+        expected.append(targets.clone())
         return loss_of(logits, targets)
 
-    run.model.register_forward_pre_hook(entered)
+    run.model.register_forward_pre_hook(record)
     run.methods.loss = loss
     train(run, notes := RecordingReporter(run))
-    optimizer, losses = torch.optim.SGD(own.parameters(), lr=0.01, momentum=0.9), []
-    for (images, state), targets in zip(seen, wanted, strict=True):
+    optimizer, losses = torch.optim.SGD(library_model.parameters(), lr=0.01, momentum=0.9), []
+    for (images, state), targets in zip(seen, expected, strict=True):
         torch.set_rng_state(state)  # of dropout
         optimizer.zero_grad()
-        losses.append(F.cross_entropy(own(images), targets, reduction="sum") / len(images))
+        losses.append(
+            F.cross_entropy(library_model(images), targets, reduction="sum") / len(images)
+        )
         losses[-1].backward()
         optimizer.step()
     ours = torch.stack(notes.losses)
     torch.testing.assert_close(ours, torch.stack(losses).detach(), rtol=1e-4, atol=0)
-    theirs = own.state_dict()
+    theirs = library_model.state_dict()
     for key, value in run.model.state_dict().items():
         torch.testing.assert_close(value, theirs[key], rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", FEW)
-def test_training_computes_what_the_library_computes(name: str, run_of: Callable[..., Run]):
+def test_training_matches_plain_torch(name: str, run_of: Callable[..., Run]):
     check_two_steps(run_of(name))
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", MANY)
-def test_training_computes_what_the_library_computes_for_every_family(
-    name: str, run_of: Callable[..., Run]
-):
+def test_training_matches_plain_torch_for_every_family(name: str, run_of: Callable[..., Run]):
     check_two_steps(run_of(name))
 
 
-def test_a_resumed_run_with_drop_path_ema_and_sam_equals_an_uninterrupted_one(
+def test_resumed_run_with_drop_path_is_bit_identical(
     run_of: Callable[..., Run],
 ):
     changes = {
@@ -159,27 +161,25 @@ def test_a_resumed_run_with_drop_path_ema_and_sam_equals_an_uninterrupted_one(
     assert differing(resumed, whole) == []
 
 
-def test_a_run_is_loaded_evaluated_and_exported_to_its_own_library(
-    run_of: Callable[..., Run], tmp_path: Path
-):
+def test_run_of_library_network_loads_and_exports(run_of: Callable[..., Run], tmp_path: Path):
     run = run_of(FEW[1])
     train(run, RecordingReporter(run))
-    described = about.of(run.plan.recipe, run.plan.facts.classes, run.plan.num_classes)
+    described = about.describe(run.plan.recipe, run.plan.facts.classes, run.plan.num_classes)
     path = write_weights(run.model, tmp_path / "weights.safetensors", described)
     images, network = torch.randn(2, 3, SIDE, SIDE), resnet_recipes.load(path)
-    wanted = run.model.eval()(images)
-    torch.testing.assert_close(network(images), wanted)
-    assert not list(problems(network, "timm", folds=False))
+    expected = run.model.eval()(images)
+    torch.testing.assert_close(network(images), expected)
+    assert not list(find_problems(network, "timm", folds=False))
     (tmp_path / "timm").mkdir()
     export(network, "timm", tmp_path / "timm")
     theirs = timm.create_model(FEW[1].partition(":")[2], num_classes=CLASSES, img_size=SIDE).eval()
     theirs.load_state_dict(load_file(tmp_path / "timm" / "model.safetensors"), strict=True)
-    torch.testing.assert_close(theirs(images), wanted)
-    assert "is for ResNets" in next(problems(network, "onnx", folds=True)).clause
-    assert "--to timm" in next(problems(network, "torchvision", folds=False)).fix
+    torch.testing.assert_close(theirs(images), expected)
+    assert "is for ResNets" in next(find_problems(network, "onnx", folds=True)).clause
+    assert "--to timm" in next(find_problems(network, "torchvision", folds=False)).fix
 
 
-def test_fine_tuning_starts_from_a_file_of_the_library(tmp_path: Path):
+def test_fine_tuning_starts_from_library_file(tmp_path: Path):
     save_file(
         timm.create_model("test_efficientnet", num_classes=7).state_dict(),
         tmp_path / "w.safetensors",
@@ -208,7 +208,7 @@ def refusal(*words: str, recipe: str = "timm_a2") -> str:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     rows(
         """
 timm:convnxt_tiny | model.name=timm:convnext_tiny
@@ -230,107 +230,107 @@ timm:deit_tiny_distilled_patch16_224 | several classifiers
 """
     ),
 )
-def test_what_a_network_cannot_take_is_refused_with_what_to_type(words: str, said: str):
-    assert said in refusal(*f"model.name={words}".split())
+def test_unsupported_setting_is_rejected_with_fix(words: str, message: str):
+    assert message in refusal(*f"model.name={words}".split())
 
 
-def test_a_library_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch):
+def test_missing_library_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(backbones, "find_spec", lambda name: None)
     with pytest.raises(NotReadyError, match=r"needs timm.*\n.*pip install .*timm"):
         backbones.build("timm:resnet18", 10, {})
 
 
-def test_a_file_of_a_stranger_cannot_ask_for_a_huge_network_or_a_file():
-    plain = json.loads(about.About("timm:test_convnext", 4).to_json())
+def test_file_cannot_request_huge_network_or_path():
+    standard = json.loads(about.About("timm:test_convnext", 4).to_json())
     for arguments in ({"depth": 1e9}, {"checkpoint_path": "/etc/passwd"}, [1]):
         with pytest.raises(ValueError, match="arguments"):
-            about.from_json(json.dumps(plain | {"arguments": arguments}))
+            about.from_json(json.dumps(standard | {"arguments": arguments}))
     with pytest.raises(ValueError, match="architecture"):
-        about.from_json(json.dumps(plain | {"architecture": "timm:hf_hub:x/y"}))
+        about.from_json(json.dumps(standard | {"architecture": "timm:hf_hub:x/y"}))
 
 
 @pytest.mark.parametrize(
     "arguments", [{"x\x1b": 1}, {"width": -1}, {"in_channels": 0.5}, {"in_channels": -3}]
 )
-def test_arguments_of_a_strangers_resnet_are_refused(arguments: dict[str, float]):
+def test_invalid_resnet_arguments_in_file_are_rejected(arguments: dict[str, float]):
     with pytest.raises(RecipeError, match="resnet18 cannot be built with these"):
-        backbones.structure("resnet18", 4, arguments)
+        backbones.build_structure("resnet18", 4, arguments)
 
 
 @pytest.mark.parametrize("frozen", ["none", "backbone"])
-def test_a_librarys_arithmetic_is_that_of_the_same_resnet(frozen: str):
+def test_flops_match_closed_form_of_same_resnet(frozen: str):
     config = ModelConfig("resnet18", freeze=frozen, weights="x", init="library")
-    closed = network_of(config, 7, Stack({}))
+    closed_form = network_of(config, 7, Stack({}))
     counted = network_of(replace(config, name="torchvision:resnet18"), 7, Stack({}))
-    assert counted.operations(64) == closed.operations(64)
-    assert counted.parameters == closed.parameters
+    assert counted.operations(64) == closed_form.operations(64)
+    assert counted.parameters == closed_form.parameters
 
 
-def test_the_plan_says_what_of_the_recipe_does_not_apply():
+def test_plan_lists_parts_of_recipe_without_effect():
     words = ["model.name=timm:test_convnext", "model.args.drop_path_rate=0.1"]
     words += ["~methods.blurpool", "~methods.progressive_resizing", "data.train_size=64"]
-    made = make_plan(compose("mild", words, needs_data=False).recipe, IMAGENET, 1)
-    text = "\n".join(outline.lines(outline.rows(made), width=200))
-    assert "drop_path_rate=0.1, initialised by timm, without the fused kernels for ResNets" in text
+    result = make_plan(compose("mild", words, needs_data=False).recipe, IMAGENET, 1)
+    text = "\n".join(outline.lines(outline.rows(result), width=200))
+    assert "drop_path_rate=0.1, initialized by timm, without the fused kernels for ResNets" in text
     assert "the recipe's results are for resnet50, not for timm:test_convnext" in text
-    assert made.published == []
+    assert result.published == []
     words = ["model.stem=small", "~methods.progressive_resizing"]  # one size to count
     assert make_plan(compose("mild", words, needs_data=False).recipe, IMAGENET, 8).published == []
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])
-def test_a_width_multiplies_every_layers_channels_and_keeps_names(name: str):
-    plain, wide, narrow = (
-        backbones.structure(name, 10, arguments).state_dict()
+def test_width_multiplies_channels_and_keeps_names(name: str):
+    standard, wide, narrow = (
+        backbones.build_structure(name, 10, arguments).state_dict()
         for arguments in ({}, {"width": 2.0}, {"width": 0.25, "small_stem": True})
     )
-    assert list(plain) == list(wide) == list(narrow)
-    for key, weight in plain.items():
+    assert list(standard) == list(wide) == list(narrow)
+    for key, weight in standard.items():
         channels = int(key == "fc.weight")  # its outputs are the classes
         if weight.ndim and key != "fc.bias":
             assert wide[key].shape[channels] == 2 * weight.shape[channels], key
             assert narrow[key].shape[channels] == weight.shape[channels] / 4, key
 
 
-def test_a_small_stem_keeps_every_pixel():
-    network = backbones.structure("resnet18", 10, {"small_stem": True})
+def test_small_stem_keeps_every_pixel():
+    network = backbones.build_structure("resnet18", 10, {"small_stem": True})
     stem = torch.nn.Sequential(network.conv1, network.bn1, network.relu, network.maxpool)
     assert stem(torch.empty(1, 3, 28, 28, device="meta")).shape == (1, 64, 28, 28)
     assert network.conv1.weight.shape == (64, 3, 3, 3)
 
 
-def test_a_network_for_grey_images_takes_the_mean_of_the_colours():
+def test_gray_network_averages_color_channels():
     torch.manual_seed(0)
-    network = resnet("resnet18", 3, width=0.125, in_channels=1).eval()
-    colours = torch.randn(2, 3, 32, 32)
+    network = build_resnet("resnet18", 3, width=0.125, in_channels=1).eval()
+    colors = torch.randn(2, 3, 32, 32)
     assert network.conv1.weight.shape == (8, 1, 7, 7)
-    grey = colours.mean(1, keepdim=True)
-    torch.testing.assert_close(network(colours), network(grey))
-    torch.testing.assert_close(network(colours), network(grey.expand(2, 3, 32, 32)))
+    gray = colors.mean(1, keepdim=True)
+    torch.testing.assert_close(network(colors), network(gray))
+    torch.testing.assert_close(network(colors), network(gray.expand(2, 3, 32, 32)))
 
 
-def test_other_networks_are_initialised_as_torchvision_does():
+def test_changed_resnet_is_initialized_like_torchvision():
     torch.manual_seed(0)
-    weight = resnet("resnet18", 10, small_stem=True, width=0.5).layer4[0].conv1.weight
+    weight = build_resnet("resnet18", 10, small_stem=True, width=0.5).layer4[0].conv1.weight
     assert weight.std().item() == pytest.approx((2 / (256 * 9)) ** 0.5, rel=0.02)
 
 
-def test_a_plan_counts_the_arithmetic_of_a_stem_and_a_width():
+def test_plan_counts_flops_of_stem_and_width():
     # He et al., 2015, count 0.56 billion multiplications and additions of this ResNet-18
-    plain = network_of(ModelConfig("resnet18", stem="small"), 10, Stack({}))
+    standard = network_of(ModelConfig("resnet18", stem="small"), 10, Stack({}))
     half = network_of(ModelConfig("resnet18", stem="small", width=0.5), 10, Stack({}))
-    assert plain.operations(32).training == pytest.approx(3 * 2 * 0.556e9, rel=0.01)
+    assert standard.operations(32).training == pytest.approx(3 * 2 * 0.556e9, rel=0.01)
     assert half.operations(32).training == pytest.approx(
-        plain.operations(32).training / 4, rel=0.01
+        standard.operations(32).training / 4, rel=0.01
     )
-    assert plain.parameters == 11_173_962
+    assert standard.parameters == 11_173_962
 
 
-def test_weights_describe_their_stem_and_width(tmp_path):
+def test_weights_describe_stem_and_width(tmp_path):
     recipe = compose("small", ["methods.blurpool={}", "model.width=0.125"], needs_data=False).recipe
     cpu = torch.device("cpu")
     model = build_network(recipe, Stack.of(recipe.methods), 5, cpu).eval()
-    path = write_weights(model, tmp_path / "w.safetensors", about.of(recipe, (), 5))
+    path = write_weights(model, tmp_path / "w.safetensors", about.describe(recipe, (), 5))
     images = torch.randn(2, 3, 32, 32)
     network = resnet_recipes.load(path)
     assert network.about.arguments == {"small_stem": True, "width": 0.125}

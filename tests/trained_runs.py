@@ -21,7 +21,7 @@ def ended_run(make_run: Callable[..., Run], folder: Path, **changes: object) -> 
     run = make_run(**changes)
     recipe = run.plan.recipe
     folder.mkdir()
-    write_weights(run.model, folder / WEIGHTS, about.of(recipe, CLASSES, len(CLASSES), 2.0))
+    write_weights(run.model, folder / WEIGHTS, about.describe(recipe, CLASSES, len(CLASSES), 2.0))
     recipe.data.root, recipe.data.backend, recipe.data.workers = str(images), "torchvision", 0
     (folder / "config.yaml").write_text(freeze(recipe))
     return folder

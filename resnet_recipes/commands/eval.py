@@ -15,7 +15,7 @@ from resnet_recipes.report.page.charts import plotting, png
 from resnet_recipes.report.paired import accuracy_interval
 
 if TYPE_CHECKING:
-    from resnet_recipes.inference.trained import Evaluated, Trained
+    from resnet_recipes.inference.trained import EvaluationResult, TrainedNetwork
     from resnet_recipes.report.page.html import Tile
     from resnet_recipes.training.outcomes import Cell, Means, Outcomes
 
@@ -91,7 +91,7 @@ def _keep_tables(arguments: Arguments, root: str) -> None:
 
 
 def _one_size(
-    arguments: Arguments, opened: "Trained", result: ResultRow, outcomes: "Outcomes"
+    arguments: Arguments, opened: "TrainedNetwork", result: ResultRow, outcomes: "Outcomes"
 ) -> None:
     """Print an evaluation with its classes, and write the files that flags ask for."""
     from resnet_recipes.report.page.charts import by_class
@@ -139,7 +139,7 @@ def _one_size(
     _write_images(arguments, opened, outcomes)
 
 
-def _write_images(arguments: Arguments, opened: "Trained", outcomes: "Outcomes") -> None:
+def _write_images(arguments: Arguments, opened: "TrainedNetwork", outcomes: "Outcomes") -> None:
     """Write a row for each image, and the page of the most confidently wrong ones, if asked."""
     rows, page = arguments.flags.get("--images"), arguments.flags.get("--gallery")
     if not rows and not page:
@@ -180,7 +180,7 @@ def _write_images(arguments: Arguments, opened: "Trained", outcomes: "Outcomes")
         images.close()
 
 
-def _row(opened: "Trained", size: int, found: "Evaluated") -> ResultRow:
+def _row(opened: "TrainedNetwork", size: int, found: "EvaluationResult") -> ResultRow:
     recipe = opened.recipe
     top1, top5, loss, examples, balanced = found.metrics
     interval = accuracy_interval(round(top1 * examples / 100), examples)
@@ -202,7 +202,7 @@ def _row(opened: "Trained", size: int, found: "Evaluated") -> ResultRow:
     }
 
 
-def _facts(opened: "Trained", result: ResultRow) -> list[str]:
+def _facts(opened: "TrainedNetwork", result: ResultRow) -> list[str]:
     """Return what was evaluated, and the result over all images."""
     about, flip = opened.network.about, ", each with its mirror image" if result["flip"] else ""
     recipe = f", recipe {about.recipe}" if about.recipe else ""

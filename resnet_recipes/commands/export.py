@@ -33,21 +33,26 @@ def run(arguments: Arguments) -> int:
     """Export, compare, and print the largest difference."""
     absent = (flag for flag in ("--to", "--out") if flag not in arguments)
     RecipeError.refuse(Problem(flag, None, "is missing", USAGE.example) for flag in absent)
-    from resnet_recipes.inference.export import IMAGES, export_checked, missing, problems
+    from resnet_recipes.inference.export import (
+        IMAGES,
+        export_and_check,
+        find_missing_packages,
+        find_problems,
+    )
     from resnet_recipes.inference.formats import TARGETS
 
     to, out = arguments.flags["--to"], arguments.flags["--out"]
     folder = new_path("--out", out, is_folder=True)
     if push := arguments.flags.get("--push"):
-        hub.repository("--push", push)
-        NotReadyError.refuse(hub.missing())
+        hub.parse_repository("--push", push)
+        NotReadyError.refuse(hub.find_missing_packages())
     opened = network_of([*arguments.words, "launch.device=cpu"], USAGE.example)
     how = "--fold-batchnorm" in arguments, "--with-preprocessing" in arguments
-    RecipeError.refuse(problems(opened.network, to, *how))
-    NotReadyError.refuse(missing(to))
+    RecipeError.refuse(find_problems(opened.network, to, *how))
+    NotReadyError.refuse(find_missing_packages(to))
     say(f"writing {TARGETS[to].file}, then comparing what {to} computes on {IMAGES} images ...")
     with Waiting("comparing") as waiting:
-        exported = export_checked(opened.on_device(), to, folder, *how, waiting)
+        exported = export_and_check(opened.to_device(), to, folder, *how, waiting)
     count = sum(weight.numel() for weight in opened.network.parameters())
     held = f"{count:,} parameters, {len(opened.network.classes):,} classes"
     print(f"network   {TARGETS[to].file} for {to}, {byte_size(exported.bytes)}, {held}")

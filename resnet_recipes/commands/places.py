@@ -24,7 +24,7 @@ from resnet_recipes.run_folder import CONFIG
 from resnet_recipes.run_folder.runs import RunRecord, read_run, runs_in
 
 if TYPE_CHECKING:
-    from resnet_recipes.inference.trained import Trained
+    from resnet_recipes.inference.trained import TrainedNetwork
     from resnet_recipes.recipe.schema import Recipe
 
 _WEIGHTS = "model.weights"
@@ -47,7 +47,7 @@ def records(words: Iterable[str]) -> Iterator[RunRecord]:
             raise NotReadyError.at(place, rule, LIST) from None
 
 
-def network_of(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> "Trained":
+def network_of(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> "TrainedNetwork":
     """Open the network that the first word names, with the settings key=value of the others.
 
     Raises RecipeError.
@@ -57,10 +57,10 @@ def network_of(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> "T
         raise RecipeError.of("RUN|FILE", None, rule, usage)
     place = network_place(words[0], "RUN|FILE")
     from resnet_recipes.inference.open import open_trained
-    from resnet_recipes.network.open import notes
+    from resnet_recipes.network.open import list_notes
 
     network = open_trained(place, words[1:], also)
-    for note in notes(network.network, str(place)):
+    for note in list_notes(network.network, str(place)):
         text, _, command = note.partition("\n")
         say(f"note: {text}" + f"\n      try:   {command}" * bool(command))
     return network

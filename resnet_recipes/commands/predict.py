@@ -66,13 +66,13 @@ def run(arguments: Arguments) -> int:
         problems.append(Problem("--json", None, "--csv has all predictions", Hint("leave one out")))
     RecipeError.refuse(problems)
     from resnet_recipes.inference.images import find_images
-    from resnet_recipes.inference.trained import predictions
+    from resnet_recipes.inference.trained import predict_images
 
     paths = list(find_images(images))
-    network = network_of([*place, *settings], USAGE.example).on_device()
+    network = network_of([*place, *settings], USAGE.example).to_device()
     most = min(int(top[:9]), network.network.about.num_classes)
     bad: list[Prediction] = []
-    each = _counting(predictions(network, paths, most), bad, len(paths))
+    each = _counting(predict_images(network, paths, most), bad, len(paths))
     if "--csv" in arguments:
         _write_csv(arguments.flags["--csv"], each, most)
     elif "--json" in arguments:

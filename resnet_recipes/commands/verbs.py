@@ -125,10 +125,10 @@ def _judge(name: str, found: Arguments, needs_data: bool = False) -> None:
     if has_run(found):
         return
     if name in ("eval", "predict", "export"):
-        from resnet_recipes.inference.open import changed
+        from resnet_recipes.inference.open import apply_changes
         from resnet_recipes.recipe.schema import Recipe
 
-        changed(Recipe(), list(filter(is_setting, found.words)))
+        apply_changes(Recipe(), list(filter(is_setting, found.words)))
     elif _composes(name):
         chosen(with_recipe(found))
         from resnet_recipes.recipe.hydra_compose import points

@@ -68,13 +68,13 @@ class BuiltNetwork:
 
     def __init__(self, model: ModelConfig, classes: int, methods: Stack):
         self._model, self._classes, self._methods = model, classes, methods
-        self._plain = backbones.structure(model.name, classes, model.arguments)
+        self._plain = backbones.build_structure(model.name, classes, model.arguments)
         self.parameters = sum(weight.numel() for weight in self._plain.parameters())
         self.operations = cache(self._operations)
         is_resnet = backbones.is_resnet(self._plain)
         self.draws_in_forward = not is_resnet
-        library = backbones.from_library(model.name)
-        drawn = f", initialised by {library}" if model.init == "library" else ""
+        library = backbones.get_library(model.name)
+        drawn = f", initialized by {library}" if model.init == "library" else ""
         kernels = "" if is_resnet else ", without the fused kernels for ResNets"
         built = "".join(f", {key}={str(value).lower()}" for key, value in model.args.items())
         self.text = built + drawn + kernels
@@ -83,9 +83,9 @@ class BuiltNetwork:
     def _changed(self) -> nn.Module:
         """The network as the methods change it, once they are known to fit."""
         model = self._model
-        network = backbones.structure(model.name, self._classes, model.arguments)
+        network = backbones.build_structure(model.name, self._classes, model.arguments)
         self._methods.modify_model(network)
-        is_frozen = backbones.frozen_by(network, model.freeze)
+        is_frozen = backbones.select_frozen(network, model.freeze)
         for name, weight in network.named_parameters():
             weight.requires_grad_(not is_frozen(name))
         return network
@@ -93,8 +93,8 @@ class BuiltNetwork:
     def problems(self) -> Iterator[Problem]:
         """Yield the settings and methods that are made for other networks."""
         model, network = self._model, self._plain
-        names = backbones.facts(network).get("classifier")
-        head = network.get_parameter(f"{backbones.classifier(network)}.weight")
+        names = backbones.read_facts(network).get("classifier")
+        head = network.get_parameter(f"{backbones.find_classifier(network)}.weight")
         if isinstance(names, tuple | list) or len(head) != self._classes:
             rule = "has several classifiers, or one that is not its last layer"
             yield Problem("model.name", model.name, rule, Hint("another network"))
@@ -110,7 +110,7 @@ class BuiltNetwork:
         key = "data.eval_size" if refused == [eval_side] else "data.train_size"
         shown = ", ".join(map(str, refused))
         rule = f"{self._model.name} does not take images of {shown} px: {whys[refused[-1]]}"
-        own = backbones.facts(self._plain).get("input_size", (3, 224))[1]
+        own = backbones.read_facts(self._plain).get("input_size", (3, 224))[1]
         fix = "" if self._refusal(own) else f"data.train_size={own} data.eval_size={own}"
         yield Problem(key, None, rule, fix)
 
@@ -118,7 +118,7 @@ class BuiltNetwork:
         try:
             self.operations(side)
         except Exception as error:  # a library may raise anything for a size that it does not take
-            return backbones.first_line(error)
+            return backbones.get_first_line(error)
         return ""
 
     def _operations(self, side: int) -> OperationCount:

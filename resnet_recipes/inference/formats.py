@@ -17,26 +17,31 @@ from torch import Tensor, nn
 from resnet_recipes import backbones
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.base.text import Progress, silent
-from resnet_recipes.inference.inputs import example, is_preprocessed, shapes, takes_any_size
+from resnet_recipes.inference.inputs import (
+    is_any_size_accepted,
+    is_preprocessed,
+    make_dynamic_shapes,
+    make_example,
+)
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import Network, load
 from resnet_recipes.network.weights import KEY, write_weights
 
-#: Takes normalised float32 images [N, 3, H, W] and returns logits [N, K].
+#: A function from normalized float32 images [N, 3, H, W] to logits [N, K].
 RunProgram = Callable[[Tensor], Tensor]
 
 
 class Target(NamedTuple):
-    """An export format: how to write a network into a folder, and how its program reads it back."""
+    """An export format: functions that write a network and read it back, and code that uses it."""
 
     file: str
     write: Callable[[Network, Path], None]
     read: Callable[[Path, About], RunProgram]
-    # whether it can hold any network; otherwise only weights for the reader's own architecture
-    takes_any: bool
+    # whether it supports any network; otherwise only weights of the program's own architectures
+    supports_any: bool
     use: str  # Python code that reads it
-    use_preprocessed: str = ""  # the same for a network with its preprocessing; "": cannot hold it
-    needs: tuple[str, ...] = ("",)  # an extra, and its packages
+    use_preprocessed: str = ""  # the same with preprocessing; "" if that is not supported
+    needs: tuple[str, ...] = ("",)  # an extra and its packages
 
 
 def _write_weights(network: Network, path: Path) -> None:
@@ -52,19 +57,19 @@ def _read_torchvision(path: Path, about: About) -> RunProgram:
 
 
 def _write_timm(network: Network, path: Path) -> None:
-    about, known = network.about, backbones.facts(network.model)
+    about, config_of_timm = network.about, backbones.read_facts(network.model)
     _write_weights(network, path)
     facts = {
         "num_classes": about.num_classes,
         "input_size": [3, about.eval_size, about.eval_size],
         "pool_size": None,
-        "crop_pct": crop_share(about.eval_size, about.eval_resize),
+        "crop_pct": compute_crop_fraction(about.eval_size, about.eval_resize),
         "crop_mode": {"crop": "center", "pad": "border"}.get(about.fit, about.fit),
         "interpolation": about.eval_interpolation,
         "mean": [value / 255 for value in about.mean],
         "std": [value / 255 for value in about.std],
-        "first_conv": known.get("first_conv", "conv1"),
-        "classifier": known.get("classifier", "fc"),
+        "first_conv": config_of_timm.get("first_conv", "conv1"),
+        "classifier": config_of_timm.get("classifier", "fc"),
         "label_names": list(about.classes) or None,
     }
     config = {
@@ -76,12 +81,12 @@ def _write_timm(network: Network, path: Path) -> None:
     (path.parent / "config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
-def crop_share(size: int, resize: int) -> float:
-    """Return timm's `crop_pct`: the share that gives `resize` as floor(size / share)."""
-    share = size / resize
-    while math.floor(size / share) < resize:  # 192 / (192 / 225) is a little less than 225
-        share = math.nextafter(share, 0)
-    return share
+def compute_crop_fraction(size: int, resize: int) -> float:
+    """Return timm's `crop_pct`: the fraction with floor(size / fraction) equal to `resize`."""
+    fraction = size / resize
+    while math.floor(size / fraction) < resize:  # 192 / (192 / 225) is a little less than 225
+        fraction = math.nextafter(fraction, 0)
+    return fraction
 
 
 def _read_timm(path: Path, _: About) -> RunProgram:
@@ -93,13 +98,13 @@ def _read_timm(path: Path, _: About) -> RunProgram:
 def _write_onnx(network: Network, path: Path) -> None:
     import onnx
 
-    with _any_size_by_private_setting():
+    with _allow_any_size():
         torch.onnx.export(
             network.model,
-            (example(network),),
+            (make_example(network),),
             path,
             dynamo=True,
-            dynamic_shapes=shapes(network),
+            dynamic_shapes=make_dynamic_shapes(network),
             input_names=["images"],
             output_names=["probabilities" if is_preprocessed(network) else "logits"],
             external_data=False,
@@ -119,19 +124,19 @@ def _read_onnx(path: Path, _: About) -> RunProgram:
 
 
 def _write_exported_program(network: Network, path: Path) -> None:
-    with _any_size_by_private_setting():
-        sizes = shapes(network)
-        program = torch.export.export(network.model, (example(network),), dynamic_shapes=sizes)
-    saved = BytesIO()
-    torch.export.save(program, saved, extra_files={f"{KEY}.json": network.about.to_json()})
-    path.write_bytes(saved.getbuffer())  # on a full disk, torch itself would abort
+    with _allow_any_size():
+        sizes = make_dynamic_shapes(network)
+        program = torch.export.export(network.model, (make_example(network),), dynamic_shapes=sizes)
+    memory = BytesIO()
+    torch.export.save(program, memory, extra_files={f"{KEY}.json": network.about.to_json()})
+    path.write_bytes(memory.getbuffer())  # on a full disk, torch would abort the process
 
 
 @contextmanager
-def _any_size_by_private_setting() -> Iterator[None]:
-    """Allow small images, whose last feature map is one pixel.
+def _allow_any_size() -> Iterator[None]:
+    """Allow small images, whose last feature map is one pixel, by a private setting of torch.
 
-    torch.export would require more than one.
+    torch.export would otherwise require more than one pixel.
     """
     from torch.fx.experimental import _config as config
 
@@ -186,7 +191,7 @@ from PIL import Image
 session = onnxruntime.InferenceSession("model.onnx")
 classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
 image = Image.open("cat.jpg")
-if image.mode[0] == "I":        # 16-bit grey: the upper eight bits
+if image.mode[0] == "I":        # 16-bit grayscale: the upper eight bits
     image = Image.fromarray((numpy.asarray(image) >> 8).astype("uint8"))
 pixels = numpy.asarray(image.convert("RGB"))        # uint8 [height, width, 3]
 shares = session.run(["probabilities"], {{"images": pixels[None]}})[0][0]
@@ -206,7 +211,7 @@ import numpy, torch
 from PIL import Image
 model = torch.export.load("model.pt2").module()
 image = Image.open("cat.jpg")
-if image.mode[0] == "I":        # 16-bit grey: the upper eight bits
+if image.mode[0] == "I":        # 16-bit grayscale: the upper eight bits
     image = Image.fromarray((numpy.asarray(image) >> 8).astype("uint8"))
 pixels = torch.from_numpy(numpy.array(image.convert("RGB")))
 probabilities = model(pixels[None])[0]        # of uint8 [N, height, width, 3]""",
@@ -214,13 +219,13 @@ probabilities = model(pixels[None])[0]        # of uint8 [N, height, width, 3]""
 }
 
 
-def usage(network: Network, to: str) -> str:
+def format_usage(network: Network, to: str) -> str:
     """Return the Python code of a model card that reads a network written as `to`."""
     about, target = network.about, TARGETS[to]
     if is_preprocessed(network):
         return target.use_preprocessed.format()
     side = about.eval_size
-    is_flexible = takes_any_size(network.model)
+    is_flexible = is_any_size_accepted(network.model)
     return target.use.format(
         architecture=about.architecture.rpartition(":")[2],
         num_classes=about.num_classes,
@@ -229,9 +234,9 @@ def usage(network: Network, to: str) -> str:
 
 
 def export(network: Network, to: str, folder: Path) -> RunProgram:
-    """Write a network into an empty folder, and return it as read back by its target program.
+    """Write a network into an empty folder, and return it as its target program reads it back.
 
-    Raises OSError, and TrainingError if the format cannot hold it.
+    Raises OSError, and TrainingError if the format does not support the network.
     """
     target = TARGETS[to]
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
@@ -244,8 +249,8 @@ def export(network: Network, to: str, folder: Path) -> RunProgram:
                 target.write(network, folder / target.file)
             except OSError:
                 raise
-            except Exception as error:  # torch may raise anything for a network it cannot trace
-                why = backbones.first_line(error)
+            except Exception as error:  # of any type, for a network that torch cannot trace
+                why = backbones.get_first_line(error)
                 text = f"{to} cannot hold {network.about.architecture}: {why}"
                 raise TrainingError(text) from error
             return target.read(folder / target.file, network.about)
@@ -254,28 +259,34 @@ def export(network: Network, to: str, folder: Path) -> RunProgram:
             logger.setLevel(level)
 
 
+class Comparison(NamedTuple):
+    """How the logits of two networks compare."""
+
+    difference: float  # the largest absolute difference
+    largest: float  # the first network's largest absolute logit
+
+
 @torch.no_grad()
-def largest_difference(
+def compare_logits(
     one: nn.Module | RunProgram,
     other: nn.Module | RunProgram,
     images: Tensor,
     progress: Progress = silent,
-) -> tuple[float, float]:
-    """Return the largest difference between two networks' logits, and the first's largest logit.
+) -> Comparison:
+    """Compare the logits of two networks.
 
     Images [N, 3, H, W] are compared in batches of 16, then three of them again, enlarged and wider
-    than high, if the network takes them. Both are nan if a logit is.
+    than high, if the network accepts them. Both values are nan if a logit is.
     """
     height, width = images.shape[2:]
     wide = nn.functional.interpolate(images[:3], (height + 16, width + 40))
-    is_flexible = not isinstance(one, nn.Module) or takes_any_size(one)
+    is_flexible = not isinstance(one, nn.Module) or is_any_size_accepted(one)
     batches = (*images.split(16), *([wide] if is_flexible else []))
-    done, total, found = 0, sum(map(len, batches)), []
+    done, total, maxima = 0, sum(map(len, batches)), []
     progress(done, total)
     for batch in batches:
         logits = one(batch)
-        found.append(torch.stack([(logits - other(batch)).abs().max(), logits.abs().max()]))
+        maxima.append(torch.stack([(logits - other(batch)).abs().max(), logits.abs().max()]))
         done += len(batch)
         progress(done, total)
-    difference, largest = torch.stack(found).amax(0).tolist()
-    return difference, largest
+    return Comparison(*torch.stack(maxima).amax(0).tolist())

@@ -23,22 +23,22 @@ from resnet_recipes.data.images.decode import BadImageError, Pixels, pixels_of
 from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.data.root import root_problem, unreadable, unusable
 
-#: An image as a program names or holds it.
+#: An image in an argument of the Python API: a path, a file's bytes, or pixels.
 OneImage = str | bytes | os.PathLike[str] | Image.Image | np.ndarray
 
 _IMAGES = Hint("paths, folders, images of Pillow, or arrays of uint8 [height, width, 3]")
 
-_SHOWN = 3  # problems of images in memory, which may be thousands
+_MAX_PROBLEMS = 3  # of images in memory, of which there may be thousands
 
-_FEW = 64  # decoding so few images takes less time than starting worker processes
+_FEW = 64  # images, of which decoding takes less time than starting worker processes
 
 
-def open_labelled(
+def open_labeled(
     config: DataConfig, classes: Sequence[str], num_classes: int, share: Share
 ) -> EvalLoader:
-    """Open the labelled images at `config.root`: those for validation, or all if it has no splits.
+    """Open the labeled images at `config.root`: those for validation, or all if it has no splits.
 
-    Class folders are matched by name, so some of the network's classes are enough. Without names
+    Class folders are matched by name, and may be some of the network's classes. Without names
     (`classes` is empty) their number must match, or they must be some of ImageNet's 1,000. Raises
     NotReadyError.
     """
@@ -46,17 +46,17 @@ def open_labelled(
     root = root.parent if root.name == "val.beton" else root
     try:
         if (root / "val.beton").is_file():
-            source: Samples | Files = _samples(root / "val.beton", classes, num_classes)
+            source: Samples | Files = _open_samples(root / "val.beton", classes, num_classes)
         else:
-            source = _files(config, root, classes, num_classes)
+            source = _open_files(config, root, classes, num_classes)
     except OSError as error:
-        if error.filename is None:  # of memory, rather than of an image
+        if error.filename is None:  # not the error of a file
             raise
         raise NotReadyError([root_problem(str(root)) or unreadable(error)]) from None
     return EvalLoader(config, share, eval_pipeline(source, config, share))
 
 
-def _samples(path: Path, classes: Sequence[str], num_classes: int) -> Samples:
+def _open_samples(path: Path, classes: Sequence[str], num_classes: int) -> Samples:
     samples = open_samples(path)
     beton, most = samples.beton, samples.labels.max()
     if beton.sidecar and classes and beton.classes != tuple(classes):
@@ -66,69 +66,69 @@ def _samples(path: Path, classes: Sequence[str], num_classes: int) -> Samples:
     return samples
 
 
-def _files(config: DataConfig, root: Path, classes: Sequence[str], num_classes: int) -> Files:
-    listing = _listing(config, root)
+def _open_files(config: DataConfig, root: Path, classes: Sequence[str], num_classes: int) -> Files:
+    listing = _list_files(config, root)
     if not len(listing):
         raise unusable(root, "has no images in class folders")
     files = Files(listing, config.root)
-    files.labels[:] = _places(root, listing.classes, classes, num_classes)[files.labels]
+    files.labels[:] = _map_labels(root, listing.classes, classes, num_classes)[files.labels]
     return files
 
 
-def _listing(config: DataConfig, root: Path) -> Listing:
-    there = parts(root)
-    if config.val_share or "val" in there:
+def _list_files(config: DataConfig, root: Path) -> Listing:
+    splits = parts(root)
+    if config.val_share or "val" in splits:
         return listing_of(config, "val")
-    if "" not in there:
-        fix = Value(there["train"].place)
+    if "" not in splits:
+        fix = Value(splits["train"].place)
         raise unusable(root, "has training images only", fix)
-    return there[""].listing(config)
+    return splits[""].listing(config)
 
 
-def _places(
-    root: Path, found: Sequence[str], classes: Sequence[str], num_classes: int
+def _map_labels(
+    root: Path, folders: Sequence[str], classes: Sequence[str], num_classes: int
 ) -> np.ndarray:
     """Return the network's label of each class folder, int64."""
-    if not classes and len(found) == num_classes:
+    if not classes and len(folders) == num_classes:
         return np.arange(num_classes)
-    if not classes and num_classes == len(wordnet_ids()) and {*found} <= {*wordnet_ids()}:
+    if not classes and num_classes == len(wordnet_ids()) and {*folders} <= {*wordnet_ids()}:
         classes = wordnet_ids()
     if not classes:
-        rule = f"has {len(found)} classes; the network has {num_classes} classes, unnamed"
+        rule = f"has {len(folders)} classes; the network has {num_classes} classes, unnamed"
         raise unusable(root, rule)
-    if strange := sorted({*found} - {*classes}):
+    if unknown := sorted({*folders} - {*classes}):
         known = f"it knows {', '.join(classes[:5])}{' ...' if len(classes) > 5 else ''}"
         raise unusable(
-            root, f"has classes that the network does not know: {some(strange)}", Hint(known)
+            root, f"has classes that the network does not know: {some(unknown)}", Hint(known)
         )
-    places = {name: label for label, name in enumerate(classes)}
-    return np.array([places[name] for name in found], np.int64)
+    labels = {name: label for label, name in enumerate(classes)}
+    return np.array([labels[name] for name in folders], np.int64)
 
 
-def images_of(given: object) -> list[Path | Pixels]:
-    """Return the images that a program names or holds. Raises RecipeError."""
-    is_one = isinstance(given, str | bytes | os.PathLike | Image.Image)
-    is_one |= isinstance(given, np.ndarray) and given.ndim in (2, 3)
-    several = given if isinstance(given, Iterable) and not is_one else [given]
-    found: list[Path | Pixels] = []
+def collect_images(images: object) -> list[Path | Pixels]:
+    """Return the paths and pixels in one or several images. Raises RecipeError."""
+    is_one = isinstance(images, str | bytes | os.PathLike | Image.Image)
+    is_one |= isinstance(images, np.ndarray) and images.ndim in (2, 3)
+    several = images if isinstance(images, Iterable) and not is_one else [images]
+    collected: list[Path | Pixels] = []
     problems: list[Problem] = []
     for number, image in enumerate(several):
         if isinstance(image, str | os.PathLike):
-            found.append(typed_path("images", os.fspath(image)))
+            collected.append(typed_path("images", os.fspath(image)))
             continue
         try:
-            found.append(pixels_of(image))
+            collected.append(pixels_of(image))
         except BadImageError as error:
             problems.append(Problem(f"images[{number}]", None, str(error), _IMAGES))
-    RecipeError.refuse(problems[:_SHOWN])
-    return found
+    RecipeError.refuse(problems[:_MAX_PROBLEMS])
+    return collected
 
 
 def find_images(places: Sequence[Path | Pixels]) -> Iterator[str | Pixels]:
     """Yield the absolute paths of images, and of all images in folders, sorted by name.
 
-    A place that does not exist may be a pattern, like "photos/**/*.jpg"; images in memory are where
-    they were. Raises NotReadyError.
+    A place that does not exist may be a pattern, like "photos/**/*.jpg". Images in memory keep
+    their positions. Raises NotReadyError.
     """
     paths: list[Path | Pixels] = []
     missing: list[Problem] = []
@@ -137,9 +137,9 @@ def find_images(places: Sequence[Path | Pixels]) -> Iterator[str | Pixels]:
             paths.append(place)
             continue
         place = place.absolute()
-        there = [place] if place.exists() else _matching(place)
-        paths += there
-        if not there:
+        matches = [place] if place.exists() else _glob(place)
+        paths += matches
+        if not matches:
             is_pattern = glob.has_magic(str(place))
             rule = "no file matches this" if is_pattern else "no such file or folder"
             missing.append(Problem(str(place), None, rule))
@@ -149,18 +149,18 @@ def find_images(places: Sequence[Path | Pixels]) -> Iterator[str | Pixels]:
             yield path if isinstance(path, Pixels) else str(path)
             continue
         try:
-            found = sorted(image_names(path))
+            names = sorted(image_names(path))
         except OSError as error:
             raise NotReadyError.at(path, f"cannot be read: {error.strerror}") from None
-        if not found:
+        if not names:
             raise NotReadyError.at(path, "has no images")
-        yield from (str(path / name) for name in found)
+        yield from (str(path / name) for name in names)
 
 
-def _matching(pattern: Path) -> list[Path]:
-    """Return what matches a pattern, sorted; hidden names only if it has some itself.
+def _glob(pattern: Path) -> list[Path]:
+    """Return the paths that match a pattern, sorted; hidden ones only if the pattern has them.
 
-    Not glob.glob: its ** follows links to folders, and never ends in a folder with two links to
+    The ** of glob.glob follows links to folders, and never ends in a folder with two links to
     itself. Raises NotReadyError.
     """
     parts = pattern.parent.parts if pattern.name == "**" else pattern.parts
@@ -169,21 +169,21 @@ def _matching(pattern: Path) -> list[Path]:
     if not rest:
         return [top] if top.exists() else []
     try:
-        found = sorted(top.glob(rest))
+        matches = sorted(top.glob(rest))
     except (ValueError, RecursionError) as error:
         raise NotReadyError.at(pattern, f"cannot be searched: {error}") from None
     shows_hidden = "/." in f"/{rest}"
-    return [path for path in found if shows_hidden or "/." not in f"/{path.relative_to(top)}"]
+    return [path for path in matches if shows_hidden or "/." not in f"/{path.relative_to(top)}"]
 
 
-class Unlabelled(EvalLoader):
+class UnlabeledImages(EvalLoader):
     """Images in order, cropped as in evaluation, with labels 0, 1, 2 ....
 
     An unreadable image is black.
     """
 
     def __init__(self, images: Sequence[str | Pixels], config: DataConfig, batch: int):
-        """Take absolute paths of files, and images in memory."""
+        """Load images from absolute paths, or from memory."""
         share = Share(0, 1, batch, batch, 0)
         self.names = [
             image if isinstance(image, str) else f"image {number}"
@@ -191,7 +191,7 @@ class Unlabelled(EvalLoader):
         ]
         if len(images) <= _FEW:
             config = replace(config, workers=0)
-        self._files = _Blackened.named(self.names)
+        self._files = _FilesOrBlack.named(self.names)
         self._files.labels[:] = np.arange(len(images))
         self._files.in_memory = {
             number: image for number, image in enumerate(images) if isinstance(image, Pixels)
@@ -199,7 +199,7 @@ class Unlabelled(EvalLoader):
         super().__init__(config, share, eval_pipeline(self._files, config, share))
 
     def reading_error(self, index: int) -> str:
-        """Return why a black image could not be read, or "" if it really is black."""
+        """Return why a black image could not be read, or "" if it is black."""
         if index in self._files.in_memory:
             return ""
         try:
@@ -209,8 +209,8 @@ class Unlabelled(EvalLoader):
         return ""
 
 
-class _Blackened(Files):
-    """Files of which those that cannot be read are black, and images in memory."""
+class _FilesOrBlack(Files):
+    """Files and images in memory; a file that cannot be read is a black image."""
 
     in_memory: Mapping[int, Pixels]
 

@@ -1,4 +1,4 @@
-"""What a network takes: sizes, images to trace it with, and its preprocessing if that is inside."""
+"""The inputs of an exported network: sizes, example images, and preprocessing."""
 
 from typing import Any
 
@@ -11,17 +11,17 @@ from resnet_recipes.network.about import About
 from resnet_recipes.network.load import Network
 
 
-class Preprocessed(nn.Module):
-    """From uint8 images [N, height, width, 3], RGB, of any size to probabilities [N, K].
+class PreprocessingNetwork(nn.Module):
+    """A network from uint8 RGB images [N, height, width, 3] of any size to probabilities [N, K].
 
-    Resizes, crops and normalises as in evaluation: pixels are within 2 of evaluation's, and those
-    of an image more than five times as long as wide may move by less than a pixel. The centre of
-    the resized image is two products with matrices of a fixed height, computed from the size of the
-    image: every runtime has these operations, and not every one resizes with antialiasing.
+    It resizes, crops and normalizes as in evaluation: pixels are within 2 of evaluation's, and
+    those of an image more than five times as long as wide may move by less than a pixel. The center
+    of the resized image is two products with matrices of a fixed height, computed from the size of
+    the image: every runtime has these operations, but not every one resizes with antialiasing.
     """
 
     levels: Tensor  # -mean / std and 1 / std, [2, 3]
-    mean: Tensor  # the colour beside an image that is padded, [3, 1, 1]
+    mean: Tensor  # color of the padding, [3, 1, 1]
 
     def __init__(self, model: nn.Module, about: About):
         super().__init__()
@@ -43,21 +43,21 @@ class Preprocessed(nn.Module):
         return logits.softmax(1)
 
     def centred(self, images: Tensor) -> Tensor:
-        """Return the centre of resized images, whole numbers in float32 [N, 3, size, size]."""
+        """Return the center of resized images, whole numbers in float32 [N, 3, size, size]."""
         rows, columns = (torch.arange(side, device=images.device) for side in images.shape[1:3])
         height, width = rows[-1] + 1, columns[-1] + 1
         pixels = images.permute(0, 3, 1, 2).float()
         # each pass is rounded to 8 bits, as Pillow and torch do
         across, wide = self._weights(columns, width, height)
         down, tall = self._weights(rows, height, width)
-        pixels = _rounded(down @ _rounded(pixels @ across.T))
+        pixels = _round(down @ _round(pixels @ across.T))
         return torch.where(tall[:, None] & wide, pixels, self.mean) if self.fit == "pad" else pixels
 
     def _weights(self, places: Tensor, length: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what each pixel of a line adds to each of the centre, and which are of the image.
+        """Return each input pixel's weight in each output pixel, and which outputs are not padding.
 
-        Float32 [size, length] and bool [size]. `places` [length] counts the line's pixels, `other`
-        is the image's other side.
+        Float32 [size, length] and bool [size]. `places` [length] are the positions of the input
+        pixels along one side, `other` is the length of the other side.
         """
         whole = torch.full_like(length, self.resize)
         if self.fit == "crop":
@@ -69,59 +69,59 @@ class Preprocessed(nn.Module):
         over = whole - self.size
         first = (over.clamp(min=0).float() / 2).round() - (-over).clamp(min=0) // 2
         outputs = torch.arange(self.size, device=places.device) + first
-        centres = (outputs.clamp(min=0).minimum(whole - 1) + 0.5) * scale
-        distances = (places + 0.5 - centres[:, None]).abs() / scale.clamp(min=1)
-        weights = _cubic(distances) if self.bicubic else F.relu(1 - distances)
+        centers = (outputs.clamp(min=0).minimum(whole - 1) + 0.5) * scale
+        distances = (places + 0.5 - centers[:, None]).abs() / scale.clamp(min=1)
+        weights = _compute_cubic(distances) if self.bicubic else F.relu(1 - distances)
         return weights / weights.sum(1, keepdim=True), (outputs >= 0) & (outputs < whole)
 
 
-def _rounded(pixels: Tensor) -> Tensor:
+def _round(pixels: Tensor) -> Tensor:
     return (pixels + 0.5).floor().clamp(0, 255)
 
 
-def _cubic(distances: Tensor) -> Tensor:
+def _compute_cubic(distances: Tensor) -> Tensor:
     """Return Keys's kernel with a = -0.5, Pillow's, at distances from 0."""
     near = (1.5 * distances - 2.5) * distances * distances + 1
     far = ((-0.5 * distances + 2.5) * distances - 4) * distances + 2
     return torch.where(distances < 1, near, torch.where(distances < 2, far, 0.0))
 
 
-def example(network: Network) -> Tensor:
-    """Return images of unequal height and width, so that export takes neither as constant.
+def make_example(network: Network) -> Tensor:
+    """Return images of unequal height and width, so that export treats neither as constant.
 
-    They are square, of the size for evaluation, if the network takes no other.
+    They are square, of the evaluation size, if the network accepts no other.
     """
     if is_preprocessed(network):
         return torch.zeros(2, 64, 96, 3, dtype=torch.uint8)
     side = network.about.eval_size
-    height, width = (64, 96) if takes_any_size(network.model) else (side, side)
+    height, width = (64, 96) if is_any_size_accepted(network.model) else (side, side)
     return torch.zeros(2, 3, height, width).to(next(network.model.parameters()))
 
 
-def shapes(network: Network) -> tuple[dict[int, Any]]:
-    """Return which sides of the images may change."""
+def make_dynamic_shapes(network: Network) -> tuple[dict[int, Any]]:
+    """Return the dimensions of the images that may vary, as torch.export's dynamic shapes."""
     size = torch.export.Dim
     if is_preprocessed(network):
         return ({0: size("batch"), 1: size("height", min=2), 2: size("width", min=2)},)
     sides = {2: size("height", min=8), 3: size("width", min=8)}
-    return ({0: size("batch")} | (sides if takes_any_size(network.model) else {}),)
+    return ({0: size("batch")} | (sides if is_any_size_accepted(network.model) else {}),)
 
 
 def is_preprocessed(network: Network) -> bool:
-    """Return whether a network has its preprocessing inside."""
-    return isinstance(network.model, Preprocessed)
+    """Return whether a network contains its preprocessing."""
+    return isinstance(network.model, PreprocessingNetwork)
 
 
-def takes_any_size(model: nn.Module) -> bool:
-    """Return whether a network takes small images, wider than high and no multiple of a patch."""
-    return takes(model, 61, 93)
+def is_any_size_accepted(model: nn.Module) -> bool:
+    """Return whether a network accepts small images, wider than high and not of whole patches."""
+    return is_size_accepted(model, 61, 93)
 
 
 @torch.no_grad()
-def takes(model: nn.Module, height: int, width: int) -> bool:
-    """Return whether a network takes images of a size."""
+def is_size_accepted(model: nn.Module, height: int, width: int) -> bool:
+    """Return whether a network accepts images of a size."""
     try:
         model(torch.zeros(2, 3, height, width).to(next(model.parameters())))
-    except Exception:  # a library may raise anything for a size that its network does not take
+    except Exception:  # of any type, for a size that the network does not accept
         return False
     return True

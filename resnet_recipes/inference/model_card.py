@@ -3,40 +3,40 @@
 import yaml
 
 from resnet_recipes import __version__
-from resnet_recipes.backbones import from_library
+from resnet_recipes.backbones import get_library
 from resnet_recipes.base.text import in_markdown
 from resnet_recipes.network.about import About
 
-_SHOWN = 20  # class names shown
+_MAX_CLASSES = 20  # class names shown
 
 #: The `library_name` under which hubs list a network, by export format.
 _LIBRARIES = {"timm": "timm", "onnx": "onnx"}
 
-#: What is resized, by `fit`.
+#: The side that is resized, by `fit`.
 _SIDES = {
     "crop": "shorter side",
-    "pad": "longer side, padded with the mean colour to a square,",
+    "pad": "longer side, padded with the mean color to a square,",
     "squash": "both sides",
 }
 
 
-def model_card(about: About, to: str, use: str, checked: str) -> str:
+def make_model_card(about: About, to: str, use: str, checked: str) -> str:
     """Return the README.md of an exported network.
 
-    `use` is Python code, `checked` says how the export was verified.
+    `use` is Python code, `checked` a sentence on how the export was verified.
     """
     title = f"{about.architecture}, {about.num_classes:,} classes"
     return "\n".join(
         [
             "---",
-            yaml.safe_dump(_header(about, to, title), sort_keys=False).rstrip(),
+            yaml.safe_dump(_make_header(about, to, title), sort_keys=False).rstrip(),
             "---",
             "",
             f"# {title}",
             "",
             "| | |",
             "|---|---|",
-            *(f"| {name} | {in_markdown(value)} |" for name, value in _rows(about)),
+            *(f"| {name} | {in_markdown(value)} |" for name, value in _make_rows(about)),
             "",
             "## Use",
             "",
@@ -50,7 +50,7 @@ def model_card(about: About, to: str, use: str, checked: str) -> str:
     )
 
 
-def _header(about: About, to: str, title: str) -> dict[str, object]:
+def _make_header(about: About, to: str, title: str) -> dict[str, object]:
     header: dict[str, object] = {
         "license": "other",
         "license_name": "that-of-the-images",
@@ -73,20 +73,20 @@ def _header(about: About, to: str, title: str) -> dict[str, object]:
     return header | {"model-index": [{"name": title, "results": [result]}]}
 
 
-def _rows(about: About) -> list[tuple[str, str]]:
-    library, name = from_library(about.architecture), about.architecture.rpartition(":")[2]
+def _make_rows(about: About) -> list[tuple[str, str]]:
+    library, name = get_library(about.architecture), about.architecture.rpartition(":")[2]
     arguments = [f"{key}={value}" for key, value in about.arguments.items()]
     architecture = ", ".join([f"{library}'s {name}", *arguments])
     changes = []
     for name, settings in about.surgery.items():
         values = ", ".join(f"{key}={value}" for key, value in settings.items())
         changes.append(f"{name} ({values})")
-    names, more = ", ".join(about.classes[:_SHOWN]), len(about.classes) - _SHOWN
+    names, more = ", ".join(about.classes[:_MAX_CLASSES]), len(about.classes) - _MAX_CLASSES
     accuracy = ""
     if about.top1_percent is not None:
-        accuracy = f"{about.top1_percent:.2f} %, {about.top5_percent or 0:.2f} %"
+        accuracy = f"{about.top1_percent:.2f}%, {about.top5_percent or 0:.2f}%"
         accuracy += f" of {about.eval_examples:,} images"
-        accuracy += ", mean over each image and its mirror image" if about.flip else ""
+        accuracy += ", mean over each image and its horizontal flip" if about.flip else ""
     rows = [
         ("architecture", architecture),
         ("changed by", "; ".join(changes)),
@@ -94,14 +94,14 @@ def _rows(about: About) -> list[tuple[str, str]]:
         ("top-1, top-5", accuracy),
         (
             "chosen",
-            f"the best evaluation of {about.best_of} on these images, which flatters it"
+            f"the best evaluation of {about.best_of} on these images, a biased choice"
             if about.best_of
             else "",
         ),
         (
             "images",
             f"RGB; {_SIDES[about.fit]} to {about.eval_resize} px ({about.eval_interpolation}, "
-            f"antialiased), centre crop of {about.eval_size} px",
+            f"antialiased), center crop of {about.eval_size} px",
         ),
         ("trained at", f"{about.train_size} px" if about.recipe else ""),
         ("mean, std", f"{list(about.mean)}, {list(about.std)} of 0..255"),

@@ -1,20 +1,18 @@
-"""Open a trained network with the settings to use it with.
-
-Those of its run, and a user's changes.
-"""
+"""Open a trained network with the settings of its run and a user's changes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from resnet_recipes.backbones import is_resnet
 from resnet_recipes.base.architecture import ModelConfig, following
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.names import targets
 from resnet_recipes.base.suggestions import OF_TRAINED, near
-from resnet_recipes.inference.inputs import takes
-from resnet_recipes.inference.trained import Trained, recipe_of
+from resnet_recipes.inference.inputs import is_size_accepted
+from resnet_recipes.inference.trained import TrainedNetwork, make_recipe
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.open import open_network
 from resnet_recipes.recipe import frozen, hydra_compose, overrides
@@ -46,20 +44,20 @@ _SETTINGS = (
 #: Settings of a network whose file does not describe it.
 _MODEL = ("model.name=", "model.args.")
 
-#: Settings that some uses have besides.
+#: Further settings of some uses.
 _OTHERS = ("evaluation.sizes", "launch.gpus")
 
 
 def open_trained(
     place: Path | Network, changes: Sequence[str] = (), also: Sequence[str] = ()
-) -> Trained:
+) -> TrainedNetwork:
     """Open a network, or that of a run, a checkpoint, a weights file or a published name.
 
     Changes are settings of the images and the machine, as "data.eval_size=256", and model.name for
     a file that does not say which network it is. `also` are settings that may be changed besides
     those of every use. Raises RecipeError with every problem.
     """
-    model, others = model_of(changes)
+    model, others = parse_model(changes)
     if isinstance(place, Network):
         path, network = None, place
     else:
@@ -68,35 +66,46 @@ def open_trained(
     if model and model.name != name:
         rule = f"is not the network of {place}, which is {name}"
         raise RecipeError.of("model.name", model.name, rule, f"model.name={name}")
-    recipe = changed(recipe_of(path, network), others, (*_SETTINGS, *also))
+    recipe = apply_changes(make_recipe(path, network), others, (*_SETTINGS, *also))
     for size in recipe.evaluation.sizes or [recipe.data.eval_size]:
-        if size != own and not (is_resnet(network.model) or takes(network.model, size, size)):
+        if size != own and not (
+            is_resnet(network.model) or is_size_accepted(network.model, size, size)
+        ):
             rule = f"is a size that {name} does not take"
             raise RecipeError.of("data.eval_size", size, rule, f"data.eval_size={own}")
-    return Trained(path, network, recipe)
+    return TrainedNetwork(path, network, recipe)
 
 
-def model_of(words: Sequence[str]) -> tuple[ModelConfig | None, list[str]]:
-    """Return the network that `model.name` and `model.args` name, if any, and the other words.
+class Words(NamedTuple):
+    """A network that words name, if any, and the other words."""
+
+    model: ModelConfig | None
+    others: list[str]
+
+
+def parse_model(words: Sequence[str]) -> Words:
+    """Return the network that `model.name` and `model.args` name, and the other words.
 
     Raises RecipeError with every problem.
     """
-    own = [word for word in words if word.startswith(_MODEL)]
-    others = [word for word in words if word not in own]
-    if not own:
-        return None, others
-    keys = [word.partition("=")[0] for word in own]
-    name = next((word.partition("=")[2] for word in own if word.startswith("model.name=")), "")
-    drawn = ModelConfig(**following(name)) if name else ModelConfig()
-    return changed(Recipe("file", model=drawn), own, [*keys, *_SETTINGS]).model, others
+    of_model = [word for word in words if word.startswith(_MODEL)]
+    others = [word for word in words if word not in of_model]
+    if not of_model:
+        return Words(None, others)
+    keys = [word.partition("=")[0] for word in of_model]
+    names = (word.partition("=")[2] for word in of_model if word.startswith("model.name="))
+    name = next(names, "")
+    model = ModelConfig(**following(name)) if name else ModelConfig()
+    changed = apply_changes(Recipe("file", model=model), of_model, [*keys, *_SETTINGS])
+    return Words(changed.model, others)
 
 
-def changed(
+def apply_changes(
     recipe: Recipe, words: Sequence[str], known: Sequence[str] = (*_SETTINGS, *_OTHERS)
 ) -> Recipe:
     """Return a recipe with settings of `known` changed. Raises RecipeError with every problem."""
     made, problems = _changed(recipe, known, words)
-    own = Own(recipe.name, partial(_before, recipe), (), known, _listed(known), OF_TRAINED)
+    own = Own(recipe.name, partial(_before, recipe), (), known, _list_settings(known), OF_TRAINED)
     RecipeError.refuse(answered(problem, words, own) for problem in problems)
     return made
 
@@ -112,7 +121,7 @@ def _before(recipe: Recipe, key: str) -> object:
 def _changed(
     recipe: Recipe, known: Sequence[str], words: Sequence[str]
 ) -> tuple[Recipe, list[Problem]]:
-    """Return a recipe with settings changed, and what is wrong with that."""
+    """Return a recipe with settings changed, and the problems of that."""
     changes, problems = overrides.parse(words)
     keys = [change.key for change in changes]
     # other images are not split, unless requested
@@ -130,7 +139,7 @@ def _changed(
             "cannot be changed here",
             next(
                 (f"{key}={change.value}" for key in [near(change.key, known)] if key),
-                _listed(known),
+                _list_settings(known),
             ),
         )
         for change in changes
@@ -139,5 +148,5 @@ def _changed(
     return made, problems
 
 
-def _listed(known: Sequence[str]) -> str:
+def _list_settings(known: Sequence[str]) -> str:
     return f"settings here: {', '.join(known)}"

@@ -1,4 +1,4 @@
-"""A trained network, and the settings to use it with."""
+"""A trained network with the settings to evaluate it and to predict."""
 
 import os
 import time
@@ -18,7 +18,7 @@ from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.images.decode import Pixels
 from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.data.stream import Stream
-from resnet_recipes.inference.images import Unlabelled, open_labelled
+from resnet_recipes.inference.images import UnlabeledImages, open_labeled
 from resnet_recipes.network.about import About
 from resnet_recipes.network.fuse import fuse
 from resnet_recipes.network.load import Network
@@ -35,12 +35,12 @@ from resnet_recipes.training.precision import Precision, resolve_dtype
 #: One process, on the CPU.
 _ALONE = Rank(0, 1, torch.device("cpu"))
 
-#: Settings that select the images: if all are those of the run, its own list of images is used.
-_WHICH = ("root", "val_share", "val_seed", "nested_classes")
+#: Settings that select the images: if all equal the run's, the run's list of images is used.
+_SELECTORS = ("root", "val_share", "val_seed", "nested_classes")
 
 
-class Evaluated(NamedTuple):
-    """The result of an evaluation over all ranks, and the images of this one."""
+class EvaluationResult(NamedTuple):
+    """The metrics of an evaluation over all ranks, and the outcomes of this rank's images."""
 
     metrics: Metrics
     seconds: float
@@ -54,10 +54,10 @@ class Evaluated(NamedTuple):
 
 
 @dataclass
-class Trained:
-    """A network, on the CPU at first, and a recipe, of which the evaluation settings matter."""
+class TrainedNetwork:
+    """A network, initially on the CPU, and a recipe, whose evaluation settings are used."""
 
-    place: Path | None  # run folder or file; None if a program has made the network
+    place: Path | None  # run folder or file; None if a program built the network
     network: Network
     recipe: Recipe
     rank: Rank = _ALONE
@@ -65,11 +65,11 @@ class Trained:
         default_factory=lambda: Precision(_ALONE.device, torch.float32, nn.Identity())
     )
 
-    def on_device(self) -> Self:
-        """Put the network on this rank's device, with the operations that the recipe allows."""
-        rank, wanted = read_rank(self.recipe.launch.device), self.recipe.precision
-        dtype, model = resolve_dtype(wanted.dtype, rank.device), self.network.to(rank.device)
-        if wanted.kernels == "auto":
+    def to_device(self) -> Self:
+        """Move the network to this rank's device, with the operations that the recipe allows."""
+        rank, precision = read_rank(self.recipe.launch.device), self.recipe.precision
+        dtype, model = resolve_dtype(precision.dtype, rank.device), self.network.to(rank.device)
+        if precision.kernels == "auto":
             fuse(self.model, ops.choose(rank.device, dtype))
         return replace(self, rank=rank, precision=Precision(rank.device, dtype, model))
 
@@ -80,13 +80,13 @@ class Trained:
 
     @property
     def about(self) -> About:
-        """The network's description, for use with the recipe's evaluation settings.
+        """The network's description, with the recipe's evaluation settings.
 
-        Its accuracy was measured with the network's own, so that with others it has none.
+        If they differ from the network's own, with which its accuracy was measured, it has none.
         """
-        own, data = self.network.about, self.recipe.data
+        original, data = self.network.about, self.recipe.data
         used = replace(
-            own,
+            original,
             eval_resize=data.eval_resize,
             eval_size=data.eval_size,
             eval_interpolation=data.eval_interpolation,
@@ -95,13 +95,13 @@ class Trained:
             std=data.std,
             flip=self.recipe.evaluation.flip,
         )
-        if used == own:
-            return own
+        if used == original:
+            return original
         return replace(used, top1_percent=None, top5_percent=None, loss=None, eval_examples=0)
 
     @property
-    def used(self) -> Network:
-        """The network, for use with the recipe's evaluation settings."""
+    def configured(self) -> Network:
+        """The network, with the recipe's evaluation settings in its description."""
         return Network(self.model, self.about)
 
     @property
@@ -109,7 +109,7 @@ class Trained:
         """The device that the network is on."""
         return self.precision.device
 
-    def at_size(self, size: int) -> "Trained":
+    def with_size(self, size: int) -> "TrainedNetwork":
         """Return the network with another test size; resizing keeps its ratio to the crop."""
         data = replace(
             self.recipe.data, eval_size=size, eval_resize=self.recipe.data.resize_for(size)
@@ -117,58 +117,64 @@ class Trained:
         return replace(self, recipe=replace(self.recipe, data=data))
 
     def open_images(self, fetches: bool = True) -> EvalLoader:
-        """Open this rank's part of the images at data.root; for a run, of those of its evaluation.
+        """Open this rank's part of the images at data.root; for a run, its evaluation images.
 
-        Raises NotReadyError, also for remote images that are not here, unless it `fetches` them.
+        Raises NotReadyError, also for remote images without a local copy unless it `fetches` them.
         """
         config, size = self.recipe.data, self.recipe.batch.eval_size
         share = Share(self.rank.rank, self.rank.world_size, size, size, 0)
-        own, about = recipe_of(self.place, self.network).data, self.network.about
-        is_own = all(getattr(config, key) == getattr(own, key) for key in _WHICH)
+        original, about = make_recipe(self.place, self.network).data, self.network.about
+        is_own = all(getattr(config, key) == getattr(original, key) for key in _SELECTORS)
         facts = self.place and self.place / DATA
         if facts and os.path.lexists(facts) and is_own:
-            known = data.DataFacts.read(facts, _local(config, fetches).root)
-            return data.open_eval(config, known, share)
+            read = data.DataFacts.read(facts, _find_local_copy(config, fetches).root)
+            return data.open_eval(config, read, share)
         if not config.root:
             rule = "is not set: say where the images are"
             raise NotReadyError.of("data.root", None, rule, "data=PATH")
-        return open_labelled(_local(config, fetches), about.classes, about.num_classes, share)
+        return open_labeled(
+            _find_local_copy(config, fetches), about.classes, about.num_classes, share
+        )
 
-    def evaluated(self, progress: Progress = silent) -> Evaluated:
+    def evaluate(self, progress: Progress = silent) -> EvaluationResult:
         """Evaluate as training does, with all ranks.
 
-        `progress` is called at every batch, with about how many images all ranks have evaluated,
-        and how many there are.
+        `progress` is called at every batch with the approximate number of images that all ranks
+        have evaluated, and the number of all images.
         """
-        found, images, done = [], self.open_images(), 0
+        batches, images, done = [], self.open_images(), 0
 
-        def seen(outcomes: Outcomes) -> None:
+        def on_batch(outcomes: Outcomes) -> None:
             nonlocal done
             done += len(outcomes.labels) * self.rank.world_size
             progress(min(done, images.examples), images.examples)
-            found.append(outcomes)
+            batches.append(outcomes)
 
         try:
-            began = time.perf_counter()
+            start = time.perf_counter()
             about, flip = self.network.about, self.recipe.evaluation.flip
-            metrics = evaluate(self.model, images, self.precision, about.num_classes, flip, seen)
-            seconds = time.perf_counter() - began
-            return Evaluated(metrics, seconds, self.rank.devices, Outcomes.concatenate(found))
+            metrics = evaluate(
+                self.model, images, self.precision, about.num_classes, flip, on_batch
+            )
+            seconds = time.perf_counter() - start
+            return EvaluationResult(
+                metrics, seconds, self.rank.devices, Outcomes.concatenate(batches)
+            )
         finally:
             images.close()
 
 
-def _local(config: DataConfig, fetches: bool) -> DataConfig:
-    found = data.local(config, stopped=lambda: not fetches)
-    if found is None:
+def _find_local_copy(config: DataConfig, fetches: bool) -> DataConfig:
+    local = data.local(config, stopped=lambda: not fetches)
+    if local is None:
         raise NotReadyError.of("data.root", config.root, "has no whole copy on this machine")
-    return found
+    return local
 
 
-def recipe_of(place: Path | None, network: Network) -> Recipe:
-    """Return a run's own recipe, or else the defaults plus what the network says about images.
+def make_recipe(place: Path | None, network: Network) -> Recipe:
+    """Return a run's recipe, or else the defaults with the network's image settings.
 
-    Uses all visible GPUs.
+    It uses all visible GPUs.
     """
     if place and place.is_dir():
         recipe = frozen.read(place / CONFIG)
@@ -190,29 +196,28 @@ def recipe_of(place: Path | None, network: Network) -> Recipe:
     )
 
 
-#: How many classes are named for each image, if nothing else is said.
-BEST = 5
+#: Classes that are named for each image by default.
+DEFAULT_TOP = 5
 
 
 class Prediction(NamedTuple):
-    """What a network takes an image for."""
+    """The classes that a network predicts for an image."""
 
     file: str
     classes: tuple[tuple[str, float], ...]  # names and probabilities, best first
-    error: str = ""  # why the image could not be read; then there are no classes
+    error: str = ""  # why the image could not be read; `classes` is then empty
 
 
-def predictions(
-    trained: Trained, given: Sequence[str | Pixels], top: int = BEST
+def predict_images(
+    trained: TrainedNetwork, inputs: Sequence[str | Pixels], top: int = DEFAULT_TOP
 ) -> Iterator[Prediction]:
-    """Yield the prediction for each image, in order: an absolute path, or an image in memory.
+    """Yield the `top` most likely classes of each image, in order.
 
-    It has the `top` most likely classes.
-
-    Raises TrainingError if the network's outputs for an image are not finite numbers.
+    An image is an absolute path, or in memory. Raises TrainingError if the network's outputs for an
+    image are not finite numbers.
     """
     recipe, name = trained.recipe, trained.network.about.class_name
-    images = Unlabelled(given, recipe.data, recipe.batch.eval_size)
+    images = UnlabeledImages(inputs, recipe.data, recipe.batch.eval_size)
     try:
         for raw in Stream(images.batches(), trained.device):
             logits = compute_logits(

@@ -11,7 +11,7 @@ import torch
 from resnet_recipes import data
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.base.text import Say
-from resnet_recipes.inference.trained import Evaluated, Trained
+from resnet_recipes.inference.trained import EvaluationResult, TrainedNetwork
 from resnet_recipes.jobs.group import group_of
 from resnet_recipes.jobs.rank import RankProcess, job_of, shown
 from resnet_recipes.jobs.task import Task
@@ -24,15 +24,15 @@ from resnet_recipes.training import distributed
 from resnet_recipes.training.outcomes import Outcomes
 
 
-def evaluate(opened: Trained, sizes: Sequence[int], say: Say) -> list[Evaluated]:
+def evaluate(opened: TrainedNetwork, sizes: Sequence[int], say: Say) -> list[EvaluationResult]:
     """Evaluate at each size, in this process or one per device. Raises NotDoneError."""
     config, group = opened.recipe.data, group_of(opened.recipe.launch)
     with Waiting(f"fetching {config.root}", "MB") as waiting:
         data.local(config, waiting)  # what opens the images finds them here
     if group.ranks == 1:
-        trained = opened.on_device()
+        trained = opened.to_device()
         with Waiting("evaluating") as waiting:
-            return [trained.at_size(size).evaluated(waiting) for size in sizes]
+            return [trained.with_size(size).evaluate(waiting) for size in sizes]
     assert opened.place is not None  # a network in memory stays in this process
     place = opened.place.absolute() if opened.place.exists() else opened.place
     job = {"place": str(place), "sizes": list(sizes)}
@@ -44,10 +44,10 @@ def evaluate(opened: Trained, sizes: Sequence[int], say: Say) -> list[Evaluated]
         ]
 
 
-def _merged(paths: Sequence[Path]) -> Evaluated:
+def _merged(paths: Sequence[Path]) -> EvaluationResult:
     """Merge the results of all ranks: all have the same metrics, and each has its own images."""
     found = [torch.load(path, weights_only=True) for path in paths]
-    return Evaluated(
+    return EvaluationResult(
         Metrics(*found[0]["metrics"]),
         max(one["seconds"] for one in found),
         found[0]["device"],
@@ -66,10 +66,10 @@ def work(process: RankProcess) -> int:
     # first: kernels are tried on the current GPU
     distributed.join(distributed.read_rank(recipe.launch.device, process.launch.meeting))
     place = Path(job["place"])
-    trained = Trained(place, open_network(str(place), recipe.model), recipe).on_device()
+    trained = TrainedNetwork(place, open_network(str(place), recipe.model), recipe).to_device()
     for number, size in enumerate(job["sizes"]):
         with shown(process, "evaluating") as progress:
-            found = trained.at_size(size).evaluated(progress)
+            found = trained.with_size(size).evaluate(progress)
         content = {
             "metrics": list(found.metrics),
             "seconds": found.seconds,

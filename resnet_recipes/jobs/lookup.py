@@ -32,7 +32,7 @@ def network_place(word: str, key: str) -> Path:
     Raises NotReadyError as `run_places` does, RecipeError for a wrong name on the Hub.
     """
     if word.startswith("hf:"):
-        hub.repository(key, word)
+        hub.parse_repository(key, word)
     return Path(word) if names.WEIGHTS.fullmatch(word) else run_places([word], key)[0]
 
 

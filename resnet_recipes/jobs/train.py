@@ -179,7 +179,7 @@ def write_results(
     """
     plan, (averaged, raw) = run.plan, recorder.measured
     epochs = done / plan.steps_per_epoch  # fewer than planned, if the run reached a target
-    described = partial(about.of, plan.recipe, plan.facts.classes, plan.num_classes, epochs)
+    described = partial(about.describe, plan.recipe, plan.facts.classes, plan.num_classes, epochs)
     with run.methods.eval_weights(run.model):
         path = write_weights(run.model, folder / WEIGHTS, described(averaged or raw))
     if "eval_weights" not in plan.hooks:
@@ -194,7 +194,9 @@ def write_best(run: Run, folder: Path) -> Path | None:
         return None
     run.model.load_state_dict(best.weights)
     epochs = best.step / plan.steps_per_epoch
-    described = about.of(plan.recipe, plan.facts.classes, plan.num_classes, epochs, best.metrics)
+    described = about.describe(
+        plan.recipe, plan.facts.classes, plan.num_classes, epochs, best.metrics
+    )
     described = replace(described, best_of=best.evaluations)
     return write_weights(run.model, folder / BEST, described)
 

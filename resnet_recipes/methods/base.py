@@ -141,7 +141,7 @@ class Method(Section):
         raise NotImplementedError
 
     def modify_model(self, model: nn.Module) -> None:
-        """Change the model in place, once initialised; it is then placed, compiled and optimized.
+        """Change the model in place, once initialized; it is then placed, compiled and optimized.
 
         Training may be replayed as a CUDA graph, so anything that changes between steps must be a
         buffer updated in place.

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from resnet_recipes.backbones import classifier
+from resnet_recipes.backbones import find_classifier
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.limits import BelowOne, OneOf
 from resnet_recipes.base.names import DOCS
@@ -48,11 +48,11 @@ class BCELoss(Method):
         return super().provides(hook) and (hook != "modify_model" or self.bias_init)
 
     def modify_model(self, model: nn.Module) -> None:
-        bias = model.get_submodule(classifier(model)).bias
+        bias = model.get_submodule(find_classifier(model)).bias
         nn.init.constant_(bias, -math.log(len(bias)))
 
     def misfits(self, model: nn.Module) -> Iterator[Problem]:
-        if self.bias_init and model.get_submodule(classifier(model)).bias is None:
+        if self.bias_init and model.get_submodule(find_classifier(model)).bias is None:
             rule = "this network's classifier has no bias"
             yield Problem("bce_loss.bias_init", True, rule, "methods.bce_loss.bias_init=false")
 

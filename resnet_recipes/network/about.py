@@ -19,16 +19,16 @@ from resnet_recipes.run_folder.metrics import Metrics
 #: Version of these fields; files of newer versions are refused.
 FORMAT = 1
 
-LICENCE = (
+LICENSE = (
     "The program is Apache-2.0. The weights belong to their owner, subject to the licence "
     "of the training images."
 )
 
-#: Methods that are part of the network: without their modules the weights compute something else.
+#: Methods that are part of the network: without their modules, the weights give other outputs.
 _SURGERY = {method.name: method for method in ORDER if method.in_network}
 
 _LARGEST = 1 << 24  # characters
-_LARGEST_ARGUMENT = 4096  # of a network: its images' side, or its width
+_LARGEST_ARGUMENT = 4096  # largest argument of a network: an image size, or a width
 
 
 #: Settings of a method, by name.
@@ -47,13 +47,13 @@ class About:
     # settings of the methods in the network
     surgery: dict[str, Settings] = field(default_factory=dict)
     train_size: NetworkSize = 224  # pixels, side of the training crop
-    eval_resize: NetworkSize = 256  # pixels, shorter side before the centre crop
-    eval_size: NetworkSize = 224  # pixels, side of the centre crop
+    eval_resize: NetworkSize = 256  # pixels, shorter side before the center crop
+    eval_size: NetworkSize = 224  # pixels, side of the center crop
     eval_interpolation: Annotated[str, OneOf("bilinear", "bicubic")] = "bilinear"
     fit: Annotated[str, OneOf("crop", "pad", "squash")] = "crop"  # see DataConfig
     mean: Mean = MEAN  # of red, green and blue, 0..255
     std: Deviation = STD
-    flip: bool = False  # accuracy was measured on each image and its mirror image
+    flip: bool = False  # accuracy was measured on each image and its horizontal flip
     recipe: str = ""
     epochs: float = 0.0
     top1_percent: float | None = None
@@ -61,24 +61,24 @@ class About:
     loss: float | None = None
     # number of images used to measure the accuracy
     eval_examples: Annotated[int, Bounds(least=0)] = 0
-    # evaluations that these weights were the best of, which flatters them; 0: not chosen
+    # evaluations of which these weights were the best, a biased choice; 0: not chosen
     best_of: Annotated[int, Bounds(least=0)] = 0
-    licence: str = LICENCE
+    licence: str = LICENSE
     arguments: ModelArguments = field(default_factory=dict)  # see backbones.build
 
     @property
     def title(self) -> str:
-        """The network's name, what it is built with, and the methods that are part of it."""
-        built = "".join(f" {key}={value}" for key, value in self.arguments.items())
+        """The network's name, its arguments, and the methods that are part of it."""
+        arguments = "".join(f" {key}={value}" for key, value in self.arguments.items())
         surgery = "".join(f" + {name}" for name in self.surgery)
-        return self.architecture + built.replace("small_stem=True", "stem=small") + surgery
+        return self.architecture + arguments.replace("small_stem=True", "stem=small") + surgery
 
     def methods(self) -> Stack:
         """Return the methods that are part of the network."""
         return Stack({name: _SURGERY[name](**settings) for name, settings in self.surgery.items()})
 
     def class_name(self, label: int) -> str:
-        """Return the name of a class; if none is known, ImageNet's of 1,000, else its number."""
+        """Return the name of a class; if unknown, ImageNet's of 1,000 classes, else its number."""
         if self.classes:
             return self.classes[label]
         return wordnet_ids()[label] if self.num_classes == 1000 else str(label)
@@ -88,7 +88,7 @@ class About:
         return json.dumps({"format": FORMAT} | asdict(self))
 
 
-def of(
+def describe(
     recipe: Recipe,
     classes: tuple[str, ...],
     num_classes: int,
@@ -96,13 +96,13 @@ def of(
     metrics: Metrics | None = None,
 ) -> About:
     """Return the description of a recipe's network, with its measured accuracy, if any."""
-    on, data = enabled(recipe.methods), recipe.data
+    methods, data = enabled(recipe.methods), recipe.data
     top1, top5, loss, examples, _ = metrics or (None, None, None, 0, None)
     return About(
         recipe.model.name,
         num_classes,
         tuple(classes) if len(classes) == num_classes else (),
-        {name: asdict(on[name]) for name in _SURGERY if name in on},
+        {name: asdict(methods[name]) for name in _SURGERY if name in methods},
         data.train_size,
         data.eval_resize,
         data.eval_size,
@@ -124,29 +124,31 @@ def of(
 def from_json(text: str) -> About:
     """Parse untrusted text written by `to_json`. Raises ValueError with a message for the user."""
     try:
-        found = parse_json(text) if len(text) <= _LARGEST else None
+        content = parse_json(text) if len(text) <= _LARGEST else None
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        content = None
+    if not isinstance(content, dict):
         raise ValueError("its description of the network is not a JSON object")
-    if found.pop("format", None) != FORMAT:
+    if content.pop("format", None) != FORMAT:
         raise ValueError(
             "its description of the network is from another version of this program: update it"
         )
-    found = {"best_of": 0, "fit": "crop"} | found  # which older files do not have
-    if found.keys() != {item.name for item in fields(About)}:
+    content = {"best_of": 0, "fit": "crop"} | content  # defaults of fields that older files lack
+    if content.keys() != {item.name for item in fields(About)}:
         raise ValueError("its description of the network has missing or unknown fields")
-    values, wrong = {}, []
+    values, invalid = {}, []
     for name, kind in kinds_of(About).items():
         try:
-            values[name] = _read(found[name], kind)
+            values[name] = _read_field(content[name], kind)
         except WrongTypeError:
-            wrong.append(name)
-    if not wrong:
+            invalid.append(name)
+    if not invalid:
         about = About(**values)
-        wrong = list(_beyond_limits(about))
-    if wrong:
-        raise ValueError(f"its description of the network has invalid values of {', '.join(wrong)}")
+        invalid = list(_find_invalid_fields(about))
+    if invalid:
+        raise ValueError(
+            f"its description of the network has invalid values of {', '.join(invalid)}"
+        )
     if about.classes and len(about.classes) != about.num_classes:
         raise ValueError(
             f"it names {len(about.classes)} classes, but the network has {about.num_classes}"
@@ -154,15 +156,15 @@ def from_json(text: str) -> About:
     return about
 
 
-def _read(value: Any, kind: Any) -> Any:
-    """Return a field's value. Raises WrongTypeError; names of classes may have odd characters."""
+def _read_field(value: Any, kind: Any) -> Any:
+    """Return a field's value; class names may have any characters. Raises WrongTypeError."""
     if kind == tuple[str, ...] and type(value) is list:
-        return tuple(_read(item, str) for item in value)
+        return tuple(_read_field(item, str) for item in value)
     return value if kind is str and type(value) is str else converted(value, kind)
 
 
-def _beyond_limits(about: About) -> Iterator[str]:
-    """Yield the fields whose values no network has, or one too large for this machine."""
+def _find_invalid_fields(about: About) -> Iterator[str]:
+    """Yield the fields with values that no network has, or only one too large for this machine."""
     yield from (problem.key for problem in broken_limits(about))
     if not (about.architecture in NETWORKS or LIBRARY.fullmatch(about.architecture)):
         yield "architecture"
@@ -173,7 +175,7 @@ def _beyond_limits(about: About) -> Iterator[str]:
 
 
 def _is_method(name: str, settings: Settings) -> bool:
-    """Return whether `name` is a method of networks and `settings` are all of its own."""
+    """Return whether `name` is a method of networks and `settings` are all its settings."""
     try:
         method = converted(settings, _SURGERY[name])
     except (KeyError, WrongTypeError):

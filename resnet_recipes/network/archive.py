@@ -15,7 +15,7 @@ from resnet_recipes.data.tensors import MAX_ENTRIES
 
 State = dict[str, Any]  # nested dictionaries and lists of tensors, str, int, float, bool and None
 
-#: The only globals that pickles of tensors and plain Python need; a file with any other is refused
+#: The only globals that pickles of tensors and plain Python need. A file with any other is rejected
 #: without loading it.
 _ALLOWED = frozenset(
     {
@@ -53,7 +53,7 @@ MAX_BYTES = 8 << 30
 
 
 class ArchiveError(ValueError):
-    """The file is damaged or holds more than plain tensors.
+    """The file is damaged, or contains more than tensors and plain Python.
 
     The message is a sentence without the path.
     """
@@ -137,10 +137,10 @@ def _check(path: Path, check_crc: bool) -> bool:
 
 
 class _Bounded(FileIO):
-    """A file of which no read returns much: zipfile reads a directory of any size at once."""
+    """A file that limits each read, since zipfile reads a directory of any size at once."""
 
     def read(self, size: int = -1) -> bytes:
-        """Read up to `size` bytes. Raises ArchiveError if these are too many."""
+        """Read up to `size` bytes. Raises ArchiveError if that is too many."""
         data = super().read(size if 0 <= size <= _MAX_PICKLE else _MAX_PICKLE + 1)
         if len(data) > _MAX_PICKLE:
             raise ArchiveError("its directory is too long")
@@ -150,7 +150,7 @@ class _Bounded(FileIO):
 def _check_pickle(pickle: BytesIO) -> None:
     """Raise ArchiveError if the next pickle is too long or names more than tensors need.
 
-    It is parsed, not run.
+    The pickle is parsed, not run.
     """
     for count, (opcode, argument, _) in enumerate(pickletools.genops(pickle)):
         if count > _MAX_OPCODES:
@@ -163,12 +163,12 @@ def _check_pickle(pickle: BytesIO) -> None:
                 f"its pickle uses {opcode.name}, which tensors do not need: it may run code"
             )
         if isinstance(argument, int) and not -(2**63) <= argument < 2**63:
-            # such keys can be chosen to collide
+            # keys of a dictionary can be chosen to collide
             raise ArchiveError("it contains an integer of more than 64 bits")
 
 
 def _check_plain(value: Any) -> None:
-    """Raise ArchiveError for all but tensors and plain Python, and for too small storages."""
+    """Raise ArchiveError unless `value` is tensors and plain Python, with sufficient storage."""
     pending, seen = [value], set()
     while pending:
         item = pending.pop()

@@ -13,7 +13,7 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.ops.sound import sound
 from resnet_recipes.recipe.schema import Recipe
 
-#: Layers that each initialisation redraws; all others keep their library's.
+#: Layers that each value of model.init initializes; the others keep their library's weights.
 KAIMING: dict[str, tuple[type[nn.Module], ...]] = {
     "kaiming_normal": (nn.Conv2d, nn.Linear),
     "kaiming_convs": (nn.Conv2d,),
@@ -26,14 +26,13 @@ def build_network(
 ) -> nn.Module:
     """Return the recipe's network on `device`.
 
-    Initialised from its seed, changed by its methods, in its memory format.
-
-    Every caller gets the same weights. Methods change it before it is moved, so that modules they
-    add are moved too.
+    It is initialized from the recipe's seed, changed by the methods, and in the recipe's memory
+    format. Every caller gets the same weights. Methods change it before it is moved, so that the
+    modules they add are moved too.
     """
     model = build_model(recipe.model, num_classes, recipe.seed)
     methods.modify_model(model)
-    if device.type == "cpu" or not backbones.is_resnet(model):  # on GPUs, no ResNet needs it
+    if device.type == "cpu" or not backbones.is_resnet(model):  # ResNets do not need it on GPUs
         model.forward = sound(model.forward)
     if recipe.precision.channels_last:
         return model.to(device, memory_format=torch.channels_last)
@@ -43,10 +42,10 @@ def build_network(
 
 
 def build_model(config: ModelConfig, num_classes: int, seed: int) -> nn.Module:
-    """Return the network on the CPU, initialised as in the recipe.
+    """Return the network on the CPU, initialized as in the recipe.
 
     Torchvision's ResNets are "v1.5", with the stride in the 3x3 convolution. A network that starts
-    from weights has torch's own initialisation in its classifier, which stays if the classifier is
+    from weights has torch's own initialization in its classifier, which stays if the classifier is
     new. Every rank gets the same weights from the same seed.
     """
     torch.manual_seed(seed)
@@ -62,21 +61,21 @@ def build_model(config: ModelConfig, num_classes: int, seed: int) -> nn.Module:
                 module.bn3.weight if isinstance(module, Bottleneck) else module.bn2.weight
             )
     if config.weights and config.init == "library" and not backbones.is_resnet(model):
-        # libraries draw it for their own training, EfficientNet's for 1,000 classes 25 times as
-        # large as for fine-tuning; torchvision's ResNets leave it to torch
-        model.get_submodule(backbones.classifier(model)).reset_parameters()
+        # Libraries initialize it for their own training: EfficientNet's, for 1,000 classes, is 25
+        # times as large as for fine-tuning. torchvision's ResNets leave it to torch.
+        model.get_submodule(backbones.find_classifier(model)).reset_parameters()
     return model
 
 
 def cast_together(model: nn.Module, dtype: torch.dtype) -> None:
-    """Let the convolutions and linear layers of `model` use weights that are cast stage by stage.
+    """Make convolutions and linear layers of `model` use weights that are cast stage by stage.
 
     Autocast needs one launch for each weight and one for each gradient, in every forward and
     backward pass. Here each stage casts its weights in one launch and their gradients in another,
     so a stage's gradients become ready together, at the end of its backward pass. Results,
     parameters and state-dict keys do not change. Not for compiled models, which fuse the casts.
     """
-    stages = [found for stage in model.children() if (found := _cast_in(stage))]
+    stages = [params for stage in model.children() if (params := _find_cast_params(stage))]
     model.cast_stages, model.cast_dtype = stages, dtype
     model.register_forward_pre_hook(_put_cast_weights)
     model.register_forward_hook(_remove_cast_weights, always_call=True)
@@ -84,12 +83,12 @@ def cast_together(model: nn.Module, dtype: torch.dtype) -> None:
 
 def cast_once(model: nn.Module, dtype: torch.dtype) -> None:
     """Cast the weights of a frozen network that autocast would cast at every call, in place."""
-    for layer, name in _cast_in(model):
+    for layer, name in _find_cast_params(model):
         weight = getattr(layer, name)
         weight.data = weight.data.to(dtype)
 
 
-def _cast_in(stage: nn.Module) -> list[tuple[nn.Module, str]]:
+def _find_cast_params(stage: nn.Module) -> list[tuple[nn.Module, str]]:
     """Return the module and the name of each parameter that autocast would cast."""
     layers = [module for module in stage.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
     return [(layer, name) for layer in layers for name, _ in layer.named_parameters(recurse=False)]
@@ -125,10 +124,9 @@ class _Cast(torch.autograd.Function):
     def backward(
         ctx: torch.autograd.function.FunctionCtx, *gradients: Tensor
     ) -> tuple[Tensor | None, ...]:
-        # frozen weights get none
-        wanted = ctx.needs_input_grad[1:]
-        cast = iter(_cast([*compress(gradients, wanted)], ctx.dtype))
-        return None, *(next(cast) if is_wanted else None for is_wanted in wanted)
+        needs_grad = ctx.needs_input_grad[1:]  # frozen weights need none
+        cast = iter(_cast([*compress(gradients, needs_grad)], ctx.dtype))
+        return None, *(next(cast) if needs else None for needs in needs_grad)
 
 
 def _cast(tensors: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:

@@ -1,6 +1,7 @@
-"""Replace a network's layers with the operations for GPUs, and fuse BatchNorm with its neighbours.
+"""Replace a network's layers with fused operations.
 
-In training with the sum and ReLU that follow it, for inference with the convolution before it.
+In training, BatchNorm is fused with the sum and ReLU after it; for inference, with the convolution
+before it.
 """
 
 import copy
@@ -20,20 +21,20 @@ from resnet_recipes.ops import Operations, batch_norm, max_pool
 from resnet_recipes.ops.blur import Blurring
 from resnet_recipes.ops.norm import Epilogue, Norm
 
-#: What a block gives: its output, or the output twice, for the next block's branch and sum.
+#: A block's output, or the output twice, for the next block's branch and sum.
 Maps = Tensor | tuple[Tensor, Tensor]
 
 
 def fuse(model: nn.Module, operations: Operations) -> None:
     """Make the modules of `model` call `operations`, in place.
 
-    Fuses BatchNorm in the stem and blocks of torchvision's ResNets; other networks keep their own.
+    BatchNorm is fused in the stem and blocks of torchvision's ResNets; other networks keep theirs.
     Max-pools and blurs change in every network. Parameters and state-dict keys stay the same.
     """
     for module in list(model.modules()) if operations.batch_norm is not batch_norm.plain else ():
-        if type(module) is ResNet and _fits(module.bn1):
-            _fold_first(module.conv1)
-            _adopt(module.bn1, operations, relu=True)
+        if type(module) is ResNet and _is_fusable(module.bn1):
+            _fold_stem(module.conv1)
+            _fuse_norm(module.bn1, operations, relu=True)
             module.relu = nn.Identity()
             if module.avgpool.output_size == (1, 1):
                 adopt(module.avgpool, MeanPool2d)
@@ -45,25 +46,25 @@ def fuse(model: nn.Module, operations: Operations) -> None:
         if isinstance(module, Blurring):
             module.blur = operations.blur
     for module in model.modules() if operations.max_pool is not max_pool.plain else ():
-        if isinstance(module, nn.MaxPool2d) and _is_of_three(module):
-            _pool(module, operations)
+        if isinstance(module, nn.MaxPool2d) and _is_three_by_three(module):
+            _fuse_pool(module, operations)
 
 
-def _is_of_three(pool: nn.MaxPool2d) -> bool:
-    """Return whether a pool is of 3x3 pixels, padded by 1, as a ResNet's is."""
+def _is_three_by_three(pool: nn.MaxPool2d) -> bool:
+    """Return whether a pool has 3x3 pixels and padding 1, as in a ResNet."""
     sizes = pool.kernel_size, pool.padding, pool.dilation
     return sizes == (3, 1, 1) and pool.stride in (1, 2) and not pool.ceil_mode
 
 
-def _pool(pool: nn.MaxPool2d, operations: Operations) -> None:
+def _fuse_pool(pool: nn.MaxPool2d, operations: Operations) -> None:
     if isinstance(pool, BlurMaxPool2d):
         pool.largest = partial(operations.max_pool, stride=1)
     elif type(pool) is nn.MaxPool2d and not pool.return_indices:
         adopt(pool, FusedMaxPool2d, operation=operations.max_pool)
 
 
-def _fold_first(conv: nn.Module) -> None:
-    """Fold a ResNet's first convolution."""
+def _fold_stem(conv: nn.Module) -> None:
+    """Replace a ResNet's first convolution with the folded one."""
     sizes = conv.kernel_size, conv.stride, conv.padding, conv.dilation
     if type(conv) is nn.Conv2d and sizes == ((7, 7), (2, 2), (3, 3), (1, 1)):
         adopt(conv, FoldedConv2d)
@@ -71,12 +72,12 @@ def _fold_first(conv: nn.Module) -> None:
 
 def _fuse_block(block: BasicBlock | Bottleneck, operations: Operations) -> None:
     """Fuse a block if all its BatchNorms can be fused."""
-    own = [norm for name, norm in block.named_children() if name.startswith("bn")]
-    if all(map(_fits, own)):
-        for norm in own:
-            _adopt(norm, operations, relu=True)
-        for norm in filter(_fits, block.downsample or ()):
-            _adopt(norm, operations, relu=False)
+    norms = [norm for name, norm in block.named_children() if name.startswith("bn")]
+    if all(map(_is_fusable, norms)):
+        for norm in norms:
+            _fuse_norm(norm, operations, relu=True)
+        for norm in filter(_is_fusable, block.downsample or ()):
+            _fuse_norm(norm, operations, relu=False)
         adopt(block, BLOCKS[type(block)])
 
 
@@ -90,7 +91,7 @@ def _pair_blocks(network: ResNet) -> None:
             block.twice = True
 
 
-def _fits(norm: nn.Module) -> bool:
+def _is_fusable(norm: nn.Module) -> bool:
     return (
         type(norm) in NORMS
         and norm.affine
@@ -99,7 +100,7 @@ def _fits(norm: nn.Module) -> bool:
     )
 
 
-def _adopt(norm: nn.BatchNorm2d, operations: Operations, relu: bool) -> None:
+def _fuse_norm(norm: nn.BatchNorm2d, operations: Operations, relu: bool) -> None:
     adopt(norm, NORMS[type(norm)], operation=operations.batch_norm, relu=relu)
 
 
@@ -119,35 +120,37 @@ class FusedDropSamplesBatchNorm2d(DropSamplesBatchNorm2d):
     def forward(self, x: Tensor, residual: Tensor, twice: bool) -> Maps:
         epilogue = Epilogue(residual, None, self.relu, twice)
         if self.training:
-            drawn = epilogue._replace(keep=self.draw(x))
-            return self.operation(x, Norm.of(self), drawn)
+            epilogue = epilogue._replace(keep=self.draw(x))
+            return self.operation(x, Norm.of(self), epilogue)
         return batch_norm.followed(super().forward(x), epilogue)
 
 
 class FoldedConv2d(nn.Conv2d):
-    """A 7x7 convolution with stride 2, of 2x2 pixels folded into one with four times the channels.
+    """A 7x7 convolution with stride 2, on 2x2 pixels folded into one with four times the channels.
 
-    The sums are the same. cuDNN needs half as long for it on an H200, as three channels fill few
-    of its tiles. The fourth, of zeros, makes 16, which it need not copy again.
+    The sums are the same. cuDNN takes half the time on an H200, since three channels fill few of
+    its tiles. A fourth channel of zeros makes 16, which cuDNN need not copy again.
     """
 
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[2] % 2 or x.shape[3] % 2:
             return super().forward(x)
         weight = F.pad(self.weight, (1, 0, 1, 0, 0, 4 - self.in_channels))
-        squares = _squares(x)
+        squares = _split_into_squares(x)
         images, height, width = squares.shape[:3]
         padded = weight.new_zeros(images, height + 3, width + 3, 2, 2, 4)
         padded[:, 2:-1, 2:-1, ..., : self.in_channels] = squares
-        return F.conv2d(_as_pixels(padded), _as_pixels(_squares(weight)), self.bias)
+        return F.conv2d(
+            _join_squares(padded), _join_squares(_split_into_squares(weight)), self.bias
+        )
 
 
-def _squares(x: Tensor) -> Tensor:
+def _split_into_squares(x: Tensor) -> Tensor:
     """Return [N, H/2, W/2, 2, 2, C] of [N, C, H, W]."""
     return x.unflatten(3, (-1, 2)).unflatten(2, (-1, 2)).permute(0, 2, 4, 3, 5, 1)
 
 
-def _as_pixels(squares: Tensor) -> Tensor:
+def _join_squares(squares: Tensor) -> Tensor:
     """Return channels_last [N, 4 C, H, W] of [N, H, W, 2, 2, C]."""
     return squares.flatten(3).permute(0, 3, 1, 2)
 
@@ -169,33 +172,33 @@ class MeanPool2d(nn.AdaptiveAvgPool2d):
 class FusedBasicBlock(BasicBlock):
     """torchvision's block of two convolutions, each followed by a BatchNorm fused with ReLU."""
 
-    twice: bool = False  # so that the next block's branch and sum have separate gradients
+    twice: bool = False  # output twice: the next block's branch and sum have separate gradients
 
     def forward(self, x: Maps) -> Maps:
         x, identity = x if isinstance(x, tuple) else (x, x)
         identity = identity if self.downsample is None else self.downsample(identity)
-        return _end(self, self.bn2, self.conv2(self.bn1(self.conv1(x))), identity)
+        return _end_block(self, self.bn2, self.conv2(self.bn1(self.conv1(x))), identity)
 
 
 class FusedBottleneck(Bottleneck):
     """torchvision's block of three convolutions, each followed by a BatchNorm fused with ReLU."""
 
-    twice: bool = False  # so that the next block's branch and sum have separate gradients
+    twice: bool = False  # output twice: the next block's branch and sum have separate gradients
 
     def forward(self, x: Maps) -> Maps:
         x, identity = x if isinstance(x, tuple) else (x, x)
         y = self.bn2(self.conv2(self.bn1(self.conv1(x))))
         identity = identity if self.downsample is None else self.downsample(identity)
-        return _end(self, self.bn3, self.conv3(y), identity)
+        return _end_block(self, self.bn3, self.conv3(y), identity)
 
 
-def _end(
+def _end_block(
     block: FusedBasicBlock | FusedBottleneck,
     norm: nn.BatchNorm2d,
     y: Tensor,
     identity: Tensor,
 ) -> Maps:
-    """Return a block's output, even if its StochasticDepth was folded into a plain BatchNorm."""
+    """Return a block's output, also after StochasticDepth was folded into nn.BatchNorm2d."""
     if isinstance(norm, tuple(NORMS.values())):
         return norm(y, identity, block.twice)
     return batch_norm.followed(norm(y), Epilogue(identity, None, True, block.twice))
@@ -208,10 +211,8 @@ NORMS = {nn.BatchNorm2d: FusedBatchNorm2d, DropSamplesBatchNorm2d: FusedDropSamp
 def fold_batchnorm(model: nn.Module) -> nn.Module:
     """Return a copy of a ResNet in evaluation mode without BatchNorms.
 
-    Less work, the same output up to rounding.
-
-    A convolution followed by a blur keeps its BatchNorm, because the blur's zero padding would
-    change a folded bias.
+    The output is the same up to rounding. A convolution followed by a blur keeps its BatchNorm,
+    because the blur's zero padding would change a folded bias.
     """
     model = copy.deepcopy(model)
     for module in list(model.modules()):

@@ -1,4 +1,4 @@
-"""Networks on the Hugging Face Hub, `hf:USER/NAME`; only a command that names one goes there."""
+"""Networks on the Hugging Face Hub, `hf:USER/NAME`; only commands that name one use it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
 WEIGHTS = "model.safetensors"
 
 
-def repository(key: str, place: str) -> str:
-    """Return USER/NAME of hf:USER/NAME. Raises RecipeError if `place` is none."""
+def parse_repository(key: str, place: str) -> str:
+    """Return USER/NAME of hf:USER/NAME. Raises RecipeError if `place` is not a repository."""
     if not names.REPOSITORY.fullmatch(place):
         raise RecipeError.of(key, place, "must name a repository", "hf:USER/NAME")
     return place.removeprefix("hf:")
 
 
-def copy_of(name: str) -> Path:
-    """Return where the weights file of a repository is kept on this machine."""
+def find_copy(name: str) -> Path:
+    """Return the path of this machine's copy of a repository's weights file."""
     return cache_folder() / "hub" / name.replace("/", "--") / WEIGHTS
 
 
-def fetched(place: str) -> Path:
+def fetch(place: str) -> Path:
     """Return this machine's copy of a repository's weights file, downloaded if it is outdated.
 
-    huggingface_hub 2.4 names the files of its cache as a server's headers say, so a hostile mirror
-    could write anywhere: here nothing that a server sends becomes a path.
+    huggingface_hub 2.4 names the files of its cache by a server's headers, so a hostile mirror
+    could write anywhere. Here nothing that a server sends becomes part of a path.
     """
-    name = repository("load", place)
-    path, mark = copy_of(name), copy_of(name).with_suffix(".etag")
-    with _hub(place, f"hf download {name} {WEIGHTS}") as hub:
+    name = parse_repository("load", place)
+    path, etag = find_copy(name), find_copy(name).with_suffix(".etag")
+    with _open_hub(place, f"hf download {name} {WEIGHTS}") as hub:
         from huggingface_hub import hf_hub_url
 
-        found = hub.get_hf_file_metadata(url=hf_hub_url(name, WEIGHTS, endpoint=hub.endpoint))
-        state = f"{found.etag} {found.size}\n"
-        if not (path.is_file() and mark.is_file() and mark.read_text() == state):
+        metadata = hub.get_hf_file_metadata(url=hf_hub_url(name, WEIGHTS, endpoint=hub.endpoint))
+        state = f"{metadata.etag} {metadata.size}\n"
+        if not (path.is_file() and etag.is_file() and etag.read_text() == state):
             path.parent.mkdir(parents=True, exist_ok=True)
-            mark.unlink(missing_ok=True)
-            _download(hub, name, found.size, path)
-            atomic.write_text(mark, state)
+            etag.unlink(missing_ok=True)
+            _download(hub, name, metadata.size, path)
+            atomic.write_text(etag, state)
     return path
 
 
@@ -55,11 +55,11 @@ def _download(hub: "HfApi", name: str, size: int | None, path: Path) -> None:
     from huggingface_hub import get_token, hf_hub_url
 
     request = Request(hf_hub_url(name, WEIGHTS, endpoint=hub.endpoint))
-    if token := get_token():  # not for the server that it redirects to
+    if token := get_token():  # not sent to the server of a redirect
         request.add_unredirected_header("Authorization", f"Bearer {token}")
-    with urlopen(request, timeout=30) as answer, atomic.replacing(path) as file:
+    with urlopen(request, timeout=30) as response, atomic.replacing(path) as file:
         received = 0
-        while block := answer.read(1 << 20):
+        while block := response.read(1 << 20):
             received += len(block)
             if size is None or received > size:
                 break
@@ -70,29 +70,29 @@ def _download(hub: "HfApi", name: str, size: int | None, path: Path) -> None:
 
 def push(folder: Path, place: str) -> str:
     """Upload an export in one commit, into a new repository or an existing one; return its URL."""
-    name = repository("--push", place)
-    with _hub(place, f"the export is complete; to repeat:  hf upload {name} {folder}") as hub:
+    name = parse_repository("--push", place)
+    with _open_hub(place, f"the export is complete; to repeat:  hf upload {name} {folder}") as hub:
         hub.create_repo(name, exist_ok=True)
         hub.upload_folder(repo_id=name, folder_path=folder, commit_message="Export a network")
         return f"{hub.endpoint}/{name}"
 
 
-def missing() -> Iterator[Problem]:
-    """Yield what is missing to talk to the Hub."""
+def find_missing_packages() -> Iterator[Problem]:
+    """Yield the packages for the Hub that are not installed."""
     return lacking("hf", None, "hub", "huggingface_hub")
 
 
 @contextmanager
-def _hub(place: str, again: str) -> Iterator["HfApi"]:
-    """Talk to the Hub. Raises NotReadyError for whatever goes wrong there or on the way."""
-    NotReadyError.refuse(missing())
+def _open_hub(place: str, again: str) -> Iterator["HfApi"]:
+    """Yield a client of the Hub. Raises NotReadyError for any failure of the Hub or the network."""
+    NotReadyError.refuse(find_missing_packages())
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, HTTPError
 
     try:
         yield HfApi()
-    except Exception as error:  # it raises anything for an answer that it cannot read
-        answer = error.response.status_code if isinstance(error, HfHubHTTPError) else 0
+    except Exception as error:  # of any type, for a response that cannot be read
+        status = error.response.status_code if isinstance(error, HfHubHTTPError) else 0
         reason = (str(error).splitlines() or ["no answer"])[0][:200]
         if not isinstance(error, OSError | HTTPError | ValueError):
             reason = f"the answer cannot be read: {type(error).__name__}: {reason}"
@@ -101,6 +101,6 @@ def _hub(place: str, again: str) -> Iterator["HfApi"]:
             "repository",
             403: "no access: the token may not write there",
             404: "does not exist, or has no " + WEIGHTS,
-        }.get(answer, f"did not work: {reason}")
-        fix = "hf auth login" if answer in (401, 403) else again
+        }.get(status, f"did not work: {reason}")
+        fix = "hf auth login" if status in (401, 403) else again
         raise NotReadyError.of(place, None, rule, fix) from None

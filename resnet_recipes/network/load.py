@@ -1,6 +1,6 @@
-"""A trained network, and how it is read from a run folder, a checkpoint or a weights file.
+"""A trained network, read from a run folder, a checkpoint or a weights file.
 
-`network.open` finds these, and everything else asks it.
+Call `network.open` for it, which finds the file.
 """
 
 import os
@@ -27,7 +27,7 @@ from resnet_recipes.methods.stochastic_depth import fold
 from resnet_recipes.network import about, published
 from resnet_recipes.network.about import About
 from resnet_recipes.network.archive import ArchiveError, is_plain
-from resnet_recipes.network.matching import keeps_order, matched, takers
+from resnet_recipes.network.matching import find_fitting_networks, is_in_order, match_tensors
 from resnet_recipes.network.weights import read_weights
 from resnet_recipes.recipe.typed import typed
 
@@ -47,12 +47,13 @@ class Network(nn.Module):
     ):
         """Wrap the bare network with its description.
 
-        Its file may not describe it, and may have names of another library.
+        `is_described` is whether its file describes it, `is_matched_by_order` whether the file has
+        the names of another library.
         """
         super().__init__()
         self.model, self.about = model, about
         self.is_described, self.is_matched_by_order = is_described, is_matched_by_order
-        self.path: Path | None = None  # where it was opened
+        self.path: Path | None = None  # file that it was read from
         self.eval()
 
     @property
@@ -61,16 +62,15 @@ class Network(nn.Module):
         return tuple(map(self.about.class_name, range(self.about.num_classes)))
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the logits [N, K] of normalised images [N, 3, H, W]."""
+        """Return the logits [N, K] of normalized images [N, 3, H, W]."""
         return self.model(images)
 
     def transform(self, image: str | os.PathLike | bytes | Image.Image | np.ndarray) -> Tensor:
         """Return an image as input for `forward`, float32 [3, S, S].
 
-        Resized, cropped and normalised as in evaluation. An array is uint8 [height, width, 3].
-
-        A path or a file's bytes are decoded exactly as by the training loader, which ignores EXIF
-        orientation. Raises BadImageError.
+        It is resized, cropped and normalized as in evaluation. An array is uint8 [height, width,
+        3]. A path or a file's bytes are decoded exactly as by the training loader, which ignores
+        EXIF orientation. Raises BadImageError.
         """
         about = self.about
         is_file = isinstance(image, str | os.PathLike)
@@ -91,53 +91,54 @@ class Network(nn.Module):
 
 
 WEIGHTS = "weights.safetensors"
-BEST = "weights-best.safetensors"  # of the best evaluation
+BEST = "weights-best.safetensors"  # weights of the best evaluation
 
 
 def load(path: Path | str, assumed: About | None = None) -> Network:
     """Return the network of a run folder, a checkpoint or a weights file.
 
     It is on the CPU, in float32, channels_last and evaluation mode. A file without a description is
-    taken for `assumed`, or else for torchvision's ResNet of its names. Nothing in a file is
-    executed. Raises NotReadyError if it cannot be used.
+    assumed to have the network `assumed`, or else torchvision's ResNet with its names. Nothing in a
+    file is executed. Raises NotReadyError if it cannot be used.
     """
     path = Path(path)
     try:
         if path.is_dir():
-            path = _in_run(path)
-        found, described = read_weights(path)
-        if "recipe" in found:
-            return _of_checkpoint(found)
-        state = _tensors(found)
-        if described:
-            return Network(_assembled(described, described.methods(), state), described)
-        return _undescribed(state, path, assumed)
-    except RecipeError as error:  # its library, or the network in it, is not on this machine
+            path = _find_run_weights(path)
+        file = read_weights(path)
+        if "recipe" in file.content:
+            return _load_checkpoint(file.content)
+        state = _extract_state(file.content)
+        if about := file.about:
+            return Network(_assemble(about, about.methods(), state), about)
+        return _build_undescribed(state, path, assumed)
+    except RecipeError as error:  # its library is not installed, or has no such network
         raise NotReadyError(problem._replace(key=str(path)) for problem in error.problems) from None
     except (ValueError, OSError) as error:
         rule = f"cannot be used: {getattr(error, 'strerror', None) or error}"
         raise NotReadyError.at(path, rule, getattr(error, "fixes", ())) from None
 
 
-def _undescribed(state: dict[str, Tensor], path: Path, assumed: About | None) -> Network:
+def _build_undescribed(state: dict[str, Tensor], path: Path, assumed: About | None) -> Network:
     """Return the network of a file that does not describe it."""
-    name = _recognised(state)
+    name = _recognize_resnet(state)
     if assumed and (not name or assumed.architecture not in NETWORKS):
-        described = assumed
+        description = assumed
     elif not name:
         rule = "it does not say which network it is, and its names are not a ResNet's"
         raise UnknownNetworkError(rule, state, path)
     else:
-        described = About(name, 1, **published.images_of(name, str(path)))
+        description = About(name, 1, **published.find_image_settings(name, str(path)))
         if assumed and assumed.architecture == name:
-            described = replace(assumed, arguments={})  # `find` compares stem, width and channels
-    plain = backbones.structure(described.architecture, 2, dict(described.arguments))
-    renamed, head = matched(state, plain, keeps_order(path)), backbones.classifier(plain)
+            description = replace(assumed, arguments={})  # `find` compares stem, width and channels
+    structure = backbones.build_structure(description.architecture, 2, dict(description.arguments))
+    renamed = match_tensors(state, structure, is_in_order(path))
+    head = backbones.find_classifier(structure)
     if not name and f"{head}.weight" not in renamed:
-        raise UnknownNetworkError(f"it is not {described.architecture}", state, path)
-    described = replace(described, num_classes=_outputs(renamed, head))
-    model = _assembled(described, described.methods(), renamed)
-    return Network(model, described, False, next(iter(renamed)) not in state)
+        raise UnknownNetworkError(f"it is not {description.architecture}", state, path)
+    description = replace(description, num_classes=_count_outputs(renamed, head))
+    model = _assemble(description, description.methods(), renamed)
+    return Network(model, description, False, next(iter(renamed)) not in state)
 
 
 _NAMING = "model.name=timm:NAME or model.name=torchvision:NAME says which network it is"
@@ -147,34 +148,38 @@ class UnknownNetworkError(ArchiveError):
     """A file does not say which network it is, and is not the one that it was taken for."""
 
     def __init__(self, rule: str, state: Mapping[str, Any], path: Path):
-        super().__init__(f"{rule}: it has {_held(state)}")
-        fitting = tuple(f"model.name={name}" for name in takers(state, path))
+        super().__init__(f"{rule}: it has {_describe_tensors(state)}")
+        fitting = tuple(f"model.name={name}" for name in find_fitting_networks(state, path))
         self.fixes: tuple[str, ...] = fitting or (Hint(_NAMING),)
 
 
-def _held(state: Mapping[str, Any]) -> str:
-    """Return how many tensors a file has, and the names of the first and the last."""
+def _describe_tensors(state: Mapping[str, Any]) -> str:
+    """Return the number of tensors in a file and the names of the first and the last."""
     names = [name for name, item in state.items() if isinstance(item, Tensor)]
     return f"{len(names)} tensors, {names[0]} to {names[-1]}" if names else "no tensors"
 
 
-def _in_run(folder: Path) -> Path:
+def _find_run_weights(folder: Path) -> Path:
     """Return the weights file of a run.
 
     If there is none yet, the error names the newest checkpoint to use instead.
     """
     if (weights := folder / WEIGHTS).exists():
         return weights
-    saved = sorted(folder.glob("checkpoints/step-*.pt"))
-    fix = shlex.quote(str(saved[-1])) if saved else Hint("give the folder of a finished run")
+    checkpoints = sorted(folder.glob("checkpoints/step-*.pt"))
+    fix = (
+        shlex.quote(str(checkpoints[-1]))
+        if checkpoints
+        else Hint("give the folder of a finished run")
+    )
     raise NotReadyError.at(folder, f"has no {WEIGHTS}", fix)
 
 
-def _of_checkpoint(found: Mapping[str, Any]) -> Network:
+def _load_checkpoint(content: Mapping[str, Any]) -> Network:
     """Return the network saved in a checkpoint, with EMA's weights if the recipe uses EMA."""
-    methods, classes = found.get("methods"), found.get("classes")
+    methods, classes = content.get("methods"), content.get("classes")
     recipe, problems = (
-        typed(found["recipe"]) if is_plain(found["recipe"], depth=5) else (None, True)
+        typed(content["recipe"]) if is_plain(content["recipe"], depth=5) else (None, True)
     )
     if (
         problems
@@ -188,63 +193,63 @@ def _of_checkpoint(found: Mapping[str, Any]) -> Network:
         for name, tensor in methods.items()
         if name.startswith("ema.")
     }
-    state = _tensors(averaged or found.get("model"))
-    described = about.of(recipe, tuple(classes), len(classes))
-    return Network(_assembled(described, Stack.of(recipe.methods), state), described)
+    state = _extract_state(averaged or content.get("model"))
+    description = about.describe(recipe, tuple(classes), len(classes))
+    return Network(_assemble(description, Stack.of(recipe.methods), state), description)
 
 
-def _tensors(found: object) -> dict[str, Tensor]:
+def _extract_state(content: object) -> dict[str, Tensor]:
     """Return the state dict of a file.
 
-    timm and others nest it one level, and DDP prefixes names with `module.`.
+    timm and others nest it one level deep, and DDP prefixes its names with `module.`.
     """
-    if isinstance(found, dict):
-        found = found.get("state_dict", found.get("model", found))
-    if not isinstance(found, dict) or not all(type(name) is str for name in found):
+    if isinstance(content, dict):
+        content = content.get("state_dict", content.get("model", content))
+    if not isinstance(content, dict) or not all(type(name) is str for name in content):
         raise ArchiveError("it does not contain a network's weights")
-    return {name.removeprefix("module."): tensor for name, tensor in found.items()}
+    return {name.removeprefix("module."): tensor for name, tensor in content.items()}
 
 
-def _outputs(state: Mapping[str, Any], classifier: str) -> int:
+def _count_outputs(state: Mapping[str, Any], classifier: str) -> int:
     head = state.get(f"{classifier}.weight")
     if not isinstance(head, Tensor) or head.ndim < 2 or not len(head):
         raise ArchiveError(f"it has no classifier of the name {classifier}.weight")
     return len(head)
 
 
-def _recognised(state: Mapping[str, Any]) -> str:
-    """Return the name of torchvision's ResNet that has the weights' names, or ""."""
+def _recognize_resnet(state: Mapping[str, Any]) -> str:
+    """Return the torchvision ResNet whose tensors have these names, or ""."""
     blocks = {tuple(name.split(".")[:2]) for name in state if name.startswith("layer")}
     sizes = Counter(stage for stage, _ in blocks)
     stages = tuple(sizes[f"layer{number}"] for number in range(1, 5))
-    found = "layer1.0.conv3.weight" in state, stages
-    return next((name for name, network in NETWORKS.items() if network == found), "")
+    depths = "layer1.0.conv3.weight" in state, stages
+    return next((name for name, network in NETWORKS.items() if network == depths), "")
 
 
-def _assembled(described: About, methods: Stack, state: dict[str, Tensor]) -> nn.Module:
+def _assemble(description: About, methods: Stack, state: dict[str, Tensor]) -> nn.Module:
     """Return the network with these weights.
 
     Raises ArchiveError if any is missing, unknown or invalid.
     """
-    model = backbones.structure(
-        described.architecture, described.num_classes, dict(described.arguments)
+    model = backbones.build_structure(
+        description.architecture, description.num_classes, dict(description.arguments)
     )
-    outputs = _outputs(state, backbones.classifier(model))
-    if outputs != described.num_classes:
-        raise ArchiveError(f"it has {outputs} outputs but {described.num_classes} classes")
+    outputs = _count_outputs(state, backbones.find_classifier(model))
+    if outputs != description.num_classes:
+        raise ArchiveError(f"it has {outputs} outputs but {description.num_classes} classes")
     if misfits := [str(problem) for method in methods for problem in method.misfits(model)]:
         raise ArchiveError(f"its methods do not fit: {misfits[0]}")
     with torch.device("meta"):
         methods.modify_model(model)
-    wanted = model.state_dict()
-    # new in torch 0.4.1
-    counters = (name for name in wanted if name.endswith("num_batches_tracked"))
+    expected = model.state_dict()
+    # files from before torch 0.4.1 do not have these
+    counters = (name for name in expected if name.endswith("num_batches_tracked"))
     state = {name: torch.tensor(0) for name in counters} | state
-    if odd := sorted(state.keys() ^ wanted.keys()):
+    if odd := sorted(state.keys() ^ expected.keys()):
         rule = f"{', '.join(odd[:3])} missing or unknown"
-        raise ArchiveError(f"it is not {described.architecture}: {rule}")
+        raise ArchiveError(f"it is not {description.architecture}: {rule}")
     for name, tensor in state.items():
-        like = wanted[name]
+        like = expected[name]
         if (
             not isinstance(tensor, Tensor)
             or tensor.shape != like.shape
@@ -257,10 +262,12 @@ def _assembled(described: About, methods: Stack, state: dict[str, Tensor]) -> nn
             raise ArchiveError(f"{name} has negative values, which no variance has")
         state[name] = tensor.to(like.dtype, copy=True)
     model.load_state_dict(state, assign=True)
-    if any(buffer.is_meta for buffer in model.buffers()):  # computed by the network, in no file
+    if any(
+        buffer.is_meta for buffer in model.buffers()
+    ):  # buffers that the network computes are in no file
         with torch.random.fork_rng(devices=[]):
             model = backbones.build(
-                described.architecture, described.num_classes, dict(described.arguments)
+                description.architecture, description.num_classes, dict(description.arguments)
             )
         methods.modify_model(model)
         model.load_state_dict(state)

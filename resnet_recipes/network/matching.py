@@ -1,10 +1,11 @@
-"""Which network a file's tensors fit, by their names and shapes, or by their order."""
+"""Find the networks that a file's tensors fit, by names and shapes, or by order."""
 
 import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
@@ -13,78 +14,91 @@ from resnet_recipes.base.architecture import ModelArguments
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.network import published
 
-#: Counts the batches of a BatchNorm, which files from before torch 0.4.1 do not have.
+#: Number of batches of a BatchNorm, which files from before torch 0.4.1 do not have.
 _COUNTER = "num_batches_tracked"
 
-#: How many networks of similar names are built, without values, to compare them with a file.
-_MOST = 12
+#: Networks of similar names that are built, without values, to compare them with a file.
+_MAX_NETWORKS = 12
 
 
-def matched(state: Mapping[str, Tensor], model: nn.Module, is_ordered: bool) -> dict[str, Tensor]:
+def match_tensors(
+    state: Mapping[str, Tensor], model: nn.Module, is_ordered: bool
+) -> dict[str, Tensor]:
     """Return a file's tensors by the names of `model`.
 
-    Names of another library are matched by their order if the file keeps it (`is_ordered`), and
-    if every tensor then has its shape and kind (weight, bias, running_mean ...). What matches in
-    no way is returned as it is. The number of classes may differ.
+    Names of another library are matched by order if the file keeps it (`is_ordered`), and if every
+    tensor then has the right shape and kind (weight, bias, running_mean ...). If nothing matches,
+    the tensors are returned unchanged. The number of classes may differ.
     """
-    wanted = {name: item for name, item in model.state_dict().items() if _COUNTER not in name}
+    expected = {name: item for name, item in model.state_dict().items() if _COUNTER not in name}
     named = {name: item for name, item in state.items() if _COUNTER not in name}
-    if named.keys() == wanted.keys() or not is_ordered or len(named) != len(wanted):
+    if named.keys() == expected.keys() or not is_ordered or len(named) != len(expected):
         return dict(state)
-    head = backbones.classifier(model)
-    for (name, tensor), (ours, like) in zip(named.items(), wanted.items(), strict=True):
+    head = backbones.find_classifier(model)
+    for (name, tensor), (ours, like) in zip(named.items(), expected.items(), strict=True):
         is_kind = name.rpartition(".")[2] == ours.rpartition(".")[2]
         first = 1 if ours.startswith(f"{head}.") else 0  # the dimension of classes
-        if not is_kind or _shape(tensor)[first:] != like.shape[first:]:
+        if not is_kind or _get_shape(tensor)[first:] != like.shape[first:]:
             return dict(state)
-    return dict(zip(wanted, named.values(), strict=True))
+    return dict(zip(expected, named.values(), strict=True))
 
 
-def takers(state: Mapping[str, Tensor], path: Path) -> list[str]:
-    """Return the libraries' networks that fit a file, among those with a name like the file's."""
+def find_fitting_networks(state: Mapping[str, Tensor], path: Path) -> list[str]:
+    """Return the libraries' networks that fit a file and have a similar name."""
     stem = re.sub(r"[^a-z0-9]+", "_", path.stem.lower())
     stem = re.sub(r"_[0-9a-f]{6,64}$", "", stem)
-    known = [f"torchvision:{name}" for name in backbones.names("torchvision")]
+    candidates = [f"torchvision:{name}" for name in backbones.list_networks("torchvision")]
     if find_spec("timm"):
-        known += [f"timm:{name}" for name in backbones.names("timm")]
-    short = {name.partition(":")[2] for name in known}
-    near = get_close_matches(stem, short, n=_MOST, cutoff=0.6)
+        candidates += [f"timm:{name}" for name in backbones.list_networks("timm")]
+    short = {name.partition(":")[2] for name in candidates}
+    similar = get_close_matches(stem, short, n=_MAX_NETWORKS, cutoff=0.6)
     fitting = [
-        name for name in known if name.partition(":")[2] in near and _fits(state, path, name)
+        name
+        for name in candidates
+        if name.partition(":")[2] in similar and _is_fitting(state, path, name)
     ]
-    return sorted(fitting, key=lambda name: near.index(name.partition(":")[2]))
+    return sorted(fitting, key=lambda name: similar.index(name.partition(":")[2]))
 
 
-def _fits(state: Mapping[str, Tensor], path: Path, name: str) -> bool:
-    model = backbones.structure(name, 2, {})
-    wanted, head = model.state_dict(), f"{backbones.classifier(model)}."
-    found = matched(state, model, keeps_order(path))
+def _is_fitting(state: Mapping[str, Tensor], path: Path, name: str) -> bool:
+    model = backbones.build_structure(name, 2, {})
+    expected, head = model.state_dict(), f"{backbones.find_classifier(model)}."
+    found = match_tensors(state, model, is_in_order(path))
     return all(
-        name.startswith(head) or _COUNTER in name or _shape(found.get(name)) == like.shape
-        for name, like in wanted.items()
-    ) and not {name for name in found if name not in wanted}
+        name.startswith(head) or _COUNTER in name or _get_shape(found.get(name)) == like.shape
+        for name, like in expected.items()
+    ) and not {name for name in found if name not in expected}
 
 
-def keeps_order(path: Path) -> bool:
+def is_in_order(path: Path) -> bool:
     """Return whether a file has its tensors in the network's order; .safetensors sorts them."""
     return path.suffix != ".safetensors"
 
 
-def lookalikes(name: str, arguments: ModelArguments) -> Iterator[tuple[str, list[str]]]:
-    """Yield networks of timm that take the same files, but compute something else, and how.
+class Lookalike(NamedTuple):
+    """A network that takes the same files as another one, but computes something else."""
 
-    Of networks with a similar name: building all 1,371 takes minutes.
+    name: str
+    differences: list[str]  # layers and settings that differ
+
+
+def find_lookalikes(name: str, arguments: ModelArguments) -> Iterator[Lookalike]:
+    """Yield networks of timm that take the same files, but compute something else.
+
+    Only networks with a similar name are compared: building all 1,371 takes minutes.
     """
     library, _, short = name.partition(":")
     if library != "timm":
         return
-    ours = backbones.structure(name, 2, arguments)
+    ours = backbones.build_structure(name, 2, arguments)
     shapes = {key: item.shape for key, item in ours.state_dict().items()}
     digits = re.findall(r"\d+", short)
-    known = [one for one in backbones.names("timm") if re.findall(r"\d+", one) == digits]
-    for other in get_close_matches(short, known, n=_MOST, cutoff=0.7):
+    candidates = [
+        one for one in backbones.list_networks("timm") if re.findall(r"\d+", one) == digits
+    ]
+    for other in get_close_matches(short, candidates, n=_MAX_NETWORKS, cutoff=0.7):
         try:
-            theirs = backbones.structure(f"timm:{other}", 2, arguments)
+            theirs = backbones.build_structure(f"timm:{other}", 2, arguments)
         except RecipeError:
             continue
         if (
@@ -92,14 +106,15 @@ def lookalikes(name: str, arguments: ModelArguments) -> Iterator[tuple[str, list
             or {key: item.shape for key, item in theirs.state_dict().items()} != shapes
         ):
             continue
-        how = _differences(ours, theirs)
-        levels = [published.levels(f"timm:{one}") for one in (short, other)]
-        if how or levels[0] != levels[1]:
-            yield f"timm:{other}", how + ["normalization"] * (levels[0] != levels[1])
+        differences = _find_differences(ours, theirs)
+        if not published.has_same_levels(name, f"timm:{other}"):
+            differences.append("normalization")
+        if differences:
+            yield Lookalike(f"timm:{other}", differences)
 
 
-def _differences(ours: nn.Module, theirs: nn.Module) -> list[str]:
-    """Return in which layers and settings two networks with the same weights differ."""
+def _find_differences(ours: nn.Module, theirs: nn.Module) -> list[str]:
+    """Return the layers and settings that differ between two networks with the same weights."""
     found = set[str]()
     layers = dict(theirs.named_modules())
     for name, layer in ours.named_modules():
@@ -108,16 +123,16 @@ def _differences(ours: nn.Module, theirs: nn.Module) -> list[str]:
             found.add(type(layer).__name__)
             continue
         if type(layer) is type(other):
-            found |= {key for key, _ in _settings(layer) ^ _settings(other)}
+            found |= {key for key, _ in _read_settings(layer) ^ _read_settings(other)}
         elif not any(other.children()):
             found.add(type(other).__name__)
     return sorted(found)
 
 
-def _settings(layer: nn.Module) -> set[tuple[str, str]]:
-    """Return a layer's settings as its representation has them."""
+def _read_settings(layer: nn.Module) -> set[tuple[str, str]]:
+    """Return a layer's settings, as its representation shows them."""
     return set(re.findall(r"(\w+)=(\([^)]*\)|[^,]+)", layer.extra_repr()))
 
 
-def _shape(tensor: object) -> tuple[int, ...]:
+def _get_shape(tensor: object) -> tuple[int, ...]:
     return tuple(tensor.shape) if isinstance(tensor, Tensor) else ()

@@ -1,4 +1,4 @@
-"""The one way to a trained network: a run, a checkpoint, a file, or a published name."""
+"""Open a trained network from a run, a checkpoint, a file, or a published name."""
 
 import hashlib
 import os
@@ -33,20 +33,22 @@ def open_network(place: str, model: ModelConfig | None = None, downloads: bool =
     or RecipeError if no library has `model`.
     """
     source = re.sub("^hf:timm/", "timm:", place)
-    named = _named(source)
+    named = _parse_published_name(source)
     if named:
         _require(named.name, place)
     if model:
-        backbones.require(model.name)
-    if named and model and _short(named) != _short(model):
+        backbones.require_network(model.name)
+    if named and model and _get_short_name(named) != _get_short_name(model):
         rule = f"has the weights of {named.name}, not {model.name}"
         raise NotReadyError.of(place, None, rule, model.named(named.name))
     is_published = _is_published(source)
     try:
-        path = _located(source, model or named, downloads)
+        path = _locate(source, model or named, downloads)
         assumed = None
         if model := model or named:
-            images = published.images_of(model.name, source if is_published else str(path))
+            images = published.find_image_settings(
+                model.name, source if is_published else str(path)
+            )
             assumed = About(model.name, 1, arguments=model.arguments, **images)
         network = load(path, assumed)
     except NotReadyError as error:
@@ -55,7 +57,7 @@ def open_network(place: str, model: ModelConfig | None = None, downloads: bool =
     return network
 
 
-def notes(network: Network, place: str) -> Iterator[str]:
+def list_notes(network: Network, place: str) -> Iterator[str]:
     """Yield what a file leaves open about its network; a second line is the command to try."""
     about = network.about
     if network.is_matched_by_order:
@@ -71,7 +73,7 @@ def notes(network: Network, place: str) -> Iterator[str]:
         f"{' without BlurPool' if about.architecture in NETWORKS else ''}, and images normalized "
         f"with a mean of {mean}"
     )
-    for name, how in matching.lookalikes(about.architecture, about.arguments):
+    for name, how in matching.find_lookalikes(about.architecture, about.arguments):
         yield (
             f"{name} takes this file too, and differs in {', '.join(how)}; to compare:\n"
             f"resnet-recipes eval {shlex.quote(place)} model.name={name} data=PATH"
@@ -81,7 +83,7 @@ def notes(network: Network, place: str) -> Iterator[str]:
 def _require(name: str, place: str) -> None:
     """Raise NotReadyError if a library has no network of this name; others' names are the fix."""
     try:
-        backbones.require(name)
+        backbones.require_network(name)
     except NotReadyError as error:
         raise error.of_place(place) from None
     except RecipeError as error:
@@ -91,21 +93,21 @@ def _require(name: str, place: str) -> None:
 
 
 def _is_published(place: str) -> bool:
-    """Return whether weights are a library's own, so that their name says what they are."""
+    """Return whether weights are a library's, so that their name determines the network."""
     return bool(names.WEIGHTS.fullmatch(place)) and not place.startswith("hf:")
 
 
-def _named(place: str) -> ModelConfig | None:
+def _parse_published_name(place: str) -> ModelConfig | None:
     """Return the network in a published name, as in timm:resnet50.a1_in1k."""
     name = place.partition(".")[0]
     return ModelConfig(name) if _is_published(place) and LIBRARY.fullmatch(name) else None
 
 
-def _short(model: ModelConfig) -> str:
+def _get_short_name(model: ModelConfig) -> str:
     return model.name.rpartition(":")[2]
 
 
-def _located(place: str, model: ModelConfig | None, downloads: bool) -> Path:
+def _locate(place: str, model: ModelConfig | None, downloads: bool) -> Path:
     """Return the weights file. Raises NotReadyError, or AbsentError, which says how to get it."""
     if not names.WEIGHTS.fullmatch(place):
         if not os.path.lexists(place):
@@ -120,14 +122,14 @@ def _located(place: str, model: ModelConfig | None, downloads: bool) -> Path:
         return Path(place)
     source, _, name = place.partition(":")
     if source == "torchvision":
-        return _from_torchvision(place, name, model)
+        return _find_in_torchvision_cache(place, name, model)
     if source == "hf":
-        return hub.fetched(place) if downloads else _from_hub(place, name)
-    tagged = name if "." in name else published.tag_of(name) or name
-    return _from_hub(place, f"timm/{tagged}")
+        return hub.fetch(place) if downloads else _find_in_hub_cache(place, name)
+    tagged = name if "." in name else published.find_default_tag(name) or name
+    return _find_in_hub_cache(place, f"timm/{tagged}")
 
 
-def _from_torchvision(place: str, name: str, model: ModelConfig | None) -> Path:
+def _find_in_torchvision_cache(place: str, name: str, model: ModelConfig | None) -> Path:
     """Return the weights file in torchvision's cache.
 
     Its name contains the first digits of its SHA-256.
@@ -135,10 +137,10 @@ def _from_torchvision(place: str, name: str, model: ModelConfig | None) -> Path:
     if model is None:
         fix = Value("torchvision:resnet50")
         raise NotReadyError.at(place, "does not say which network it is", fix)
-    network = _short(model)
+    network = _get_short_name(model)
     if model.name.startswith("timm:"):
         rule = f"has no weights for {model.name}"
-        tagged = published.tag_of(network) or f"{network}.TAG"
+        tagged = published.find_default_tag(network) or f"{network}.TAG"
         raise NotReadyError.at(place, rule, Value(f"timm:{tagged}"))
     members = torchvision.models.get_model_weights(network)
     if name not in ("", network, *members.__members__):
@@ -160,17 +162,17 @@ def _from_torchvision(place: str, name: str, model: ModelConfig | None) -> Path:
     return path
 
 
-def _from_hub(place: str, name: str) -> Path:
+def _find_in_hub_cache(place: str, name: str) -> Path:
     """Return this machine's copy of a repository's file.
 
-    It came by `load("hf:USER/NAME")`, or is in the cache of the Hugging Face Hub.
+    `load("hf:USER/NAME")` downloaded it, or it is in the cache of the Hugging Face Hub.
     """
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     home = os.environ.get("HF_HOME") or f"{caches}/huggingface"
     repository = Path(os.environ.get("HF_HUB_CACHE") or f"{home}/hub")
     repository /= f"models--{name.replace('/', '--')}"
     found = sorted(
-        [path for path in (hub.copy_of(name),) if path.is_file()]
+        [path for path in (hub.find_copy(name),) if path.is_file()]
         + [*repository.glob(f"snapshots/*/{hub.WEIGHTS}")],
         key=lambda path: path.stat().st_mtime,
     )

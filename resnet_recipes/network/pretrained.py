@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from resnet_recipes.backbones import classifier, frozen_by
+from resnet_recipes.backbones import find_classifier, select_frozen
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS, ModelArguments, ModelConfig
 from resnet_recipes.base.errors import Fix, NotReadyError
@@ -23,9 +23,9 @@ from resnet_recipes.network.open import open_network
 class Start(NamedTuple):
     """The weights in a file that a network can start from."""
 
-    network: Network  # as in the file
+    network: Network  # the network in the file
     tensors: dict[str, Tensor]  # by their names in the new network
-    head: str  # what becomes of the classifier
+    head: str  # whether the classifier is kept, for the plan
 
     @property
     def about(self) -> About:
@@ -42,52 +42,60 @@ class Start(NamedTuple):
         ]
         if about.surgery:
             parts.append(f"they were trained with {', '.join(about.surgery)}")
-        if _sums_colours(config, about):
-            parts.append("summed over colours, for grey images")
+        if _sums_colors(config, about):
+            parts.append("summed over colors, for gray images")
         if config.freeze != "none":
             parts.append(f"frozen: up to {config.freeze}")
         is_public = names.WEIGHTS.fullmatch(config.weights) or ":" in config.name
-        if is_public and not about.recipe and (others := [*_other_images(about, images)]):
+        if (
+            is_public
+            and not about.recipe
+            and (others := [*_find_other_image_settings(about, images)])
+        ):
             parts.append(f"published for {' '.join(others)}")
         return "; ".join(parts)
 
 
-def _other_images(about: About, images: DataConfig) -> Iterator[str]:
+def _find_other_image_settings(about: About, images: DataConfig) -> Iterator[str]:
     """Yield the settings that a network's images need, and a recipe does not have."""
     for key in ("mean", "std", "eval_resize", "eval_size", "eval_interpolation", "fit"):
         value = getattr(about, key)
         if value != getattr(images, key):
-            shown = f"[{','.join(map(str, value))}]" if isinstance(value, tuple) else value
-            yield f"data.{key}={shown}"
+            text = f"[{','.join(map(str, value))}]" if isinstance(value, tuple) else value
+            yield f"data.{key}={text}"
 
 
 def find(config: ModelConfig, classes: Sequence[str]) -> Start:
-    """Return the weights named by `config.weights`, with the classifier of these classes, if any.
+    """Return the weights that `config.weights` names, with a classifier of these classes, if any.
 
     Raises NotReadyError if they cannot be read or belong to another network, AbsentError if they
     are not on this machine.
     """
-    network = network_of(config)
+    network = open_weights(config)
     about = network.about
-    others = [*_differing(config, about.arguments)] if about.architecture in NETWORKS else []
+    others = (
+        [*_find_differing_settings(config, about.arguments)]
+        if about.architecture in NETWORKS
+        else []
+    )
     if about.architecture != config.name:
         rule = f"{config.weights} has the weights of {about.architecture}, not {config.name}"
-        raise _refused(config, rule, " ".join([config.named(about.architecture), *others]))
+        raise _make_refusal(config, rule, " ".join([config.named(about.architecture), *others]))
     if others:
         rule = "has the weights of another stem, width or number of input channels"
-        raise _refused(config, rule, " ".join(others))
-    kept, (rows, text) = network.model.state_dict(), _rows(about, classes)
-    for name in [name for name in kept if name.startswith(f"{classifier(network.model)}.")]:
-        weight = kept.pop(name)
+        raise _make_refusal(config, rule, " ".join(others))
+    tensors, (rows, text) = network.model.state_dict(), _match_rows(about, classes)
+    for name in [name for name in tensors if name.startswith(f"{find_classifier(network.model)}.")]:
+        weight = tensors.pop(name)
         if rows:
-            kept[name] = weight[rows]
-    if _sums_colours(config, about):
-        kept["conv1.weight"] = kept["conv1.weight"].sum(1, keepdim=True)
-    return Start(network, kept, text)
+            tensors[name] = weight[rows]
+    if _sums_colors(config, about):
+        tensors["conv1.weight"] = tensors["conv1.weight"].sum(1, keepdim=True)
+    return Start(network, tensors, text)
 
 
-def network_of(config: ModelConfig) -> Network:
-    """Return the network that `config.weights` names, whatever it is. Raises as `find`."""
+def open_weights(config: ModelConfig) -> Network:
+    """Return the network that `config.weights` names, of any architecture. Raises as `find`."""
     try:
         return open_network(config.weights, config)
     except NotReadyError as error:
@@ -96,7 +104,7 @@ def network_of(config: ModelConfig) -> Network:
 
 @torch.no_grad()
 def load(model: nn.Module, start: Start) -> None:
-    """Load the weights into `model`, in place; a new classifier keeps its initialisation.
+    """Load the weights into `model`, in place; a new classifier keeps its initialization.
 
     If the network has StochasticDepth, its factors are divided out so that evaluation gives the
     same output as the file's network.
@@ -110,18 +118,18 @@ def freeze(model: nn.Module, up_to: str) -> None:
 
     Call it before DDP.
     """
-    is_frozen = frozen_by(model, up_to)
+    is_frozen = select_frozen(model, up_to)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(parameter.requires_grad and not is_frozen(name))
     for name, module in model.named_modules():
         if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and is_frozen(name):
-            adopt(module, _frozen(type(module)))
+            adopt(module, _make_frozen(type(module)))
             module.eval()
 
 
 @cache
-def _frozen(kind: type[nn.Module]) -> type[nn.Module]:
-    """Return a kind of BatchNorm that stays in evaluation mode."""
+def _make_frozen(kind: type[nn.Module]) -> type[nn.Module]:
+    """Return a subclass of a BatchNorm that stays in evaluation mode."""
 
     class Frozen(kind):
         def train(self, mode: bool = True) -> nn.Module:
@@ -130,8 +138,8 @@ def _frozen(kind: type[nn.Module]) -> type[nn.Module]:
     return Frozen
 
 
-def _rows(about: About, classes: Sequence[str]) -> tuple[list[int], str]:
-    """Return the row of a file's classifier for each class, none for a new one; and what is so."""
+def _match_rows(about: About, classes: Sequence[str]) -> tuple[list[int], str]:
+    """Return the row of a file's classifier for each class, none for a new one, and a text."""
     new = f"new classifier for {len(classes):,} classes"
     theirs = about.classes or (wordnet_ids() if are_imagenets(classes) else ())
     if about.num_classes != len(classes):
@@ -152,21 +160,21 @@ def _rows(about: About, classes: Sequence[str]) -> tuple[list[int], str]:
     return rows, f"classifier kept, in another order: {', '.join(moved[:3])}{more}"
 
 
-def _differing(config: ModelConfig, theirs: ModelArguments) -> Iterator[str]:
-    """Yield the settings of a recipes' ResNet in which a file's network is another one."""
-    known = {
+def _find_differing_settings(config: ModelConfig, theirs: ModelArguments) -> Iterator[str]:
+    """Yield the settings with which a ResNet of the recipes would have the shape of the file's."""
+    values = {
         "stem": "small" if theirs.get("small_stem") else "standard",
         "width": theirs.get("width", 1.0),
         "in_channels": min(theirs.get("in_channels", 3), config.in_channels),  # 3 become 1
     }
-    for key, value in known.items():
+    for key, value in values.items():
         if value != getattr(config, key):
             yield f"model.{key}={value}"
 
 
-def _sums_colours(config: ModelConfig, about: About) -> bool:
+def _sums_colors(config: ModelConfig, about: About) -> bool:
     return config.in_channels < about.arguments.get("in_channels", 3)
 
 
-def _refused(config: ModelConfig, rule: str, fix: Fix = ()) -> NotReadyError:
+def _make_refusal(config: ModelConfig, rule: str, fix: Fix = ()) -> NotReadyError:
     return NotReadyError.of("model.weights", config.weights, rule, fix)

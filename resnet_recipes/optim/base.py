@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from resnet_recipes.backbones import classifier
+from resnet_recipes.backbones import find_classifier
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.limits import BelowOne, Bounds, OneOf, Positive
 from resnet_recipes.base.section import Section
@@ -88,7 +88,7 @@ class OptimizerSettings(Section):
             for decays in (True, False)
             for rate in rates
         }
-        head = classifier(model)
+        head = find_classifier(model)
         for module_name, module in model.named_modules():
             rate = 1.0 if module_name == head else self.backbone_rate
             for name, parameter in module.named_parameters(module_name, recurse=False):

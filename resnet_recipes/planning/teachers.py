@@ -13,7 +13,7 @@ from resnet_recipes.estimating.network import NetworkFacts as NetworkFacts
 from resnet_recipes.estimating.network import Teacher, network_of
 from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.stack import Stack
-from resnet_recipes.network.weights import digest
+from resnet_recipes.network.weights import compute_digest
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.stored import stored
 
@@ -95,7 +95,7 @@ def _misfit(network: "Network", facts: NetworkFacts, plan: Plan) -> str:
 
 def _digest(network: "Network") -> str:
     """Return the digest of a network's weights and description."""
-    return digest(network.model.state_dict(), network.about.to_json())
+    return compute_digest(network.model.state_dict(), network.about.to_json())
 
 
 def _has_outputs(method: Method) -> bool:

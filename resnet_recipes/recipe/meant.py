@@ -193,7 +193,7 @@ def _wrong(setting: str) -> Problem | None:
             problems += [one for one in typed(tree)[1] if one.key == change.key]
         if change.key == "model.name" and not problems:
             try:
-                backbones.require(str(change.value))
+                backbones.require_network(str(change.value))
             except RecipeError as error:
                 problems += error.problems
     return next(iter(problems), None)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from resnet_recipes import data, ops
-from resnet_recipes.backbones import first_line, is_resnet
+from resnet_recipes.backbones import get_first_line, is_resnet
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.base import DataConfig, normalize, relative
 from resnet_recipes.methods.stack import Stack
@@ -192,5 +192,5 @@ def _explain_misfit(plan: Plan, rank: Rank, size: int) -> str:
             return str(error)
         raise
     except RuntimeError as error:  # such as "unable to find an engine", for 2^31 values in a tensor
-        return first_line(error)
+        return get_first_line(error)
     return ""

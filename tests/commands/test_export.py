@@ -16,7 +16,7 @@ from resnet_recipes.base.extras import remedy
 from resnet_recipes.commands.places import network_of
 from resnet_recipes.data.images.decode import Picture, read_file
 from resnet_recipes.inference import formats
-from resnet_recipes.inference.export import _drawn, _pictures, export_checked
+from resnet_recipes.inference.export import _generate_images, _load_decoded_images, export_and_check
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
 
@@ -47,14 +47,14 @@ def test_an_export_says_and_does_what_its_settings_say(enter, run):
     assert (about.eval_size, about.eval_interpolation, about.flip) == (24, "bicubic", True)
     assert (about.top1_percent, about.eval_examples) == (None, 0)
     card = Path("other/README.md").read_text()
-    assert "(bicubic, antialiased), centre crop of 24 px" in card
+    assert "(bicubic, antialiased), center crop of 24 px" in card
 
 
 def test_a_damaged_image_is_named(run):
     damaged = "images/val/pattern0/0.jpg"
     Path(damaged).write_text("no image")
     with pytest.raises(TrainingError, match=damaged):
-        _pictures(network_of(["mine"], "").on_device())
+        _load_decoded_images(network_of(["mine"], "").to_device())
 
 
 def test_programs_of_the_card_and_the_page_read_sixteen_bit_grey_as_predict_does(run):
@@ -77,8 +77,8 @@ def test_programs_of_the_card_and_the_page_read_sixteen_bit_grey_as_predict_does
 def test_the_comparison_reads_files_as_those_programs_do(run):
     for path in Path().glob("images/val/*/0.jpg"):
         Image.fromarray(np.full((40, 50), 30_000, np.uint16)).save(path, "PNG")
-    trained = network_of(["mine"], "").on_device()
-    pictures, _ = _pictures(trained)
+    trained = network_of(["mine"], "").to_device()
+    pictures, _ = _load_decoded_images(trained)
     deep = [picture for picture in pictures if picture[1].shape == (40, 50, 3)]
     assert deep
     for transformed, pixels in deep:
@@ -88,14 +88,17 @@ def test_the_comparison_reads_files_as_those_programs_do(run):
 
 
 def test_drawn_images_are_smooth_like_photographs():
-    steps = [np.abs(np.diff(np.asarray(drawn).astype(int), axis=1)).mean() for drawn in _drawn()]
+    steps = [
+        np.abs(np.diff(np.asarray(drawn).astype(int), axis=1)).mean()
+        for drawn in _generate_images()
+    ]
     assert max(steps) < 20  # of noise 85
 
 
 def test_the_images_that_were_compared_are_counted(run, tmp_path):
     told = []
-    trained, show = network_of(["mine"], "").on_device(), lambda *counts: told.append(counts)
-    export_checked(trained, "safetensors", tmp_path / "out", False, False, show)
+    trained, show = network_of(["mine"], "").to_device(), lambda *counts: told.append(counts)
+    export_and_check(trained, "safetensors", tmp_path / "out", False, False, show)
     assert told == [(0, 33), (16, 33), (30, 33), (33, 33)]  # three again, enlarged
 
 

@@ -40,9 +40,9 @@ def test_a_dry_run_prints_the_number_of_runs_and_starts_none(runs, enter):
 
 
 def test_a_sweep_builds_a_network_once_to_count_it(runs, enter, monkeypatch):
-    built, structure = [], backbones.structure
+    built, structure = [], backbones.build_structure
     monkeypatch.setattr(
-        backbones, "structure", lambda *args: built.append(args) or structure(*args)
+        backbones, "build_structure", lambda *args: built.append(args) or structure(*args)
     )
     enter(f"resnet-train -m small {TINY} seed=1,2,3,4 --dry-run")
     # as its library builds it and as the methods change it: for the first plan, then for all

@@ -24,7 +24,7 @@ from resnet_recipes.data.images import natively
 from resnet_recipes.data.images.python import TrainImages
 from resnet_recipes.data.loading.storage import UnreadableError
 from resnet_recipes.doctor.data import check_data
-from resnet_recipes.inference.images import open_labelled
+from resnet_recipes.inference.images import open_labeled
 from tests.data.conftest import ALONE, built, silent, small_betons, train_pixels
 from tests.data.images.test_init import rows_for
 
@@ -132,7 +132,7 @@ def test_validation_images_may_have_a_small_level_which_evaluation_ignores(folde
     convert(folder / "val", copied / "val.beton", OPTIONS, silent)
     assert half_path(copied / "val.beton").exists()
     config = DataConfig(root=str(copied), workers=1)
-    with closing(open_labelled(config, ("ant", "bee", "cat"), 3, ALONE)) as images:
+    with closing(open_labeled(config, ("ant", "bee", "cat"), 3, ALONE)) as images:
         assert images.examples == 11
 
 

@@ -7,16 +7,16 @@ import torchvision
 import yaml
 from torch import nn
 
-from resnet_recipes.inference.export import problems
+from resnet_recipes.inference.export import find_problems
 from resnet_recipes.inference.formats import (
     TARGETS,
-    crop_share,
+    compare_logits,
+    compute_crop_fraction,
     export,
-    largest_difference,
-    usage,
+    format_usage,
 )
-from resnet_recipes.inference.inputs import Preprocessed
-from resnet_recipes.inference.model_card import model_card
+from resnet_recipes.inference.inputs import PreprocessingNetwork
+from resnet_recipes.inference.model_card import make_model_card
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import Network
@@ -40,75 +40,75 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["safetensors", "onnx", "exported_program"])
-def test_an_export_gives_the_same_output_at_any_batch_and_image_size(
-    to, network, tmp_path, monkeypatch
-):
+def test_export_matches_at_any_batch_and_image_size(to, network, tmp_path, monkeypatch):
     if to == "onnx":
         for package in ("onnx", "onnxruntime", "onnxscript"):
             pytest.importorskip(package)
-    assert not list(problems(network, to, folds=False))
+    assert not list(find_problems(network, to, folds=False))
     read = export(network, to, tmp_path)
     # the last map is one pixel
-    difference, scale = largest_difference(network.model, read, IMAGES[:, :, :8, :8])
+    difference, scale = compare_logits(network.model, read, IMAGES[:, :, :8, :8])
     assert difference < 1e-5 < scale
     assert (tmp_path / TARGETS[to].file).exists()
     monkeypatch.chdir(tmp_path)
-    found: dict[str, object] = {"images": IMAGES.numpy()}
-    exec(usage(network, to), found)
-    logits = found["logits"] if to == "onnx" else found.get("model", found.get("network"))(IMAGES)
+    results: dict[str, object] = {"images": IMAGES.numpy()}
+    exec(format_usage(network, to), results)
+    logits = (
+        results["logits"] if to == "onnx" else results.get("model", results.get("network"))(IMAGES)
+    )
     torch.testing.assert_close(torch.as_tensor(logits), network(IMAGES))
 
 
 @pytest.mark.slow
-def test_torchvision_and_timm_load_a_plain_network_strictly(tmp_path, monkeypatch):
+def test_torchvision_and_timm_load_export_strictly(tmp_path, monkeypatch):
     pytest.importorskip("timm")
     torch.manual_seed(0)
-    plain = Network(
+    standard = Network(
         torchvision.models.resnet18(num_classes=3).eval(), About("resnet18", 3, ("a", "b", "c"))
     )
     for to in ("torchvision", "timm"):
         (tmp_path / to).mkdir()
-        assert largest_difference(plain.model, export(plain, to, tmp_path / to), IMAGES)[0] < 1e-5
+        assert compare_logits(standard.model, export(standard, to, tmp_path / to), IMAGES)[0] < 1e-5
         monkeypatch.chdir(tmp_path / to)
-        found: dict[str, nn.Module] = {}
-        exec(usage(plain, to).replace("FOLDER", "."), found)
-        torch.testing.assert_close(found["model"](IMAGES), plain(IMAGES))
+        results: dict[str, nn.Module] = {}
+        exec(format_usage(standard, to).replace("FOLDER", "."), results)
+        torch.testing.assert_close(results["model"](IMAGES), standard(IMAGES))
     config = json.loads((tmp_path / "timm" / "config.json").read_text())
     assert config["pretrained_cfg"]["label_names"] == ["a", "b", "c"]
     assert config["pretrained_cfg"]["crop_pct"] == 224 / 256
 
 
 @pytest.mark.parametrize(("size", "resize"), [(192, 225), (224, 256), (72, 112)])
-def test_timms_transform_resizes_an_export_as_it_was_evaluated(size, resize):
+def test_timm_transform_matches_evaluation_sizes(size, resize):
     data = pytest.importorskip("timm.data")
-    first = data.create_transform(size, crop_pct=crop_share(size, resize)).transforms[0]
+    first = data.create_transform(size, crop_pct=compute_crop_fraction(size, resize)).transforms[0]
     assert first.size == resize
 
 
-def test_the_crop_share_for_timm_is_exact_for_every_pair_of_sizes():
+def test_crop_fraction_is_exact_for_every_size():
     for resize in range(8, 513):
         for size in range(8, resize + 1):
-            share = crop_share(size, resize)
+            share = compute_crop_fraction(size, resize)
             assert math.floor(size / share) == resize
             assert math.isclose(share, size / resize, rel_tol=1e-15)
-    assert crop_share(224, 256) == 0.875
+    assert compute_crop_fraction(224, 256) == 0.875
 
 
-def test_formats_without_a_graph_refuse_what_they_cannot_hold(network):
+def test_formats_without_graph_reject_unsupported_networks(network):
     small = Network(network.model, About("resnet18", 4, arguments={"small_stem": True}))
     for other, rule in ((network, "support blurpool"), (small, "no ResNet of this stem")):
         for to in ("torchvision", "timm"):
-            (problem,) = problems(other, to, folds=False)
+            (problem,) = find_problems(other, to, folds=False)
             assert rule in problem.clause
             assert "--to safetensors" in problem.fix
-        assert not [*problems(other, "safetensors", folds=False)]
+        assert not [*find_problems(other, "safetensors", folds=False)]
     for to, key in {"safetensors": "--fold-batchnorm", "keras": "--to", "onnx": None}.items():
-        found = [problem.key for problem in problems(network, to, folds=True)]
-        assert found == [key] * bool(key)
+        results = [problem.key for problem in find_problems(network, to, folds=True)]
+        assert results == [key] * bool(key)
 
 
 @pytest.mark.exhaustive
-def test_timms_blurred_resnet_is_a_different_network():
+def test_timm_blurred_resnet_is_a_different_network():
     timm = pytest.importorskip("timm")
     torch.manual_seed(0)
     theirs = timm.create_model("resnetblur50", num_classes=4).eval()
@@ -116,28 +116,28 @@ def test_timms_blurred_resnet_is_a_different_network():
         ours = torchvision.models.resnet50(num_classes=4)
         blur.modify_model(ours)
         ours.load_state_dict({name: theirs.state_dict()[name] for name in ours.state_dict()})
-        difference, scale = largest_difference(ours.eval(), theirs, IMAGES[:1])
+        difference, scale = compare_logits(ours.eval(), theirs, IMAGES[:1])
         assert difference > 1e-3 * scale
 
 
-def test_outputs_of_another_network_or_that_are_not_numbers_are_a_difference(network):
+def test_compare_logits_detects_other_or_non_finite_outputs(network):
     def last_broken(images: torch.Tensor) -> torch.Tensor:  # the last batch is the wide one
         return network.model(images) * (float("nan") if images.shape[2] != images.shape[3] else 1)
 
-    difference, scale = largest_difference(last_broken, network.model, IMAGES)
+    difference, scale = compare_logits(last_broken, network.model, IMAGES)
     assert difference != difference
     assert scale != scale
     other = shallow_resnet18(4).eval()
-    assert largest_difference(network.model, other, IMAGES)[0] > 0.01
+    assert compare_logits(network.model, other, IMAGES)[0] > 0.01
 
 
 @pytest.mark.parametrize("to", TARGETS)
-def test_a_card_has_the_header_of_a_hub_and_code_that_is_python(to, network):
-    page = model_card(network.about, to, usage(network, to), "Compared.")
+def test_card_has_valid_header_and_code(to, network):
+    page = make_model_card(network.about, to, format_usage(network, to), "Compared.")
     _, header, rest = page.split("---\n", 2)
-    found = yaml.safe_load(header)
-    assert found["pipeline_tag"] == "image-classification"
-    assert found["model-index"][0]["results"][0]["metrics"] == [
+    results = yaml.safe_load(header)
+    assert results["pipeline_tag"] == "image-classification"
+    assert results["model-index"][0]["results"][0]["metrics"] == [
         {"type": "accuracy", "name": "top-1", "value": 71.25}
     ]
     compile(rest.split("```python\n")[1].split("```")[0], "card", "exec")
@@ -145,11 +145,11 @@ def test_a_card_has_the_header_of_a_hub_and_code_that_is_python(to, network):
     assert "blurpool (replace_convs=True" in rest
 
 
-def test_a_card_says_which_images_a_network_takes(network):
-    text = usage(network, "onnx")
+def test_card_states_accepted_images(network):
+    text = format_usage(network, "onnx")
     assert "float32 [N, 3, height, width], any N, height and width; (pixel" in text
     fixed = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4))
-    text = usage(Network(fixed, network.about), "onnx")
+    text = format_usage(Network(fixed, network.about), "onnx")
     assert "float32 [N, 3, 32, 32]; (pixel" in text
-    whole = Network(Preprocessed(fixed, network.about), network.about)
-    assert '{"images": pixels[None]}' in usage(whole, "onnx")
+    whole = Network(PreprocessingNetwork(fixed, network.about), network.about)
+    assert '{"images": pixels[None]}' in format_usage(whole, "onnx")

@@ -8,8 +8,12 @@ from torch import nn
 
 from resnet_recipes.data.images.decode import Pixels
 from resnet_recipes.data.images.python import centred
-from resnet_recipes.inference.formats import largest_difference
-from resnet_recipes.inference.inputs import Preprocessed, takes, takes_any_size
+from resnet_recipes.inference.formats import compare_logits
+from resnet_recipes.inference.inputs import (
+    PreprocessingNetwork,
+    is_any_size_accepted,
+    is_size_accepted,
+)
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import Network
 
@@ -22,20 +26,20 @@ def about(**changes: object) -> About:
 @pytest.mark.parametrize("fit", ["crop", "pad", "squash"])
 @pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("size", [(33, 47), (201, 90), (40, 40), (41, 44), (12, 9), (32, 160)])
-def test_pixels_are_those_of_evaluation_but_for_one_level_in_few(size, interpolation, fit, resize):
+def test_pixels_match_evaluation_within_one_level(size, interpolation, fit, resize):
     pixels = np.random.default_rng(0).integers(256, size=(*size, 3), dtype=np.uint8)
-    wanted = centred(Pixels(pixels), resize, 32, interpolation == "bicubic", fit).astype(int)
+    expected = centred(Pixels(pixels), resize, 32, interpolation == "bicubic", fit).astype(int)
     images = replace(about(eval_interpolation=interpolation, fit=fit), eval_resize=resize)
-    inside = Preprocessed(nn.Identity(), images)
-    found = inside.centred(torch.from_numpy(pixels)[None])[0].permute(1, 2, 0).numpy()
-    apart = np.abs(found - wanted)
+    inside = PreprocessingNetwork(nn.Identity(), images)
+    outputs = inside.centred(torch.from_numpy(pixels)[None])[0].permute(1, 2, 0).numpy()
+    apart = np.abs(outputs - expected)
     assert apart.max() <= 1
     assert (apart > 0).mean() < 0.1
 
 
 @pytest.mark.parametrize("levels", [{}, {"mean": (127.5, 0.0, 99.0), "std": (127.5, 255.0, 20.0)}])
 @pytest.mark.parametrize("flip", [False, True])
-def test_probabilities_are_those_of_the_transformed_image(flip, levels):
+def test_probabilities_match_the_transformed_image(flip, levels):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4)).eval()
     network = Network(model, about(flip=flip, fit="pad", **levels))
@@ -44,13 +48,13 @@ def test_probabilities_are_those_of_the_transformed_image(flip, levels):
     logits = network(images)
     if flip:
         logits = (logits + network(images.flip(3))) / 2
-    found = Preprocessed(model, network.about)(pictures)
-    torch.testing.assert_close(found, logits.softmax(1), atol=1e-3, rtol=0)
-    assert found.sum(1).tolist() == pytest.approx([1, 1])
+    outputs = PreprocessingNetwork(model, network.about)(pictures)
+    torch.testing.assert_close(outputs, logits.softmax(1), atol=1e-3, rtol=0)
+    assert outputs.sum(1).tolist() == pytest.approx([1, 1])
 
 
-class _OfPatches(nn.Module):
-    """Refuses images that are not whole patches of 16 pixels, as vision transformers do."""
+class _PatchNetwork(nn.Module):
+    """Rejects images that are not whole patches of 16 pixels, like vision transformers."""
 
     def __init__(self):
         super().__init__()
@@ -61,10 +65,10 @@ class _OfPatches(nn.Module):
         return self.embed(images).mean((2, 3))
 
 
-def test_network_of_patches_takes_other_sizes_but_not_any():
-    model = _OfPatches()
-    assert takes(model, 64, 96)
-    assert not takes_any_size(model)
+def test_network_of_patches_accepts_only_some_sizes():
+    model = _PatchNetwork()
+    assert is_size_accepted(model, 64, 96)
+    assert not is_any_size_accepted(model)
     images = torch.randn(4, 3, 160, 160)
-    assert largest_difference(model, model, images)[0] == 0
-    assert takes_any_size(nn.Sequential(nn.Conv2d(3, 2, 16, 16), nn.AdaptiveAvgPool2d(1)))
+    assert compare_logits(model, model, images)[0] == 0
+    assert is_any_size_accepted(nn.Sequential(nn.Conv2d(3, 2, 16, 16), nn.AdaptiveAvgPool2d(1)))

@@ -10,7 +10,7 @@ from resnet_recipes.network.load import Network
 
 
 @pytest.mark.parametrize("word", ["data.eval_size=24", "evaluation.sizes=[32,24]"])
-def test_a_size_that_a_network_does_not_take_is_refused(word, tmp_path, monkeypatch):
+def test_unsupported_image_size_is_rejected(word, tmp_path, monkeypatch):
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4))
     about = About("torchvision:of_one_size", 4, eval_resize=32, eval_size=32)
     monkeypatch.setattr(opening, "open_network", lambda *_, **__: Network(model, about))
@@ -20,7 +20,7 @@ def test_a_size_that_a_network_does_not_take_is_refused(word, tmp_path, monkeypa
     assert opening.open_trained(tmp_path / "weights.pt").recipe.data.eval_size == 32
 
 
-def test_a_setting_that_does_not_fit_another_is_refused(tmp_path, monkeypatch):
+def test_conflicting_setting_is_rejected(tmp_path, monkeypatch):
     about = About("resnet18", 4, eval_resize=32, eval_size=32)
     monkeypatch.setattr(opening, "open_network", lambda *_, **__: Network(nn.Flatten(), about))
     with pytest.raises(RecipeError, match="must be at least"):

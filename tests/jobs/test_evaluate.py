@@ -5,7 +5,7 @@ from unittest.mock import Mock
 
 import torch
 
-from resnet_recipes.inference.trained import Trained
+from resnet_recipes.inference.trained import TrainedNetwork
 from resnet_recipes.jobs import evaluate
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.frozen import freeze
@@ -29,6 +29,8 @@ def test_a_rank_takes_its_gpu_before_the_network_is_on_it(tmp_path, monkeypatch)
     monkeypatch.setattr(distributed, "form_group", lambda _: done.append("joined"))
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: done.append(f"took {device}"))
     monkeypatch.setattr(evaluate, "open_network", lambda *_: None)
-    monkeypatch.setattr(Trained, "on_device", lambda *_: done.append("put the network there"))
+    monkeypatch.setattr(
+        TrainedNetwork, "to_device", lambda *_: done.append("put the network there")
+    )
     evaluate.work(Mock(folder=tmp_path))
     assert done == ["took cuda:1", "joined", "put the network there"]

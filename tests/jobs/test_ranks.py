@@ -129,7 +129,9 @@ def test_three_ranks_with_a_teacher_resume_bit_for_bit(nursery, new_run, make_ru
     taught_by = make_run("seed=5")
     teacher = tmp_path / "teacher.safetensors"
     facts = taught_by.plan.facts
-    write_weights(taught_by.model, teacher, about.of(taught_by.plan.recipe, facts.classes, 10))
+    write_weights(
+        taught_by.model, teacher, about.describe(taught_by.plan.recipe, facts.classes, 10)
+    )
     whole = new_run(
         f"methods.distill.teacher={teacher} methods.sam.interval=2 methods.mixup={{}} "
         "methods.ema.half_life=2ba"

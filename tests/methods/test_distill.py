@@ -76,7 +76,7 @@ def teacher(make_run: Callable[..., Run], tmp_path: Path) -> Path:
     """The weights of a network with other random weights."""
     run = make_run("seed=5")
     path = tmp_path / "teacher.safetensors"
-    write_weights(run.model, path, about.of(run.plan.recipe, run.plan.facts.classes, 10))
+    write_weights(run.model, path, about.describe(run.plan.recipe, run.plan.facts.classes, 10))
     return path
 
 
@@ -121,7 +121,7 @@ def test_teacher_of_other_levels_gets_its_own(teacher, make_run):
 
 def test_a_run_does_not_resume_with_another_teacher(teacher, make_run):
     run, other = make_run(methods=methods(teacher)), make_run("seed=6")
-    write_weights(other.model, teacher, about.of(run.plan.recipe, run.plan.facts.classes, 10))
+    write_weights(other.model, teacher, about.describe(run.plan.recipe, run.plan.facts.classes, 10))
     with pytest.raises(RecipeError) as caught:
         restore(make_run(methods=methods(teacher)), capture(run, 2))
     (problem,) = caught.value.problems
@@ -160,13 +160,13 @@ def test_a_teacher_that_cannot_teach_is_refused(teacher, recipe, make_run, tmp_p
     run = make_run()
     fewer = tmp_path / "other.safetensors"
     names = tuple(f"other{number}" for number in range(10))
-    write_weights(run.model, fewer, about.of(run.plan.recipe, names, 10))
+    write_weights(run.model, fewer, about.describe(run.plan.recipe, names, 10))
     assert "has other classes: other0 where the images have pattern0" in why(fewer)
     run.model.fc.weight.data.fill_(3e38)
-    write_weights(run.model, fewer, about.of(run.plan.recipe, run.plan.facts.classes, 10))
+    write_weights(run.model, fewer, about.describe(run.plan.recipe, run.plan.facts.classes, 10))
     assert "gives outputs that are not finite" in why(fewer)
     run.model.fc = nn.Linear(32, 3)
-    write_weights(run.model, fewer, about.of(run.plan.recipe, (), 3))
+    write_weights(run.model, fewer, about.describe(run.plan.recipe, (), 3))
     assert "has 3 classes, but the images have 10" in why(fewer)
 
 

@@ -79,7 +79,7 @@ PAYLOADS = tuple(touching(Path("marker")))
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-def test_code_in_a_pickle_is_refused_and_not_run(payload, tmp_path):
+def test_pickle_with_code_is_rejected_and_not_run(payload, tmp_path):
     marker = tmp_path / "marker"
     pickled = touching(marker)[payload]
     path = torch_file(tmp_path / "weights.pt", pickled)
@@ -93,7 +93,7 @@ def test_code_in_a_pickle_is_refused_and_not_run(payload, tmp_path):
 
 @pytest.mark.parametrize("payload", PAYLOADS)
 @pytest.mark.parametrize("place", range(1, 5))
-def test_old_format_with_code_is_refused_unrun(payload, place, tmp_path):
+def test_old_format_with_code_is_rejected_unrun(payload, place, tmp_path):
     marker, path = tmp_path / "marker", tmp_path / "old.pt"
     torch.save({"w": torch.ones(2)}, path, _use_new_zipfile_serialization=False)
     stream = io.BytesIO(path.read_bytes())
@@ -109,7 +109,7 @@ def test_old_format_with_code_is_refused_unrun(payload, place, tmp_path):
     assert not marker.exists()
 
 
-def test_old_format_is_read_as_the_new(tmp_path):
+def test_old_format_reads_like_the_new(tmp_path):
     path, state = tmp_path / "old.pt", {"a.weight": torch.randn(3, 4), "epoch": 3}
     state |= {"half": torch.ones(2).half(), "view": state["a.weight"].T[1:]}
     torch.save({"state_dict": state}, path, _use_new_zipfile_serialization=False)
@@ -121,7 +121,7 @@ def test_old_format_is_read_as_the_new(tmp_path):
         assert read[name].dtype == state[name].dtype
 
 
-def test_old_format_that_is_cut_or_claims_more_is_refused(tmp_path):
+def test_old_format_cut_or_overlong_is_rejected(tmp_path):
     path, whole = tmp_path / "old.pt", tmp_path / "whole.pt"
     torch.save({"w": torch.ones(5000)}, whole, _use_new_zipfile_serialization=False)
     content = whole.read_bytes()
@@ -140,7 +140,7 @@ def test_old_format_that_is_cut_or_claims_more_is_refused(tmp_path):
         archive.read(path)
 
 
-def test_zip_bombs_are_refused_before_unpacking(tmp_path):
+def test_zip_bomb_is_rejected_before_unpacking(tmp_path):
     zeros = bytes(50_000_000)
     deflated = torch_file(
         tmp_path / "deflated.pt",
@@ -165,19 +165,19 @@ def test_zip_bombs_are_refused_before_unpacking(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("pickled", "said"),
+    ("pickled", "message"),
     [
         (b"\x80\x02]" + b"(K\x01e" * 200_000 + b".", "too long"),
         (b"\x80\x02]" + b"0" * (9 << 20) + b".", "reasonable size"),
         (b"\x80\x02}(" + b"\x8a\x09" + b"\xff" * 8 + b"\x01N" + b"u.", "more than 64 bits"),
     ],
 )
-def test_pickles_that_take_long_to_read_are_refused_early(pickled, said, tmp_path):
-    with pytest.raises(ArchiveError, match=said):
+def test_slow_pickle_is_rejected_early(pickled, message, tmp_path):
+    with pytest.raises(ArchiveError, match=message):
         archive.read(torch_file(tmp_path / "long.pt", pickled))
 
 
-def test_files_with_a_long_directory_are_refused_before_it_is_read(tmp_path):
+def test_long_directory_is_rejected_before_reading(tmp_path):
     path = tmp_path / "many.pt"
     with zipfile.ZipFile(path, "w") as zipped:
         for number in range(2_000):
@@ -186,7 +186,7 @@ def test_files_with_a_long_directory_are_refused_before_it_is_read(tmp_path):
         archive.read(path)
 
 
-def test_a_safetensors_file_may_have_20000_entries(tmp_path):
+def test_safetensors_file_may_have_20000_entries(tmp_path):
     entry = '{"dtype":"F32","shape":[0],"data_offsets":[0,0]}'
     header = "{" + ",".join(f'"{number}":{entry}' for number in range(20_001)) + "}"
     path = tmp_path / "w.safetensors"
@@ -195,7 +195,7 @@ def test_a_safetensors_file_may_have_20000_entries(tmp_path):
         read_weights(path)
 
 
-def test_an_archive_may_have_20000_entries(tmp_path):
+def test_archive_may_have_20000_entries(tmp_path):
     files = {f"data/{number}": b"" for number in range(20_000)}
     path = torch_file(tmp_path / "w.pt", pickle.dumps({}, protocol=2), **files)
     with pytest.raises(ArchiveError, match="too many or duplicate entries"):
@@ -205,7 +205,7 @@ def test_an_archive_may_have_20000_entries(tmp_path):
 @pytest.mark.parametrize(
     "header", [b"[" * 30_000, b"[]", b"{", b"\xff", b'{"__metadata__":{"a":NaN}}', b""]
 )
-def test_headers_that_are_no_object_are_refused(header, tmp_path):
+def test_header_that_is_not_an_object_is_rejected(header, tmp_path):
     path = tmp_path / "w.safetensors"
     path.write_bytes(len(header).to_bytes(8, "little") + header)
     with pytest.raises(ValueError, match=r"safetensors|entries"):
@@ -216,17 +216,17 @@ def test_headers_that_are_no_object_are_refused(header, tmp_path):
 
 
 @pytest.mark.timeout(30)
-def test_a_list_that_contains_itself_or_repeats_is_visited_once(tmp_path):
-    path, own, shared = tmp_path / "lists.pt", [], [0.5]
-    own.append(own)
+def test_list_containing_itself_is_visited_once(tmp_path):
+    path, cyclic, shared = tmp_path / "lists.pt", [], [0.5]
+    cyclic.append(cyclic)
     for _ in range(40):
         shared = [shared] * 10
-    torch.save({"own": own, "shared": shared}, path)
+    torch.save({"cyclic": cyclic, "shared": shared}, path)
     state = archive.read(path)
-    assert state["own"][0] is state["own"]
+    assert state["cyclic"][0] is state["cyclic"]
 
 
-def test_other_archives_are_refused(tmp_path):
+def test_other_archives_are_rejected(tmp_path):
     script = torch_file(
         tmp_path / "script.pt", pickle.dumps({}, protocol=2), **{"constants.pkl": pickle.dumps(())}
     )

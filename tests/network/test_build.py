@@ -11,7 +11,7 @@ import torch
 import torchvision
 from torch import nn
 
-from resnet_recipes.backbones import classifier
+from resnet_recipes.backbones import find_classifier
 from resnet_recipes.base.architecture import ModelConfig, following
 from resnet_recipes.methods.base import one_hot
 from resnet_recipes.methods.bce_loss import BCELoss
@@ -34,7 +34,7 @@ def resnet50() -> nn.Module:
         ("fc", 0.03125),
     ],
 )
-def test_weights_have_the_fan_in_deviation(resnet50, name, std):
+def test_weights_have_fan_in_deviation(resnet50, name, std):
     weight = resnet50.get_submodule(name).weight
     fan_in = weight[0].numel()
     assert math.sqrt(2 / fan_in) == pytest.approx(std, rel=1e-4)
@@ -52,21 +52,21 @@ def test_batchnorm_weights_are_uniform_and_biases_zero(resnet50):
     assert all((m.bias == 0).all() for m in norms)
 
 
-def test_first_loss_on_noise_is_near_eight_with_a_recipe_and_in_the_hundreds_with_torchvision(
+def test_first_loss_is_lower_than_with_torchvision_weights(
     resnet50,
 ):
     recipe = copy.deepcopy(resnet50)
-    plain = build_model(ModelConfig(init="library", bn_init="ones"), 1000, seed=0)
+    uncast = build_model(ModelConfig(init="library", bn_init="ones"), 1000, seed=0)
     BCELoss().modify_model(recipe)
-    # torchvision's initialisation is left as it is: fan_out
-    assert plain.conv1.weight.std().item() == pytest.approx(math.sqrt(2 / (64 * 49)), rel=0.05)
+    # torchvision's initialization is left as it is: fan_out
+    assert uncast.conv1.weight.std().item() == pytest.approx(math.sqrt(2 / (64 * 49)), rel=0.05)
     noise = torch.randn(8, 3, 64, 64, generator=torch.Generator().manual_seed(0))
     targets = one_hot(torch.arange(8), 1000)
     assert 6 < BCELoss().loss(recipe(noise), targets).mean().item() < 12
-    assert BCELoss().loss(plain(noise), targets).mean().item() > 500
+    assert BCELoss().loss(uncast(noise), targets).mean().item() > 500
 
 
-def test_the_same_seed_gives_the_same_weights(monkeypatch):
+def test_same_seed_gives_same_weights(monkeypatch):
     monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
     first, again, other = (
         build_model(ModelConfig(name="resnet18"), 10, seed).state_dict() for seed in (1, 1, 2)
@@ -86,13 +86,13 @@ def test_the_same_seed_gives_the_same_weights(monkeypatch):
         "torchvision:resnet18",
     ],
 )
-def test_new_classifier_has_torchs_initialization(name):
-    """Uniform within 1 / sqrt(inputs), as torch draws a linear layer or a 1 x 1 convolution."""
+def test_new_classifier_has_torch_initialization(name):
+    """Uniform within 1 / sqrt(inputs), as for torch's linear layers and 1 x 1 convolutions."""
     if name.startswith("timm"):
         pytest.importorskip("timm")
     config = ModelConfig(name, weights="any", **(following(name) or {"init": "library"}))
     model = build_model(config, 2, seed=0)
-    head = model.get_submodule(classifier(model))
+    head = model.get_submodule(find_classifier(model))
     bound = 1 / math.sqrt(head.weight[0].numel())
     for values in (head.weight, head.bias):
         assert values.abs().max() <= bound
@@ -108,11 +108,11 @@ IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0)).t
 @pytest.fixture
 def networks():
     """Return two networks with the same weights, one of which casts them together."""
-    plain = narrow_resnet18(10).to(memory_format=torch.channels_last)
-    BlurPool().modify_model(plain)
-    together = copy.deepcopy(plain)
+    uncast = narrow_resnet18(10).to(memory_format=torch.channels_last)
+    BlurPool().modify_model(uncast)
+    together = copy.deepcopy(uncast)
     cast_together(together, torch.bfloat16)
-    return plain, together
+    return uncast, together
 
 
 def logits(model, dtype=torch.bfloat16):
@@ -122,7 +122,7 @@ def logits(model, dtype=torch.bfloat16):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_outputs_and_gradients_have_the_same_bits(networks, dtype):
+def test_cast_together_is_bit_identical(networks, dtype):
     outputs = []
     for model in networks:
         outputs.append(logits(model, dtype))
@@ -135,14 +135,14 @@ def test_outputs_and_gradients_have_the_same_bits(networks, dtype):
         assert parameter.grad.stride() == parameter.stride()
 
 
-def test_weights_are_cast_in_the_forward_pass_and_parameters_again_after_it(networks):
-    plain, together = networks
+def test_weights_are_cast_only_during_forward_pass(networks):
+    uncast, together = networks
     layer, seen = together.layer1[0].conv1, []
     layer.register_forward_pre_hook(lambda *_: seen.append(layer.weight.dtype))
     logits(together)
     assert seen == [torch.bfloat16]
     assert layer.weight is dict(together.named_parameters())["layer1.0.conv1.weight"]
-    assert list(together.state_dict()) == list(plain.state_dict())
+    assert list(together.state_dict()) == list(uncast.state_dict())
     with pytest.raises(RuntimeError), torch.autocast("cpu", torch.bfloat16):
         together(torch.zeros(1, 4, 8, 8))
     assert not any("weight" in vars(module) for module in together.modules())
@@ -160,11 +160,11 @@ def test_frozen_weights_get_no_gradient(networks):
     ]
 
 
-def test_a_weight_changed_in_any_way_is_cast_anew_and_a_copy_has_its_own(networks):
-    plain, together = networks
+def test_changed_weight_is_cast_again_and_copy_separately(networks):
+    uncast, together = networks
     logits(together)
     twin = copy.deepcopy(together)
     for model in networks:  # unseen by autograd, as by a fused optimizer
         model.layer1[0].conv1.weight.data.zero_()
-    assert torch.equal(logits(together), logits(plain))
-    assert not torch.equal(logits(twin), logits(plain))
+    assert torch.equal(logits(together), logits(uncast))
+    assert not torch.equal(logits(twin), logits(uncast))

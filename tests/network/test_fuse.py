@@ -40,14 +40,14 @@ PLAIN = Operations(
 def twins(network, *methods, dtype=torch.float64, operations=FUSED):
     """Return two networks with the same weights, one of them fused."""
     torch.manual_seed(0)
-    plain, fused = network(num_classes=10), network(num_classes=10)
-    fused.load_state_dict(plain.state_dict())
-    for model in (plain, fused):
+    unfused, fused = network(num_classes=10), network(num_classes=10)
+    fused.load_state_dict(unfused.state_dict())
+    for model in (unfused, fused):
         for method in methods:
             method.modify_model(model)
         model.to(dtype, memory_format=torch.channels_last)
     fuse(fused, operations)
-    return plain, fused
+    return unfused, fused
 
 
 def images(side=33):
@@ -68,25 +68,25 @@ def empty_resnet50():
 
 @pytest.mark.parametrize(("height", "width"), [(32, 6), (2, 8), (33, 6), (6, 33)])
 @pytest.mark.parametrize("channels", [3, 1, 4])
-def test_the_first_convolution_is_the_same_of_two_by_two_pixels_as_one(channels, height, width):
+def test_folded_first_convolution_matches_the_original(channels, height, width):
     torch.manual_seed(0)
     network = ResNet(Bottleneck, [1, 1, 1, 1], width_per_group=8)
     network.conv1 = nn.Conv2d(channels, 8, 7, stride=2, padding=3).double()
-    plain = copy.deepcopy(network.conv1)
+    unfused = copy.deepcopy(network.conv1)
     fuse(network, FUSED)
     assert isinstance(network.conv1, FoldedConv2d)
     x = torch.randn(2, channels, height, width).double().to(memory_format=torch.channels_last)
-    found, expected = network.conv1(x), plain(x)
-    assert found.is_contiguous(memory_format=torch.channels_last)
-    assert torch.allclose(found, expected)
-    upstream = torch.randn_like(found)
-    found.backward(upstream)
+    outputs, expected = network.conv1(x), unfused(x)
+    assert outputs.is_contiguous(memory_format=torch.channels_last)
+    assert torch.allclose(outputs, expected)
+    upstream = torch.randn_like(outputs)
+    outputs.backward(upstream)
     expected.backward(upstream)
-    assert torch.allclose(network.conv1.weight.grad, plain.weight.grad)
+    assert torch.allclose(network.conv1.weight.grad, unfused.weight.grad)
 
 
 @pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 2, 1), (7, 1, 3), (7, 2, 2)])
-def test_another_first_convolution_stays(kernel, stride, padding):
+def test_other_first_convolution_is_not_folded(kernel, stride, padding):
     network = ResNet(Bottleneck, [1, 1, 1, 1], width_per_group=8)
     network.conv1 = nn.Conv2d(3, 64, kernel, stride, padding)
     fuse(network, FUSED)
@@ -100,34 +100,34 @@ def test_another_first_convolution_stays(kernel, stride, padding):
         (four_bottlenecks, (BlurPool(),), 17, 0),
     ],
 )
-def test_outputs_gradients_and_statistics_match_the_plain_network(
-    network, methods, norms, dropping
-):
-    plain, fused = twins(network, *methods)
+def test_fused_network_matches_outputs_gradients_and_statistics(network, methods, norms, dropping):
+    unfused, fused = twins(network, *methods)
     for _ in range(2):
-        x, found = images(), []
-        for model in (plain, fused):
+        x, outputs = images(), []
+        for model in (unfused, fused):
             torch.manual_seed(1)
-            found.append(model(x))
-            found[-1].square().sum().backward()
-        assert torch.allclose(*found, rtol=1e-8)
-    for (name, parameter), other in zip(fused.named_parameters(), plain.parameters(), strict=True):
+            outputs.append(model(x))
+            outputs[-1].square().sum().backward()
+        assert torch.allclose(*outputs, rtol=1e-8)
+    for (name, parameter), other in zip(
+        fused.named_parameters(), unfused.parameters(), strict=True
+    ):
         assert torch.allclose(
             parameter.grad, other.grad, rtol=1e-6, atol=1e-8 * float(other.grad.norm())
         ), name
-    for name, value in plain.state_dict().items():
+    for name, value in unfused.state_dict().items():
         assert torch.allclose(fused.state_dict()[name], value), name
     kinds = [type(module) for module in fused.modules()]
     assert kinds.count(FusedBatchNorm2d) == norms
     assert kinds.count(FusedDropSamplesBatchNorm2d) == dropping
-    expected = plain.eval()(x)
+    expected = unfused.eval()(x)
     assert torch.allclose(fused.eval()(x), expected, rtol=1e-8)
     fold(fused)
     assert torch.allclose(fused(x), expected, rtol=1e-8)
 
 
 @pytest.mark.parametrize("network", [narrow_resnet18, four_bottlenecks])
-def test_with_plain_operations_a_fused_network_computes_the_same_bits(network):
+def test_fuse_with_plain_operations_is_bit_identical(network):
     methods = BlurPool(), StochasticDepth(drop_rate=0.5)
     pair = twins(network, *methods, dtype=torch.float32, operations=PLAIN)
     x = images().float()
@@ -147,13 +147,13 @@ def test_with_plain_operations_a_fused_network_computes_the_same_bits(network):
     assert isinstance(pair[1].bn1, FusedBatchNorm2d)
 
 
-def test_parameters_and_keys_are_kept_and_every_batch_norm_is_fused():
-    plain, model = empty_resnet50(), empty_resnet50()
+def test_fuse_keeps_keys_and_fuses_every_batchnorm():
+    unfused, model = empty_resnet50(), empty_resnet50()
     before, kinds = dict(model.named_parameters()), [type(module) for module in model.modules()]
     fuse(model, Operations())
     assert [type(module) for module in model.modules()] == kinds  # plain ones change nothing
     fuse(model, FUSED)
-    assert list(model.state_dict()) == list(plain.state_dict())
+    assert list(model.state_dict()) == list(unfused.state_dict())
     assert all(parameter is before[name] for name, parameter in model.named_parameters())
     norms = {
         name: norm.relu for name, norm in model.named_modules() if isinstance(norm, nn.BatchNorm2d)
@@ -164,7 +164,7 @@ def test_parameters_and_keys_are_kept_and_every_batch_norm_is_fused():
 
 
 @pytest.mark.parametrize("stride", [1, 2])
-def test_a_pool_of_three_by_three_is_the_operation_and_no_other_is(stride):
+def test_fuse_replaces_only_three_by_three_pools(stride):
     model = nn.Sequential(
         nn.MaxPool2d(3, stride, 1),
         nn.MaxPool2d(3, stride),
@@ -179,7 +179,7 @@ def test_a_pool_of_three_by_three_is_the_operation_and_no_other_is(stride):
     assert model[0].operation is FUSED.max_pool
 
 
-def test_a_blurred_pool_takes_the_maxima_of_the_operation():
+def test_blurred_pool_calls_the_max_pool_operation():
     model = nn.Sequential(nn.MaxPool2d(3, 2, 1))
     BlurPool().modify_model(model)
     fuse(model, FUSED)
@@ -187,10 +187,10 @@ def test_a_blurred_pool_takes_the_maxima_of_the_operation():
 
 
 @pytest.mark.parametrize("blur", [None, BlurPool(), BlurPool(blur_first=False)])
-@pytest.mark.parametrize("made", [narrow_resnet18, four_bottlenecks])
-def test_a_folded_network_gives_the_same_output_without_batchnorm(blur, made):
+@pytest.mark.parametrize("make", [narrow_resnet18, four_bottlenecks])
+def test_folded_batchnorm_gives_the_same_output(blur, make):
     torch.manual_seed(0)
-    model = made(4)
+    model = make(4)
     if blur:
         blur.modify_model(model)
     for norm in model.modules():

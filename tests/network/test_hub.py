@@ -1,4 +1,4 @@
-"""Networks go to the Hugging Face Hub and come back, with a stand-in for it on this machine."""
+"""Networks are pushed to and loaded from a local stand-in for the Hugging Face Hub."""
 
 import base64
 import json
@@ -15,7 +15,7 @@ import pytest
 import resnet_recipes
 from resnet_recipes.base import names
 from resnet_recipes.base.errors import NotReadyError, RecipeError
-from resnet_recipes.network.hub import push, repository
+from resnet_recipes.network.hub import parse_repository, push
 from resnet_recipes.network.open import AbsentError
 from resnet_recipes.training.run import Run
 from tests.trained_runs import ended_run
@@ -25,7 +25,7 @@ constants = pytest.importorskip("huggingface_hub.constants")
 
 Api, COMMIT = huggingface_hub.HfApi, "c" * 40
 
-#: A run that starts from the network of a repository.
+#: A run that starts from a repository's network.
 WORDS = (
     "mild data.backend=synthetic bs=16 lr=0.1 batch.bn_size=8 model.name=resnet18 "
     "model.weights=hf:me/net"
@@ -33,7 +33,7 @@ WORDS = (
 
 
 class Hub(BaseHTTPRequestHandler):
-    """Speaks as much of the Hub's protocol as an upload and a download of one file need."""
+    """The part of the Hub's protocol that an upload and a download of one file need."""
 
     files: dict[str, bytes]
     token = "right"
@@ -69,8 +69,8 @@ class Hub(BaseHTTPRequestHandler):
                     content = base64.b64decode(line["value"]["content"])
                     self.files[line["value"]["path"]] = content
             place = f"http://{self.headers['Host']}/me/net/commit/{COMMIT}"
-            said = {"commitUrl": place, "commitOid": COMMIT}
-            self._answer(200, said | {"pullRequestUrl": None, "success": True})
+            message = {"commitUrl": place, "commitOid": COMMIT}
+            self._answer(200, message | {"pullRequestUrl": None, "success": True})
 
     def do_HEAD(self) -> None:
         """Describe a file."""
@@ -95,8 +95,8 @@ class Hub(BaseHTTPRequestHandler):
             if has_body:
                 self.wfile.write(content[: self.cut or None])
 
-    def _answer(self, code: int, said: object, headers: dict[str, str] | None = None) -> None:
-        body = json.dumps(said).encode()
+    def _answer(self, code: int, message: object, headers: dict[str, str] | None = None) -> None:
+        body = json.dumps(message).encode()
         self.send_response(code)
         for name, value in (headers or {}).items():
             self.send_header(name, value)
@@ -113,8 +113,8 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Hub]]:
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     place = f"http://127.0.0.1:{server.server_port}"
     monkeypatch.setattr(huggingface_hub, "HfApi", partial(Api, endpoint=place))
-    known = getattr(constants, "HF_URL_HOSTS", frozenset()) | {"127.0.0.1"}
-    monkeypatch.setattr(constants, "HF_URL_HOSTS", known, raising=False)
+    hosts = getattr(constants, "HF_URL_HOSTS", frozenset()) | {"127.0.0.1"}
+    monkeypatch.setattr(constants, "HF_URL_HOSTS", hosts, raising=False)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)  # between attempts
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
@@ -134,7 +134,7 @@ def run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
 EXPORT = "resnet-recipes export {0} --to safetensors --out {0}/../out --push"
 
 
-def test_what_is_pushed_is_loaded_again_and_is_then_weights_of_a_run(run, hub, enter):
+def test_pushed_network_loads_and_serves_as_weights(run, hub, enter):
     assert "/me/net" in enter(f"{EXPORT.format(run)} hf:me/net").out
     card = huggingface_hub.ModelCard(hub.files["README.md"].decode())
     assert card.data.license_name
@@ -161,7 +161,7 @@ def written(folder: Path) -> set[str]:
         {"X-Xet-Hash": "../planted", "X-Xet-Refresh-Route": "/../planted"},
     ],
 )
-def test_headers_of_a_mirror_never_become_paths(sent, run, hub, tmp_path, monkeypatch):
+def test_mirror_headers_never_become_paths(sent, run, hub, tmp_path, monkeypatch):
     home = tmp_path / "one/two/three/four/home"
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
     hub.files["model.safetensors"] = (run / "weights.safetensors").read_bytes()
@@ -173,7 +173,7 @@ def test_headers_of_a_mirror_never_become_paths(sent, run, hub, tmp_path, monkey
     assert not outside
 
 
-def test_fetched_downloads_again_only_what_changed(run, hub, tmp_path, monkeypatch):
+def test_fetch_downloads_only_changed_files(run, hub, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     hub.files["model.safetensors"] = (run / "weights.safetensors").read_bytes()
     for _ in range(2):
@@ -184,19 +184,21 @@ def test_fetched_downloads_again_only_what_changed(run, hub, tmp_path, monkeypat
     assert hub.asked.count("GET") == 2
 
 
-def test_a_run_does_not_download(hub, enter):
+def test_run_does_not_download(hub, enter):
     hub.files["model.safetensors"] = b"anything"
-    said = enter(f"resnet-recipes plan {WORDS}").out
-    assert "hf download me/net model.safetensors" in " ".join(said.split())
+    message = enter(f"resnet-recipes plan {WORDS}").out
+    assert "hf download me/net model.safetensors" in " ".join(message.split())
     with pytest.raises(AbsentError, match=r"hf download me/net model\.safetensors"):
         resnet_recipes.plan(resnet_recipes.compose(*WORDS.split()))
 
 
-def test_a_push_that_fails_says_how_to_repeat_it(hub, tmp_path, monkeypatch):
+def test_failed_push_suggests_how_to_repeat_it(hub, tmp_path, monkeypatch):
     (tmp_path / "README.md").write_text("# A network")
     monkeypatch.setenv("HF_TOKEN", "wrong")
-    said = "no access: you are not logged in, the token is invalid, or there is no such repository"
-    with pytest.raises(NotReadyError, match=rf"{said}\n    try:   hf auth login"):
+    message = (
+        "no access: you are not logged in, the token is invalid, or there is no such repository"
+    )
+    with pytest.raises(NotReadyError, match=rf"{message}\n    try:   hf auth login"):
         push(tmp_path, "hf:me/net")
     monkeypatch.setattr(huggingface_hub, "HfApi", partial(Api, endpoint="http://127.0.0.1:9"))
     with pytest.raises(NotReadyError, match=f"hf upload me/net {tmp_path}"):
@@ -213,7 +215,7 @@ def test_a_push_that_fails_says_how_to_repeat_it(hub, tmp_path, monkeypatch):
         ("/commit/", "text"),
     ],
 )
-def test_push_rejects_a_hub_that_answers_nonsense(hub, tmp_path, part, lie):
+def test_push_rejects_invalid_responses(hub, tmp_path, part, lie):
     (tmp_path / "README.md").write_text("# A network")
     hub.lies = part, lie
     with pytest.raises(NotReadyError) as refused:
@@ -224,7 +226,7 @@ def test_push_rejects_a_hub_that_answers_nonsense(hub, tmp_path, part, lie):
     assert str(tmp_path) in problem.fixes[0]
 
 
-def test_a_wrong_name_is_refused_before_anything_is_written(run, hub, enter):
+def test_wrong_name_is_rejected_before_writing(run, hub, enter):
     assert "hf:USER/NAME" in enter(f"{EXPORT.format(run)} me/net", 2).err
     assert not (run.parent / "out").exists()
 
@@ -245,20 +247,20 @@ def test_a_wrong_name_is_refused_before_anything_is_written(run, hub, enter):
         f"hf:me/{'n' * 97}",
     ],
 )
-def test_no_name_leads_out_of_the_hub(place):
+def test_name_never_leaves_the_hub_folder(place):
     with pytest.raises(RecipeError, match="must name a repository"):
         resnet_recipes.load(place)
     assert not names.WEIGHTS.fullmatch(place)
 
 
 @pytest.mark.parametrize("name", ["me/net", "m/n", "me/my-net_2.0", f"me/{'n' * 96}", "me/n__"])
-def test_a_name_that_the_hub_takes_is_taken(name):
+def test_valid_hub_name_is_accepted(name):
     huggingface_hub.utils.validate_repo_id(name)
-    assert repository("load", f"hf:{name}") == name
+    assert parse_repository("load", f"hf:{name}") == name
     assert names.WEIGHTS.fullmatch(f"hf:{name}")
 
 
-def test_a_download_that_is_cut_off_or_impossible_is_no_network(run, hub, monkeypatch):
+def test_interrupted_or_impossible_download_leaves_no_file(run, hub, monkeypatch):
     with pytest.raises(NotReadyError, match="does not exist"):
         resnet_recipes.load("hf:me/net")
     hub.files["model.safetensors"], hub.cut = bytes(1000), 10

@@ -56,9 +56,7 @@ def refused(path: Path) -> str:
 @pytest.mark.parametrize(
     "kept", ["plain", "state_dict", "module.", "half", "safetensors", "no counters"]
 )
-def test_files_with_torchvisions_and_timms_names_are_loaded_and_assumptions_are_reported(
-    kept, narrow, tmp_path
-):
+def test_load_accepts_library_names_and_notes_assumptions(kept, narrow, tmp_path):
     state = narrow.state_dict()
     path = tmp_path / ("w.safetensors" if kept == "safetensors" else "w.pt")
     saved = {
@@ -88,22 +86,22 @@ def test_files_with_torchvisions_and_timms_names_are_loaded_and_assumptions_are_
     assert not loaded.is_matched_by_order
 
 
-def test_a_checkpoint_gives_the_averaged_network_with_its_surgery_and_classes(make_run, tmp_path):
+def test_checkpoint_loads_averaged_network_with_surgery_and_classes(make_run, tmp_path):
     run = make_run("methods.blurpool={} methods.stochastic_depth.drop_rate=0.5 methods.ema={}")
     average = {f"ema.{name}": tensor.clone() for name, tensor in run.model.state_dict().items()}
     run.methods.load_state_dict(average)
     run.model.eval()
-    wanted = outputs(run.model)
+    expected = outputs(run.model)
     with torch.no_grad():
         run.model.fc.weight.zero_()
     checkpoints = Checkpoints(tmp_path, 2)
     checkpoints.save(8, capture(run, 8), wait=True)
     loaded = load(tmp_path / "step-00000008.pt")
-    torch.testing.assert_close(outputs(loaded.model), wanted, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(outputs(loaded.model), expected, rtol=1e-4, atol=1e-4)
     assert loaded.about.classes == run.plan.facts.classes
 
 
-def test_a_network_brings_its_transform_and_the_names_of_its_classes(make_run, tmp_path, capsys):
+def test_network_has_transform_and_class_names(make_run, tmp_path, capsys):
     run = ended_run(make_run, tmp_path / "run", methods={"blurpool": {}})
     network = resnet_recipes.load(str(run))
     image = tmp_path / "images" / "val" / "pattern3" / "1.jpg"
@@ -143,13 +141,13 @@ def test_a_network_brings_its_transform_and_the_names_of_its_classes(make_run, t
         (Image.new("RGB", (0, 0)), "image has no pixels"),
     ],
 )
-def test_transform_rejects_what_is_no_image(image, rule):
+def test_transform_rejects_invalid_images(image, rule):
     network = Network(nn.Flatten(), About("resnet18", 2))
     with pytest.raises(BadImageError, match=rule):
         network.transform(image)
 
 
-def test_a_run_without_weights_names_its_newest_checkpoint(tmp_path):
+def test_run_without_weights_suggests_newest_checkpoint(tmp_path):
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "step-00000008.pt").touch()
     with pytest.raises(NotReadyError, match="step-00000008"):
@@ -158,7 +156,7 @@ def test_a_run_without_weights_names_its_newest_checkpoint(tmp_path):
 
 @pytest.mark.timeout(30)  # a FIFO would be waited for
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
-def test_special_files_and_endless_ones_are_refused_at_once(suffix, tmp_path):
+def test_special_or_endless_file_is_rejected_at_once(suffix, tmp_path):
     def path(kind: str) -> Path:
         return special(tmp_path / f"{kind}.{suffix}", kind)
 
@@ -173,7 +171,7 @@ def test_special_files_and_endless_ones_are_refused_at_once(suffix, tmp_path):
         load(tmp_path)
 
 
-def test_weights_that_fit_no_network_are_refused(narrow, tmp_path):
+def test_weights_that_fit_no_network_are_rejected(narrow, tmp_path):
     state, path, loop = narrow.state_dict(), tmp_path / "w.pt", {}
     loop["state_dict"] = loop
     wrong = {
@@ -190,22 +188,22 @@ def test_weights_that_fit_no_network_are_refused(narrow, tmp_path):
         "does not contain": {"model": {1: torch.zeros(1)}},
         "no classifier": {name: tensor for name, tensor in state.items() if name != "fc.weight"},
     }
-    for said, saved in wrong.items():
+    for message, saved in wrong.items():
         torch.save(saved, path)
-        assert said in refused(path)
+        assert message in refused(path)
     for recipe in ({"name": [[[[[[[]]]]]]]}, torch.zeros(1)):
         torch.save({"recipe": recipe, "model": state, "methods": {}, "classes": []}, path)
         assert "not a checkpoint of" in refused(path)
 
 
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
-def test_mutated_files_are_refused_or_are_the_same_network(suffix, narrow, tmp_path):
+def test_mutated_file_is_rejected_or_loads_the_same(suffix, narrow, tmp_path):
     described = about.About("resnet18", 4, ("a", "b", "c", "d"), epochs=1.0)
     content = write_weights(narrow, tmp_path / f"good.{suffix}", described).read_bytes()
     rng = np.random.default_rng(0)
     path = tmp_path / f"bad.{suffix}"
     count = 0
-    wanted = narrow.state_dict()
+    expected = narrow.state_dict()
     for _ in range(100):
         path.write_bytes(damaged(bytearray(content), content, rng))
         try:
@@ -214,7 +212,7 @@ def test_mutated_files_are_refused_or_are_the_same_network(suffix, narrow, tmp_p
             count += 1
         else:  # the damage hit padding between entries, or exchanged equal bytes
             assert all(
-                torch.equal(tensor, wanted[name])
+                torch.equal(tensor, expected[name])
                 for name, tensor in loaded.model.state_dict().items()
             )
             assert loaded.about == described

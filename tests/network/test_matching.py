@@ -1,4 +1,4 @@
-"""Which network a file fits: by names, by order, and which others would take it."""
+"""Files are matched with networks by names or order, and lookalikes are found."""
 
 import pytest
 import safetensors.torch
@@ -8,8 +8,8 @@ from torch import nn
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.network.matching import lookalikes
-from resnet_recipes.network.open import notes, open_network
+from resnet_recipes.network.matching import find_lookalikes
+from resnet_recipes.network.open import list_notes, open_network
 
 NAME = "timm:test_efficientnet"
 CONFIG = ModelConfig(NAME)
@@ -46,10 +46,10 @@ def test_names_of_another_library_match_by_order(counters, model, tmp_path):
     network = open_network(str(path), CONFIG)
     assert network.about.num_classes == 5
     torch.testing.assert_close(logits(network), logits(model))
-    assert "by order and shape" in next(notes(network, str(path)))
+    assert "by order and shape" in next(list_notes(network, str(path)))
 
 
-def test_order_is_no_match_for_other_kinds_shapes_or_sorted_files(model, tmp_path):
+def test_order_does_not_match_other_kinds_or_shapes(model, tmp_path):
     path, state = tmp_path / "w.pth", renamed(model.state_dict())
     names = list(state)
     turned = {name: state[name] for name in (names[0], names[2], names[1], *names[3:])}
@@ -63,7 +63,7 @@ def test_order_is_no_match_for_other_kinds_shapes_or_sorted_files(model, tmp_pat
         open_network(str(tmp_path / "w.safetensors"), CONFIG)
 
 
-def test_file_of_no_known_network_is_described_with_fitting_names(model, tmp_path):
+def test_unknown_network_error_suggests_fitting_names(model, tmp_path):
     path = tmp_path / "Test-EfficientNet-0123abcd.pth"
     torch.save(renamed(model.state_dict()), path)
     with pytest.raises(NotReadyError) as caught:
@@ -84,24 +84,26 @@ def test_file_of_no_known_network_is_described_with_fitting_names(model, tmp_pat
         ("vit_tiny_patch16_224", "deit_tiny_patch16_224", ["normalization"]),
     ],
 )
-def test_networks_that_take_the_same_file_are_named(name, other, how):
-    known = pytest.importorskip("timm").list_models()
-    found = dict(lookalikes(f"timm:{name}", {}))
+def test_lookalikes_take_the_same_file(name, other, how):
+    installed = pytest.importorskip("timm").list_models()
+    differences = {other.name: other.differences for other in find_lookalikes(f"timm:{name}", {})}
     if how is None:
-        assert other not in known
-        assert found == {}
+        assert other not in installed
+        assert differences == {}
     else:
-        assert found[f"timm:{other}"] == how
-        one, two = (backbones.structure(f"timm:{each}", 3, {}) for each in (name, other))
+        assert differences[f"timm:{other}"] == how
+        one, two = (backbones.build_structure(f"timm:{each}", 3, {}) for each in (name, other))
         one.load_state_dict(two.state_dict(), assign=True)  # its names and shapes are the same
 
 
-def test_lookalikes_are_noted_for_files_that_do_not_say_which_they_are(tmp_path):
+def test_undescribed_file_notes_its_lookalikes(tmp_path):
     timm = pytest.importorskip("timm")
     path = tmp_path / "a b.pth"
     torch.save(timm.create_model("efficientnet_lite0", num_classes=2).state_dict(), path)
-    said = list(notes(open_network(str(path), ModelConfig("timm:efficientnet_lite0")), str(path)))
-    assert len(said) == 2
-    assert "assuming timm:efficientnet_lite0" in said[0]
-    assert "Conv2dSame, eps, normalization" in said[1]
-    assert f"eval '{path}' model.name=timm:tf_efficientnet_lite0" in said[1]
+    notes = list(
+        list_notes(open_network(str(path), ModelConfig("timm:efficientnet_lite0")), str(path))
+    )
+    assert len(notes) == 2
+    assert "assuming timm:efficientnet_lite0" in notes[0]
+    assert "Conv2dSame, eps, normalization" in notes[1]
+    assert f"eval '{path}' model.name=timm:tf_efficientnet_lite0" in notes[1]

@@ -1,4 +1,4 @@
-"""One way opens every trained network, with the images that its library says it is for."""
+"""Every trained network is opened in one way, with the image settings of its library."""
 
 import pytest
 import safetensors.torch
@@ -8,8 +8,8 @@ import torchvision
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.data.base import MEAN, STD
-from resnet_recipes.network.open import AbsentError, notes, open_network
-from resnet_recipes.network.pretrained import network_of
+from resnet_recipes.network.open import AbsentError, list_notes, open_network
+from resnet_recipes.network.pretrained import open_weights
 from tests.jobs.nursery import narrow_resnet18
 
 HALF = (127.5,) * 3
@@ -50,11 +50,11 @@ def test_published_name_brings_network_and_images(place, hub):
     assert (about.eval_resize, about.eval_size, about.eval_interpolation) == (168, 160, "bicubic")
     images = torch.randn(2, 3, 160, 160)
     torch.testing.assert_close(network(images), model(images))
-    assert list(notes(network, place)) == []
+    assert list(list_notes(network, place)) == []
     assert network.classes[0] == "n01440764"
 
 
-def test_published_name_of_another_network_is_refused(hub):
+def test_published_name_of_another_network_is_rejected(hub):
     pytest.importorskip("timm")
     with pytest.raises(NotReadyError) as caught:
         open_network("timm:test_vit.r160_in1k", ModelConfig("timm:test_efficientnet"))
@@ -67,7 +67,7 @@ def test_published_name_of_another_network_is_refused(hub):
     ("place", "near"),
     [("timm:test_vi", "timm:test_vit"), ("torchvision:resnet5", "torchvision:resnet")],
 )
-def test_published_name_of_no_network_is_refused(place, near):
+def test_published_name_of_no_network_is_rejected(place, near):
     pytest.importorskip("timm")
     with pytest.raises(NotReadyError) as caught:
         open_network(place)
@@ -90,52 +90,55 @@ def test_published_name_of_no_network_is_refused(place, near):
         ("torchvision", "timm:resnet18", "timm:resnet18.a1_in1k"),
     ],
 )
-def test_weights_that_torchvision_lacks_are_refused_with_others(place, name, fix):
+def test_unknown_torchvision_weights_are_rejected_with_others(place, name, fix):
     pytest.importorskip("timm")
     with pytest.raises(NotReadyError) as caught:
         open_network(place, ModelConfig(name))
     assert caught.value.problems[0].lines()[1] == f"try:   {fix}"
     with pytest.raises(NotReadyError) as caught:
-        network_of(ModelConfig(name, weights=place))
+        open_weights(ModelConfig(name, weights=place))
     assert caught.value.problems[0].lines()[1] == f"try:   model.weights={fix}"
 
 
-def test_file_is_taken_for_the_named_network_with_its_images(tmp_path):
+def test_undescribed_file_uses_named_network_and_images(tmp_path):
     timm = pytest.importorskip("timm")
     path = tmp_path / "w.safetensors"
     safetensors.torch.save_file(timm.create_model("test_vit", num_classes=3).state_dict(), path)
     network = open_network(str(path), ModelConfig("timm:test_vit"))
     assert (network.about.mean, network.about.num_classes) == (HALF, 3)
     assert network.classes == ("0", "1", "2")
-    assert any("mean of 0.5/0.5/0.5" in note for note in notes(network, "w"))
+    assert any("mean of 0.5/0.5/0.5" in note for note in list_notes(network, "w"))
 
 
 @pytest.mark.parametrize(("name", "resize"), [("resnet18-f37072fd.pth", 256), ("mine.pth", 256)])
-def test_file_of_a_resnet_is_known_by_its_names(name, resize, tmp_path, monkeypatch):
+def test_resnet_file_is_recognized_by_its_names(name, resize, tmp_path, monkeypatch):
     monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
     torch.save(narrow_resnet18(num_classes=3).state_dict(), tmp_path / name)
     network = open_network(str(tmp_path / name))
     assert network.about.architecture == "resnet18"
     assert (network.about.mean, network.about.std) == (MEAN, STD)
     assert network.about.eval_resize == resize
-    assert "without BlurPool" in next(notes(network, name))
+    assert "without BlurPool" in next(list_notes(network, name))
 
 
-def test_torchvision_states_the_images_of_each_of_its_files():
-    from resnet_recipes.network.published import images_of
+def test_torchvision_states_images_of_each_file():
+    from resnet_recipes.network.published import find_image_settings
 
     v1, v2 = (weights.url.rpartition("/")[2] for weights in torchvision.models.ResNet50_Weights)
-    sizes = [images_of("resnet50", f"/a/{name}")["eval_resize"] for name in (v1, v2, "other.pth")]
+    sizes = [
+        find_image_settings("resnet50", f"/a/{name}")["eval_resize"]
+        for name in (v1, v2, "other.pth")
+    ]
     assert sizes == [256, 232, 256]
-    assert images_of("torchvision:swin_t")["eval_interpolation"] == "bicubic"
-    assert images_of("resnet50", "torchvision")["eval_resize"] == 232
-    assert images_of("resnet50", "torchvision:IMAGENET1K_V1")["eval_resize"] == 256
+    assert find_image_settings("torchvision:swin_t")["eval_interpolation"] == "bicubic"
+    assert find_image_settings("resnet50", "torchvision")["eval_resize"] == 232
+    assert find_image_settings("resnet50", "torchvision:IMAGENET1K_V1")["eval_resize"] == 256
 
 
 @pytest.mark.parametrize(
     "place", ["torchvision:resnet18", "torchvision:IMAGENET1K_V1", "torchvision"]
 )
-def test_torchvision_weights_are_found_by_network_or_by_name(place, tmp_path, monkeypatch):
+def test_torchvision_weights_are_found_by_either_name(place, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     model = None if place == "torchvision:resnet18" else ModelConfig("resnet18")
     with pytest.raises(AbsentError, match=r"resnet18-f37072fd\.pth does not exist"):

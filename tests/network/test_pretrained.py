@@ -75,24 +75,24 @@ a b c d e f g | a b c | - | new classifier for 3 classes (the file has 7)
 """
     ),
 )
-def test_a_classifier_is_kept_for_classes_of_the_same_names(theirs, ours, places, text, tmp_path):
+def test_classifier_is_kept_for_same_class_names(theirs, ours, places, text, tmp_path):
     trained, ours = build_model(CONFIG, 7, seed=1), tuple(ours.split())
     kept, named = [*map(int, places.strip("-"))], tuple(theirs.strip("-").split())
     path = write_weights(trained, tmp_path / "w.pt", About("resnet18", 7, named))
     start = pretrained.find(config_of(path), ours)
     model, fresh = (build_model(CONFIG, len(ours), seed=0) for _ in range(2))
     pretrained.load(model, start)
-    wanted = trained.state_dict() | {
+    expected = trained.state_dict() | {
         name: value[kept] if kept else fresh.state_dict()[name]
         for name, value in trained.state_dict().items()
         if name.startswith("fc.")
     }
-    assert all(torch.equal(value, wanted[name]) for name, value in model.state_dict().items())
+    assert all(torch.equal(value, expected[name]) for name, value in model.state_dict().items())
     assert text in start.text(CONFIG, DataConfig())
     assert "frozen: up to stem" in start.text(config_of(path, freeze="stem"), DataConfig())
 
 
-def test_imagenets_weights_keep_their_classifier_for_imagenets_folders(tmp_path):
+def test_imagenet_classifier_is_kept_for_imagenet_folders(tmp_path):
     model = narrow_resnet18(num_classes=1000)
     torch.save(model.state_dict(), tmp_path / "w.pt")
     folders = wordnet_ids()
@@ -103,16 +103,16 @@ def test_imagenets_weights_keep_their_classifier_for_imagenets_folders(tmp_path)
     assert "new classifier" in others.head
 
 
-def test_stochastic_depth_starts_with_the_same_output_as_the_file(weights):
-    plain, deep = narrow_resnet18(num_classes=7), narrow_resnet18(num_classes=7)
-    plain.load_state_dict(torch.load(weights, weights_only=True))
+def test_stochastic_depth_starts_with_output_of_file(weights):
+    standard, deep = narrow_resnet18(num_classes=7), narrow_resnet18(num_classes=7)
+    standard.load_state_dict(torch.load(weights, weights_only=True))
     StochasticDepth(drop_rate=0.3).modify_model(deep)
     BlurPool().modify_model(deep)
-    BlurPool().modify_model(plain)
+    BlurPool().modify_model(standard)
     pretrained.load(deep, pretrained.find(config_of(weights), SEVEN))
-    plain.fc = deep.fc
+    standard.fc = deep.fc
     images = torch.randn(4, 3, 32, 32)
-    torch.testing.assert_close(deep.eval()(images), plain.eval()(images), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(deep.eval()(images), standard.eval()(images), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -123,14 +123,14 @@ def test_stochastic_depth_starts_with_the_same_output_as_the_file(weights):
         lambda state: state.update({"bn1.bias": torch.ones(8, dtype=torch.int64)}),
     ],
 )
-def test_weights_that_do_not_fit_are_refused(change, weights, tmp_path):
+def test_weights_that_do_not_fit_are_rejected(change, weights, tmp_path):
     state = torch.load(weights, weights_only=True)
     change(state)
     torch.save(state, tmp_path / "odd.pt")
     assert refusal(tmp_path / "odd.pt").count("odd.pt") == 1
 
 
-def test_weights_of_another_stem_or_width_are_refused_with_what_to_type(weights, tmp_path):
+def test_weights_of_another_stem_or_width_suggest_settings(weights, tmp_path):
     assert "model.name=resnet18" in refusal(weights, name="resnet34")
     assert "model.stem=standard\n" in refusal(weights, stem="small") + "\n"
     small = replace(CONFIG, stem="small", width=0.125)
@@ -145,34 +145,32 @@ def test_weights_of_another_stem_or_width_are_refused_with_what_to_type(weights,
     assert pretrained.find(replace(small, weights=str(path)), SEVEN).about.num_classes == 7
 
 
-def test_weights_for_colours_are_summed_for_grey_images_as_timm_does(weights):
-    grey = config_of(weights, in_channels=1)
-    start = pretrained.find(grey, SEVEN)
-    assert "summed over colours" in start.text(grey, DataConfig())
+def test_color_weights_are_summed_for_gray_images(weights):
+    gray = config_of(weights, in_channels=1)
+    start = pretrained.find(gray, SEVEN)
+    assert "summed over colors" in start.text(gray, DataConfig())
     summed = torch.load(weights, weights_only=True)["conv1.weight"].sum(1, keepdim=True)
     assert torch.equal(start.tensors["conv1.weight"], summed)
 
 
-def test_weights_of_timm_say_how_images_that_are_not_square_are_fitted():
+def test_timm_weights_state_fit_of_non_square_images():
     pytest.importorskip("timm")
     for name, fit in {"fb_in22k_ft_in1k_384": "squash", "fb_in1k": "crop"}.items():
         config = ModelConfig(name="timm:convnext_base", weights=f"timm:convnext_base.{name}")
-        images = published.images_of(config.name, config.weights)
+        images = published.find_image_settings(config.name, config.weights)
         assert images["fit"] == fit
         network = Network(nn.Linear(1, 1), About("timm:convnext_base", 1, **images))
         text = pretrained.Start(network, {}, "").text(config, DataConfig())
         assert ("data.fit=squash" in text) == (fit == "squash")
 
 
-def test_torchvision_weights_come_from_its_cache_and_are_checksummed(
-    weights, tmp_path, monkeypatch
-):
+def test_torchvision_weights_are_read_from_cache_and_checksummed(weights, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     name = hashlib.sha256(weights.read_bytes()).hexdigest()[:8]
     member = torchvision.models.ResNet18_Weights.DEFAULT
-    said = refusal("torchvision")
-    assert "or copy https://download.pytorch.org/models/resnet18-" in said
-    assert "torchvision.models.resnet18(weights='IMAGENET1K_V1')\"\n" in said
+    message = refusal("torchvision")
+    assert "or copy https://download.pytorch.org/models/resnet18-" in message
+    assert "torchvision.models.resnet18(weights='IMAGENET1K_V1')\"\n" in message
     cache = tmp_path / "hub" / "checkpoints"
     cache.mkdir(parents=True)
     (cache / Path(member.url).name).write_bytes(weights.read_bytes())
@@ -190,7 +188,7 @@ def test_torchvision_weights_come_from_its_cache_and_are_checksummed(
     assert "torchvision:IMAGENET1K_V1" in refusal("torchvision:V9")
 
 
-def test_timm_weights_come_from_the_cache_of_the_hub(weights, tmp_path, monkeypatch):
+def test_timm_weights_are_read_from_hub_cache(weights, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     assert "hf download timm/resnet18.a1_in1k model.safetensors" in refusal("timm:resnet18.a1_in1k")
     snapshot = tmp_path / "models--timm--resnet18.a1_in1k" / "snapshots" / "0123abcd"
@@ -208,14 +206,14 @@ def test_timm_weights_come_from_the_cache_of_the_hub(weights, tmp_path, monkeypa
     ("variable", "place"),
     [("HF_HUB_CACHE", ""), ("HF_HOME", "hub"), ("XDG_CACHE_HOME", "huggingface/hub")],
 )
-def test_the_cache_of_the_hub_is_where_the_hub_puts_it(variable, place, tmp_path, monkeypatch):
+def test_hub_cache_follows_environment_variables(variable, place, tmp_path, monkeypatch):
     for name in ("HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(variable, str(tmp_path))
     assert f"{tmp_path / place / 'models--me--net'} has no" in refusal("hf:me/net")
 
 
-def test_frozen_parts_keep_weights_and_statistics_in_training(make_run):
+def test_frozen_parts_keep_weights_and_statistics(make_run):
     run = make_run("max_duration=3ba schedule.warmup=0ba model.weights=unread model.freeze=layer1")
     before = {name: value.clone() for name, value in run.model.state_dict().items()}
     train(run, Mock(spec=RunReporter, **{"is_asked_to_stop.return_value": False}))
@@ -227,7 +225,7 @@ def test_frozen_parts_keep_weights_and_statistics_in_training(make_run):
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer.name)
-def test_the_backbone_learns_at_its_own_rate(optimizer):
+def test_backbone_rate_scales_only_the_backbone(optimizer):
     model = build_model(CONFIG, 3, seed=0)
     settings = optimizer(lr=0.5, weight_decay=0.01, no_decay="one_dimensional", backbone_rate=0.1)
     groups = settings.build(model).param_groups
@@ -241,7 +239,7 @@ def test_the_backbone_learns_at_its_own_rate(optimizer):
     assert "backbone rate 0.1" in settings.text()
 
 
-def test_decoupled_decay_follows_the_shape_of_each_rate():
+def test_decoupled_decay_follows_shape_of_each_rate():
     """At the peak, backbone and classifier lose the same fraction, however low the first's rate."""
     model = nn.ModuleDict({"layer": nn.Linear(2, 2, bias=False), "fc": nn.Linear(2, 2, bias=False)})
     optimizer = OPTIMIZERS[0](lr=1.0, weight_decay=0.1, backbone_rate=0.1).build(model)
@@ -255,6 +253,6 @@ def test_decoupled_decay_follows_the_shape_of_each_rate():
         torch.testing.assert_close(parameter.detach(), old * 0.9)
 
 
-def test_freezing_random_weights_is_a_mistake():
+def test_freezing_random_weights_is_rejected():
     assert [problem.key for problem in replace(CONFIG, freeze="stem").problems()] == ["freeze"]
     assert not list(config_of(Path("weights.pt"), freeze="stem").problems())

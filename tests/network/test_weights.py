@@ -11,7 +11,7 @@ from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.network import about, archive
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import load
-from resnet_recipes.network.weights import KEY, digest, read_weights, write_weights
+from resnet_recipes.network.weights import KEY, compute_digest, read_weights, write_weights
 from resnet_recipes.training.run import Run
 from tests.tables import rows
 
@@ -20,26 +20,26 @@ IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
 def described(run: Run) -> About:
     """Return the description of a run's network."""
-    return about.of(run.plan.recipe, run.plan.facts.classes, run.plan.num_classes, 2.0)
+    return about.describe(run.plan.recipe, run.plan.facts.classes, run.plan.num_classes, 2.0)
 
 
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
-def test_torchvision_loads_the_weights_and_gives_the_same_output(make_run, tmp_path, suffix):
+def test_torchvision_loads_weights_with_the_same_output(make_run, tmp_path, suffix):
     run = make_run("methods.stochastic_depth.drop_rate=0.3")
     before = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
     path = write_weights(run.model, tmp_path / f"weights.{suffix}", described(run))
-    plain = torchvision.models.resnet18(num_classes=run.plan.num_classes).eval()
-    plain.load_state_dict(
+    state = torchvision.models.resnet18(num_classes=run.plan.num_classes).eval()
+    state.load_state_dict(
         torch.load(path, weights_only=True) if suffix == "pt" else safetensors.torch.load_file(path)
     )
     run.model.eval()
     with torch.no_grad():  # the factors of StochasticDepth are multiplied elsewhere
-        torch.testing.assert_close(plain(IMAGES), run.model(IMAGES), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(state(IMAGES), run.model(IMAGES), rtol=1e-4, atol=1e-4)
     assert all(torch.equal(tensor, before[name]) for name, tensor in run.model.state_dict().items())
 
 
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
-def test_a_network_is_restored_from_its_file_with_surgery_and_classes(make_run, tmp_path, suffix):
+def test_network_is_restored_with_surgery_and_classes(make_run, tmp_path, suffix):
     run = make_run("methods.blurpool.blur_first=false methods.bce_loss={}")
     path = write_weights(run.model, tmp_path / f"weights.{suffix}", described(run))
     loaded = load(path)
@@ -51,7 +51,7 @@ def test_a_network_is_restored_from_its_file_with_surgery_and_classes(make_run, 
     assert (loaded.about.eval_resize, loaded.about.eval_size, loaded.is_described) == (36, 32, True)
 
 
-def test_the_same_network_gives_the_same_file(make_run, tmp_path):
+def test_same_network_writes_the_same_file(make_run, tmp_path):
     run = make_run()
     about = replace(described(run), licence="caf\u00e9 \ud800")
     files = {
@@ -63,7 +63,7 @@ def test_the_same_network_gives_the_same_file(make_run, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
-def test_a_full_disk_is_named_and_leaves_no_part(make_run, tmp_path, suffix):
+def test_full_disk_is_reported_and_leaves_no_part(make_run, tmp_path, suffix):
     run = make_run()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
@@ -75,7 +75,7 @@ def test_a_full_disk_is_named_and_leaves_no_part(make_run, tmp_path, suffix):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_averaged_weights_are_written(make_run, tmp_path):
+def test_averaged_weights_are_written(make_run, tmp_path):
     run = make_run("methods.ema={}")
     zeros = {
         f"ema.{name}": torch.zeros_like(tensor) for name, tensor in run.model.state_dict().items()
@@ -86,7 +86,7 @@ def test_the_averaged_weights_are_written(make_run, tmp_path):
     assert all((tensor == 0).all() for tensor in weights.values())
 
 
-def test_a_description_survives_a_round_trip_through_json():
+def test_description_survives_json():
     surgery = {"blurpool": vars(BlurPool(replace_maxpools=False, min_channels=3))}
     numbers = {
         "mean": (127.5, 0.0, 1.0),
@@ -130,32 +130,32 @@ unknown | 1
         ),
     ],
 )
-def test_a_wrong_description_is_refused(field, value):
+def test_wrong_description_is_rejected(field, value):
     tree = json.loads(About("resnet18", 2, ("one", "two"), epochs=1.0).to_json())
-    with pytest.raises(ValueError, match=r"description|names|normalised"):
+    with pytest.raises(ValueError, match=r"description|names|normalized"):
         about.from_json(json.dumps(tree | {field: json.loads(value)}))
 
 
 @pytest.mark.parametrize("text", ["[" * 30_000, '{"loss": 1' + "0" * 400 + "}", "[NaN]"])
-def test_a_description_that_no_reader_should_take_is_refused(text):
+def test_untrusted_description_is_rejected(text):
     with pytest.raises(ValueError, match="not a JSON object"):
         about.from_json(text)
 
 
-def test_a_changed_description_or_tensor_fails_its_checksum(make_run, tmp_path):
+def test_changed_description_or_tensor_fails_checksum(make_run, tmp_path):
     run = make_run()
     path = write_weights(run.model, tmp_path / "weights.safetensors", described(run))
-    state, found = read_weights(path)
+    state, stored = read_weights(path)
     for name, change in (
-        ("text", {KEY: replace(found, flip=True).to_json()}),
+        ("text", {KEY: replace(stored, flip=True).to_json()}),
         ("no sum", {"sha256": ""}),
     ):
-        metadata = {"format": "pt", KEY: found.to_json(), "sha256": "0" * 64} | change
+        metadata = {"format": "pt", KEY: stored.to_json(), "sha256": "0" * 64} | change
         (tmp_path / f"{name}.safetensors").write_bytes(safetensors.torch.save(state, metadata))
         with pytest.raises(archive.ArchiveError, match="checksum"):
             read_weights(tmp_path / f"{name}.safetensors")
 
 
-def test_the_digest_of_a_network_is_that_of_its_types_and_shapes_too():
+def test_digest_includes_types_and_shapes():
     zeros = [torch.zeros(4, dtype=torch.int32), torch.zeros(4), torch.zeros(2, 2)]
-    assert len({digest({"weight": tensor}, "") for tensor in zeros}) == 3
+    assert len({compute_digest({"weight": tensor}, "") for tensor in zeros}) == 3

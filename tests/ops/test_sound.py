@@ -43,7 +43,7 @@ def kinds() -> dict[Kind, set[int]]:
     """Return the convolutions of all families, with small sides of their inputs and the last."""
     found: dict[Kind, set[int]] = {}
     for (name, argument), least in FAMILIES.items():
-        model = backbones.structure(name, 10, {argument: True} if argument else {}).eval()
+        model = backbones.build_structure(name, 10, {argument: True} if argument else {}).eval()
         sides: dict[nn.Module, list[int]] = {}
 
         def note(conv: nn.Module, inputs: tuple[Tensor], sides=sides) -> None:

@@ -305,9 +305,9 @@ def test_an_offset_says_after_which_epoch_the_first_evaluation_is():
 
 
 def test_plans_of_a_sweep_share_networks_only_if_equal(monkeypatch):
-    built, structure = [], backbones.structure
+    built, structure = [], backbones.build_structure
     monkeypatch.setattr(
-        backbones, "structure", lambda *args: built.append(args) or structure(*args)
+        backbones, "build_structure", lambda *args: built.append(args) or structure(*args)
     )
     networks = {}
     base = "model.name=resnet18 model.stem=small data.train_size=32 data.eval_size=32"

@@ -10,7 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.base import RawBatch, normalize
-from resnet_recipes.inference.model_card import model_card
+from resnet_recipes.inference.model_card import make_model_card
 from resnet_recipes.jobs.train import write_best
 from resnet_recipes.network.load import BEST, load
 from resnet_recipes.run_folder.metrics import Metrics
@@ -215,7 +215,7 @@ def test_best_weights_keep_first_best_by_metric(by, step, make_run, tmp_path):
     assert (tmp_path / BEST).exists()
     assert set(outcomes.model.fc.bias.tolist()) == {step}
     assert outcomes.about.top1_percent == SEEN[step - 1].top1
-    assert "the best evaluation of 5 on" in model_card(outcomes.about, "timm", "", "")
+    assert "the best evaluation of 5 on" in make_model_card(outcomes.about, "timm", "", "")
 
 
 def test_best_weights_are_off_by_default(make_run, tmp_path):

@@ -172,7 +172,7 @@ def test_images_are_normalized_as_in_recipe(make_run):
     raw, seen[:] = next(run.eval_data.batches()).pixels.clone(), []
     evaluate(run.model, run.eval_data, run.precision, run.plan.num_classes)
     torch.testing.assert_close(seen[0].double(), (raw.double() - 127.5) / 51, rtol=0, atol=1e-5)
-    described = about.of(run.plan.recipe, (), 10)
+    described = about.describe(run.plan.recipe, (), 10)
     picture = Image.fromarray(np.full((40, 50, 3), 255, np.uint8))
     assert Network(run.model, described).transform(picture).unique().tolist() == pytest.approx(
         [2.5]

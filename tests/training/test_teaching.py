@@ -69,7 +69,7 @@ def settings(images: Path, make_run: Callable, tmp_path: Path) -> Callable[..., 
 
 def write_teacher(run: Run, path: Path) -> None:
     """Write a run's network as that of a teacher."""
-    write_weights(run.model, path, about.of(run.plan.recipe, CLASSES, len(CLASSES)))
+    write_weights(run.model, path, about.describe(run.plan.recipe, CLASSES, len(CLASSES)))
 
 
 def write(

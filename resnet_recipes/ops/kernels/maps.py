@@ -15,7 +15,7 @@ OPTIONS = {"num_warps": 2, "enable_fp_fusion": True}
 
 
 def empty(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Return an uninitialised channels_last tensor on the device of `like`, also of its dtype."""
+    """Return an uninitialized channels_last tensor on the device of `like`, also of its dtype."""
     return torch.empty(
         shape, dtype=dtype or like.dtype, device=like.device, memory_format=torch.channels_last
     )
