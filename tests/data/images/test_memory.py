@@ -3,9 +3,12 @@
 import itertools
 import multiprocessing
 import os
+import re
 import shutil
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -153,6 +156,55 @@ def test_memory_is_shared_with_processes_that_know_the_name(copied):
     assert another.read(0).whole().tobytes() == source.read(0).whole().tobytes()
 
 
+def _read_epoch(config: DataConfig, pipe: Connection) -> None:
+    """Read an epoch as the second of two ranks, and keep the loader open until told to stop."""
+    second = replace(ALONE, rank=1, world_size=2)
+    with closing(data.open_train(config, data.measure(config), second)) as loader:
+        list(itertools.islice(loader.batches(), 2 * STEPS))
+        pipe.send("read")
+        pipe.recv()
+
+
+def _kilobytes(process: int) -> tuple[int, int]:
+    """Return what a process holds of the largest memory for images, and its share of that."""
+    maps = re.split(r"^(?=[0-9a-f]+-)", Path(f"/proc/{process}/smaps").read_text(), flags=re.M)
+    return max(
+        tuple(int(re.search(rf"^{key}: +(\d+)", one, re.M)[1]) for key in ("Rss", "Pss"))
+        for one in maps
+        if "/memfd:resnet-recipes " in one and "memfd:resnet-recipes (" not in one
+    )
+
+
+@built
+def test_two_ranks_hold_one_copy(mixed):
+    config = small(mixed, memory_pixels=90)  # no image is larger
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_read_epoch, args=(config, theirs))
+    process.start()
+    facts, first = data.measure(config), replace(ALONE, world_size=2)
+    with closing(data.open_train(config, facts, first)) as loader:
+        list(itertools.islice(loader.batches(), 2 * STEPS))
+        assert ours.recv() == "read"
+        (rss, pss), (other_rss, other_pss) = map(_kilobytes, (os.getpid(), process.pid))
+        ours.send("stop")
+    process.join()
+    assert min(rss, other_rss) > 250  # most of 41 images
+    assert pss + other_pss < 1.2 * max(rss, other_rss)
+
+
+@built
+def test_memory_is_filled_once_and_does_not_grow(mixed):
+    config = in_memory(mixed)
+    with closing(data.open_train(config, data.measure(config), ALONE)) as loader:
+        batches, sizes = loader.batches(), []
+        for _ in range(20):
+            list(itertools.islice(batches, 4))  # an epoch has three steps and a half
+            sizes.append(_kilobytes(os.getpid())[0])
+    assert sizes[2] > 0
+    assert {*sizes[2:]} == {sizes[2]}
+
+
 @built
 @pytest.mark.parametrize("left", [0, 2])
 def test_images_without_room_are_decoded_each_time(mixed, raw, monkeypatch, left):
@@ -162,16 +214,54 @@ def test_images_without_room_are_decoded_each_time(mixed, raw, monkeypatch, left
     assert crops(in_memory(mixed)) == crops(small(raw, "ffcv"))
 
 
+def _not_there(path: Path) -> None:
+    path.unlink()
+
+
+def _fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _write(content: bytes) -> Callable[[Path], None]:
+    return lambda path: path.write_bytes(content)
+
+
+#: What a stranger or an accident can make of an image, after it was listed.
+HOSTILE = {
+    "cut short": lambda path: path.write_bytes(path.read_bytes()[:300]),
+    "empty": _write(b""),
+    "text": _write(b"<html>404 Not Found</html>"),
+    "not there": _not_there,
+    "FIFO": _fifo,
+    "folder": lambda path: (path.unlink(), path.mkdir()),
+    "huge": _write(encoded(Image.new("L", (9000, 9000)), "PNG")),
+    "another length": lambda path: path.write_bytes(path.read_bytes() + b" "),
+    "damaged": lambda path: path.write_bytes(path.read_bytes().replace(b"\xff\xda", b"\xff\xc4")),
+}
+
+
+def _said(config: DataConfig, spoil: Callable[[], object]) -> str:
+    """Return what reading says of an image that is spoiled once the loader is open."""
+    with closing(data.open_train(config, data.measure(config), ALONE)) as loader:
+        spoil()
+        try:
+            list(itertools.islice(loader.batches(), STEPS))
+        except TrainingError as error:
+            return str(error)
+        return str(loader.source.skipped)
+
+
 @built
-def test_bad_images_are_reported_and_skipped_as_from_files(copied):
-    bad = copied / "train" / "ant" / "000.jpg"
-    bad.write_bytes(bad.read_bytes()[:300])
-    with pytest.raises(TrainingError) as files:
-        crops(small(copied))
-    with pytest.raises(TrainingError) as kept:
-        crops(in_memory(copied))
-    assert str(kept.value) == str(files.value)
-    skipping = in_memory(copied, on_bad_image="skip")
-    with closing(data.open_train(skipping, data.measure(skipping), ALONE)) as loader:
-        list(itertools.islice(loader.batches(), STEPS))
-        assert loader.source.skipped == (str(bad),)
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("rule", ["error", "skip"])
+def test_hostile_images_are_met_as_from_files(mixed, tmp_path, name, rule):
+    root, said = tmp_path / "images", []
+    bad = root / "train" / "ant" / "000.jpg"
+    for pixels in (0, LONGEST):
+        shutil.copytree(mixed, root)
+        config = small(root, memory_pixels=pixels, on_bad_image=rule)
+        said.append(_said(config, lambda: HOSTILE[name](bad)))
+        shutil.rmtree(root)
+    assert said[0] == said[1]
+    assert str(bad) in said[0]
