@@ -154,10 +154,11 @@ def _is_free(folder: Path) -> bool:
 
 
 def _taken(folder: Path) -> RecipeError:
+    place = shlex.quote(str(folder))
     is_run = (folder / CONFIG).is_file()
-    others = f"\n    resnet-train --resume {folder}\n    resnet-recipes runs rm {folder}"
+    others = (f"resnet-train --resume {place}", f"resnet-recipes runs rm {place}") if is_run else ()
     rule = f"is taken: {folder} already exists"
-    fix = Hint(f"choose another name{others if is_run else ''}")
+    fix = (*others, Hint("or choose another name" if is_run else "choose another name"))
     return RecipeError.of("run.name", folder.name, rule, fix)
 
 

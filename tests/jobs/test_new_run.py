@@ -107,6 +107,18 @@ def test_a_name_taken_by_something_else_is_refused(kind, tmp_path):
     assert list(other.iterdir()) == []
 
 
+def test_name_taken_by_a_run_is_rejected_with_two_commands():
+    folder = made("run=mine")
+    (folder / "weights.pt").touch()
+    with pytest.raises(RecipeError) as refused:
+        made("run=mine")
+    *first, _ = refused.value.problems[0].lines()[1:]
+    assert first == [
+        f"try:   resnet-train --resume {folder}",
+        f"try:   resnet-recipes runs rm {folder}",
+    ]
+
+
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     """A repository with one commit, whose own configuration names a program."""
