@@ -14,7 +14,7 @@ PAGES = ROOT / "docs/contributing"
 #: Of each page: where its file and its test go, the name of the file, and the file with its entry.
 GUIDES = {
     "method": ("methods", "gaussian_noise", "methods/__init__.py"),
-    "verb": ("commands", "room", "commands/verbs.py"),
+    "verb": ("commands", "disk", "commands/verbs.py"),
     "tracker": ("report/trackers", "statsd", "base/extras.py"),
 }
 
