@@ -1,4 +1,4 @@
-"""Every speed-up method: one tuple serves as registry, schema and order of composition."""
+"""Every speed-up method, in a tuple that is registry, schema and order of composition."""
 
 from dataclasses import field, make_dataclass
 from typing import TYPE_CHECKING, Any, Optional
@@ -19,7 +19,7 @@ from resnet_recipes.methods.flips import Flips as Flips
 from resnet_recipes.methods.increasing_randaugment import (
     IncreasingRandAugment as IncreasingRandAugment,
 )
-from resnet_recipes.methods.installed import installed
+from resnet_recipes.methods.installed import find_installed
 from resnet_recipes.methods.label_smoothing import LabelSmoothing as LabelSmoothing
 from resnet_recipes.methods.mixup import MixUp as MixUp
 from resnet_recipes.methods.mixup_or_cutmix import MixUpOrCutMix as MixUpOrCutMix
@@ -41,7 +41,7 @@ _OURS: tuple[type[Method], ...] = (
     RandAugment,
     IncreasingRandAugment,
     TrivialAugment,
-    RandomTranslation,  # before all that changes sides: its pixels are those of the loader
+    RandomTranslation,  # before methods that change the size: it moves the loader's pixels
     ColOut,  # before resizing: 176 -> 167 -> 100 pixels; after it, the sizes would be 104 -> 98
     ProgressiveResizing,
     # after everything that moves pixels, so that boxes keep their size in the final image
@@ -52,15 +52,15 @@ _OURS: tuple[type[Method], ...] = (
     CutMix,
     MixUpOrCutMix,
     ClassWeights,  # after mixing: a mixed target weighs the mean of its classes
-    Distill,  # after all that changes images: the teacher sees them as the network does
+    Distill,  # after methods that change images: the teacher sees the same as the network
     SAM,
     EMA,
 )
 
 #: Every method. Those of other installed packages run after ours, but before SAM and EMA.
-ORDER = (*_OURS[:-2], *installed({method.name for method in _OURS}), *_OURS[-2:])
+ORDER = (*_OURS[:-2], *find_installed({method.name for method in _OURS}), *_OURS[-2:])
 
-if TYPE_CHECKING:  # which cannot know the methods of other packages
+if TYPE_CHECKING:  # type checkers cannot know the methods of other packages
 
     class Methods(Section):
         """The methods of a recipe."""

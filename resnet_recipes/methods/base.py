@@ -18,8 +18,8 @@ from resnet_recipes.base.duration import Horizon
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.section import Section
 
-#: Every point in a run where a method can act: what is loaded, the network, then a step and what
-#: follows it, in the order in which these are called.
+#: Every point in a run where a method can act, in the order of the calls: loading, the network, a
+#: step, and evaluation.
 HOOKS = (
     "augment_sample",
     "modify_model",
@@ -34,33 +34,37 @@ HOOKS = (
 #: Hooks that only one method of a recipe may provide.
 EXCLUSIVE_HOOKS = frozenset({"loss", "gradient", "eval_weights"})
 
-#: Images that a teacher sees at once, which bounds its memory.
-TAUGHT_AT_ONCE = 128
+#: Images that a teacher computes at once, which bounds its memory.
+TEACHER_BATCH_SIZE = 128
 
-#: Takes one decoded RGB image and its own random generator; returns an image of the same size. Runs
-#: in loader workers, so it must pickle.
+#: A function from one decoded RGB image and its random generator to an image of the same size. It
+#: runs in loader workers, so it must pickle.
 ImageAugment = Callable[[Image.Image, np.random.Generator], Image.Image]
 
 
 class Batch(NamedTuple):
     """The examples of one optimizer step on one rank, ready for the model."""
 
-    images: Tensor  # float32 [N, 3, H, W], normalised, channels_last memory
+    images: Tensor  # float32 [N, 3, H, W], normalized, channels_last memory
     targets: Tensor  # float32 [N, K], each row sums to one
     labels: Tensor  # int64 [N], the true classes, never changed by methods
-    weights: Tensor | None = None  # float32 [N], by which losses are multiplied; None: all one
-    taught: Tensor | None = None  # float32 [N, K], a teacher's probabilities
+    weights: Tensor | None = None  # float32 [N], factors on the losses; None: all are 1
+    soft_labels: Tensor | None = None  # float32 [N, K], a teacher's probabilities
 
     @classmethod
     def of(
-        cls, images: Tensor, labels: Tensor, num_classes: int, taught: Tensor | None = None
+        cls, images: Tensor, labels: Tensor, num_classes: int, soft_labels: Tensor | None = None
     ) -> "Batch":
         """Return a batch of images and one-hot targets, before any method changes it."""
-        return cls(images, one_hot(labels, num_classes), labels, taught=taught)
+        return cls(images, one_hot(labels, num_classes), labels, soft_labels=soft_labels)
 
-    def taught_with(self, partner: Callable[[Tensor], Tensor], share: float) -> Tensor | None:
-        """Return what is taught of mixed images, `share` of which are their partners'."""
-        return None if self.taught is None else self.taught.lerp(partner(self.taught), share)
+    def mix_soft_labels(self, partner: Callable[[Tensor], Tensor], share: float) -> Tensor | None:
+        """Return the soft labels of mixed images, in which partners have the weight `share`."""
+        return (
+            None
+            if self.soft_labels is None
+            else self.soft_labels.lerp(partner(self.soft_labels), share)
+        )
 
     def split(self, parts: int) -> Iterator["Batch"]:
         """Yield `parts` micro-batches of equal size, as views."""
@@ -113,22 +117,22 @@ class Method(Section):
     hook runs for all methods in the order of `methods.ORDER`. Methods never see the trainer.
     """
 
-    name: ClassVar[str]  # its key in a recipe
-    cost: ClassVar[str]  # for its card: time and memory
-    gain: ClassVar[str]  # for its card: published gains, with sources
-    avoid_when: ClassVar[str]  # for its card: when to leave it out
-    inference: ClassVar[str] = "costs nothing."  # for its card: what the trained network costs more
-    conflicts: ClassVar[Mapping[str, str]] = {}  # methods it cannot be combined with: why not
-    # its modules use torch's generator, to be seeded every step
+    name: ClassVar[str]  # key in a recipe
+    cost: ClassVar[str]  # for the card: time and memory
+    gain: ClassVar[str]  # for the card: published gains, with sources
+    avoid_when: ClassVar[str]  # for the card: when to omit it
+    inference: ClassVar[str] = "costs nothing."  # for the card: added cost of the trained network
+    conflicts: ClassVar[Mapping[str, str]] = {}  # reasons by method that it cannot be combined with
+    # its modules use torch's generator, which is then seeded at every step
     draws_in_forward: ClassVar[bool] = False
     in_network: ClassVar[bool] = False  # inference needs its modules; weights files record it
-    blurs: ClassVar[bool] = False  # it blurs what the network downsamples
-    extra_weights: ClassVar[int] = 0  # copies of the weights that it keeps on the device
-    # its setting that names a trained network: a run, a file, timm:NAME or hf:USER/NAME
+    blurs: ClassVar[bool] = False  # it blurs before the network downsamples
+    extra_weights: ClassVar[int] = 0  # copies of the weights on the device
+    # setting that names a trained network: a run, a file, timm:NAME or hf:USER/NAME
     network_setting: ClassVar[str] = ""
-    # its setting that names a file of that network's outputs, instead of the network
+    # setting that names a file of that network's outputs, instead of the network
     stored_setting: ClassVar[str] = ""
-    # what transform_batch changes: images, by draws for each batch | sizes | labels | mixes
+    # changed by transform_batch: images (drawn for each batch) | sizes | labels | mixes
     changes: ClassVar[str] = "images"
     cheaper_steps: ClassVar[str] = ""  # how it makes steps cheaper, in a few words; "": it does not
 
@@ -158,7 +162,7 @@ class Method(Section):
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         """Return the step's transformed batch, with the same N, dtypes, device and memory format.
 
-        No gradients.
+        It runs without gradients.
         """
         raise NotImplementedError
 
@@ -211,13 +215,13 @@ class Method(Section):
         return getattr(type(self), hook) is not getattr(Method, hook)
 
     def counted(self, class_images: Sequence[int]) -> "Method":
-        """Return this method, told how many training images each class has; empty if unknown."""
+        """Return this method for the numbers of training images of each class; empty if unknown."""
         return self
 
     def take_network(self, logits: Callable[[Tensor], Tensor]) -> None:
         """Keep the network of `network_setting`.
 
-        `logits` maps normalised images to float32 [N, K], without gradients.
+        `logits` maps normalized images to float32 [N, K], without gradients.
         """
         raise NotImplementedError
 
@@ -235,7 +239,7 @@ class Method(Section):
         return side
 
     def size_after(self, side: int, epoch: int, horizon: Horizon) -> int:
-        """Return the width of an epoch's images after `transform_batch`; before, it was `side`."""
+        """Return the width of an epoch's images after `transform_batch`, from `side` before it."""
         return side
 
     def convolution_stride(self, stride: int, inputs: int) -> int:
@@ -243,25 +247,25 @@ class Method(Section):
         return stride
 
     def late(self, share: Fraction) -> str:
-        """Return settings with which images change their size only in that last share of a run."""
+        """Return settings with which image sizes change only in the last `share` of a run."""
         return f"'~methods.{self.name}'"
 
     def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
-        """Yield what a user may not want, a sentence each.
+        """Yield advice on the settings, one sentence each.
 
-        `full` is the side of the images before any method, `others` are the methods that are on.
+        `full` is the image size before any method, `others` are the methods that are on.
         """
         return iter(())
 
     def loader_hints(self) -> Iterator[str]:
-        """Yield settings that take work from the loader, each with what it does."""
+        """Yield settings that reduce the loader's work, each with a description."""
         return iter(())
 
 
 def one_hot(labels: Tensor, num_classes: int) -> Tensor:
     """Return int64 [N] labels as float32 [N, K] targets.
 
-    Unlike torch's one_hot, never waits for the device.
+    Unlike torch's one_hot, it never waits for the device.
     """
     targets = torch.zeros(len(labels), num_classes, device=labels.device)
     return targets.scatter_(1, labels.unsqueeze(1), 1.0)
@@ -276,8 +280,8 @@ def select(images: Tensor, rows: np.ndarray, columns: np.ndarray) -> Tensor:
     return lines.permute(0, 3, 1, 2)
 
 
-def send(drawn: np.ndarray, device: torch.device) -> Tensor:
+def send(array: np.ndarray, device: torch.device) -> Tensor:
     """Send a small array to `device` as a tensor, without waiting for the device."""
-    tensor = torch.from_numpy(drawn)
+    tensor = torch.from_numpy(array)
     tensor = tensor.pin_memory() if device.type == "cuda" else tensor
     return tensor.to(device, non_blocking=True)

@@ -38,9 +38,9 @@ class BlurMaxPool2d(nn.MaxPool2d, Blurring):
     """A max-pool at full resolution, blurred before the stride."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.blur(self.largest(x), self.stride)
+        return self.blur(self.take_maxima(x), self.stride)
 
-    def largest(self, x: Tensor) -> Tensor:
+    def take_maxima(self, x: Tensor) -> Tensor:
         """Return the maxima at full resolution."""
         return F.max_pool2d(x, self.kernel_size, 1, self.padding, self.dilation, self.ceil_mode)
 
@@ -58,24 +58,24 @@ class BlurPool(Method):
 
     name: ClassVar[str] = "blurpool"
     cost: ClassVar[str] = (
-        "memory traffic: on an H200, 4 % of a step for the blurs, and 2 % for a max pool at full "
+        "memory traffic: on an H200, 4% of a step for the blurs, and 2% for a max pool at full "
         f"resolution ({DOCS}/lab/h200.html). On an RTX 3090, timm's resnetblur50, "
-        "which blurs by depthwise convolution, is 15 to 25 % slower than its resnet50 (timm, "
+        "which blurs by depthwise convolution, is 15 to 25% slower than its resnet50 (timm, "
         "results/benchmark-*.csv)."
     )
     gain: ClassVar[str] = (
         "+0.5 to 1 points on ImageNet (Zhang, 2019); `blur_first: false` adds 0.1 and takes "
-        "another 10 % of time (Composer, method card). Measured here: +6.2 (1.4 to 11.0), in 8 "
+        "another 10% of time (Composer, method card). Measured here: +6.2 (1.4 to 11.0), in 8 "
         f"epochs of Mild on 20 classes of Tiny ImageNet ({DOCS}/lab/methods.html)."
     )
     avoid_when: ClassVar[str] = "Single pixels of the images matter."
-    inference: ClassVar[str] = "costs 10 % more CPU time (9 to 13), for ResNet-50 at 224 px."
+    inference: ClassVar[str] = "costs 10% more CPU time (9 to 13), for ResNet-50 at 224 px."
     in_network: ClassVar[bool] = True
     blurs: ClassVar[bool] = True
     replace_convs: bool = True  # blur strided convolutions
     replace_maxpools: bool = True  # blur max-pools
     blur_first: bool = True  # blur the input of a convolution, not its output
-    # convolutions with fewer input channels are left alone
+    # convolutions with fewer input channels are not changed
     min_channels: Annotated[int, Bounds(least=1)] = 16
 
     def problems(self) -> Iterator[Problem]:
@@ -89,16 +89,16 @@ class BlurPool(Method):
             )
 
     def modify_model(self, model: nn.Module) -> None:
-        for module, kind in self._blurred(model):
+        for module, kind in self._find_layers(model):
             adopt(module, kind)
 
     def misfits(self, model: nn.Module) -> Iterator[Problem]:
-        if not any(self._blurred(model)):
+        if not any(self._find_layers(model)):
             rule = "this network has no strided convolutions or max-pools that it could blur"
             yield Problem("blurpool", None, rule, "'~methods.blurpool'")
 
-    def _blurred(self, model: nn.Module) -> Iterator[tuple[nn.Module, type[nn.Module]]]:
-        """Yield each layer to blur, and what it becomes."""
+    def _find_layers(self, model: nn.Module) -> Iterator[tuple[nn.Module, type[nn.Module]]]:
+        """Yield each layer to blur, and its new class."""
         for module in model.modules():
             if type(module) is nn.Conv2d and self.replace_convs:
                 if max(module.stride) > 1 and module.in_channels >= self.min_channels:

@@ -42,9 +42,9 @@ class ClassWeights(Method):
         self._weights: np.ndarray | None = None
 
     def counted(self, class_images: Sequence[int]) -> "ClassWeights":
-        told = ClassWeights(self.rule, self.beta)
-        told._weights = self.weights(class_images) if len(class_images) else None
-        return told
+        method = ClassWeights(self.rule, self.beta)
+        method._weights = self.weights(class_images) if len(class_images) else None
+        return method
 
     def weights(self, class_images: Sequence[int]) -> np.ndarray:
         """Return the weight of each class, float32 [K]; 0 for one without images."""

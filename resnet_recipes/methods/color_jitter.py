@@ -8,7 +8,7 @@ import numpy as np
 
 from resnet_recipes.base.limits import Bounds
 from resnet_recipes.methods.base import ImageAugment, Method
-from resnet_recipes.methods.image_ops import Drawn
+from resnet_recipes.methods.image_ops import RandomOps
 
 _Strength = Annotated[float, Bounds(least=0, most=1)]
 
@@ -35,9 +35,9 @@ class ColorJitter(Method):
     hue: Annotated[float, Bounds(least=0, most=0.5)] = 0.0  # of a turn, 0 to 0.5
 
     def augment_sample(self) -> ImageAugment:
-        return Drawn(self.drawn)
+        return RandomOps(self.draw)
 
-    def drawn(self, _: int, rng: np.random.Generator) -> Iterator[tuple[str, float]]:
+    def draw(self, _: int, rng: np.random.Generator) -> Iterator[tuple[str, float]]:
         """Draw the operations for an image, each with its factor, or the steps of its hue."""
         operations = (
             ("brightness", self.brightness),

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -42,35 +42,41 @@ class CutMix(Method):
     alpha: Annotated[float, Bounds(above=0, fix="'~methods.cutmix'")] = 1.0
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
-        rows, cols, share = box(batch.images, self.alpha, now.rng)
+        rows, cols, share = draw_box(batch.images, self.alpha, now.rng)
         order = send(now.rng.permutation(len(batch.labels)), batch.labels.device)
-        images = pasted(batch.images, batch.images[..., rows, cols][order], rows, cols)
+        images = paste(batch.images, batch.images[..., rows, cols][order], rows, cols)
         return batch._replace(
             images=images,
             targets=blend_targets(batch, order, share),
-            taught=batch.taught_with(lambda rows: rows[order], share),
+            soft_labels=batch.mix_soft_labels(lambda rows: rows[order], share),
         )
 
 
-def box(images: Tensor, alpha: float, rng: np.random.Generator) -> tuple[slice, slice, float]:
-    """Draw the rows and columns of a box in [N, 3, H, W] images.
+class Box(NamedTuple):
+    """A box in an image."""
 
-    Return them and the box's share of the image.
-    """
+    rows: slice
+    cols: slice
+    share: float  # fraction of the image's area
+
+
+def draw_box(images: Tensor, alpha: float, rng: np.random.Generator) -> Box:
+    """Return a random box in [N, 3, H, W] images."""
     height, width = images.shape[-2:]
     side = np.sqrt(rng.beta(alpha, alpha))
-    rows, cols = _span(height, side, rng), _span(width, side, rng)
-    return rows, cols, (rows.stop - rows.start) * (cols.stop - cols.start) / (height * width)
+    rows, cols = _draw_span(height, side, rng), _draw_span(width, side, rng)
+    area = (rows.stop - rows.start) * (cols.stop - cols.start)
+    return Box(rows, cols, area / (height * width))
 
 
-def pasted(images: Tensor, pieces: Tensor, rows: slice, cols: slice) -> Tensor:
+def paste(images: Tensor, pieces: Tensor, rows: slice, cols: slice) -> Tensor:
     """Return `images` with `pieces` in the box, in the same memory format."""
     images = images.clone(memory_format=torch.preserve_format)
     images[..., rows, cols] = pieces
     return images
 
 
-def _span(size: int, side: float, rng: np.random.Generator) -> slice:
-    """Return `side * size` lines, an even number, about a random centre, clipped at borders."""
-    centre, half = int(rng.integers(size)), int(size * side) // 2
-    return slice(max(0, centre - half), min(size, centre + half))
+def _draw_span(size: int, side: float, rng: np.random.Generator) -> slice:
+    """Return `side * size` lines, an even number, around a random center, clipped at borders."""
+    center, half = int(rng.integers(size)), int(size * side) // 2
+    return slice(max(0, center - half), min(size, center + half))

@@ -12,7 +12,7 @@ from torch import Tensor
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.limits import Positive, ZeroToOne
 from resnet_recipes.base.names import DOCS
-from resnet_recipes.methods.base import TAUGHT_AT_ONCE, Batch, Method, Now
+from resnet_recipes.methods.base import TEACHER_BATCH_SIZE, Batch, Method, Now
 
 
 @dataclass
@@ -33,9 +33,9 @@ class Distill(Method):
         f"labels, once for all runs ({DOCS}/howto/distill.html)."
     )
     gain: ClassVar[str] = (
-        "82.8 % top-1 for ResNet-50 on ImageNet, in very long runs (Beyer et al., 2022). Measured "
+        "82.8% top-1 for ResNet-50 on ImageNet, in very long runs (Beyer et al., 2022). Measured "
         "here: +6.8 (0.7 to 12.9) in 8 epochs of Mild on 20 classes of Tiny ImageNet, from a "
-        f"teacher of 68 % that was stored ({DOCS}/lab/teacher.html); none from a teacher that was "
+        f"teacher of 68% that was stored ({DOCS}/lab/teacher.html); none from a teacher that was "
         f"no better ({DOCS}/lab/unequal_classes.html)."
     )
     network_setting: ClassVar[str] = "teacher"
@@ -73,19 +73,19 @@ class Distill(Method):
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         if self._logits is None:
             return batch
-        parts = [self._logits(images) for images in batch.images.split(TAUGHT_AT_ONCE)]
-        return batch._replace(taught=torch.softmax(self._softened(torch.cat(parts)), 1))
+        parts = [self._logits(images) for images in batch.images.split(TEACHER_BATCH_SIZE)]
+        return batch._replace(soft_labels=torch.softmax(self._soften(torch.cat(parts)), 1))
 
     def change_loss(self, losses: Tensor, logits: Tensor, batch: Batch) -> Tensor:
-        if batch.taught is None:
+        if batch.soft_labels is None:
             return losses
-        learned = F.log_softmax(self._softened(logits), 1, dtype=torch.float32)
-        constant = torch.xlogy(batch.taught, batch.taught)
-        apart = torch.addcmul(constant, batch.taught, learned, value=-1).sum(1)
+        log_probabilities = F.log_softmax(self._soften(logits), 1, dtype=torch.float32)
+        constant = torch.xlogy(batch.soft_labels, batch.soft_labels)
+        divergence = torch.addcmul(constant, batch.soft_labels, log_probabilities, value=-1).sum(1)
         if self.temperature != 1:
-            apart = self.temperature**2 * apart
-        return losses.lerp(apart, self.share)
+            divergence = self.temperature**2 * divergence
+        return losses.lerp(divergence, self.share)
 
-    def _softened(self, logits: Tensor) -> Tensor:
+    def _soften(self, logits: Tensor) -> Tensor:
         """Return logits at the temperature."""
         return logits if self.temperature == 1 else logits.float() / self.temperature

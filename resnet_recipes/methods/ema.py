@@ -79,33 +79,33 @@ class EMA(Method):
             torch._foreach_copy_([*compress(average, integers)], [*compress(weights, integers)])
 
     def _steps_since_update(self, now: Now, interval: int) -> int | None:
-        """Return how many steps ago the update before this one was; None if none is due now."""
+        """Return the steps since the previous update; None if no update is due now."""
         if not self.each_epoch:
             return None if (now.step + 1) % interval else interval
         step_of_epoch = now.step % now.horizon.steps_per_epoch
         if step_of_epoch % interval:
             return None
-        # in the epoch before, updates were at its steps 0, interval, 2 * interval ...
+        # in the previous epoch, updates were at steps 0, interval, 2 * interval ...
         return interval if step_of_epoch else (now.horizon.steps_per_epoch - 1) % interval + 1
 
     @contextmanager
     def eval_weights(self, model: nn.Module) -> Iterator[None]:
         """Swap the average into `model`, in place, and restore the weights at the end.
 
-        No-op before the first step.
+        It does nothing before the first step.
         """
         if not self._average:
             yield
             return
         average, weights = self._pairs(model)
-        kept = [tensor.clone() for tensor in weights]
+        copies = [tensor.clone() for tensor in weights]
         with torch.no_grad():
             torch._foreach_copy_(weights, average)
         try:
             yield
         finally:
             with torch.no_grad():
-                torch._foreach_copy_(weights, kept)
+                torch._foreach_copy_(weights, copies)
 
     def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
         half_life, interval = (
@@ -140,7 +140,7 @@ class EMA(Method):
                 "the average does not fit the model: "
                 f"{sorted(weights.keys() ^ self._average.keys())[:4]}"
             )
-        # loaded from a checkpoint: adopt the weights' device and memory format
+        # loaded from a checkpoint: use the weights' device and memory format
         if not self._on_device:
             loaded = self._average
             self._average = {

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from resnet_recipes.methods.base import ImageAugment, Method
-from resnet_recipes.methods.image_ops import Drawn
+from resnet_recipes.methods.image_ops import RandomOps
 
 
 @dataclass
@@ -30,9 +30,9 @@ class Flips(Method):
     turns: bool = True  # transpose half of the images, which gives quarter turns
 
     def augment_sample(self) -> ImageAugment:
-        return Drawn(self.drawn)
+        return RandomOps(self.draw)
 
-    def drawn(self, _: int, rng: np.random.Generator) -> Iterator[tuple[str, float]]:
+    def draw(self, _: int, rng: np.random.Generator) -> Iterator[tuple[str, float]]:
         """Draw the symmetry of an image."""
         flips, turns = rng.random(2) < 0.5
         if self.vertical and flips:

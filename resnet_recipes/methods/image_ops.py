@@ -11,11 +11,11 @@ from PIL import Image, ImageEnhance, ImageOps
 ENHANCERS = frozenset({"color", "contrast", "brightness", "sharpness"})
 
 #: Each operation takes an RGB image and a value in its own unit, and returns a new image of the
-#: same size. Those that move pixels also take a filter and the colour of what is outside.
+#: same size. Operations that move pixels also take a filter and the color outside the image.
 ImageOp = Callable[..., Image.Image]
 
 
-def turn(degrees: float, side: int) -> tuple[float, ...]:
+def make_rotation(degrees: float, side: int) -> tuple[float, ...]:
     """Return the affine map that turns a square counter-clockwise, rounded as in Pillow."""
     angle, half = -math.radians(degrees % 360), side / 2
     cos, sin = round(math.cos(angle), 15), round(math.sin(angle), 15)
@@ -25,7 +25,7 @@ def turn(degrees: float, side: int) -> tuple[float, ...]:
 #: Affine maps from output to input pixels in Pillow's format, given a value and a side. Shears fix
 #: the top left corner.
 _MATRICES: dict[str, Callable[[float, int], tuple[float, ...]]] = {
-    "rotate": turn,
+    "rotate": make_rotation,
     "shear_x": lambda slope, _: (1, slope, 0, 0, 1, 0),
     "shear_y": lambda slope, _: (1, 0, 0, slope, 1, 0),
     "translate_x": lambda pixels, _: (1, 0, pixels, 0, 1, 0),
@@ -35,7 +35,7 @@ _MATRICES: dict[str, Callable[[float, int], tuple[float, ...]]] = {
 }
 
 
-def step(name: str, value: float, side: int) -> tuple[str, tuple[float, ...]]:
+def make_native_step(name: str, value: float, side: int) -> tuple[str, tuple[float, ...]]:
     """Return the native decoder's equivalent of an operation, which gives the same pixels."""
     if name in _MATRICES:
         return "affine", _MATRICES[name](value, side)
@@ -93,8 +93,8 @@ def _turn_hue(image: Image.Image, steps: int) -> Image.Image:
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """Operations drawn for an image of a width, each with its value; pickles if the draw does."""
+class RandomOps:
+    """Random operations for an image of a width, each with a value; pickles if `draw` does."""
 
     draw: Callable[[int, np.random.Generator], Iterator[tuple[str, float]]]
 
@@ -105,4 +105,4 @@ class Drawn:
 
     def steps(self, side: int, rng: np.random.Generator) -> list[tuple[str, tuple[float, ...]]]:
         """Return the operations for the native decoder."""
-        return [step(name, value, side) for name, value in self.draw(side, rng)]
+        return [make_native_step(name, value, side) for name, value in self.draw(side, rng)]

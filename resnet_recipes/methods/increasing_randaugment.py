@@ -11,7 +11,7 @@ from resnet_recipes.base.limits import Bounds, OneOf, ZeroToOne
 from resnet_recipes.methods.base import ImageAugment, Method
 from resnet_recipes.methods.image_ops import IMAGE_OPS, MOVING
 
-#: ImageNet's mean colour, which fills areas from outside the image.
+#: ImageNet's mean color, which fills areas from outside the image.
 _FILL = (124, 116, 104)
 
 _FILTERS = {
@@ -28,7 +28,7 @@ class IncreasingRandAugment(Method):
     timm's policy `rand-m7-mstd0.5-inc1`: 15 operations that get stronger with the magnitude, drawn
     uniformly with replacement; each is applied with probability `p` and a magnitude from
     N(magnitude, deviation), clipped to 0..10. Areas from outside the image have ImageNet's mean
-    colour. Runs on decoded images in the loader's workers.
+    color. Runs on decoded images in the loader's workers.
     """
 
     name: ClassVar[str] = "increasing_randaugment"
@@ -50,11 +50,11 @@ class IncreasingRandAugment(Method):
     interpolation: Annotated[str, OneOf(*_FILTERS)] = "random"
 
     def augment_sample(self) -> ImageAugment:
-        return _OneImage(self)
+        return _RandomOps(self)
 
 
 @dataclass(frozen=True)
-class _OneImage:
+class _RandomOps:
     """The operations applied to one image; pickles."""
 
     settings: IncreasingRandAugment
@@ -67,11 +67,11 @@ class _OneImage:
             sign, resample = 1 - 2 * int(rng.integers(2)), filters[rng.integers(len(filters))]
             if acts:
                 name = tuple(VALUES)[number]
-                image = applied(name, image, min(max(level, 0.0), 10.0) / 10, sign, resample)
+                image = apply(name, image, min(max(level, 0.0), 10.0) / 10, sign, resample)
         return image
 
 
-def _factor(level: float, width: int) -> float:
+def _compute_factor(level: float, width: int) -> float:
     return max(0.1, 1 + 0.9 * level)
 
 
@@ -85,7 +85,7 @@ VALUES: dict[str, Callable[[float, int], float]] = {
     "posterize": lambda level, _: max(1, 4 - int(4 * abs(level))),
     "solarize": lambda level, _: 256 - int(256 * abs(level)),
     "solarize_add": lambda level, _: min(128, int(110 * abs(level))),
-    **dict.fromkeys(("color", "contrast", "brightness", "sharpness"), _factor),
+    **dict.fromkeys(("color", "contrast", "brightness", "sharpness"), _compute_factor),
     **dict.fromkeys(("shear_x", "shear_y"), lambda slope, _: 0.3 * slope),
     "translate_x": lambda level, width: 0.45 * level * width,
     "translate_y": lambda level, width: 0.45 * level * width,
@@ -99,7 +99,7 @@ _OPS = IMAGE_OPS | {
 }
 
 
-def applied(
+def apply(
     name: str, image: Image.Image, level: float, sign: int, resample: Image.Resampling
 ) -> Image.Image:
     """Return an image changed by an operation at a level from 0 to 1."""

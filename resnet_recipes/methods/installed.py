@@ -15,7 +15,7 @@ GROUP = "resnet_recipes.methods"
 _CARD = ("name", "cost", "gain", "avoid_when")
 
 
-def installed(taken: Collection[str]) -> Iterator[type[Method]]:
+def find_installed(taken: Collection[str]) -> Iterator[type[Method]]:
     """Yield the methods of other packages, sorted by name.
 
     A recipe can only name methods that the user has installed; it never loads code itself.
@@ -25,38 +25,38 @@ def installed(taken: Collection[str]) -> Iterator[type[Method]]:
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         try:
             cls = entry.load()
-        except (Exception, SystemExit) as error:  # third-party code may raise anything
-            raise _refused(entry, f"cannot be imported: {_described(error)}") from None
+        except (Exception, SystemExit) as error:  # third-party code may raise any type
+            raise _make_refusal(entry, f"cannot be imported: {_describe(error)}") from None
         if not (isinstance(cls, type) and issubclass(cls, Method) and is_dataclass(cls)):
-            raise _refused(
+            raise _make_refusal(
                 entry, "is not a dataclass that derives from resnet_recipes.methods.Method"
             )
         if missing := [name for name in _CARD if not isinstance(getattr(cls, name, None), str)]:
-            raise _refused(entry, f"does not define {', '.join(missing)}")
+            raise _make_refusal(entry, f"does not define {', '.join(missing)}")
         if cls.name != entry.name or not _is_usable(cls.name) or cls.name in names:
-            raise _refused(
+            raise _make_refusal(
                 entry, f"has the name {cls.name!r}, which is taken or differs from its entry point"
             )
         try:
             cls()
         except Exception as error:
-            rule = f"cannot be created with its defaults: {_described(error)}"
-            raise _refused(entry, rule) from None
+            rule = f"cannot be created with its defaults: {_describe(error)}"
+            raise _make_refusal(entry, rule) from None
         names.add(cls.name)
         yield cls
 
 
 def _is_usable(name: str) -> bool:
     """Return whether a name can be a key of the `methods` section."""
-    is_plain = re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name) is not None
-    return is_plain and not keyword.iskeyword(name) and not hasattr(Section, name)
+    is_word = re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name) is not None
+    return is_word and not keyword.iskeyword(name) and not hasattr(Section, name)
 
 
-def _described(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     """Return the class of an error and the first line of its message."""
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
-def _refused(entry: EntryPoint, rule: str) -> NotReadyError:
+def _make_refusal(entry: EntryPoint, rule: str) -> NotReadyError:
     package = entry.dist.name if entry.dist else "it"
     return NotReadyError.of(f"method {entry.name}", entry.value, rule, f"pip uninstall {package}")

@@ -22,12 +22,12 @@ class LabelSmoothing(Method):
     changes: ClassVar[str] = "labels"
     gain: ClassVar[str] = (
         "0.3 points more than MixUp at 30 epochs (MosaicML, Mosaic ResNet deep dive; its Table 5 "
-        "prints 76.033 % where the text has 76.33 %). Measured here: +1.7, not settled (-5.5 to "
+        "prints 76.033% where the text has 76.33%). Measured here: +1.7, not settled (-5.5 to "
         f"8.9), in 8 epochs of Mild on 20 classes of Tiny ImageNet ({DOCS}/lab/methods.html)."
     )
     avoid_when: ClassVar[str] = (
-        "MixUp is on and the run has fewer than about 60 epochs: at 30, both reach 75.91 % and "
-        "label smoothing alone 76.33 % (deep dive). This is why Mild has no MixUp."
+        "MixUp is on and the run has fewer than about 60 epochs: at 30, both reach 75.91% and "
+        "label smoothing alone 76.33% (deep dive). This is why Mild has no MixUp."
     )
     smoothing: ZeroToOne = 0.1  # fraction of the target to spread, 0 to 1
 

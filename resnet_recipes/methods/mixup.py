@@ -24,7 +24,7 @@ class MixUp(Method):
 
     name: ClassVar[str] = "mixup"
     cost: ClassVar[str] = (
-        "one gather and one interpolation of the batch, 3 % of throughput (Table 5)."
+        "one gather and one interpolation of the batch, 3% of throughput (Table 5)."
     )
     gain: ClassVar[str] = (
         "+0.5 to 0.7 points over CutMix in Hot's prototype at 180 and 540 epochs (MosaicML, Mosaic "
@@ -46,7 +46,7 @@ class MixUp(Method):
         if "label_smoothing" in others and horizon.epochs < 60:
             yield (
                 "mixup together with label_smoothing costs accuracy in runs under 60 epochs (75.9 "
-                "instead of 76.3 % at 30 epochs on ImageNet); consider '~methods.mixup'."
+                "instead of 76.3% at 30 epochs on ImageNet); consider '~methods.mixup'."
             )
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
@@ -58,7 +58,7 @@ class MixUp(Method):
         return batch._replace(
             images=images,
             targets=blend_targets(batch, order, share),
-            taught=batch.taught_with(lambda rows: rows[order], share),
+            soft_labels=batch.mix_soft_labels(lambda rows: rows[order], share),
         )
 
 

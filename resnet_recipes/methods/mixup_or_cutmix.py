@@ -8,7 +8,7 @@ from torch import Tensor
 
 from resnet_recipes.base.limits import OneOf, Positive, ZeroToOne
 from resnet_recipes.methods.base import Batch, Method, Now
-from resnet_recipes.methods.cutmix import box, pasted
+from resnet_recipes.methods.cutmix import draw_box, paste
 
 
 @dataclass
@@ -41,15 +41,15 @@ class MixUpOrCutMix(Method):
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         images, targets, others = batch.images, batch.targets, self._partners(batch.images)
         if now.rng.random() < self.switch:
-            rows, cols, share = box(images, self.cutmix_alpha, now.rng)
-            mixed = pasted(images, others[..., rows, cols], rows, cols)
+            rows, cols, share = draw_box(images, self.cutmix_alpha, now.rng)
+            mixed = paste(images, others[..., rows, cols], rows, cols)
         else:
             share = float(now.rng.beta(self.mixup_alpha, self.mixup_alpha))
             mixed = images.lerp(others, share)
         return batch._replace(
             images=mixed,
             targets=targets.lerp(self._partners(targets), share),
-            taught=batch.taught_with(self._partners, share),
+            soft_labels=batch.mix_soft_labels(self._partners, share),
         )
 
     def _partners(self, rows: Tensor) -> Tensor:

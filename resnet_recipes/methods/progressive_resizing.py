@@ -24,8 +24,8 @@ class ProgressiveResizing(Method):
 
     The scale is `initial_scale` until `delay`, then rises linearly, and is 1 for the last
     `finetune` of the run; sides are rounded to multiples of `size_increment`, half to even, in
-    exact arithmetic. The size is constant within an epoch. In Mild, images have 88 px for 40 % of
-    the run and then grow to 176, which they reach at 80 %. `at: device` shrinks the normalised
+    exact arithmetic. The size is constant within an epoch. In Mild, images have 88 px for 40% of
+    the run and then grow to 176, which they reach at 80%. `at: device` shrinks the normalized
     batch ("nearest" takes the pixel at floor(i * full / size); "crop" cuts the same window out of
     all images); `at: loader` makes the loader decode at this size instead, which averages over area
     and saves CPU time. `stairs` are scales of your own instead, each from a time on, as the records
@@ -37,8 +37,8 @@ class ProgressiveResizing(Method):
     name: ClassVar[str] = "progressive_resizing"
     cost: ClassVar[str] = "one resampling of the batch."
     gain: ClassVar[str] = (
-        "speed: 48 % fewer pixels in the 36 epochs of Mild, with almost no loss of accuracy on "
-        "ImageNet (Composer, method card). Measured here: 54 % less arithmetic for 5.7 points, not "
+        "speed: 48% fewer pixels in the 36 epochs of Mild, with almost no loss of accuracy on "
+        "ImageNet (Composer, method card). Measured here: 54% less arithmetic for 5.7 points, not "
         "settled (-4.6 to 16.1), in 8 epochs of Mild on 20 classes of Tiny ImageNet "
         f"({DOCS}/lab/methods.html)."
     )
@@ -55,12 +55,12 @@ class ProgressiveResizing(Method):
     finetune: str = "0.2dur"  # time at full size, at the end
     # scale from each time on, instead of the three above; []: none
     stairs: list[tuple[str, float]] = field(default_factory=list)
-    # pixels; all sides but the full one are multiples of it
+    # pixels; all sizes but the full one are multiples of it
     size_increment: Annotated[int, Bounds(least=1)] = 4
     interpolation: Annotated[str, OneOf("nearest", "bilinear")] = "nearest"  # nearest | bilinear
     # device: resample the batch | loader: decode at this size
     at: Annotated[str, OneOf("device", "loader")] = "device"
-    # what decides the size of an epoch: its start | its end
+    # time that determines the size of an epoch: its start | its end
     size_from_epoch: Annotated[str, OneOf("start", "end")] = "start"
 
     def problems(self) -> Iterator[Problem]:
@@ -84,7 +84,7 @@ class ProgressiveResizing(Method):
         shares = []
         for key in ("delay", "finetune"):
             try:
-                shares.append(_share(getattr(self, key)))
+                shares.append(_parse_fraction(getattr(self, key)))
             except ValueError as error:
                 yield Problem(key, getattr(self, key), str(error))
         if len(shares) == 2 and sum(shares) >= 1:
@@ -109,25 +109,25 @@ class ProgressiveResizing(Method):
         return self.size_in(side, epoch, horizon) if self.at == "device" else side
 
     def late(self, share: Fraction) -> str:
-        key, begun = f"methods.{self.name}", f"{float(1 - share):g}dur"
+        key, start = f"methods.{self.name}", f"{float(1 - share):g}dur"
         if self.stairs:
-            return f"'{key}.stairs=[[0ep,{self.initial_scale:g}],[{begun},1.0]]'"
-        return f"{key}.delay={begun} {key}.finetune={float(share / 2):g}dur"
+            return f"'{key}.stairs=[[0ep,{self.initial_scale:g}],[{start},1.0]]'"
+        return f"{key}.delay={start} {key}.finetune={float(share / 2):g}dur"
 
     def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
         last = self.size_in(full, ceil(horizon.epochs) - 1, horizon)
         if last == full:
             return
-        share = _share(self.finetune)
+        finetune = _parse_fraction(self.finetune)
         if self.stairs:
-            enough = "end methods.progressive_resizing.stairs with a scale of 1, earlier"
-        elif share:
-            enough = f"epochs={ceil(1 / share)}"
+            fix = "end methods.progressive_resizing.stairs with a scale of 1, earlier"
+        elif finetune:
+            fix = f"epochs={ceil(1 / finetune)}"
         else:
-            enough = "methods.progressive_resizing.finetune=0.2dur"
+            fix = "methods.progressive_resizing.finetune=0.2dur"
         yield (
             f"progressive_resizing never reaches full size ({last} of {full} pixels in the last "
-            f"epoch): {enough}, or '~methods.progressive_resizing'."
+            f"epoch): {fix}, or '~methods.progressive_resizing'."
         )
 
     def loader_hints(self) -> Iterator[str]:
@@ -138,22 +138,22 @@ class ProgressiveResizing(Method):
             )
 
     def size_in(self, full: int, epoch: int, horizon: Horizon) -> int:
-        """Return the side in pixels in an epoch, counted from 0, when the full side is `full`."""
-        decided = (epoch + (self.size_from_epoch == "end")) * horizon.steps_per_epoch
-        begun = [
-            scale for start, scale in self.stairs if horizon.steps(Duration.parse(start)) <= decided
+        """Return the image size in pixels in an epoch, counted from 0, for the full size `full`."""
+        step = (epoch + (self.size_from_epoch == "end")) * horizon.steps_per_epoch
+        scales = [
+            scale for start, scale in self.stairs if horizon.steps(Duration.parse(start)) <= step
         ]
-        if begun:
-            return self._side(full, decimal(begun[-1]))
-        return self.size_at(full, Fraction(decided, horizon.total_steps))
+        if scales:
+            return self._side(full, decimal(scales[-1]))
+        return self.size_at(full, Fraction(step, horizon.total_steps))
 
     def size_at(self, full: int, elapsed: Fraction) -> int:
-        """Return the side in pixels after the share `elapsed` of the run, without stairs."""
-        delay = _share(self.delay)
-        finetune = _share(self.finetune)
+        """Return the image size in pixels after the fraction `elapsed` of a run without stairs."""
+        delay = _parse_fraction(self.delay)
+        finetune = _parse_fraction(self.finetune)
         initial = decimal(self.initial_scale)
-        grown = min(Fraction(1), max(Fraction(0), (elapsed - delay) / (1 - finetune - delay)))
-        return self._side(full, initial + (1 - initial) * grown)
+        progress = min(Fraction(1), max(Fraction(0), (elapsed - delay) / (1 - finetune - delay)))
+        return self._side(full, initial + (1 - initial) * progress)
 
     def _side(self, full: int, scale: Fraction) -> int:
         # a Fraction: exact, half to even
@@ -178,7 +178,7 @@ class ProgressiveResizing(Method):
         return batch._replace(images=select(batch.images, rows, columns))
 
 
-def _share(text: str) -> Fraction:
+def _parse_fraction(text: str) -> Fraction:
     """Return a duration given as a fraction of the run.
 
     Raises ValueError with a message for the user.

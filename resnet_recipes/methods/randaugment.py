@@ -10,7 +10,7 @@ import numpy as np
 from resnet_recipes.base.duration import Horizon
 from resnet_recipes.base.limits import Bounds, OneOf
 from resnet_recipes.methods.base import ImageAugment, Method
-from resnet_recipes.methods.image_ops import ENHANCERS, RANDAUGMENT_OPS, Drawn
+from resnet_recipes.methods.image_ops import ENHANCERS, RANDAUGMENT_OPS, RandomOps
 
 _SAFE = tuple(name for name in RANDAUGMENT_OPS if name not in ENHANCERS)
 SETS = {"all": RANDAUGMENT_OPS, "safe": _SAFE, "original": RANDAUGMENT_OPS}
@@ -23,18 +23,18 @@ class RandAugment(Method):
     Composer's variant: 13 operations, without an identity, drawn uniformly with replacement, each
     with its own strength from U(0.1, severity). At severity 10: rotate by up to 30 degrees, shear
     by 0.3, translate by a third of the side, posterize to 4 to 1 bits, solarize at any threshold,
-    and change colour, contrast, brightness and sharpness by factors of 0.1 to 10 (`original`: 0.1
+    and change color, contrast, brightness and sharpness by factors of 0.1 to 10 (`original`: 0.1
     to 1.9; `safe`: without these four). Runs on decoded images in the loader's workers.
     """
 
     name: ClassVar[str] = "randaugment"
     cost: ClassVar[str] = (
-        "18 % of throughput at depth 1 and 28 % at depth 2 in the workers of 8 A100 (MosaicML, "
+        "18% of throughput at depth 1 and 28% at depth 2 in the workers of 8 A100 (MosaicML, "
         "Mosaic ResNet deep dive, Table 2)."
     )
     gain: ClassVar[str] = (
         "+0.4 points for ResNet-50 at 90 epochs, +1.15 at 120 (depth 2, severity 9; Composer, "
-        "method card); without it no run of any length exceeded 79.87 % (deep dive)."
+        "method card); without it no run of any length exceeded 79.87% (deep dive)."
     )
     avoid_when: ClassVar[str] = (
         "The run is short: at 90 epochs there is no gain on top of blurpool, mixup and "
@@ -49,14 +49,14 @@ class RandAugment(Method):
     def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
         if "stochastic_depth" in others and horizon.epochs < 240:
             yield (
-                "Regularisation as strong as Hot's pays off only from 240 epochs (on ImageNet, 180 "
-                "epochs reached 79.9 %); recipe=medium is meant for 60 to 240 epochs."
+                "Regularization as strong as Hot's pays off only from 240 epochs (on ImageNet, 180 "
+                "epochs reached 79.9%); recipe=medium is meant for 60 to 240 epochs."
             )
 
     def augment_sample(self) -> ImageAugment:
-        return Drawn(self.drawn)
+        return RandomOps(self.draw)
 
-    def drawn(self, side: int, rng: np.random.Generator) -> Iterator[tuple[str, float]]:
+    def draw(self, side: int, rng: np.random.Generator) -> Iterator[tuple[str, float]]:
         """Draw the operations for an image `side` pixels wide, each with its value."""
         names = SETS[self.augmentation_set]
         for number in rng.integers(len(names), size=self.depth):

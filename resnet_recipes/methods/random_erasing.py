@@ -9,14 +9,14 @@ import torch
 from resnet_recipes.base.limits import Span, ZeroToOne
 from resnet_recipes.methods.base import Batch, Method, Now, send
 
-_ATTEMPTS = 10  # draws of a box that fits; if all fail the image stays whole, as in torchvision
+_ATTEMPTS = 10  # to draw a box that fits; if all fail the image is unchanged, as in torchvision
 
 
 @dataclass
 class RandomErasing(Method):
     """Erase a random box of randomly chosen images (Zhong et al., 2020, arXiv:1708.04896).
 
-    Each image has its own box, which becomes 0 in the normalised batch: the mean of the dataset.
+    Each image has its own box, which becomes 0 in the normalized batch: the mean of the dataset.
     Area, aspect ratio and position are distributed as in torchvision's RandomErasing. Runs on the
     device, for all images at once.
     """
@@ -28,7 +28,7 @@ class RandomErasing(Method):
         "TorchVision's latest "
         'primitives", 2021).'
     )
-    avoid_when: ClassVar[str] = "The run is too short to need regularisation."
+    avoid_when: ClassVar[str] = "The run is too short to need regularization."
     p: ZeroToOne = 0.1  # probability that an image loses a box
     # smallest and largest area of the box, relative to the image
     scale: Annotated[tuple[float, float], Span(most=1)] = (0.02, 0.33)

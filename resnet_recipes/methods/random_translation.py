@@ -35,7 +35,7 @@ class RandomTranslation(Method):
         device = batch.images.device
         moves = now.rng.integers(-self.pixels, self.pixels, (2, examples, 1), endpoint=True)
         rows, columns = (
-            send(_reflected(np.arange(side) - move), device)
+            send(_reflect(np.arange(side) - move), device)
             for side, move in zip(sides, moves, strict=True)
         )
         example = torch.arange(examples, device=device)[:, None, None]
@@ -44,7 +44,7 @@ class RandomTranslation(Method):
         return batch._replace(images=images.permute(0, 3, 1, 2))
 
 
-def _reflected(places: np.ndarray) -> np.ndarray:
-    """Return places along an axis, int64 [N, side], with those beyond an end reflected there."""
+def _reflect(places: np.ndarray) -> np.ndarray:
+    """Return positions along an axis, int64 [N, side], reflected at both ends."""
     last = places.shape[1] - 1
     return last - np.abs(places % (2 * last) - last)

@@ -1,4 +1,4 @@
-"""Sharpness-aware minimisation: follow the gradient at a nearby worst point."""
+"""Sharpness-aware minimization: follow the gradient at a nearby worst point."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ class SAM(Method):
 
     name: ClassVar[str] = "sam"
     cost: ClassVar[str] = (
-        "a SAM step costs two plain steps and a copy of the weights: 10 % of a run at interval 10 "
-        "(7 % measured), 20 % at 5."
+        "a SAM step costs two plain steps and a copy of the weights: 10% of a run at interval 10 "
+        "(7% measured), 20% at 5."
     )
     gain: ClassVar[str] = (
         "+0.7 points at 90 epochs and interval 10 (Composer, method card), and more in longer runs."
@@ -62,18 +62,18 @@ class SAM(Method):
         if self.interval < 10 and horizon.epochs < 240:
             yield (
                 f"methods.sam.interval={self.interval}: at 180 epochs of Hot, 10 gave the same "
-                "accuracy in 7 % less time."
+                "accuracy in 7% less time."
             )
 
     def gradient(self, compute: Compute, params: list[Tensor], now: Now) -> Tensor:
         if (now.step + 1) % self.interval:
             return compute()
         losses = compute(sync=False)
-        moved = [param for param in params if param.grad is not None]
-        self._move(moved)
+        weights = [param for param in params if param.grad is not None]
+        self._move(weights)
         compute()
         with torch.no_grad():
-            torch._foreach_copy_(moved, self._copy)
+            torch._foreach_copy_(weights, self._copy)
         return losses
 
     @torch.no_grad()

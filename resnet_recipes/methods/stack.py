@@ -32,17 +32,17 @@ class Stack:
         }
         #: Whether the forward pass in training uses torch's generator.
         self.draws_in_forward = any(method.draws_in_forward for method in self.methods.values())
-        self._batch = self._provided("transform_batch")
-        self._after = self._provided("after_step")
-        self._changes = self._provided("change_loss")
+        self._batch = self._collect("transform_batch")
+        self._after = self._collect("after_step")
+        self._changes = self._collect("change_loss")
         #: The loss of each example, float32 [N], given logits and targets [N, K].
-        self.loss: Callable[[Tensor, Tensor], Tensor] = self._only("loss", _soft_cross_entropy)
+        self.loss: Callable[[Tensor, Tensor], Tensor] = self._get_only("loss", _soft_cross_entropy)
         #: Leave in `.grad` the gradient for the optimizer; return the losses [N].
-        self.gradient: Callable[[Compute, list[Tensor], Now], Tensor] = self._only(
+        self.gradient: Callable[[Compute, list[Tensor], Now], Tensor] = self._get_only(
             "gradient", lambda compute, params, now: compute()
         )
         #: Evaluate and export inside this context.
-        self.eval_weights: Callable[[nn.Module], AbstractContextManager[None]] = self._only(
+        self.eval_weights: Callable[[nn.Module], AbstractContextManager[None]] = self._get_only(
             "eval_weights", nullcontext
         )
 
@@ -50,9 +50,9 @@ class Stack:
     def of(cls, methods: Any, sample_ops: bool = True, class_images: Sequence[int] = ()) -> "Stack":
         """Build the stack of a recipe's `methods` section.
 
-        `sample_ops` says whether the loader can run `augment_sample` on every image; methods that
-        need it are left out where it cannot. `class_images` are the training images of each class,
-        if known.
+        `sample_ops` is whether the loader can run `augment_sample` on every image; methods that
+        need it are omitted otherwise. `class_images` are the training images of each class, if
+        known.
         """
         present = {name: method for name, method in vars(methods).items() if method is not None}
         return cls(
@@ -65,7 +65,7 @@ class Stack:
 
     def augment_sample(self) -> ImageAugment | None:
         """Return the function that a loader worker applies to each image, or None."""
-        augments = tuple(augment() for augment in self._provided("augment_sample"))
+        augments = tuple(augment() for augment in self._collect("augment_sample"))
         if not augments:
             return None
         in_engine = all(hasattr(augment, "steps") for augment in augments)
@@ -73,7 +73,7 @@ class Stack:
 
     def modify_model(self, model: nn.Module) -> None:
         """Change the model in place, once."""
-        for modify in self._provided("modify_model"):
+        for modify in self._collect("modify_model"):
             modify(model)
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
@@ -84,7 +84,7 @@ class Stack:
 
     def losses(self, logits: Tensor, batch: Batch) -> Tensor:
         """Return the losses of a micro-batch, float32 [N], before they are weighted."""
-        logits = logits.float()  # once, however many losses read them
+        logits = logits.float()  # cast once for all losses
         losses = self.loss(logits, batch.targets)
         for change in self._changes:
             losses = change(losses, logits, batch)
@@ -130,7 +130,7 @@ class Stack:
     def table(self) -> dict[str, list[str]]:
         """Return the methods at each used hook: {"gradient": ["sam (every 5th step)"]}."""
         rows = {
-            hook: [_label(method) for method in self.methods.values() if method.provides(hook)]
+            hook: [_make_label(method) for method in self.methods.values() if method.provides(hook)]
             for hook in HOOKS
         }
         return {hook: labels for hook, labels in rows.items() if labels}
@@ -139,8 +139,8 @@ class Stack:
         """Yield the problems with the combination; keys are relative to `methods`."""
         for hook in HOOKS:
             names = [name for name, method in self.methods.items() if method.provides(hook)]
-            is_told = names[1:] and names[1] in self.methods[names[0]].conflicts
-            if hook in EXCLUSIVE_HOOKS and len(names) > 1 and not is_told:
+            is_conflict = names[1:] and names[1] in self.methods[names[0]].conflicts
+            if hook in EXCLUSIVE_HOOKS and len(names) > 1 and not is_conflict:
                 rule = f"{' and '.join(names)} both define the {hook}, which only one method may"
                 yield Problem(names[1], None, rule, f"'~methods.{names[1]}'")
         for name, method in self.methods.items():
@@ -155,10 +155,10 @@ class Stack:
                         f"'~methods.{name}'",
                     )
 
-    def _only(self, hook: str, default: Callable | None) -> Any:
-        return next(iter(self._provided(hook)), default)
+    def _get_only(self, hook: str, default: Callable | None) -> Any:
+        return next(iter(self._collect(hook)), default)
 
-    def _provided(self, hook: str) -> tuple[Callable, ...]:
+    def _collect(self, hook: str) -> tuple[Callable, ...]:
         return tuple(
             getattr(method, hook) for method in self.methods.values() if method.provides(hook)
         )
@@ -169,7 +169,7 @@ def _soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(logits.float(), targets, reduction="none")
 
 
-def _label(method: Method) -> str:
+def _make_label(method: Method) -> str:
     note = method.note()
     return f"{method.name} ({note})" if note else method.name
 

@@ -14,12 +14,10 @@ from resnet_recipes.methods.surgery import adopt, release
 
 
 class DropSamplesBatchNorm2d(nn.BatchNorm2d):
-    """The last BatchNorm of a residual branch.
+    """The last BatchNorm of a residual branch, which drops examples.
 
-    Its output is zero for each example with probability `drop_rate`.
-
-    The statistics still include every example. In evaluation the output is multiplied by 1 -
-    drop_rate instead.
+    Its output is zero for each example with probability `drop_rate`, but the statistics include
+    every example. In evaluation the output is multiplied by 1 - drop_rate instead.
     """
 
     drop_rate: float
@@ -42,7 +40,7 @@ class StochasticDepth(Method):
     Drawn separately for each example and block: `relu(identity + keep * branch)` with keep in {0,
     1} and no rescaling, and `relu(identity + (1 - p) * branch)` in evaluation. Block l of L,
     counted from 0, has p = (l + 1) / L * drop_rate ("linear") or drop_rate ("uniform"): 0.00625 to
-    0.1 over ResNet-50's 16 blocks, so that 41 % of the examples pass through all of them. The
+    0.1 over ResNet-50's 16 blocks, so that 41% of the examples pass through all of them. The
     branch is still computed for the whole batch, and BatchNorm sees all of it. In its weights the
     factor 1 - p is folded into the branch's last BatchNorm, which makes it a plain ResNet. Composer
     draws in the precision of the activations; here it is float32.
@@ -53,11 +51,11 @@ class StochasticDepth(Method):
         "one multiplication of each branch's output; skipped branches save no time."
     )
     gain: ClassVar[str] = (
-        "one of Hot's regularisers, not measured separately there; scaling by 1 - p in evaluation "
+        "one of Hot's regularizers, not measured separately there; scaling by 1 - p in evaluation "
         "is worth 0.1 points (Composer, pull request 376)."
     )
     avoid_when: ClassVar[str] = (
-        "The run is short and needs no more regularisation. The variant that drops whole blocks "
+        "The run is short and needs no more regularization. The variant that drops whole blocks "
         "kept ResNet-50's accuracy up to a rate of 0.2 (Composer, method card)."
     )
     draws_in_forward: ClassVar[bool] = True
@@ -90,7 +88,7 @@ class StochasticDepth(Method):
             yield Problem("stochastic_depth", None, rule, "'~methods.stochastic_depth'")
 
 
-#: Settings of networks with stochastic depth of their own, and what their modules then have.
+#: Settings of networks that have stochastic depth, with attributes of their modules.
 _OWN = {
     "drop_path_rate": {"drop_path", "drop_path1"},
     "stochastic_depth_prob": {"stochastic_depth"},
@@ -106,7 +104,7 @@ def _is_block(module: nn.Module) -> bool:
 def fold(model: nn.Module) -> None:
     """Turn `model` in place into a plain ResNet with the same evaluation output.
 
-    Folds 1 - p into weight and bias.
+    1 - p is folded into weight and bias.
     """
     for module in model.modules():
         if isinstance(module, DropSamplesBatchNorm2d):
@@ -116,10 +114,10 @@ def fold(model: nn.Module) -> None:
             del module.drop_rate
 
 
-def folded_state(model: nn.Module) -> dict[str, Tensor]:
-    """Return the state of `model` as `fold` would leave it.
+def fold_state(model: nn.Module) -> dict[str, Tensor]:
+    """Return the state of `model` as after `fold`, without changing `model`.
 
-    All other tensors are the model's own.
+    Tensors that do not change are the model's own, not copies.
     """
     state = model.state_dict()
     for name, module in model.named_modules():
@@ -131,10 +129,7 @@ def folded_state(model: nn.Module) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def unfold(model: nn.Module) -> None:
-    """Undo `fold`: rescale a plain ResNet's weights in `model`.
-
-    Its evaluation output then equals that network's.
-    """
+    """Undo `fold`: rescale a ResNet's weights in `model`, so that evaluation gives its output."""
     for module in model.modules():
         if isinstance(module, DropSamplesBatchNorm2d):
             module.weight.div_(1 - module.drop_rate)

@@ -1,4 +1,4 @@
-"""Change the behaviour of a module in a built model, and nothing else about it."""
+"""Change the class of a module in a built model, and keep everything else."""
 
 from torch import nn
 
@@ -7,8 +7,8 @@ def adopt(module: nn.Module, kind: type[nn.Module], **attributes: object) -> Non
     """Turn `module` into a `kind`, a subclass of its class, in place.
 
     Its parameters, buffers, state-dict keys, training flag and place in the model are kept, so the
-    same weights load into the changed and the plain model. `kind.__init__` is not run; pass
-    whatever else `kind` needs in `attributes`.
+    same weights load into the changed and the original model. `kind.__init__` is not run; pass the
+    attributes that `kind` needs in `attributes`.
     """
     if kind.__bases__[0] is not type(module):
         raise TypeError(f"{kind.__name__} is not a direct subclass of {type(module).__name__}")

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from resnet_recipes.methods.base import ImageAugment, Method
-from resnet_recipes.methods.image_ops import ENHANCERS, Drawn
+from resnet_recipes.methods.image_ops import ENHANCERS, RandomOps
 
 
 @dataclass
@@ -33,11 +33,11 @@ class TrivialAugment(Method):
     conflicts: ClassVar[Mapping[str, str]] = {"randaugment": "either draws the operations"}
 
     def augment_sample(self) -> ImageAugment:
-        return Drawn(_drawn)
+        return RandomOps(_draw)
 
 
 @cache
-def _space() -> dict[str, tuple[tuple[float, ...], bool]]:
+def _make_space() -> dict[str, tuple[tuple[float, ...], bool]]:
     """Return the 31 values of each operation, none where it has no strength, and if signs vary."""
 
     def spaced(first: float, last: float) -> list[float]:
@@ -65,10 +65,10 @@ def _space() -> dict[str, tuple[tuple[float, ...], bool]]:
     }
 
 
-def _drawn(_: int, rng: np.random.Generator) -> Iterator[tuple[str, float]]:
+def _draw(_: int, rng: np.random.Generator) -> Iterator[tuple[str, float]]:
     """Draw an operation and its value, in the unit of `IMAGE_OPS`; none for the identity."""
-    name = list(_space())[rng.integers(len(_space()))]
-    values, signed = _space()[name]
+    name = list(_make_space())[rng.integers(len(_make_space()))]
+    values, signed = _make_space()[name]
     value = values[rng.integers(len(values))] if values else 0.0
     if signed and rng.integers(2):
         value = -value

@@ -58,7 +58,7 @@ def _is_three_by_three(pool: nn.MaxPool2d) -> bool:
 
 def _fuse_pool(pool: nn.MaxPool2d, operations: Operations) -> None:
     if isinstance(pool, BlurMaxPool2d):
-        pool.largest = partial(operations.max_pool, stride=1)
+        pool.take_maxima = partial(operations.max_pool, stride=1)
     elif type(pool) is nn.MaxPool2d and not pool.return_indices:
         adopt(pool, FusedMaxPool2d, operation=operations.max_pool)
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from resnet_recipes.base.atomic import replacing
 from resnet_recipes.data.tensors import read_tensors
-from resnet_recipes.methods.stochastic_depth import folded_state
+from resnet_recipes.methods.stochastic_depth import fold_state
 from resnet_recipes.network import about, archive
 from resnet_recipes.network.about import About
 from resnet_recipes.network.archive import ArchiveError, State
@@ -36,7 +36,7 @@ def write_weights(model: nn.Module, path: Path, description: About) -> Path:
     factors are folded into the last BatchNorm of each block. BlurPool cannot be folded: inference
     with these weights needs its layers too. `model` itself is not changed.
     """
-    state = folded_state(model)
+    state = fold_state(model)
     for name, tensor in state.items():
         state[name] = tensor.cpu().contiguous()
     text = description.to_json()

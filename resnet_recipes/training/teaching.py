@@ -6,7 +6,7 @@ import torch
 
 from resnet_recipes.data.stored import Outputs, kept
 from resnet_recipes.data.stream import Stream
-from resnet_recipes.methods.base import TAUGHT_AT_ONCE, Batch, Now
+from resnet_recipes.methods.base import TEACHER_BATCH_SIZE, Batch, Now
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.teachers import teachers
@@ -44,7 +44,7 @@ def write_outputs(
                 break
             batch = Batch.of(loader.normalized(raw), raw.labels, plan.num_classes)
             images = resizing.transform_batch(batch, now).images
-            values = torch.cat([logits(part) for part in images.split(TAUGHT_AT_ONCE)])
+            values = torch.cat([logits(part) for part in images.split(TEACHER_BATCH_SIZE)])
             for array, rows in zip(outputs, kept(values, shape[3]), strict=False):
                 array[epoch, job.copies, job.indices] = rows.numpy(force=True)
             progress(done + 1, shape[0] * len(jobs))

@@ -17,7 +17,7 @@ WRONG = {"min_channels": [0]}
 MAP = torch.arange(25.0).view(1, 1, 5, 5)
 
 
-def test_blur_of_a_ramp_gives_the_published_numbers():
+def test_blur_of_a_ramp_gives_published_numbers():
     assert torch.equal(blur(MAP)[0, 0, 0], torch.tensor([1.125, 2.0, 2.75, 3.5, 3.0]))
     assert (blur(MAP)[0, 0, 2, 2], blur(MAP)[0, 0, 4, 4]) == (12.0, 12.375)
     strided = torch.tensor([[1.125, 2.75, 3.0], [7.75, 12.0, 10.25], [10.5, 15.25, 12.375]])
@@ -33,7 +33,7 @@ def test_max_pool_is_blurred_before_its_stride():
 
 
 @pytest.mark.parametrize("kernel", [1, 3])
-def test_convolution_sees_a_blurred_input(kernel):
+def test_convolution_reads_blurred_input(kernel):
     conv = nn.Conv2d(16, 8, kernel, stride=2, padding=kernel // 2, dtype=torch.float64)
     x = torch.randn(2, 16, 13, 13, dtype=torch.float64)
     expected = conv(reference(x))
@@ -41,7 +41,7 @@ def test_convolution_sees_a_blurred_input(kernel):
     assert torch.allclose(conv(x), expected, rtol=0, atol=1e-12)  # exact but for the order of a sum
 
 
-def test_blur_after_the_convolution_runs_it_at_full_resolution():
+def test_blur_after_convolution_runs_at_full_resolution():
     conv = nn.Conv2d(16, 8, 3, stride=2, padding=1, dtype=torch.float64)
     x = torch.randn(2, 16, 13, 13, dtype=torch.float64)
     expected = reference(F.conv2d(x, conv.weight, conv.bias, padding=1), stride=2)
@@ -68,7 +68,7 @@ def test_resnet50_has_six_convolutions_and_one_pool_replaced():
 
 
 @pytest.mark.parametrize("side", [17, 32, 36])
-def test_weights_sizes_and_memory_format_are_those_of_the_plain_network(network, side):
+def test_blurpool_keeps_keys_sizes_and_memory_format(network, side):
     x = torch.randn(1, 3, side, side).contiguous(memory_format=torch.channels_last)
     plain, blurred = network(), network()
     BlurPool().modify_model(blurred)

@@ -18,28 +18,28 @@ NOW = Now.at(0, 10, 5)
 
 
 @pytest.mark.parametrize("beta", [0.9, 0.99, 0.999])
-def test_a_class_weighs_the_inverse_of_its_effective_number(beta: float):
+def test_weight_is_inverse_of_effective_number(beta: float):
     wanted = [(1 - beta) / (1 - beta**count) for count in COUNTS]
     scale = sum(COUNTS) / sum(w * n for w, n in zip(wanted, COUNTS, strict=True))
     found = ClassWeights(beta=beta).weights(COUNTS)
     np.testing.assert_allclose(found, [w * scale for w in wanted], rtol=1e-5)
 
 
-def test_beta_goes_from_equal_weights_to_inverse_frequency():
+def test_beta_ranges_from_equal_to_inverse_weights():
     np.testing.assert_allclose(ClassWeights(beta=0.0).weights(COUNTS), 1)
     inverse = ClassWeights("inverse").weights(COUNTS)
     np.testing.assert_allclose(inverse * COUNTS, inverse[0] * COUNTS[0], rtol=1e-6)
     np.testing.assert_allclose(ClassWeights(beta=1 - 1e-9).weights(COUNTS), inverse, rtol=1e-4)
 
 
-def test_images_weigh_one_on_average_and_a_class_without_images_nothing():
+def test_weights_average_one_and_empty_class_zero():
     for method in (ClassWeights(), ClassWeights("inverse")):
         weights = method.weights([3, 0, 90])
         assert weights[1] == 0
         assert weights @ [3, 0, 90] / 93 == pytest.approx(1, rel=1e-6)
 
 
-def test_a_mixed_target_weighs_the_mean_of_its_classes_and_earlier_weights_count():
+def test_mixed_target_averages_weights_of_its_classes():
     labels = torch.tensor([0, 2])
     targets = torch.stack([torch.tensor([0.25, 0.0, 0.75]), one_hot(labels, 3)[1]])
     batch = Batch(torch.zeros(2), targets, labels, torch.tensor([1.0, 0.5]))
@@ -50,7 +50,7 @@ def test_a_mixed_target_weighs_the_mean_of_its_classes_and_earlier_weights_count
     assert torch.equal(found.targets, targets)
 
 
-def test_a_run_knows_the_counts_of_its_classes_also_when_it_resumes(recipe, tmp_path):
+def test_run_counts_class_images_also_when_resumed(recipe, tmp_path):
     made = recipe("methods.class_weights.rule=inverse")
     facts = data.measure(made.data)
     (tmp_path / "data.json").write_text(facts.to_json())

@@ -31,7 +31,7 @@ def test_sizes_are_rounded_down(share, sizes):
         assert colout.size_after(full, 0, horizon) == left
 
 
-def test_a_subset_of_rows_and_columns_is_kept_in_order_and_shared_by_all_images(now_at):
+def test_kept_lines_stay_in_order_for_all_images(now_at):
     grid = 1000.0 * torch.arange(176).view(-1, 1) + torch.arange(176)
     batch = Batch(
         grid.expand(3, 3, -1, -1).contiguous(memory_format=torch.channels_last),
@@ -49,7 +49,7 @@ def test_a_subset_of_rows_and_columns_is_kept_in_order_and_shared_by_all_images(
     assert result.targets is batch.targets
 
 
-def test_rows_and_columns_have_separate_shares(now_at, batch_of):
+def test_rows_and_columns_have_separate_fractions(now_at, batch_of):
     assert ColOut(0.5, 0.25).transform_batch(batch_of(side=32), now_at()).images.shape[-2:] == (
         16,
         24,

@@ -52,9 +52,7 @@ def on(names: set[str]) -> Methods:
     ("first", "second"),
     [pair for pair in combinations(TRANSFORMS, 2) if pair not in EXCLUDE_EACH_OTHER],
 )
-def test_pairs_commute_unless_the_tests_of_the_later_one_say_otherwise(
-    first, second, now_at, batch_of
-):
+def test_pairs_commute_except_as_listed(first, second, now_at, batch_of):
     tests = importlib.import_module(f"tests.methods.test_{second}")
     make = {
         "random_erasing": lambda: BY_NAME["random_erasing"](p=0.5),
@@ -74,7 +72,7 @@ def test_pairs_commute_unless_the_tests_of_the_later_one_say_otherwise(
     assert same == (first not in getattr(tests, "DOES_NOT_COMMUTE", ()))
 
 
-def test_order_gives_the_published_sizes_and_targets(now_at, batch_of):
+def test_order_gives_published_sizes_and_targets(now_at, batch_of):
     methods = Methods(
         colout=ColOut(0.05, 0.05),
         progressive_resizing=ProgressiveResizing(initial_scale=0.6, delay="0.2dur"),
@@ -91,7 +89,7 @@ def test_order_gives_the_published_sizes_and_targets(now_at, batch_of):
     assert mixed.targets[:, 500].tolist() == pytest.approx([(1 - share) * 0.13 / 1000] * 4)
 
 
-def test_a_stack_uses_the_declared_order_whatever_the_order_of_its_methods():
+def test_stack_order_does_not_depend_on_input_order():
     names = sorted(HOT)
     expected = Stack.of(on(HOT)).table()
     for seed in range(10):
@@ -112,11 +110,11 @@ def test_a_stack_uses_the_declared_order_whatever_the_order_of_its_methods():
 """
     ),
 )
-def test_table_says_how_often_sam_acts(interval, said):
+def test_table_shows_how_often_sam_acts(interval, said):
     assert Stack({"sam": SAM(interval=int(interval))}).table() == {"gradient": [f"sam ({said})"]}
 
 
-def test_two_providers_of_an_exclusive_hook_are_a_problem(monkeypatch):
+def test_two_methods_with_exclusive_hook_are_rejected(monkeypatch):
     monkeypatch.setattr(
         EMA, "gradient", lambda self, compute, params, now: compute(), raising=False
     )
@@ -133,7 +131,7 @@ def test_conflicts_are_one_problem_each(pair):
     assert pair[1] in str(problems[0])
 
 
-def test_an_empty_stack_is_plain_training(batch_of, now_at, network):
+def test_empty_stack_is_plain_training(batch_of, now_at, network):
     stack, batch = Stack({}), batch_of()
     assert stack.table() == {}
     assert stack.augment_sample() is None
@@ -166,13 +164,13 @@ def test_engine_runs_augmentations_that_all_have_steps():
     assert stack.augment_sample().steps(16, rng) == parts[0] + parts[1]
 
 
-def test_one_augmentation_without_steps_keeps_all_out_of_the_engine(monkeypatch):
+def test_augmentation_without_steps_disables_the_engine(monkeypatch):
     stack = Stack({"trivial_augment": TrivialAugment(), "randaugment": RandAugment()})
     monkeypatch.setattr(TrivialAugment, "augment_sample", lambda self: lambda image, rng: image)
     assert not hasattr(stack.augment_sample(), "steps")
 
 
-def test_state_is_kept_by_method_and_refused_for_one_that_is_off(network, now_at):
+def test_state_of_a_disabled_method_is_rejected(network, now_at):
     stack = Stack.of(on(HOT))
     stack.after_step(network(), now_at())
     state = stack.state_dict()

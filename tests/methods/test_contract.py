@@ -25,7 +25,7 @@ every_method = every_method_that_provides("")
 
 
 @every_method
-def test_its_card_is_complete_and_names_the_source(method):
+def test_card_is_complete_and_names_its_source(method):
     card = card_of(method)
     assert min(map(len, (card.summary, card.details, card.cost, card.gain, card.avoid_when))) > 4
     assert not any(
@@ -41,7 +41,7 @@ def test_its_card_is_complete_and_names_the_source(method):
 
 
 @every_method
-def test_defaults_are_valid_and_every_setting_refuses_wrong_values(method):
+def test_defaults_are_valid_and_wrong_values_rejected(method):
     """Wrong values are those of `WRONG` in the method's own tests; a switch has none."""
     wrong = getattr(importlib.import_module(f"tests.methods.test_{method.name}"), "WRONG", {})
     assert wrong.keys() == {
@@ -56,7 +56,7 @@ def test_defaults_are_valid_and_every_setting_refuses_wrong_values(method):
 
 
 @every_method
-def test_name_is_its_file_and_its_key(method):
+def test_name_matches_file_and_key(method):
     assert method.__module__.rpartition(".")[2] == method.name
     assert method.name in {item.name for item in fields(Methods)}
     assert any(method().provides(hook) for hook in HOOKS)
@@ -64,7 +64,7 @@ def test_name_is_its_file_and_its_key(method):
 
 
 @every_method_that_provides("transform_batch")
-def test_transforms_keep_shapes_and_inputs_and_depend_only_on_the_step(method, now_at, batch_of):
+def test_transform_keeps_shapes_and_depends_on_step_only(method, now_at, batch_of):
     batch = batch_of()
     copies = batch.map(torch.clone)
     first, again, other = (
@@ -87,7 +87,7 @@ def test_transforms_keep_shapes_and_inputs_and_depend_only_on_the_step(method, n
 
 
 @every_method_that_provides("transform_batch")
-def test_the_plan_is_told_the_size_of_the_images(method, now_at, batch_of):
+def test_plan_knows_image_sizes_of_methods(method, now_at, batch_of):
     for step in (0, 65, 99):
         now = now_at(step)
         width = method().transform_batch(batch_of(side=32), now).images.shape[-1]
@@ -95,7 +95,7 @@ def test_the_plan_is_told_the_size_of_the_images(method, now_at, batch_of):
 
 
 @every_method
-def test_the_plan_is_told_how_often_a_step_takes_two_gradients(method, now_at):
+def test_plan_knows_steps_with_two_gradients(method, now_at):
     made, every = method(), method().extra_gradient_every
     weight = torch.ones(1, requires_grad=True)
     compute = Mock(side_effect=lambda sync=True: weight.sum().backward())
@@ -107,7 +107,7 @@ def test_the_plan_is_told_how_often_a_step_takes_two_gradients(method, now_at):
 
 
 @every_method_that_provides("augment_sample")
-def test_sample_augmentations_pickle_and_depend_only_on_the_images_generator(method):
+def test_sample_augmentation_pickles_and_depends_on_its_generator(method):
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 24, 3), dtype=np.uint8))
     before, state = image.tobytes(), torch.get_rng_state()
     augment = pickle.loads(pickle.dumps(method().augment_sample()))
@@ -120,7 +120,7 @@ def test_sample_augmentations_pickle_and_depend_only_on_the_images_generator(met
 
 
 @every_method_that_provides("modify_model")
-def test_surgery_keeps_keys_and_parameters_and_loads_plain_weights(method, network):
+def test_surgery_keeps_keys_and_parameters(method, network):
     model, plain = network(), network()
     parameters = list(model.parameters())
     method().modify_model(model)
@@ -136,7 +136,7 @@ def test_surgery_keeps_keys_and_parameters_and_loads_plain_weights(method, netwo
 
 
 @every_method
-def test_a_method_whose_modules_draw_in_forward_says_so(method, network):
+def test_draws_in_forward_is_declared(method, network):
     model = network().train()
     if method().provides("modify_model"):
         method().modify_model(model)

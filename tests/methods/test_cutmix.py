@@ -19,7 +19,7 @@ DOES_NOT_COMMUTE = {
 }
 
 
-def test_targets_follow_the_area_of_one_shared_box_of_the_partner(now_at, batch_of):
+def test_targets_follow_area_of_shared_box(now_at, batch_of):
     areas = set()
     for step in range(30):
         batch = batch_of(examples=6, side=20, classes=6)
@@ -42,29 +42,27 @@ def test_targets_follow_the_area_of_one_shared_box_of_the_partner(now_at, batch_
     assert len(areas) > 20
 
 
-def test_stored_outputs_are_mixed_by_the_pasted_area(now_at, batch_of):
+def test_soft_labels_follow_area_of_box(now_at, batch_of):
     batch, areas = batch_of(examples=6, side=20, classes=6), set()
     for step in range(10):
         result = CutMix().transform_batch(
-            batch._replace(taught=torch.eye(6).roll(1, 0)), now_at(step)
+            batch._replace(soft_labels=torch.eye(6).roll(1, 0)), now_at(step)
         )
         pasted = (result.images != batch.images).any(1).flatten(1).sum(1).tolist()
         for label, pixels in enumerate(pasted):
-            assert result.taught[label, label - 1].item() == pytest.approx(1 - pixels / 400)
+            assert result.soft_labels[label, label - 1].item() == pytest.approx(1 - pixels / 400)
             areas.add(pixels)
     assert len({*range(40, 161)} & areas) > 0  # neither nothing nor half of an image
 
 
 @pytest.mark.parametrize("side", [7, 8, 224])
-def test_box_reaches_half_its_length_to_both_sides_of_its_centre_as_in_the_papers_code(
-    side, now_at, batch_of
-):
+def test_box_is_centered_as_in_the_paper_code(side, now_at, batch_of):
     for step in range(20):
         batch, draws = batch_of(examples=2, side=side, classes=2), now_at(step).rng
         length = int(side * draws.beta(1.0, 1.0) ** 0.5)
         edges = [
-            min(max(centre + sign * (length // 2), 0), side)
-            for centre in draws.integers(side, size=2)
+            min(max(center + sign * (length // 2), 0), side)
+            for center in draws.integers(side, size=2)
             for sign in (-1, 1)
         ]
         area = (edges[1] - edges[0]) * (edges[3] - edges[2])

@@ -44,11 +44,11 @@ def softmax(row: list[float], temperature: float) -> list[float]:
 
 
 @pytest.mark.parametrize(("temperature", "share"), [(1.0, 1.0), (4.0, 0.3), (0.5, 0.0)])
-def test_the_loss_is_that_of_a_loop_by_hand(temperature, share):
+def test_distill_loss_matches_manual_loop(temperature, share):
     torch.manual_seed(0)
     logits, theirs, targets = torch.randn(5, 4), torch.randn(5, 4), torch.rand(5, 4).softmax(1)
-    taught = torch.softmax(theirs / temperature, 1)
-    batch = Batch(logits, targets, targets.argmax(1), taught=taught)
+    soft_labels = torch.softmax(theirs / temperature, 1)
+    batch = Batch(logits, targets, targets.argmax(1), soft_labels=soft_labels)
     method = Distill(temperature=temperature, share=share)
     found = Stack({"distill": method}).losses(logits, batch)
     for row, teacher, target, loss in zip(
@@ -62,13 +62,13 @@ def test_the_loss_is_that_of_a_loop_by_hand(temperature, share):
         )
 
 
-def test_the_teacher_sees_the_images_of_the_network_in_parts(now_at, batch_of):
+def test_teacher_sees_network_images_in_parts(now_at, batch_of):
     method, seen, batch = Distill(), [], batch_of(300, side=2)
     method.take_network(lambda images: seen.append(images) or images.mean((2, 3)))
     changed = method.transform_batch(batch, now_at())
     assert [len(images) for images in seen] == [128, 128, 44]
-    assert torch.equal(changed.taught, batch.images.mean((2, 3)).softmax(1))
-    assert [len(part.taught) for part in changed.split(3)] == [100, 100, 100]
+    assert torch.equal(changed.soft_labels, batch.images.mean((2, 3)).softmax(1))
+    assert [len(part.soft_labels) for part in changed.split(3)] == [100, 100, 100]
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def trained(run: Run) -> torch.Tensor:
     return compute_digest(run.model)
 
 
-def test_the_teacher_is_frozen_and_the_network_approaches_it(teacher, make_run):
+def test_teacher_is_frozen_and_network_approaches_it(teacher, make_run):
     run = make_run("max_duration=4ba", methods=methods(teacher))
     (method,) = run.methods
     model = inspect.getclosurevars(inspect.unwrap(method._logits)).nonlocals["model"]
@@ -101,7 +101,7 @@ def test_the_teacher_is_frozen_and_the_network_approaches_it(teacher, make_run):
     assert not torch.equal(trained(plain), compute_digest(run.model))
 
 
-def test_the_teacher_is_folded_and_cast_once(teacher, make_run):
+def test_teacher_is_folded_and_cast_once(teacher, make_run):
     run = make_run("precision.dtype=bf16", methods=methods(teacher))
     logits = next(iter(run.methods))._logits
     model = inspect.getclosurevars(inspect.unwrap(logits)).nonlocals["model"]
@@ -111,7 +111,7 @@ def test_the_teacher_is_folded_and_cast_once(teacher, make_run):
     torch.testing.assert_close(logits(images), whole(images), rtol=0.02, atol=0.02)
 
 
-def test_teacher_of_other_levels_gets_its_own(teacher, make_run):
+def test_teacher_gets_its_own_normalization(teacher, make_run):
     """It sees the pixels as in its own evaluation, whatever the run's normalization is."""
     run = make_run("data.mean=[127.5,127.5,127.5] data.std=[51,51,51]", methods=methods(teacher))
     pixels = torch.randint(256, (4, 3, 32, 32), dtype=torch.uint8)
@@ -119,7 +119,7 @@ def test_teacher_of_other_levels_gets_its_own(teacher, make_run):
     torch.testing.assert_close(said, load(teacher)(normalize(pixels)), rtol=1e-3, atol=1e-4)
 
 
-def test_a_run_does_not_resume_with_another_teacher(teacher, make_run):
+def test_resume_rejects_another_teacher(teacher, make_run):
     run, other = make_run(methods=methods(teacher)), make_run("seed=6")
     write_weights(other.model, teacher, about.describe(run.plan.recipe, run.plan.facts.classes, 10))
     with pytest.raises(RecipeError) as caught:
@@ -129,7 +129,7 @@ def test_a_run_does_not_resume_with_another_teacher(teacher, make_run):
     assert "is not what the run began with" in problem.clause
 
 
-def test_the_plan_counts_a_teachers_forward_pass_and_weights(teacher, recipe):
+def test_plan_counts_forward_pass_and_weights_of_teacher(teacher, recipe):
     def planned(**changes: object) -> object:
         made = recipe(**changes)
         return make_plan(made, data.measure(made.data), 1)
@@ -144,7 +144,7 @@ def test_the_plan_counts_a_teachers_forward_pass_and_weights(teacher, recipe):
     assert str(teacher) in plan.as_dict()["model"]["teachers"][0]
 
 
-def test_a_teacher_that_cannot_teach_is_refused(teacher, recipe, make_run, tmp_path):
+def test_unsuitable_teacher_is_rejected(teacher, recipe, make_run, tmp_path):
     def why(path: object, error: type[Exception] = RecipeError) -> str:
         made = recipe(methods={"distill": {"teacher": str(path)}})
         with pytest.raises(error) as caught:
@@ -170,7 +170,7 @@ def test_a_teacher_that_cannot_teach_is_refused(teacher, recipe, make_run, tmp_p
     assert "has 3 classes, but the images have 10" in why(fewer)
 
 
-def test_the_rehearsal_of_a_run_finds_a_teacher_that_does_not_fit(teacher, make_run):
+def test_rehearsal_detects_teacher_that_does_not_fit(teacher, make_run):
     seen = []
 
     def too_large(images: torch.Tensor) -> torch.Tensor:

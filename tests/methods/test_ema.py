@@ -33,7 +33,7 @@ class OneWeight(nn.Module):
         ("10ep", "2ep", 0.870550563296124),
     ],
 )
-def test_decay_is_two_to_the_minus_interval_over_half_life(half_life, interval, decay, now_at):
+def test_decay_follows_interval_and_half_life(half_life, interval, decay, now_at):
     ema, model = EMA(half_life, interval), OneWeight(0.0)
     ema.after_step(model, now_at(0, total=10_000))
     model.set(1.0)
@@ -44,7 +44,7 @@ def test_decay_is_two_to_the_minus_interval_over_half_life(half_life, interval, 
     assert ema.state_dict()["w"].item() == pytest.approx(1 - decay, abs=1e-12)
 
 
-def test_average_of_a_rising_weight_starts_as_a_copy_after_the_first_step(now_at):
+def test_average_starts_as_copy_after_first_step(now_at):
     ema, model = EMA(), OneWeight()
     for step in range(200):
         model.set(step + 1)
@@ -77,7 +77,7 @@ def test_floats_are_averaged_and_integers_copied(network, now_at):
     assert average["bn1.num_batches_tracked"] == 2
 
 
-def test_evaluation_uses_the_average_and_restores_the_weights_bit_for_bit(network, now_at):
+def test_evaluation_uses_average_and_restores_weights(network, now_at):
     ema = EMA("2ba", "1ba")
     model = trained(network, ema, now_at)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -93,7 +93,7 @@ def test_evaluation_uses_the_average_and_restores_the_weights_bit_for_bit(networ
     assert [tensor.data_ptr() for tensor in model.state_dict().values()] == addresses
 
 
-def test_before_the_first_step_the_raw_weights_are_evaluated(network):
+def test_raw_weights_are_evaluated_before_first_step(network):
     model = network()
     before = model.conv1.weight.clone()
     with EMA().eval_weights(model):
@@ -108,7 +108,7 @@ def test_updates_happen_in_place(network, now_at):
     assert {name: tensor.data_ptr() for name, tensor in ema.state_dict().items()} == addresses
 
 
-def test_a_loaded_average_continues_as_if_it_had_never_stopped(network, now_at):
+def test_loaded_average_continues_bit_identical(network, now_at):
     ema, resumed = EMA("2ba", "1ba"), EMA("2ba", "1ba")
     model = trained(network, ema, now_at).to(memory_format=torch.channels_last)
     resumed.load_state_dict({name: tensor.clone() for name, tensor in ema.state_dict().items()})
@@ -122,14 +122,14 @@ def test_a_loaded_average_continues_as_if_it_had_never_stopped(network, now_at):
     )
 
 
-def test_an_average_of_another_model_is_refused(network):
+def test_average_of_another_model_is_rejected(network):
     ema = EMA()
     ema.load_state_dict({"conv9.weight": torch.zeros(1)})
     with pytest.raises(ValueError, match="does not fit"), ema.eval_weights(network()):
         pass
 
 
-def test_until_the_first_update_after_the_delay_the_average_is_a_copy(now_at):
+def test_average_is_a_copy_until_delay_ends(now_at):
     model = nn.Linear(1, 1, bias=False)
     ema = EMA(half_life="2ba", update_interval="2ba", delay="3ba")
     averages = []
@@ -142,9 +142,7 @@ def test_until_the_first_update_after_the_delay_the_average_is_a_copy(now_at):
 
 
 @pytest.mark.parametrize(("steps_per_epoch", "interval"), [(7, 3), (6, 3), (5, 1), (4, 8)])
-def test_it_is_torchvisions_average_with_its_reset_in_every_epoch_of_the_warm_up(
-    steps_per_epoch, interval, now_at
-):
+def test_ema_matches_torchvision_with_resets_in_warm_up(steps_per_epoch, interval, now_at):
     """torchvision's references/classification/train.py, around torch's own AveragedModel."""
     torch.manual_seed(0)
     model, decay = nn.BatchNorm1d(3), 2 ** (-interval / 10)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from resnet_recipes.methods.increasing_randaugment import VALUES, IncreasingRandAugment, applied
+from resnet_recipes.methods.increasing_randaugment import VALUES, IncreasingRandAugment, apply
 
 #: Values that the settings must refuse.
 WRONG = {
@@ -44,7 +44,7 @@ PEERS = dict(
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_pixels_are_those_of_timm(name):
+def test_pixels_match_timm(name):
     peer = pytest.importorskip("timm.data.auto_augment")
     filters = (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC)
     for magnitude, resample in product([0.0, 3.3, 7.0, 9.7], filters):
@@ -55,16 +55,16 @@ def test_pixels_are_those_of_timm(name):
             hparams={"img_mean": (124, 116, 104), "interpolation": resample},
         )
         theirs = {op(IMAGE).tobytes() for _ in range(20)}
-        ours = {applied(name, IMAGE, magnitude / 10, sign, resample).tobytes() for sign in (1, -1)}
+        ours = {apply(name, IMAGE, magnitude / 10, sign, resample).tobytes() for sign in (1, -1)}
         assert theirs == ours
 
 
-def test_the_operations_are_those_of_timms_increasing_policy():
+def test_operations_match_timm_increasing_policy():
     peer = pytest.importorskip("timm.data.auto_augment")
     assert sorted(PEERS.values()) == sorted(peer._RAND_INCREASING_TRANSFORMS)
 
 
-def test_half_of_the_drawn_operations_act():
+def test_half_of_drawn_operations_are_applied():
     augment = IncreasingRandAugment(depth=1, p=0.5).augment_sample()
     same = sum(
         augment(IMAGE, np.random.default_rng(seed)).tobytes() == IMAGE.tobytes()

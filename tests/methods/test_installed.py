@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.methods.installed import GROUP, installed
+from resnet_recipes.methods.installed import GROUP, find_installed
 from tests.tables import rows
 
 CLASS = """
@@ -38,9 +38,9 @@ def offer(tmp_path, monkeypatch):
     sys.modules.pop("theirs", None)
 
 
-def test_a_method_of_another_package_is_found(offer):
+def test_method_of_another_package_is_found(offer):
     offer(CLASS.format(name="theirs", body="alpha: float = 1.0"), "theirs")
-    (found,) = installed({"mixup"})
+    (found,) = find_installed({"mixup"})
     assert found().alpha == 1.0
 
 
@@ -61,10 +61,10 @@ theirs | raise RuntimeError("a\\nb") | theirs | imported: RuntimeError: a
 """
     ),
 )
-def test_a_method_that_cannot_be_a_setting_is_refused(offer, name, body, entries, why):
+def test_invalid_method_of_a_package_is_rejected(offer, name, body, entries, why):
     offer(CLASS.format(name=name, body=body), *entries.split())
     with pytest.raises(NotReadyError) as refused:
-        list(installed({"mixup"}))
+        list(find_installed({"mixup"}))
     (problem,) = refused.value.problems
     assert why in problem.clause
     assert "\n" not in problem.clause

@@ -26,7 +26,7 @@ NOW = Now(0, Horizon(10, 5), np.random.default_rng(0))
 """
     ),
 )
-def test_true_class_keeps_1_minus_a_plus_a_over_k(classes, smoothing, on, off):
+def test_smoothing_leaves_published_target_of_true_class(classes, smoothing, on, off):
     others = torch.arange(int(classes)) != 3
     batch = Batch(torch.zeros(1), one_hot(torch.tensor([3]), int(classes)), torch.zeros(1))
     (row,) = LabelSmoothing(float(smoothing)).transform_batch(batch, NOW).targets

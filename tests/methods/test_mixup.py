@@ -41,7 +41,7 @@ PAIR = Batch(
 
 
 @pytest.mark.parametrize("share", [0.3, 0.7])
-def test_a_pair_is_mixed_and_its_own_label_dominates(share):
+def test_pair_is_mixed_and_own_label_dominates(share):
     result = mixed(share, [1, 0], PAIR)
     assert result.images.flatten().tolist() == pytest.approx([13, 17])
     assert result.targets.flatten().tolist() == pytest.approx([0.7, 0.3, 0.3, 0.7])
@@ -49,14 +49,14 @@ def test_a_pair_is_mixed_and_its_own_label_dominates(share):
 
 
 @pytest.mark.parametrize("share", [0.3, 0.7])
-def test_stored_outputs_are_mixed_as_images_are(share):
-    taught = torch.tensor([[1.0, 0.0], [0.5, 0.5]])
-    result = mixed(share, [1, 0], PAIR._replace(taught=taught))
-    assert result.taught.flatten().tolist() == pytest.approx([0.85, 0.15, 0.65, 0.35])
+def test_soft_labels_are_mixed_like_images(share):
+    soft_labels = torch.tensor([[1.0, 0.0], [0.5, 0.5]])
+    result = mixed(share, [1, 0], PAIR._replace(soft_labels=soft_labels))
+    assert result.soft_labels.flatten().tolist() == pytest.approx([0.85, 0.15, 0.65, 0.35])
 
 
 @pytest.mark.parametrize(("alpha", "mean"), [(0.2, 0.1012), (0.25, 0.1186), (1.0, 0.25)])
-def test_shares_have_the_published_mean_and_never_exceed_one_half(alpha, mean, monkeypatch):
+def test_weights_have_published_mean_and_stay_below_half(alpha, mean, monkeypatch):
     shares = []
     monkeypatch.setattr(
         mixup, "blend_targets", lambda batch, order, share: shares.append(share) or batch.targets

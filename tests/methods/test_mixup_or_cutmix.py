@@ -33,7 +33,7 @@ def test_images_and_targets_come_from_the_partner(partner, order, switch, now_at
         torch.testing.assert_close(result.images, batch.images.lerp(batch.images[order], share))
 
 
-def test_smoothing_before_the_mix_is_torchvisions_smoothing_after_it(now_at, batch_of):
+def test_smoothing_before_mix_equals_torchvision_after_it(now_at, batch_of):
     batch = batch_of()
     smooth = batch._replace(targets=batch.targets * 0.9 + 0.1 / 10)
     before, after = (
@@ -42,7 +42,7 @@ def test_smoothing_before_the_mix_is_torchvisions_smoothing_after_it(now_at, bat
     torch.testing.assert_close(before, after * 0.9 + 0.1 / 10)
 
 
-def test_half_of_the_steps_use_each(now_at, batch_of):
+def test_each_is_used_in_half_the_steps(now_at, batch_of):
     batch = batch_of(examples=4, side=8)
     pasted = 0
     for step in range(200):

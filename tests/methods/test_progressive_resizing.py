@@ -56,11 +56,11 @@ def table(text: str) -> dict[int, int]:
         ),
     ],
 )
-def test_size_at_every_share_of_the_run(method, full, row):
+def test_size_follows_fraction_of_run(method, full, row):
     assert {share: method.size_at(full, Fraction(share, 100)) for share in table(row)} == table(row)
 
 
-def test_stairs_hold_from_their_time_to_the_next_whatever_its_unit():
+def test_stairs_hold_until_the_next_for_any_unit():
     # as the record of DAWNBench: 96 px x 12, 128 x 6, 224 x 2 and 288 x 1 of 21 epochs
     stairs = [("0ep", 24 / 64), ("0.5dur", 32 / 64), ("12ep", 52 / 64), ("150ba", 1.0)]
     method, horizon = ProgressiveResizing(stairs=stairs), Horizon(160, 10)
@@ -71,7 +71,7 @@ def test_stairs_hold_from_their_time_to_the_next_whatever_its_unit():
     assert twice == [24] * 12 + [52] * 3 + [64] * 17  # half of it, 16 epochs, comes after 12ep
 
 
-def test_stairs_that_end_below_full_size_are_noted():
+def test_stairs_that_end_below_full_size_advise():
     low = ProgressiveResizing(stairs=[("0ep", 0.5)])
     assert ["stairs" in note for note in low.advice(Horizon(10, 1), 64, ())] == [True]
     full = ProgressiveResizing(stairs=[("0ep", 0.5), ("9ep", 1.0)])
@@ -111,14 +111,14 @@ def test_bilinear_halving_averages_four_pixels():
     )
 
 
-def test_images_that_are_not_square_keep_their_shape():
+def test_non_square_images_keep_their_shape():
     x = torch.randn(2, 3, 16, 32)
     for interpolation in ("nearest", "bilinear"):
         method = ProgressiveResizing(interpolation=interpolation)
         assert resized(method, x, Fraction(0, 1)).shape == (2, 3, 8, 16)
 
 
-def test_a_crop_is_one_window_of_the_images_and_reaches_all_borders():
+def test_crop_is_one_window_and_reaches_all_borders():
     method = ProgressiveResizing(mode="crop", size_increment=1)
     x = torch.arange(16.0).view(1, 1, 4, 4).expand(2, 3, -1, -1)
     tops, lefts = set(), set()
@@ -131,7 +131,7 @@ def test_a_crop_is_one_window_of_the_images_and_reaches_all_borders():
     assert tops == lefts == {0, 1, 2}
 
 
-def test_full_size_and_loader_placement_leave_the_batch_alone():
+def test_full_size_and_loader_placement_leave_batch_unchanged():
     x = torch.randn(1, 3, 32, 32)
     assert resized(MILD, x, Fraction(9, 10)) is x
     assert not ProgressiveResizing(at="loader").provides("transform_batch")

@@ -17,7 +17,7 @@ WRONG = {
 DOES_NOT_COMMUTE = {"random_translation", "colout", "progressive_resizing"}
 
 
-def test_erased_pixels_are_one_box_of_zeros_and_the_rest_is_untouched(now_at, batch_of):
+def test_erased_pixels_are_one_box_of_zeros(now_at, batch_of):
     batch = batch_of(examples=16)
     result = RandomErasing(p=1.0).transform_batch(batch, now_at())
     for before, after in zip(batch.images, result.images, strict=True):
@@ -27,7 +27,7 @@ def test_erased_pixels_are_one_box_of_zeros_and_the_rest_is_untouched(now_at, ba
         assert (after[:, gone] == 0).all()
 
 
-def test_p_is_the_share_of_images(now_at):
+def test_p_is_the_fraction_of_images(now_at):
     boxes = RandomErasing(p=0.1).boxes(20_000, 32, 32, now_at().rng)
     erased = boxes[1] > boxes[0]
     assert 0.09 < erased.mean() < 0.11

@@ -10,7 +10,7 @@ WRONG = {"pixels": [0, -1]}
 
 
 @pytest.mark.parametrize(("pixels", "side"), [(1, 8), (3, 8), (9, 6)])
-def test_every_image_is_cut_out_of_its_own_reflection(pixels, side, now_at, batch_of):
+def test_image_is_cut_from_its_own_reflection(pixels, side, now_at, batch_of):
     batch = batch_of(examples=40, side=side)
     moved = RandomTranslation(pixels=pixels).transform_batch(batch, now_at()).images
     found = set()

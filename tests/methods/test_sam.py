@@ -33,7 +33,7 @@ def closure(
     return compute
 
 
-def test_worked_example_of_two_weights(now_at):
+def test_two_weights_match_worked_example(now_at):
     w = nn.Parameter(torch.tensor([1.0, 0.5]))
     calls = []
     loss = SAM(rho=0.5, interval=1).gradient(
@@ -48,7 +48,7 @@ def test_worked_example_of_two_weights(now_at):
     assert torch.allclose(w - 0.1 * w.grad, torch.tensor([0.87763932, 0.12111456]))
 
 
-def test_norm_spans_all_tensors_and_skips_those_without_gradient(now_at):
+def test_norm_spans_all_tensors_with_gradient(now_at):
     a = nn.Parameter(torch.zeros(2))
     b = nn.Parameter(torch.zeros(1))
     idle = nn.Parameter(torch.ones(1))
@@ -63,7 +63,7 @@ def test_norm_spans_all_tensors_and_skips_those_without_gradient(now_at):
     assert torch.equal(idle, torch.ones(1))
 
 
-def test_weights_are_restored_bit_for_bit_and_buffers_are_reused(now_at):
+def test_weights_are_restored_and_buffers_reused(now_at):
     torch.manual_seed(0)
     model, x = nn.Linear(50, 50), torch.randn(8, 50)
     params = list(model.parameters())
@@ -118,9 +118,7 @@ def trained(run: Run, bad: int) -> list[After]:
 
 
 @pytest.mark.parametrize("bad_pass", [1, 2])
-def test_a_float16_overflow_in_either_pass_skips_the_step_which_counts_for_rate_and_average(
-    bad_pass, make_run
-):
+def test_float16_overflow_in_either_pass_skips_the_step(bad_pass, make_run):
     run = make_run(
         "max_duration=5ba precision.dtype=fp16 batch.global_size=4 batch.bn_size=4 "
         "data.train_size=16 data.eval_resize=16 data.eval_size=16 methods.sam.interval=1 "
@@ -143,7 +141,7 @@ def test_a_float16_overflow_in_either_pass_skips_the_step_which_counts_for_rate_
     assert all(tensor.isfinite().all() for tensor in (*last.model.values(), *last.momenta))
 
 
-def test_a_gradient_of_zero_moves_nothing(now_at):
+def test_zero_gradient_moves_nothing(now_at):
     w = nn.Parameter(torch.tensor([1.0]))
     SAM(interval=1).gradient(closure([w], lambda: (w - 1).square().sum()), [w], now_at())
     assert torch.equal(w.grad, torch.zeros(1))

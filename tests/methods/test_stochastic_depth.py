@@ -20,7 +20,7 @@ def dropping(rate: float) -> DropSamplesBatchNorm2d:
     return norm
 
 
-def test_rates_of_resnet50_rise_from_0_00625_to_0_1():
+def test_resnet50_rates_rise_linearly_to_drop_rate():
     rates = StochasticDepth(drop_rate=0.1).rates(16)
     assert rates == pytest.approx([0.00625 * block for block in range(1, 17)])
     assert sum(rates) == pytest.approx(0.85)
@@ -34,7 +34,7 @@ def test_rates_of_resnet50_rise_from_0_00625_to_0_1():
 @pytest.mark.parametrize(
     ("make", "norm", "sizes"), [(resnet18, "bn2", (2, 2, 2, 2)), (resnet50, "bn3", (3, 4, 6, 3))]
 )
-def test_last_norm_of_every_block_is_adopted_in_order(make, norm, sizes):
+def test_last_norm_of_every_block_is_adopted(make, norm, sizes):
     with torch.device("meta"):
         model = make()
     StochasticDepth().modify_model(model)
@@ -49,7 +49,7 @@ def test_last_norm_of_every_block_is_adopted_in_order(make, norm, sizes):
     assert [rate for _, rate in found] == StochasticDepth().rates(sum(sizes))
 
 
-def test_examples_are_dropped_whole_and_at_the_rate_of_the_block():
+def test_examples_are_dropped_at_rate_of_block():
     norm = dropping(0.1).train()
     x = torch.randn(20_000, 4, 1, 1)
     torch.manual_seed(0)
@@ -63,12 +63,12 @@ def test_examples_are_dropped_whole_and_at_the_rate_of_the_block():
     assert torch.equal(norm.running_mean, plain.running_mean)  # it has seen every example
 
 
-def test_evaluation_gives_the_mean_of_training_outputs_before_the_last_relu():
+def test_evaluation_gives_mean_of_training_outputs():
     torch.manual_seed(0)
     block, sums = BasicBlock(4, 4), []
     StochasticDepth(drop_rate=0.3).modify_model(block)
     for norm in (block.bn1, block.bn2):
-        norm.momentum = 1.0  # statistics of the last batch, so that both modes normalise alike
+        norm.momentum = 1.0  # statistics of the last batch, so that both modes normalize alike
     block.relu.register_forward_pre_hook(lambda _, inputs: sums.append(inputs[0].detach().clone()))
     x = torch.randn(1, 4, 4, 4)
     block(x.expand(20_000, -1, -1, -1))  # 20,000 draws of one example
@@ -83,7 +83,7 @@ def test_evaluation_gives_the_mean_of_training_outputs_before_the_last_relu():
     )
 
 
-def test_rate_zero_is_bit_identical_to_the_plain_network(network):
+def test_rate_zero_is_bit_identical(network):
     plain, model = network(), network()
     StochasticDepth(drop_rate=0.0).modify_model(model)
     x = torch.randn(4, 3, 32, 32)
@@ -92,7 +92,7 @@ def test_rate_zero_is_bit_identical_to_the_plain_network(network):
         plain.eval(), model.eval()
 
 
-def test_folding_and_folded_state_give_plain_networks_output(network):
+def test_folding_gives_output_of_plain_networks(network):
     model = network()
     StochasticDepth(drop_rate=0.5).modify_model(model)
     with torch.no_grad():
@@ -102,7 +102,7 @@ def test_folding_and_folded_state_give_plain_networks_output(network):
     model.eval()
     x = torch.randn(4, 3, 32, 32)
     expected, plain = model(x), network().eval()
-    plain.load_state_dict(stochastic_depth.folded_state(model))
+    plain.load_state_dict(stochastic_depth.fold_state(model))
     close = {"rtol": 0, "atol": 2e-6 * expected.abs().max().item()}
     torch.testing.assert_close(plain(x), expected, **close)
     assert torch.equal(model(x), expected)  # the state is a copy

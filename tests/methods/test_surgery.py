@@ -10,7 +10,7 @@ class Loud(nn.ReLU):
     """A ReLU with a volume."""
 
 
-def test_class_changes_and_everything_else_stays():
+def test_adopt_changes_only_the_class():
     conv = nn.Conv2d(3, 4, 3)
     weight, keys = conv.weight, list(conv.state_dict())
 
@@ -30,6 +30,6 @@ def test_class_changes_and_everything_else_stays():
         release(conv, nn.ReLU)
 
 
-def test_a_class_that_is_not_a_direct_subclass_is_refused():
+def test_adopt_rejects_class_without_direct_inheritance():
     with pytest.raises(TypeError, match="Loud is not a direct subclass of Conv2d"):
         adopt(nn.Conv2d(3, 4, 3), Loud)

@@ -5,7 +5,7 @@ from PIL import Image
 from torchvision.transforms import TrivialAugmentWide
 from torchvision.transforms.autoaugment import InterpolationMode, _apply_op
 
-from resnet_recipes.methods.trivial_augment import TrivialAugment, _space
+from resnet_recipes.methods.trivial_augment import TrivialAugment, _make_space
 
 IMAGE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8))
 
@@ -24,13 +24,13 @@ def possible(image: Image.Image) -> set[bytes]:
     return images
 
 
-def test_results_are_torchvisions_and_reach_all_of_its_range():
+def test_results_match_torchvision_over_its_range():
     augment, wanted = TrivialAugment().augment_sample(), possible(IMAGE)
     results = {augment(IMAGE, np.random.default_rng(seed)).tobytes() for seed in range(3000)}
     assert results <= wanted
     assert len(results) > 0.9 * len(wanted)
 
 
-def test_posterize_keeps_as_many_bits_as_torchvisions():
+def test_posterize_keeps_as_many_bits_as_torchvision():
     bits, _ = TrivialAugmentWide()._augmentation_space(31)["Posterize"]
-    assert list(_space()["posterize"][0]) == bits.tolist()
+    assert list(_make_space()["posterize"][0]) == bits.tolist()

@@ -7,7 +7,7 @@ from PIL import Image
 from resnet_recipes.data.native.rows import OPERATIONS, put_steps
 from resnet_recipes.methods.color_jitter import ColorJitter
 from resnet_recipes.methods.flips import Flips
-from resnet_recipes.methods.image_ops import IMAGE_OPS, RANDAUGMENT_OPS, step
+from resnet_recipes.methods.image_ops import IMAGE_OPS, RANDAUGMENT_OPS, make_native_step
 from resnet_recipes.methods.randaugment import RandAugment
 from resnet_recipes.methods.trivial_augment import TrivialAugment
 from tests.data.native.batch import Batch, photo
@@ -40,7 +40,7 @@ def test_every_operation_of_randaugment_has_pillows_pixels(engine, name, side):
     sources = images(side)
     rng = np.random.default_rng(1)
     values = [RandAugment().value(name, side, rng) for _ in range(COUNT)]
-    pixels = augmented(engine, sources, [[step(name, value, side)] for value in values])
+    pixels = augmented(engine, sources, [[make_native_step(name, value, side)] for value in values])
     theirs = [
         np.asarray(IMAGE_OPS[name](Image.fromarray(source), value))
         for source, value in zip(sources, values, strict=True)
@@ -54,7 +54,9 @@ def test_hue_equals_pillow_for_colors_and_steps(engine):
     sources += list(rng.integers(0, 4, (8, 64, 64, 3), dtype=np.uint8))  # dark: few saturations
     turns = rng.integers(0, 256, len(sources))
     turns[:3] = 0, 1, 255
-    pixels = augmented(engine, sources, [[step("hue", float(turn), 64)] for turn in turns])
+    pixels = augmented(
+        engine, sources, [[make_native_step("hue", float(turn), 64)] for turn in turns]
+    )
     for found, source, turn in zip(pixels, sources, turns, strict=True):
         theirs = IMAGE_OPS["hue"](Image.fromarray(source), turn)
         assert np.array_equal(found, np.asarray(theirs)), turn
@@ -91,5 +93,5 @@ def test_no_steps_leave_an_image_as_it_is(engine):
 
 
 def test_every_operation_of_the_engine_is_used():
-    used = {step(name, 1.0, 16)[0] for name in IMAGE_OPS}
+    used = {make_native_step(name, 1.0, 16)[0] for name in IMAGE_OPS}
     assert used == set(OPERATIONS)
