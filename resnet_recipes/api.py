@@ -21,17 +21,18 @@ from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.section import Section
 from resnet_recipes.base.text import Say, silent
+from resnet_recipes.data.base import DataFacts
 from resnet_recipes.estimating.estimate import Estimate
 from resnet_recipes.jobs import new_run
 from resnet_recipes.jobs.budget import plan_here, settled
+from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.jobs.lookup import network_place
 from resnet_recipes.jobs.measure import keep_estimate, measured
 from resnet_recipes.jobs.rank import LaunchFacts, RankProcess
 from resnet_recipes.jobs.signals import Interruption, handling
-from resnet_recipes.jobs.trunk import trunk_of
 from resnet_recipes.jobs.watchdog import Watchdog
 from resnet_recipes.planning.make import make_plan
-from resnet_recipes.planning.plan import IMAGENET, Plan
+from resnet_recipes.planning.plan import IMAGENET, InitialWeights, Plan
 from resnet_recipes.recipe import compose as composing
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import Composed
@@ -151,13 +152,20 @@ def plan(
     recipe, origin = _composed(recipe, needs_data=False)
     has_images = recipe.data.root or recipe.data.backend == "synthetic"
     facts = data.measure(recipe.data, tell=tell) if has_images else IMAGENET
-    found = make_plan(recipe, facts, ranks, origin)
+    made = make_plan(recipe, facts, ranks, origin)
     if has_images:
-        new_run.check(found)
-        if trunk := trunk_of(found):
-            return replace(found, start=f"the trunk of {trunk}; the time is that of all steps")
+        new_run.check(made)
+        if state := find_stable_state(made):
+            return replace(made, start=InitialWeights(str(state), is_stable_phase=True))
+    return replace(made, start=_initial_weights(recipe, facts, needs_weights))
+
+
+def _initial_weights(
+    recipe: Recipe, facts: DataFacts, needs_weights: bool
+) -> InitialWeights | None:
+    """Return the weights that a recipe names; None if they are random. Raises as `plan`."""
     if not recipe.model.weights:
-        return found
+        return None
     from resnet_recipes.network import pretrained
     from resnet_recipes.network.open import AbsentError, list_notes
 
@@ -168,15 +176,14 @@ def plan(
             raise
         fetch = error.problems[0].fixes[0]
         note = f"the initial weights are not on this machine; to fetch them:\n{fetch}"
-        return replace(found, start=f"from {recipe.model.weights}", start_notes=(note,))
-    text = start.text(recipe.model, recipe.data)
-    for name in start.about.surgery:
-        is_kept = getattr(recipe.methods, name) is not None
-        text += f"; {name} is " + (
-            f"kept, '~methods.{name}' leaves it out" if is_kept else "left out"
-        )
-    said = tuple(list_notes(start.network, recipe.model.weights))
-    return replace(found, start=text, start_notes=said)
+        return InitialWeights(recipe.model.weights, notes=(note,))
+    methods = recipe.methods
+    return InitialWeights(
+        str(start.network.path or recipe.model.weights),
+        details=tuple(start.details(recipe.model, recipe.data)),
+        methods=tuple((name, getattr(methods, name) is not None) for name in start.about.surgery),
+        notes=tuple(list_notes(start.network, recipe.model.weights)),
+    )
 
 
 def estimate(recipe: Recipe | Composed, tell: Say = silent) -> Estimate:

@@ -118,10 +118,10 @@ def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> 
 
 
 def _on_trunks(runs: "Runs", ranks: int) -> dict[str, list[str]]:
-    """Return the words of each run; it may go on from the trunk of another, whatever the data."""
+    """Return the words of each run; it may continue the stable phase of another on any data."""
     from resnet_recipes.planning.make import make_plan
     from resnet_recipes.planning.plan import IMAGENET
-    from resnet_recipes.planning.trunk import chains
+    from resnet_recipes.planning.stable_phase import find_chains
 
     plans, words = {}, {name: _kept(words) for name, (_, words) in runs.items()}
     for name, (point, _) in runs.items():
@@ -130,7 +130,7 @@ def _on_trunks(runs: "Runs", ranks: int) -> dict[str, list[str]]:
             data, model = replace(recipe.data, root=""), replace(recipe.model, num_classes="auto")
             here = replace(recipe, data=data, model=model)
             plans[name] = make_plan(here, IMAGENET, ranks, reads_teachers=False)
-    for name, other in chains(plans).items():
+    for name, other in find_chains(plans).items():
         words[name].append(f"run.extends={other}")
     return words
 

@@ -119,7 +119,7 @@ def has_run(arguments: Arguments) -> bool:
 
 
 def extended(arguments: Arguments) -> Arguments:
-    """Replace --extend RUN by what it stands for: that run's recipe, and its trunk as the start.
+    """Replace --extend RUN by that run's recipe, and its stable phase as the start.
 
     Raises RecipeError if RUN is not a run, or `last` in a command that continues what it has
     started, or if --resume names a run as well.

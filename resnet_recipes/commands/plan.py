@@ -76,17 +76,17 @@ def lines(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[str]:
         rows.append(("changed", "  ".join(plan.origin.words)))
     machine = [*_device(plan, memory), *_time(plan, found), *_loading(plan, found)]
     machine += [(WARNING, text) for text in warnings(plan.recipe.launch)]
-    alarms = [*outline.notes(plan), *(row for row in machine if row[0] == WARNING)]
-    rows += outline.answers(plan, [row for row in machine if row[0] != WARNING])
+    alarms = [*outline.list_notes(plan), *(row for row in machine if row[0] == WARNING)]
+    rows += outline.describe_essentials(plan, [row for row in machine if row[0] != WARNING])
     if folder:
         rows.append(("run folder", folder))
-    rows += [outline.BLANK, *outline.details(plan)]
+    rows += [outline.BLANK, *outline.describe_details(plan)]
     if full:
-        rows += [outline.BLANK, *outline.rest(plan), *_predictions(found, memory)]
+        rows += [outline.BLANK, *outline.describe_extras(plan), *_predictions(found, memory)]
         rows += _supplies(plan, found)
     rows += [outline.BLANK, *alarms] if alarms else []
     yield f"resnet-recipes {__version__}"
-    yield from outline.lines(rows, page_width())
+    yield from outline.format_lines(rows, page_width())
 
 
 def ranks(recipe: "Recipe") -> int:

@@ -21,12 +21,12 @@ from resnet_recipes.doctor import cuda
 from resnet_recipes.estimating.network import NetworkFacts
 from resnet_recipes.jobs import external
 from resnet_recipes.jobs.budget import within
+from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.jobs.measure import UNKNOWN, predicted
 from resnet_recipes.jobs.sweep import Sweep, slots
-from resnet_recipes.jobs.trunk import trunk_of
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import IMAGENET, Plan
-from resnet_recipes.planning.trunk import chains
+from resnet_recipes.planning.stable_phase import find_chains
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.frozen import freeze
 from resnet_recipes.recipe.hydra_compose import points
@@ -52,7 +52,9 @@ def run(arguments: Arguments) -> int:
     facts = {str(first.recipe.data): api.plan(first, ranks(first.recipe)).facts}
     networks: dict[str, NetworkFacts] = {}
     plans = {name: _plan(point, facts, networks) for name, (point, _) in runs.items()}
-    before = chains({n: plan for n, plan in plans.items() if not runs[n][0].recipe.launch.budget})
+    before = find_chains(
+        {n: plan for n, plan in plans.items() if not runs[n][0].recipe.launch.budget}
+    )
     for line in _outline(runs, plans, before, parallel, "--verbose" in arguments):
         tell(line)
     if "--dry-run" in arguments:
@@ -61,9 +63,9 @@ def run(arguments: Arguments) -> int:
     flags = ["--recipes", arguments.flags["--recipes"]] if "--recipes" in arguments else []
     flags += ["--verbose"] if "--verbose" in arguments else []
     words = {name: [*words, *flags] for name, (_, words) in runs.items()}
-    trunks = {name: (other, plans[other].trunk) for name, other in before.items()}
+    parents = {name: (other, plans[other].stable_steps) for name, other in before.items()}
     shares = slots(parallel, found, cores())
-    code = Sweep(root, words, say, shares, trunks).train()
+    code = Sweep(root, words, say, shares, parents).train()
     if trained := [one for name in runs if (one := read_run(root / name))]:
         print("\n".join(listed(trained)))
     return code
@@ -140,21 +142,21 @@ def _outline(
     for name, (point, words) in runs.items():
         plan, other, said = plans[name], before.get(name), ""
         whole = sum(plan.flops) / 1e15
-        begun = None if other else trunk_of(plan)  # of a run that has been trained
-        done = plans[other].trunk if other else begun.step if begun else 0
-        trunk = petaoperations(plan.flops, plan.steps_per_epoch, done)
-        operations, saved = operations + whole - trunk, saved + trunk
+        begun = None if other else find_stable_state(plan)  # of a run that has been trained
+        done = plans[other].stable_steps if other else begun.step if begun else 0
+        skipped = petaoperations(plan.flops, plan.steps_per_epoch, done)
+        operations, saved = operations + whole - skipped, saved + skipped
         if found := predicted(plan):
-            share = 1 - trunk / whole
+            share = 1 - skipped / whole
             minutes += share * found.estimate.total_minutes
             cost += share * found.estimate.cost(point.recipe.launch.price or 0.0)
             said = f"  {found.told(60 * share * found.estimate.total_minutes)}"
         sources[found.source if found else UNKNOWN] += 1
         yield f"  {name}{said}"
         if own := [word for word in words if word not in shared]:
-            yield f"    {' '.join(own)}{f', from the trunk of {other}' if other else ''}"
-    trunks = f"; trunks that several lengths share save {digits(saved)}" if saved else ""
-    yield f"{digits(operations)} PFLOPs of training in total{trunks}"
+            yield f"    {' '.join(own)}{f', from the stable phase of {other}' if other else ''}"
+    note = f"; stable phases that several lengths share save {digits(saved)}" if saved else ""
+    yield f"{digits(operations)} PFLOPs of training in total{note}"
     if minutes:
         share = parallel if cuda.found().count else 1  # on a CPU, parallel runs share the cores
         money = f", {cost / share:,.2f} at launch.price" if cost else ""

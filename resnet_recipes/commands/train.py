@@ -34,7 +34,7 @@ USAGE = Usage(
         "--cfg": "print the complete recipe as YAML",
         "--resume RUN": "continue a run: its folder, its name in ./runs, last, or auto for the "
         "unfinished run with these settings, or else a new one",
-        "--extend RUN": "train another length from the trunk of a run of schedule=wsd: "
+        "--extend RUN": "train another length from the stable phase of a run of schedule=wsd: "
         "--extend RUN epochs=60",
         "-m": "run every combination of several values: recipe=mild,medium seed=1,2,3 epochs=curve "
         "(22.5, 30, 54, 60, 72 and 90: the lengths of MosaicML's curves)",

@@ -16,11 +16,10 @@ from resnet_recipes.jobs.fit import fitted
 from resnet_recipes.jobs.group import group_of
 from resnet_recipes.jobs.measure import UNKNOWN, measured, predicted
 from resnet_recipes.jobs.memory import sized
-from resnet_recipes.planning.course import time_of
-from resnet_recipes.planning.feasible import MAX_EPOCHS
-from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.course import estimate_run
+from resnet_recipes.planning.make import MAX_EPOCHS, make_plan
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.planning.trunk import of_length
+from resnet_recipes.planning.stable_phase import change_length
 
 if TYPE_CHECKING:  # ranks never import Hydra
     from resnet_recipes.recipe.compose import Composed
@@ -59,7 +58,7 @@ def within_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
     if found is None:
         raise NotReadyError.of("budget", launch.budget, UNKNOWN, "epochs=18")
     plan = within(plan, found)
-    made = time_of(plan, found.speeds)
+    made = estimate_run(plan, found.speeds)
     say(
         f"budget={launch.budget} is {plan.recipe.max_duration.removesuffix('ep')} epochs: "
         f"{clock_time(60 * made.total_minutes)}, at most {clock_time(60 * made.most)}, with "
@@ -77,7 +76,7 @@ def within(plan: Plan, found: RunForecast) -> Plan:
     minutes = budget_seconds(launch.budget, launch.price) / 60
 
     def made(epochs: Fraction) -> Estimate:
-        return time_of(of_length(plan, epochs), found.speeds)
+        return estimate_run(change_length(plan, epochs), found.speeds)
 
     least = shortest(plan)
     epochs = longest(lambda epochs: made(epochs).most, minutes, least, MAX_EPOCHS)
@@ -89,7 +88,7 @@ def within(plan: Plan, found: RunForecast) -> Plan:
             f"{plan.recipe.schedule.warmup}, may take {clock_time(60 * most)}"
         )
         raise RecipeError.of("budget", launch.budget, rule, f"budget={enough}")
-    return of_length(plan, epochs)
+    return change_length(plan, epochs)
 
 
 def longest(

@@ -11,7 +11,7 @@ from resnet_recipes.data.native import why_not
 from resnet_recipes.data.sample import Sample, Typical
 from resnet_recipes.estimating.estimate import Speeds
 from resnet_recipes.jobs.memory import InMemory, in_memory, look_at
-from resnet_recipes.planning.course import time_of
+from resnet_recipes.planning.course import estimate_run
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.sections import AUTO
 
@@ -87,7 +87,7 @@ def with_loaders(plan: Plan, speeds: Speeds, shares_cores: bool) -> Speeds:
 def gain(plan: Plan, speeds: Speeds) -> Gain | None:
     """Return what images in memory would save; None if loading does not limit the run."""
     free = replace(speeds, loader={}, first_epoch=None, end_to_end=None)
-    alone, now = (time_of(plan, each).total_minutes for each in (free, speeds))
+    alone, now = (estimate_run(plan, each).total_minutes for each in (free, speeds))
     if not speeds.loader or now < LIMITS * alone:
         return None
     sample, data = look_at(plan), plan.recipe.data
@@ -103,7 +103,7 @@ def gain(plan: Plan, speeds: Speeds) -> Gain | None:
         after = Supply.of(other, sample)
     if not (kept and before and after):
         return nothing
-    minutes = time_of(plan, _faster(plan.sizes[0], speeds, before, after)).total_minutes
+    minutes = estimate_run(plan, _faster(plan.sizes[0], speeds, before, after)).total_minutes
     return Gain(alone, kept, minutes, "cache=ram")
 
 

@@ -34,7 +34,7 @@ from resnet_recipes.jobs.group import Group, group_of, threads
 from resnet_recipes.jobs.loading import with_loaders
 from resnet_recipes.jobs.rank import RankProcess, shown
 from resnet_recipes.jobs.task import Task, run_sample
-from resnet_recipes.planning.course import course_of, gpu_memory, time_of
+from resnet_recipes.planning.course import estimate_gpu_memory, estimate_run, make_course
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.run_folder import ESTIMATE, METRICS
 from resnet_recipes.run_folder.metrics import read_metrics
@@ -52,7 +52,7 @@ def predicted(plan: Plan) -> RunForecast | None:
     """
     if found := recall(measured_as(plan)):
         return from_measured(plan, *found)
-    launch, course, ranks = plan.recipe.launch, course_of(plan), plan.world_size
+    launch, course, ranks = plan.recipe.launch, make_course(plan), plan.world_size
     if gpu := _has_roofline(plan) and known(cuda.found().name):
         speeds = with_loaders(plan, on_gpus(course, gpu), shares_cores=False)
         loading = "" if speeds.loader else ", if loading keeps up"
@@ -69,7 +69,7 @@ def predicted(plan: Plan) -> RunForecast | None:
 def from_measured(plan: Plan, speeds: Speeds, when: float) -> RunForecast:
     """Return the time of a run at speeds that were measured on this machine."""
     day = time.strftime("%Y-%m-%d %H:%M", time.localtime(when))
-    return RunForecast(time_of(plan, speeds), speeds, f"measured on this machine {day}", when)
+    return RunForecast(estimate_run(plan, speeds), speeds, f"measured on this machine {day}", when)
 
 
 def keep_estimate(plan: Plan, folder: Path) -> None:
@@ -89,7 +89,7 @@ def keep_estimate(plan: Plan, folder: Path) -> None:
 def memory(plan: Plan) -> tuple[float, int] | None:
     """Return the bytes that a GPU is expected to need, and has; None if they are not known."""
     size = cuda.found().memory if _has_roofline(plan) else 0
-    return (gpu_memory(plan), size) if size else None
+    return (estimate_gpu_memory(plan), size) if size else None
 
 
 def measured_as(plan: Plan) -> str:
@@ -165,7 +165,7 @@ def trained(plan: Plan, count: int, say: Say) -> tuple[dict[int, float], RunFore
         records = read_metrics(folder / METRICS)
     timed, evaluations = epoch_seconds(records, size), evaluation_seconds(records)
     images = plan.facts.eval_examples * (1 + plan.recipe.evaluation.flip)
-    course = course_of(plan)
+    course = make_course(plan)
     speeds = speeds_of(course, timed, images / mean(evaluations) if evaluations else None)
     source = f"the papers' rule, from {len(timed)} of {len(plan.sizes)} epochs"
     return timed, RunForecast(estimate(course, speeds), speeds, source, time.time())

@@ -25,7 +25,7 @@ from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
 from resnet_recipes.base.paths import folder_problem
 from resnet_recipes.base.reading import read_bytes
-from resnet_recipes.jobs.trunk import trunk_of
+from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.planning import outline
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.frozen import sealed
@@ -69,18 +69,18 @@ def create(plan: Plan, command: Sequence[str]) -> Path:
     It is built under a temporary name, so that a kill or a full disk leaves nothing that blocks the
     name.
     """
-    recipe, frozen, trunk = plan.recipe, sealed(plan.recipe), trunk_of(plan)
+    recipe, frozen, state = plan.recipe, sealed(plan.recipe), find_stable_state(plan)
     settings = plan.origin.settings
     known = provenance(plan, frozen)
-    if trunk:
-        settings = trunk.overrides() | settings
-        known["extends"] = str(trunk)
+    if state:
+        settings = state.overrides() | settings
+        known["extends"] = str(state)
     files = {
         CONFIG: frozen,
         DATA: plan.facts.to_json(),
         COMMAND: shlex.join(command) + "\n",
         OVERRIDES: "".join(f"{setting}\n" for setting in settings.values()),
-        PLAN: "\n".join(outline.lines(outline.rows(plan))) + "\n",
+        PLAN: "\n".join(outline.format_lines(outline.describe_plan(plan))) + "\n",
         PROVENANCE: json.dumps(known, indent=2) + "\n",
         ENVIRONMENT: json.dumps(environment(), indent=2) + "\n",
     }
@@ -89,8 +89,8 @@ def create(plan: Plan, command: Sequence[str]) -> Path:
         draft.mkdir(parents=True)
         for name, content in files.items():
             atomic.write_text(draft / name, content)
-        if trunk:
-            trunk.put_into(draft, recipe)
+        if state:
+            state.put_into(draft, recipe)
         return _placed(draft, plan)
     except OSError as error:
         rule = f"cannot be written to: {error.strerror}"

@@ -24,10 +24,10 @@ from resnet_recipes.jobs.budget import within
 from resnet_recipes.jobs.group import group_of
 from resnet_recipes.jobs.measure import predicted
 from resnet_recipes.network import pretrained
-from resnet_recipes.planning.course import time_of
+from resnet_recipes.planning.course import estimate_run
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.planning.trunk import of_length
+from resnet_recipes.planning.stable_phase import change_length
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.run_folder import DATA
 from resnet_recipes.run_folder.runs import runs_in
@@ -127,10 +127,10 @@ def _lengths(
     else:
         lengths = {plan.epochs, *mine, *(one.epochs for one in plan.published if one.epochs)}
     for epochs in sorted(Fraction(length) for length in lengths):
-        made = of_length(plan, epochs)
+        made = change_length(plan, epochs)
         yield Offer(
             made,
-            time_of(made, found.speeds) if found else None,
+            estimate_run(made, found.speeds) if found else None,
             bool(found and found.when),
             mine.get(float(epochs)) or accuracy_after(plan.published, float(epochs)),
         )

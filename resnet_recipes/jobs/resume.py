@@ -16,7 +16,7 @@ from resnet_recipes.data.base import DataFacts
 from resnet_recipes.data.root import root_problem
 from resnet_recipes.jobs import external
 from resnet_recipes.jobs.group import group_of
-from resnet_recipes.planning.disk import lack_of_room
+from resnet_recipes.planning.disk import find_lack_of_space
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe import frozen
@@ -95,7 +95,7 @@ def accepted(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Plan | 
     ranks = external.ranks() or group_of(recipe.launch).ranks
     origin = Origin(Entry(recipe.name, folder / CONFIG, "file"))
     plan = make_plan(recipe, _same_images(recipe, folder, say), ranks, origin)
-    NotReadyError.refuse([lack_of_room(folder / CHECKPOINTS, plan.disk.total)])
+    NotReadyError.refuse([find_lack_of_space(folder / CHECKPOINTS, plan.disk.total)])
     return plan
 
 

@@ -36,7 +36,7 @@ class Sweep:
 
     Each is `resnet-train WORDS run=NAME --resume auto`, as many at a time as slots. Several sweeps
     may share a root: a run is trained by the one that comes first, and the others wait for it. A
-    run that goes on from the trunk of another begins when that is saved.
+    run that goes on from the stable phase of another begins when that is saved.
     """
 
     def __init__(
@@ -45,10 +45,10 @@ class Sweep:
         runs: Mapping[str, Sequence[str]],
         say: Say,
         slots: Sequence[Slot],
-        trunks: Mapping[str, tuple[str, int]] | None = None,
+        parents: Mapping[str, tuple[str, int]] | None = None,
     ):
-        """Train each run of `trunks` when another one has saved this step, or has ended."""
-        self.root, self.runs, self.say, self._trunks = root, runs, say, trunks or {}
+        """Train each run of `parents` when another one has saved this step, or has ended."""
+        self.root, self.runs, self.say, self._parents = root, runs, say, parents or {}
         self._free = deque(slots)
         # the output of several runs at a time would mix on one terminal
         self._has_logs = len(slots) > 1
@@ -84,35 +84,35 @@ class Sweep:
         return ExitCode.FAILED if self._failed else ExitCode.DONE
 
     def _next(self) -> str:
-        """Take the first run that no other command trains and that waits for no trunk, or ""."""
+        """Take the first run that can start now; "" if all others train or wait."""
         for name in self._waiting:
             if is_running(self.root / name):
                 if name not in self._elsewhere:
                     self._elsewhere.add(name)
                     self.say(f"{self._head(name)}: another command is training it")
-            elif not self._awaits_trunk(name):
+            elif not self._awaits_parent(name):
                 self._waiting.remove(name)
                 return name
         return ""
 
-    def _awaits_trunk(self, name: str) -> bool:
+    def _awaits_parent(self, name: str) -> bool:
         """Return whether the checkpoint that a run goes on from is still to come."""
-        other, _ = self._trunks.get(name, ("", 0))
+        other, _ = self._parents.get(name, ("", 0))
         is_coming = other in (*self._waiting, *(child.name for child in self._active))
-        return is_coming and not self._has_trunk(name)
+        return is_coming and not self._has_parent(name)
 
-    def _has_trunk(self, name: str) -> bool:
+    def _has_parent(self, name: str) -> bool:
         """Return whether the checkpoint that a run goes on from is whole."""
-        other, step = self._trunks[name]
+        other, step = self._parents[name]
         file = self.root / other / CHECKPOINTS / CHECKPOINT.format(step)
         return file.with_suffix(".json").exists()
 
     def _start(self, name: str) -> None:
         words, head = self.runs[name], self._head(name)
-        other, _ = self._trunks.get(name, ("", 0))
-        if other in self._failed and not self._has_trunk(name):
+        other, _ = self._parents.get(name, ("", 0))
+        if other in self._failed and not self._has_parent(name):
             self._failed[name] = self._failed[other]
-            self.say(f"{head}: cannot be trained without the trunk of {other}")
+            self.say(f"{head}: cannot be trained without the stable phase of {other}")
             return
         if (self.root / name / SUMMARY).exists():
             self.say(f"{head}: already finished")

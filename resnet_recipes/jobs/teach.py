@@ -14,7 +14,7 @@ from resnet_recipes.jobs.budget import plan_here
 from resnet_recipes.jobs.group import group_of
 from resnet_recipes.jobs.rank import RankProcess, job_of, shown
 from resnet_recipes.jobs.task import Task
-from resnet_recipes.planning.stored import cycled, description, unstorable
+from resnet_recipes.planning.teachers import describe_file, find_unstorable, make_cycle
 from resnet_recipes.training import distributed
 
 if TYPE_CHECKING:  # ranks never import Hydra
@@ -42,15 +42,15 @@ def teach(
         if not re.fullmatch(f"[1-9][0-9]{{0,3}}|{also}", text)
     )
     plan = plan_here(wanted, say)
-    RecipeError.refuse(unstorable(plan))
+    RecipeError.refuse(find_unstorable(plan))
     if not any(teacher.network for teacher in plan.teachers):
         rule = "none of them learns from a teacher, whose outputs would be stored"
         raise RecipeError.of("methods", None, rule, "resnet-recipes teach --help")
-    teacher, sizes = plan.teachers[0].text, cycled(plan, int(cycle)).sizes
+    teacher, sizes = plan.teachers[0].text, make_cycle(plan, int(cycle)).sizes
     copies, images, classes = plan.recipe.data.repeats, plan.facts.train_examples, plan.num_classes
     kept = classes if top == "all" else min(int(top), classes)
     device = distributed.read_rank(plan.recipe.launch.device).device.type
-    made = description(plan, int(cycle), device)
+    made = describe_file(plan, int(cycle), device)
     first, size = header(made, (len(sizes), copies, images, kept), classes)
     part = path.with_name(f"{path.name}.part")
     need = f"the teacher's outputs need {byte_size(size)}"
@@ -86,11 +86,11 @@ def work(process: RankProcess) -> int:
     (rank, plan), job, interruption = made, job_of(process.folder), process.interruption
     distributed.join(rank)
     outputs, about = read(Path(job["part"]), "r+")
-    if about != description(plan, job["cycle"], rank.device.type):
+    if about != describe_file(plan, job["cycle"], rank.device.type):
         rule = "was replaced after it was checked"
         raise NotReadyError.at(plan.teachers[0].key, rule, "run the same command again")
     with shown(process, "storing what the teacher says", "batches") as progress:
-        plan = cycled(plan, job["cycle"])
+        plan = make_cycle(plan, job["cycle"])
         if not write_outputs(plan, rank, outputs, progress, lambda: interruption.requested):
             return interruption.exit_code
     distributed.leave()

@@ -45,7 +45,7 @@ def work(process: RankProcess) -> int:
         )
     run = build(plan, rank)
     checkpoints = Checkpoints(
-        process.folder / CHECKPOINTS, recipe.checkpoint.keep, plan.trunk, run.notes
+        process.folder / CHECKPOINTS, recipe.checkpoint.keep, plan.stable_steps, run.notes
     )
     first = resume(run, checkpoints)
     spans = job_of(process.folder).get("spans", [(first, plan.total_steps)])

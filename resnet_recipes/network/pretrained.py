@@ -32,28 +32,24 @@ class Start(NamedTuple):
         """The description of the file's network."""
         return self.network.about
 
-    def text(self, config: ModelConfig, images: DataConfig) -> str:
-        """Return a line for the plan: what is loaded, replaced and frozen, and for which images."""
+    def details(self, config: ModelConfig, images: DataConfig) -> Iterator[str]:
+        """Yield what is loaded, replaced and frozen, and for which images, for the plan."""
         about = self.about
-        parts = [
-            f"from {self.network.path or config.weights}",
-            f"{len(self.tensors)} tensors loaded",
-            self.head,
-        ]
+        yield f"{len(self.tensors)} tensors loaded"
+        yield self.head
         if about.surgery:
-            parts.append(f"they were trained with {', '.join(about.surgery)}")
+            yield f"they were trained with {', '.join(about.surgery)}"
         if _sums_colors(config, about):
-            parts.append("summed over colors, for gray images")
+            yield "summed over colors, for gray images"
         if config.freeze != "none":
-            parts.append(f"frozen: up to {config.freeze}")
+            yield f"frozen: up to {config.freeze}"
         is_public = names.WEIGHTS.fullmatch(config.weights) or ":" in config.name
         if (
             is_public
             and not about.recipe
             and (others := [*_find_other_image_settings(about, images)])
         ):
-            parts.append(f"published for {' '.join(others)}")
-        return "; ".join(parts)
+            yield f"published for {' '.join(others)}"
 
 
 def _find_other_image_settings(about: About, images: DataConfig) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Advice on a recipe: what pays off and when, as its authors found."""
+"""Advice on a recipe: which settings pay off and when, as its authors measured."""
 
 from collections.abc import Collection, Iterator
 
@@ -8,25 +8,27 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe.schema import Recipe, enabled
 from resnet_recipes.recipe.sections import AUTO
 
-#: Images of a rank's step in advice: with fewer, BatchNorm's statistics cost accuracy (Wu and He,
-#: 2018, arXiv:1803.08494, table 2: 8 images 24.8 % errors, 16 images 23.7 %, 32 images 23.6 %).
-LEAST = 16
+#: Fewest images of a rank's step that advice suggests: with fewer, BatchNorm's statistics cost
+#: accuracy (Wu and He, 2018, arXiv:1803.08494, table 2: 24.8% errors with 8 images, 23.7% with 16,
+#: 23.6% with 32).
+MIN_RANK_SIZE = 16
 
 
-def notes_on(
+def advise(
     recipe: Recipe, stack: Stack, horizon: Horizon, rank_size: int, typed: Collection[str] = ()
 ) -> Iterator[str]:
     """Yield one sentence for each setting that works but may not be what the user wants.
 
-    `stack` has the methods that act on the recipe's images.
+    `stack` has the methods that act on the recipe's images, `typed` the keys of the settings that
+    the user typed.
     """
     for name in enabled(recipe.methods):
         if name not in stack.methods:
             yield f"{name} is left out: synthetic images are not augmented."
-    yield from _length_notes(recipe, horizon, recipe.batch.global_size // rank_size, typed)
+    yield from _advise_on_length(recipe, horizon, recipe.batch.global_size // rank_size, typed)
     for method in stack:
         yield from method.advice(horizon, recipe.data.train_size, stack.methods.keys())
-    yield from _batch_notes(recipe, rank_size)
+    yield from _advise_on_batch(recipe, rank_size)
     if recipe.evaluation.sizes:
         yield (
             f"evaluation.sizes is for `resnet-recipes eval`: during training, the test size is "
@@ -34,34 +36,34 @@ def notes_on(
         )
 
 
-def _length_notes(
+def _advise_on_length(
     recipe: Recipe, horizon: Horizon, ranks: int, typed: Collection[str]
 ) -> Iterator[str]:
     warmup = horizon.steps(Duration.parse(recipe.schedule.warmup))
     if warmup * 2 > horizon.total_steps:
-        share = f"{100 * warmup / horizon.total_steps:.0f} %"
+        percentage = f"{100 * warmup / horizon.total_steps:.0f} %"
         yield (
-            f"The warm-up takes {share} of the run ({recipe.schedule.warmup}, never stretched); "
-            "schedule.warmup=0.1dur leaves more time at useful rates."
+            f"The warm-up takes {percentage} of the run ({recipe.schedule.warmup}, never "
+            "stretched); schedule.warmup=0.1dur leaves more time at useful rates."
         )
-    size = max(recipe.batch.global_size * horizon.steps_per_epoch // 64, LEAST * ranks)
+    size = max(recipe.batch.global_size * horizon.steps_per_epoch // 64, MIN_RANK_SIZE * ranks)
     if horizon.steps_per_epoch < 8 and size < recipe.batch.global_size:
-        words = " ".join([f"bs={size}", *scaled_rate(recipe, size, typed)])
+        changes = " ".join([f"bs={size}", *scale_lr(recipe, size, typed)])
         steps = counted(horizon.steps_per_epoch, "step")
-        yield f"An epoch has only {steps}; a smaller batch gives more: {words}."
+        yield f"An epoch has only {steps}; a smaller batch gives more: {changes}."
 
 
-def scaled_rate(recipe: Recipe, size: int, typed: Collection[str]) -> list[str]:
-    """Return what sets the learning rate for a batch of `size`.
+def scale_lr(recipe: Recipe, size: int, typed: Collection[str]) -> list[str]:
+    """Return the setting of the learning rate for a batch of `size`.
 
-    Nothing if the user has typed one.
+    The list is empty if the user typed a learning rate.
     """
     ratio = size / recipe.batch.global_size
-    rate = recipe.optimizer.lr * ratio**recipe.optimizer.rate_power
-    return [] if "optimizer.lr" in typed else [f"lr={rate:.3g}"]
+    lr = recipe.optimizer.lr * ratio**recipe.optimizer.rate_power
+    return [] if "optimizer.lr" in typed else [f"lr={lr:.3g}"]
 
 
-def _batch_notes(recipe: Recipe, rank_size: int) -> Iterator[str]:
+def _advise_on_batch(recipe: Recipe, rank_size: int) -> Iterator[str]:
     batch, optimizer = recipe.batch, recipe.optimizer
     if batch.bn_size == AUTO:
         yield (

@@ -1,4 +1,4 @@
-"""The room on disk that a run needs."""
+"""The disk space that a run needs."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -9,43 +9,43 @@ from resnet_recipes.base.text import byte_size
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe.schema import Recipe
 
-#: Bytes of a run's other files: metrics, logs, and the description of each file of weights.
-_OTHER = 4 << 20
+#: Bytes of a run's other files: metrics, logs, and the description of each weights file.
+_OTHER_FILES = 4 << 20
 
 
 class Disk(NamedTuple):
-    """The most bytes that a run's files take at a time."""
+    """The most bytes that a run's files take at any time."""
 
     checkpoint: int  # of one checkpoint
-    checkpoints: int  # how many there are at a time: an old one is deleted after the next is safe
+    checkpoints: int  # their number: an old one is deleted after the next one is safely written
     weights: int  # of all files with the final weights
 
     @property
     def total(self) -> int:
-        """Bytes in all."""
-        return self.checkpoint * self.checkpoints + self.weights + _OTHER
+        """Bytes of all files."""
+        return self.checkpoint * self.checkpoints + self.weights + _OTHER_FILES
 
     def __str__(self) -> str:
-        kept = f"{self.checkpoints} checkpoint{'s' * (self.checkpoints > 1)}"
-        return f"{byte_size(self.total)}: {kept} of {byte_size(self.checkpoint)}, and the weights"
+        number = f"{self.checkpoints} checkpoint{'s' * (self.checkpoints > 1)}"
+        return f"{byte_size(self.total)}: {number} of {byte_size(self.checkpoint)}, and the weights"
 
 
-def disk_of(recipe: Recipe, methods: Stack, parameters: int, saves: int) -> Disk:
-    """Return what a run with so many parameters and so many checkpoints in all needs."""
-    # BatchNorm's statistics add at most 1 %
+def estimate_disk(recipe: Recipe, methods: Stack, parameters: int, saves: int) -> Disk:
+    """Return the disk space of a run that writes `saves` checkpoints of `parameters` each."""
+    # BatchNorm statistics add at most 1%
     weights = int(4 * 1.01 * parameters)
     averaged = sum(method.extra_weights for method in methods if method.provides("eval_weights"))
     best = int(recipe.checkpoint.best != "off")  # a copy in every checkpoint, and a file
     copies = 1 + recipe.optimizer.state_copies + averaged + best
-    trunk = int(recipe.schedule.name == "wsd")  # whose last checkpoint is kept
-    kept = min(recipe.checkpoint.keep + 1, saves) + trunk
-    return Disk(copies * weights, kept, (1 + averaged + best) * weights)
+    stable = int(recipe.schedule.name == "wsd")  # the last checkpoint of the stable phase is kept
+    checkpoints = min(recipe.checkpoint.keep + 1, saves) + stable
+    return Disk(copies * weights, checkpoints, (1 + averaged + best) * weights)
 
 
-def lack_of_room(folder: Path, needed: int) -> Problem | None:
+def find_lack_of_space(folder: Path, needed: int) -> Problem | None:
     """Return why checkpoints and weights of `needed` bytes, older ones included, do not fit.
 
-    None if they do. The folder may not exist yet.
+    None if they fit. The folder may not exist yet.
     """
     missing = needed - sum(path.stat().st_size for path in folder.glob("*"))
     need = f"the run needs another {byte_size(missing)} for checkpoints and weights"

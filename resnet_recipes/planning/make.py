@@ -1,13 +1,20 @@
-"""The only maker of a plan: from a recipe, facts about its images and a number of ranks."""
+"""The only maker of a plan, and the conflicts between a recipe, its data and its ranks."""
 
-from resnet_recipes.base.errors import RecipeError
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from resnet_recipes.base.duration import LONGEST, Duration, Horizon
+from resnet_recipes.base.errors import Hint, Problem, RecipeError
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.estimating.network import NetworkFacts, network_of
-from resnet_recipes.planning import feasible
-from resnet_recipes.planning.plan import Plan, stack_of
-from resnet_recipes.planning.teachers import with_teachers
+from resnet_recipes.methods.stack import Stack
+from resnet_recipes.planning.advice import MIN_RANK_SIZE, scale_lr
+from resnet_recipes.planning.plan import Plan, make_stack
+from resnet_recipes.planning.teachers import add_teachers
 from resnet_recipes.recipe.library import PROGRAM, Origin
 from resnet_recipes.recipe.schema import Recipe
+
+MAX_EPOCHS = 10_000  # of the longest run; the longest published run takes 810
 
 
 def make_plan(
@@ -20,25 +27,143 @@ def make_plan(
 ) -> Plan:
     """Derive the plan of a valid recipe.
 
-    `reads_teachers` says whether networks and stored outputs that methods learn from are on this
-    machine, to be read and counted. `networks` keeps what was counted of networks for the plans of
-    other runs, by what they were built of. Raises RecipeError with everything that does not fit
-    data and ranks, NotReadyError if a teacher cannot be read; no advice scales a value that was
-    typed.
+    With `reads_teachers`, the networks and stored outputs that methods learn from are read; they
+    must be on this machine. `networks` keeps the facts about networks for plans of other runs, by
+    everything that a network is built from. Raises RecipeError with every conflict with data and
+    ranks, NotReadyError if a teacher cannot be read. No advice scales a value that the user typed.
     """
-    stack = stack_of(recipe, facts)
-    problems = list(feasible.problems(recipe, facts, world_size, stack, origin.settings))
-    wanted = recipe.model.num_classes
-    num_classes = len(facts.classes) if wanted == "auto" else int(wanted)
-    known = {} if networks is None else networks
-    built_of = f"{recipe.model} {num_classes} {list(stack)}"
+    stack = make_stack(recipe, facts)
+    problems = list(_find_problems(recipe, facts, world_size, stack, origin.settings))
+    setting = recipe.model.num_classes
+    num_classes = len(facts.classes) if setting == "auto" else int(setting)
+    networks = {} if networks is None else networks
+    key = f"{recipe.model} {num_classes} {list(stack)}"
     try:
-        network = known.get(built_of) or network_of(recipe.model, max(2, num_classes), stack)
+        network = networks.get(key) or network_of(recipe.model, max(2, num_classes), stack)
     except RecipeError as error:
         raise type(error)([*problems, *error.problems]) from None
-    known[built_of] = network
+    networks[key] = network
     RecipeError.refuse([*problems, *network.problems()])
     horizon = recipe.horizon(facts.train_examples)
-    made = Plan(recipe, facts, world_size, num_classes, horizon, network, origin=origin)
-    RecipeError.refuse(network.size_problems(made.sizes, recipe.data.eval_size))
-    return with_teachers(made) if reads_teachers else made
+    plan = Plan(recipe, facts, world_size, num_classes, horizon, network, origin=origin)
+    RecipeError.refuse(network.size_problems(plan.sizes, recipe.data.eval_size))
+    return add_teachers(plan) if reads_teachers else plan
+
+
+def _find_problems(
+    recipe: Recipe,
+    facts: DataFacts,
+    world_size: int,
+    stack: Stack,
+    typed: Collection[str] = (),
+) -> Iterator[Problem]:
+    """Yield everything that prevents planning a recipe, which must be valid in itself."""
+    yield from _batch_problems(recipe, facts, world_size, typed)
+    yield from _class_problems(recipe, facts)
+    if recipe.data.order != "random" and recipe.data.root and facts.backend != "ffcv":
+        rule = "is an order of .beton files, and these are images in their own files"
+        yield Problem("data.order", recipe.data.order, rule, "data.order=random")
+    yield from (problem.under("methods") for problem in stack.problems())
+    if recipe.batch.global_size <= facts.train_examples:
+        yield from _length_problems(recipe, recipe.horizon(facts.train_examples))
+
+
+def _place(recipe: Recipe, facts: DataFacts) -> str:
+    """Return where the images are for the user: an address, not its copy on this machine."""
+    return recipe.data.root or str(facts.root)
+
+
+def _batch_problems(
+    recipe: Recipe, facts: DataFacts, world_size: int, typed: Collection[str]
+) -> Iterator[Problem]:
+    size = recipe.batch.global_size
+    if size > facts.train_examples:
+        rule = (
+            f"is more than the {facts.train_examples:,} training images in "
+            f"{_place(recipe, facts)}: an epoch has no steps"
+        )
+        fix = _smaller(recipe, facts.train_examples, world_size, typed)
+        yield Problem("batch.global_size", size, rule, fix)
+    elif size % world_size:
+        lower = max(size - size % world_size, world_size)
+        yield Problem(
+            "batch.global_size",
+            size,
+            f"must be divisible by the {world_size} ranks",
+            f"bs={lower}",
+        )
+    elif (rank_size := size // world_size) % (bn_size := recipe.batch.micro_batch(rank_size)):
+        divisor = max(n for n in range(1, bn_size + 1) if rank_size % n == 0)
+        rule = f"must divide the {rank_size} examples of each rank ({size} over {world_size})"
+        yield Problem("batch.bn_size", bn_size, rule, f"batch.bn_size={divisor}")
+
+
+def _class_problems(recipe: Recipe, facts: DataFacts) -> Iterator[Problem]:
+    count, setting = len(facts.classes), recipe.model.num_classes
+    place = _place(recipe, facts)
+    if setting not in ("auto", count):
+        rule = f"does not match the {count} classes in {place}"
+        yield Problem("model.num_classes", setting, rule, "model.num_classes=auto")
+    elif count < 2:
+        yield Problem("data.root", place, f"has {count} class; a classifier needs at least 2")
+
+
+def _length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
+    if not horizon.total_steps:
+        rule = f"times {recipe.scale_schedule_ratio} (scale_schedule_ratio) is less than one step"
+        yield Problem(
+            "max_duration", recipe.max_duration, rule, ("epochs=1", "max_duration=100ba ssr=1")
+        )
+        return
+    if horizon.epochs > MAX_EPOCHS or horizon.total_steps > LONGEST:
+        rule = (
+            f"is {horizon.total_steps:,} steps or {float(horizon.epochs):,.0f} epochs; "
+            f"the maximum is {LONGEST:,} steps and {MAX_EPOCHS:,} epochs"
+        )
+        yield Problem("max_duration", recipe.max_duration, rule)
+        return
+    warmup = horizon.steps(Duration.parse(recipe.schedule.warmup))
+    if warmup >= horizon.total_steps:
+        yield Problem(
+            "schedule.warmup",
+            recipe.schedule.warmup,
+            f"takes {warmup:,} of the run's {horizon.total_steps:,} steps: it never reaches "
+            "the peak rate",
+            (_short_warmup(horizon), Hint("or train longer: the warm-up is never scaled")),
+        )
+    cooldown = horizon.steps(Duration.parse(recipe.schedule.cooldown))
+    is_long = warmup < horizon.total_steps < warmup + cooldown
+    if recipe.schedule.name == "wsd" and is_long:
+        rule = f"and the warm-up take {warmup + cooldown:,} of {horizon.total_steps:,} steps"
+        yield Problem(
+            "schedule.cooldown", recipe.schedule.cooldown, rule, "schedule.cooldown=0.2dur"
+        )
+    milestones = recipe.milestones(horizon)
+    if milestones != sorted(set(milestones)):
+        yield Problem("schedule.milestones", recipe.schedule.milestones, "must increase")
+    if recipe.schedule.name == "piecewise" and milestones and milestones[0] <= warmup:
+        yield Problem(
+            "schedule.milestones",
+            recipe.schedule.milestones,
+            f"must begin after the warm-up ({recipe.schedule.warmup})",
+        )
+
+
+def _smaller(recipe: Recipe, examples: int, world_size: int, typed: Collection[str]) -> str:
+    """Return the settings that fit batch, learning rate and warm-up to a small dataset."""
+    rank_size = max(examples // (8 * world_size), min(MIN_RANK_SIZE, examples // world_size)) or 1
+    rank_size = 1 << (rank_size.bit_length() - 1)
+    size = rank_size * world_size
+    if size > examples:
+        return "gpus=1"
+    changes = [f"bs={size}", *scale_lr(recipe, size, typed)]
+    if rank_size % recipe.batch.micro_batch(rank_size):
+        changes.append(f"batch.bn_size={rank_size}")
+    horizon = replace(recipe, batch=replace(recipe.batch, global_size=size)).horizon(examples)
+    if horizon.steps(Duration.parse(recipe.schedule.warmup)) >= horizon.total_steps:
+        changes.append(_short_warmup(horizon))
+    return " ".join(changes)
+
+
+def _short_warmup(horizon: Horizon) -> str:
+    return f"schedule.warmup={'0.1dur' if horizon.total_steps > 1 else '0ep'}"

@@ -1,4 +1,4 @@
-"""A plan as text for people: one labelled row for each thing that a run will do."""
+"""A plan as text for people: one labeled row for each thing that a run will do."""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -17,24 +17,24 @@ OutlineRow = tuple[str, str]
 BLANK: OutlineRow = ("", "")
 
 
-def lines(rows: Iterable[OutlineRow], width: int = 80) -> list[str]:
+def format_lines(describe_plan: Iterable[OutlineRow], width: int = 80) -> list[str]:
     """Return rows as plain lines of at most `width` columns, wrapped under their label."""
-    return labelled(rows, width, LABEL, 2)
+    return labelled(describe_plan, width, LABEL, 2)
 
 
-def rows(plan: Plan) -> Iterator[OutlineRow]:
-    """Yield everything that a plan says, whatever machine it runs on."""
-    yield from answers(plan)
+def describe_plan(plan: Plan) -> Iterator[OutlineRow]:
+    """Yield all rows of a plan that do not depend on the machine."""
+    yield from describe_essentials(plan)
     yield BLANK
-    yield from details(plan)
+    yield from describe_details(plan)
     yield BLANK
-    yield from rest(plan)
+    yield from describe_extras(plan)
     yield BLANK
-    yield from notes(plan)
+    yield from list_notes(plan)
 
 
-def answers(plan: Plan, machine: Iterable[OutlineRow] = ()) -> Iterator[OutlineRow]:
-    """Yield what people ask first; `machine` says on what it runs, and how long."""
+def describe_essentials(plan: Plan, machine: Iterable[OutlineRow] = ()) -> Iterator[OutlineRow]:
+    """Yield the rows that people ask for first; `machine` has the device and the time."""
     facts = plan.facts
     yield (
         "images",
@@ -42,13 +42,13 @@ def answers(plan: Plan, machine: Iterable[OutlineRow] = ()) -> Iterator[OutlineR
         f"{facts.eval_examples:,} to evaluate, {counted(len(facts.classes), 'class')}",
     )
     if plan.start:
-        yield "start", plan.start
+        yield "start", str(plan.start)
     for teacher in plan.teachers:
         yield "teacher", teacher.text
     yield from machine
     yield "disk", f"up to {plan.disk}"
     if result := nearest(plan.published, plan.epochs):
-        yield "published", published(result)
+        yield "published", format_published(result)
     elif others := {result.model for result in plan.recipe.published} - {plan.recipe.model.title}:
         rule = (
             f"the recipe's results are for {', '.join(others)}, not for {plan.recipe.model.title}"
@@ -56,21 +56,21 @@ def answers(plan: Plan, machine: Iterable[OutlineRow] = ()) -> Iterator[OutlineR
         yield "published", rule
 
 
-def notes(plan: Plan) -> Iterator[OutlineRow]:
-    """Yield what a user may want to change before the start."""
-    for note in (*plan.facts.notes, *plan.start_notes, *plan.notes):
+def list_notes(plan: Plan) -> Iterator[OutlineRow]:
+    """Yield the notes on settings that a user may want to change before the start."""
+    for note in (*plan.facts.notes, *plan.notes):
         text, _, command = note.partition("\n")
         yield "note", text
         if command:
             yield TRY, command
 
 
-def details(plan: Plan) -> Iterator[OutlineRow]:
-    """Yield what a run does, each figure with its unit and each method in words."""
+def describe_details(plan: Plan) -> Iterator[OutlineRow]:
+    """Yield the rows of what a run does, each figure with its unit, each method in words."""
     recipe = plan.recipe
     yield (
         "length",
-        f"{length(plan)}{_scaling(plan)}, {counted(plan.steps_per_epoch, 'step')} each: "
+        f"{format_length(plan)}{_scaling(plan)}, {counted(plan.steps_per_epoch, 'step')} each: "
         f"{counted(plan.total_steps, 'step')}{_target(plan)}",
     )
     yield (
@@ -79,7 +79,7 @@ def details(plan: Plan) -> Iterator[OutlineRow]:
         f"{counted(plan.microbatches, 'micro-batch')} of {plan.bn_size}, each with its own "
         "BatchNorm statistics",
     )
-    yield "lr", f"learning rate {_rate(plan)}"
+    yield "lr", f"learning rate {_describe_lr(plan)}"
     yield "optimizer", recipe.optimizer.text()
     forms = plan.network.text + (", compiled" if recipe.precision.compile else "")
     if recipe.precision.kernels == "off":
@@ -101,15 +101,15 @@ def details(plan: Plan) -> Iterator[OutlineRow]:
         yield "" if index else "methods", text
 
 
-def rest(plan: Plan) -> Iterator[OutlineRow]:
-    """Yield what explains a result or a difference, but is not needed before a start."""
+def describe_extras(plan: Plan) -> Iterator[OutlineRow]:
+    """Yield the rows that explain a result or a difference, but are not needed before a start."""
     steps = {0, plan.warmup, *(plan.total_steps * quarter // 4 for quarter in (1, 2, 3))}
     points = ", ".join(
         f"{plan.lr_at(step):.3g} at {step / plan.steps_per_epoch:.3g}"
         for step in sorted(steps | {plan.total_steps - 1})
     )
     yield "rates", f"updated every {plan.recipe.schedule.interval}; by epoch: {points}"
-    yield "sizes", size_ranges(plan.sizes)
+    yield "sizes", format_sizes(plan.sizes)
     total = digits(sum(plan.flops) / 1e15)
     yield "arithmetic", f"{total} PFLOPs (10^15 operations), forward and backward"
     for index, (hook, names) in enumerate(plan.hooks.items()):
@@ -124,16 +124,16 @@ def rest(plan: Plan) -> Iterator[OutlineRow]:
     for index, detail in enumerate(plan.facts.details):
         yield "" if index else "reading", detail
     for index, result in enumerate(plan.published):
-        yield "" if index else "published", published(result)
+        yield "" if index else "published", format_published(result)
 
 
-def length(plan: Plan) -> str:
+def format_length(plan: Plan) -> str:
     """Return the length of the run in epochs."""
     epochs = float(plan.epochs)
     return f"{epochs:{'g' if epochs >= 100 else '.3g'}} epoch{'' if epochs == 1 else 's'}"
 
 
-def size_ranges(sizes: tuple[int, ...]) -> str:
+def format_sizes(sizes: tuple[int, ...]) -> str:
     """Return image sizes with their epochs: "88 px (epochs 1-15), 92 (16), 96 (17-18)"."""
     parts, first = [], 1
     for size, group in groupby(sizes):
@@ -145,7 +145,7 @@ def size_ranges(sizes: tuple[int, ...]) -> str:
     return ", ".join(parts)
 
 
-def published(result: Published) -> str:
+def format_published(result: Published) -> str:
     """Return a published result in one line."""
     parts = [f"{result.top1:g} % top-1"]
     parts += [counted(result.epochs, "epoch")] if result.epochs else []
@@ -164,33 +164,33 @@ def _target(plan: Plan) -> str:
     return "" if target is None else f"; ends early if an evaluation reaches {target:g} % top-1"
 
 
-def _rate(plan: Plan) -> str:
-    """Return the course of the learning rate in words."""
+def _describe_lr(plan: Plan) -> str:
+    """Return the learning rate schedule in words."""
     config, peak = plan.recipe.schedule, plan.recipe.optimizer.lr
-    # a cosine ends a step before its final rate
+    # a cosine ends one step before its final learning rate
     last = peak * round(plan.lr_at(plan.total_steps - 1) / peak, 4)
     course = config.name if config.name == "constant" else f"{config.name} to {last:.3g}"
     if config.name == "wsd":
-        course = f"constant, down to {last:.3g} in the last {_spelled(config.cooldown)}"
-    rise = f"up to {peak:g} in {_spelled(config.warmup)}, then " if plan.warmup else f"{peak:g}, "
+        course = f"constant, down to {last:.3g} in the last {_spell(config.cooldown)}"
+    rise = f"up to {peak:g} in {_spell(config.warmup)}, then " if plan.warmup else f"{peak:g}, "
     return f"{rise}{course}"
 
 
-def _spelled(duration: str) -> str:
+def _spell(duration: str) -> str:
     """Return a duration in words: "4 epochs"."""
-    found = Duration.parse(duration)
-    if found.unit == "dur":
-        return f"{float(100 * found.value):g} % of the run"
-    noun = {"ep": "epoch", "ba": "step"}[found.unit]
-    return f"{float(found.value):g} {noun}{'s' * (found.value != 1)}"
+    length = Duration.parse(duration)
+    if length.unit == "dur":
+        return f"{float(100 * length.value):g} % of the run"
+    noun = {"ep": "epoch", "ba": "step"}[length.unit]
+    return f"{float(length.value):g} {noun}{'s' * (length.value != 1)}"
 
 
 def _every(duration: str) -> str:
     """Return how often something happens: "every epoch", "every 4 epochs"."""
-    return f"every {_spelled(duration).removeprefix('1 ')}"
+    return f"every {_spell(duration).removeprefix('1 ')}"
 
 
 def _summary(method: Method) -> str:
-    """Return what a method does: the first sentence of its page, without the paper."""
+    """Return the first sentence of a method's docstring, without the paper."""
     text = type(method).__doc__.partition("\n")[0].partition(" (")[0].rstrip(".")
     return text[:1].lower() + text[1:]

@@ -15,13 +15,13 @@ from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.estimating.network import NetworkFacts, Teacher, teaching
 from resnet_recipes.estimating.published import IMAGENET_IMAGES
 from resnet_recipes.methods.stack import Stack
-from resnet_recipes.planning.advice import notes_on
-from resnet_recipes.planning.disk import Disk, disk_of
+from resnet_recipes.planning.advice import advise
+from resnet_recipes.planning.disk import Disk, estimate_disk
 from resnet_recipes.recipe.library import PROGRAM, Origin
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.facts import Published
 
-#: ImageNet-1k, which published results are for, and which a plan assumes without data.root.
+#: ImageNet-1k: published results are for its images, and a plan without data.root assumes them.
 IMAGENET = DataFacts(
     "torchvision",
     Path("ImageNet-1k"),
@@ -40,6 +40,28 @@ class Intervals(NamedTuple):
     checkpoint: int
 
 
+class InitialWeights(NamedTuple):
+    """Where the weights of a run start if they are not random."""
+
+    place: str  # a file, a published name, or another run and its step
+    is_stable_phase: bool = False  # whether the run continues the other run after its stable phase
+    details: tuple[str, ...] = ()  # what is loaded, replaced and frozen
+    methods: tuple[tuple[str, bool], ...] = ()  # of their network, and whether the run keeps them
+    notes: tuple[str, ...] = ()  # open questions about them, one sentence each
+
+    def __str__(self) -> str:
+        if self.is_stable_phase:
+            return f"the stable phase of {self.place}; the time is that of all steps"
+        parts = [f"from {self.place}", *self.details]
+        for name, is_kept in self.methods:
+            parts.append(
+                f"{name} is kept, '~methods.{name}' leaves it out"
+                if is_kept
+                else f"{name} is left out"
+            )
+        return "; ".join(parts)
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a run will do: `make_plan` creates it, all else reads it, nothing is derived twice."""
@@ -51,9 +73,8 @@ class Plan:
     horizon: Horizon
     network: NetworkFacts
     teachers: tuple[Teacher, ...] = ()  # see planning.teachers
-    start: str = ""  # a sentence about the initial weights; "": random ones, drawn from the seed
-    start_notes: tuple[str, ...] = ()  # what a user should know of them, one sentence each
-    origin: Origin = PROGRAM  # advice keeps the values that were typed
+    start: InitialWeights | None = None  # None: random weights, generated from the seed
+    origin: Origin = PROGRAM  # advice keeps the values that the user typed
 
     @property
     def total_steps(self) -> int:
@@ -67,7 +88,7 @@ class Plan:
 
     @property
     def epochs(self) -> int | Fraction:
-        """Length of the run in epochs; a fraction only if it was given in batches."""
+        """Length of the run in epochs; a fraction only if the recipe gives it in batches."""
         epochs = self.horizon.epochs
         return int(epochs) if epochs.denominator == 1 else epochs
 
@@ -88,7 +109,7 @@ class Plan:
 
     @property
     def batch_memory(self) -> int:
-        """Bytes of the batches that all loaders keep; 0 for synthetic images, on the device."""
+        """Bytes of the batches that all loaders keep; 0 for synthetic images on the device."""
         if not self.facts.augments_samples:
             return 0
         data, share = self.recipe.data, self.share(0)
@@ -111,26 +132,27 @@ class Plan:
 
     @cached_property
     def extra_gradient_every(self) -> int:
-        """Steps from one that takes two gradients to the next; 0: all take one."""
+        """Steps between two steps that take two gradients; 0: all steps take one."""
         return max((method.extra_gradient_every for method in self.new_stack()), default=0)
 
     @cached_property
     def flops(self) -> tuple[int, ...]:
         """Floating-point operations of training by epoch, of all devices and both passes."""
         size, interval = self.steps_per_epoch, self.extra_gradient_every or self.total_steps + 1
-        found = []
+        flops = []
         for epoch, side in enumerate(self.sizes):
             first, last = epoch * size, min((epoch + 1) * size, self.total_steps)
             passes = last - first + last // interval - first // interval
-            own, teachers = self.network.operations(side).training, teaching(self.teachers, side)
-            found.append(self.recipe.batch.global_size * (passes * own + (last - first) * teachers))
-        return tuple(found)
+            per_image = passes * self.network.operations(side).training
+            per_image += (last - first) * teaching(self.teachers, side)
+            flops.append(self.recipe.batch.global_size * per_image)
+        return tuple(flops)
 
     @property
     def disk(self) -> Disk:
-        """The room on disk that the run needs."""
+        """The disk space that the run needs."""
         saves = -(-self.total_steps // self.intervals.checkpoint)
-        return disk_of(self.recipe, self.new_stack(), self.network.parameters, saves)
+        return estimate_disk(self.recipe, self.new_stack(), self.network.parameters, saves)
 
     @cached_property
     def warmup(self) -> int:
@@ -138,8 +160,8 @@ class Plan:
         return self.steps(self.recipe.schedule.warmup)
 
     @cached_property
-    def trunk(self) -> int:
-        """Steps before the cool-down of wsd, alike for every length; 0 with another schedule."""
+    def stable_steps(self) -> int:
+        """Steps before the cool-down of wsd, equal for runs of any length; 0: other schedules."""
         config = self.recipe.schedule
         return self.total_steps - self.steps(config.cooldown) if config.name == "wsd" else 0
 
@@ -157,47 +179,47 @@ class Plan:
     @cached_property
     def _fall(self) -> Callable[[int], float]:
         config, total = self.recipe.schedule, self.total_steps
-        falling = {"total": total, "warmup": self.warmup, "final": config.final}
+        decay = {"total": total, "warmup": self.warmup, "final": config.final}
         cooldown, milestones = self.steps(config.cooldown), self.recipe.milestones(self.horizon)
-        joined = {"milestones": milestones, "values": config.values, "warmup": self.warmup}
+        points = {"milestones": milestones, "values": config.values, "warmup": self.warmup}
         return {
-            "cosine": partial(schedule.cosine, **falling, from_start=config.from_start),
-            "linear": partial(schedule.polynomial, **falling),
-            "polynomial": partial(schedule.polynomial, **falling, power=config.power),
+            "cosine": partial(schedule.cosine, **decay, from_start=config.from_start),
+            "linear": partial(schedule.polynomial, **decay),
+            "polynomial": partial(schedule.polynomial, **decay, power=config.power),
             "wsd": partial(schedule.wsd, total=total, cooldown=cooldown, shape=config.shape),
             "multistep": partial(schedule.multistep, milestones=milestones, gamma=config.gamma),
-            "piecewise": partial(schedule.piecewise, **joined),
+            "piecewise": partial(schedule.piecewise, **points),
             "constant": lambda step: 1.0,
         }[config.name]
 
     def pixels_at(self, step: int) -> int:
-        """Return the side of the images that enter the model at a step, counted from 0."""
+        """Return the size of the images that enter the model at a step, counted from 0."""
         return schedule.in_epoch(step // self.steps_per_epoch, self.sizes)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Side of the images that enter the model, by epoch."""
+        """Size of the images that enter the model, in pixels, by epoch."""
         return tuple(side for _, side in self._sides)
 
     @cached_property
     def loader_pixels(self) -> tuple[int, ...]:
-        """Side of the crops that the loader makes, by epoch; empty if always data.train_size."""
-        found = tuple(loaded for loaded, _ in self._sides)
-        return () if set(found) == {self.recipe.data.train_size} else found
+        """Size of the loader's crops, in pixels, by epoch; empty if always data.train_size."""
+        sizes = tuple(crop for crop, _ in self._sides)
+        return () if set(sizes) == {self.recipe.data.train_size} else sizes
 
     @cached_property
     def _sides(self) -> list[tuple[int, int]]:
-        """Sides of the loader's crops and of the images that enter the model, by epoch."""
-        methods, found = self.new_stack(), []
+        """Sizes of the loader's crops and of the images that enter the model, by epoch."""
+        methods, sides = self.new_stack(), []
         for epoch in range(-(-self.total_steps // self.steps_per_epoch)):
-            loaded = self.recipe.data.train_size
+            crop = self.recipe.data.train_size
             for method in methods:
-                loaded = method.loaded_size(loaded, epoch, self.horizon)
-            side = loaded
+                crop = method.loaded_size(crop, epoch, self.horizon)
+            side = crop
             for method in methods:
                 side = method.size_after(side, epoch, self.horizon)
-            found.append((loaded, side))
-        return found
+            sides.append((crop, side))
+        return sides
 
     @cached_property
     def hooks(self) -> dict[str, list[str]]:
@@ -206,19 +228,23 @@ class Plan:
 
     def new_stack(self) -> Stack:
         """Return new instances of the recipe's methods, as they act on this data."""
-        return stack_of(self.recipe, self.facts)
+        return make_stack(self.recipe, self.facts)
 
     def logs_at(self, done: int) -> bool:
         """Return whether metrics are recorded after `done` steps; always at the end of an epoch."""
-        return self._due(done, self.intervals.log) or done % self.steps_per_epoch == 0
+        return self._is_due(done, self.intervals.log) or done % self.steps_per_epoch == 0
 
     def evaluates_at(self, done: int) -> bool:
         """Return whether the model is evaluated after `done` steps; always at the end."""
-        return self._due(done, self.intervals.evaluation, self.steps(self.recipe.evaluation.offset))
+        offset = self.steps(self.recipe.evaluation.offset)
+        return self._is_due(done, self.intervals.evaluation, offset)
 
     def saves_at(self, done: int) -> bool:
-        """Return whether a checkpoint is written after `done` steps; always at the trunk's end."""
-        return done == self.trunk or self._due(done, self.intervals.checkpoint)
+        """Return whether a checkpoint is written after `done` steps.
+
+        One is always written at the end of the stable phase.
+        """
+        return done == self.stable_steps or self._is_due(done, self.intervals.checkpoint)
 
     @cached_property
     def intervals(self) -> Intervals:
@@ -230,12 +256,12 @@ class Plan:
             checkpoint=self.steps(recipe.checkpoint.interval),
         )
 
-    def _due(self, done: int, interval: int, offset: int = 0) -> bool:
+    def _is_due(self, done: int, interval: int, offset: int = 0) -> bool:
         return done == self.total_steps or (done - offset) % interval == 0
 
     @property
     def published(self) -> list[Published]:
-        """Results of the recipe's authors; empty if their images or network were others."""
+        """Results of the recipe's authors; empty if they used other images or another network."""
         if self.facts.train_examples != IMAGENET.train_examples:
             return []
         model = self.recipe.model.title
@@ -243,12 +269,13 @@ class Plan:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """Advice on this recipe, one sentence each; never a reason to stop."""
+        """Notes on the initial weights and advice on the recipe; never a reason to stop."""
         stack, size = self.new_stack(), self.rank_size
-        return tuple(notes_on(self.recipe, stack, self.horizon, size, self.origin.settings))
+        advice = advise(self.recipe, stack, self.horizon, size, self.origin.settings)
+        return (*(self.start.notes if self.start else ()), *advice)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the plan as plain values, for JSON and for comparing two plans."""
+        """Return the plan as JSON values, also for comparing two plans."""
         last = self.total_steps - 1
         points = sorted({0, min(self.warmup, last), self.total_steps // 2, last})
         return {
@@ -271,17 +298,17 @@ class Plan:
                 "name": self.recipe.model.title,
                 "classes": self.num_classes,
                 "parameters": self.network.parameters,
-                "start": self.start,
+                "start": str(self.start or ""),
                 "teachers": [teacher.text for teacher in self.teachers],
             },
             "disk_bytes": self.disk.total,
             "data": {key: value for key, value in asdict(self.facts).items() if key != "sample"}
             | {"root": str(self.facts.root), "classes": len(self.facts.classes)},
             "hooks": self.hooks,
-            "notes": [*self.start_notes, *self.notes],
+            "notes": list(self.notes),
         }
 
 
-def stack_of(recipe: Recipe, facts: DataFacts) -> Stack:
+def make_stack(recipe: Recipe, facts: DataFacts) -> Stack:
     """Return new instances of a recipe's methods, as they act on these images."""
     return Stack.of(recipe.methods, facts.augments_samples, facts.class_images)

@@ -1,51 +1,73 @@
-"""The trained networks that methods of a recipe learn from."""
+"""The teachers of a plan: trained networks, or outputs of one that are stored in a file."""
 
+import hashlib
+import json
 import shlex
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
 from resnet_recipes.base.architecture import ModelConfig
-from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
-from resnet_recipes.estimating.network import NetworkFacts as NetworkFacts
-from resnet_recipes.estimating.network import Teacher, network_of
+from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.text import byte_size, counted
+from resnet_recipes.data.base import Stored
+from resnet_recipes.data.stored import FOREIGN, WRITE, read
+from resnet_recipes.estimating.network import NetworkFacts, Teacher, network_of
 from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.weights import compute_digest
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.planning.stored import stored
+from resnet_recipes.planning.stable_phase import change_length
+from resnet_recipes.recipe.schema import enabled
 
 if TYPE_CHECKING:  # it imports torchvision, which takes seconds
     from resnet_recipes.network.load import Network
 
+#: Settings of `data` that decide an image's pixels before the network sees them.
+_PIXEL_SETTINGS = (
+    "train_size",
+    "crop_scale",
+    "crop_ratio",
+    "crop_rule",
+    "interpolation",
+    "flip",
+    "reduced_decode",
+    "repeats",
+)
 
-def with_teachers(plan: Plan) -> Plan:
-    """Return the plan with its teachers counted. Raises RecipeError or NotReadyError."""
-    found = [stored(plan, method) for method in plan.new_stack() if _has_outputs(method)]
-    for method, network in teachers(plan):
-        about, (key, place) = network.about, _named(method)
+#: Keys of a file about its teacher; the runs that learn from its outputs do not depend on them.
+_TEACHER_KEYS = ("teacher", "teacher.sha256", "precision.dtype", "launch.device")
+
+
+def add_teachers(plan: Plan) -> Plan:
+    """Return the plan with its teachers. Raises RecipeError or NotReadyError."""
+    teachers = [read_outputs(plan, method) for method in plan.new_stack() if _has_outputs(method)]
+    for method, network in open_teachers(plan):
+        about, (key, place) = network.about, _find_setting(method)
         config = ModelConfig(about.architecture, dict(about.arguments))
         facts = network_of(config, about.num_classes, about.methods())
-        if rule := _misfit(network, facts, plan):
+        if rule := _find_misfit(network, facts, plan):
             raise RecipeError.of(key, place, rule, Hint("another teacher"))
         text = f"{about.architecture}, {facts.parameters:,} parameters, from {place}"
-        found.append(Teacher(facts, text, key, _digest(network)))
-    return replace(plan, teachers=tuple(found)) if found else plan
+        teachers.append(Teacher(facts, text, key, _digest(network)))
+    return replace(plan, teachers=tuple(teachers)) if teachers else plan
 
 
-def teachers(plan: Plan, methods: Stack | None = None) -> Iterator[tuple[Method, "Network"]]:
+def open_teachers(plan: Plan, methods: Stack | None = None) -> Iterator[tuple[Method, "Network"]]:
     """Yield every method of a plan that needs a trained network, with that network, on the CPU.
 
-    Raises RecipeError if none is named, NotReadyError if it cannot be read, or is not the one that
-    the plan has counted.
+    Raises RecipeError if no network is named, NotReadyError if it cannot be read or has changed
+    since the plan was made.
     """
-    counted = {teacher.key: teacher.digest for teacher in plan.teachers}
+    digests = {teacher.key: teacher.digest for teacher in plan.teachers}
     for method in methods or plan.new_stack():
         if not method.network_setting or _has_outputs(method):
             continue
-        key, place = _named(method)
+        key, place = _find_setting(method)
         if not place:
             fix = Hint(f"{key}=runs/NAME, a file, timm:NAME or hf:USER/NAME")
             raise RecipeError.of(key, None, "is not set: a trained network", fix)
@@ -54,31 +76,31 @@ def teachers(plan: Plan, methods: Stack | None = None) -> Iterator[tuple[Method,
         try:
             network = open_network(place)
         except NotReadyError as error:
-            found = error.of_place(key, place).elsewhere("model.weights", key)
-            raise _described_first(found, place) from None
-        if key in counted and counted[key] != _digest(network):
+            problem = error.of_place(key, place).elsewhere("model.weights", key)
+            raise _explain_description(problem, place) from None
+        if key in digests and digests[key] != _digest(network):
             rule = "was replaced after it was checked"
             raise NotReadyError.of(key, place, rule, "run the same command again")
         yield method, network
 
 
-def _described_first(error: NotReadyError, place: str) -> NotReadyError:
+def _explain_description(error: NotReadyError, place: str) -> NotReadyError:
     """Return the error of a teacher whose file does not describe it, with how to describe it.
 
     model.name, which the file alone needs, is the student's in a recipe.
     """
     (problem,) = error.problems
-    if not any(each.startswith("model.name=") for each in problem.advice):
+    if not any(line.startswith("model.name=") for line in problem.advice):
         return error
     export = f"resnet-recipes export {shlex.quote(place)} {{}} --to safetensors --out teacher"
-    found = tuple(export.format(name) for name in problem.fixes)
+    commands = tuple(export.format(name) for name in problem.fixes)
     about = "teacher/model.safetensors, which describes its network"
-    hint = Hint(f"{'it' if found else export.format('model.name=timm:NAME')} writes {about}")
-    return NotReadyError([problem._replace(fix=(*found, hint))])
+    hint = Hint(f"{'it' if commands else export.format('model.name=timm:NAME')} writes {about}")
+    return NotReadyError([problem._replace(fix=(*commands, hint))])
 
 
-def _misfit(network: "Network", facts: NetworkFacts, plan: Plan) -> str:
-    """Return why a network cannot teach that of a plan, or ""."""
+def _find_misfit(network: "Network", facts: NetworkFacts, plan: Plan) -> str:
+    """Return why a network cannot teach the network of a plan, or ""."""
     about, classes, side = network.about, plan.facts.classes, max(plan.sizes)
     if about.num_classes != plan.num_classes:
         return f"has {about.num_classes:,} classes, but the images have {plan.num_classes:,}"
@@ -103,7 +125,115 @@ def _has_outputs(method: Method) -> bool:
     return bool(getattr(method, method.stored_setting, ""))
 
 
-def _named(method: Method) -> tuple[str, str]:
-    """Return the setting that names a method's network, and its value."""
+def _find_setting(method: Method) -> tuple[str, str]:
+    """Return the key that names a method's network, and its value."""
     key = method.network_setting
     return f"methods.{method.name}.{key}", getattr(method, key)
+
+
+def describe_file(plan: Plan, cycle: int, device: str) -> dict[str, str]:
+    """Return everything that decides the contents of a file: teacher, dtype, device and images.
+
+    `device` is the type of the devices that the teacher runs on.
+    """
+    teacher, dtype = plan.teachers[0], plan.recipe.precision.dtype
+    values = teacher.text, teacher.digest, dtype, device
+    return dict(zip(_TEACHER_KEYS, values, strict=True)) | describe_images(plan, cycle)
+
+
+def describe_images(plan: Plan, cycle: int) -> dict[str, str]:
+    """Return everything that a teacher's outputs depend on: settings as typed, and the images.
+
+    Runs of any length can use a stored cycle of epochs.
+    """
+    plan = make_cycle(plan, cycle)
+    recipe, data, facts = plan.recipe, plan.recipe.data, plan.facts
+    values = {f"data.{key}": getattr(data, key) for key in _PIXEL_SETTINGS}
+    values["data.seed"] = recipe.seed if data.seed == "auto" else data.seed
+    images = json.dumps([facts.train_digest, facts.classes, plan.num_classes, plan.sizes])
+    values["images"] = hashlib.sha256(images.encode()).hexdigest()
+    if not cycle:
+        values["epochs"] = len(plan.sizes)
+    for name, method in enabled(recipe.methods).items():
+        if method.provides("augment_sample") or method.changes == "sizes":
+            values[f"methods.{name}"] = asdict(method)
+    return {
+        key: json.dumps(value).replace('"', "").replace(" ", "") for key, value in values.items()
+    }
+
+
+def make_cycle(plan: Plan, epochs: int) -> Plan:
+    """Return a plan of `epochs` of full-size crops, a cycle that runs of any length repeat.
+
+    With 0 epochs, return the plan itself.
+    """
+    if not epochs:
+        return plan
+    methods = plan.recipe.methods
+    fixed_size = {
+        name: method for name, method in enabled(methods).items() if method.changes != "sizes"
+    }
+    recipe = replace(plan.recipe, methods=type(methods)(**fixed_size))
+    return change_length(replace(plan, recipe=recipe), Fraction(epochs))
+
+
+def find_unstorable(plan: Plan) -> Iterator[Problem]:
+    """Yield the settings that change images by batch, so that no output belongs to an image."""
+    for method in plan.new_stack():
+        if method.provides("transform_batch") and method.changes == "images":
+            rule = "draws anew for each batch, after a stored teacher has seen the images"
+            yield Problem(f"methods.{method.name}", None, rule, f"'~methods.{method.name}'")
+    if plan.recipe.data.class_share:
+        rule = "shows an image any number of times in an epoch; each needs an output of its own"
+        yield Problem("data.sampling", plan.recipe.data.sampling, rule, "data.sampling=natural")
+    if not plan.facts.augments_samples:
+        rule = "has no images of their own, which a teacher could see"
+        yield Problem("data.backend", plan.facts.backend, rule, "data=/path/to/images")
+
+
+def read_outputs(plan: Plan, method: Method) -> Teacher:
+    """Read the stored outputs that a method learns from, and compare them with the run.
+
+    Raises NotReadyError if the file cannot be used, RecipeError with every setting that differs.
+    """
+    key = f"methods.{method.name}.{method.stored_setting}"
+    path = Path(getattr(method, method.stored_setting))
+    try:
+        outputs, description = read(path)
+        if not description.keys() >= {*_TEACHER_KEYS}:
+            raise ValueError(FOREIGN)
+        teacher, *_ = (description.pop(key) for key in _TEACHER_KEYS)
+        epochs = outputs.sha256.size // 32
+        cycle = 0 if "epochs" in description else epochs
+        expected = describe_images(plan, cycle)
+        methods = {f"methods.{name}" for name in vars(plan.recipe.methods)}
+        if description.keys() - methods != expected.keys() - methods:
+            raise ValueError(FOREIGN)
+        differences = _find_differences(description, expected, path)
+        RecipeError.refuse([*find_unstorable(plan), *differences])
+        if description != expected:
+            rule = "was made for other images, or for other sizes of them"
+            raise RecipeError.of(key, path, rule, WRITE)
+        shape = epochs, plan.recipe.data.repeats, plan.facts.train_examples
+        outputs.check(shape, plan.num_classes)
+    except (OSError, ValueError) as error:
+        rule = f"cannot be used: {getattr(error, 'strerror', None) or error}"
+        raise NotReadyError.of(key, path, rule, WRITE) from None
+    text = f"outputs of {teacher}, stored in {path}: {outputs.values.shape[-1]} of each "
+    text += f"image, {byte_size(path.stat().st_size)}"
+    if cycle:
+        text += f"; crops repeat after {counted(epochs, 'epoch')}, seen at full size"
+    temperature = getattr(method, "temperature", 1.0)
+    stored = Stored(path, outputs.checksum, epochs, plan.num_classes, temperature)
+    return Teacher(None, text, key, outputs.checksum, stored)
+
+
+def _find_differences(
+    description: Mapping[str, str], expected: Mapping[str, str], path: Path
+) -> Iterator[Problem]:
+    """Yield a problem for each setting that differs."""
+    for name in sorted({*description, *expected} - {"images"}):
+        stored, value = description.get(name), expected.get(name)
+        if stored != value:
+            fix = f"{name}={shlex.quote(stored)}" if stored else f"'~{name}'"
+            yield Problem(name, value, f"is {stored or 'off'} in {path}", fix)

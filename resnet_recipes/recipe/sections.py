@@ -217,7 +217,7 @@ class RunConfig(Section):
     _place: ClassVar[str] = "run."
 
     root: str = "runs"  # folder of all runs
-    # with schedule=wsd: the run whose trunk this one goes on from, its name in root or its folder
+    # with schedule=wsd: the run whose stable phase this one continues, by name in root or folder
     extends: str = ""
     # folder of this run; auto: recipe, length, seed, date and four random letters
     name: str = "auto"

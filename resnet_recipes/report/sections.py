@@ -84,7 +84,7 @@ def _of_data(
         if run.better_raw
     ]
     extended = [
-        f"{name} goes on from the trunk of {run.extends}."
+        f"{name} goes on from the stable phase of {run.extends}."
         for name, run in labelled.items()
         if run.extends
     ]

@@ -50,7 +50,7 @@ class RunRecord:
     recipe: str = ""
     state: str  # one of STATES
     changes: tuple[str, ...] = ()  # settings that were typed, as key=value
-    extends: str = ""  # the run from whose trunk this one goes on, and the step
+    extends: str = ""  # the run whose stable phase this run continues, and the step
     epochs: float | None = None  # of the whole run
     epochs_done: float = 0.0
     top1_percent: float | None = None  # of the final weights: EMA's, if there are any

@@ -18,7 +18,7 @@ from resnet_recipes.network.fuse import fold_batchnorm, fuse
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.pretrained import freeze
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.planning.teachers import teachers
+from resnet_recipes.planning.teachers import open_teachers
 from resnet_recipes.training.all_reduce import AllReduce
 from resnet_recipes.training.clock import Clock
 from resnet_recipes.training.distributed import Rank, find_first_ranks, join
@@ -110,7 +110,7 @@ def build(plan: Plan, rank: Rank, searches: Collection[int] | None = None) -> Ru
 
 def give_teachers(plan: Plan, methods: Stack, precision: Precision, graphs: Graphs | None) -> None:
     """Pass each method that needs a trained network its network."""
-    for method, network in teachers(plan, methods):
+    for method, network in open_teachers(plan, methods):
         logits = build_teacher(network, precision, plan.recipe.data)
         method.take_network(logits if graphs is None else ReplayedNetwork(logits, graphs))
 

@@ -24,7 +24,7 @@ from resnet_recipes.base.reading import open_regular, parse_json
 from resnet_recipes.base.text import Say, byte_size
 from resnet_recipes.network import archive
 from resnet_recipes.network.archive import ArchiveError, State
-from resnet_recipes.planning.disk import lack_of_room
+from resnet_recipes.planning.disk import find_lack_of_space
 from resnet_recipes.run_folder import CHECKPOINT
 
 #: Version of a checkpoint's contents; a run refuses newer ones.
@@ -52,11 +52,11 @@ class Checkpoints:
     format). The manifest is written last: a checkpoint without one is incomplete, and ignored.
     """
 
-    def __init__(self, folder: Path, keep: int = 1, trunk: int = 0, note: Say = print):
-        """Keep the newest `keep` checkpoints and that of step `trunk`; pass warnings to `note`."""
+    def __init__(self, folder: Path, keep: int = 1, stable_step: int = 0, note: Say = print):
+        """Keep the newest `keep` checkpoints and that of `stable_step`; pass warnings to `note`."""
         self.folder = folder
         self.keep = keep
-        self.trunk = trunk
+        self.stable_step = stable_step
         self._note = note
         self._good: set[int] = set()  # steps that this process has written or verified
         self._bad: set[int] = set()  # steps that newest() found damaged
@@ -83,7 +83,7 @@ class Checkpoints:
             raise NotReadyError.of(
                 str(self.folder), None, rule, "run.root=/another/folder"
             ) from None
-        NotReadyError.refuse([lack_of_room(self.folder, needed)])
+        NotReadyError.refuse([find_lack_of_space(self.folder, needed)])
 
     def save(self, step: int, state: State, wait: bool = False, is_last: bool = False) -> None:
         """Save `state`.
@@ -256,7 +256,7 @@ class Checkpoints:
             )
 
     def _delete_old(self, newest: int) -> None:
-        """Delete damaged checkpoints, and all but the newest `keep` and that of step `trunk`.
+        """Delete damaged checkpoints, and all but the newest `keep` and that of step `stable_step`.
 
         A good one is safe on disk by now.
         """
@@ -264,7 +264,7 @@ class Checkpoints:
             (step for step in self._steps() if step <= newest and step not in self._bad),
             reverse=True,
         )
-        for step in {*older[self.keep :]} - {self.trunk} | self._bad:
+        for step in {*older[self.keep :]} - {self.stable_step} | self._bad:
             self._path(step).with_suffix(".json").unlink(missing_ok=True)
             self._path(step).unlink(missing_ok=True)
             self._good.discard(step)

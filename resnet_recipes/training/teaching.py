@@ -9,7 +9,7 @@ from resnet_recipes.data.stream import Stream
 from resnet_recipes.methods.base import TEACHER_BATCH_SIZE, Batch, Now
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.planning.teachers import teachers
+from resnet_recipes.planning.teachers import open_teachers
 from resnet_recipes.training.build import build_teacher, open_train
 from resnet_recipes.training.distributed import Rank, find_first_ranks, wait_for_ranks
 from resnet_recipes.training.precision import Precision, resolve_dtype
@@ -29,7 +29,7 @@ def write_outputs(
     """
     missing, shape = outputs.missing(), outputs.values.shape
     wait_for_ranks()  # no rank writes before all ranks have read
-    ((_, network),) = teachers(plan)
+    ((_, network),) = open_teachers(plan)
     dtype = resolve_dtype(plan.recipe.precision.dtype, rank.device)
     logits = build_teacher(network, Precision(rank.device, dtype, network.model), plan.recipe.data)
     stack = plan.new_stack()

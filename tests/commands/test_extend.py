@@ -1,4 +1,4 @@
-"""`--extend RUN` begins a run of another length from its trunk, and every page says so."""
+"""`--extend RUN` begins a run of another length from its stable phase, and every page says so."""
 
 import re
 from collections.abc import Callable
@@ -20,15 +20,19 @@ START = f"{TINY} schedule=wsd schedule.warmup=1ba ~methods.progressive_resizing"
 def test_an_extended_run_says_where_it_comes_from_and_a_sweep_does_not_count_its_trunk(
     started: list[Path], nursery: Nursery, enter: Callable[..., Said]
 ):
-    words = f"resnet_recipes mild {START} max_duration=10ba run=mine"  # its trunk ends at step 8
+    words = (
+        f"resnet_recipes mild {START} max_duration=10ba run=mine"  # its stable phase ends at step 8
+    )
     assert nursery.run(Path.cwd(), *words.split()).wait()[0] == 0
     out = enter("resnet-train -m --extend mine max_duration=20ba,30ba --dry-run").out
-    total, saved = re.search(r"^(.+) PFLOPs .*; trunks .* save (.+)$", out, re.MULTILINE).groups()
+    total, saved = re.search(
+        r"^(.+) PFLOPs .*; stable phases .* save (.+)$", out, re.MULTILINE
+    ).groups()
     assert float(saved) / float(total) == pytest.approx((8 + 8) / (12 + 22), rel=0.01)
     place = Path("runs/mine").absolute()
     line = "resnet-train --extend mine max_duration=20ba"
     said = " ".join(enter(f"{line} --dry-run").out.split())
-    assert f"start the trunk of {place} at step 8; the time is that of all steps" in said
+    assert f"start the stable phase of {place} at step 8; the time is that of all steps" in said
     enter(line, 75)
     (longer,) = started
     run = read(longer / "config.yaml").run
@@ -40,7 +44,7 @@ def test_an_extended_run_says_where_it_comes_from_and_a_sweep_does_not_count_its
     assert f"extends: {place} at step 8" in " ".join(said)
     assert "run.extends" in enter(f"resnet-recipes compare mine {longer.name}").out
     enter("resnet-recipes report")
-    assert f"goes on from the trunk of {place} at step 8." in Path("report.html").read_text()
+    assert f"goes on from the stable phase of {place} at step 8." in Path("report.html").read_text()
     enter("resnet-train --resume last", 75)
     enter(f"{line} --resume auto", 75)  # the unfinished run with these settings
     assert started == [longer] * 3

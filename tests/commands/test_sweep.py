@@ -141,10 +141,12 @@ WSD = "schedule=wsd schedule.warmup=1ba ~methods.progressive_resizing"
 def test_a_plan_says_which_runs_share_a_trunk_and_what_that_saves(runs, enter):
     line = f"resnet-train -m recipe=mild {TINY} {WSD} max_duration=20ba,10ba --dry-run"
     out = enter(line).out
-    assert "    max_duration=20ba, from the trunk of mild-maxduration10ba-" in out
-    total, saved = re.search(r"^(.+) PFLOPs .*; trunks .* save (.+)$", out, re.MULTILINE).groups()
+    assert "    max_duration=20ba, from the stable phase of mild-maxduration10ba-" in out
+    total, saved = re.search(
+        r"^(.+) PFLOPs .*; stable phases .* save (.+)$", out, re.MULTILINE
+    ).groups()
     assert float(saved) / float(total) == pytest.approx(8 / 22, rel=0.01)
-    assert "trunk" not in enter(line.replace("schedule=wsd", "schedule=cosine")).out
+    assert "stable phase" not in enter(line.replace("schedule=wsd", "schedule=cosine")).out
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from resnet_recipes.estimating.estimate import Speeds
 from resnet_recipes.jobs import loading
 from resnet_recipes.jobs.loading import Supply, gain, supplies, with_loaders
 from resnet_recipes.jobs.memory import in_memory, look_at
-from resnet_recipes.planning.course import time_of
+from resnet_recipes.planning.course import estimate_run
 from resnet_recipes.planning.plan import Plan
 from tests.plans import imagenet
 
@@ -84,7 +84,7 @@ def test_memory_saves_half_of_a_run_that_waits_for_files():
     plan = imagenet("mild epochs=32", 8)
     saves = gain(plan, fast(plan))
     epoch = 2048 * plan.steps_per_epoch * FILES / 64 / 60
-    assert time_of(plan, fast(plan)).minutes == pytest.approx(64 * epoch)
+    assert estimate_run(plan, fast(plan)).minutes == pytest.approx(64 * epoch)
     assert saves.alone == pytest.approx(32 * epoch)
     assert saves.minutes == pytest.approx((31 + 8) * epoch)
     assert (saves.kept.pixels, saves.fix) == (352, "cache=ram")

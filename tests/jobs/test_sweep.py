@@ -44,9 +44,9 @@ def stand_in(monkeypatch):
     return StandIn
 
 
-def train(root, parallel=1, trunks=None):
+def train(root, parallel=1, parents=None):
     said = []
-    return Sweep(root, RUNS, said.append, [{}] * parallel, trunks).train(), said
+    return Sweep(root, RUNS, said.append, [{}] * parallel, parents).train(), said
 
 
 def test_every_run_is_an_ordinary_command_that_can_be_given_again(stand_in, tmp_path):
@@ -123,7 +123,7 @@ def test_a_run_that_another_sweep_trains_is_waited_for_and_resumed_if_it_was_lef
     assert ours == (not is_first) + (not is_finished)
 
 
-TRUNKS = {"a": ("b", 5), "b": ("c", 3)}
+PARENTS = {"a": ("b", 5), "b": ("c", 3)}
 
 
 @pytest.mark.parametrize("is_saved", [True, False])
@@ -131,7 +131,7 @@ def test_a_run_begins_when_the_trunk_that_it_goes_on_from_is_saved(is_saved, sta
     if is_saved:
         (tmp_path / "b/checkpoints").mkdir(parents=True)
         (tmp_path / "b/checkpoints/step-00000005.json").touch()
-    assert train(tmp_path, 3, TRUNKS)[0] == 0
+    assert train(tmp_path, 3, PARENTS)[0] == 0
     ends = [command[5:7] for command in stand_in.commands]
     a, b, c = ["run.extends=b", "run=a"], ["run.extends=c", "run=b"], ["run=c", "--resume"]
     assert ends == ([a, c, b] if is_saved else [c, b, a])
@@ -140,9 +140,9 @@ def test_a_run_begins_when_the_trunk_that_it_goes_on_from_is_saved(is_saved, sta
 
 def test_runs_that_go_on_from_a_failed_one_fail_with_it(stand_in, tmp_path):
     stand_in.codes = {"b": 3}
-    code, said = train(tmp_path, 3, TRUNKS)
+    code, said = train(tmp_path, 3, PARENTS)
     assert (code, len(stand_in.commands)) == (1, 2)
-    assert "[1 of 3] a: cannot be trained without the trunk of b" in said
+    assert "[1 of 3] a: cannot be trained without the stable phase of b" in said
     assert said[-1] == "  failed with exit code 3: a"
 
 

@@ -21,7 +21,7 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network import about
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.planning.course import gpu_memory
+from resnet_recipes.planning.course import estimate_gpu_memory
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.training.gradient import Gradient
 from resnet_recipes.training.loop import train
@@ -140,7 +140,7 @@ def test_plan_counts_forward_pass_and_weights_of_teacher(teacher, recipe):
     assert forward == pytest.approx(plain.network.operations(plan.sizes[0]).training / 3, rel=0.1)
     images = plain.total_steps * plain.recipe.batch.global_size
     assert sum(plan.flops) - sum(plain.flops) == images * forward
-    assert gpu_memory(plan) - gpu_memory(plain) == 4 * plain.network.parameters
+    assert estimate_gpu_memory(plan) - estimate_gpu_memory(plain) == 4 * plain.network.parameters
     assert str(teacher) in plan.as_dict()["model"]["teachers"][0]
 
 

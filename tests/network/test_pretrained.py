@@ -88,8 +88,9 @@ def test_classifier_is_kept_for_same_class_names(theirs, ours, places, text, tmp
         if name.startswith("fc.")
     }
     assert all(torch.equal(value, expected[name]) for name, value in model.state_dict().items())
-    assert text in start.text(CONFIG, DataConfig())
-    assert "frozen: up to stem" in start.text(config_of(path, freeze="stem"), DataConfig())
+    assert text in " ".join(start.details(CONFIG, DataConfig()))
+    stem = config_of(path, freeze="stem")
+    assert "frozen: up to stem" in [*start.details(stem, DataConfig())]
 
 
 def test_imagenet_classifier_is_kept_for_imagenet_folders(tmp_path):
@@ -148,7 +149,7 @@ def test_weights_of_another_stem_or_width_suggest_settings(weights, tmp_path):
 def test_color_weights_are_summed_for_gray_images(weights):
     gray = config_of(weights, in_channels=1)
     start = pretrained.find(gray, SEVEN)
-    assert "summed over colors" in start.text(gray, DataConfig())
+    assert "summed over colors" in " ".join(start.details(gray, DataConfig()))
     summed = torch.load(weights, weights_only=True)["conv1.weight"].sum(1, keepdim=True)
     assert torch.equal(start.tensors["conv1.weight"], summed)
 
@@ -160,7 +161,7 @@ def test_timm_weights_state_fit_of_non_square_images():
         images = published.find_image_settings(config.name, config.weights)
         assert images["fit"] == fit
         network = Network(nn.Linear(1, 1), About("timm:convnext_base", 1, **images))
-        text = pretrained.Start(network, {}, "").text(config, DataConfig())
+        text = " ".join(pretrained.Start(network, {}, "").details(config, DataConfig()))
         assert ("data.fit=squash" in text) == (fit == "squash")
 
 
@@ -180,7 +181,7 @@ def test_torchvision_weights_are_read_from_cache_and_checksummed(weights, tmp_pa
     start = pretrained.find(replace(CONFIG, weights="torchvision"), SEVEN)
     assert start.about.num_classes == 7
     images = DataConfig(eval_size=192, eval_interpolation="bicubic")
-    text = start.text(replace(CONFIG, weights="torchvision"), images)
+    text = " ".join(start.details(replace(CONFIG, weights="torchvision"), images))
     assert (
         "published for data.eval_resize=256 data.eval_size=224 data.eval_interpolation=bilinear"
         in text

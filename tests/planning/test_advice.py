@@ -18,12 +18,12 @@ def notes(line: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["mild", "medium", "hot"])
-def test_the_recipes_as_published_need_no_advice(name):
+def test_notes_on_published_recipes_are_empty(name):
     assert notes(name) == ""
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "expected"),
     rows(
         """
 mild epochs=15 | The warm-up takes 53 % of the run (8ep, never stretched)
@@ -44,46 +44,46 @@ mild optimizer=lars lr=0.5 | with lars for a batch of 2048: 8.3.
 """
     ),
 )
-def test_what_a_user_may_not_want_is_noted(line, said):
-    assert said in notes(line)
+def test_notes_name_settings_that_rarely_help(line, expected):
+    assert expected in notes(line)
 
 
-def test_images_that_never_grow_to_full_size_are_noted():
+def test_notes_report_images_below_full_size():
     resizing = "methods.progressive_resizing"
-    said = notes(f"mild {resizing}.finetune=0dur {resizing}.delay=0.8dur")
-    assert f"{resizing}.finetune=0.2dur, or '~{resizing}'" in said
+    text = notes(f"mild {resizing}.finetune=0dur {resizing}.delay=0.8dur")
+    assert f"{resizing}.finetune=0.2dur, or '~{resizing}'" in text
 
 
 @pytest.mark.parametrize(
     "line", ["medium epochs=60", "hot epochs=240", "mild epochs=16", "mild optimizer=lamb"]
 )
-def test_advice_stops_where_its_reason_does(line):
+def test_notes_at_the_limit_are_empty(line):
     assert notes(line) == ""
 
 
-def test_a_learning_rate_that_was_typed_is_never_scaled():
-    said = notes("mild bs=204800 optimizer.lr=204.8 gpus=1")
-    assert "a smaller batch gives more: bs=19200." in said
+def test_advice_never_scales_a_typed_learning_rate():
+    advice = notes("mild bs=204800 optimizer.lr=204.8 gpus=1")
+    assert "a smaller batch gives more: bs=19200." in advice
     few = replace(IMAGENET, train_examples=100)
     for words, fix in (
         (["lr=0.1"], "bs=16"),
         (["epochs=18"], "bs=16 lr=0.016"),
         (["optimizer=lamb"], "bs=16 lr=0.000442"),  # by the square root of 16 / 2048
     ):
-        found = compose("mild", words, needs_data=False)
+        composed = compose("mild", words, needs_data=False)
         with pytest.raises(RecipeError) as caught:
-            make_plan(found.recipe, few, 1, found.origin)
+            make_plan(composed.recipe, few, 1, composed.origin)
         assert caught.value.problems[0].fix == fix
 
 
 @pytest.mark.parametrize(("examples", "ranks"), [(245, 1), (20, 1), (245, 4), (1100, 8)])
-def test_a_batch_that_is_advised_has_images_for_batchnorm(examples, ranks):
+def test_advised_batch_has_enough_images_for_batchnorm(examples, ranks):
     few = replace(IMAGENET, train_examples=examples)
-    found = compose("small", [] if examples >= 128 else ["bs=1024"], needs_data=False)
+    composed = compose("small", [] if examples >= 128 else ["bs=1024"], needs_data=False)
     try:
-        said = " ".join(make_plan(found.recipe, few, ranks, found.origin).notes)
+        advice = " ".join(make_plan(composed.recipe, few, ranks, composed.origin).notes)
     except RecipeError as error:
-        said = error.problems[0].fix
-    sizes = [int(size) for size in re.findall(r"\bbs=(\d+)", said)]
+        advice = error.problems[0].fix
+    sizes = [int(size) for size in re.findall(r"\bbs=(\d+)", advice)]
     assert all(size >= 16 * ranks for size in sizes)
     assert bool(sizes) == (ranks < 8)

@@ -5,7 +5,7 @@ import pytest
 from resnet_recipes.estimating import estimate as speeds
 from resnet_recipes.estimating.estimate import Estimate, estimate, on_cpu, on_gpus
 from resnet_recipes.estimating.roofline import GPUS, SPLIT, Work, speed
-from resnet_recipes.planning.course import course_of, gpu_memory
+from resnet_recipes.planning.course import estimate_gpu_memory, make_course
 from resnet_recipes.planning.plan import Plan
 from tests.plans import imagenet
 
@@ -18,16 +18,16 @@ def mild(words: str = "", ranks: int = 1) -> Plan:
 
 
 def on_cores(plan: Plan, cores: int = 1) -> Estimate:
-    course = course_of(plan)
+    course = make_course(plan)
     return estimate(course, on_cpu(course, cores, plan.recipe.precision.dtype))
 
 
 def on_h200(plan: Plan) -> Estimate:
-    course = course_of(plan)
+    course = make_course(plan)
     return estimate(course, on_gpus(course, H200))
 
 
-def test_a_cpus_minutes_are_images_times_multiply_adds():
+def test_cpu_minutes_are_images_times_multiply_adds():
     whole = on_cores(mild(FIXED)).minutes
     assert 60 * whole == pytest.approx(36 * 625 * 2048 * 12.147 / speeds.PER_CORE, rel=1e-3)
     sam = on_cores(mild(f"{FIXED} methods.sam.interval=4")).minutes
@@ -36,7 +36,7 @@ def test_a_cpus_minutes_are_images_times_multiply_adds():
     assert on_cores(mild()).minutes < whole / 2
 
 
-def test_a_cpu_that_emulates_a_type_takes_longer(monkeypatch):
+def test_cpu_that_emulates_a_dtype_takes_longer(monkeypatch):
     whole = on_cores(mild()).minutes
     monkeypatch.setattr(speeds, "emulates", lambda dtype: dtype == "bf16")
     slow = on_cores(mild("precision.dtype=bf16")).minutes
@@ -44,17 +44,17 @@ def test_a_cpu_that_emulates_a_type_takes_longer(monkeypatch):
     assert on_cores(mild()).minutes == whole
 
 
-def test_a_run_that_ends_within_an_epoch_counts_its_own_steps():
+def test_course_of_partial_epoch_counts_its_steps():
     short = mild(f"{FIXED} max_duration=1000ba ssr=1 schedule.warmup=0ba")
-    assert course_of(short).images == (625 * 2048, 375 * 2048)
+    assert make_course(short).images == (625 * 2048, 375 * 2048)
     whole = on_cores(mild(FIXED)).minutes
     assert on_cores(short).minutes == pytest.approx(whole * 1000 / (36 * 625))
 
 
-def test_an_evaluation_is_a_forward_pass_and_with_mirror_images_two():
+def test_evaluation_with_flips_takes_two_forward_passes():
     """By hand: 36 evaluations and one of the averaged weights."""
     once, twice = (mild(f"evaluation.flip={flip} {FIXED}") for flip in ("false", "true"))
-    assert course_of(once).evaluated == 37 * 50_000
+    assert make_course(once).evaluated == 37 * 50_000
     forward = once.network.operations(once.recipe.data.eval_size).forward
     seconds = 37 * 50_000 * forward / (2e9 * speeds.PER_CORE)
     assert 60 * on_cores(once).evaluation_minutes == pytest.approx(seconds)
@@ -63,14 +63,14 @@ def test_an_evaluation_is_a_forward_pass_and_with_mirror_images_two():
     assert share == pytest.approx(37 * 50_000 / (36 * 625 * 2048) / 3, rel=0.1)
 
 
-def test_gpus_share_the_images_and_lose_some_time_to_their_exchange():
+def test_gpus_split_images_and_pay_for_all_reduce():
     alone = on_h200(mild(FIXED)).minutes
     work = Work("resnet50", 224, 256, blur=True, fused=True)
     assert 60 * alone == pytest.approx(36 * 625 * 2048 / speed(H200, work).images_per_second)
     assert on_h200(mild(FIXED, 8)).minutes == pytest.approx(alone * 1.05 / 8)
 
 
-def test_each_image_size_of_a_run_has_its_speed():
+def test_each_image_size_has_its_own_speed():
     phases = on_h200(mild()).phases
     assert [phase.pixels for phase in phases] == sorted(set(mild().sizes))
     assert {phase.limit for phase in phases} == {"memory traffic"}
@@ -79,10 +79,10 @@ def test_each_image_size_of_a_run_has_its_speed():
     assert plain[-1].images_per_second < 0.7 * phases[-1].images_per_second
 
 
-def test_the_recipes_fit_into_sixteen_gigabytes_and_averages_and_sam_take_more():
-    assert 8e9 < gpu_memory(mild("", 8)) < 14e9
+def test_gpu_memory_grows_with_copies_of_the_weights():
+    assert 8e9 < estimate_gpu_memory(mild("", 8)) < 14e9
     copy = pytest.approx(SPLIT * 4 * mild().network.parameters)
-    assert gpu_memory(mild("methods.sam={}")) - gpu_memory(mild()) == copy
-    assert gpu_memory(mild()) - gpu_memory(mild("~methods.ema")) == copy
-    adamw, lamb = (gpu_memory(mild(f"optimizer={name}")) for name in ("adamw", "lamb"))
+    assert estimate_gpu_memory(mild("methods.sam={}")) - estimate_gpu_memory(mild()) == copy
+    assert estimate_gpu_memory(mild()) - estimate_gpu_memory(mild("~methods.ema")) == copy
+    adamw, lamb = (estimate_gpu_memory(mild(f"optimizer={name}")) for name in ("adamw", "lamb"))
     assert lamb - adamw == copy

@@ -24,12 +24,12 @@ optimizer=adamw methods.sam={} | 4
 """
     ),
 )
-def test_a_checkpoint_holds_the_weights_and_all_that_is_kept_for_each(words, copies):
-    weights, found = 4 * 25_557_032, disk(words)  # torchvision's count of ResNet-50's parameters
-    assert found.checkpoint == pytest.approx(int(copies) * weights, rel=0.02)
+def test_checkpoint_size_counts_weights_and_their_copies(words, copies):
+    weights, estimate = 4 * 25_557_032, disk(words)  # torchvision's count of ResNet-50's parameters
+    assert estimate.checkpoint == pytest.approx(int(copies) * weights, rel=0.02)
     # the final ones, the raw ones and the best
     files = 1 + ("~methods.ema" not in words) + ("checkpoint.best=top1" in words)
-    assert found.weights == pytest.approx(files * weights, rel=0.02)
+    assert estimate.weights == pytest.approx(files * weights, rel=0.02)
 
 
 #: Two are kept until a third is safe; two epochs have only two.
@@ -44,5 +44,5 @@ checkpoint.interval=100ep checkpoint.keep=100 | 1
 """
     ),
 )
-def test_no_more_checkpoints_are_counted_than_there_are_at_a_time(words, count):
+def test_disk_counts_checkpoints_that_exist_at_once(words, count):
     assert disk(words).checkpoints == int(count)

@@ -39,57 +39,57 @@ def small(words: str = "") -> Recipe:
     return recipe
 
 
-def planned(recipe: Recipe, examples: int = 1000, ranks: int = 1, **found) -> Plan:
+def planned(recipe: Recipe, examples: int = 1000, ranks: int = 1, **facts_changes) -> Plan:
     """Plan a small recipe on ten classes."""
-    return make_plan(recipe, facts(examples, classes=10, **found), ranks)
+    return make_plan(recipe, facts(examples, classes=10, **facts_changes), ranks)
 
 
-def refused(recipe: Recipe, ranks: int = 1, **found) -> dict[str, str]:
+def refused(recipe: Recipe, ranks: int = 1, **facts_changes) -> dict[str, str]:
     """Return the problems of a plan that must be refused, by key."""
     with pytest.raises(RecipeError) as caught:
-        make_plan(recipe, facts(**{"examples": 1000, "classes": 10} | found), ranks)
+        make_plan(recipe, facts(**{"examples": 1000, "classes": 10} | facts_changes), ranks)
     return {problem.key: str(problem) for problem in caught.value.problems}
 
 
-def test_an_order_of_beton_files_is_refused_for_images_in_their_own_files():
+def test_make_plan_rejects_beton_order_for_image_files():
     recipe = small("data.order=quasi_random")
     assert "is an order of .beton files" in refused(recipe)["data.order"]
     make_plan(recipe, facts(1000, 10, "ffcv"), 1)
 
 
-def test_synthetic_images_need_no_memory_for_batches():
+def test_batch_memory_of_synthetic_images_is_zero():
     assert [
         make_plan(small(), facts(1000, 10, backend), 1).batch_memory > 0
         for backend in ("torchvision", "ffcv", "synthetic")
     ] == [True, True, False]
 
 
-def starts(made: Plan) -> str:
+def starts(plan: Plan) -> str:
     """Return the epochs, counted from 0, at which a size begins: "0:88 15:92"."""
     return " ".join(
         f"{epoch}:{size}"
-        for epoch, size in enumerate(made.sizes)
-        if epoch == 0 or made.sizes[epoch - 1] != size
+        for epoch, size in enumerate(plan.sizes)
+        if epoch == 0 or plan.sizes[epoch - 1] != size
     )
 
 
 def test_mild_on_imagenet_is_the_published_run():
-    made = imagenet("mild")
-    assert (made.total_steps, made.steps_per_epoch, made.epochs) == (22500, 625, 36)
-    assert (made.rank_size, made.bn_size, made.microbatches, made.warmup) == (256, 256, 1, 5000)
-    assert (made.num_classes, made.network.parameters) == (1000, 25_557_032)
-    assert [made.lr_at(step) for step in (0, 15, 5000, 13750)] == pytest.approx(
+    plan = imagenet("mild")
+    assert (plan.total_steps, plan.steps_per_epoch, plan.epochs) == (22500, 625, 36)
+    assert (plan.rank_size, plan.bn_size, plan.microbatches, plan.warmup) == (256, 256, 1, 5000)
+    assert (plan.num_classes, plan.network.parameters) == (1000, 25_557_032)
+    assert [plan.lr_at(step) for step in (0, 15, 5000, 13750)] == pytest.approx(
         [0, 0.006144, 2.048, 1.024]
     )
-    assert [made.pixels_at(step) for step in (20 * 625 - 1, 20 * 625)] == [116, 124]
+    assert [plan.pixels_at(step) for step in (20 * 625 - 1, 20 * 625)] == [116, 124]
 
 
 @pytest.mark.parametrize(
     ("ratio", "epochs"), [(0.18, 16), (0.32, 28), (0.36, 32), (0.7, 63), (0.75, 67), (2.3, 207)]
 )
-def test_scaling_stretches_the_run_but_never_the_warmup(ratio, epochs):
-    made = imagenet(f"mild ssr={ratio}")
-    assert (made.epochs, made.warmup, made.total_steps) == (epochs, 5000, 625 * epochs)
+def test_scale_ratio_stretches_the_run_without_warmup(ratio, epochs):
+    plan = imagenet(f"mild ssr={ratio}")
+    assert (plan.epochs, plan.warmup, plan.total_steps) == (epochs, 5000, 625 * epochs)
 
 
 @pytest.mark.parametrize(
@@ -106,18 +106,18 @@ hot | 0:100 59:104 69:108 78:112 88:116 98:120 107:124 117:128 127:132 136:136 1
 """
     ),
 )
-def test_images_grow_as_in_the_published_runs(words, expected):
+def test_sizes_grow_as_in_the_published_runs(words, expected):
     assert starts(imagenet(words)) == expected
 
 
-def test_a_loader_that_resizes_is_told_the_sizes():
+def test_loader_pixels_are_sizes_before_colout():
     assert imagenet("hot").loader_pixels == ()
-    made = imagenet("hot methods.progressive_resizing.at=loader")
-    assert (made.loader_pixels[0], made.loader_pixels[-1]) == (104, 176)  # before ColOut
-    assert (made.sizes[0], made.sizes[-1]) == (98, 167)  # floor(0.95 * 104), floor(0.95 * 176)
+    plan = imagenet("hot methods.progressive_resizing.at=loader")
+    assert (plan.loader_pixels[0], plan.loader_pixels[-1]) == (104, 176)  # before ColOut
+    assert (plan.sizes[0], plan.sizes[-1]) == (98, 167)  # floor(0.95 * 104), floor(0.95 * 176)
 
 
-def test_without_progressive_resizing_the_size_never_changes():
+def test_sizes_without_progressive_resizing_are_constant():
     assert set(imagenet("mild ~methods.progressive_resizing").sizes) == {176}
     assert set(imagenet("hot ~methods.progressive_resizing").sizes) == {167}
 
@@ -126,32 +126,32 @@ def test_without_progressive_resizing_the_size_never_changes():
     ("ranks", "parts"),
     [(1, (2048, 256, 8)), (2, (1024, 256, 4)), (8, (256, 256, 1)), (16, (128, 128, 1))],
 )
-def test_the_batch_is_the_same_on_any_number_of_devices(ranks, parts):
-    made = imagenet("mild", ranks=ranks)
-    assert (made.rank_size, made.bn_size, made.microbatches) == parts
-    assert made.total_steps == 22500
+def test_global_batch_is_equal_on_any_device_count(ranks, parts):
+    plan = imagenet("mild", ranks=ranks)
+    assert (plan.rank_size, plan.bn_size, plan.microbatches) == parts
+    assert plan.total_steps == 22500
 
 
-def test_a_run_may_be_given_in_batches():
-    made = planned(small("max_duration=25ba"))
-    assert (made.total_steps, float(made.epochs), len(made.sizes)) == (25, 2.5, 3)
-    assert made.pixels_at(24) == made.sizes[2]
+def test_plan_in_batches_may_end_within_an_epoch():
+    plan = planned(small("max_duration=25ba"))
+    assert (plan.total_steps, float(plan.epochs), len(plan.sizes)) == (25, 2.5, 3)
+    assert plan.pixels_at(24) == plan.sizes[2]
 
 
-def test_what_does_not_fill_a_batch_is_left_out():
+def test_steps_per_epoch_drops_the_incomplete_batch():
     assert planned(small(), examples=1099).steps_per_epoch == 10
 
 
-def test_log_eval_and_save_are_due_at_intervals_and_the_end_and_log_at_every_epochs_end():
-    made = planned(
+def test_intervals_are_due_at_the_end_too():
+    plan = planned(
         small(
             "max_duration=25ba log.interval=4ba evaluation.interval=1ep checkpoint.interval=0.5dur"
         )
     )
     steps = range(1, 26)
-    assert [done for done in steps if made.logs_at(done)] == [4, 8, 10, 12, 16, 20, 24, 25]
-    assert [done for done in steps if made.evaluates_at(done)] == [10, 20, 25]
-    assert [done for done in steps if made.saves_at(done)] == [12, 24, 25]
+    assert [done for done in steps if plan.logs_at(done)] == [4, 8, 10, 12, 16, 20, 24, 25]
+    assert [done for done in steps if plan.evaluates_at(done)] == [10, 20, 25]
+    assert [done for done in steps if plan.saves_at(done)] == [12, 24, 25]
 
 
 @pytest.mark.parametrize(
@@ -169,20 +169,20 @@ name=cosine schedule.interval=epoch | [0, 9, 10, 19] | [0.1, 0.1, 0.1, 0.1]
 """
     ),
 )
-def test_every_schedule_can_be_planned(schedule, steps, rates):
-    made = planned(small(f"schedule.{schedule}"))
-    assert [made.lr_at(step) for step in steps] == pytest.approx(rates)
+def test_lr_at_follows_each_schedule(schedule, steps, rates):
+    plan = planned(small(f"schedule.{schedule}"))
+    assert [plan.lr_at(step) for step in steps] == pytest.approx(rates)
 
 
-def test_milestones_are_stretched_with_the_run():
+def test_milestones_stretch_with_the_run():
     steps = "schedule.name=multistep schedule.milestones=[2ep,0.75dur]"
-    made = planned(small(f"max_duration=4ep scale_schedule_ratio=2.5 {steps}"))
-    assert [made.lr_at(step) for step in (49, 50, 74, 75)] == pytest.approx(
+    plan = planned(small(f"max_duration=4ep scale_schedule_ratio=2.5 {steps}"))
+    assert [plan.lr_at(step) for step in (49, 50, 74, 75)] == pytest.approx(
         [0.1, 0.01, 0.01, 0.001]
     )
 
 
-def test_parameters_are_those_of_torchvision():
+def test_parameters_match_torchvision_models():
     for name in NETWORKS:
         with torch.device("meta"):
             model = torchvision.models.get_model(name, num_classes=10)
@@ -192,17 +192,17 @@ def test_parameters_are_those_of_torchvision():
         )
 
 
-def test_what_cannot_work_together_is_reported_all_at_once():
+def test_make_plan_reports_all_conflicts_at_once():
     recipe = small("model.num_classes=7 batch.bn_size=30 schedule.warmup=20ep")
-    said = refused(recipe, ranks=2)
-    assert said.keys() == {"model.num_classes", "batch.bn_size", "schedule.warmup"}
-    assert "does not match the 10 classes" in said["model.num_classes"]
-    assert "batch.bn_size=25" in said["batch.bn_size"]
-    assert "takes 200 of the run's 100 steps" in said["schedule.warmup"]
+    problems = refused(recipe, ranks=2)
+    assert problems.keys() == {"model.num_classes", "batch.bn_size", "schedule.warmup"}
+    assert "does not match the 10 classes" in problems["model.num_classes"]
+    assert "batch.bn_size=25" in problems["batch.bn_size"]
+    assert "takes 200 of the run's 100 steps" in problems["schedule.warmup"]
 
 
 @pytest.mark.parametrize(
-    ("words", "ranks", "found", "key", "said"),
+    ("words", "ranks", "facts_changes", "key", "expected"),
     values(
         """
  | 3 | {} | batch.global_size | divisible by the 3 ranks
@@ -219,13 +219,13 @@ schedule.name=piecewise schedule.milestones=[1ep] schedule.values=[1.0,0.0] | 1 
 """
     ),
 )
-def test_an_impossible_plan_is_refused(words, ranks, found, key, said):
-    problems = refused(small(words or ""), ranks, **found)
+def test_make_plan_rejects_an_impossible_plan(words, ranks, facts_changes, key, expected):
+    problems = refused(small(words or ""), ranks, **facts_changes)
     assert [*problems] == [key]
-    assert said in problems[key]
+    assert expected in problems[key]
 
 
-def test_methods_that_exclude_each_other_are_refused():
+def test_make_plan_rejects_methods_that_conflict():
     with pytest.raises(RecipeError) as caught:
         imagenet("medium methods.cutmix={}")
     assert any(
@@ -235,59 +235,59 @@ def test_methods_that_exclude_each_other_are_refused():
 
 
 @pytest.mark.parametrize("backend", ["torchvision", "ffcv"])
-def test_a_method_of_single_images_is_left_out_on_synthetic_ones_and_the_plan_says_so(backend):
+def test_plan_of_synthetic_images_skips_sample_augmentation(backend):
     recipe = small()
     recipe.methods.trivial_augment = TrivialAugment()
-    made, plan = (planned(recipe, backend=each) for each in ("synthetic", backend))
-    assert "augment_sample" not in made.hooks
-    assert made.notes[0].startswith("trivial_augment is left out: synthetic")
-    assert plan.hooks["augment_sample"] == ["trivial_augment"]
-    assert plan.notes == made.notes[1:]
+    synthetic, photographs = (planned(recipe, backend=each) for each in ("synthetic", backend))
+    assert "augment_sample" not in synthetic.hooks
+    assert synthetic.notes[0].startswith("trivial_augment is left out: synthetic")
+    assert photographs.hooks["augment_sample"] == ["trivial_augment"]
+    assert photographs.notes == synthetic.notes[1:]
 
 
-def test_published_results_are_only_for_imagenet():
+def test_published_results_need_imagenet():
     assert imagenet("mild").published
     recipe = compose("mild", ["lr=0.1", "bs=100", "batch.bn_size=100"], needs_data=False).recipe
     assert planned(recipe, examples=5000).published == []
 
 
-def test_a_plan_is_plain_data():
-    made = imagenet("hot").as_dict()
-    assert json.loads(json.dumps(made))["total_steps"] == 168_750
-    assert made["sizes"] == list(imagenet("hot").sizes)
+def test_as_dict_is_json():
+    values = imagenet("hot").as_dict()
+    assert json.loads(json.dumps(values))["total_steps"] == 168_750
+    assert values["sizes"] == list(imagenet("hot").sizes)
 
 
 @pytest.mark.parametrize(("changes", "ranks"), values("'' | 1\n'' | 8\nepochs=1 | 8\nepochs=5 | 3"))
 @pytest.mark.parametrize("examples", [8, 100, 2047])
-def test_one_message_fits_a_recipe_to_a_small_data_set(examples, ranks, changes):
+def test_fix_for_a_small_dataset_leaves_no_problem(examples, ranks, changes):
     """Whatever follows from a batch that is too large is answered at once.
 
     Typing the fix leaves nothing wrong.
     """
 
-    def plan(words: str) -> Plan:
+    def plan_mild(words: str) -> Plan:
         recipe = compose("mild", words.split(), needs_data=False).recipe
         return make_plan(recipe, facts(examples, classes=4), ranks)
 
     with pytest.raises(RecipeError) as caught:
-        plan(changes)
+        plan_mild(changes)
     (problem,) = caught.value.problems
     assert "images in /data: an epoch has no steps" in problem.clause
-    made = plan(f"{changes} {problem.fix}")
-    per_image = made.recipe.optimizer.lr / made.recipe.batch.global_size
+    fixed = plan_mild(f"{changes} {problem.fix}")
+    per_image = fixed.recipe.optimizer.lr / fixed.recipe.batch.global_size
     assert per_image == pytest.approx(0.001, rel=0.01)
-    assert made.warmup < made.total_steps
+    assert fixed.warmup < fixed.total_steps
 
 
 @pytest.mark.parametrize(
     "changes", [["epochs=100000000"], ["max_duration=900000000ba", "ssr=1"], ["ssr=1000"]]
 )
-def test_a_run_without_end_is_refused_at_once(changes):
+def test_make_plan_rejects_an_endless_run(changes):
     with pytest.raises(RecipeError, match="the maximum is 1,000,000,000 steps and 10,000 epochs"):
         make_plan(compose("mild", changes, needs_data=False).recipe, facts(4000, classes=4), 1)
 
 
-def test_the_arithmetic_counts_all_sizes_and_the_second_pass_of_sam():
+def test_flops_count_all_sizes_and_sam():
     plan = imagenet("mild methods.sam.interval=4")
     steps = plan.total_steps + plan.total_steps // 4
     assert len(plan.flops) == len(plan.sizes)
@@ -298,13 +298,13 @@ def test_the_arithmetic_counts_all_sizes_and_the_second_pass_of_sam():
     assert plan.as_dict()["training_pflops"] == sum(plan.flops) / 1e15
 
 
-def test_an_offset_says_after_which_epoch_the_first_evaluation_is():
+def test_evaluation_offset_sets_the_first_evaluation():
     plan = make_plan(small("evaluation.interval=4ep evaluation.offset=3ep"), facts(1000), 1)
     evaluated = [done for done in range(1, 101) if plan.evaluates_at(done)]
     assert evaluated == [30, 70, 100]
 
 
-def test_plans_of_a_sweep_share_networks_only_if_equal(monkeypatch):
+def test_make_plan_shares_networks_only_if_equal(monkeypatch):
     built, structure = [], backbones.build_structure
     monkeypatch.setattr(
         backbones, "build_structure", lambda *args: built.append(args) or structure(*args)

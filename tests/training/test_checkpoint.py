@@ -105,7 +105,7 @@ def test_save_reuses_host_memory(checkpoints):
 
 
 def test_save_keeps_newest_and_trunk(checkpoints):
-    checkpoints.trunk = 20
+    checkpoints.stable_step = 20
     for step in (30, 40, 50):
         checkpoints.save(step, state_at(step), wait=True)
     names = sorted(path.name for path in checkpoints.folder.glob("*.pt"))

@@ -24,7 +24,7 @@ from resnet_recipes.network import about
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.planning.stored import cycled, description, made_for
+from resnet_recipes.planning.teachers import describe_file, describe_images, make_cycle
 from resnet_recipes.run_folder import JOB
 from resnet_recipes.training.build import build, open_train
 from resnet_recipes.training.distributed import Rank
@@ -76,8 +76,8 @@ def write(
     plan: Plan, path: Path, kept: int = 10, ranks: int = 1, cycle: int = 0, stop: int = 999
 ) -> Path:
     """Write a file of a plan's teacher, as `resnet-recipes teach` does, but for `stop` batches."""
-    metadata = description(plan, cycle, "cpu")
-    plan = cycled(plan, cycle)
+    metadata = describe_file(plan, cycle, "cpu")
+    plan = make_cycle(plan, cycle)
     shape = len(plan.sizes), plan.recipe.data.repeats, plan.facts.train_examples, kept
     begin(path, *header(metadata, shape, len(CLASSES))).close()
     outputs, progress = read(path, "r+")[0], Mock()
@@ -234,16 +234,16 @@ def test_run_resized_elsewhere_is_rejected(settings, recipe, tmp_path):
 
 
 def test_description_contains_every_crop_setting(settings, recipe):
-    settings_of_crops = made_for(planned(recipe, settings()), 0)
+    settings_of_crops = describe_images(planned(recipe, settings()), 0)
     for setting in fields(TrainCrop):
         assert settings_of_crops.keys() & {f"data.{setting.name}", f"data.crop_{setting.name}"}
 
 
-def rewritten(path: Path, description: dict[str, str], **tensors: torch.Tensor) -> None:
+def rewritten(path: Path, describe_file: dict[str, str], **tensors: torch.Tensor) -> None:
     """Change the description or tensors of a file, and nothing else."""
     with safe_open(path, "np") as file:
         metadata = file.metadata()
-    save_file(load_file(path) | tensors, path, metadata | description)
+    save_file(load_file(path) | tensors, path, metadata | describe_file)
 
 
 def flip(path: Path, at: int) -> None:

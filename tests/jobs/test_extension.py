@@ -1,4 +1,4 @@
-"""A run that goes on from the trunk of another has the bits of one that was trained alone."""
+"""A run that continues another run's stable phase is bit-identical to one trained alone."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ import pytest
 from resnet_recipes import api, data
 from resnet_recipes.base.errors import NotReadyError, NotYetError, RecipeError
 from resnet_recipes.jobs import watchdog
-from resnet_recipes.jobs.trunk import trunk_of
+from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.recipe.frozen import read, sealed
 from resnet_recipes.recipe.schema import Recipe
@@ -22,7 +22,7 @@ from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.run_folder.runs import read_run
 from tests.jobs.test_survival import assert_same
 
-#: The trunk of 16 steps ends at step 12, and that of 24 at 18; an epoch has 4.
+#: The stable phase of 16 steps ends at step 12, and that of 24 at 18; an epoch has 4.
 WORDS = (
     "schedule.name=wsd schedule.cooldown=0.25dur batch.global_size=32 batch.bn_size=32 "
     "checkpoint.interval=8ba checkpoint.keep=9 "
@@ -79,31 +79,33 @@ def test_the_newest_part_of_a_trunk_serves_unless_more_may_come(prepared, nurser
     short = nursery.train(prepared("short", 16))
     recipe = read(short / "config.yaml")
 
-    def trunk(steps: int, recipe: Recipe = recipe):
+    def find(steps: int, recipe: Recipe = recipe):
         run = replace(recipe.run, extends="short", name="auto")
         made = replace(recipe, run=run, max_duration=f"{steps}ba")
-        return trunk_of(make_plan(made, data.measure(made.data), 1))
+        return find_stable_state(make_plan(made, data.measure(made.data), 1))
 
-    assert [trunk(steps).step for steps in (12, 14, 16, 99)] == [8, 8, 12, 12]
-    with pytest.raises(NotYetError, match="has not saved its trunk yet, which ends at step 12"):
-        trunk(8)
+    assert [find(steps).step for steps in (12, 14, 16, 99)] == [8, 8, 12, 12]
+    with pytest.raises(
+        NotYetError, match="has not saved its stable phase yet, which ends at step 12"
+    ):
+        find(8)
     config = (short / "config.yaml").read_bytes()
     other = replace(recipe, optimizer=replace(recipe.optimizer, lr=0.07))
     (short / "config.yaml").write_text(sealed(other))  # by hand, after its training
     with pytest.raises(NotReadyError, match=r"yaml: optimizer\.lr=0\.07: was 0\.05 when"):
-        trunk(24, other)
+        find(24, other)
     (short / "config.yaml").write_bytes(config)
     (short / "exit.json").write_text("{}")
     with pytest.raises(NotReadyError, match=r"has no checkpoint of the first 6 steps(.|\n)*=4$"):
-        trunk(8)
+        find(8)
     for path in (short / "checkpoints").glob("step-00000012.*"):
         path.unlink()
-    assert trunk(99).step == 8  # it was stopped there
-    with locked(short), pytest.raises(NotYetError, match="has not saved its trunk yet"):
-        trunk(99)
+    assert find(99).step == 8  # it was stopped there
+    with locked(short), pytest.raises(NotYetError, match="has not saved its stable phase yet"):
+        find(99)
     shutil.rmtree(short)
     with pytest.raises(NotYetError, match="there is no run"):
-        trunk(99)
+        find(99)
 
 
 def test_a_run_may_be_extended_with_other_validation_images_but_not_training_images(
@@ -114,9 +116,9 @@ def test_a_run_may_be_extended_with_other_validation_images_but_not_training_ima
     plan = make_plan(longer, data.measure(longer.data), 1)
     others = [replace(plan.facts, **{f"{split}_digest": "x"}) for split in ("eval", "train")]
     with pytest.raises(NotYetError):  # it has only to be trained
-        trunk_of(replace(plan, facts=others[0]))
+        find_stable_state(replace(plan, facts=others[0]))
     with pytest.raises(RecipeError, match="has other training images than"):
-        trunk_of(replace(plan, facts=others[1]))
+        find_stable_state(replace(plan, facts=others[1]))
 
 
 def test_a_run_without_a_trunk_or_of_other_settings_is_refused_with_what_to_type(

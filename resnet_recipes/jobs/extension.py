@@ -1,4 +1,4 @@
-"""`run.extends`: the trunk of another run, from which a new one goes on."""
+"""`run.extends`: the stable phase of another run, which a new run continues."""
 
 import shlex
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from resnet_recipes.data.base import DataFacts
 from resnet_recipes.network.archive import State, is_plain
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.planning.trunk import as_long, departures, durations
+from resnet_recipes.planning.stable_phase import copy_length, find_departures, find_durations
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder import (
@@ -33,8 +33,8 @@ from resnet_recipes.training.state import DEPTH, find_changed_settings
 _KEY = "run.extends"
 
 
-class Trunk(NamedTuple):
-    """The last state that a run has of its trunk."""
+class StableState(NamedTuple):
+    """The last state of a run's stable phase."""
 
     folder: Path  # of that run
     step: int
@@ -58,11 +58,11 @@ class Trunk(NamedTuple):
         atomic.write_text(folder / METRICS, text)
 
 
-def trunk_of(plan: Plan) -> Trunk | None:
-    """Return what a new run goes on from; None if it begins by itself.
+def find_stable_state(plan: Plan) -> StableState | None:
+    """Return the state from which a new run continues; None if it starts from step 0.
 
-    Raises RecipeError if the other run does not begin like this one, NotYetError if its trunk may
-    still come, and NotReadyError if it does not.
+    Raises RecipeError if the other run starts differently, NotYetError if its stable phase may
+    still end, and NotReadyError if it will not.
     """
     run = plan.recipe.run
     if not run.extends:
@@ -74,25 +74,27 @@ def trunk_of(plan: Plan) -> Trunk | None:
     recipe = frozen.read(folder / CONFIG)
     facts = DataFacts.read(folder / DATA, recipe.data.root)
     began = make_plan(recipe, facts, plan.world_size, reads_teachers=False)
-    RecipeError.refuse(_differences(folder, began, plan))
+    RecipeError.refuse(_find_differences(folder, began, plan))
     checkpoints = Checkpoints(folder / CHECKPOINTS)
-    end = min(began.trunk, plan.trunk)
+    end = min(began.stable_steps, plan.stable_steps)
     found = checkpoints.newest(end)
     has_ended = (folder / EXIT).exists() and not is_running(folder)
     if not has_ended and (found is None or (found[0] < end and is_running(folder))):
-        rule = f"has not saved its trunk yet, which ends at step {began.trunk:,}"
+        rule = f"has not saved its stable phase yet, which ends at step {began.stable_steps:,}"
         raise NotYetError.of(_KEY, run.extends, rule, Hint("wait, and run it again"))
     if found is None:
-        rule = f"has no checkpoint of the first {plan.trunk:,} steps, where this run cools down"
+        rule = (
+            f"has no checkpoint of the first {plan.stable_steps:,} steps, where this run cools down"
+        )
         fix = f"resnet-train --resume {shlex.quote(str(folder))}"
         if (folder / SUMMARY).exists():
             fix = f"epochs={float(began.epochs):g}"
         raise NotReadyError.of(_KEY, run.extends, rule, fix)
-    NotReadyError.refuse(_edits(folder, found[1], recipe))
-    return Trunk(folder, *found)
+    NotReadyError.refuse(_find_edits(folder, found[1], recipe))
+    return StableState(folder, *found)
 
 
-def _edits(folder: Path, state: State, recipe: Recipe) -> Iterator[Problem]:
+def _find_edits(folder: Path, state: State, recipe: Recipe) -> Iterator[Problem]:
     """Yield the settings in a run's folder that are not those its checkpoint was trained with."""
     trained = state.get("recipe")
     if not isinstance(trained, dict) or not is_plain(trained, DEPTH):
@@ -102,23 +104,23 @@ def _edits(folder: Path, state: State, recipe: Recipe) -> Iterator[Problem]:
         yield problem._replace(key=f"{folder / CONFIG}: {problem.key}")
 
 
-def _differences(folder: Path, began: Plan, plan: Plan) -> list[Problem]:
-    """Return why a run cannot go on from another one's trunk."""
+def _find_differences(folder: Path, began: Plan, plan: Plan) -> list[Problem]:
+    """Return why a run cannot go on from another run's stable phase."""
     recipe = plan.recipe
-    if not began.trunk:
+    if not began.stable_steps:
         place, length = shlex.quote(str(folder)), recipe.max_duration
-        rule = f"has no trunk: its schedule is {began.recipe.schedule.name}, not wsd"
+        rule = f"has no stable phase: its schedule is {began.recipe.schedule.name}, not wsd"
         words = f"recipe={place}/{CONFIG} model.weights={place} max_duration={length}"
         fix = (f"resnet-train {words}", Hint("a new run that starts from its weights"))
         return [Problem(_KEY, recipe.run.extends, rule, fix)]
     if recipe.launch.budget:
         rule = "is the time of a run that begins by itself"
         return [Problem("budget", recipe.launch.budget, rule, "epochs=60")]
-    timed = durations(recipe)
-    changed = find_changed_settings(asdict(as_long(began.recipe, recipe)), recipe)
+    timed = find_durations(recipe)
+    changed = find_changed_settings(asdict(copy_length(began.recipe, recipe)), recipe)
     if problems := [problem for problem in changed if problem.key not in timed]:
         return problems
     trained_on = replace(plan.facts, eval_digest=began.facts.eval_digest)
     if others := began.facts.differing(trained_on):
         return [Problem("data.root", recipe.data.root, f"has other {others} than {folder}")]
-    return list(departures(began, plan))
+    return list(find_departures(began, plan))

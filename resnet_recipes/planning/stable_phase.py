@@ -1,0 +1,103 @@
+"""The stable phase of schedule=wsd: the steps before the cool-down, equal for all lengths."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from resnet_recipes.base.duration import Duration
+from resnet_recipes.base.errors import Hint, Problem
+from resnet_recipes.base.limits import IsDuration, limits_of
+from resnet_recipes.methods.base import Method
+from resnet_recipes.planning.plan import Plan
+from resnet_recipes.recipe.schema import Recipe, enabled
+
+#: Settings of the schedule that take effect after the stable phase.
+_COOLDOWN_SETTINGS = ("cooldown", "shape", "milestones")
+
+
+def copy_length(recipe: Recipe, other: Recipe) -> Recipe:
+    """Return a recipe with the length and the cool-down of another one."""
+    cooldown = {key: getattr(other.schedule, key) for key in _COOLDOWN_SETTINGS}
+    return replace(
+        recipe,
+        max_duration=other.max_duration,
+        scale_schedule_ratio=other.scale_schedule_ratio,
+        schedule=replace(recipe.schedule, **cooldown),
+    )
+
+
+def change_length(plan: Plan, epochs: Fraction) -> Plan:
+    """Return the plan with another length and without a budget."""
+    recipe = plan.recipe
+    recipe = replace(
+        recipe,
+        max_duration=f"{float(epochs):g}ep",
+        scale_schedule_ratio=1.0,
+        launch=replace(recipe.launch, budget=""),
+    )
+    return replace(plan, recipe=recipe, horizon=recipe.horizon(plan.facts.train_examples))
+
+
+def find_durations(recipe: Recipe) -> dict[str, str]:
+    """Return the durations, by key, that the stable phase depends on."""
+    sections: dict[str, Any] = {"schedule": recipe.schedule}
+    sections |= {f"methods.{name}": method for name, method in enabled(recipe.methods).items()}
+    return {
+        f"{place}.{name}": getattr(section, name)
+        for place, section in sections.items()
+        for name, limits in limits_of(section.__class__).items()
+        if any(isinstance(limit, IsDuration) for limit in limits) and name not in _COOLDOWN_SETTINGS
+    }
+
+
+def find_chains(plans: Mapping[str, Plan]) -> dict[str, str]:
+    """Map each run to the next shorter run whose stable phase it continues, by name.
+
+    Runs without such a run are omitted: they train from the start.
+    """
+    parents: dict[str, str] = {}
+    longest: list[str] = []  # the longest run of each stable phase so far
+    for name, plan in sorted(plans.items(), key=lambda item: item[1].stable_steps):
+        if not plan.stable_steps or plan.recipe.run.extends:
+            continue
+        if parent := next((run for run in longest if _can_extend(plans[run], plan)), None):
+            parents[name] = parent
+            longest.remove(parent)
+        longest.append(name)
+    return parents
+
+
+def _can_extend(parent: Plan, plan: Plan) -> bool:
+    is_same_recipe = copy_length(parent.recipe, plan.recipe) == plan.recipe
+    return is_same_recipe and not any(find_departures(parent, plan))
+
+
+def find_departures(parent: Plan, plan: Plan) -> Iterator[Problem]:
+    """Yield why the stable phases of two runs with equal other settings differ, with fixes."""
+    durations = find_durations(parent.recipe)
+    for key, duration in find_durations(plan.recipe).items():
+        parent_steps, steps = parent.steps(durations[key]), plan.steps(duration)
+        if parent_steps != steps:
+            other = f"{durations[key]} takes {parent_steps:,} of the other's"
+            rule = f"takes {steps:,} of this run's steps, and {other}"
+            yield Problem(key, duration, rule, f"{key}={parent_steps}ba")
+    cooldown = Duration.parse(parent.recipe.schedule.cooldown)
+    remaining = Fraction(parent.total_steps - parent.stable_steps, parent.total_steps)
+    fraction = cooldown.value if cooldown.unit == "dur" else remaining
+    methods = parent.new_stack().methods
+    end = min(parent.stable_steps, plan.stable_steps)
+    for name, method in plan.new_stack().methods.items():
+        if _sizes(methods[name], parent, end) != _sizes(method, plan, end):
+            rule = "gives images other sizes, before the cool-down, in runs of other lengths"
+            fix = (method.late(fraction), Hint("in both runs, from the start"))
+            yield Problem(f"methods.{name}", None, rule, fix)
+
+
+def _sizes(method: Method, plan: Plan, end: int) -> list[tuple[int, int]]:
+    """Return the sizes that a method gives images until step `end`, by epoch."""
+    side, horizon = plan.recipe.data.train_size, plan.horizon
+    return [
+        (method.loaded_size(side, epoch, horizon), method.size_after(side, epoch, horizon))
+        for epoch in range(-(-end // plan.steps_per_epoch))
+    ]
