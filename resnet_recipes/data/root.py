@@ -134,12 +134,12 @@ def address_problems(given: str) -> Iterator[Problem]:
 
 
 def unreadable(error: OSError) -> Problem:
-    """Return the problem for a folder below `data.root` that cannot be listed."""
+    """Return the problem for a folder below `data.root` that cannot be listed, or a file in it."""
     folder = Path(error.filename)
     fix = ""
     if isinstance(error, PermissionError):
         fix = f"ls -ld {shlex.quote(str(folder))}"
-    return problem(folder, f"is not a readable directory: {error.strerror}", fix)
+    return problem(folder, f"cannot be read: {error.strerror}", fix)
 
 
 def _missing(root: Path) -> Problem:

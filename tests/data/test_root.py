@@ -106,8 +106,8 @@ def test_folders_called_images_and_labels_beside_what_is_read_are_no_boxes(tmp_p
 
 def test_paths_that_no_system_call_takes_are_refused_in_a_sentence(images):
     (images / "loop").symlink_to("loop")
-    assert "not a readable directory: File name too long" in refused(images / ("x" * 300))
-    assert "not a readable directory: Too many levels of symbolic links" in refused(images / "loop")
+    assert "cannot be read: File name too long" in refused(images / ("x" * 300))
+    assert "cannot be read: Too many levels of symbolic links" in refused(images / "loop")
 
 
 @pytest.mark.parametrize("locked", ["", "train", "train/cat"])
@@ -115,7 +115,7 @@ def test_a_folder_that_may_not_be_listed_is_named_with_the_command_that_shows_wh
     images, monkeypatch, locked
 ):
     forbid(images / locked, monkeypatch)
-    assert f"{images / locked}: is not a readable directory: Permission denied" in refused(images)
+    assert f"{images / locked}: cannot be read: Permission denied" in refused(images)
     assert f"ls -ld {images / locked}" in refused(images)
 
 

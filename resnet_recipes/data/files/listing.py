@@ -81,6 +81,9 @@ _THREADS = 16  # network file systems serve many requests at once
 _ARRAYS = ("text", "ends", "sizes", "counts")
 
 
+#: Errors of a link that leads nowhere. Others may pass: the same images would be others then.
+_NO_SIZE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
+
 #: Of folders: path, time of change, inode.
 _Stamps = list[tuple[str, int, int]]
 
@@ -236,8 +239,10 @@ def _class(split: Path, name: str) -> tuple[list[tuple[str, int]], _Stamps, Coun
     for path, entry in walk(split, name, others, folders):
         try:
             size = entry.stat().st_size
-        except OSError:  # a broken link: the error comes when it is read
-            size = -1
+        except OSError as error:
+            if error.errno not in _NO_SIZE:
+                raise
+            size = -1  # the error comes when it is read
         images.append((path, size))
     return sorted(images), [_stamp(split, folder) for folder in folders], others
 

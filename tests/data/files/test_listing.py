@@ -1,5 +1,6 @@
 """The listing of a split: the same whether fresh or cached, and never out of date."""
 
+import errno
 import os
 import subprocess
 from pathlib import Path
@@ -7,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import data
-from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.base.errors import NotReadyError, TrainingError
+from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files import listing
 from resnet_recipes.data.files.listing import Listing, cache_path
 from tests.data.conftest import ALONE, small
@@ -81,6 +83,26 @@ def test_a_listing_made_while_folders_change_is_not_kept(root, monkeypatch):
     monkeypatch.setattr(listing, "_SETTLED", 60 * 10**9)
     assert not Listing.of(root / "train").kept
     assert not cache_path(root / "train").exists()
+
+
+def test_a_size_that_cannot_be_read_for_a_moment_is_an_error(root, monkeypatch):
+    class Entry:
+        def stat(self):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(root / "train/ant/0.jpg"))
+
+    walk = listing.walk
+    monkeypatch.setattr(listing, "walk", lambda *args: [(name, Entry()) for name, _ in walk(*args)])
+    with pytest.raises(NotReadyError) as refused:
+        data.measure(DataConfig(root=str(root)))
+    (problem,) = refused.value.problems
+    assert "ant/0.jpg" in f"{problem.key}={problem.value}"
+    assert problem.clause == "cannot be read: Input/output error"
+
+
+def test_a_link_that_leads_nowhere_has_no_size(root):
+    (root / "train/ant/0.jpg").unlink()
+    (root / "train/ant/0.jpg").symlink_to("nowhere.jpg")
+    assert named(Listing.of(root / "train"))[0] == ("ant/0.jpg", -1)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut", b"\x93NUMPY\x01\x00"])
