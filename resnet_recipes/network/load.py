@@ -65,6 +65,21 @@ class Network(nn.Module):
         """Return the logits [N, K] of normalized images [N, 3, H, W]."""
         return self.model(images)
 
+    def embed(self, images: Tensor) -> Tensor:
+        """Return the features [N, D] that the classifier reads, of normalized images [N, 3, H, W].
+
+        A feature map is averaged over its pixels. Not for several threads at once.
+        """
+        inputs: list[Tensor] = []
+        classifier = self.model.get_submodule(backbones.find_classifier(self.model))
+        hook = classifier.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
+        try:
+            self.model(images)
+        finally:
+            hook.remove()
+        features = inputs[0]
+        return features.mean((2, 3)) if features.ndim == 4 else features
+
     def transform(self, image: str | os.PathLike | bytes | Image.Image | np.ndarray) -> Tensor:
         """Return an image as input for `forward`, float32 [3, S, S].
 

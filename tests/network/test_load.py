@@ -11,6 +11,7 @@ from PIL import Image
 from torch import nn
 
 import resnet_recipes
+from resnet_recipes import backbones
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.cli import main
 from resnet_recipes.data.images.decode import BadImageError
@@ -152,6 +153,32 @@ def test_run_without_weights_suggests_newest_checkpoint(tmp_path):
     (tmp_path / "checkpoints" / "step-00000008.pt").touch()
     with pytest.raises(NotReadyError, match="step-00000008"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "torchvision:resnet18",
+        "torchvision:squeezenet1_1",
+        "timm:test_vit",
+        "timm:test_efficientnet",
+    ],
+)
+def test_embed_returns_input_of_classifier(name):
+    if name.startswith("timm:"):
+        pytest.importorskip("timm")
+    model = backbones.build(name, 3, {}).eval()
+    network = Network(model, About(name, 3))
+    images = torch.randn(2, 3, *([160] * 2 if "vit" in name else [64] * 2))
+    with torch.no_grad():
+        found = network.embed(images)
+        if name.startswith("timm:"):
+            expected = model.forward_head(model.forward_features(images), pre_logits=True)
+        elif "squeezenet" in name:
+            expected = model.features(images).mean((2, 3))
+        else:
+            expected = nn.Sequential(*list(model.children())[:-1])(images).flatten(1)
+    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.timeout(30)  # a FIFO would be waited for
