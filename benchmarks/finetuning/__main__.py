@@ -1,12 +1,14 @@
 """Fine-tune a network with other settings, and write the accuracy of each run.
 
-    python benchmarks/finetuning.py pilot WEIGHTS FLOWERS --csv FILE
-    python benchmarks/finetuning.py select WEIGHTS ANTS_BEES FLOWERS --csv FILE
+    python benchmarks/finetuning pilot WEIGHTS FLOWERS --csv FILE
+    python benchmarks/finetuning select WEIGHTS ANTS_BEES FLOWERS --rates 0.012 0.001 --csv FILE
     python benchmarks/proof/factors.py FILE
+    python benchmarks/finetuning rates WEIGHTS ANTS_BEES FLOWERS --csv FILE
+    python benchmarks/finetuning test WEIGHTS WASTE IMAGENETTE --csv FILE
 
-WEIGHTS is a file for `timm:tf_efficientnet_lite0`. ANTS_BEES has train/ and val/ by class, FLOWERS
-has a folder a class. The runs are those of docs/lab/finetuning.md. Rows that FILE has are not run
-again, so that a stopped command continues.
+WEIGHTS is a file for `timm:tf_efficientnet_lite0`. ANTS_BEES and IMAGENETTE have train/ and val/ by
+class, FLOWERS and WASTE have a folder a class. The runs are those of docs/lab/finetuning.md. Rows
+that FILE has are not run again, so that a stopped command continues.
 """
 
 import argparse
@@ -19,7 +21,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import resnet_recipes as rr
@@ -44,12 +46,22 @@ FACTORS = {
 }
 
 
+#: What the selection composed, but for the rate; and the recipe as it was, for 16 images a step.
+COMPOSED = [
+    "optimizer=adamw",
+    "schedule=cosine",
+    "schedule.warmup=0.1dur",
+    "data.crop_scale=[0.35,1.0]",
+]
+BEFORE = ["lr=0.004"]
+
+
 @dataclass(frozen=True)
 class Images:
     """Which images of a folder are trained on and evaluated."""
 
     name: str
-    train: int  # of each class
+    train: float  # of each class: how many, or below 1 the share of them
     val: int  # of all classes together
     skip: int = 0  # images of each class that come before
 
@@ -59,14 +71,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", choices=("pilot", "select"))
+    parser.add_argument("part", choices=("pilot", "select", "rates", "test"))
     parser.add_argument("weights", type=Path)
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--csv", type=Path, required=True)
     parser.add_argument("--work", type=Path, default=Path("runs/finetuning"))
     parser.add_argument("--rates", type=float, nargs=2, default=(0.004, 0.0003), help="SGD, AdamW")
     options = parser.parse_args()
-    runs = {"pilot": pilot, "select": select}[options.part](options)
+    parts = {"pilot": pilot, "select": select, "rates": rates, "test": test}
+    runs = parts[options.part](options)
     for row, images, words in runs:
         if row in finished(options.csv, row):
             continue
@@ -89,17 +102,44 @@ def pilot(options: argparse.Namespace) -> Iterator[Run]:
 
 def select(options: argparse.Namespace) -> Iterator[Run]:
     """Yield the runs of the design, on each set in turn."""
-    ants, flowers = options.folders
-    chosen = Images("flowers", train=40, val=500)
-    sets = {
-        "ants and bees": ants,
-        "flowers": split(flowers, options.work / chosen.name, chosen),
-    }
-    rates = dict(zip(FACTORS["optimizer"], options.rates, strict=True))
+    sets = selection_sets(options)
+    peaks = dict(zip(FACTORS["optimizer"], options.rates, strict=True))
     for levels in design():
         named = {name: FACTORS[name][level] for name, level in zip(FACTORS, levels, strict=True)}
         for name, images in sets.items():
-            yield {"seed": name, **named}, images, words_of(named, rates)
+            yield {"seed": name, **named}, images, words_of(named, peaks)
+
+
+def selection_sets(options: argparse.Namespace) -> dict[str, Path]:
+    """Return the images of the selection by name."""
+    ants, flowers = options.folders
+    chosen = Images("flowers", train=40, val=500)
+    return {
+        "ants and bees": ants,
+        "flowers": split(flowers, options.work / chosen.name, chosen),
+    }
+
+
+def rates(options: argparse.Namespace) -> Iterator[Run]:
+    """Yield runs of the composed recipe at two rates."""
+    for seed, (name, images) in itertools.product((2, 3), selection_sets(options).items()):
+        for rate in ("0.001", "0.00033"):
+            row = {"set": name, "seed": str(seed), "rate": rate}
+            yield row, images, [*COMPOSED, f"lr={rate}", f"seed={seed}"]
+
+
+def test(options: argparse.Namespace) -> Iterator[Run]:
+    """Yield the runs of the test: three seeds of short runs, then one of longer ones."""
+    waste, imagenette = options.folders
+    sets = {"waste": split(waste, options.work / "waste", Images("waste", 0.8, 500))}
+    for count in (10, 50, 300):
+        name = f"imagenette {count}"
+        sets[name] = with_val(imagenette, options.work / name, Images(name, count, 500))
+    arms = {"before": BEFORE, "composed": [*COMPOSED, f"lr={options.rates[1]:g}"]}
+    for steps, seed in ((64, 1), (64, 2), (64, 3), (192, 1)):
+        for (name, images), (arm, words) in itertools.product(sets.items(), arms.items()):
+            row = {"set": name, "steps": str(steps), "seed": str(seed), "arm": arm}
+            yield row, images, [*words, f"max_duration={steps}ba", f"seed={seed}"]
 
 
 def design() -> list[tuple[int, ...]]:
@@ -183,9 +223,18 @@ def split(folder: Path, out: Path, chosen: Images) -> Path:
     for kind in sorted(path for path in folder.iterdir() if path.is_dir()):
         files = by_digest(path for path in kind.iterdir() if path.suffix.lower() in IMAGES)
         files = files[chosen.skip :]
-        link(files[: chosen.train], out / "train" / kind.name)
-        rest += files[chosen.train :]
+        count = int(chosen.train if chosen.train >= 1 else chosen.train * len(files))
+        link(files[:count], out / "train" / kind.name)
+        rest += files[count:]
     for path in by_digest(rest)[: chosen.val]:
+        link([path], out / "val" / path.parent.name)
+    return out
+
+
+def with_val(folder: Path, out: Path, chosen: Images) -> Path:
+    """Link some images of a folder with train/ and val/ in the same way."""
+    split(folder / "train", out, replace(chosen, val=0))
+    for path in by_digest((folder / "val").glob("*/*"))[: chosen.val]:
         link([path], out / "val" / path.parent.name)
     return out
 
