@@ -49,7 +49,7 @@ def damage(path: Path, index: int, place: int, data: bytes) -> None:
 
 
 @readers
-def test_sound_files_have_nothing_to_fix_and_every_sample_is_counted(betons, reader):
+def test_valid_betons_have_no_findings(betons, reader):
     steps = []
     findings = check_data(betons, progress=lambda done, total: steps.append((done, total)))
     assert exit_code(findings) == 0
@@ -62,7 +62,7 @@ def test_sound_files_have_nothing_to_fix_and_every_sample_is_counted(betons, rea
 
 
 @readers
-def test_every_sample_with_a_wrong_byte_is_named(betons, reader):
+def test_damaged_samples_are_named(betons, reader):
     for index in (1, 4, 5):
         damage(betons / "train.beton", index, 300, b"\1\2\3")
     (finding,) = fixes(check_data(betons))
@@ -76,7 +76,7 @@ def test_every_sample_with_a_wrong_byte_is_named(betons, reader):
 
 
 @readers
-def test_without_a_note_the_decoder_has_the_verdict(betons, reader):
+def test_without_checksums_the_decoder_decides(betons, reader):
     path = betons / "train.beton"
     for index in (0, 3):
         tables = open_beton(path).sample(index).tobytes().index(b"\xff\xc4") + 5
@@ -87,14 +87,14 @@ def test_without_a_note_the_decoder_has_the_verdict(betons, reader):
     assert [place.partition(":")[0] for place in finding.paths] == ["sample 0", "sample 3"]
 
 
-def test_a_file_that_cannot_be_opened_is_reported_as_such(betons):
+def test_unreadable_beton_is_reported(betons):
     path = betons / "train.beton"
     path.write_bytes(path.read_bytes()[:-1])
     (finding,) = fixes(check_data(betons))
     assert "damaged or cut short" in finding.what
 
 
-def test_files_of_different_classes_are_reported_before_any_sample_is_read(betons):
+def test_class_mismatch_is_reported_before_samples(betons):
     note = sidecar_path(betons / "val.beton")
     note.write_text(note.read_text().replace('"ant"', '"zebra"'))
     (finding,) = fixes(
@@ -103,7 +103,7 @@ def test_files_of_different_classes_are_reported_before_any_sample_is_read(beton
     assert "val.beton differs from train.beton in its classes" in finding.what
 
 
-def test_one_file_of_two_is_not_enough_for_a_run_but_can_be_checked(betons):
+def test_single_beton_can_be_checked(betons):
     (betons / "val.beton").unlink()
     (finding,) = fixes(check_data(betons))
     assert "has no val.beton" in finding.what
@@ -111,7 +111,7 @@ def test_one_file_of_two_is_not_enough_for_a_run_but_can_be_checked(betons):
 
 
 @readers
-def test_samples_are_read_by_several_threads_at_once(betons, reader, monkeypatch):
+def test_samples_are_read_by_several_threads(betons, reader, monkeypatch):
     meeting = threading.Barrier(2, timeout=20)
     judge = doctor_beton.verdict
 

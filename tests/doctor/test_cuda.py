@@ -44,9 +44,7 @@ def torch_sees(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         (4, "", Gpus(4)),  # no libcuda, as in a test
     ],
 )
-def test_gpus_are_counted_and_the_first_is_known_as_cuda_shows_them(
-    physical, answer, found, torch_sees, monkeypatch
-):
+def test_gpus_are_counted_as_cuda_lists_them(physical, answer, found, torch_sees, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: physical)  # NVML's
     asked = subprocess.CompletedProcess([], 0, answer)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: asked)
@@ -71,7 +69,7 @@ def test_gpus_are_counted_and_the_first_is_known_as_cuda_shows_them(
 """
     ),
 )
-def test_a_gpu_that_torch_does_not_use_is_told_with_the_reason(
+def test_unusable_gpu_is_reported_with_reason(
     build, hip, visible, driver, why, fix, torch_sees, monkeypatch
 ):
     found = (None if cell == "-" else cell for cell in (build, hip, visible, driver))
@@ -101,7 +99,7 @@ def test_a_gpu_that_torch_does_not_use_is_told_with_the_reason(
     assert cuda.unused() is None
 
 
-def test_the_reason_is_told_instead_of_torchs_warning(monkeypatch):
+def test_reason_replaces_the_torch_warning(monkeypatch):
     def warned() -> bool:
         warnings.warn(
             "CUDA initialization: The NVIDIA driver is too old", UserWarning, stacklevel=2
@@ -114,7 +112,7 @@ def test_the_reason_is_told_instead_of_torchs_warning(monkeypatch):
     assert shown == []
 
 
-def test_a_mac_and_amds_gpus_are_said_to_be_untried(torch_sees, monkeypatch):
+def test_mps_and_rocm_are_reported_as_untested(torch_sees, monkeypatch):
     monkeypatch.setattr(cuda.sys, "platform", "linux")
     assert cuda.untried() is None
     torch_sees(False, None, "7.1")
@@ -125,7 +123,7 @@ def test_a_mac_and_amds_gpus_are_said_to_be_untried(torch_sees, monkeypatch):
     assert "a Mac's GPU (mps) cannot be used" in cuda.untried().what
 
 
-def test_driver_device_and_nvidia_smi_are_signs_of_a_gpu(monkeypatch, tmp_path):
+def test_driver_device_or_nvidia_smi_indicates_a_gpu(monkeypatch, tmp_path):
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(cuda, "DRIVER", tmp_path / "version")
     monkeypatch.setattr(Path, "glob", lambda *_: iter(()))

@@ -26,7 +26,7 @@ def only(findings: list[Finding], level: str) -> Finding:
     return found[0]
 
 
-def test_healthy_data_have_nothing_to_fix(root):
+def test_healthy_data_have_no_findings(root):
     steps = []
     findings = check_data(root, progress=lambda done, total: steps.append((done, total)))
     assert [finding.what for finding in findings] == [
@@ -39,7 +39,7 @@ def test_healthy_data_have_nothing_to_fix(root):
     assert as_json("data", findings)["findings"][0]["level"] == "ok"
 
 
-def test_a_flat_validation_set_is_found_with_the_command_that_helps(root):
+def test_flat_validation_set_suggests_its_command(root):
     for path in list((root / "val").glob("*/*")):
         path.rename(root / "val" / f"ILSVRC2012_val_{path.name}")
     for folder in ("ant", "bee", "cat"):
@@ -52,7 +52,7 @@ def test_a_flat_validation_set_is_found_with_the_command_that_helps(root):
 
 
 @pytest.mark.parametrize("missing", ["val/bee", "train/bee", "train"])
-def test_what_training_would_refuse_is_found_with_its_words(root, missing):
+def test_findings_repeat_the_problems_of_training(root, missing):
     shutil.rmtree(root / missing)
     with pytest.raises(NotReadyError) as refused:
         measure(DataConfig(root=str(root)))
@@ -61,7 +61,7 @@ def test_what_training_would_refuse_is_found_with_its_words(root, missing):
     assert problem.clause.removeprefix("train: ").removeprefix("val: ") in found.what
 
 
-def test_an_image_in_both_splits_is_found_by_its_content(root):
+def test_image_in_both_splits_is_found_by_content(root):
     shutil.copy(root / "train/ant/ant0.jpg", root / "val/cat/renamed.jpg")
     finding = only(check_data(root), "warn")
     assert finding.what.startswith("validation images that are also training images")
@@ -100,7 +100,7 @@ L | ok | grey
 """
     ),
 )
-def test_an_odd_image_is_found(root, kind, level, meaning):
+def test_odd_image_is_found(root, kind, level, meaning):
     path = root / "train/bee/bee1.jpg"
     ruin(kind, path)
     findings = check_data(root)
@@ -110,7 +110,7 @@ def test_an_odd_image_is_found(root, kind, level, meaning):
     assert (exit_code(findings) == 0) == (level != "fix")
 
 
-def test_an_unreadable_image_is_named_with_its_reason(root):
+def test_unreadable_image_is_named_with_reason(root):
     (root / "train/bee/bee0.jpg").write_text("hello")
     (root / "train/bee/bee1.jpg").unlink()
     os.mkfifo(root / "train/bee/bee1.jpg")
@@ -122,12 +122,12 @@ def test_an_unreadable_image_is_named_with_its_reason(root):
     assert "data.on_bad_image=skip" in finding.fix
 
 
-def test_a_wrong_folder_is_answered_with_the_command_for_the_right_one(root):
+def test_wrong_folder_suggests_the_right_folder(root):
     finding = only(check_data(root / "val"), "fix")
     assert finding.fix == f"resnet-recipes doctor data {root}"
 
 
-def test_images_that_cannot_be_read_are_not_called_the_same(root):
+def test_unreadable_images_are_not_duplicates(root):
     for place in ("train/ant/ant0.jpg", "val/cat/cat9.jpg"):
         (root / place).unlink(missing_ok=True)
         (root / place).symlink_to(root / "nowhere.jpg")

@@ -9,7 +9,7 @@ from resnet_recipes.doctor import Finding, exit_code, gpu
 from tests.tables import rows
 
 
-def test_a_torchvision_built_for_another_torch_must_be_replaced(monkeypatch):
+def test_torchvision_for_another_torch_is_a_failure(monkeypatch):
     def fail(*_):
         raise RuntimeError("operator torchvision::nms does not exist")
 
@@ -26,7 +26,7 @@ def test_a_torchvision_built_for_another_torch_must_be_replaced(monkeypatch):
         (Finding("warn", "a Mac"), Finding("fix", "it is hidden"), ["a Mac", "it is hidden"]),
     ],
 )
-def test_a_machine_without_a_usable_gpu_is_reported_plainly(untried, unused, told, monkeypatch):
+def test_machine_without_gpu_is_reported(untried, unused, told, monkeypatch):
     monkeypatch.setattr(gpu, "is_usable", lambda: False)
     monkeypatch.setattr(gpu, "untried", lambda: untried)
     monkeypatch.setattr(gpu, "unused", lambda: unused)
@@ -36,7 +36,7 @@ def test_a_machine_without_a_usable_gpu_is_reported_plainly(untried, unused, tol
     assert all(finding.what.startswith(what) for finding, what in zip(found, told, strict=True))
 
 
-def test_devices_are_described_with_their_precision_and_versions(tmp_path, monkeypatch):
+def test_devices_list_precision_and_versions(tmp_path, monkeypatch):
     devices = [
         SimpleNamespace(name="New", total_memory=80e9, major=9, minor=0),
         SimpleNamespace(name="Old", total_memory=8e9, major=7, minor=5),
@@ -63,11 +63,11 @@ def test_devices_are_described_with_their_precision_and_versions(tmp_path, monke
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_a_right_convolution_is_right_in_every_precision(dtype):
+def test_convolution_passes_in_every_precision(dtype):
     assert gpu.convolution(torch.device("cpu", 0), dtype).level == "ok"
 
 
-def test_a_wrong_convolution_and_a_failing_one_are_reported(monkeypatch):
+def test_wrong_or_failing_convolution_is_reported(monkeypatch):
     right, calls = torch.nn.functional.conv2d, []
 
     def wrong(*args):
@@ -105,9 +105,7 @@ cpu:0 | warn | GPU 0: the kernel of blur is wrong
 """
     ),
 )
-def test_operations_that_differ_are_a_warning_and_where_only_the_cpu_does_a_broken_gpu(
-    place, level, what, monkeypatch
-):
+def test_differing_operations_are_warning_or_broken_gpu(place, level, what, monkeypatch):
     def compare(device, dtype, reference):
         wrong = ("the kernel of blur is wrong",) if str(reference) == place else ()
         return gpu.ops.Operations(notes=wrong)
@@ -129,7 +127,7 @@ def test_operations_that_differ_are_a_warning_and_where_only_the_cpu_does_a_brok
 """
     ),
 )
-def test_a_slow_card_is_held_against_its_datasheet(monkeypatch, traffic, products, levels):
+def test_slow_gpu_is_compared_with_its_datasheet(monkeypatch, traffic, products, levels):
     monkeypatch.setattr(gpu.rates, "traffic", lambda device: float(traffic))
     monkeypatch.setattr(gpu.rates, "products", lambda device, dtype: float(products))
     found = list(gpu.speed(torch.device("cpu", 0), torch.bfloat16, "NVIDIA A100-SXM4-80GB"))
@@ -141,7 +139,7 @@ def test_a_slow_card_is_held_against_its_datasheet(monkeypatch, traffic, product
     )
 
 
-def test_a_card_whose_memory_is_taken_is_not_judged(monkeypatch):
+def test_busy_gpu_is_not_benchmarked(monkeypatch):
     def fail(device):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB\nmore")
 
@@ -153,7 +151,7 @@ def test_a_card_whose_memory_is_taken_is_not_judged(monkeypatch):
     )
 
 
-def test_the_exchange_between_gpus_is_checked_and_timed(monkeypatch):
+def test_all_reduce_is_checked_and_timed(monkeypatch):
     devices, full = [torch.device("cpu")] * 3, torch.full
     monkeypatch.setattr(gpu.torch, "full", lambda _, value, **__: full((9,), value))
 

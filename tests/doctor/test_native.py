@@ -16,7 +16,7 @@ from resnet_recipes.doctor import exit_code, native
         ("/usr/bin/g++", 0, "pip install --force-reinstall --no-deps ."),
     ],
 )
-def test_what_the_build_lacks_is_named_first(compiler, code, fix, monkeypatch):
+def test_missing_build_tools_are_named_first(compiler, code, fix, monkeypatch):
     monkeypatch.setattr(native, "why_not", lambda: "was not built")
     monkeypatch.setattr(native.shutil, "which", lambda name: compiler)
     done = subprocess.CompletedProcess([], code)
@@ -27,7 +27,7 @@ def test_what_the_build_lacks_is_named_first(compiler, code, fix, monkeypatch):
     assert exit_code(findings) == 0  # everything works without it
 
 
-def test_a_working_library_says_what_it_runs_on():
+def test_working_library_names_its_instruction_set():
     if why := why_not():
         pytest.skip(f"the native library {why}")
     (decoder,) = native.check_native()
@@ -35,7 +35,7 @@ def test_a_working_library_says_what_it_runs_on():
     assert "libjpeg-turbo" in decoder.what
 
 
-def test_threads_that_cannot_start_must_be_put_right(monkeypatch):
+def test_threads_that_cannot_start_are_a_failure(monkeypatch):
     def refuse(threads):
         raise OSError("cannot start 1 threads for decoding: Resource temporarily unavailable")
 

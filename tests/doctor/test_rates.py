@@ -11,7 +11,7 @@ from resnet_recipes.doctor import rates
 CPU = torch.device("cpu")
 
 
-def test_seconds_are_the_median_of_laps_without_the_first_call(monkeypatch):
+def test_seconds_are_median_of_laps_after_first(monkeypatch):
     calls = []
     clock = iter([0.0, 2.0, 10.0, 16.0, 20.0, 22.0])
     timed = partial(timeit.repeat, timer=lambda: next(clock))
@@ -21,7 +21,7 @@ def test_seconds_are_the_median_of_laps_without_the_first_call(monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_traffic_counts_both_ways_and_products_two_operations(monkeypatch, dtype):
+def test_rates_count_both_directions_and_both_operations(monkeypatch, dtype):
     monkeypatch.setattr(rates, "seconds", lambda work, device: work() is not None and 0.5)
     assert rates.traffic(CPU, 1024) == 2 * 1024 / 0.5
     assert rates.products(CPU, dtype, 16) == 2 * 16**3 / 0.5

@@ -5,14 +5,14 @@ from types import SimpleNamespace
 from resnet_recipes.doctor import Finding, run
 
 
-def test_data_larger_than_memory_are_found(tmp_path, monkeypatch):
+def test_data_larger_than_memory_are_reported(tmp_path, monkeypatch):
     (tmp_path / "train.beton").write_bytes(bytes(1000))
     for free, level in ((10_000, "ok"), (1000, "warn")):
         monkeypatch.setattr(run, "available_memory", lambda free=free: free)
         assert run.check_run(tmp_path)[-1].level == level
 
 
-def test_what_is_too_little_comes_with_what_to_type(tmp_path, monkeypatch):
+def test_low_limits_suggest_a_command(tmp_path, monkeypatch):
     usage = SimpleNamespace(total=64 << 20, free=10**6)
     monkeypatch.setattr(run.shutil, "disk_usage", lambda _: usage)
     monkeypatch.setattr(run.resource, "getrlimit", lambda _: (1024, 2048))
@@ -25,5 +25,5 @@ def test_what_is_too_little_comes_with_what_to_type(tmp_path, monkeypatch):
         assert ["--shm-size" in one.fix for one in shared] == [True] * (gpus > 1)
 
 
-def test_the_whole_check_runs_here(tmp_path):
+def test_check_run_works_on_this_machine(tmp_path):
     assert run.check_run(tmp_path, tmp_path)

@@ -35,7 +35,7 @@ def written(path: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize("name", MAPS)
-def test_the_tree_of_links_is_healthy_and_nothing_is_moved(flat, tmp_path, name):
+def test_val_tree_links_images_without_moving_them(flat, tmp_path, name):
     before = sorted(flat.rglob("*"))
     tree = build_val_tree(flat, written(tmp_path / "map", MAPS[name]))
     links = sorted(str(path.relative_to(tree)) for path in (tree / "val").glob("*/*"))
@@ -44,7 +44,7 @@ def test_the_tree_of_links_is_healthy_and_nothing_is_moved(flat, tmp_path, name)
     assert sorted(flat.rglob("*")) == before
 
 
-def test_numbers_are_translated_by_the_list_of_names_and_never_guessed(flat, tmp_path):
+def test_val_tree_maps_numbers_only_by_names(flat, tmp_path):
     numbers = written(tmp_path / "truth.txt", "3\n1\n2\n")
     with pytest.raises(NotReadyError, match="numbers"):
         build_val_tree(flat, numbers)
@@ -68,20 +68,20 @@ def test_numbers_are_translated_by_the_list_of_names_and_never_guessed(flat, tmp
         ("\xff", "no class for|1 lines"),
     ],
 )
-def test_a_map_that_does_not_fit_makes_nothing(flat, tmp_path, text, rule):
+def test_val_tree_rejects_map_of_other_images(flat, tmp_path, text, rule):
     with pytest.raises(NotReadyError, match=rule):
         build_val_tree(flat, written(tmp_path / "map", text))
     assert not (tmp_path / "data-by-class").exists()
 
 
-def test_a_tree_that_exists_is_not_touched(flat, tmp_path):
+def test_val_tree_keeps_an_existing_tree(flat, tmp_path):
     build_val_tree(flat, written(tmp_path / "map", MAPS["tabs"]))
     with pytest.raises(NotReadyError, match="already exists"):
         build_val_tree(flat, tmp_path / "map")
 
 
 @pytest.mark.parametrize("names", ["missing.txt", "folder"])
-def test_a_list_of_names_that_cannot_be_read_is_refused(flat, tmp_path, names):
+def test_val_tree_rejects_unreadable_names(flat, tmp_path, names):
     (tmp_path / "folder").mkdir()
     numbers = written(tmp_path / "truth.txt", "3\n1\n2\n")
     with pytest.raises(NotReadyError, match=f"{names}: cannot be read"):

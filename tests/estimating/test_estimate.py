@@ -31,7 +31,7 @@ def minutes(made: Estimate) -> list[float]:
     return [phase.minutes for phase in made.phases]
 
 
-def test_each_size_takes_its_images_times_its_seconds():
+def test_estimate_multiplies_images_by_seconds_per_size():
     made = estimate(course(88, 88, 176, last=500, evaluated=3000), SPEEDS)
     assert [(phase.pixels, phase.epochs) for phase in made.phases] == [(88, 2), (176, 1)]
     assert minutes(made) == pytest.approx([2000 * 0.001 / 60, 500 * 0.004 / 60])
@@ -40,7 +40,7 @@ def test_each_size_takes_its_images_times_its_seconds():
     assert made.cost(60.0) == pytest.approx(made.minutes + made.evaluation_minutes)
 
 
-def test_sizes_between_the_measured_ones_are_interpolated_by_area():
+def test_seconds_at_interpolates_sizes_by_area():
     share = (128**2 - 88**2) / (176**2 - 88**2)
     assert SPEEDS.seconds_at(128)[1] == pytest.approx(0.001 + share * 0.003)
     assert SPEEDS.seconds_at(352)[1] == pytest.approx(0.016)
@@ -63,7 +63,7 @@ def test_sizes_between_the_measured_ones_are_interpolated_by_area():
 """
     ),
 )
-def test_what_a_phase_waits_for_is_counted_and_named(changes, limits, seconds):
+def test_phase_counts_and_names_its_bottleneck(changes, limits, seconds):
     """By hand: 1 ms a step alone is 1.25 ms alongside the loader at 88 px.
 
     Together they are no faster than the slower of them, whatever was measured. A step of 2 x 64
@@ -78,26 +78,26 @@ def test_what_a_phase_waits_for_is_counted_and_named(changes, limits, seconds):
     ("laps", "expected"),
     [([1, 2, 3, 4, 5], [2, 3, 4]), ([1, 3], [1.5, 2, 2.5]), ([2], [2, 2, 2])],
 )
-def test_bounds_are_the_quartiles_of_the_measured_steps(laps, expected):
+def test_bounds_are_quartiles_of_measured_steps(laps, expected):
     made = estimate(course(88, images=60), Speeds({88: laps}))
     low, high = made.bounds
     assert [low, made.total_minutes, high] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("laps", "slowest"), [([1, 1, 1, 1, 1], 1.62), ([1, 1, 1, 2, 2], 2.5)])
-def test_at_most_is_by_the_slower_steps_and_never_below_what_a_machine_drifts(laps, slowest):
+def test_upper_bound_covers_slow_steps_and_drift(laps, slowest):
     """By hand: 1.08 x (1.0 + 0.5), and 2.0 + 0.5."""
     speeds = Speeds({88: laps}, start=30.0)
     assert estimate(course(88, images=60), speeds).most == pytest.approx(slowest)
 
 
-def test_every_checkpoint_takes_its_time():
+def test_estimate_includes_every_checkpoint():
     """By hand: 30 s to start, and four checkpoints of 2 s."""
     made = estimate(course(88), replace(SPEEDS, start=30.0, save=2.0))
     assert 60 * made.other_minutes == pytest.approx(38)
 
 
-def test_all_gpus_evaluate():
+def test_evaluation_speed_counts_all_gpus():
     gpu = next(gpu for gpu in GPUS if gpu.name == "H200")
     network = Mock(operations=lambda _: (1.0, 3.0))
     eight = course(224)._replace(devices=8, network=network)
@@ -105,7 +105,7 @@ def test_all_gpus_evaluate():
     assert on_gpus(eight, gpu).evaluation == pytest.approx(8 * 3 * rate)
 
 
-def test_speeds_are_recalled_for_the_same_facts_alone(monkeypatch, tmp_path):
+def test_recall_needs_equal_facts(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     key = speeds.key_of({"model": "resnet50"})
     assert speeds.recall(key) is None
@@ -136,7 +136,7 @@ def epochs_of(sizes: dict[int, int]) -> list[int]:
 """
     ),
 )
-def test_the_first_epochs_are_timed_or_some_at_every_size(sizes, count, epochs):
+def test_sampled_epochs_cover_the_sizes(sizes, count, epochs):
     assert sampled(epochs_of(sizes), count) == epochs
 
 
@@ -150,7 +150,7 @@ def test_the_first_epochs_are_timed_or_some_at_every_size(sizes, count, epochs):
 """
     ),
 )
-def test_by_the_papers_rule_the_first_epoch_counts_as_the_second(sizes, timed, seconds):
+def test_papers_rule_counts_first_epoch_as_second(sizes, timed, seconds):
     """By hand: 600 x (60 + 60 + 66) / 3; 60 + 60 + 66; and 2 x 10 + 2 x 40 + 10 + 30 x 5 / 12."""
     run = course(*epochs_of(sizes), evaluated=300)
     made = estimate(run, speeds_of(run, timed, 50.0))

@@ -20,13 +20,13 @@ CLAIMS = [
 ]
 
 
-def test_claims_name_their_source_and_the_hardware_of_times():
+def test_recipe_claims_name_source_and_hardware():
     assert [claim for _, claim in CLAIMS if not claim["source"]] == []
     assert [claim for _, claim in CLAIMS if "minutes" in claim and not claim["hardware"]] == []
 
 
 @pytest.mark.parametrize(("recipe", "claim"), CLAIMS)
-def test_what_a_recipe_claims_is_in_the_published_results(recipe, claim):
+def test_recipe_claims_are_published_results(recipe, claim):
     def agrees(result) -> bool:
         return (
             result.recipe == recipe
@@ -39,7 +39,7 @@ def test_what_a_recipe_claims_is_in_the_published_results(recipe, claim):
     assert any(map(agrees, published())), claim
 
 
-def test_every_result_names_its_source_and_is_possible():
+def test_published_results_name_source_and_are_possible():
     for result in published():
         assert result.source
         assert result.top1_percent or result.images_per_second or result.note
@@ -57,7 +57,7 @@ def curves() -> dict[str, list[Published]]:
     return {name: compose(name, needs_data=False).recipe.published for name in Library().names()}
 
 
-def test_the_error_is_the_largest_of_leaving_each_published_result_out():
+def test_interpolation_error_is_the_largest_left_out():
     listed = {(one.recipe, one.epochs, one.top1_percent) for one in published()}
     errors = []
     for recipe, results in curves().items():
@@ -71,7 +71,7 @@ def test_the_error_is_the_largest_of_leaving_each_published_result_out():
     assert max(map(abs, errors)) == pytest.approx(ERROR, abs=0.005)
 
 
-def test_a_published_length_has_its_own_accuracy_and_no_other_is_promised_outside():
+def test_accuracy_after_never_extrapolates():
     results = [Published(76.0, 30), Published(75.0, 30), Published(78.0, 60), Published(79.0)]
     assert accuracy_after(results, 30) == (76.0, "published")
     assert accuracy_after(results, 40).top1 == pytest.approx(77.0)  # half way from 1/30 to 1/60

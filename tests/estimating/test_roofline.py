@@ -43,7 +43,7 @@ from tests.tables import rows, values
 """
     ),
 )
-def test_arithmetic_and_traffic_are_those_counted_operation_by_operation(side, giga, megabytes):
+def test_traffic_matches_counted_operations(side, giga, megabytes):
     # without the classifier
     found = operations(ModelConfig("resnet50"), 0, side, Stack({})).training
     assert found / 1e9 == pytest.approx(giga, rel=0.003)
@@ -84,7 +84,7 @@ class Kernels(TorchDispatchMode):
 
 
 @pytest.mark.parametrize(("side", "blurs"), [(224, True), (88, True), (88, False)])
-def test_the_fused_operations_move_and_keep_what_their_kernels_are_given(side, blurs):
+def test_fused_traffic_matches_kernel_arguments(side, blurs):
     """Nothing is computed: tensors have shapes only."""
     seen = {}
 
@@ -114,7 +114,7 @@ def test_the_fused_operations_move_and_keep_what_their_kernels_are_given(side, b
     assert found == pytest.approx(kept(work), rel=1e-3)
 
 
-def test_a_blur_reads_and_writes_once_each_way():
+def test_blur_traffic_is_one_read_and_write():
     stem, *layers = convolutions("resnet50", 64)
     kinds = traffic(Work("resnet50", 64, 1, blur=True, fused=True))
     halved, whole = (
@@ -146,7 +146,7 @@ H200 | 176 | true | false | 6126
 """
     ),
 )
-def test_speeds_are_within_a_tenth_of_those_measured(name, side, blur, fused, images_per_second):
+def test_speed_is_within_10_percent_of_measured(name, side, blur, fused, images_per_second):
     gpu = next(gpu for gpu in GPUS if gpu.name == name)
     work = Work("resnet50", side, 256, blur, fused)
     seconds = 1 / speed(gpu, work).images_per_second
@@ -156,7 +156,7 @@ def test_speeds_are_within_a_tenth_of_those_measured(name, side, blur, fused, im
     assert 1 / seconds == pytest.approx(images_per_second, rel=0.1)
 
 
-def test_a_loop_that_waits_for_its_host_is_as_fast_as_the_two_that_were_measured():
+def test_launch_bound_speed_matches_measured_loops():
     gpu = next(gpu for gpu in GPUS if gpu.name == "H200")
     found = [speed(gpu, Work("resnet50", 88, 256, blur)) for blur in (False, True)]
     assert {one.limit for one in found} == {"kernel launches"}
@@ -174,7 +174,7 @@ MLPERF = {
 
 
 @pytest.mark.parametrize("name", MLPERF)
-def test_convolutions_are_as_fast_as_those_of_mlperfs_records(name):
+def test_convolution_speed_matches_mlperf_logs(name):
     gpu = next(gpu for gpu in GPUS if gpu.name == name)
     work, (images_per_second, megabytes) = Work("resnet50", 224, 400, fused=True), MLPERF[name]
     saved = (traffic(work).total() - 1e6 * megabytes) / (FUSED_SHARE * gpu.traffic)
@@ -182,7 +182,7 @@ def test_convolutions_are_as_fast_as_those_of_mlperfs_records(name):
     assert expected == pytest.approx(images_per_second, rel=0.05)
 
 
-def test_what_limits_a_step_is_named():
+def test_speed_names_its_limit():
     gpus, work = {gpu.name: gpu for gpu in GPUS}, Work("resnet50", 224, 256)
     slow = replace(gpus["A100 80GB"], teraflops=20)
     assert speed(gpus["A100 80GB"], work).limit == "memory traffic"
@@ -190,7 +190,7 @@ def test_what_limits_a_step_is_named():
     assert speed(slow, work).limit == "arithmetic"
 
 
-def test_the_page_has_the_predictions_of_every_gpu():
+def test_page_lists_predictions_of_every_gpu():
     page = (Path(__file__).parents[2] / "docs/lab/predictions.md").read_text()
     for gpu in GPUS:
         found = [
@@ -226,12 +226,12 @@ NVIDIA A100-SXM4-40GB MIG 1g.5gb |
 """
     ),
 )
-def test_gpus_are_known_by_the_drivers_names_and_lookalikes_are_not(driver, name):
+def test_gpu_is_matched_by_exact_driver_name(driver, name):
     found = known(driver)
     assert (found.name if found else "") == name
 
 
-def test_memory_holds_activations_of_a_micro_batch_and_copies_of_the_weights():
+def test_memory_counts_activations_and_weight_copies():
     work = Work("resnet50", 176, 256)
     one = memory(work, 256, 25_557_032, 3)
     assert 8e9 < one < 12e9

@@ -9,7 +9,7 @@ from resnet_recipes.jobs.budget import longest
 
 @pytest.mark.parametrize("least", [Fraction(1, 10), Fraction(12)])
 @pytest.mark.parametrize("budget", [0.5, 9.0, 70.5, 205.0, 216.0, 1e9])
-def test_no_longer_run_fits(budget, least):
+def test_budget_epochs_is_the_longest_that_fits(budget, least):
     def minutes(epochs):
         return 5.0 + 7.0 * float(epochs) + int(epochs)  # evaluations come in steps
 
@@ -20,14 +20,14 @@ def test_no_longer_run_fits(budget, least):
     assert longest(minutes, budget, least, 50) == (most and Fraction(str(most)))
 
 
-def test_only_lengths_that_may_fit_are_asked_about():
+def test_budget_estimates_only_lengths_that_may_fit():
     asked = []
     longest(lambda epochs: asked.append(epochs) or float(epochs), 5.0, Fraction(3), 50)
     assert min(asked) >= 3
     assert max(asked) < 7
 
 
-def test_whole_epochs_that_take_longer_are_not_chosen():
+def test_budget_skips_whole_epochs_that_take_longer():
     """21.9 epochs fit; 21 and 20, with larger images, do not."""
 
     def minutes(epochs: Fraction) -> float:

@@ -13,7 +13,7 @@ from resnet_recipes.training import distributed
 from resnet_recipes.training.distributed import Rank
 
 
-def test_a_rank_takes_its_gpu_before_the_network_is_on_it(tmp_path, monkeypatch):
+def test_evaluate_sets_device_before_moving_the_network(tmp_path, monkeypatch):
     """Kernels are tried when the network is put on the device.
 
     Triton launches them on the current one.

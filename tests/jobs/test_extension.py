@@ -55,7 +55,7 @@ def measured(folder: Path) -> list[tuple]:
 
 
 @pytest.mark.slow
-def test_a_longer_run_has_the_bits_of_one_trained_alone_even_if_it_is_killed(prepared, nursery):
+def test_extended_run_is_bit_identical_even_if_killed(prepared, nursery):
     nursery.train(prepared("short", 16, 2), 2)
     longer = prepared("longer", 24, 2, extends="short")
     alone = nursery.train(prepared("alone", 24, 2), 2)
@@ -75,7 +75,7 @@ def test_a_longer_run_has_the_bits_of_one_trained_alone_even_if_it_is_killed(pre
 
 
 @pytest.mark.slow
-def test_the_newest_part_of_a_trunk_serves_unless_more_may_come(prepared, nursery):
+def test_stable_state_is_newest_checkpoint_unless_more_follow(prepared, nursery):
     short = nursery.train(prepared("short", 16))
     recipe = read(short / "config.yaml")
 
@@ -108,9 +108,7 @@ def test_the_newest_part_of_a_trunk_serves_unless_more_may_come(prepared, nurser
         find(99)
 
 
-def test_a_run_may_be_extended_with_other_validation_images_but_not_training_images(
-    prepared, recipe, tmp_path
-):
+def test_extended_run_rejects_other_training_images(prepared, recipe, tmp_path):
     prepared("short", 16)
     longer = recipe(f"{WORDS} max_duration=24ba run.root={tmp_path} run.extends=short")
     plan = make_plan(longer, data.measure(longer.data), 1)
@@ -121,9 +119,7 @@ def test_a_run_may_be_extended_with_other_validation_images_but_not_training_ima
         find_stable_state(replace(plan, facts=others[1]))
 
 
-def test_a_run_without_a_trunk_or_of_other_settings_is_refused_with_what_to_type(
-    prepared, recipe, tmp_path
-):
+def test_extended_run_rejects_other_schedule_or_settings(prepared, recipe, tmp_path):
     prepared("short", 16)
     cosine = recipe(f"run.root={tmp_path} run.name=cosine")
     api.prepare(cosine)

@@ -64,7 +64,7 @@ def put(told: pytest.MonkeyPatch, words: str) -> None:
         (f"{SRUN} SLURM_JOB_ID=4026531841", "srun"),  # of a federation of clusters
     ],
 )
-def test_who_has_started_this_process(words, by, told):
+def test_launcher_is_recognized_by_its_environment(words, by, told):
     put(told, words)
     assert external.launcher() == by
 
@@ -92,14 +92,14 @@ LOCAL_WORLD_SIZE=\u0663 | LOCAL_WORLD_SIZE=\u0663: must be a whole number
 """
     ),
 )
-def test_what_no_launcher_can_have_set_is_refused_by_name(words, said, told):
+def test_join_rejects_impossible_variables_by_name(words, said, told):
     put(told, words)
     with pytest.raises(NotReadyError) as failure:
         external.join([], Path, silent)
     assert said in str(failure.value)
 
 
-def test_a_port_in_use_is_a_message(told):
+def test_join_reports_port_in_use(told):
     distributed.open_store.cache_clear()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         put(told, f"{TORCHRUN} RANK=0 MASTER_PORT={taken.getsockname()[1]}")
@@ -112,7 +112,7 @@ def test_a_port_in_use_is_a_message(told):
 @pytest.mark.parametrize(
     ("environment", "key"), [(TORCHRUN, "WORLD_SIZE"), (SRUN, "SLURM_STEP_NUM_TASKS")]
 )
-def test_rank_0_reports_once_that_it_waits(environment, key, told):
+def test_join_reports_once_that_rank_0_waits(environment, key, told):
     said = []
     distributed.open_store.cache_clear()
     put(told, f"{environment} RANK=0 SLURM_PROCID=0 SLURM_STEP_NUM_NODES=1")
@@ -126,14 +126,14 @@ def test_rank_0_reports_once_that_it_waits(environment, key, told):
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost"])
-def test_a_port_that_does_not_exist_is_a_message(address, told):
+def test_join_reports_impossible_port(address, told):
     distributed.open_store.cache_clear()
     put(told, f"{TORCHRUN} RANK=0 MASTER_ADDR={address} MASTER_PORT=99999")
     with pytest.raises(NotReadyError, match=f"{address}:99999: rank 0 cannot reach .* port must"):
         external._meeting("command")
 
 
-def test_gpu_memory_is_allocated_as_under_our_launcher(told):
+def test_join_sets_allocator_as_our_launcher_does(told):
     told.setattr(os, "environ", variables(TORCHRUN) | {"PATH": os.environ["PATH"]})
     told.setattr(cuda, "has_nvml", lambda: True)
     told.setattr(external, "_meeting", Mock())
@@ -149,7 +149,7 @@ def stand_in(nursery: Nursery, folder: Path, rank: int) -> Command:
     return nursery.run(folder, "stand_in", str(folder), environment=os.environ | own)
 
 
-def test_a_class_called_igloo_does_not_silence_the_rank_that_failed(tmp_path, nursery, told):
+def test_failure_about_class_igloo_is_still_reported(tmp_path, nursery, told):
     (tmp_path / "behaviour").write_text("wrong@0")
     code, _, said = stand_in(nursery, tmp_path, 0).wait()
     assert code == 1
@@ -160,7 +160,7 @@ def test_a_class_called_igloo_does_not_silence_the_rank_that_failed(tmp_path, nu
 @pytest.mark.parametrize(
     ("behaviour", "speaks"), [("finish@0 not-ready@1", 1), ("not-ready-last@0 not-ready@1", 0)]
 )
-def test_what_ranks_refuse_is_said_once_by_the_lowest(behaviour, speaks, tmp_path, nursery, told):
+def test_problem_of_all_ranks_is_printed_once(behaviour, speaks, tmp_path, nursery, told):
     (tmp_path / "behaviour").write_text(behaviour)
     ranks = []
     for rank in (0, 1):
@@ -176,13 +176,13 @@ def test_what_ranks_refuse_is_said_once_by_the_lowest(behaviour, speaks, tmp_pat
     ("nodes", "first"),
     [("gpu7", "gpu7"), ("gpu[07-09,11],big1", "gpu07"), ("a,b", "a"), ("r[1-2]n[3-4]", "r1n3")],
 )
-def test_a_task_of_srun_is_the_rank_that_torchrun_would_call_it(nodes, first):
+def test_srun_task_has_the_rank_of_torchrun(nodes, first):
     found = external._variables(variables(f"{SRUN} SLURM_STEP_NODELIST={nodes}"))
     ours = "RANK=5 LOCAL_RANK=1 WORLD_SIZE=8 LOCAL_WORLD_SIZE=4 MASTER_PORT=21234"
     assert found == variables(f"{ours} MASTER_ADDR={first}")
 
 
-def test_a_job_of_a_federation_of_clusters_has_a_port(told):
+def test_srun_port_exists_for_large_federated_job_id(told):
     found = external._variables(variables(f"{SRUN} SLURM_JOB_ID=4026531841"))
     assert found["MASTER_PORT"] == "31841"
 
@@ -190,14 +190,14 @@ def test_a_job_of_a_federation_of_clusters_has_a_port(told):
 @pytest.mark.parametrize(
     ("node", "cores", "sharing"), [(0, 1, 8), (2, 1, 4), (2, 4, 4), (2, 1024, 1)]
 )
-def test_tasks_of_a_node_share_its_cores_unless_each_has_its_own(node, cores, sharing, told):
+def test_ranks_share_cores_unless_slurm_splits_them(node, cores, sharing, told):
     told.setattr(os, "sched_getaffinity", lambda _: set(range(min(cores, 2))), raising=False)
     slurm = f"SLURM_STEP_TASKS_PER_NODE=8(x2),4 SLURM_NODEID={node} SLURM_CPUS_ON_NODE={cores}"
     found = external._variables(variables(f"{SRUN} {slurm}"))
     assert found["LOCAL_WORLD_SIZE"] == str(sharing)
 
 
-def test_a_restarted_group_finds_the_run_that_it_began(tmp_path, told):
+def test_restarted_group_resumes_its_own_run(tmp_path, told):
     for name in ("mine", "finished-long-ago"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.yaml").write_text("")
@@ -237,7 +237,7 @@ def tasks(nursery: Nursery, folder: Path, changes: list[list[str]]) -> list[Comm
 
 
 @pytest.mark.slow
-def test_two_tasks_of_srun_train_one_run_and_one_of_them_speaks(nursery, tmp_path, told):
+def test_srun_tasks_train_one_run_and_print_once(nursery, tmp_path, told):
     (code, out, err), other = (task.wait() for task in tasks(nursery, tmp_path, [[], []]))
     assert (code, *other) == (0, 0, "", ""), err
     assert "top-1" in out
@@ -248,7 +248,7 @@ def test_two_tasks_of_srun_train_one_run_and_one_of_them_speaks(nursery, tmp_pat
 
 
 @pytest.mark.slow
-def test_two_tasks_with_different_words_start_nothing(nursery, tmp_path, told):
+def test_tasks_with_different_arguments_start_nothing(nursery, tmp_path, told):
     started = tasks(nursery, tmp_path, [["gpus=2"], ["gpus=2", "seed=9"]])
     (code, _, err), (also, out, quiet) = (task.wait() for task in started)
     assert (code, also, out, quiet) == (3, 3, "", "")
@@ -271,7 +271,7 @@ def listening(pids: set[int]) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc/net")
 @pytest.mark.parametrize("by", ["our launcher", "srun"])
-def test_the_ranks_of_one_machine_listen_on_the_loopback_interface_only(by, nursery, tmp_path):
+def test_ranks_of_one_machine_listen_on_loopback_only(by, nursery, tmp_path):
     if by == "srun":
         started = tasks(nursery, tmp_path, [["max_duration=5000ba"]] * 2)
     else:

@@ -38,7 +38,7 @@ def on_gpu(tmp_path, monkeypatch):
     return found
 
 
-def test_the_number_replaces_auto_in_the_plan_and_is_told(on_gpu):
+def test_fitted_batch_replaces_auto_and_is_printed(on_gpu):
     plan, told, _ = on_gpu()
     assert (plan.recipe.batch.bn_size, plan.bn_size) == (4, 4)
     assert plan.microbatches == plan.rank_size // 4
@@ -46,26 +46,26 @@ def test_the_number_replaces_auto_in_the_plan_and_is_told(on_gpu):
     assert "BatchNorm sees 4 images at a time" in told[1]
 
 
-def test_one_gpu_tries_its_part_of_a_step(on_gpu):
+def test_fit_tries_the_batch_of_one_gpu(on_gpu):
     plan, _, asked = on_gpu()
     tried = asked["tried"]
     assert (asked["ranks"], tried.batch.global_size) == (1, plan.rank_size)
     assert (tried.batch.bn_size, tried.data.backend) == ("auto", "synthetic")
 
 
-def test_a_run_without_a_gpu_is_refused_before_it_has_a_folder(tmp_path, monkeypatch):
+def test_fit_without_gpu_fails_before_creating_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RecipeError, match=r"batch\.bn_size=auto: is found by trying on a GPU"):
         api.prepare(compose("mild", AUTO).recipe)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_number_is_left_as_it_is():
+def test_fit_keeps_an_explicit_size():
     plan = api.plan(compose("mild", TINY.split()))
     assert fit.fitted(plan, pytest.fail) is plan
 
 
-def test_a_plan_says_that_the_number_is_not_yet_known():
+def test_plan_notes_that_bn_size_is_measured_later():
     plan = api.plan(compose("mild", AUTO))
     assert plan.bn_size == plan.rank_size
     assert any("found by trying when the run begins" in note for note in plan.notes)

@@ -41,14 +41,14 @@ RUN = Path("runs/a")
 """
     ),
 )
-def test_ranks_are_the_gpus_or_what_was_asked_for(config, ranks, monkeypatch):
+def test_group_has_a_rank_per_gpu_unless_set(config, ranks, monkeypatch):
     monkeypatch.setattr(cuda, "found", lambda: Gpus(4))
     assert group_of(LaunchConfig(**config)).ranks == ranks
     with pytest.raises(NotReadyError, match=r"launch\.gpus=8: this machine has 4\n +try: +gpus=4$"):
         group_of(LaunchConfig(gpus=8))
 
 
-def test_gpus_where_there_are_none_are_refused_unless_the_cpu_was_asked_for(monkeypatch):
+def test_group_rejects_gpus_on_a_machine_without(monkeypatch):
     monkeypatch.setattr(cuda, "found", lambda: Gpus(0))
     monkeypatch.setattr(group, "unused", lambda: None)
     with pytest.raises(NotReadyError, match=r"launch\.device=cuda: torch sees no GPU"):
@@ -62,7 +62,7 @@ def test_gpus_where_there_are_none_are_refused_unless_the_cpu_was_asked_for(monk
     assert group_of(LaunchConfig(device="cpu", gpus=8)).ranks == 8
 
 
-def test_gpus_that_torch_does_not_use_are_refused_with_the_reason(monkeypatch):
+def test_group_rejects_unusable_gpus_with_reason(monkeypatch):
     monkeypatch.setattr(cuda, "found", lambda: Gpus(0))
     monkeypatch.setattr(group, "unused", lambda: Finding("fix", "it is hidden", "unset X"))
     said = r"it is hidden\n.*unset X\n +try: +launch\.device=cpu"
@@ -71,7 +71,7 @@ def test_gpus_that_torch_does_not_use_are_refused_with_the_reason(monkeypatch):
             group_of(config)
 
 
-def test_a_temporary_folder_with_too_long_a_name_for_sockets_is_refused(monkeypatch):
+def test_temporary_folder_too_long_for_sockets_is_rejected(monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * (LONGEST_TMPDIR - 1))
     assert group_of(LaunchConfig(device="cpu")).ranks == 1
     monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * LONGEST_TMPDIR)
@@ -79,7 +79,7 @@ def test_a_temporary_folder_with_too_long_a_name_for_sockets_is_refused(monkeypa
         group_of(LaunchConfig(device="cpu"))
 
 
-def test_the_longest_name_of_a_temporary_folder_still_holds_a_socket(monkeypatch):
+def test_longest_temporary_folder_holds_a_socket(monkeypatch):
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         longest = Path(folder, "a" * (LONGEST_TMPDIR - 1 - len(folder)))
         longest.mkdir()
@@ -88,11 +88,11 @@ def test_the_longest_name_of_a_temporary_folder_still_holds_a_socket(monkeypatch
             pass
 
 
-def test_a_rank_gets_its_folder_and_nothing_else():
+def test_rank_command_has_only_its_folder():
     assert command(RUN)[1:] == ["-m", "resnet_recipes.jobs", "runs/a"]
 
 
-def test_the_user_is_warned_of_unused_gpus(monkeypatch):
+def test_warnings_name_unused_gpus(monkeypatch):
     monkeypatch.setattr(group, "unused", lambda: None)
     monkeypatch.setattr(group, "untried", lambda: None)
     assert list(warnings(LaunchConfig())) == []
@@ -103,7 +103,7 @@ def test_the_user_is_warned_of_unused_gpus(monkeypatch):
     assert list(warnings(LaunchConfig(device="cpu"))) == []
 
 
-def test_each_rank_knows_its_place_whatever_the_environment_says(monkeypatch):
+def test_environments_override_inherited_rank_variables(monkeypatch):
     monkeypatch.setenv("RANK", "x")
     monkeypatch.setenv("WORLD_SIZE", "-3")
     ranks = environments(Group(3), attempt=2)
@@ -113,7 +113,7 @@ def test_each_rank_knows_its_place_whatever_the_environment_says(monkeypatch):
     assert not any(name.startswith("RESNET_RECIPES_") for rank in ranks for name in rank)
 
 
-def test_the_users_environment_is_kept_without_modules_of_the_current_folder(monkeypatch):
+def test_environments_keep_variables_and_set_safe_path(monkeypatch):
     mine = {
         "OMP_NUM_THREADS": "7",
         "GLOO_SOCKET_IFNAME": "eth7",
@@ -136,7 +136,7 @@ def test_the_users_environment_is_kept_without_modules_of_the_current_folder(mon
 @pytest.mark.parametrize(
     ("answer", "expected"), [(0, "expandable_segments:True"), (1, None), (None, None)]
 )
-def test_segments_are_expandable_where_nvml_works(answer, expected, monkeypatch):
+def test_allocator_uses_expandable_segments_with_nvml(answer, expected, monkeypatch):
     def library(name: str) -> SimpleNamespace:
         if answer is None:
             raise OSError(f"{name}: cannot open shared object file")
@@ -150,7 +150,7 @@ def test_segments_are_expandable_where_nvml_works(answer, expected, monkeypatch)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator of glibc is meant")
-def test_freed_memory_is_used_again_without_asking_the_system():
+def test_allocator_reuses_freed_memory():
     """Each of five buffers of 64 MiB is 32 huge pages, or would be 16,384 new small ones."""
     program = """
 import resource
@@ -173,7 +173,7 @@ print(faults() - before)
     assert asked > 10 * kept
 
 
-def test_ranks_share_the_cores_unless_the_user_has_set_their_threads(monkeypatch):
+def test_threads_split_cores_unless_set_by_user(monkeypatch):
     monkeypatch.setattr(group, "cores", lambda: 16)
     monkeypatch.delenv(group.THREADS, raising=False)
     assert [group.threads(ranks) for ranks in (1, 3, 32)] == ["16", "5", "1"]

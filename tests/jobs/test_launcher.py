@@ -75,7 +75,7 @@ def running(folder: Path) -> list[str]:
     return found
 
 
-def test_ranks_that_could_not_say_how_they_ended_found_the_disk_full(tmp_path, monkeypatch):
+def test_missing_endings_are_explained_by_full_disk(tmp_path, monkeypatch):
     write_text = atomic.write_text
 
     def full(path: Path, text: str) -> None:
@@ -134,7 +134,7 @@ def send(number: signal.Signals) -> Callable[[], None]:
     return lambda: os.kill(os.getpid(), number)
 
 
-def test_a_finished_run_has_exit_code_0(tmp_path):
+def test_finished_run_has_exit_code_0(tmp_path):
     run = Started(tmp_path, "finish@0")
     assert (run.ending.code, run.ending.step, run.said) == (0, 20, [])
     assert read(tmp_path / "exit.json") == run.ending
@@ -154,7 +154,7 @@ exit@0 | 1 | SystemExit; 5
 """
     ),
 )
-def test_a_failure_is_one_message_with_its_cause(behaviour, code, parts, tmp_path):
+def test_failure_is_one_message_with_its_cause(behaviour, code, parts, tmp_path):
     run = Started(tmp_path, behaviour)
     assert run.ending.code == int(code)
     (said,) = run.said
@@ -162,14 +162,14 @@ def test_a_failure_is_one_message_with_its_cause(behaviour, code, parts, tmp_pat
     assert "Traceback" not in said
 
 
-def test_a_measurement_that_failed_is_not_to_be_resumed(tmp_path):
+def test_failed_measurement_is_not_resumable(tmp_path):
     (tmp_path / "job.json").write_text('{"job": "train"}')
     (said,) = Started(tmp_path, "bug@0").said
     assert "rank0.log" in said
     assert "resume" not in said
 
 
-def test_a_traceback_and_the_stacks_of_a_crash_are_in_the_log(tmp_path):
+def test_log_has_traceback_and_stacks_of_a_crash(tmp_path):
     assert "Traceback" in Started(tmp_path, "bug@0").log(0)
     assert "Segmentation fault" in Started(tmp_path, "segv@0").log(0)
 
@@ -177,7 +177,7 @@ def test_a_traceback_and_the_stacks_of_a_crash_are_in_the_log(tmp_path):
 @pytest.mark.parametrize(
     ("name", "code"), [("SIGINT", 130), ("SIGTERM", 75), ("SIGUSR1", 75), ("SIGHUP", 75)]
 )
-def test_a_signal_saves_and_ends_with_its_exit_code(name, code, tmp_path):
+def test_signal_saves_and_sets_the_exit_code(name, code, tmp_path):
     run = Started(tmp_path, then=send(signal.Signals[name]))
     assert run.ending.code == code
     assert (tmp_path / "saved0").exists()
@@ -203,14 +203,14 @@ def test_signal_after_the_last_rank_ended_changes_nothing(tmp_path, monkeypatch)
     assert (run.ending.code, read(tmp_path / "exit.json").code) == (0, 0)
 
 
-def test_a_signal_that_comes_twice_at_once_is_one(tmp_path):
+def test_signal_sent_twice_at_once_counts_once(tmp_path):
     signals = [send(number) for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP)]
     run = Started(tmp_path, then=lambda: [each() for each in signals])
     assert run.ending.code == 75
     assert (tmp_path / "saved0").exists()
 
 
-def test_a_scheduler_may_repeat_its_signal_for_as_long_as_it_likes(tmp_path):
+def test_repeated_scheduler_signal_counts_once(tmp_path):
     def repeatedly() -> None:
         for _ in range(3):
             os.kill(os.getpid(), signal.SIGTERM)
@@ -221,7 +221,7 @@ def test_a_scheduler_may_repeat_its_signal_for_as_long_as_it_likes(tmp_path):
     assert (tmp_path / "saved0").exists()
 
 
-def test_a_second_ctrl_c_stops_at_once(tmp_path):
+def test_second_ctrl_c_stops_at_once(tmp_path):
     def twice() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(launching.ECHO + 0.1)
@@ -233,7 +233,7 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path):
     assert not running(tmp_path)
 
 
-def test_a_signal_before_the_first_step_has_nothing_to_save(tmp_path, monkeypatch):
+def test_signal_before_first_step_saves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(launching, "AFTERMATH", 0.5)
     threading.Timer(0.02, send(signal.SIGTERM)).start()
     run = Started(tmp_path)
@@ -241,7 +241,7 @@ def test_a_signal_before_the_first_step_has_nothing_to_save(tmp_path, monkeypatc
     assert run.ending.message in ("stopped before the first step", "SIGTERM")
 
 
-def test_a_rank_that_does_not_respond_is_killed_and_reported(tmp_path, monkeypatch):
+def test_unresponsive_rank_is_killed_and_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(launching, "GRACE", -9.8)
     run = Started(tmp_path, "stuck@0", then=until_stuck(tmp_path, send(signal.SIGTERM)))
     assert (run.ending.code, run.ending.error) == (1, "no answer")
@@ -256,13 +256,13 @@ def stops(folder: Path) -> bool:
     return not running(folder)
 
 
-def test_loader_workers_of_a_dead_rank_are_swept_away(tmp_path):
+def test_loader_workers_of_dead_rank_are_killed(tmp_path):
     Started(tmp_path, "leave-a-child@0")
     assert (tmp_path / "child").exists()
     assert stops(tmp_path)
 
 
-def test_a_launcher_that_is_killed_leaves_no_ending_of_an_earlier_session(tmp_path):
+def test_killed_launcher_leaves_no_earlier_ending(tmp_path):
     (tmp_path / "exit.json").write_text('{"code": 75}')
     process = launched(tmp_path)
     process.kill()
@@ -270,7 +270,7 @@ def test_a_launcher_that_is_killed_leaves_no_ending_of_an_earlier_session(tmp_pa
     assert not (tmp_path / "exit.json").exists()
 
 
-def test_a_folder_in_use_is_refused(tmp_path):
+def test_launcher_rejects_folder_in_use(tmp_path):
     with locked(tmp_path), pytest.raises(NotReadyError, match="is in use by another run"):
         Started(tmp_path)
 
@@ -285,7 +285,7 @@ def launched(folder: Path, ranks: int = 1) -> subprocess.Popen[str]:
     return process
 
 
-def test_the_streams_of_rank_0_reach_the_user(tmp_path):
+def test_streams_of_rank_0_reach_the_user(tmp_path):
     process = launched(tmp_path)
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=60)
@@ -296,7 +296,7 @@ def test_the_streams_of_rank_0_reach_the_user(tmp_path):
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_a_killed_launcher_takes_its_ranks_with_it(tmp_path, ranks):
+def test_ranks_die_with_a_killed_launcher(tmp_path, ranks):
     process = launched(tmp_path, ranks)
     process.kill()
     process.communicate(timeout=60)
@@ -304,7 +304,7 @@ def test_a_killed_launcher_takes_its_ranks_with_it(tmp_path, ranks):
 
 
 @pytest.mark.slow
-def test_the_rank_that_failed_is_named_and_a_stuck_one_is_stopped(tmp_path, monkeypatch):
+def test_failed_rank_is_named_and_stuck_rank_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr(launching, "AFTERMATH", 0.5)
     run = Started(tmp_path, "wrong@1 stuck@0", ranks=2)
     assert (run.ending.code, run.ending.rank) == (1, 1)
@@ -318,14 +318,14 @@ def test_the_rank_that_failed_is_named_and_a_stuck_one_is_stopped(tmp_path, monk
 
 
 @pytest.mark.slow
-def test_a_killed_rank_is_the_cause_and_its_peers_are_not(tmp_path):
+def test_killed_rank_is_the_cause_not_its_peers(tmp_path):
     run = Started(tmp_path, "kill@1 peer@0", ranks=2)
     assert (run.ending.rank, run.ending.error, run.ending.step) == (1, "SIGKILL", 21)
     assert not running(tmp_path)
 
 
 @pytest.mark.slow
-def test_ctrl_c_reaches_all_ranks(tmp_path):
+def test_ctrl_c_stops_all_ranks(tmp_path):
     run = Started(tmp_path, ranks=2, then=send(signal.SIGINT))
     assert run.ending.code == 130
     assert sorted(path.name for path in tmp_path.glob("saved*")) == ["saved0", "saved1"]
@@ -333,7 +333,7 @@ def test_ctrl_c_reaches_all_ranks(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_group_starts_again_after_a_failure_if_it_may(tmp_path):
+def test_group_restarts_after_failure_if_allowed(tmp_path):
     run = Started(tmp_path, "fail-once@1 finish@0", ranks=2, restarts=1)
     assert (run.ending.code, run.ending.attempt) == (0, 1)
     said = "rank 1 failed (TrainingError); restarting from the last checkpoint (1 of 1)"
@@ -341,7 +341,7 @@ def test_a_group_starts_again_after_a_failure_if_it_may(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_group_that_fails_too_often_is_not_restarted_and_nothing_to_repair_is_not_retried(
+def test_group_stops_restarting_at_limit_or_user_error(
     tmp_path,
 ):
     run = Started(tmp_path, "kill@1 finish@0", ranks=2, restarts=1)

@@ -37,7 +37,7 @@ def made(*words: str) -> Path:
 @pytest.mark.parametrize(
     "failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()]
 )
-def test_a_folder_that_cannot_be_finished_leaves_nothing(failure, monkeypatch):
+def test_failed_create_leaves_no_folder(failure, monkeypatch):
     write = atomic.write_text
 
     def failing(path: Path, text: str) -> None:
@@ -52,7 +52,7 @@ def test_a_folder_that_cannot_be_finished_leaves_nothing(failure, monkeypatch):
     monkeypatch.undo()
 
 
-def test_a_run_that_never_trained_a_step_leaves_its_name_free():
+def test_name_of_run_without_steps_is_free():
     (made("run=mine") / "logs").mkdir()
     assert not (made("run=mine") / "logs").exists()
     Path("runs/mine/metrics.jsonl").write_text('{"kind": "begin", "step": 0}\n')
@@ -71,7 +71,7 @@ metrics.jsonl | {"kind": "step", "step": 20}
 """
     ),
 )
-def test_a_run_that_has_trained_keeps_its_name(name, text):
+def test_name_of_trained_run_is_taken(name, text):
     path = made("run=mine") / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
@@ -81,19 +81,19 @@ def test_a_run_that_has_trained_keeps_its_name(name, text):
 
 
 @pytest.mark.timeout(30)
-def test_records_that_are_a_fifo_are_not_waited_for():
+def test_create_rejects_fifo_in_place_of_records():
     os.mkfifo(made("run=mine") / "metrics.jsonl")
     with pytest.raises(NotReadyError, match="Not a regular file"):
         made("run=mine")
 
 
-def test_a_run_that_is_starting_keeps_its_name():
+def test_name_of_starting_run_is_taken():
     with locked(made("run=mine")), pytest.raises(NotReadyError, match="in use"):
         made("run=mine")
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "link"])
-def test_a_name_taken_by_something_else_is_refused(kind, tmp_path):
+def test_create_rejects_name_of_another_file(kind, tmp_path):
     Path("runs").mkdir()
     mine, other = Path("runs/mine"), tmp_path / "other"
     other.mkdir()
@@ -142,9 +142,7 @@ def git(folder: Path, *words: str) -> str:
     ).stdout.strip()
 
 
-def test_the_commit_of_a_recipe_is_read_without_running_what_its_repository_names(
-    repository, tmp_path
-):
+def test_recipe_commit_is_read_without_running_git_hooks(repository, tmp_path):
     commit = git(repository, "rev-parse", "HEAD")
     (tmp_path / "marker").unlink(missing_ok=True)
     known = provenance(planned(repository / "mine.yaml"), "")
@@ -155,7 +153,7 @@ def test_the_commit_of_a_recipe_is_read_without_running_what_its_repository_name
 
 
 @pytest.mark.parametrize("head", ["ref: ../../etc/passwd", "junk", None])
-def test_an_invalid_repository_has_no_commit(head, tmp_path):
+def test_invalid_repository_has_no_commit(head, tmp_path):
     (tmp_path / "mine.yaml").write_text("defaults: [mild]\n")
     (tmp_path / ".git").mkdir()
     if head is None:
@@ -165,7 +163,7 @@ def test_an_invalid_repository_has_no_commit(head, tmp_path):
     assert provenance(planned(tmp_path / "mine.yaml"), "")["git_commit"] is None
 
 
-def test_a_run_that_does_not_fit_on_the_disk_is_refused(free):
+def test_create_rejects_run_larger_than_disk(free):
     free(2_000_000_000)
     check(planned("mild", "run.root=deep/runs"))
     free(1_000_000_000)
@@ -175,14 +173,14 @@ def test_a_run_that_does_not_fit_on_the_disk_is_refused(free):
     assert list(Path().iterdir()) == []
 
 
-def test_a_tracker_whose_package_is_missing_is_refused_before_the_start(monkeypatch):
+def test_create_rejects_tracker_without_its_package(monkeypatch):
     monkeypatch.setattr("resnet_recipes.base.extras.find_spec", lambda name: None)
     check(planned("mild"))
     with pytest.raises(NotReadyError, match="packages that are not installed: wandb"):
         check(planned("mild", "log.to=[wandb]"))
 
 
-def test_a_root_that_cannot_be_written_is_refused(monkeypatch):
+def test_create_rejects_unwritable_root(monkeypatch):
     Path("file").touch()
     with pytest.raises(
         NotReadyError, match=r"run.root=.*/file/a: cannot be written to: .* is a file"
@@ -195,7 +193,7 @@ def test_a_root_that_cannot_be_written_is_refused(monkeypatch):
         check(planned("mild"))
 
 
-def test_a_plan_refuses_the_names_that_a_start_refuses():
+def test_plan_rejects_names_that_create_rejects():
     folder = made("run=mine")
     check(planned("mild", "run=mine"))  # it never trained
     (folder / "summary.json").write_text("{}")

@@ -27,7 +27,7 @@ from tests.trained_runs import random_images
 
 
 @pytest.mark.slow
-def test_ranks_fetch_once_and_train_as_from_a_folder(
+def test_ranks_fetch_once_and_train_as_from_folder(
     recipe: Callable[..., Recipe], tmp_path, nursery
 ):
     betons = tmp_path / "betons"
@@ -74,11 +74,11 @@ def verdicts(facts: list[dict]) -> list[str]:
         return list(pool.map(rank, range(len(facts))))
 
 
-def test_ranks_with_the_same_facts_proceed():
+def test_meeting_accepts_ranks_with_equal_facts():
     assert verdicts([{"lr": 1.0, "torch": "2.14"}] * 3) == ["", "", ""]
 
 
-def test_every_rank_learns_which_one_differs_and_how():
+def test_meeting_names_differing_rank_to_all():
     said = verdicts(
         [{"lr": 1.0, "torch": "2.14"}, {"lr": 1.0, "torch": "2.14"}, {"lr": 1.0, "torch": "2.15"}]
     )
@@ -86,12 +86,12 @@ def test_every_rank_learns_which_one_differs_and_how():
     assert said[0].startswith("torch: is 2.14 on rank 0, but 2.15 on rank 2 (")
 
 
-def test_what_only_one_rank_has_is_named_too():
+def test_meeting_names_fact_of_a_single_rank():
     (said, _) = verdicts([{}, {"seed": 9}])
     assert "seed: is not given on rank 0, but 9 on rank 1" in said
 
 
-def test_what_rank_0_says_is_computed_once_and_returned_by_all():
+def test_broadcast_computes_once_for_all_ranks():
     store, calls = dist.HashStore(), []
 
     def rank(number: int) -> str:
@@ -102,7 +102,7 @@ def test_what_rank_0_says_is_computed_once_and_returned_by_all():
     assert calls == [0]
 
 
-def test_ranks_wait_for_the_one_that_fetches_longest():
+def test_await_all_waits_for_the_slowest_rank():
     store = dist.HashStore()
     first = Meeting(store, 0, 2).await_all()
     next(first)

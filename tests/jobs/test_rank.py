@@ -39,9 +39,7 @@ def configs(weights: Path) -> dict[int, Recipe]:
     }
 
 
-def test_a_run_from_weights_keeps_what_is_frozen_and_resumes_bitwise_without_the_file(
-    tmp_path, configs, weights, nursery
-):
+def test_frozen_run_resumes_bit_identical_without_weights_file(tmp_path, configs, weights, nursery):
     whole = Run(tmp_path / "whole", configs, nursery, 2).finish()
     loaded = torch.load(weights, weights_only=True)
     frozen = [name for name in loaded if name.startswith(("conv1.", "layer1.")) and "conv" in name]
@@ -61,7 +59,7 @@ def test_a_run_from_weights_keeps_what_is_frozen_and_resumes_bitwise_without_the
         (tmp_path / "away.pt").rename(weights)
 
 
-def test_a_run_whose_weights_are_gone_before_it_begins_says_so(tmp_path, configs, weights, nursery):
+def test_rank_reports_weights_deleted_before_start(tmp_path, configs, weights, nursery):
     weights.rename(tmp_path / "away.pt")
     run = Run(tmp_path / "run", configs, nursery, 1)
     run.start()

@@ -113,7 +113,7 @@ def flipped(process: RankProcess) -> str:
     return str(failure.value)
 
 
-def test_one_bit_that_flips_on_one_rank_stops_all_and_nothing_is_saved(nursery, new_run):
+def test_flipped_bit_stops_all_ranks_before_saving(nursery, new_run):
     folder = new_run()
     errors = nursery.call(folder, 3, flipped)
     assert all(error.startswith("the ranks hold different weights at step 3: ") for error in errors)
@@ -121,7 +121,7 @@ def test_one_bit_that_flips_on_one_rank_stops_all_and_nothing_is_saved(nursery, 
     assert not (folder / "weights.safetensors").exists()
 
 
-def test_three_ranks_with_a_teacher_resume_bit_for_bit(nursery, new_run, make_run, tmp_path):
+def test_three_ranks_with_teacher_resume_bit_identical(nursery, new_run, make_run, tmp_path):
     """Two ranks would add in the same order in any case.
 
     Three do while the layout of the buckets stays.
@@ -142,9 +142,7 @@ def test_three_ranks_with_a_teacher_resume_bit_for_bit(nursery, new_run, make_ru
     assert differing(resumed, whole) == []
 
 
-def test_two_ranks_with_fused_operations_learn_the_same_resume_bit_for_bit_and_leave_the_same_files(
-    nursery, new_run
-):
+def test_two_ranks_with_fused_operations_resume_bit_identical(nursery, new_run):
     """Every save compares the ranks' weights and would fail."""
     changes = (
         "data.train_size=64 data.eval_resize=64 data.eval_size=64 optimizer.lr=0.01 "
@@ -163,7 +161,7 @@ def test_two_ranks_with_fused_operations_learn_the_same_resume_bit_for_bit_and_l
         torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-4)
 
 
-def test_float16_resumes_bit_for_bit(nursery, new_run):
+def test_float16_resumes_bit_identical(nursery, new_run):
     whole = new_run(
         "precision.dtype=fp16 batch.global_size=8 batch.bn_size=4 data.train_size=16 "
         "data.eval_resize=16 data.eval_size=16 model.name=resnet34"
@@ -185,7 +183,7 @@ def restarted(process: RankProcess) -> int:
     return work(process)
 
 
-def test_nodes_meet_however_often_each_was_started_again(nursery, new_run):
+def test_nodes_meet_after_different_restart_counts(nursery, new_run):
     assert nursery.call(
         new_run("max_duration=1ba batch.global_size=8 batch.bn_size=4"), 2, restarted
     ) == [0, 0]
@@ -230,14 +228,12 @@ def without_its_gpu(process: RankProcess) -> str:
         (without_its_gpu, "device: is cuda on rank 0, but cpu on rank 1"),
     ],
 )
-def test_ranks_with_other_images_teachers_or_devices_do_not_train_together(
-    differing, said, nursery, new_run
-):
+def test_ranks_reject_other_images_teachers_or_devices(differing, said, nursery, new_run):
     found = nursery.call(new_run("batch.global_size=8 batch.bn_size=4"), 2, differing)
     assert all(said in text for text in found), found
 
 
-def test_a_run_that_crashed_after_it_had_reached_its_target_ends_there(nursery, new_run):
+def test_run_crashed_after_its_target_ends_on_resume(nursery, new_run):
     whole = new_run("evaluation.interval=3ba evaluation.stop_at_top1=1.0")
     nursery.call(whole, 3, trained)
     crashed = killed_after(3, whole)
@@ -252,7 +248,7 @@ def test_a_run_that_crashed_after_it_had_reached_its_target_ends_there(nursery, 
     assert differing(crashed, whole) == []
 
 
-def test_mlperfs_log_says_what_was_trained_and_whether_the_target_was_reached(nursery, new_run):
+def test_mlperf_log_states_training_and_target(nursery, new_run):
     folder = new_run("log.mlperf=true evaluation.interval=3ba evaluation.stop_at_top1=1.0")
     nursery.call(folder, 1, trained)
     lines = (folder / "result_0.txt").read_text().splitlines()
@@ -268,7 +264,7 @@ def test_mlperfs_log_says_what_was_trained_and_whether_the_target_was_reached(nu
     assert complies(folder / "result_0.txt")
 
 
-def test_ranks_that_train_parts_of_a_run_leave_no_results(nursery, new_run):
+def test_timed_parts_of_a_run_leave_no_results(nursery, new_run):
     folder = new_run("max_duration=5ep batch.global_size=64 batch.bn_size=32")
     (folder / "job.json").write_text('{"job": "train", "spans": [[0, 2], [2, 4], [6, 8]]}')
     records = read_metrics(nursery.train(folder, 2) / "metrics.jsonl")

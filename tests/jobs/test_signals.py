@@ -27,14 +27,14 @@ def interruption() -> Iterator[Interruption]:
 @pytest.mark.parametrize(
     ("name", "code"), [("SIGTERM", 75), ("SIGUSR1", 75), ("SIGHUP", 75), ("SIGINT", 130)]
 )
-def test_a_signal_requests_a_stop_with_its_exit_code(name, code, interruption):
+def test_signal_requests_stop_with_its_exit_code(name, code, interruption):
     assert not interruption.requested
     os.kill(os.getpid(), signal.Signals[name])
     assert (interruption.requested, interruption.exit_code) == (True, code)
     assert interruption.reason == ("Ctrl-C" if name == "SIGINT" else name)
 
 
-def test_a_signal_that_is_ignored_at_the_start_stays_ignored():
+def test_signal_ignored_at_start_stays_ignored():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:
         made = Interruption()
@@ -46,17 +46,17 @@ def test_a_signal_that_is_ignored_at_the_start_stays_ignored():
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_rank_that_stops_for_another_is_preempted(interruption):
+def test_rank_stopping_for_another_is_preempted(interruption):
     assert (interruption.requested, interruption.exit_code) == (False, 75)
 
 
-def test_the_same_request_twice_at_once_is_one(interruption):
+def test_request_repeated_at_once_counts_once(interruption):
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTERM):
         os.kill(os.getpid(), number)
     assert interruption.exit_code == 130
 
 
-def test_only_a_second_ctrl_c_ends_the_process_at_once(interruption, monkeypatch):
+def test_second_ctrl_c_ends_the_process(interruption, monkeypatch):
     monkeypatch.setattr(module, "_SAME_REQUEST", 0.01)
     child = os.fork()
     if child == 0:
@@ -71,7 +71,7 @@ def test_only_a_second_ctrl_c_ends_the_process_at_once(interruption, monkeypatch
 @pytest.mark.parametrize(
     ("max_wall", "stops_after"), [("100s", 95), ("10m", 570), ("3.5h", 3.5 * 3600 - 120)]
 )
-def test_a_run_stops_before_its_time_is_over(max_wall, stops_after, monkeypatch):
+def test_limit_stops_a_run_before_max_wall(max_wall, stops_after, monkeypatch):
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     limited = Interruption()
@@ -83,7 +83,7 @@ def test_a_run_stops_before_its_time_is_over(max_wall, stops_after, monkeypatch)
     assert max_wall in limited.reason
 
 
-def test_a_run_without_a_limit_continues(monkeypatch):
+def test_run_without_limit_continues(monkeypatch):
     unlimited = Interruption()
     unlimited.limit("", started=0.0)
     monkeypatch.setattr(time, "monotonic", lambda: 1e9)

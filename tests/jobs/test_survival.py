@@ -129,9 +129,7 @@ def tensors(value: object, key: str = "") -> Iterator[tuple[str, torch.Tensor]]:
         yield key, torch.tensor(value)
 
 
-def test_a_full_disk_ctrl_c_a_kill_and_a_damaged_checkpoint_one_after_another(
-    tmp_path, configs, nursery, untouched
-):
+def test_run_survives_disk_ctrl_c_kill_and_damage(tmp_path, configs, nursery, untouched):
     run = Run(tmp_path / "run", configs, nursery, 1)
     os.kill(run.start_until(3, largest_file=100_000)[0], signal.SIGTERM)
     assert nursery.wait() == [1]  # not 75: nothing could be saved
@@ -153,9 +151,7 @@ def test_a_full_disk_ctrl_c_a_kill_and_a_damaged_checkpoint_one_after_another(
     assert "was skipped" in (run.folder / "metrics.jsonl").read_text()
 
 
-def test_weights_that_fit_are_written_when_the_last_checkpoint_does_not(
-    tmp_path, configs, nursery, untouched
-):
+def test_weights_are_written_when_last_checkpoint_fails(tmp_path, configs, nursery, untouched):
     folder = untouched(1).folder
     weights, checkpoint = (
         (folder / name).stat().st_size
@@ -171,7 +167,7 @@ def test_weights_that_fit_are_written_when_the_last_checkpoint_does_not(
 
 
 @pytest.mark.parametrize("largest_file", [100_000, 3000])
-def test_weights_that_do_not_fit_name_the_disk(tmp_path, configs, nursery, largest_file):
+def test_weights_larger_than_disk_name_the_disk(tmp_path, configs, nursery, largest_file):
     run = Run(tmp_path / "run", configs, nursery, 1)
     config = run.folder / "config.yaml"
     config.write_text(config.read_text().replace("interval: 3ba", "interval: 100ba"))
@@ -182,9 +178,7 @@ def test_weights_that_do_not_fit_name_the_disk(tmp_path, configs, nursery, large
     assert said.endswith("(File too large)")
 
 
-def test_a_folder_that_is_deleted_and_made_again_stays_as_the_other_run_made_it(
-    tmp_path, configs, nursery
-):
+def test_recreated_folder_is_left_to_the_other_run(tmp_path, configs, nursery):
     run = Run(tmp_path / "run", configs, nursery, 1)
     run.start_until(1)
     run.folder.rename(tmp_path / "gone")  # deleting file by file would race with the rank
@@ -197,9 +191,7 @@ def test_a_folder_that_is_deleted_and_made_again_stays_as_the_other_run_made_it(
     )
 
 
-def test_two_ranks_stopped_between_steps_and_in_an_evaluation(
-    tmp_path, configs, nursery, untouched
-):
+def test_two_ranks_resume_after_stops_and_evaluation(tmp_path, configs, nursery, untouched):
     run, saved = Run(tmp_path / "run", configs, nursery, 2), []
     for step in (1, 4, 5, STEPS):
         nursery.start(run.folder, 2, stop_at=step)
@@ -215,9 +207,7 @@ def test_two_ranks_stopped_between_steps_and_in_an_evaluation(
         assert (run.folder / name).read_bytes() == (untouched(2).folder / name).read_bytes()
 
 
-def test_three_ranks_of_which_one_gets_a_signal_and_then_one_is_killed(
-    tmp_path, configs, nursery, untouched
-):
+def test_three_ranks_resume_after_signal_and_kill(tmp_path, configs, nursery, untouched):
     run = Run(tmp_path / "run", configs, nursery, 3)
     os.kill(run.start_until(1)[2], signal.SIGTERM)
     assert nursery.wait() == [75, 75, 75]

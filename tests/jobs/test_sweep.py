@@ -49,7 +49,7 @@ def train(root, parallel=1, parents=None):
     return Sweep(root, RUNS, said.append, [{}] * parallel, parents).train(), said
 
 
-def test_every_run_is_an_ordinary_command_that_can_be_given_again(stand_in, tmp_path):
+def test_sweep_runs_are_repeatable_commands(stand_in, tmp_path):
     code, said = train(tmp_path)
     assert code == 0
     assert [" ".join(command[1:]) for command in stand_in.commands] == [
@@ -60,7 +60,7 @@ def test_every_run_is_an_ordinary_command_that_can_be_given_again(stand_in, tmp_
     assert stand_in.most == 1
 
 
-def test_several_runs_are_trained_at_once_but_no_more_than_were_asked_for(stand_in, tmp_path):
+def test_sweep_trains_at_most_parallel_runs(stand_in, tmp_path):
     assert train(tmp_path, parallel=2)[0] == 0
     assert (stand_in.most, len(stand_in.commands)) == (2, 3)
 
@@ -76,21 +76,21 @@ def test_sweep_appends_to_no_log_but_a_file(kind, stand_in, tmp_path):
     assert other.read_text() == "mine\n"
 
 
-def test_a_finished_run_is_not_started_again(stand_in, tmp_path):
+def test_sweep_skips_finished_runs(stand_in, tmp_path):
     (tmp_path / "b").mkdir()
     (tmp_path / "b/summary.json").write_text("{}")
     assert train(tmp_path)[0] == 0
     assert [command[5] for command in stand_in.commands] == ["run=a", "run=c"]
 
 
-def test_a_failed_run_does_not_stop_the_others(stand_in, tmp_path):
+def test_sweep_continues_after_a_failed_run(stand_in, tmp_path):
     stand_in.codes = {"a": 3}
     code, said = train(tmp_path)
     assert (code, len(stand_in.commands)) == (1, 3)
     assert said[-2:] == [f"2 of 3 runs are finished in {tmp_path}", "  failed with exit code 3: a"]
 
 
-def test_a_run_that_was_killed_has_the_exit_code_of_a_shell(stand_in, tmp_path):
+def test_killed_run_has_shell_exit_code(stand_in, tmp_path):
     stand_in.codes = {"b": -signal.SIGKILL}
     code, said = train(tmp_path)
     assert (code, said[-1]) == (1, "  failed with exit code 137: b")
@@ -98,7 +98,7 @@ def test_a_run_that_was_killed_has_the_exit_code_of_a_shell(stand_in, tmp_path):
 
 @pytest.mark.parametrize("is_first", [True, False])
 @pytest.mark.parametrize("is_finished", [True, False])
-def test_a_run_that_another_sweep_trains_is_waited_for_and_resumed_if_it_was_left(
+def test_sweep_waits_for_runs_of_another_sweep(
     is_first, is_finished, stand_in, tmp_path, monkeypatch
 ):
     other, pauses = ExitStack(), iter(range(20))
@@ -127,7 +127,7 @@ PARENTS = {"a": ("b", 5), "b": ("c", 3)}
 
 
 @pytest.mark.parametrize("is_saved", [True, False])
-def test_a_run_begins_when_the_trunk_that_it_goes_on_from_is_saved(is_saved, stand_in, tmp_path):
+def test_run_starts_once_its_stable_phase_is_saved(is_saved, stand_in, tmp_path):
     if is_saved:
         (tmp_path / "b/checkpoints").mkdir(parents=True)
         (tmp_path / "b/checkpoints/step-00000005.json").touch()
@@ -138,7 +138,7 @@ def test_a_run_begins_when_the_trunk_that_it_goes_on_from_is_saved(is_saved, sta
     assert stand_in.most == 1 + is_saved
 
 
-def test_runs_that_go_on_from_a_failed_one_fail_with_it(stand_in, tmp_path):
+def test_run_fails_with_the_run_it_extends(stand_in, tmp_path):
     stand_in.codes = {"b": 3}
     code, said = train(tmp_path, 3, PARENTS)
     assert (code, len(stand_in.commands)) == (1, 2)
@@ -147,14 +147,14 @@ def test_runs_that_go_on_from_a_failed_one_fail_with_it(stand_in, tmp_path):
 
 
 @pytest.mark.parametrize("code", [75, 130])
-def test_a_run_that_was_stopped_from_outside_ends_the_sweep(stand_in, tmp_path, code):
+def test_run_stopped_from_outside_ends_the_sweep(stand_in, tmp_path, code):
     stand_in.codes = {"b": code}
     assert train(tmp_path)[0] == code
     assert len(stand_in.commands) == 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_reaches_every_run_and_handlers_are_put_back(number, tmp_path, monkeypatch):
+def test_signal_reaches_every_run_and_restores_handlers(number, tmp_path, monkeypatch):
     before, real, children = signal.getsignal(number), sweep.subprocess.Popen, []
     script = (
         f"import sys, signal, time; signal.signal({int(number)}, lambda *_: sys.exit(75)); "
@@ -179,7 +179,7 @@ def test_a_signal_reaches_every_run_and_handlers_are_put_back(number, tmp_path, 
     assert signal.getsignal(number) is before
 
 
-def test_each_run_gets_a_gpu_or_its_share_of_the_cores(monkeypatch):
+def test_slots_assign_a_gpu_or_cores(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert slots(1, 8, 64) == [{}]
     assert slots(2, 8, 64) == [{"CUDA_VISIBLE_DEVICES": "0"}, {"CUDA_VISIBLE_DEVICES": "1"}]

@@ -23,7 +23,7 @@ from tests.run_folders import begun
         (False, ""),
     ],
 )
-def test_a_run_that_compiles_says_so_before_it_does(compiles, said, recipe, tmp_path, monkeypatch):
+def test_compile_is_announced_before_it_starts(compiles, said, recipe, tmp_path, monkeypatch):
     begun(tmp_path, recipe(precision={"compile": compiles}))
     monkeypatch.setattr(train, "build", Mock(side_effect=RuntimeError("compiling")))
     console = StringIO()
@@ -53,9 +53,7 @@ def lead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable:
 
 
 @pytest.mark.parametrize("is_sample", [False, True])
-def test_a_run_that_was_stopped_can_be_resumed_unless_it_was_a_measurement(
-    is_sample, lead, tmp_path
-):
+def test_stopped_run_prints_resume_unless_a_measurement(is_sample, lead, tmp_path):
     if is_sample:
         (tmp_path / "job.json").write_text('{"job": "train", "spans": [[5, 7]]}')
     recorder = Mock()
@@ -68,9 +66,7 @@ def test_a_run_that_was_stopped_can_be_resumed_unless_it_was_a_measurement(
     assert recorder.stopped.call_args.args[2] == fix
 
 
-def test_training_time_ends_before_the_last_checkpoint_and_the_weights_are_written(
-    lead, monkeypatch
-):
+def test_training_time_excludes_last_checkpoint_and_weights(lead, monkeypatch):
     times, checkpoints, recorder = [10.0], Mock(), Mock()
 
     def results(*_: object) -> tuple:
@@ -85,7 +81,7 @@ def test_training_time_ends_before_the_last_checkpoint_and_the_weights_are_writt
     assert recorder.finish.call_args.kwargs["seconds"] == 10.0
 
 
-def test_the_error_that_ends_a_run_stays_the_one_that_is_shown(lead):
+def test_first_error_of_a_run_is_kept(lead):
     full, checkpoints = OSError("No space left on device"), Mock()
     checkpoints.wait.side_effect = TrainingError("the last checkpoint could not be written")
     with pytest.raises(OSError, match="No space left") as failure:
@@ -94,7 +90,7 @@ def test_the_error_that_ends_a_run_stays_the_one_that_is_shown(lead):
     assert failure.value.__notes__ == ["the last checkpoint could not be written"]
 
 
-def test_weights_say_how_long_they_were_trained_not_how_long_was_planned(make_run, tmp_path):
+def test_weights_record_trained_not_planned_length(make_run, tmp_path):
     run = make_run("max_duration=8ba batch.global_size=32 batch.bn_size=32")
     train.write_results(run, tmp_path, Mock(measured=(None, None)), 6)
     assert run.plan.steps_per_epoch == 4

@@ -37,20 +37,20 @@ def stderr_of(folder: Path, seconds: float, stalled: float, act: str = "") -> st
     ).stderr
 
 
-def test_the_last_beat_can_be_read_by_another_process(tmp_path):
+def test_last_beat_is_readable_by_another_process(tmp_path):
     stderr_of(tmp_path, 0, 60, "for i in range(1000): watchdog.beat(i, 'a phase with a long name')")
     (beat,) = beats(tmp_path)
     assert (beat.rank, beat.step, beat.count, beat.phase) == (3, 999, 1002, "a phase with a l")
 
 
-def test_a_beat_on_a_full_disk_is_reported_once(tmp_path):
+def test_beat_on_full_disk_is_reported_once(tmp_path):
     (tmp_path / "heartbeat").mkdir()
     (tmp_path / "heartbeat/rank3").symlink_to("/dev/full")
     log = stderr_of(tmp_path, 0, 60, "watchdog.beat(8, 'train')\nprint('done', file=sys.stderr)")
     assert log == "the heartbeat cannot be written: No space left on device\ndone\n"
 
 
-def test_an_observer_outlives_a_disk_that_does_not_answer(tmp_path, monkeypatch):
+def test_observer_survives_an_unresponsive_disk(tmp_path, monkeypatch):
     stderr_of(tmp_path, 0, 60)
     write(tmp_path / "endings/rank3.json", Ending(0, 3))
     assert len(beats(tmp_path)) == 1
@@ -63,18 +63,18 @@ def test_an_observer_outlives_a_disk_that_does_not_answer(tmp_path, monkeypatch)
     assert (beats(tmp_path), Observer(tmp_path).endings()) == ([], [])
 
 
-def test_a_stalled_process_dumps_its_stacks_and_lives_on(tmp_path):
+def test_stalled_process_dumps_stacks_and_continues(tmp_path):
     log = stderr_of(tmp_path, 0.3, 0.1)
     assert "Timeout" in log
     assert "stuck_in_a_collective" in log
 
 
-def test_a_process_that_gets_on_dumps_nothing(tmp_path):
+def test_progressing_process_dumps_nothing(tmp_path):
     act = "for i in range(30): time.sleep(0.02); watchdog.beat(i, 'train')"
     assert stderr_of(tmp_path, 0, 0.4, act) == ""
 
 
-def test_sigusr2_and_crashes_show_the_stacks(tmp_path):
+def test_sigusr2_and_crashes_dump_stacks(tmp_path):
     asked, crashed = (
         stderr_of(tmp_path, 0, 60, f"os.kill(os.getpid(), signal.{name})")
         for name in ("SIGUSR2", "SIGSEGV")
@@ -93,7 +93,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[Beat]:
 
 
 @pytest.mark.parametrize("clock", [0.0, 1e9])
-def test_only_endings_that_were_not_there_before_count_whatever_their_times(clock, tmp_path):
+def test_observer_ignores_endings_present_at_start(clock, tmp_path):
     def end(rank: int, **facts: object) -> None:
         write(tmp_path / f"endings/rank{rank}.json", Ending(1, rank, **facts))
 
@@ -105,23 +105,21 @@ def test_only_endings_that_were_not_there_before_count_whatever_their_times(cloc
     assert [ending.pid for ending in observer.endings()] == [3]
 
 
-def test_only_endings_of_the_last_attempt_count(tmp_path):
+def test_observer_ignores_endings_of_earlier_attempts(tmp_path):
     observer = Observer(tmp_path)
     for rank, attempt in enumerate((0, 1, 1)):
         write(tmp_path / f"endings/rank{rank}.json", Ending(1, rank, attempt=attempt))
     assert sorted(ending.rank for ending in observer.endings()) == [1, 2]
 
 
-def test_only_beats_that_were_not_there_before_count(told, tmp_path):
+def test_observer_ignores_beats_present_at_start(told, tmp_path):
     told[:] = [Beat(0, 20, 30, 11, 1, "train", "a"), Beat(1, 20, 30, 12, 1, "train", "a")]
     observer = Observer(tmp_path)
     told[0] = Beat(0, 0, 1, 13, 1, "start", "a")
     assert observer.beats() == [told[0]]
 
 
-def test_the_rank_that_lags_is_named_when_nothing_has_moved_for_a_while(
-    told, tmp_path, monkeypatch
-):
+def test_stall_names_the_rank_that_lags(told, tmp_path, monkeypatch):
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     observer = Observer(tmp_path)

@@ -12,7 +12,7 @@ def page(summary, full=False):
     return "\n".join(f"{label}|{text}" for label, text in rows(summary, full))
 
 
-def test_a_run_is_compared_with_a_published_one_only_at_about_the_same_length(summary):
+def test_published_result_is_shown_only_near_its_length(summary):
     near = replace(summary, published=Published(88.5, 4, 27, "8 x A100", "the paper"))
     assert "|this run: +0.50 points" in page(near)
     far = replace(summary, published=Published(88.5, 5, 27, "8 x A100", "the paper"))
@@ -20,14 +20,14 @@ def test_a_run_is_compared_with_a_published_one_only_at_about_the_same_length(su
     assert "this run" not in page(far)
 
 
-def test_the_title_counts_epochs_and_the_sessions_of_a_resumed_run(summary):
+def test_title_counts_epochs_and_sessions(summary):
     assert "1 epoch, 40 steps" in title(replace(summary, epochs=1.0))
     assert "4 epochs, 40 steps" in title(replace(summary, epochs=4.0))
     assert "sessions" not in title(summary)
     assert "in 3 sessions" in title(replace(summary, sessions=3))
 
 
-def test_one_weights_file_is_named_and_in_full_the_raw_one_too(summary):
+def test_raw_weights_are_listed_only_in_full(summary):
     both = replace(summary, raw_weights="runs/one/weights-raw.safetensors")
     average = "on 500 images (EMA)"
     assert f"accuracy|top-1 89.00 %   top-5 90.00 %   {average}" in page(both)
@@ -37,7 +37,7 @@ def test_one_weights_file_is_named_and_in_full_the_raw_one_too(summary):
     assert "raw weights|runs/one/weights-raw.safetensors" in page(both, full=True)
 
 
-def test_the_best_weights_are_named_beside_the_last_ones_as_flattered(recorder, driver):
+def test_best_weights_are_listed_as_optimistic(recorder, driver):
     recorder.begin()
     driver.run(0, 40)
     for step, top1 in ((30, 91.0), (40, 90.0)):
@@ -53,12 +53,12 @@ def test_the_best_weights_are_named_beside_the_last_ones_as_flattered(recorder, 
     assert summary.as_json()["best_top1_percent"] == 91
 
 
-def test_the_last_line_makes_the_report(summary):
+def test_last_line_is_the_report_command(summary):
     *_, last = rows(replace(summary, folder="my runs/one"))
     assert last == ("curves", "resnet-recipes report 'my runs'")
 
 
-def test_an_average_far_behind_its_weights_is_a_warning_with_what_to_use(summary):
+def test_ema_far_behind_raw_weights_is_a_warning(summary):
     behind = replace(
         summary, raw_weights="weights-raw.safetensors", raw=summary.raw._replace(top1=91.5)
     )
@@ -67,20 +67,20 @@ def test_an_average_far_behind_its_weights_is_a_warning_with_what_to_use(summary
     assert "WARNING" not in page(replace(behind, raw=summary.raw._replace(top1=89.9)))
 
 
-def test_the_published_accuracy_is_compared_with_the_averaged_weights(summary):
+def test_published_accuracy_is_compared_with_ema(summary):
     published = Published(88.0, 4)
     assert "+1.00 points" in page(replace(summary, published=published))
     assert "+0.00 points" in page(replace(summary, published=published, ema=None))
 
 
-def test_nothing_is_said_about_the_unknown(summary):
+def test_unknown_values_have_no_row(summary):
     clocks = {"training_seconds_papers_rule": None, "mlperf_seconds": None}
     bare = page(replace(summary, published=None, ema=None, **clocks))
     for word in ("published", "EMA", "papers' clock", "MLPerf", "None"):
         assert word not in bare
 
 
-def test_one_clock_is_shown_and_in_full_every_clock(summary):
+def test_other_clocks_are_listed_only_in_full(summary):
     timed = replace(summary, mlperf_seconds=120.0)
     assert "training|1:50 without evaluations and checkpoints" in page(timed)
     assert "MLPerf" not in page(timed)
@@ -91,7 +91,7 @@ def test_one_clock_is_shown_and_in_full_every_clock(summary):
     assert "arithmetic|20 PFLOPs (10^15 operations)" in every
 
 
-def test_an_estimate_is_held_against_the_time_that_was_needed(summary):
+def test_estimate_is_compared_with_training_time(summary):
     assert "was estimated" not in page(summary)
     assert "(2:01 was estimated: +10 %)" in page(
         replace(summary, estimated_seconds=1.1 * summary.training_seconds)

@@ -9,7 +9,7 @@ from resnet_recipes.report.comparison import differences, grouped, machine, read
 from tests.run_folders import run_folder
 
 
-def test_seeds_of_one_recipe_are_one_group_with_its_noise(tmp_path):
+def test_seeds_of_one_recipe_form_one_group(tmp_path):
     tops = (70.0, 70.6, 71.0)
     same = [run_folder(tmp_path, f"s{i}", top1=top1, seed=i) for i, top1 in enumerate(tops)]
     other = run_folder(tmp_path, "other", config={"optimizer": {"lr": 1.0}})
@@ -19,7 +19,7 @@ def test_seeds_of_one_recipe_are_one_group_with_its_noise(tmp_path):
     assert (second.noise, second.mean_top1) == (None, 70.0)
 
 
-def test_only_what_differs_is_listed_and_a_missing_setting_is_a_dash(tmp_path):
+def test_differences_list_only_differing_settings(tmp_path):
     left = settings(run_folder(tmp_path, "a"))
     right = settings(
         run_folder(tmp_path, "b", config={"methods": {"ema": {}, "mixup": {"alpha": 0.2}}})
@@ -30,15 +30,15 @@ def test_only_what_differs_is_listed_and_a_missing_setting_is_a_dash(tmp_path):
     }
 
 
-def test_a_section_without_settings_is_not_a_setting(tmp_path):
+def test_flat_omits_empty_sections(tmp_path):
     assert "methods" not in settings(run_folder(tmp_path, "a", config={"methods": {}}))
 
 
-def test_the_time_of_a_run_is_not_a_difference_between_machines(tmp_path):
+def test_machine_ignores_the_time_of_a_run(tmp_path):
     assert differences([machine(run_folder(tmp_path, name)) for name in "ab"]) == []
 
 
-def test_every_folder_that_is_not_a_run_is_named(tmp_path):
+def test_read_all_names_every_other_folder(tmp_path):
     run_folder(tmp_path, "a")
     with pytest.raises(NotReadyError) as error:
         read_all([tmp_path / "a", tmp_path / "b", tmp_path / "c"])

@@ -56,14 +56,14 @@ def plain(text):
 BOTH = pytest.mark.parametrize("kind", [LiveConsole, PlainConsole])
 
 
-def test_a_pipe_gets_plain_lines_and_a_terminal_the_live_display(monkeypatch):
+def test_open_console_is_live_only_on_a_terminal(monkeypatch):
     assert isinstance(open_console(io.StringIO(), io.StringIO()), PlainConsole)
     assert isinstance(open_console(Terminal(), io.StringIO()), LiveConsole)
     monkeypatch.setenv("TERM", "dumb")
     assert isinstance(open_console(Terminal(), io.StringIO()), PlainConsole)
 
 
-def test_plain_output_is_one_unwrapped_line_per_event(facts, driver):
+def test_plain_output_has_one_line_per_event(facts, driver):
     log, _ = shown(facts, driver, opened(PlainConsole, every=0.0))
     lines = log.splitlines()
     assert all(STAMP.match(line) for line in lines)
@@ -76,7 +76,7 @@ def test_plain_output_is_one_unwrapped_line_per_event(facts, driver):
 @pytest.mark.parametrize(
     ("rate", "shown"), [(13190.44, "13190"), (194.73, "194.7"), (0.031, "0.031")]
 )
-def test_any_speed_is_written_out(rate, shown, facts):
+def test_plain_output_writes_any_speed(rate, shown, facts):
     console = opened(PlainConsole)
     console.begin(facts, 0)
     console.step(StepMetrics(1, 1, 1.0, 0.5, 64, 2.0, rate, 0.5), None)
@@ -85,7 +85,7 @@ def test_any_speed_is_written_out(rate, shown, facts):
 
 @BOTH
 @pytest.mark.parametrize(("balanced", "is_shown"), [(50.0, False), (41.5, True)])
-def test_balanced_accuracy_is_shown_where_it_differs_from_top1(balanced, is_shown, kind, facts):
+def test_balanced_accuracy_is_shown_if_different(balanced, is_shown, kind, facts):
     console = opened(kind)
     with closing(Recorder(facts.folder, facts, console)) as recorder:
         recorder.begin()
@@ -97,14 +97,14 @@ def test_balanced_accuracy_is_shown_where_it_differs_from_top1(balanced, is_show
     assert summary.as_json()["raw_balanced_percent"] == balanced
 
 
-def test_plain_output_is_not_flooded_but_has_every_evaluation_and_the_last_step(facts, driver):
+def test_plain_output_throttles_steps_but_not_evaluations(facts, driver):
     log, _ = shown(facts, driver, opened(PlainConsole))
     assert log.count(" eval ") == 4
     steps = [line.split()[1] for line in log.splitlines() if " px=" in line]
     assert steps == ["step=1/40", "step=40/40"]
 
 
-def test_the_live_display_shows_the_whole_state_within_80_columns(facts, driver):
+def test_live_display_fits_in_80_columns(facts, driver):
     text = plain(shown(facts, driver, opened(LiveConsole))[0])
     assert "epoch 0.1 of 4" in text
     assert "64 px   loss 1.000   lr 0.5   50 images/s   data wait 50 %" in text
@@ -113,7 +113,7 @@ def test_the_live_display_shows_the_whole_state_within_80_columns(facts, driver)
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_the_cursor_comes_back_even_after_an_exception(facts):
+def test_cursor_returns_after_an_exception(facts):
     console = opened(LiveConsole)
     with suppress(KeyboardInterrupt), closing(Recorder(facts.folder, facts, console)) as recorder:
         recorder.begin()
@@ -122,14 +122,14 @@ def test_the_cursor_comes_back_even_after_an_exception(facts):
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
 
 
-def test_no_color_means_no_colour(facts, driver, monkeypatch):
+def test_no_color_disables_color(facts, driver, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     log, page = shown(facts, driver, opened(LiveConsole))
     assert not re.search(r"\x1b\[[0-9;]*3[0-7][;m]", log + page)
 
 
 @BOTH
-def test_no_name_can_act_on_the_terminal(kind, facts, driver):
+def test_console_escapes_control_characters(kind, facts, driver):
     published = (Published(76.6, 5, 27, "A100\x1b[2J", "\u202e"),)
     hostile = replace(facts, recipe="mi\x1b[2Jld", devices="CPU\u202e", published=published)
     console = opened(kind)
@@ -146,7 +146,7 @@ def test_no_name_can_act_on_the_terminal(kind, facts, driver):
 
 @pytest.mark.parametrize("full", [True, False])
 @BOTH
-def test_the_result_goes_to_the_output_stream_and_the_log_does_not(kind, full, facts, driver):
+def test_result_goes_to_stdout_without_the_log(kind, full, facts, driver):
     log, page = shown(replace(facts, shows_all_times=full), driver, opened(kind))
     page = plain(page)
     assert "top-1 89.00 %   top-5 90.00 %   on 500 images (EMA)" in page
@@ -159,7 +159,7 @@ def test_the_result_goes_to_the_output_stream_and_the_log_does_not(kind, full, f
     assert max(map(len, page.replace(str(facts.folder.parent), "runs").splitlines())) <= 80
 
 
-def test_a_row_of_the_live_table_has_the_figures_of_the_steps_since_the_row_before(facts):
+def test_live_row_covers_steps_since_the_last_row(facts):
     console = opened(LiveConsole)
     with closing(Recorder(facts.folder, facts, console)) as recorder:
         recorder.begin()
@@ -180,7 +180,7 @@ def test_a_row_of_the_live_table_has_the_figures_of_the_steps_since_the_row_befo
 
 
 @BOTH
-def test_stopping_says_why_and_what_to_type(kind, facts):
+def test_stopped_prints_reason_and_resume_command(kind, facts):
     console = opened(kind)
     with closing(Recorder(facts.folder, facts, console)) as recorder:
         recorder.begin()

@@ -25,18 +25,18 @@ def events(recorder, facts, driver) -> list[dict]:
     return [json.loads(line.removeprefix(":::MLLOG ")) for line in lines]
 
 
-def test_the_compliance_checker_accepts_a_run_in_the_open_division(events, facts):
+def test_compliance_checker_accepts_an_open_division_run(events, facts):
     assert complies(facts.folder / mlperf.RESULT)
 
 
-def test_the_compliance_checker_refuses_a_run_without_evaluation(events, facts):
+def test_compliance_checker_rejects_run_without_evaluation(events, facts):
     path = facts.folder / mlperf.RESULT
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(line for line in lines if "eval_accuracy" not in line))
     assert not complies(path)
 
 
-def test_epochs_are_counted_from_1_and_each_evaluation_ends_a_block(events):
+def test_epochs_start_at_1_and_evaluations_end_blocks(events):
     found = [
         f"{event['key']} {number}"
         for event in events
@@ -49,9 +49,7 @@ def test_epochs_are_counted_from_1_and_each_evaluation_ends_a_block(events):
     ]
 
 
-def test_accuracies_are_shares_and_a_target_that_was_missed_is_an_aborted_run(
-    events, recorder, facts
-):
+def test_missed_target_is_an_aborted_run(events, recorder, facts):
     shares = [event["value"] for event in events if event["key"] == "eval_accuracy"]
     assert shares == [0.59, 0.69, 0.79, 0.89]
     assert (events[-1]["key"], events[-1]["metadata"]) == ("run_stop", {"status": "success"})
@@ -62,7 +60,7 @@ def test_accuracies_are_shares_and_a_target_that_was_missed_is_an_aborted_run(
     )
 
 
-def test_blocks_hold_the_epochs_up_to_the_next_evaluation(facts):
+def test_blocks_hold_epochs_until_the_next_evaluation(facts):
     begun = {"kind": "begin", "time": 100.0, "startup_seconds": 5.0}
     evaluated = {"kind": "evaluation", "raw_top1_percent": 76.0, "seconds": 2.0, "raw_seconds": 0.5}
     records = [begun | {"step": 0, "wall_seconds": 5.0}]

@@ -21,7 +21,7 @@ def steps(folder, kind="step"):
     ]
 
 
-def test_every_record_is_on_disk_as_soon_as_it_is_made(recorder, driver, facts):
+def test_record_is_on_disk_at_once(recorder, driver, facts):
     recorder.begin()
     driver.run(0, 3)
     last = (facts.folder / "metrics.jsonl").read_text().splitlines()[-1]
@@ -29,7 +29,7 @@ def test_every_record_is_on_disk_as_soon_as_it_is_made(recorder, driver, facts):
     assert json.loads(last)["epoch"] == 0.3
 
 
-def test_a_resumed_run_has_every_step_once(recorder, driver, facts, console):
+def test_resumed_run_records_every_step_once(recorder, driver, facts, console):
     recorder.begin()
     driver.run(0, 17)
     again = Recorder(facts.folder, facts, console)
@@ -42,7 +42,7 @@ def test_a_resumed_run_has_every_step_once(recorder, driver, facts, console):
     assert steps(facts.folder, "begin") == [0, 10]
 
 
-def test_an_evaluation_that_is_owed_is_on_record_once(recorder, driver, facts, console):
+def test_missing_evaluation_is_recorded_once_on_resume(recorder, driver, facts, console):
     recorder.begin()
     driver.run(0, 27)
     Recorder(facts.folder, facts, console).begin(done=20, owes_evaluation=True)
@@ -50,7 +50,7 @@ def test_an_evaluation_that_is_owed_is_on_record_once(recorder, driver, facts, c
     assert steps(facts.folder) == list(range(1, 21))
 
 
-def test_wall_time_continues_where_the_last_session_ended(facts, console, monkeypatch):
+def test_wall_time_continues_across_sessions(facts, console, monkeypatch):
     ticks = count(1000, 10)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(ticks), time=float))
     for _ in range(2):
@@ -66,7 +66,7 @@ def test_wall_time_continues_where_the_last_session_ended(facts, console, monkey
     assert second == 2 * first
 
 
-def test_a_line_that_was_cut_short_costs_one_record(recorder, driver, facts):
+def test_truncated_line_costs_one_record(recorder, driver, facts):
     recorder.begin()
     driver.run(0, 2)
     path = facts.folder / "metrics.jsonl"
@@ -75,7 +75,7 @@ def test_a_line_that_was_cut_short_costs_one_record(recorder, driver, facts):
     assert steps(facts.folder) == [1, 3, 4]
 
 
-def test_a_loss_that_is_not_a_number_is_written_as_null(recorder, facts):
+def test_nan_loss_is_written_as_null(recorder, facts):
     recorder.begin()
     recorder.step(StepMetrics(1, 1, math.nan, 0.1, 64, 1.0, math.inf, 0.0))
     text = (facts.folder / "metrics.jsonl").read_text()
@@ -87,7 +87,7 @@ def test_a_loss_that_is_not_a_number_is_written_as_null(recorder, facts):
 @pytest.mark.skipif(
     not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full"
 )
-def test_a_full_disk_is_reported_once_and_training_continues(recorder, driver, facts, console):
+def test_full_disk_is_reported_once_and_training_continues(recorder, driver, facts, console):
     recorder.begin()
     path = facts.folder / "metrics.jsonl"
     path.unlink()
@@ -99,9 +99,7 @@ def test_a_full_disk_is_reported_once_and_training_continues(recorder, driver, f
     assert summary.sessions == 1
 
 
-def test_a_folder_that_is_gone_does_not_stop_training_but_the_run_is_not_done_without_a_summary(
-    recorder, driver, facts, console
-):
+def test_missing_folder_fails_the_run_at_its_end(recorder, driver, facts, console):
     facts.folder.rmdir()
     recorder.begin()
     driver.run(0, 40)
@@ -111,7 +109,7 @@ def test_a_folder_that_is_gone_does_not_stop_training_but_the_run_is_not_done_wi
     console.finished.assert_called_once()
 
 
-def test_the_summary_file_holds_numbers_with_their_units(summary, facts):
+def test_summary_file_has_numbers_with_units(summary, facts):
     found = json.loads((facts.folder / "summary.json").read_text())
     assert (found["ema_top1_percent"], found["raw_top1_percent"]) == (89.0, 88.0)
     assert found["training_seconds"] == 110.0
@@ -120,13 +118,13 @@ def test_the_summary_file_holds_numbers_with_their_units(summary, facts):
     assert not list(facts.folder.glob("*.part"))
 
 
-def test_the_console_hears_the_estimate_for_the_whole_run(recorder, driver, console):
+def test_console_gets_the_estimate_of_the_run(recorder, driver, console):
     recorder.begin()
     driver.run(0, 20)
     assert console.step.call_args.args[1] == pytest.approx(20 * 4.0 + 2 * 3.0 + 3.0, rel=0.15)
 
 
-def test_the_best_evaluation_stays_on_record_when_the_run_resumes(recorder, facts, console):
+def test_best_evaluation_is_kept_on_resume(recorder, facts, console):
     recorder.begin()
     recorder.evaluation(5, averaged=None, raw=Metrics(50, 90, 1, 9), seconds=1, is_best=True)
     Recorder(facts.folder, facts, console).begin(5)
@@ -134,7 +132,7 @@ def test_the_best_evaluation_stays_on_record_when_the_run_resumes(recorder, fact
     assert (found["step"], found["is_best"]) == (5, True)
 
 
-def test_stopping_is_recorded_with_its_reason(recorder, driver, facts, console):
+def test_stop_is_recorded_with_its_reason(recorder, driver, facts, console):
     recorder.begin()
     driver.run(0, 5)
     recorder.stopped(5, "the loss is not a number", "optimizer.lr=1.0")

@@ -57,7 +57,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Screen:
     return Screen()
 
 
-def test_a_sentence_from_another_process_leaves_nothing_of_the_display_behind(terminal):
+def test_interjection_erases_the_live_display(terminal):
     with Live(
         console=Console(file=terminal, highlight=False), auto_refresh=False, transient=True
     ) as live:
@@ -70,18 +70,18 @@ def test_a_sentence_from_another_process_leaves_nothing_of_the_display_behind(te
     assert "".join(terminal.screen()[1:]) == ""
 
 
-def test_the_display_has_the_height_that_others_count_on(terminal, facts):
+def test_live_display_has_the_expected_height(terminal, facts):
     console = LiveConsole(terminal, terminal)
     console.begin(facts, 0)
     assert len(terminal.screen()) == HEIGHT
     console.close()
 
 
-def test_no_name_in_a_sentence_acts_on_the_terminal():
+def test_interjection_escapes_control_characters():
     assert "\x1b[2J" not in interjection("runs/\x1b[2J")
 
 
-def test_a_closed_pipe_drops_the_text_and_is_not_reported(monkeypatch):
+def test_closed_pipe_drops_text_without_report(monkeypatch):
     reader, writer = os.pipe()
     os.close(reader)
     stream = lasting(writer, "utf-8")
@@ -90,7 +90,7 @@ def test_a_closed_pipe_drops_the_text_and_is_not_reported(monkeypatch):
     assert lost_output() == ""
 
 
-def test_a_full_disk_drops_the_text_and_is_named(monkeypatch):
+def test_full_disk_drops_text_and_is_named(monkeypatch):
     with Path("/dev/full").open("w") as full:
         stream = lasting(os.dup(full.fileno()), "utf-8")
     print("text", file=stream)
@@ -98,13 +98,13 @@ def test_a_full_disk_drops_the_text_and_is_named(monkeypatch):
     assert lost_output() == "No space left on device"
 
 
-def test_characters_that_the_terminal_lacks_are_escaped(tmp_path):
+def test_missing_characters_are_escaped(tmp_path):
     with (tmp_path / "text").open("w") as file:
         print("caf\u00e9 \udcff", file=lasting(file.fileno(), "ascii"))
     assert (tmp_path / "text").read_text() == "caf\\xe9 \\udcff\n"
 
 
-def test_a_closed_stream_takes_no_file_that_has_its_number(monkeypatch, capfd):
+def test_closed_stream_ignores_file_with_its_descriptor(monkeypatch, capfd):
     monkeypatch.setattr(sys, "stderr", sys.stderr)
     monkeypatch.setattr(sys, "stdout", None)
     protect_output()

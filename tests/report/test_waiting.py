@@ -20,7 +20,7 @@ def clock(monkeypatch):
     return now
 
 
-def test_a_pipe_gets_a_line_every_ten_seconds_with_the_time_left(clock):
+def test_waiting_prints_lines_every_ten_seconds_to_pipe(clock):
     err = io.StringIO()
     with Waiting("evaluating", stream=err) as shown:
         for second in range(26):
@@ -32,7 +32,7 @@ def test_a_pipe_gets_a_line_every_ten_seconds_with_the_time_left(clock):
     ]
 
 
-def test_what_was_done_before_the_start_does_not_count_as_speed(clock):
+def test_waiting_ignores_earlier_progress_in_speed(clock):
     err = io.StringIO()
     with Waiting("converting", stream=err) as shown:
         for second in range(11):
@@ -47,7 +47,7 @@ def test_what_was_done_before_the_start_does_not_count_as_speed(clock):
     ]
 
 
-def test_a_terminal_gets_a_bar_that_is_removed_and_lines_that_stay(clock):
+def test_waiting_removes_its_bar_from_the_terminal(clock):
     err = Terminal()
     with Waiting("training", "steps", stream=err) as shown:
         shown(0, 40)
@@ -70,18 +70,18 @@ def pace(facts):
     return made
 
 
-def test_steps_cost_by_their_operations(pace):
+def test_pace_weighs_steps_by_operations(pace):
     pace.observe(8, 1.0, settled=True)
     assert pace.seconds_left(10) == pytest.approx(10 * 1.0 + 20 * 4.0)
 
 
-def test_a_later_measurement_counts_in_part(pace):
+def test_pace_averages_later_measurements(pace):
     pace.observe(8, 1.0, settled=True)
     pace.observe(9, 2.0, settled=True)
     assert pace.seconds_left(15) == pytest.approx(1.2 * (5 * 1.0 + 20 * 4.0))
 
 
-def test_the_first_interval_counts_only_until_there_is_a_better_one(pace):
+def test_pace_drops_the_first_interval(pace):
     pace.observe(8, 30.0, settled=False)
     assert pace.seconds_left(19) == pytest.approx(30.0 + 20 * 120.0)
     pace.observe(9, 1.0, settled=True)
@@ -90,7 +90,7 @@ def test_the_first_interval_counts_only_until_there_is_a_better_one(pace):
     assert pace.seconds_left(19) == pytest.approx(1.0 + 20 * 4.0)
 
 
-def test_evaluations_that_are_still_to_come_are_counted(pace):
+def test_pace_counts_remaining_evaluations(pace):
     pace.observe(8, 1.0, settled=True)
     pace.evaluated(5.0)
     assert pace.seconds_left(25) == pytest.approx(15 * 4.0 + 2 * 5.0)

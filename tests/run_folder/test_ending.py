@@ -9,7 +9,7 @@ from resnet_recipes.run_folder.ending import Ending, first_failure, lost_a_peer,
 from tests.tables import rows
 
 
-def test_an_ending_is_read_as_it_was_written(tmp_path):
+def test_ending_round_trips_through_its_file(tmp_path):
     told = Ending(1, 3, 40, "TrainingError", "no number", seconds=12.5, time=3.5, attempt=1, pid=7)
     write(tmp_path / "endings/rank3.json", told)
     assert read(tmp_path / "endings/rank3.json") == told
@@ -17,12 +17,12 @@ def test_an_ending_is_read_as_it_was_written(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"code": 1, "unknown": 2}'])
-def test_a_damaged_ending_is_ignored(content, tmp_path):
+def test_read_ignores_damaged_ending(content, tmp_path):
     (tmp_path / "ending.json").write_text(content)
     assert read(tmp_path / "ending.json") is None
 
 
-def test_the_first_failure_is_the_earliest_that_is_not_anothers_consequence():
+def test_first_failure_skips_consequences():
     lost = Ending(
         1,
         0,
@@ -57,9 +57,7 @@ def named(name: str, base: type[Exception] = RuntimeError) -> type[Exception]:
         ("torch.autograd.graph", named("OutOfMemoryError"), False),
     ],
 )
-def test_the_loss_of_a_peer_is_known_by_where_it_was_raised_and_never_by_its_text(
-    module, error, is_loss
-):
+def test_lost_peer_is_recognized_by_origin_not_text(module, error, is_loss):
     scope = {"__name__": module, "error": error}
     exec("def fail(): raise error", scope)
     with pytest.raises(Exception) as found:  # noqa: PT011
@@ -92,13 +90,13 @@ DistBackendError | NCCL error: unhandled system error | NCCL_DEBUG
         ("ZeroDivisionError", "division by zero", ""),
     ],
 )
-def test_known_causes_have_a_hint_and_others_have_none(error, message, hint):
+def test_hint_exists_only_for_known_causes(error, message, hint):
     found = Ending(1, error=error, message=message).hint
     assert hint in found if hint else found == ""
 
 
 @pytest.mark.parametrize("code", [1, 3])
-def test_no_name_in_a_message_can_act_on_the_terminal(code):
+def test_explained_escapes_control_characters(code):
     text = Ending(code, 0, 5, "TrainingError", "image \x1b[2Jx.jpg\nis truncated").explained(
         Path("runs/\x1b"), ranks=1
     )
@@ -106,7 +104,7 @@ def test_no_name_in_a_message_can_act_on_the_terminal(code):
     assert "is truncated" in text.splitlines()[-1 if code == 3 else 2]
 
 
-def test_a_failure_is_explained_in_the_order_in_which_it_is_read():
+def test_explained_orders_failure_cause_and_logs():
     text = Ending(
         1, 5, 1234, "OSError", "image file is truncated: a.JPEG", seconds=761.0
     ).explained(Path("runs/a"), ranks=8)
@@ -119,6 +117,6 @@ def test_a_failure_is_explained_in_the_order_in_which_it_is_read():
     ]
 
 
-def test_a_users_mistake_is_reported_without_ranks_and_logs():
+def test_explained_omits_ranks_for_user_errors():
     told = Ending(2, 0, error="RecipeError", message="optimizer.lr=2: was 1")
     assert told.explained(Path("runs/a"), 8) == "error: optimizer.lr=2: was 1"

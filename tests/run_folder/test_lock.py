@@ -16,13 +16,13 @@ from resnet_recipes.run_folder import EXIT, lock
 from resnet_recipes.run_folder.lock import HeldFolder, begun, locked, refuse_links
 
 
-def test_a_second_run_in_the_same_folder_is_refused_and_told_who_has_it(tmp_path):
+def test_second_lock_is_refused_naming_the_holder(tmp_path):
     holder = f"is in use by another run.*process {os.getpid()} on"
     with locked(tmp_path), pytest.raises(NotReadyError, match=holder), locked(tmp_path):
         pass
 
 
-def test_a_run_starts_although_its_folder_is_being_looked_at(tmp_path, monkeypatch):
+def test_lock_waits_for_a_brief_reader(tmp_path, monkeypatch):
     monkeypatch.setattr(lock, "PATIENCE", 60.0)
     (tmp_path / "lock").touch()
     looking = os.open(tmp_path / "lock", os.O_RDONLY)
@@ -32,7 +32,7 @@ def test_a_run_starts_although_its_folder_is_being_looked_at(tmp_path, monkeypat
         pass
 
 
-def test_a_session_forgets_how_the_last_one_ended_unless_it_is_refused(tmp_path):
+def test_new_session_deletes_the_last_ending(tmp_path):
     (tmp_path / EXIT).touch()
     with locked(tmp_path), pytest.raises(NotReadyError), begun(tmp_path):
         pass
@@ -41,7 +41,7 @@ def test_a_session_forgets_how_the_last_one_ended_unless_it_is_refused(tmp_path)
         assert not (tmp_path / EXIT).exists()
 
 
-def test_the_lock_of_a_killed_run_is_free(tmp_path):
+def test_lock_of_killed_run_is_free(tmp_path):
     child = os.fork()
     if child == 0:
         with locked(tmp_path):
@@ -106,7 +106,7 @@ def run(tmp_path: Path) -> Path:
     ],
     ids=["a link to nothing", "a link to a file", "fifo"],
 )
-def test_a_link_or_a_special_file_is_refused_wherever_it_is(name, make, run):
+def test_refuse_links_rejects_links_and_special_files(name, make, run):
     refuse_links(run)
     make(run / name)
     with pytest.raises(NotReadyError, match=f"{name}: is a symbolic link or a special file"):
@@ -114,7 +114,7 @@ def test_a_link_or_a_special_file_is_refused_wherever_it_is(name, make, run):
 
 
 @pytest.mark.parametrize("then", ["deleted", "moved", "made again", "a file now"])
-def test_a_folder_that_is_no_longer_the_same_is_noticed(then, run):
+def test_held_folder_notices_a_replaced_folder(then, run):
     held = HeldFolder(run)
     held.confirm()
     (run / "more").mkdir()

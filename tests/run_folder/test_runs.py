@@ -8,7 +8,7 @@ from resnet_recipes.run_folder.runs import read_run, runs_in, shared_changes
 from tests.run_folders import run_folder
 
 
-def test_a_finished_run_has_accuracy_time_and_changes(tmp_path):
+def test_finished_run_has_accuracy_time_and_changes(tmp_path):
     run = read_run(run_folder(tmp_path, "a", top1=76.5))
     assert (run.state, run.recipe, run.top1_percent) == ("finished", "mild", 76.5)
     assert (run.epochs, run.epochs_done, run.minutes, run.minutes_papers) == (4, 4, 4, 230 / 60)
@@ -20,7 +20,7 @@ def test_a_finished_run_has_accuracy_time_and_changes(tmp_path):
 
 
 @pytest.mark.parametrize("state", ["stopped", "failed", "killed"])
-def test_an_unfinished_run_says_how_far_it_came_and_that_it_can_be_resumed(state, tmp_path):
+def test_unfinished_run_has_progress_and_is_resumable(state, tmp_path):
     run = read_run(run_folder(tmp_path, "a", state=state, epochs=9.0))
     assert (run.state, run.epochs, run.epochs_done) == (state, 9.0, 4.0)
     assert (run.top1_percent, run.minutes) == (70.0, 4.0)
@@ -28,7 +28,7 @@ def test_an_unfinished_run_says_how_far_it_came_and_that_it_can_be_resumed(state
     assert run.reason == ("" if state == "killed" else f"it {state}")
 
 
-def test_a_run_whose_lock_is_held_is_running(tmp_path):
+def test_locked_run_is_running(tmp_path):
     folder = run_folder(tmp_path, "a", state="killed")
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -37,7 +37,7 @@ def test_a_run_whose_lock_is_held_is_running(tmp_path):
     assert read_run(folder).state == "killed"
 
 
-def test_a_folder_that_nobody_has_started_is_prepared(tmp_path):
+def test_unstarted_folder_is_prepared(tmp_path):
     folder = run_folder(tmp_path, "a", state="killed")
     (folder / "metrics.jsonl").unlink()
     assert read_run(folder).state == "prepared"
@@ -48,14 +48,14 @@ def test_a_folder_that_nobody_has_started_is_prepared(tmp_path):
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[1]", b'{"ema_top1_percent": "x", "epochs": true}', b"\xff" * 9]
 )
-def test_damaged_files_make_gaps_not_errors(content, tmp_path):
+def test_damaged_files_leave_gaps_not_errors(content, tmp_path):
     folder = run_folder(tmp_path, "a")
     for name in ("summary.json", "provenance.json", "metrics.jsonl", "overrides.txt"):
         (folder / name).write_bytes(content)
     assert read_run(folder).top1_percent is None
 
 
-def test_other_folders_and_links_to_nowhere_are_passed_over(tmp_path):
+def test_runs_in_skips_other_folders_and_dead_links(tmp_path):
     run_folder(tmp_path, "b")
     run_folder(tmp_path, "a", state="failed")
     run_folder(tmp_path, ".1f.tmp")  # what a kill leaves of a new one
@@ -65,7 +65,7 @@ def test_other_folders_and_links_to_nowhere_are_passed_over(tmp_path):
     assert [run.name for run in runs_in(tmp_path)] == ["a", "b"]
 
 
-def test_settings_are_shared_by_all_runs_that_can_be_read(tmp_path):
+def test_shared_changes_ignores_unreadable_runs(tmp_path):
     for name, seed in (("a", 1), ("b", 2)):
         folder = run_folder(tmp_path, name, seed=seed)
         (folder / "overrides.txt").write_text(

@@ -18,14 +18,14 @@ from resnet_recipes.run_folder.summary import (
 )
 
 
-def test_training_seconds_hold_neither_evaluation_nor_checkpoints(summary):
+def test_training_seconds_exclude_evaluation_and_checkpoints(summary):
     assert summary.training_seconds == 10 * 2 + 10 * 1 + 20 * 4
     assert summary.evaluation_seconds == 4 * 3.0
     assert summary.checkpoint_seconds == 4 * 0.25
     assert summary.compile_seconds == 0.0
 
 
-def test_an_estimate_that_cannot_be_read_is_none(facts, driver, recorder):
+def test_unreadable_estimate_is_none(facts, driver, recorder):
     os.mkfifo(facts.folder / ESTIMATE)
     recorder.begin()
     driver.run(0, 40)
@@ -33,7 +33,7 @@ def test_an_estimate_that_cannot_be_read_is_none(facts, driver, recorder):
     assert summary.estimated_seconds is None
 
 
-def test_seconds_of_compilation_are_shown_next_to_those_of_training(recorder, driver):
+def test_compile_seconds_are_reported_separately(recorder, driver):
     recorder.begin()
     driver.run(0, 40)
     recorder.compiled(20, 1.5)
@@ -44,34 +44,34 @@ def test_seconds_of_compilation_are_shown_next_to_those_of_training(recorder, dr
     assert ("", "    0:04   compiling kernels and capturing CUDA graphs") in found
 
 
-def test_the_arithmetic_is_that_of_the_steps_that_were_trained(summary, facts):
+def test_pflops_count_only_trained_steps(summary, facts):
     assert summary.training_pflops == summary.as_json()["training_pflops"] == 20.0
     assert facts.pflops(25) == 2 + 2 + 8 / 2
 
 
-def test_every_epoch_is_timed_and_the_papers_rule_times_the_first_as_the_second(summary):
+def test_papers_seconds_time_first_epoch_as_second(summary):
     assert summary.seconds_by_epoch == (20.0, 10.0, 40.0, 40.0)
     assert summary.training_seconds_papers_rule == 10 * 1 + 10 * 1 + 20 * 4
 
 
-def test_throughput_leaves_out_the_first_steps_at_a_size(summary):
+def test_throughput_skips_first_steps_at_each_size(summary):
     assert list(summary.images_per_second_by_pixels) == [64, 128]
     assert summary.images_per_second_by_pixels[128] == 25.0
     assert summary.images_per_second_by_pixels[64] == pytest.approx(100 * 19 / (9 * 2 + 10 * 1))
 
 
-def test_means_are_over_the_time_not_the_steps(summary):
+def test_throughput_mean_is_weighted_by_time(summary):
     assert summary.images_per_second == pytest.approx(4000 / 110)
     assert summary.data_wait_share == pytest.approx(0.5 * 20 / 110)
 
 
-def test_accuracy_is_that_of_the_last_evaluation(summary):
+def test_accuracy_is_from_the_last_evaluation(summary):
     assert summary.ema.top1 == 89.0
     assert summary.raw.top1 == 88.0
     assert summary.raw.examples == 500
 
 
-def test_best_of_several_is_the_last_marked(recorder, driver):
+def test_best_is_the_last_marked_evaluation(recorder, driver):
     recorder.begin()
     driver.run(0, 10)
     for done, top1 in ((11, 70.0), (12, 80.0)):
@@ -84,7 +84,7 @@ def test_best_of_several_is_the_last_marked(recorder, driver):
     assert summary.evaluations == 4
 
 
-def test_the_published_result_of_nearest_length_is_chosen(facts, summary):
+def test_nearest_chooses_published_result_by_length(facts, summary):
     assert summary.published.top1 == 76.6
     assert nearest(facts.published, 2).top1 == 70.0
     assert nearest((), 2) is None
@@ -96,13 +96,13 @@ def records(*written: tuple[str, float, dict]) -> list[dict]:
     return [{"kind": kind, "wall_seconds": wall, **values} for kind, wall, values in written]
 
 
-def test_the_papers_clock_times_the_first_epoch_as_the_second():
+def test_papers_clock_counts_first_epoch_as_second():
     epochs = records(*(("epoch", 0.0, {"seconds": seconds}) for seconds in (30.0, 20.0, 25.0)))
     assert papers_seconds(epochs, 77.0) == 67.0
     assert papers_seconds(epochs[:1], 30.0) is None
 
 
-def test_mlperfs_clock_runs_from_first_step_to_last_evaluation_with_evaluations_and_checkpoints():
+def test_mlperf_clock_includes_evaluations_and_checkpoints():
     one = records(
         ("begin", 7.0, {"startup_seconds": 7.0}),
         ("evaluation", 50.0, {"raw_seconds": 0.0}),
@@ -114,7 +114,7 @@ def test_mlperfs_clock_runs_from_first_step_to_last_evaluation_with_evaluations_
     assert mlperf_seconds(one[:1]) is None
 
 
-def test_mlperfs_clock_counts_repeated_steps_but_no_start_up():
+def test_mlperf_clock_counts_repeated_steps_not_startup():
     resumed = records(
         ("begin", 7.0, {"startup_seconds": 7.0}),
         ("saved", 30.0, {}),
@@ -125,7 +125,7 @@ def test_mlperfs_clock_counts_repeated_steps_but_no_start_up():
     assert [reading for _, reading in mlperf_readings(resumed)] == [0.0, 23.0, 33.0, 48.0]
 
 
-def test_epochs_that_follow_each_other_in_the_records_are_timed_whatever_lies_between():
+def test_epoch_seconds_ignore_records_between_epochs():
     """Of four steps each: the first, the second, and the last of ten, with a log in the middle."""
     ends = ((4, 9.0), (8, 15.0), (38, 18.0), (40, 22.0))
     one = records(*(("step", 0.0, {"step": end, "training_seconds": at}) for end, at in ends))

@@ -49,7 +49,7 @@ def started(folder: Path, task: Job, code: int = 0, waits: bool = False) -> subp
     )
 
 
-def test_jobs_carry_extras_secrets_cores_and_memory():
+def test_scripts_carry_extras_secrets_cores_and_memory():
     task = job(TWO)._replace(extras=["remote", "wandb"], secrets=["WANDB_API_KEY"])
     read = yaml.safe_load(skypilot.script(task))
     assert read["setup"].endswith(" '.[remote,wandb]'\n")
@@ -67,7 +67,7 @@ def test_jobs_carry_extras_secrets_cores_and_memory():
     assert "env" not in yaml.safe_load(kubernetes.script(plain))["spec"]["trainer"]
 
 
-def test_one_node_of_skypilot_runs_our_launcher_with_the_words_as_typed(tmp_path):
+def test_skypilot_single_node_runs_our_launcher(tmp_path):
     process = started(tmp_path, job(ONE), code=75)
     out, _ = process.communicate(timeout=10)
     words = [word.replace("/storage", str(tmp_path)) for word in TRAINED]
@@ -76,7 +76,7 @@ def test_one_node_of_skypilot_runs_our_launcher_with_the_words_as_typed(tmp_path
     assert not list(tmp_path.rglob("OWNED"))
 
 
-def test_several_nodes_of_skypilot_run_ranks_that_meet_on_the_first(tmp_path):
+def test_skypilot_nodes_meet_on_the_first(tmp_path):
     out, _ = started(tmp_path, job(TWO)).communicate(timeout=10)
     name, *words = out.split("\0")[:-1]
     assert name == "torchrun"
@@ -94,7 +94,7 @@ def test_several_nodes_of_skypilot_run_ranks_that_meet_on_the_first(tmp_path):
 
 
 @pytest.mark.parametrize(("code", "told"), [(1, False), (0, False), (1, True)])
-def test_a_node_ends_with_the_runs_code_of_this_attempt(code, told, tmp_path):
+def test_skypilot_node_ends_with_this_attempts_code(code, told, tmp_path):
     before = tmp_path / "runs/Mild_1"
     before.mkdir(parents=True)
     (before / "exit.json").write_text('{"code": 75}')  # an attempt before was stopped
@@ -106,7 +106,7 @@ def test_a_node_ends_with_the_runs_code_of_this_attempt(code, told, tmp_path):
     assert process.returncode == (75 if told else code)
 
 
-def test_a_bucket_is_mounted_with_a_cache_and_a_volume_as_it_is():
+def test_skypilot_mounts_bucket_with_cache_and_volume():
     task = yaml.safe_load(skypilot.script(job(ONE, "s3://bucket/a b")))
     assert task["file_mounts"] == {
         "/storage": {"source": "s3://bucket/a b", "mode": "MOUNT_CACHED"}
@@ -120,7 +120,7 @@ def test_a_bucket_is_mounted_with_a_cache_and_a_volume_as_it_is():
 
 
 @pytest.mark.parametrize("allocation", [ONE, TWO], ids=["one node", "two nodes"])
-def test_a_trainjob_has_the_words_as_kubernetes_unescapes_them_and_time_to_save(allocation):
+def test_trainjob_escapes_arguments_and_leaves_time_to_save(allocation):
     document = yaml.safe_load(kubernetes.script(job(allocation, "disk}, a: {b")))
     trainer = document["spec"]["trainer"]
     torchrun = ["torchrun", "--shutdown-timeout=150", "--no-python"]
@@ -135,7 +135,7 @@ def test_a_trainjob_has_the_words_as_kubernetes_unescapes_them_and_time_to_save(
     assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "disk}, a: {b"}
 
 
-def test_a_component_hands_the_words_to_torchx_as_it_unescapes_them(monkeypatch):
+def test_torchx_component_escapes_arguments(monkeypatch):
     called = {}
     dist, specs = ModuleType("torchx.components.dist"), ModuleType("torchx.specs")
     dist.ddp = lambda *words, **rest: called.update(rest, words=list(words))

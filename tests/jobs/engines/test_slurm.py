@@ -73,7 +73,7 @@ STRANGE = [
 ]
 
 
-def test_on_one_node_a_launcher_starts_the_ranks_and_on_several_each_task_is_one(tmp_path):
+def test_script_starts_launcher_or_a_task_per_rank(tmp_path):
     text = script("mild", [], ONE_NODE)
     assert "#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=4\n" in text
     out, _ = run(tmp_path, text).communicate(timeout=10)
@@ -85,7 +85,7 @@ def test_on_one_node_a_launcher_starts_the_ranks_and_on_several_each_task_is_one
 
 
 @pytest.mark.parametrize("recipe", STRANGE)
-def test_no_name_or_word_can_run_a_command_or_add_a_directive(recipe, tmp_path):
+def test_script_quotes_names_and_arguments(recipe, tmp_path):
     text = script(recipe, [f"data=/{recipe}", "run.root=$HOME\n#SBATCH --array=0-999"], ONE_NODE)
     process = run(tmp_path, text)
     out, _ = process.communicate(timeout=10)
@@ -105,7 +105,7 @@ def test_no_name_or_word_can_run_a_command_or_add_a_directive(recipe, tmp_path):
 
 
 @pytest.mark.parametrize("task", [0, len(STRANGE) - 1])
-def test_each_task_of_an_array_trains_its_own_run_by_the_words_as_typed(task, tmp_path):
+def test_array_task_trains_its_own_run(task, tmp_path):
     runs = {f"run-{i}": [f"recipe={name}", f"data=/{name}"] for i, name in enumerate(STRANGE)}
     out, _ = run(tmp_path, array(runs, TWO_NODES, "4:00:00"), task=task).communicate(timeout=10)
     words = [*SRUN_WORDS, *runs[f"run-{task}"], f"run.name=run-{task}", ""]
@@ -113,7 +113,7 @@ def test_each_task_of_an_array_trains_its_own_run_by_the_words_as_typed(task, tm
     assert not list(tmp_path.rglob("OWNED"))
 
 
-def test_an_array_has_a_task_for_each_run_and_a_limit_of_those_at_a_time(tmp_path):
+def test_array_has_a_task_per_run_and_limit(tmp_path):
     runs = {"a": ["recipe=mild"], "b": ["recipe=hot"]}
     assert "#SBATCH --array=0-1\n" in array(runs, ONE_NODE, "4:00:00")
     text = array(runs, ONE_NODE, "4:00:00", at_a_time=1)
@@ -126,7 +126,7 @@ def test_an_array_has_a_task_for_each_run_and_a_limit_of_those_at_a_time(tmp_pat
     not shutil.which("shellcheck"), reason="needs shellcheck (Debian package shellcheck)"
 )
 @pytest.mark.parametrize("allocation", [ONE_NODE, TWO_NODES], ids=["one node", "two nodes"])
-def test_shellcheck_has_nothing_to_say(allocation):
+def test_script_passes_shellcheck(allocation):
     runs = {f"run-{i}": [f"recipe={name}", f"data=/{name}"] for i, name in enumerate(STRANGE)}
     for text in (
         array(runs, allocation, "4:00:00"),
@@ -138,7 +138,7 @@ def test_shellcheck_has_nothing_to_say(allocation):
         assert told.stdout == ""  # SC2016: single quotes, on purpose
 
 
-def test_a_run_on_cpus_asks_for_no_gpus():
+def test_script_for_cpus_requests_no_gpus():
     assert "--gpus-per-node=4\n" in script("mild", [], ONE_NODE)
     assert "--gpus-per-node" not in script("mild", [], Allocation(1, 4, is_cpu=True))
 
@@ -166,12 +166,12 @@ x | 0
         ("4:00:00\n#SBATCH --array=0-9", 0),
     ],
 )
-def test_a_time_limit_is_read_as_slurm_reads_it(time, length):
+def test_seconds_parses_time_limits_as_slurm(time, length):
     assert seconds(time) == int(length)
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
-def test_a_job_that_is_told_to_stop_waits_for_the_save_and_is_queued_again(number, tmp_path):
+def test_stopped_job_saves_and_requeues(number, tmp_path):
     process = run(tmp_path, script("hot", [], ONE_NODE), tenths=50)
     process.stdout.readline()
     time.sleep(0.3)
@@ -182,18 +182,18 @@ def test_a_job_that_is_told_to_stop_waits_for_the_save_and_is_queued_again(numbe
     assert process.returncode == 75
 
 
-def test_a_task_that_is_told_to_stop_is_queued_again_alone(tmp_path):
+def test_stopped_array_task_requeues_alone(tmp_path):
     text = array({"a": ["recipe=mild"], "b": ["recipe=hot"]}, ONE_NODE, "4:00:00")
     out, _ = run(tmp_path, text, code=75, task=1).communicate(timeout=10)
     assert "scontrol requeue 41230_1\n" in out
 
 
-def test_a_job_that_failed_is_not_queued_again(tmp_path):
+def test_failed_job_is_not_requeued(tmp_path):
     out, _ = (process := run(tmp_path, script("hot", [], ONE_NODE), code=1)).communicate(timeout=10)
     assert process.returncode == 1
     assert "requeue" not in out
 
 
-def test_slurm_gives_notice_before_a_rank_has_to_be_done_with_its_save():
+def test_slurm_signals_before_the_save_limit():
     assert NOTICE > GRACE
     assert f"#SBATCH --signal=B:USR1@{NOTICE} " in script("mild", [], Allocation(1, 1))

@@ -15,7 +15,7 @@ EACH = [pytest.param(name, marks=needs(name)) for name in TRACKERS]
 
 
 @pytest.mark.parametrize("name", EACH)
-def test_it_takes_a_run_its_resumption_and_its_end(name, tmp_path, monkeypatch):
+def test_tracker_accepts_run_resume_and_end(name, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "disabled")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     folder = tmp_path / "runs/mine"
@@ -33,7 +33,7 @@ def test_it_takes_a_run_its_resumption_and_its_end(name, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", TRACKERS)
-def test_its_name_is_known_and_its_extra_installs_its_package(name):
+def test_tracker_name_and_extra_match_its_package(name):
     assert list(LogConfig(to=[name]).problems()) == []
     package, extra = TRACKERS[name]
     if not extra:

@@ -62,7 +62,7 @@ def session(
 
 
 @needs("tensorboard")
-def test_tensorboard_reads_the_curves_and_a_resumed_run_continues_them(tmp_path):
+def test_tensorboard_curves_continue_on_resume(tmp_path):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     assert session(tmp_path, ["tensorboard"], range(1, 9)) == []
     time.sleep(1.1)  # event files are ordered by the second of their creation
@@ -85,7 +85,7 @@ def settings_shown(events: Any) -> dict[str, object]:
 
 
 @needs("mlflow")
-def test_mlflow_reads_the_curves_and_a_resumed_run_is_the_same_run(tmp_path, monkeypatch):
+def test_mlflow_run_continues_on_resume(tmp_path, monkeypatch):
     from mlflow import MlflowClient
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -109,7 +109,7 @@ def test_mlflow_reads_the_curves_and_a_resumed_run_is_the_same_run(tmp_path, mon
 
 
 @needs("wandb")
-def test_wandb_is_told_the_runs_steps_and_a_resumed_run_is_the_same_run(tmp_path, monkeypatch):
+def test_wandb_run_continues_on_resume(tmp_path, monkeypatch):
     init = Mock()
     monkeypatch.setattr("wandb.init", init)
     assert session(tmp_path, ["wandb"], range(1, 6)) == []
@@ -123,7 +123,7 @@ def test_wandb_is_told_the_runs_steps_and_a_resumed_run_is_the_same_run(tmp_path
     assert run.finish.call_args_list == [call(exit_code=255), call(exit_code=0)]
 
 
-def test_the_csv_file_has_a_row_per_point_and_a_resumed_run_drops_what_it_repeats(tmp_path):
+def test_csv_drops_repeated_rows_on_resume(tmp_path):
     session(tmp_path, ["csv"], range(1, 9))
     session(tmp_path, ["csv"], range(6, 11), first=5)
     with (tmp_path / "metrics.csv").open(newline="") as file:
@@ -140,7 +140,7 @@ class Broken:
         raise SystemExit("no route to host")
 
 
-def test_a_tracker_that_fails_is_reported_once_and_stops_nothing():
+def test_failing_tracker_is_reported_once():
     tracker = Background("wandb", Broken, {})
     tracker.begin(0)
     for step in range(100):
@@ -163,7 +163,7 @@ class Stuck:
         self.close = lambda is_finished: None
 
 
-def test_a_tracker_that_never_responds_drops_points_and_is_left_behind(monkeypatch):
+def test_unresponsive_tracker_drops_points_and_is_abandoned(monkeypatch):
     monkeypatch.setattr(trackers, "CAPACITY", 5)
     monkeypatch.setattr(trackers, "CLOSING_SECONDS", (0.05, 0.4))
     answers = threading.Event()
@@ -183,7 +183,7 @@ def test_a_tracker_that_never_responds_drops_points_and_is_left_behind(monkeypat
     answers.set()
 
 
-def test_trackers_share_the_seconds_after_the_end_of_a_run():
+def test_trackers_share_the_closing_seconds():
     answers = threading.Event()
     tracker = Background("mlflow", lambda: Stuck(answers), {})
     tracker.begin(0)
@@ -194,7 +194,7 @@ def test_trackers_share_the_seconds_after_the_end_of_a_run():
     answers.set()
 
 
-def test_unknown_and_missing_trackers_are_problems_with_what_to_type(monkeypatch):
+def test_unknown_or_missing_tracker_is_a_problem(monkeypatch):
     monkeypatch.setattr("resnet_recipes.base.extras.find_spec", lambda name: None)
     (unknown,) = LogConfig(to=["tensorbord", "wandb"]).problems()
     (missing,) = lacking(["wandb"])
