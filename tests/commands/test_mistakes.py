@@ -70,7 +70,7 @@ schedule.warmup_epochs=5 | schedule.warmup=5ep
 --min-lr 1e-6 | schedule.final=FRACTION
 --crop-pct 0.9 | data.eval_resize=PIXELS
 --channels-last | precision.channels_last=true
---color-jitter 0.4 | leave it out
+--color-jitter-prob 0.4 | leave it out
 --torchcompile | precision.compile=true
 --checkpoint-hist 3 | checkpoint.keep=3
 optim=sgd | optimizer=sgd

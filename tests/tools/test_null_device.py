@@ -163,7 +163,7 @@ def asked(entries):
     asked = [entry for entry in entries if "nccl" in entry or entry == "launch graph"]
     return [entry.removeprefix("launch ") for entry in asked]
 with recorded() as entries:
-    distributed.form_group(distributed.this_rank("cuda", sys.argv[1] + ".store"))
+    distributed.form_group(distributed.read_rank("cuda", sys.argv[1] + ".store"))
     run = a_run("mild", ["model.name=resnet18"])
 print(*asked(entries), sep=", ")
 print(*sorted({", ".join(asked(step)) for step in recorded_steps(run)}), sep="; ")
