@@ -10,6 +10,7 @@ from resnet_recipes.data.loading import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.loading.storage import Rows, Storage
 from resnet_recipes.data.native import Engine, why_not
+from resnet_recipes.data.native.rows import Status
 from resnet_recipes.data.order import sampled
 from resnet_recipes.data.stored import Taught
 
@@ -78,10 +79,22 @@ class NativeImages:
         # others were read from a small level
         source.mark_verified(rows.indices[~wanted["checked"]])
         for row in refused.tolist():
-            if wanted["longest"][row]:
-                self._crop_decoded(rows.only(row), wanted[row : row + 1])
+            one, request = rows.only(row), wanted[row : row + 1]
+            if request["status"] == Status.UNREADABLE and self._is_read_again(one, request):
+                continue
+            if request["longest"]:
+                self._crop_decoded(one, request)
             else:
-                self._images.fill(rows.only(row))
+                self._images.fill(one)
+
+    def _is_read_again(self, rows: Rows, wanted: np.ndarray) -> bool:
+        """Return whether the engine has read a file that it could not read a moment ago.
+
+        A network disk can do that, and Python would decode pixels that are a little different.
+        Raises UnreadableError if the file still cannot be read.
+        """
+        self._images.opened(rows, 0)
+        return not self._engine.fill(wanted, rows.reading).size
 
     def _crop_decoded(self, rows: Rows, wanted: np.ndarray) -> None:
         """Let the engine crop an image that Python decodes, as it will crop it from memory."""

@@ -15,7 +15,7 @@ from resnet_recipes.data.images import NativeImages, natively
 from resnet_recipes.data.images.decode import ChangedError
 from resnet_recipes.data.images.python import EvalImages, PythonRows, TrainImages
 from resnet_recipes.data.loading.storage import Rows, Storage, UnreadableError, fill
-from resnet_recipes.data.native import why_not
+from resnet_recipes.data.native import Engine, why_not
 from resnet_recipes.methods.randaugment import RandAugment
 from tests.data.conftest import which
 
@@ -47,6 +47,28 @@ def filled(storage: PythonRows, files: Files, epoch: int = 2, side: int = 32) ->
     rows = rows_for(np.arange(len(files)), epoch, side)
     storage.fill(rows)
     return rows.pixels
+
+
+@pytest.mark.parametrize("kind", [TrainImages, EvalImages])
+def test_file_unreadable_for_a_moment_has_the_engines_pixels(files, monkeypatch, kind):
+    images = kind(files, CROP) if kind is TrainImages else kind(files, 36)
+    storage, broken = natively(images, 2), 1
+    expected = filled(storage, files)
+    python = filled(images, files)
+    assert not np.array_equal(python[broken], expected[broken])
+    path, engine_fill, calls = Path(files.path(broken)), Engine.fill, []
+
+    def fill(engine: Engine, *settings) -> np.ndarray:
+        calls.append(engine)
+        if len(calls) > 1:
+            return engine_fill(engine, *settings)
+        away = path.rename(path.with_suffix(".away"))
+        refused = engine_fill(engine, *settings)
+        away.rename(path)
+        return refused
+
+    monkeypatch.setattr(Engine, "fill", fill)
+    assert np.array_equal(filled(storage, files), expected)
 
 
 def rows_for(indices: np.ndarray, epoch: int = 0, side: int = 32) -> Rows:
