@@ -168,10 +168,10 @@ with recorded() as entries:
 print(*asked(entries), sep=", ")
 print(*sorted({", ".join(asked(step)) for step in recorded_steps(run)}), sep="; ")
 with recorded() as entries:
-    distributed.agree(torch.zeros((), dtype=torch.int64, device="cuda"))
+    distributed.is_same_on_all_ranks(torch.zeros((), dtype=torch.int64, device="cuda"))
     distributed.average_statistics(run.model)
-    distributed.total_over_ranks(torch.ones(3, dtype=torch.int64, device="cuda"))
-    distributed.meet()
+    distributed.sum_over_ranks(torch.ones(3, dtype=torch.int64, device="cuda"))
+    distributed.wait_for_ranks()
 print(*asked(entries), sep=", ")
 with recorded() as entries:
     distributed.broadcast_statistics(run.model)
@@ -179,7 +179,7 @@ print(len(asked(entries)) - len(list(run.model.buffers())))
 transposed = torch.ones(3, 3, device="cuda").t()[:, :2]
 for given in (torch.ones(3), torch.ones(3, device="cuda:1"), transposed):
     try:
-        distributed.total_over_ranks(given)
+        distributed.sum_over_ranks(given)
     except (RuntimeError, ValueError) as error:
         print(type(error))
 distributed.leave()
@@ -214,7 +214,7 @@ from resnet_recipes.recipe.compose import compose
 words = ["data=/dev/null", "~methods.blurpool", "model.name=resnet18"]
 recipe = compose("mild", words, needs_data=False).recipe
 names, path = tuple(map(str, range(1000))), Path(sys.argv[1] + ".safetensors")
-write_weights(backbones.build("resnet18", 1000, {}), path, about.of(recipe, names, 1000))
+write_weights(backbones.build("resnet18", 1000, {}), path, about.describe(recipe, names, 1000))
 print(json.dumps(step.measure("mild", [f"methods.distill.teacher={path}"])))
 """
 
