@@ -173,7 +173,7 @@ def figure(name: str, cells: list[Cell], recipes: Sequence[str], cost: tuple[str
     field, title = cost
     rows = [
         {
-            "series": cell.name,
+            "series": cell.name.removeprefix("tiny_"),
             field: getattr(cell, field),
             "top1_percent": cell.mean,
             "low": min(cell.top1.values()),
@@ -183,7 +183,9 @@ def figure(name: str, cells: list[Cell], recipes: Sequence[str], cost: tuple[str
         for cell in cells
         if cell.name == name and getattr(cell, field)
     ]
-    return Figure(name, "", accuracy(rows, field, title))
+    plot = accuracy(rows, field, title)
+    plot["layer"] = plot["layer"][1:]  # without the Pareto front
+    return Figure(name, "", plot)
 
 
 if __name__ == "__main__":
