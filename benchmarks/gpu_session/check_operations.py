@@ -43,7 +43,7 @@ def _not_a_number(device: torch.device) -> dict:
     x[0, 5] = float("nan")
     x = x.contiguous(memory_format=torch.channels_last)
     found = []
-    for form in (batch_norm.plain, batch_norm.fused):
+    for form in (batch_norm.unfused, batch_norm.fused):
         norm = Norm.of(nn.BatchNorm2d(64, device=device))
         found.append(form(x, norm, Epilogue(relu=True)).isnan())
     return verdict(float((found[0] != found[1]).sum()), 0, "values differ")

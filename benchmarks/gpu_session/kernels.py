@@ -29,9 +29,9 @@ class Case(NamedTuple):
 
 
 SUM, NO_SUM = "BatchNorm + sum + ReLU", "BatchNorm + ReLU"
-NORMS = {"torch": batch_norm.plain, "fused": batch_norm.fused}
+NORMS = {"torch": batch_norm.unfused, "fused": batch_norm.fused}
 BLURS = {"torch": contenders.blurred, "fused": blur.fused}
-POOLS = {"torch": max_pool.plain, "fused": max_pool.fused}
+POOLS = {"torch": max_pool.unfused, "fused": max_pool.fused}
 
 SIDES = 224, 88
 FIRST = {"torch": nn.Conv2d, "folded": FoldedConv2d}

@@ -11,7 +11,7 @@ CHECK = """
 import torch
 from resnet_recipes.ops import FUSED, selftest
 device = torch.device("cuda", 0)
-print(*(selftest.mismatch(each, device, torch.bfloat16, device) for each in FUSED.values()))
+print(*(selftest.find_mismatch(each, device, torch.bfloat16, device) for each in FUSED.values()))
 """
 
 

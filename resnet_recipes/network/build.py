@@ -10,7 +10,7 @@ from torchvision.models.resnet import BasicBlock, Bottleneck
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.methods.stack import Stack
-from resnet_recipes.ops.sound import sound
+from resnet_recipes.ops.sound import avoid_wrong_gradients
 from resnet_recipes.recipe.schema import Recipe
 
 #: Layers that each value of model.init initializes; the others keep their library's weights.
@@ -33,7 +33,7 @@ def build_network(
     model = build_model(recipe.model, num_classes, recipe.seed)
     methods.modify_model(model)
     if device.type == "cpu" or not backbones.is_resnet(model):  # ResNets do not need it on GPUs
-        model.forward = sound(model.forward)
+        model.forward = avoid_wrong_gradients(model.forward)
     if recipe.precision.channels_last:
         return model.to(device, memory_format=torch.channels_last)
     # a convolution follows its input's memory format, not its weights'

@@ -31,7 +31,7 @@ def fuse(model: nn.Module, operations: Operations) -> None:
     BatchNorm is fused in the stem and blocks of torchvision's ResNets; other networks keep theirs.
     Max-pools and blurs change in every network. Parameters and state-dict keys stay the same.
     """
-    for module in list(model.modules()) if operations.batch_norm is not batch_norm.plain else ():
+    for module in list(model.modules()) if operations.batch_norm is not batch_norm.unfused else ():
         if type(module) is ResNet and _is_fusable(module.bn1):
             _fold_stem(module.conv1)
             _fuse_norm(module.bn1, operations, relu=True)
@@ -45,7 +45,7 @@ def fuse(model: nn.Module, operations: Operations) -> None:
             _pair_blocks(module)
         if isinstance(module, Blurring):
             module.blur = operations.blur
-    for module in model.modules() if operations.max_pool is not max_pool.plain else ():
+    for module in model.modules() if operations.max_pool is not max_pool.unfused else ():
         if isinstance(module, nn.MaxPool2d) and _is_three_by_three(module):
             _fuse_pool(module, operations)
 
@@ -111,7 +111,7 @@ class FusedBatchNorm2d(nn.BatchNorm2d):
         epilogue = Epilogue(residual, None, self.relu, twice)
         if self.training:
             return self.operation(x, Norm.of(self), epilogue)
-        return batch_norm.followed(super().forward(x), epilogue)
+        return batch_norm.apply_epilogue(super().forward(x), epilogue)
 
 
 class FusedDropSamplesBatchNorm2d(DropSamplesBatchNorm2d):
@@ -122,7 +122,7 @@ class FusedDropSamplesBatchNorm2d(DropSamplesBatchNorm2d):
         if self.training:
             epilogue = epilogue._replace(keep=self.draw(x))
             return self.operation(x, Norm.of(self), epilogue)
-        return batch_norm.followed(super().forward(x), epilogue)
+        return batch_norm.apply_epilogue(super().forward(x), epilogue)
 
 
 class FoldedConv2d(nn.Conv2d):
@@ -201,7 +201,7 @@ def _end_block(
     """Return a block's output, also after StochasticDepth was folded into nn.BatchNorm2d."""
     if isinstance(norm, tuple(NORMS.values())):
         return norm(y, identity, block.twice)
-    return batch_norm.followed(norm(y), Epilogue(identity, None, True, block.twice))
+    return batch_norm.apply_epilogue(norm(y), Epilogue(identity, None, True, block.twice))
 
 
 BLOCKS = {BasicBlock: FusedBasicBlock, Bottleneck: FusedBottleneck}

@@ -5,24 +5,24 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from resnet_recipes.ops.library import SampleCall, SampleCalls, draw, nhwc, register
-from resnet_recipes.ops.norm import Epilogue, Norm, Saved
+from resnet_recipes.ops.library import SampleCall, SampleCalls, draw, register, to_nhwc
+from resnet_recipes.ops.norm import Epilogue, Norm, SavedTensors
 
 FunctionCtx = torch.autograd.function.FunctionCtx
 
-#: What the fused function is given, flat.
+#: Names of the fused function's arguments.
 _INPUTS = ("x", *Norm._fields, *Epilogue._fields)
 
 
-def plain(x: Tensor, norm: Norm, epilogue: Epilogue) -> Tensor | tuple[Tensor, Tensor]:
-    """Normalise [N, C, H, W] by its own statistics and do what follows, in plain torch."""
+def unfused(x: Tensor, norm: Norm, epilogue: Epilogue) -> Tensor | tuple[Tensor, Tensor]:
+    """Normalize [N, C, H, W] by its own statistics and apply the epilogue, in plain torch."""
     weight, bias, mean, var, tracked, momentum, eps = norm
     tracked.add_(1)
-    return followed(F.batch_norm(x, mean, var, weight, bias, True, momentum, eps), epilogue)
+    return apply_epilogue(F.batch_norm(x, mean, var, weight, bias, True, momentum, eps), epilogue)
 
 
-def followed(y: Tensor, epilogue: Epilogue) -> Tensor | tuple[Tensor, Tensor]:
-    """Do what follows a BatchNorm to its output, which may be overwritten."""
+def apply_epilogue(y: Tensor, epilogue: Epilogue) -> Tensor | tuple[Tensor, Tensor]:
+    """Apply the epilogue to the output of a BatchNorm, which may be overwritten."""
     y = y if epilogue.keep is None else y * epilogue.keep.to(y.dtype).view(-1, 1, 1, 1)
     y = y if epilogue.residual is None else y + epilogue.residual
     y = F.relu(y, inplace=True) if epilogue.relu else y
@@ -30,19 +30,19 @@ def followed(y: Tensor, epilogue: Epilogue) -> Tensor | tuple[Tensor, Tensor]:
 
 
 def fused(x: Tensor, norm: Norm, epilogue: Epilogue) -> Tensor | tuple[Tensor, Tensor]:
-    """Do the same for channels_last in two launches per pass.
+    """Compute the same for channels_last in two launches per pass.
 
     Sums are in float32, in a fixed order, and rounded once. The gradients of two consumers, each
-    with its own copy of the output, are added in the second if there is a residual, and else by a
-    launch of torch's.
+    with its own copy of the output, are added in the second launch if there is a residual, and
+    otherwise by another launch of torch.
     """
     return _BatchNorm.apply(x, *norm, *epilogue)
 
 
-def samples(generator: torch.Generator, dtype: torch.dtype) -> SampleCalls:
+def make_samples(generator: torch.Generator, dtype: torch.dtype) -> SampleCalls:
     """Yield arguments that reach every kernel: with and without each part, and partial tiles.
 
-    The first has so many rows that several programs share the sums, as in a real network.
+    The first sample has so many rows that several programs share the sums, as in a real network.
     """
     for shape, relu, add, drop, twice in (
         ((2, 64, 13, 19), True, True, False, True),
@@ -51,8 +51,8 @@ def samples(generator: torch.Generator, dtype: torch.dtype) -> SampleCalls:
         ((2, 64, 3, 9), True, True, True, True),
         ((2, 128, 3, 9), True, True, False, False),
     ):
-        x = nhwc((draw(generator, shape) * 2 + 1).to(dtype)).requires_grad_()
-        residual = nhwc(draw(generator, shape).to(dtype)).requires_grad_() if add else None
+        x = to_nhwc((draw(generator, shape) * 2 + 1).to(dtype)).requires_grad_()
+        residual = to_nhwc(draw(generator, shape).to(dtype)).requires_grad_() if add else None
         keep = torch.tensor([1.0, 0.0], device=generator.device) if drop else None
         epilogue = Epilogue(residual, keep, relu, twice)
         # two gradients without a sum are added in `dtype`
@@ -69,12 +69,12 @@ def _sample_norm(generator: torch.Generator, channels: int) -> Norm:
 class _BatchNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: FunctionCtx, x: Tensor, *rest) -> Tensor | tuple[Tensor, Tensor]:
-        norm, epilogue = _parts(rest)
+        norm, epilogue = _split_arguments(rest)
         z, moments = torch.ops.resnet_recipes.batch_norm.default(x, *rest[:-1])
         # The ReLU's gradient needs signs. After a sum they are the output's, which the next
         # convolution saves anyway.
-        kept = None if epilogue.residual is None else z
-        ctx.save_for_backward(x, kept, epilogue.keep, norm.weight, norm.bias, moments)
+        output = None if epilogue.residual is None else z
+        ctx.save_for_backward(x, output, epilogue.keep, norm.weight, norm.bias, moments)
         ctx.set_materialize_grads(False)  # an unused output has no gradient to add
         ctx.relu = epilogue.relu
         return (z, z.view_as(z)) if epilogue.twice else z
@@ -85,67 +85,67 @@ class _BatchNorm(torch.autograd.Function):
         ctx: FunctionCtx, g: Tensor | None, other: Tensor | None = None
     ) -> tuple[Tensor | None, ...]:
         if g is None and other is None:
-            return _gradients()
-        saved = Saved(*ctx.saved_tensors, ctx.relu)
+            return _order_gradients()
+        saved = SavedTensors(*ctx.saved_tensors, ctx.relu)
         if g is None:
             g, other = other, None
         dx, dresidual, sums = torch.ops.resnet_recipes.batch_norm_backward.default(g, other, *saved)
         weight, bias = sums
         residual = None if saved.z is None else dresidual
-        return _gradients(x=dx, weight=weight, bias=bias, residual=residual)
+        return _order_gradients(x=dx, weight=weight, bias=bias, residual=residual)
 
 
-def _parts(rest: tuple) -> tuple[Norm, Epilogue]:
-    """Return what is given after the input, by its names."""
+def _split_arguments(rest: tuple) -> tuple[Norm, Epilogue]:
+    """Split the arguments after the input into norm and epilogue."""
     split = len(Norm._fields)
     return Norm(*rest[:split]), Epilogue(*rest[split:])
 
 
-def _gradients(**known: Tensor | None) -> tuple[Tensor | None, ...]:
-    """Return a gradient for each input, None for all that are not named."""
-    return tuple(known.get(name) for name in _INPUTS)
+def _order_gradients(**gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+    """Return a gradient for each input, None for inputs that are not named."""
+    return tuple(gradients.get(name) for name in _INPUTS)
 
 
 def _forward(x: Tensor, *rest) -> tuple[Tensor, Tensor]:
-    (weight, bias, mean, var, tracked, momentum, eps), epilogue = _parts(rest)
+    (weight, bias, mean, var, tracked, momentum, eps), epilogue = _split_arguments(rest)
     tracked.add_(1)
-    z, *moments = torch.native_batch_norm(nhwc(x), weight, bias, mean, var, True, momentum, eps)
-    return followed(z, epilogue), torch.stack(moments)
+    z, *moments = torch.native_batch_norm(to_nhwc(x), weight, bias, mean, var, True, momentum, eps)
+    return apply_epilogue(z, epilogue), torch.stack(moments)
 
 
 def _backward(g: Tensor, other: Tensor | None, *rest) -> tuple[Tensor, Tensor, Tensor]:
-    x, z, keep, weight, bias, moments, relu = Saved(*rest)
+    x, z, keep, weight, bias, moments, relu = SavedTensors(*rest)
     mean, rstd = moments
     g = g if other is None else g + other
     if relu:
         scale = (weight * rstd).view(-1, 1, 1)
         output = (x - mean.view(-1, 1, 1)) * scale + bias.view(-1, 1, 1) if z is None else z
         g = torch.where(output <= 0, 0, g)
-    kept = g if keep is None else g * keep.to(g.dtype).view(-1, 1, 1, 1)
+    g_norm = g if keep is None else g * keep.to(g.dtype).view(-1, 1, 1, 1)
     dx, *sums = torch.ops.aten.native_batch_norm_backward(
-        kept, x, weight, None, None, mean, rstd, True, 0.0, [True, True, True]
+        g_norm, x, weight, None, None, mean, rstd, True, 0.0, [True, True, True]
     )
-    return nhwc(dx), g.new_empty(0) if z is None else g.clone(), torch.stack(sums)
+    return to_nhwc(dx), g.new_empty(0) if z is None else g.clone(), torch.stack(sums)
 
 
 def _forward_cuda(x: Tensor, *rest) -> tuple[Tensor, Tensor]:
     from resnet_recipes.ops.kernels import batch_norm as kernels
 
-    norm, epilogue = _parts(rest)
+    norm, epilogue = _split_arguments(rest)
     if epilogue.residual is not None:
-        epilogue = epilogue._replace(residual=nhwc(epilogue.residual))
-    return kernels.forward(nhwc(x), norm, epilogue)
+        epilogue = epilogue._replace(residual=to_nhwc(epilogue.residual))
+    return kernels.forward(to_nhwc(x), norm, epilogue)
 
 
 def _backward_cuda(g: Tensor, other: Tensor | None, *rest) -> tuple[Tensor, Tensor, Tensor]:
     from resnet_recipes.ops.kernels import batch_norm as kernels
 
-    saved = Saved(*rest)
+    saved = SavedTensors(*rest)
     # Both kernels read the sum, and without a residual neither stores it.
     if saved.z is None and other is not None:
         g, other = g + other, None
-    other = None if other is None else nhwc(other)
-    dx, dresidual, sums = kernels.backward(nhwc(g), other, saved._replace(x=nhwc(saved.x)))
+    other = None if other is None else to_nhwc(other)
+    dx, dresidual, sums = kernels.backward(to_nhwc(g), other, saved._replace(x=to_nhwc(saved.x)))
     return dx, g.new_empty(0) if dresidual is None else dresidual, sums
 
 
@@ -155,7 +155,7 @@ def _forward_fake(x: Tensor, weight: Tensor, *_) -> tuple[Tensor, Tensor]:
 
 
 def _backward_fake(g: Tensor, _: Tensor | None, *rest) -> tuple[Tensor, Tensor, Tensor]:
-    saved = Saved(*rest)
+    saved = SavedTensors(*rest)
     dx = torch.empty_like(saved.x, memory_format=torch.channels_last)
     dresidual = g.new_empty(0) if saved.z is None else torch.empty_like(dx)
     return dx, dresidual, torch.empty_like(saved.moments)

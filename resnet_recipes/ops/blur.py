@@ -7,15 +7,15 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from resnet_recipes.ops.library import SampleCall, SampleCalls, draw, nhwc, register
+from resnet_recipes.ops.library import SampleCall, SampleCalls, draw, register, to_nhwc
 
 Stride = int | tuple[int, int]
 
 
-def plain(x: Tensor, stride: Stride = 1) -> Tensor:
+def unfused(x: Tensor, stride: Stride = 1) -> Tensor:
     """Blur [N, C, H, W] with torch's depthwise convolution.
 
-    Two 2x2 averages make the same filter, but their gradient is wrong in channels_last on GPUs up
+    Two 2x2 averages are the same filter, but their gradient is wrong in channels_last on GPUs up
     to torch 2.12 (pytorch/pytorch#188344), and one H200 took 17 times as long for them. A strided
     blur in bf16 on a CPU sums in float32 and rounds once: torch 2.15's own gradient rounds after
     each term on a CPU without AVX-512 BF16, and takes 12 to 100 times as long on one with it.
@@ -23,44 +23,41 @@ def plain(x: Tensor, stride: Stride = 1) -> Tensor:
     if x.device.type != "cpu" or x.dtype != torch.bfloat16 or stride in (1, (1, 1)):
         return F.conv2d(x, _kernel(x), stride=stride, padding=1, groups=x.shape[1])
     with torch.autocast("cpu", enabled=False):
-        return plain(x.float(), stride).to(x.dtype)
+        return unfused(x.float(), stride).to(x.dtype)
 
 
-def gradient(g: Tensor, stride: int, height: int, width: int) -> Tensor:
-    """Return the input's gradient.
-
-    The transposed convolution, cut or extended to the input's size.
-    """
-    beyond = [
+def compute_gradient(g: Tensor, stride: int, height: int, width: int) -> Tensor:
+    """Return the input's gradient: a transposed convolution, cropped or extended to its size."""
+    output_padding = [
         side - 1 - (out - 1) * stride
         for side, out in zip((height, width), g.shape[2:], strict=True)
     ]
-    return F.conv_transpose2d(nhwc(g), _kernel(g), None, stride, 1, beyond, g.shape[1])
+    return F.conv_transpose2d(to_nhwc(g), _kernel(g), None, stride, 1, output_padding, g.shape[1])
 
 
 def fused(x: Tensor, stride: Stride = 1) -> Tensor:
     """Blur channels_last [N, C, H, W] in one launch per pass.
 
-    Float32 sums in a fixed order, rounded once.
+    Sums are in float32, in a fixed order, and rounded once.
     """
     if stride in (1, (1, 1)):
         return _Blur.apply(x, 1)
     if stride in (2, (2, 2)):
         return _Blur.apply(x, 2)
-    return plain(x, stride)
+    return unfused(x, stride)
 
 
-def samples(generator: torch.Generator, dtype: torch.dtype) -> SampleCalls:
+def make_samples(generator: torch.Generator, dtype: torch.dtype) -> SampleCalls:
     """Yield arguments that reach every kernel: both strides, odd and even sides, partial tiles."""
     for stride, height, width in ((1, 5, 9), (2, 9, 4), (2, 2, 17)):
-        x = nhwc(draw(generator, (1, 64, height, width)).to(dtype))
+        x = to_nhwc(draw(generator, (1, 64, height, width)).to(dtype))
         yield SampleCall((x.requires_grad_(), stride))
 
 
 class Blurring:
-    """A module that blurs its input with the operation it holds."""
+    """A module that blurs its input with its attribute `blur`."""
 
-    blur: Callable[[Tensor, Stride], Tensor] = staticmethod(plain)
+    blur: Callable[[Tensor, Stride], Tensor] = staticmethod(unfused)
 
 
 class _Blur(torch.autograd.Function):
@@ -78,32 +75,36 @@ class _Blur(torch.autograd.Function):
 
 
 def _forward(x: Tensor, stride: int) -> Tensor:
-    return plain(nhwc(x), stride)
+    return unfused(to_nhwc(x), stride)
 
 
 def _forward_cuda(x: Tensor, stride: int) -> Tensor:
     from resnet_recipes.ops.kernels import blur as kernels
 
-    return kernels.forward(nhwc(x), stride)
+    return kernels.forward(to_nhwc(x), stride)
 
 
 def _backward_cuda(g: Tensor, stride: int, height: int, width: int) -> Tensor:
     from resnet_recipes.ops.kernels import blur as kernels
 
-    return kernels.forward(nhwc(g), 1) if stride == 1 else kernels.backward(nhwc(g), height, width)
+    return (
+        kernels.forward(to_nhwc(g), 1)
+        if stride == 1
+        else kernels.backward(to_nhwc(g), height, width)
+    )
 
 
 def _forward_fake(x: Tensor, stride: int) -> Tensor:
     height, width = ((side - 1) // stride + 1 for side in x.shape[2:])
-    return nhwc(x.new_empty(*x.shape[:2], height, width))
+    return to_nhwc(x.new_empty(*x.shape[:2], height, width))
 
 
 def _backward_fake(g: Tensor, stride: int, height: int, width: int) -> Tensor:
-    return nhwc(g.new_empty(*g.shape[:2], height, width))
+    return to_nhwc(g.new_empty(*g.shape[:2], height, width))
 
 
 def _kernel(x: Tensor) -> Tensor:
-    kernel = x.new_full((3, 3), 1 / 16)  # made on the device: a copy from the host would wait
+    kernel = x.new_full((3, 3), 1 / 16)  # created on the device: a copy from the host would wait
     kernel[1] *= 2
     kernel[:, 1] *= 2
     return kernel.expand(x.shape[1], 1, 3, 3)
@@ -114,7 +115,7 @@ register(
 )
 register(
     "blur_backward(Tensor g, int stride, SymInt height, SymInt width) -> Tensor",
-    cpu=gradient,
+    cpu=compute_gradient,
     cuda=_backward_cuda,
     fake=_backward_fake,
 )

@@ -1,4 +1,4 @@
-"""What is asked of a GPU, captured as a CUDA graph."""
+"""Capture work on a GPU as a CUDA graph."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -9,9 +9,9 @@ import torch
 
 @contextmanager
 def capture(pool: Any = None) -> Iterator[torch.cuda.CUDAGraph]:
-    """Capture what this thread asks of the current GPU, in a graph with its own or a given pool.
+    """Capture this thread's work on the current GPU, in a graph with a new pool or `pool`.
 
-    Other threads may pin memory meanwhile. A capture that fails leaves nothing but its error.
+    Other threads may pin memory meanwhile. A failing capture has no effect but its error.
     """
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
     pool = pool or torch.cuda.graph_pool_handle()
@@ -19,7 +19,7 @@ def capture(pool: Any = None) -> Iterator[torch.cuda.CUDAGraph]:
         with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
             yield graph
     except Exception:
-        # older versions of torch leave the capture's stream in place, and its random numbers
+        # older versions of torch do not restore the stream and the random generator
         torch.cuda.set_stream(stream)
         random = torch.cuda.default_generators[torch.cuda.current_device()]
         random.graphsafe_set_state(random.clone_state())
@@ -28,9 +28,11 @@ def capture(pool: Any = None) -> Iterator[torch.cuda.CUDAGraph]:
 
 
 def _close_by_private_function(pool: tuple[int, int]) -> None:
-    """Close the memory pool of a failed capture.
+    """Close the memory pool of a failed capture, by a private function of torch.
 
-    Torch may have left it open, and would then hold back memory that other streams have used.
+    Torch may have left it open, and would then not reuse memory of other streams.
     """
-    with suppress(RuntimeError, AttributeError):  # it is closed, or torch has no such function
+    with suppress(
+        RuntimeError, AttributeError
+    ):  # the pool is closed, or torch has no such function
         torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)

@@ -1,4 +1,4 @@
-"""Register operations under `torch.ops.resnet_recipes`, and the samples that try them."""
+"""Register operations under `torch.ops.resnet_recipes`, and create samples to test them."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -12,7 +12,7 @@ _library = torch.library.Library("resnet_recipes", "FRAGMENT")
 def register(schema: str, cpu: Callable, cuda: Callable, fake: Callable) -> None:
     """Register an operation: one implementation per device.
 
-    `fake` gives the shapes and strides of its outputs.
+    `fake` returns outputs with the right shapes and strides, without values.
     """
     name = schema.partition("(")[0]
     _library.define(schema)
@@ -21,22 +21,24 @@ def register(schema: str, cpu: Callable, cuda: Callable, fake: Callable) -> None
     torch.library.register_fake(f"resnet_recipes::{name}", fake, lib=_library)
 
 
-def nhwc(x: Tensor) -> Tensor:
+def to_nhwc(x: Tensor) -> Tensor:
     """Return [N, C, H, W] in channels_last memory.
 
-    Free if it already is, which is the usual case.
+    It costs nothing if `x` already is in that memory format, the usual case.
     """
     return x.contiguous(memory_format=torch.channels_last)
 
 
 class SampleCall(NamedTuple):
-    """Arguments of an operation: tensors, nested tuples of them, and anything else.
+    """Arguments of an operation: tensors, nested tuples of tensors, and other values.
 
     Some of the tensors require gradients.
     """
 
     arguments: tuple[object, ...]
-    is_rounded: bool = False  # whether float32 gradients are sums of others, rounded to the dtype
+    is_rounded: bool = (
+        False  # whether float32 gradients are sums of gradients that were rounded to the dtype
+    )
 
 
 SampleCalls = Iterator[SampleCall]

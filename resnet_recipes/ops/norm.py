@@ -1,4 +1,4 @@
-"""What a fused BatchNorm takes: its tensors, what follows it, and what its backward pass needs."""
+"""The arguments of a fused BatchNorm, in the forward and the backward pass."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 class Norm(NamedTuple):
-    """What a BatchNorm has; a call updates the statistics and the count."""
+    """The tensors and settings of a BatchNorm; a call updates the statistics and the count."""
 
     weight: Tensor  # [C]
     bias: Tensor
@@ -18,14 +18,14 @@ class Norm(NamedTuple):
 
     @classmethod
     def of(cls, module: nn.BatchNorm2d) -> "Norm":
-        """Return what a module has."""
+        """Return the tensors and settings of a module."""
         parameters = module.weight, module.bias
         buffers = module.running_mean, module.running_var, module.num_batches_tracked
         return cls(*parameters, *buffers, module.momentum, module.eps)
 
 
 class Epilogue(NamedTuple):
-    """What follows a BatchNorm in its operation: factors, sum and ReLU, in this order."""
+    """The steps after a BatchNorm in its operation: factors, sum and ReLU, in this order."""
 
     residual: Tensor | None = None  # [N, C, H, W], to be added
     keep: Tensor | None = None  # float32 [N], a factor for each image, before the sum
@@ -33,8 +33,8 @@ class Epilogue(NamedTuple):
     twice: bool = False  # return the output once for each of its two consumers
 
 
-class Saved(NamedTuple):
-    """What the backward pass needs."""
+class SavedTensors(NamedTuple):
+    """The tensors that the backward pass needs."""
 
     x: Tensor
     z: Tensor | None  # the output if a residual was added, else None

@@ -2,7 +2,8 @@
 
     python -m resnet_recipes.ops.selftest DEVICE DTYPE REFERENCE OPERATION ...
 
-Writes a line for each operation, a JSON list of its name and what is wrong, until one fails.
+It writes a line for each operation, a JSON list of its name and the reason that it fails, or "",
+until one fails.
 """
 
 import json
@@ -23,7 +24,7 @@ from resnet_recipes.ops import FUSED
 from resnet_recipes.ops.library import SampleCall
 
 _VERSION = sysconfig.get_python_version()
-#: For each family of systems: what installs packages, and the packages of compiler and headers.
+#: For each family of systems: the install command, and the packages of compiler and headers.
 _PACKAGES = {
     "debian": ("apt install", "gcc", f"python{_VERSION}-dev"),
     "rhel": ("dnf install", "gcc", f"python{_VERSION}-devel"),
@@ -31,17 +32,17 @@ _PACKAGES = {
 _FAMILIES = {"ubuntu": "debian", "fedora": "rhel", "centos": "rhel"}
 
 
-def missing() -> str:
-    """Return what is missing and how to install it, or an empty string."""
+def find_missing_package() -> str:
+    """Return which package is missing and how to install it, or an empty string."""
     if not (os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")):
-        return f"there is no C compiler: {_installed(1)}"
+        return f"there is no C compiler: {_suggest_install(1)}"
     if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
-        return f"Python.h is missing: {_installed(2)}"
+        return f"Python.h is missing: {_suggest_install(2)}"
     return ""
 
 
-def _installed(package: int) -> str:
-    """Return what to type to install a package."""
+def _suggest_install(package: int) -> str:
+    """Return the command that installs a package."""
     try:
         system = platform.freedesktop_os_release()
     except OSError:
@@ -54,53 +55,55 @@ def _installed(package: int) -> str:
     )
 
 
-#: How far sums of float32 may be apart, relative to their norm: their order differs.
-SUMMED = 1e-5
+#: Difference of float32 sums, relative to their norm, that their different order explains.
+SUM_TOLERANCE = 1e-5
 
 
-def mismatch(
+def find_mismatch(
     operation: ModuleType, device: torch.device, dtype: torch.dtype, reference: torch.device
 ) -> str:
     """Return why `operation.fused` cannot be used on `device`, or an empty string if it can.
 
-    Compares its outputs, its gradients and the statistics that it updates, on `operation.samples`,
-    with those of `operation.plain` in float32 on the device `reference`. Each may differ, relative
-    to its norm, by as much as rounding to its own dtype explains.
+    On `operation.make_samples`, its outputs, its gradients and the statistics that it updates are
+    compared with those of `operation.unfused` in float32 on the device `reference`. Each may
+    differ, relative to its norm, by as much as rounding to its dtype explains.
     """
     generator = torch.Generator(device).manual_seed(0)
     # Triton launches on the current GPU, wherever the tensors are
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
         try:
-            for sample in operation.samples(generator, dtype):
-                if why := _difference(operation, sample, dtype, reference):
+            for sample in operation.make_samples(generator, dtype):
+                if why := _find_difference(operation, sample, dtype, reference):
                     return why
-        # whatever it is (no compiler, a device too old), plain torch still works
+        # of any type (no compiler, a device too old): plain torch still works
         except Exception as error:
             why = str(error).strip().splitlines()[0] if str(error).strip() else "no message"
-            return missing() or f"{type(error).__name__}: {why}"
+            return find_missing_package() or f"{type(error).__name__}: {why}"
     return ""
 
 
-def _difference(
+def _find_difference(
     operation: ModuleType, sample: SampleCall, dtype: torch.dtype, reference: torch.device
 ) -> str:
     """Return how the results for a sample differ from those on `reference`, or an empty string."""
-    expected = _results(operation.plain, _copied(sample.arguments, reference, torch.float32), dtype)
+    expected = _compute_results(
+        operation.unfused, _copy(sample.arguments, reference, torch.float32), dtype
+    )
     # a copy, because the operation updates statistics
-    found = _results(operation.fused, _copied(sample.arguments), dtype)
-    for result, exact in zip(found, expected, strict=True):
-        allowed = _allowed(dtype if sample.is_rounded else result.dtype)
-        apart = _distance(result, exact.to(result.device))
-        if not apart <= allowed:
+    results = _compute_results(operation.fused, _copy(sample.arguments), dtype)
+    for result, exact in zip(results, expected, strict=True):
+        allowed = _get_tolerance(dtype if sample.is_rounded else result.dtype)
+        distance = _compute_distance(result, exact.to(result.device))
+        if not distance <= allowed:
             name = "GPU" if reference.type == "cuda" else reference.type.upper()
             return (
                 f"its {result.dtype} results differ from torch's on the {name} "
-                f"by {apart:.1e} of their norm; rounding explains {allowed:.1e}"
+                f"by {distance:.1e} of their norm; rounding explains {allowed:.1e}"
             )
     return ""
 
 
-def _copied(
+def _copy(
     value: object, device: torch.device | None = None, dtype: torch.dtype | None = None
 ) -> object:
     """Return nested arguments with a copy of each tensor; in `dtype`, if it requires a gradient."""
@@ -108,12 +111,12 @@ def _copied(
         copy = value.detach().to(device, dtype if value.requires_grad else None, copy=True)
         return copy.requires_grad_(value.requires_grad)
     if isinstance(value, tuple):
-        copies = [_copied(each, device, dtype) for each in value]
+        copies = [_copy(each, device, dtype) for each in value]
         return type(value)(*copies) if hasattr(value, "_fields") else tuple(copies)
     return value
 
 
-def _results(function: Callable, arguments: tuple, dtype: torch.dtype) -> list[Tensor]:
+def _compute_results(function: Callable, arguments: tuple, dtype: torch.dtype) -> list[Tensor]:
     """Return outputs, gradients, and the tensors among the arguments that need no gradient."""
     outputs = function(*arguments)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
@@ -121,43 +124,43 @@ def _results(function: Callable, arguments: tuple, dtype: torch.dtype) -> list[T
         torch.arange(y.numel()).add(i).cos().to(dtype).to(y.device, y.dtype).view(y.shape)
         for i, y in enumerate(outputs)
     ]
-    tensors = list(_tensors(arguments))
+    tensors = list(_list_tensors(arguments))
     inputs = [tensor for tensor in tensors if tensor.requires_grad]
-    # of a sum: for gradients of tensors torch loads sympy, which takes a second
+    # the gradient of a sum: for gradients of tensors torch loads sympy, which takes a second
     total = sum((y * g).sum() for y, g in zip(outputs, upstream, strict=True))
     gradients = torch.autograd.grad(total, inputs)
     others = [tensor for tensor in tensors if not tensor.requires_grad]
     return [*(y.detach() for y in outputs), *gradients, *others]
 
 
-def _tensors(arguments: Iterable[object]) -> Iterator[Tensor]:
+def _list_tensors(arguments: Iterable[object]) -> Iterator[Tensor]:
     """Yield the tensors among nested arguments."""
     for value in arguments:
         if isinstance(value, Tensor):
             yield value
         elif isinstance(value, tuple):
-            yield from _tensors(value)
+            yield from _list_tensors(value)
 
 
-def _allowed(dtype: torch.dtype) -> float:
+def _get_tolerance(dtype: torch.dtype) -> float:
     """Return the distance that rounding to a dtype explains."""
-    return max(torch.finfo(dtype).eps, SUMMED) if dtype.is_floating_point else 0.0
+    return max(torch.finfo(dtype).eps, SUM_TOLERANCE) if dtype.is_floating_point else 0.0
 
 
-def _distance(found: Tensor, expected: Tensor) -> float:
-    """Return the distance between `found` and `expected`, relative to the norm of `expected`."""
-    found, expected = found.double(), expected.double()
-    return float((found - expected).norm() / expected.norm().clamp(min=1e-20))
+def _compute_distance(actual: Tensor, expected: Tensor) -> float:
+    """Return the distance between two tensors, relative to the norm of `expected`."""
+    actual, expected = actual.double(), expected.double()
+    return float((actual - expected).norm() / expected.norm().clamp(min=1e-20))
 
 
 def main() -> None:
-    """Test operations until one fails: its kernel may have ended this process's use of the GPU."""
+    """Test operations until one fails, since its kernel may break this process's GPU context."""
     place, dtype, reference, *names = sys.argv[1:]
     devices = torch.device(place), getattr(torch, dtype), torch.device(reference)
     with os.fdopen(os.dup(sys.stdout.fileno()), "w") as lines:
-        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever libraries print is no verdict
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # so that libraries print to stderr
         for name in names:
-            why = mismatch(FUSED[name], *devices)
+            why = find_mismatch(FUSED[name], *devices)
             lines.write(f"{json.dumps([name, why])}\n")
             lines.flush()
             if why:

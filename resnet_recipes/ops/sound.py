@@ -1,4 +1,4 @@
-"""Operations of which torch computes a wrong gradient, computed otherwise."""
+"""Avoid operations whose gradients torch computes wrongly."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,28 +8,28 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 
-def sound(forward: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Return a network's forward pass with other arguments of some operations.
+def avoid_wrong_gradients(forward: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return a network's forward pass with changed arguments of some operations.
 
     On CPUs with AVX-512 torch 2.11 to 2.15 fail at two kinds of convolutions (oneDNN). Where an
     output is 1 px wide or high, weights that meet only padding have gradient 0; with stride 2 and
-    in bf16 torch returns what lay in memory. They are left out: a 3x3 convolution of 1 x 1 px uses
-    the middle of its weights. And the gradient of 1x1 convolutions with a stride and fewer than 16
-    channels, in fp32 and channels_last, writes beyond its memory from about 56 px. They skip
-    pixels first.
+    in bf16 torch returns uninitialized memory. These weights are omitted: a 3x3 convolution of 1 x
+    1 px uses the middle of its weights. And the gradient of 1x1 convolutions with a stride and
+    fewer than 16 channels, in fp32 and channels_last, writes beyond its memory from about 56 px.
+    These convolutions skip pixels first.
 
     On GPUs torch up to the summer of 2026 returns wrong gradients of average pools with padding in
     channels_last (pytorch/pytorch#188344). These pools get their input in NCHW.
     """
 
-    def computed(images: Tensor) -> Tensor:
-        with _Sound():  # inside of what is compiled
+    def compute(images: Tensor) -> Tensor:
+        with _ArgumentChanges():  # inside the compiled function
             return forward(images)
 
-    return computed
+    return compute
 
 
-class _Sound(TorchFunctionMode):
+class _ArgumentChanges(TorchFunctionMode):
     """Changes the arguments of convolutions and average pools."""
 
     def __torch_function__(
@@ -40,45 +40,45 @@ class _Sound(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Call a function of torch."""
-        if function not in _CHANGED:
+        if function not in _CHANGES:
             return function(*args, **(kwargs or {}))
-        names, changed = _CHANGED[function]
+        names, changed = _CHANGES[function]
         return function(**changed(dict(zip(names, args, strict=False)) | dict(kwargs or {})))
 
 
-def _convolved(given: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments with which torch computes the same convolution, and its gradient."""
-    images, weight = given["input"], given["weight"]
-    strides, padding = _pair(given.get("stride", 1)), _pair(given.get("padding", 0))
-    is_odd = isinstance(padding, str) or given.get("dilation", 1) not in (1, (1, 1))
+def _change_convolution(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments with which torch computes the same convolution and the right gradient."""
+    images, weight = arguments["input"], arguments["weight"]
+    strides, padding = _pair(arguments.get("stride", 1)), _pair(arguments.get("padding", 0))
+    is_odd = isinstance(padding, str) or arguments.get("dilation", 1) not in (1, (1, 1))
     if is_odd or images.device.type != "cpu":
-        return given  # torch computes these in another way, which is right
+        return arguments  # torch computes these in another way, correctly
     if weight.shape[1] < 16 and weight.shape[2:] == (1, 1) and padding == (0, 0):
-        return given | {"input": images[..., :: strides[0], :: strides[1]], "stride": 1}
+        return arguments | {"input": images[..., :: strides[0], :: strides[1]], "stride": 1}
     for axis, stride in zip((-2, -1), strides, strict=True):
         side, taps, beyond = images.shape[axis], weight.shape[axis], padding[axis]
         if 0 < beyond < taps and side + 2 * beyond < taps + stride:
-            met = min(side, taps - beyond)
-            images, weight = images.narrow(axis, 0, met), weight.narrow(axis, beyond, met)
+            used = min(side, taps - beyond)
+            images, weight = images.narrow(axis, 0, used), weight.narrow(axis, beyond, used)
             padding = (0, padding[1]) if axis == -2 else (padding[0], 0)
-    return given | {"input": images, "weight": weight, "padding": padding}
+    return arguments | {"input": images, "weight": weight, "padding": padding}
 
 
-def _pooled(given: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments with which torch computes the same averages, and their gradient."""
-    is_padded = _pair(given.get("padding", 0)) != (0, 0)
-    return given | {"input": given["input"].contiguous()} if is_padded else given
+def _change_pool(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments with which torch computes the same averages and the right gradient."""
+    is_padded = _pair(arguments.get("padding", 0)) != (0, 0)
+    return arguments | {"input": arguments["input"].contiguous()} if is_padded else arguments
 
 
 def _pair(value: Any) -> Any:
     return (value, value) if isinstance(value, int) else value
 
 
-#: The names of a function's arguments, and what changes them.
-_CHANGED = {
+#: The names of a function's arguments, and the function that changes them.
+_CHANGES = {
     F.conv2d: (
         ("input", "weight", "bias", "stride", "padding", "dilation", "groups"),
-        _convolved,
+        _change_convolution,
     ),
     F.avg_pool2d: (
         (
@@ -90,6 +90,6 @@ _CHANGED = {
             "count_include_pad",
             "divisor_override",
         ),
-        _pooled,
+        _change_pool,
     ),
 }

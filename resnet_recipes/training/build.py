@@ -144,7 +144,7 @@ def build_teacher(
 
 def agree_on_operations(operations: ops.Operations, rank: Rank) -> ops.Operations:
     """Return the operations that every rank can use, since a slower rank would slow down all."""
-    fused = operations.fused()
+    fused = operations.list_fused()
     flags = torch.tensor([name not in fused for name in ops.FUSED], device=rank.device)
     for name, lacking in zip(ops.FUSED, find_first_ranks(flags), strict=True):
         if name in fused and lacking >= 0:

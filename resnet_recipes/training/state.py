@@ -79,7 +79,7 @@ def capture(run: Run, done: int) -> State:
         "versions": {"resnet-recipes": __version__, "torch": str(torch.__version__)},
         "computed_by": {
             "GPU": torch.cuda.get_device_name(run.rank.device) if is_cuda else "none",
-            "fused operations": ", ".join(run.operations.fused()) or "none",
+            "fused operations": ", ".join(run.operations.list_fused()) or "none",
         },
         "teachers": {teacher.key: teacher.digest for teacher in run.plan.teachers},
     }

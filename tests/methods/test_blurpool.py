@@ -8,7 +8,7 @@ from torchvision.models import resnet50
 
 from resnet_recipes.methods.blurpool import BlurConv2d, BlurMaxPool2d, BlurPool, ConvBlur2d
 from resnet_recipes.methods.surgery import adopt
-from resnet_recipes.ops.blur import plain as blur
+from resnet_recipes.ops.blur import unfused as blur
 from tests.ops.test_blur import reference
 
 #: Values that the settings must refuse.

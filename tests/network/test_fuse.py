@@ -31,7 +31,7 @@ FUSED = Operations(**{name: module.fused for name, module in ops.FUSED.items()})
 #: changed.
 PLAIN = Operations(
     **{
-        name: lambda *rest, call=module.plain, **named: call(*rest, **named)
+        name: lambda *rest, call=module.unfused, **named: call(*rest, **named)
         for name, module in ops.FUSED.items()
     }
 )

@@ -24,7 +24,7 @@ def reference(x: Tensor, stride: int = 1) -> Tensor:
 
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("sides", SIDES)
-@pytest.mark.parametrize("way", [blur.plain, blur.fused])
+@pytest.mark.parametrize("way", [blur.unfused, blur.fused])
 def test_every_implementation_is_the_binomial_filter(way, sides, stride):
     x = torch.randn(2, 5, *sides, dtype=torch.float64).contiguous(memory_format=torch.channels_last)
     assert torch.allclose(way(x, stride), reference(x, stride), rtol=0, atol=1e-15)
@@ -33,12 +33,12 @@ def test_every_implementation_is_the_binomial_filter(way, sides, stride):
 
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("sides", SIDES)
-def test_the_fused_blur_has_the_right_gradient(sides, stride):
+def test_fused_blur_has_correct_gradient(sides, stride):
     x = torch.randn(1, 2, *sides, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: blur.fused(x, (stride, stride)), (x,))
 
 
-def test_a_stride_without_a_kernel_falls_back_to_torch():
+def test_stride_without_kernel_falls_back_to_torch():
     x = torch.randn(1, 2, 9, 9, dtype=torch.float64)
     assert torch.allclose(blur.fused(x, (2, 1)), reference(x)[:, :, ::2], rtol=0, atol=1e-15)
 
@@ -51,7 +51,7 @@ def test_registration_passes_opcheck(stride):
     torch.library.opcheck(torch.ops.resnet_recipes.blur_backward.default, (g, stride, 8, 7))
 
 
-def test_plain_bf16_strided_rounds_once():
+def test_unfused_bf16_strided_blur_rounds_once():
     # multiples of 1/64 below 4: every sum is exact in float32, so that only the rounding is seen;
     # torch's own bf16 gradient rounds after each term where the CPU has no AVX-512 BF16
     x = (torch.randint(-255, 256, (2, 8, 9, 12)) / 64).bfloat16().requires_grad_()
@@ -59,7 +59,7 @@ def test_plain_bf16_strided_rounds_once():
     upstream = (torch.randint(-255, 256, (2, 8, 5, 6)) / 64).bfloat16()
     expected = reference(exact, 2)
     with torch.autocast("cpu", torch.bfloat16):
-        ours = blur.plain(x, 2)
+        ours = blur.unfused(x, 2)
     assert torch.equal(ours, expected.bfloat16())
     gradient = torch.autograd.grad(expected, exact, upstream.double())[0]
     assert torch.equal(torch.autograd.grad(ours, x, upstream)[0], gradient.bfloat16())

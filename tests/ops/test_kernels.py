@@ -59,7 +59,7 @@ def device() -> Iterator[Device]:
     driver.set_active(own)
 
 
-def test_a_known_variant_is_launched_as_triton_launches_it(device):
+def test_known_variant_is_launched_like_triton(device):
     x, y, z = torch.ones(64), torch.empty(64), torch.empty(64)
     for out in (y, z, z):
         launch(doubled, (2, 1, 1), ("float32",), x, out, 64, 32, num_warps=1)

@@ -7,21 +7,23 @@ import pytest
 import torch
 
 from resnet_recipes.ops import batch_norm, blur, selftest
-from resnet_recipes.ops.selftest import mismatch
+from resnet_recipes.ops.selftest import find_mismatch
 
 CPU = torch.device("cpu")
 
 
 def stand_in(fused, operation=blur):
     """Return an operation with another fused implementation."""
-    return SimpleNamespace(plain=operation.plain, fused=fused, samples=operation.samples)
+    return SimpleNamespace(
+        unfused=operation.unfused, fused=fused, make_samples=operation.make_samples
+    )
 
 
 def rounded_once(x, norm, epilogue):
     """Compute a BatchNorm in float32 and round outputs and gradients, as the kernels do."""
     if epilogue.residual is not None:
         epilogue = epilogue._replace(residual=epilogue.residual.float())
-    outputs = batch_norm.plain(x.float(), norm, epilogue)
+    outputs = batch_norm.unfused(x.float(), norm, epilogue)
     if isinstance(outputs, tuple):
         return tuple(output.to(x.dtype) for output in outputs)
     return outputs.to(x.dtype)
@@ -29,41 +31,41 @@ def rounded_once(x, norm, epilogue):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("operation", [blur, stand_in(rounded_once, batch_norm)])
-def test_a_correct_operation_agrees(operation, dtype):
-    assert mismatch(operation, CPU, dtype, CPU) == ""
+def test_correct_operation_agrees(operation, dtype):
+    assert find_mismatch(operation, CPU, dtype, CPU) == ""
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda x, stride: blur.plain(x, stride) * 1.05,
-        lambda x, stride: blur.plain(x, stride) * float("nan"),
-        lambda x, stride: blur.plain(x, stride) + 0.05 * (x - x.detach()).sum(),  # its gradient
+        lambda x, stride: blur.unfused(x, stride) * 1.05,
+        lambda x, stride: blur.unfused(x, stride) * float("nan"),
+        lambda x, stride: blur.unfused(x, stride) + 0.05 * (x - x.detach()).sum(),  # its gradient
     ],
 )
-def test_a_wrong_output_or_gradient_is_found(wrong):
-    assert "differ from torch's on the CPU by " in mismatch(
+def test_wrong_output_or_gradient_is_detected(wrong):
+    assert "differ from torch's on the CPU by " in find_mismatch(
         stand_in(wrong), CPU, torch.bfloat16, CPU
     )
 
 
-def test_statistics_in_float32_must_be_right_to_float32_whatever_the_images_are():
+def test_float32_statistics_must_be_accurate_for_any_images():
     def wrong(x, norm, epilogue):
         y = rounded_once(x, norm, epilogue)
         norm.running_var.data.mul_(1.001)  # less than rounding to bfloat16 would explain
         return y
 
-    found = mismatch(stand_in(wrong, batch_norm), CPU, torch.bfloat16, CPU)
+    found = find_mismatch(stand_in(wrong, batch_norm), CPU, torch.bfloat16, CPU)
     assert found.startswith("its torch.float32 results differ from torch's on the CPU by 1.0e-03")
 
 
-def test_a_count_must_be_exact():
+def test_count_must_be_exact():
     def wrong(x, norm, epilogue):
         y = batch_norm.fused(x, norm, epilogue)
         norm.tracked.add_(1)
         return y
 
-    found = mismatch(stand_in(wrong, batch_norm), CPU, torch.float32, CPU)
+    found = find_mismatch(stand_in(wrong, batch_norm), CPU, torch.float32, CPU)
     assert found.startswith("its torch.int64 results differ")
 
 
@@ -91,15 +93,17 @@ def bare(monkeypatch, tmp_path):
         ({"ID": "arch"}, f"apt install {PYTHON}-dev or dnf install {PYTHON}-devel"),
     ],
 )
-def test_missing_headers_are_named_with_the_systems_package(bare, monkeypatch, system, command):
+def test_missing_headers_are_named_with_package(bare, monkeypatch, system, command):
     monkeypatch.setattr(selftest.platform, "freedesktop_os_release", lambda: system)
-    assert mismatch(stand_in(fails), CPU, torch.float32, CPU) == f"Python.h is missing: {command}"
+    assert (
+        find_mismatch(stand_in(fails), CPU, torch.float32, CPU) == f"Python.h is missing: {command}"
+    )
     (bare / "Python.h").touch()
-    found = mismatch(stand_in(fails), CPU, torch.float32, CPU)
+    found = find_mismatch(stand_in(fails), CPU, torch.float32, CPU)
     assert found == "RuntimeError: Command '['gcc', ...]' failed."  # in one line
 
 
-def test_a_missing_compiler_is_named_first(bare, monkeypatch):
+def test_missing_compiler_is_named_first(bare, monkeypatch):
     monkeypatch.delenv("CC")
     monkeypatch.setattr(selftest.shutil, "which", lambda name: None)
-    assert selftest.missing().startswith("there is no C compiler: ")
+    assert selftest.find_missing_package().startswith("there is no C compiler: ")

@@ -16,7 +16,7 @@ H200 = 132  # multiprocessors
 GPU = torch.device("cuda", 0)
 
 
-def test_samples_have_sums_that_several_programs_share(monkeypatch):
+def test_samples_have_sums_that_programs_share(monkeypatch):
     """As in all sums of a real network; without a GPU, no other test adds up shares."""
     programs = defaultdict(set)
 
@@ -30,7 +30,7 @@ def test_samples_have_sums_that_several_programs_share(monkeypatch):
     with torch.library._scoped_library("resnet_recipes", "IMPL") as library:
         library.impl("batch_norm", batch_norm._forward_cuda, "CPU", allow_override=True)
         library.impl("batch_norm_backward", batch_norm._backward_cuda, "CPU", allow_override=True)
-        for sample in batch_norm.samples(torch.Generator().manual_seed(0), torch.float32):
+        for sample in batch_norm.make_samples(torch.Generator().manual_seed(0), torch.float32):
             outputs = batch_norm.fused(*sample.arguments)
             outputs = outputs if isinstance(outputs, tuple) else (outputs,)
             sum(output.sum() for output in outputs).backward()
@@ -39,7 +39,7 @@ def test_samples_have_sums_that_several_programs_share(monkeypatch):
         assert max(programs[kernel]) > 1, kernel
 
 
-def test_each_stream_has_counters_of_its_own_and_graphs_have_theirs(monkeypatch):
+def test_each_stream_and_graph_has_its_counters(monkeypatch):
     stream = SimpleNamespace(cuda_stream=1)
     monkeypatch.setattr(sums, "_zeros", lambda device, stream: (device, stream))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream)
@@ -51,7 +51,7 @@ def test_each_stream_has_counters_of_its_own_and_graphs_have_theirs(monkeypatch)
     assert len(set(found)) == 3
 
 
-def test_registers_are_limited_only_where_triton_can_limit_them(monkeypatch):
+def test_registers_are_limited_only_where_triton_can(monkeypatch):
     assert sums.fitting(4, 5)["maxnreg"] == 96  # 65536 / (4 * 32 * 5), by eights
     monkeypatch.setattr(torch.version, "hip", "7.0")
     assert sums.fitting(4, 5) == {"num_warps": 4, "enable_fp_fusion": True}

@@ -19,19 +19,21 @@ ALL_RIGHT, NONE = {RIGHT: "", FAULTY: ""}, {RIGHT: "no compiler", FAULTY: "no co
 def tried(process: RankProcess) -> trial.Verdicts:
     """Try operations of which the first reads from where nothing is; other processes are forks."""
     FUSED[FAULTY] = SimpleNamespace(
-        plain=blur.plain, fused=lambda *_: ctypes.string_at(0), samples=blur.samples
+        unfused=blur.unfused,
+        fused=lambda *_: ctypes.string_at(0),
+        make_samples=blur.make_samples,
     )
-    return trial.verdicts([FAULTY, RIGHT], CPU, torch.float32, CPU)
+    return trial.run_trials([FAULTY, RIGHT], CPU, torch.float32, CPU)
 
 
-def test_a_kernel_that_reads_out_of_bounds_ends_only_the_process_that_tries_it(nursery, tmp_path):
+def test_out_of_bounds_kernel_ends_only_its_process(nursery, tmp_path):
     (found,) = nursery.call(tmp_path, 1, tried)
     assert found == {FAULTY: "the process that tried it ended with SIGSEGV", RIGHT: ""}
 
 
-def test_a_kernel_that_never_ends_is_stopped(monkeypatch):
+def test_endless_kernel_is_stopped(monkeypatch):
     monkeypatch.setattr(trial, "SECONDS", 0.01)
-    found = trial.verdicts([RIGHT], CPU, torch.float32, CPU)
+    found = trial.run_trials([RIGHT], CPU, torch.float32, CPU)
     assert found == {RIGHT: "trying it takes more than 0.01 seconds"}
 
 
@@ -41,7 +43,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
     coming: list[trial.Verdicts] = []
-    monkeypatch.setattr(trial, "verdicts", lambda *_: coming.pop())
+    monkeypatch.setattr(trial, "run_trials", lambda *_: coming.pop())
     return coming
 
 
@@ -49,7 +51,7 @@ def recalled(dtype: torch.dtype = torch.bfloat16) -> trial.Verdicts:
     return trial.recall([RIGHT, FAULTY], torch.device("cuda", 0), dtype)
 
 
-def test_success_is_kept_until_anything_that_it_depends_on_changes(machine, monkeypatch):
+def test_success_is_stored_until_its_key_changes(machine, monkeypatch):
     machine.append(ALL_RIGHT)
     assert [recalled(), recalled()] == [ALL_RIGHT] * 2
     for place, name, value in (
@@ -66,7 +68,7 @@ def test_success_is_kept_until_anything_that_it_depends_on_changes(machine, monk
     assert not machine
 
 
-def test_a_failure_is_tried_again_by_the_next_run_but_not_by_those_who_waited(machine, monkeypatch):
+def test_failure_is_tried_again_by_next_run(machine, monkeypatch):
     machine += [ALL_RIGHT, NONE]
     monkeypatch.setattr(trial.time, "time", lambda: 100.0)
     assert [recalled(), recalled()] == [NONE] * 2  # the second began before the first had ended
@@ -74,7 +76,7 @@ def test_a_failure_is_tried_again_by_the_next_run_but_not_by_those_who_waited(ma
     assert recalled() == ALL_RIGHT
 
 
-def test_a_failure_that_a_fast_clock_has_dated_is_tried_again(machine, monkeypatch):
+def test_failure_from_a_fast_clock_is_tried_again(machine, monkeypatch):
     machine += [ALL_RIGHT, NONE]
     monkeypatch.setattr(trial.time, "time", lambda: 86_500.0)
     assert recalled() == NONE
@@ -82,9 +84,7 @@ def test_a_failure_that_a_fast_clock_has_dated_is_tried_again(machine, monkeypat
     assert recalled() == ALL_RIGHT
 
 
-def test_a_damaged_record_is_replaced_and_a_folder_that_cannot_be_written_is_no_obstacle(
-    machine, monkeypatch, tmp_path
-):
+def test_damaged_record_or_readonly_folder_is_no_obstacle(machine, monkeypatch, tmp_path):
     machine += [NONE, ALL_RIGHT, ALL_RIGHT]
     recalled()
     (kept,) = tmp_path.rglob("*.json")
@@ -94,7 +94,7 @@ def test_a_damaged_record_is_replaced_and_a_folder_that_cannot_be_written_is_no_
     assert recalled() == NONE
 
 
-def test_a_full_disk_keeps_nothing_and_tries_nothing_twice(machine, monkeypatch):
+def test_full_disk_stores_nothing_and_tries_once(machine, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

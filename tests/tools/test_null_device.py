@@ -107,13 +107,13 @@ from types import SimpleNamespace
 from resnet_recipes.data.base import RawBatch
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.ops import blur
-from resnet_recipes.ops.selftest import mismatch
+from resnet_recipes.ops.selftest import find_mismatch
 places = []
 def fused(*given):
     places.append(torch.cuda.current_device())
-    return blur.plain(*given)
-operation = SimpleNamespace(samples=blur.samples, plain=blur.plain, fused=fused)
-mismatch(operation, torch.device("cuda", 1), torch.float32, torch.device("cuda", 1))
+    return blur.unfused(*given)
+operation = SimpleNamespace(make_samples=blur.make_samples, unfused=blur.unfused, fused=fused)
+find_mismatch(operation, torch.device("cuda", 1), torch.float32, torch.device("cuda", 1))
 print(*sorted(set(places)), torch.cuda.current_device())
 batch, sizes = RawBatch(torch.empty(1 << 24).pin_memory(), torch.empty(1).pin_memory()), []
 for _ in range(4):

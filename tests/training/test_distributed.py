@@ -129,7 +129,7 @@ def without_blur_on_one(process: RankProcess) -> tuple[list[str], tuple[str, ...
     join(read_rank("cpu"))
     agreed = agree_on_operations(operations, read_rank("cpu"))
     leave()
-    return agreed.fused(), agreed.notes
+    return agreed.list_fused(), agreed.notes
 
 
 def test_operations_missing_on_one_rank_are_dropped(nursery, tmp_path):

@@ -16,7 +16,7 @@ if any(name in word for word in sys.orig_argv for name in STARTED):
 
     if not os.environ.get("NULL_FAULT"):
         # the device computes nothing that could be compared
-        trial.recall = trial.verdicts = lambda operations, *_: dict.fromkeys(operations, "")
+        trial.recall = trial.run_trials = lambda operations, *_: dict.fromkeys(operations, "")
     # nor do ranks hear from each other: each believes that all are like itself
     told, distributed.find_first_ranks = (
         distributed.find_first_ranks,

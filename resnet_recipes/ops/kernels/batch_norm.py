@@ -8,7 +8,7 @@ from torch import Tensor
 from resnet_recipes.ops.kernels import launch
 from resnet_recipes.ops.kernels.statistics import statistics
 from resnet_recipes.ops.kernels.sums import add_up, counters, fitting, shares_of, tile
-from resnet_recipes.ops.norm import Epilogue, Norm, Saved
+from resnet_recipes.ops.norm import Epilogue, Norm, SavedTensors
 
 #: Rows and channels of a tile; 128 threads then move 16 bytes at a time, twice.
 ROWS, CHANNELS = 32, 64
@@ -35,7 +35,9 @@ def forward(x: Tensor, norm: Norm, epilogue: Epilogue) -> tuple[Tensor, Tensor]:
     return z, moments
 
 
-def backward(g: Tensor, other: Tensor | None, saved: Saved) -> tuple[Tensor, Tensor | None, Tensor]:
+def backward(
+    g: Tensor, other: Tensor | None, saved: SavedTensors
+) -> tuple[Tensor, Tensor | None, Tensor]:
     """Return the gradients of the input, the residual, and [2, C], the weight and bias.
 
     `other` is the gradient of the second output, if it was used and there is a residual.
@@ -96,7 +98,7 @@ def _apply(
     x, residual, keep, z, moments, weight, bias, m, c, area,
     RELU: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """Normalise, multiply by `keep`, add the residual and apply ReLU.
+    """Normalize, multiply by `keep`, add the residual and apply ReLU.
 
     `residual` and `keep` may be None.
     """
@@ -162,7 +164,7 @@ def _spread(
 ):  # fmt: skip
     """Store weight * rstd * (g - mean(g) - x_hat * mean(g * x_hat)).
 
-    x_hat is the normalised input.
+    x_hat is the normalized input.
     """
     first = tl.program_id(0).to(tl.int64) * BM * c
     left = m - tl.program_id(0) * BM

@@ -65,7 +65,7 @@ def _gather(
 def _scatter(g, dx, h, w, ho, wo, c, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr):
     """Propagate R x BW output gradients to 2R x 2BW inputs.
 
-    Odd rows and columns receive from both neighbours.
+    Odd rows and columns receive from both neighbors.
     """
     image, top, column, channel = tile(ho, R, BW, BC)
     outputs, inputs = (ho, wo, c), (h, w, c)

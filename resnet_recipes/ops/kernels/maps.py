@@ -1,4 +1,4 @@
-"""Pixels of NHWC maps, for kernels that also read the neighbours of a pixel.
+"""Pixels of NHWC maps, for kernels that also read the neighbors of a pixel.
 
 A `place` is (row, column, channel): one row, a column of columns, a row of channels. A `size` is
 (height, width, channels) of the map.

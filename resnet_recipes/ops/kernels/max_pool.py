@@ -133,7 +133,7 @@ def _unpool_halves(
 ):
     """Collect the gradients of 2R x 2BW pixels with stride 2.
 
-    Windows are around even pixels, so that those in odd rows or columns get from both neighbours.
+    Windows are around even pixels, so that those in odd rows or columns get from both neighbors.
     """
     image, top, column, channel = tile(ho, R, BW, BC)
     size, outputs = (h, w, c), (ho, wo, c)

@@ -35,10 +35,10 @@ def check_memory(*found):
 
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_blur_and_its_gradient_match_float64(shape, stride):
+def test_blur_and_gradient_match_float64(shape, stride):
     x = drawn(shape)
     reference = x.double().requires_grad_()
-    expected = blur.plain(reference, stride)
+    expected = blur.unfused(reference, stride)
     y = blurs.forward(x, stride)
     g = drawn(y.shape)
     (expected * g).sum().backward()
@@ -51,12 +51,12 @@ def test_a_blur_and_its_gradient_match_float64(shape, stride):
 def test_half_precision_is_rounded_once():
     torch.manual_seed(0)
     x = drawn((1, 8, 4, 6)).half()
-    assert torch.equal(blurs.forward(x, 2), blur.plain(x.double(), 2).half())
+    assert torch.equal(blurs.forward(x, 2), blur.unfused(x.double(), 2).half())
 
 
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_max_pool_and_its_gradient_are_torchs(shape, stride):
+def test_max_pool_and_gradient_match_torch(shape, stride):
     """Of channels that have, in turn, no equal values, many, zeros of a ReLU, or NaN."""
     torch.manual_seed(1)
     x = drawn(shape)

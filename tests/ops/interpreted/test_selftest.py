@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from resnet_recipes.ops import FUSED
-from resnet_recipes.ops.selftest import mismatch
+from resnet_recipes.ops.selftest import find_mismatch
 
 CPU = torch.device("cpu")
 
@@ -18,10 +18,10 @@ def register(library, operation):
 
 
 @pytest.mark.parametrize("operation", FUSED.values(), ids=FUSED)
-def test_the_kernels_agree_with_torch(operation, monkeypatch):
+def test_kernels_agree_with_torch(operation, monkeypatch):
     """Run the last of the samples, in float16: the interpreter does not round to bfloat16."""
-    samples = operation.samples
-    monkeypatch.setattr(operation, "samples", lambda *arguments: [*samples(*arguments)][-1:])
+    samples = operation.make_samples
+    monkeypatch.setattr(operation, "make_samples", lambda *arguments: [*samples(*arguments)][-1:])
     with torch.library._scoped_library("resnet_recipes", "IMPL") as library:
         register(library, operation)
-        assert mismatch(operation, CPU, torch.float16, CPU) == ""
+        assert find_mismatch(operation, CPU, torch.float16, CPU) == ""

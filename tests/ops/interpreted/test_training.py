@@ -53,7 +53,7 @@ def momenta(run):
     return torch.cat([state["momentum_buffer"].flatten() for state in run.optimizer.state.values()])
 
 
-def test_a_step_by_the_kernels_is_that_of_plain_torch(monkeypatch):
+def test_step_with_kernels_matches_torch(monkeypatch):
     sizes = (
         (batch_norm, "ROWS", 128),
         (statistics, "ROWS", 256),
@@ -67,7 +67,7 @@ def test_a_step_by_the_kernels_is_that_of_plain_torch(monkeypatch):
     with torch.library._scoped_library("resnet_recipes", "IMPL") as library:
         register(library, ops.batch_norm)
         found, found_loss = trained("auto")
-    assert found.operations.fused() == list(fused)
+    assert found.operations.list_fused() == list(fused)
     torch.testing.assert_close(found_loss, loss)
     torch.testing.assert_close(
         found.model.state_dict(), expected.model.state_dict(), rtol=1e-4, atol=1e-5
