@@ -18,6 +18,7 @@ from typing import NoReturn
 from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
 from resnet_recipes.base.text import counted, printable, wrapped
 from resnet_recipes.commands import verbs
+from resnet_recipes.commands.arguments import as_typed
 from resnet_recipes.commands.printing import line_width
 from resnet_recipes.report.terminal import lost_output, protect_output
 
@@ -52,7 +53,7 @@ def guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
         return code
     except (RecipeError, TrainingError) as error:
         starts = run is verbs.train or list(argv[:1]) == ["train"]
-        print(boxed(error, starts), file=sys.stderr)
+        print(boxed(error, starts, argv), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -93,7 +94,7 @@ def _leave(*_: object) -> None:
     os._exit(ExitCode.CANCELLED)
 
 
-def boxed(error: RecipeError | TrainingError, starts: bool) -> str:
+def boxed(error: RecipeError | TrainingError, starts: bool, argv: Sequence[str] = ()) -> str:
     """Return an error as text for people.
 
     Each problem, what to type, and if the command starts a run, that nothing was started: other
@@ -105,7 +106,7 @@ def boxed(error: RecipeError | TrainingError, starts: bool) -> str:
     width = line_width()
     lines = [f"error: {counted(len(error.problems), 'problem')}", ""]
     for problem in error.problems:
-        first, *below = problem.lines()
+        first, *below = as_typed(problem, argv).lines()
         lines += wrapped(first, width, "  ", "    ")
         for line in below:
             glue = "(?<!,) " if line.startswith("try:") else " (?=%)"

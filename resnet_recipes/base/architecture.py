@@ -142,6 +142,8 @@ class ModelConfig(Section):
         # resnet50d and resnext50 are timm's
         ours = [name for name in NETWORKS if plain.endswith(name[6:]) and "next" not in plain]
         near = get_close_matches(plain, ours, n=1, cutoff=0.8)
+        if re.fullmatch("resnet[0-9]+", plain):
+            near = get_close_matches(plain, NETWORKS, n=1)
         return self.named(near[0] if near else f"timm:{plain}") if plain else ""
 
     def named(self, name: str) -> str:

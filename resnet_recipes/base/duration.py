@@ -41,9 +41,7 @@ class Duration:
         """Parse a duration. Raises ValueError with the rule that the user broke."""
         match = _FORM.fullmatch(str(text).strip())
         if match is None:
-            raise ValueError(
-                "is not a duration: write a number and a unit, as in 8ep, 100ba or 0.5dur"
-            )
+            raise ValueError("must be a number and a unit, as in 8ep, 100ba or 0.5dur")
         value, unit = Fraction(match[1]), match[2]
         if unit == "dur" and value > 1:
             raise ValueError("is longer than the run: a share of it is between 0dur and 1dur")
@@ -88,7 +86,7 @@ def budget_seconds(text: str, price: float | None) -> float:
     """
     if match := _MONEY.fullmatch(text):
         if not price:
-            raise NoPriceError("is money: set launch.price, what the machine costs per hour")
+            raise NoPriceError("is a sum, and needs launch.price, the machine's price per hour")
         return _bounded(3600 * float(match[1] or match[2]) / price)
     if not _CLOCK.fullmatch(text):
         raise ValueError("must be a time, as in 2h, 90m or 45s, or a sum, as in '$20'")

@@ -115,6 +115,8 @@ class Problem(NamedTuple):
     def _first(self) -> str:
         """Return what is wrong, with secrets."""
         said = self.key if self.value is None else f"{self.key}={_text(self.value)}"
+        if self._is_argument and self.value not in (None, ""):  # an argument of a usage line
+            said = f"`{_text(self.value)}`"
         said = f"{self.where}: {said}" if self.where else self.typed or said
         match self.kind:
             case Kind.UNKNOWN:
@@ -136,11 +138,18 @@ class Problem(NamedTuple):
             return f"hint:  {help}"
         return f"try:   {self.command(help)}"
 
+    @property
+    def _is_argument(self) -> bool:
+        """Whether the key is an argument of a usage line, such as RUN|FILE."""
+        return bool(re.fullmatch("[A-Z|]+", self.key))
+
     def command(self, fix: str) -> str:
         """Return what to type instead: of another value, the setting with it."""
-        is_setting = self.value is not None and not self.where and not self.key.isupper()
+        is_setting = self.value is not None and not self.where and not self._is_argument
         if not (isinstance(fix, Value) and is_setting):
             return fix
+        if self.key.startswith("-"):
+            return f"{self.key} {shlex.quote(fix)}"
         name = self.typed.partition("=")[0] or names.short(self.key)
         return shlex.quote(f"{name}={fix}")
 
@@ -150,7 +159,8 @@ class Problem(NamedTuple):
 
 def _text(value: object) -> str:
     """Return a value as it is typed; a long one is cut."""
-    text = masked(str(value).lower() if isinstance(value, bool) else str(value))
+    shown = str(value).removesuffix(".0") if isinstance(value, float) else str(value)
+    text = masked(shown.lower() if isinstance(value, bool) else shown)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 

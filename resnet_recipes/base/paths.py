@@ -46,7 +46,7 @@ def typed_path(key: str, text: str) -> Path:
         rule = "is an address; only files and folders of this machine are read"
         if key == "data.root":
             supported = ", ".join(f"{each}://" for each in FETCHED)
-            rule = f"is not a supported address; supported: {supported}"
+            rule = f"is not an address of {supported}"
         scheme, rest = address[1].lower(), text[address.end() :]
         fix: Fix = Hint("copy it to a folder of this machine")
         if scheme == "file":

@@ -1,5 +1,6 @@
 """The arguments of a command: its flags, its other words, and its help page."""
 
+import os
 import re
 import shlex
 from collections import deque
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from resnet_recipes.base.architecture import LIBRARY, NETWORKS
 from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, Problem, RecipeError
-from resnet_recipes.base.names import SHORT
+from resnet_recipes.base.names import SHORT, short, targets
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.suggestions import (
     FLAGS,
@@ -156,9 +157,7 @@ def split(
             value = value if equals else ahead.popleft() if ahead else ""
             if not value or (value.startswith("-") and not equals):
                 flag = f"{name} {known[name]}"
-                problems.append(
-                    Problem(name, None, f"needs a value: {flag}", Hint(usage.flags[flag]))
-                )
+                problems.append(Problem(flag, None, "needs a value", Hint(usage.flags[flag])))
             elif known[name].startswith("FILE"):
                 problems += _misnamed(name, value, known[name].removeprefix("FILE"))
             found.flags[name] = value
@@ -179,7 +178,8 @@ def split(
             _require_folder(flag, name)
     if not usage.words[0] <= len(found.words) <= usage.words[1]:
         verb, told = usage.line.split()[1], " ".join(found.words)
-        raise RecipeError.of(verb, told or None, f"needs {usage.takes}", usage.example)
+        typed = f"{verb} {told}".strip()
+        raise RecipeError.of(typed, None, f"needs {usage.takes}", usage.example)
     return found
 
 
@@ -191,6 +191,45 @@ def _values(ahead: deque[str]) -> list[str]:
     while ahead and _NUMBER.fullmatch(given[-1]) and _NUMBER.fullmatch(ahead[0]):
         given.append(ahead.popleft())  # --opt-betas 0.9 0.95
     return given
+
+
+def as_typed(problem: Problem, argv: Sequence[str]) -> Problem:
+    """Return a problem with the word of the command that it is about, and with short paths.
+
+    A setting that is not among the words has its short name.
+    """
+    here = f"{os.getcwd()}/"
+
+    def shortened(part: object) -> object:
+        if isinstance(part, tuple):
+            return tuple(map(shortened, part))
+        is_text = isinstance(part, str) and not isinstance(part, Kind)
+        return type(part)(part.replace(here, "")) if is_text and here != "//" else part
+
+    problem = Problem._make(map(shortened, problem))
+    if problem.typed or problem.where:
+        return problem
+    value = "" if problem.value is None else str(problem.value)
+    if problem.key.startswith("-"):
+        forms = ([f"{problem.key}={value}"], [problem.key, value])
+        found = [form for form in forms if _is_in(form, argv)]
+        return problem._replace(typed=" ".join(found[0])) if found and value else problem
+    words = [word for word in argv if problem.key in _keys(word)]
+    name = words[-1].partition("=")[0] if words else short(problem.key)
+    if words and ("," not in words[-1] or value in words[-1]):
+        return problem._replace(typed=words[-1])
+    return problem._replace(key=name) if name != problem.key else problem
+
+
+def _is_in(form: Sequence[str], argv: Sequence[str]) -> bool:
+    """Return whether words follow each other in a command."""
+    return any(list(argv[at : at + len(form)]) == list(form) for at in range(len(argv)))
+
+
+def _keys(word: str) -> set[str]:
+    """Return the names of the settings that a word changes, in full and as it was typed."""
+    name, _, value = word.lstrip("~").partition("=")
+    return {name, *(target.partition("=")[0] for target in targets(name, value))}
 
 
 def _as_flags(settings: Mapping[str, str], usage: Usage, wrong: list[Problem]) -> Iterator[Problem]:
@@ -252,7 +291,7 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
     taken = known.get(near, "")
     shown = taken if taken in ("", "DIR") else value or taken
     meant = near and f"{near} {shown}".strip()
-    rule, kind = "flag", Kind.UNKNOWN
+    rule, kind, valid = "flag", Kind.UNKNOWN, tuple[str, ...]()
     others = [word for word in argv if word not in (name, value, f"{name}={value}")]
     is_network = value in NETWORKS or LIBRARY.fullmatch(value)
     if "RUN|FILE" in usage.line and key == "model" and is_network and others:
@@ -273,14 +312,15 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
     elif "option=value" in usage.line:
         options = dict.fromkeys(re.findall(r"([a-z_]+)=", usage.more))
         near = closest(key, options)
-        fix = f"{near}={value}" if near else meant or Hint(f"options: {', '.join(options)}")
+        fix = f"{near}={value}" if near else meant
+        valid = () if fix else tuple(options)
     elif meant and not meaning:
         fix = meant
     elif usage.has_settings:
         return None
     else:
-        fix = Hint(f"flags: {', '.join([*known, '--help'])}")
-    return Problem(typed, None, rule, fix, kind=kind)
+        fix, valid = "", (*known, "--help")
+    return Problem(typed, None, rule, fix, valid, kind)
 
 
 def _flag(key: str, value: str, known: Mapping[str, str], sweeps: bool) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.printing import say
 from resnet_recipes.recipe.library import Library
@@ -16,6 +16,9 @@ from resnet_recipes.run_folder import CONFIG
 
 if TYPE_CHECKING:
     from resnet_recipes.recipe.compose import Composed
+
+
+_SWEEP = Hint("resnet-train -m sweeps over several recipes")
 
 
 def composed(arguments: Arguments, needs_data: bool = True) -> "Composed":
@@ -80,7 +83,7 @@ def _missing(changes: Sequence[str], known: Sequence[str]) -> Iterator[Problem]:
                 facts = data.measure(config, tell=say)
             names, rule = preferred(facts, usual_side(config, facts))
             fix = (f"recipe={names[0]}", Hint(rule)) if names else fix
-    yield Problem("recipe", None, "is missing", fix)
+    yield Problem("recipe", None, "", fix, kind=Kind.MISSING)
     yield from problems
 
 
@@ -119,17 +122,17 @@ def chosen(arguments: Arguments) -> tuple[str, list[str]]:
         values = (word.rpartition("=")[2] for word in changes)
         meant = next((value for value in values if value in known), None)
         if meant:
-            raise RecipeError.of("recipe", None, "is missing", f"recipe={meant}")
+            raise RecipeError.of("recipe", None, "", f"recipe={meant}", Kind.MISSING)
         raise RecipeError(_missing(changes, known))
     names += [word for word in changes if word in known]
     if len(names) > 1:
         several = ",".join(dict.fromkeys(names))
         fix = (f"recipe={names[0]}", f"resnet-train -m recipe={several}")
-        raise RecipeError.of("recipe", " ".join(names), "a run has one recipe", fix)
+        raise RecipeError.of(" ".join(names), None, "a run has one recipe", fix)
     if "," not in names[0]:
         library.chain(names[0])
     elif "-m" not in arguments:
-        raise RecipeError.of("recipe", names[0], "several recipes are a sweep", "resnet-train -m")
+        raise RecipeError.of("recipe", names[0], "several recipes are a sweep", _SWEEP)
     return names[0], changes
 
 

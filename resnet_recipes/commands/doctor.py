@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from resnet_recipes.base.errors import Hint, RecipeError
+from resnet_recipes.base.errors import Kind, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.text import printable, wrapped
 from resnet_recipes.commands.arguments import JSON, Arguments, Usage
@@ -39,10 +39,10 @@ def run(arguments: Arguments) -> int:
     """Check one topic (default: all but data), print the findings; 3 if something must be fixed."""
     topic, *places = arguments.words or ["machine"]
     if topic not in ("data", "native", "gpu", "run", "machine"):
-        fix = Hint("topics: data PATH, native, gpu, run [PATH]; without one, all but data")
-        if os.path.isdir(topic):
-            fix = f"resnet-recipes doctor data {shlex.quote(topic)}"
-        raise RecipeError.of(f"doctor {topic}", None, "unknown topic", fix)
+        known = ("data PATH", "native", "gpu", "run [PATH]")
+        is_folder = os.path.isdir(topic)
+        fix = f"resnet-recipes doctor data {shlex.quote(topic)}" if is_folder else ""
+        raise RecipeError([Problem(topic, None, "topic", fix, known, Kind.UNKNOWN)])
     if (topic == "data" and len(places) != 1) or len(places) > 1:
         raise RecipeError.of(
             f"doctor {topic}", " ".join(places) or None, "needs one folder", USAGE.example

@@ -1,6 +1,6 @@
 """`resnet-recipes export RUN`: write a trained network for another program, and check it."""
 
-from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import new_path
 from resnet_recipes.base.text import byte_size
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
@@ -32,7 +32,8 @@ validation images (of the run, or of PATH; random ones if there are none).""",
 def run(arguments: Arguments) -> int:
     """Export, compare, and print the largest difference."""
     absent = (flag for flag in ("--to", "--out") if flag not in arguments)
-    RecipeError.refuse(Problem(flag, None, "is missing", USAGE.example) for flag in absent)
+    example = USAGE.example
+    RecipeError.refuse(Problem(flag, None, "", example, kind=Kind.MISSING) for flag in absent)
     from resnet_recipes.inference.export import (
         IMAGES,
         export_and_check,

@@ -60,7 +60,7 @@ def run(arguments: Arguments) -> int:
     wrong = problems_of(chosen, with_recipe(arguments))
     recipe, changes = ("", arguments.words) if wrong else chosen(arguments)
     if not (wrong or recipe):
-        wrong = (Problem("recipe", None, "is missing: a job names one", "mild"),)
+        wrong = (Problem("recipe", None, "", "recipe=mild", kind=Kind.MISSING),)
     nodes = next((word for word in reversed(changes) if word.startswith("nodes=")), "nodes=1")
     changes = [word for word in changes if not word.startswith("nodes=")]
     problems = [*wrong, *_problems(nodes, changes), *_engine_problems(arguments)]
@@ -144,8 +144,9 @@ def _engine_problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield what is wrong with the engine, and with flags that are for another one."""
     engine, known = arguments.flags.get("--for"), ("slurm", *_ENGINES)
     if engine not in known:
-        fix = f"--for {closest(engine or '', _ENGINES) or 'slurm'}"
-        yield Problem("--for", engine, "must name an engine", fix)
+        meant = closest(engine or "", known)
+        kind = Kind.WRONG if engine else Kind.MISSING
+        yield Problem("--for", engine, "", meant and f"--for {meant}", known, kind)
         return
     if engine == "slurm":
         yield from _slurm_problems(arguments)
@@ -194,8 +195,9 @@ def _place_problems(arguments: Arguments, nodes: str, changes: Sequence[str]) ->
     root, data = settings.get("run.root"), settings.get("data") or settings.get("data.root")
     if engine in _STORAGE:
         if not storage:
-            rule = "is missing: where the runs are kept when the machines are gone"
-            yield Problem("--storage", None, rule, f"--storage {_STORAGE[engine]}")
+            rule = "the storage that keeps the runs when the machines are gone"
+            fix = Hint(f"--storage {_STORAGE[engine]}")
+            yield Problem("--storage", None, rule, fix, kind=Kind.MISSING)
         elif "://" in storage and (engine == "kubernetes" or nodes != "nodes=1"):
             rule = "is a bucket; several nodes, or Kubernetes, need a volume that they share"
             yield Problem("--storage", storage, rule, "--storage my-volume")

@@ -53,8 +53,8 @@ def network_of(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> "T
     Raises RecipeError.
     """
     if not words or is_setting(words[0]):
-        rule = "is missing: a run folder, a checkpoint or a weights file"
-        raise RecipeError.of("RUN|FILE", None, rule, usage)
+        rule = "a run folder, a checkpoint or a weights file"
+        raise RecipeError.of("RUN|FILE", None, rule, Hint(usage), Kind.MISSING)
     place = network_place(words[0], "RUN|FILE")
     from resnet_recipes.inference.open import open_trained
     from resnet_recipes.network.open import list_notes

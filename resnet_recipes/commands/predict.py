@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from resnet_recipes.base.errors import ExitCode, Hint, Problem, RecipeError
+from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.text import csv_line, printable
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
@@ -52,8 +52,8 @@ def run(arguments: Arguments) -> int:
     top = arguments.flags.get("--top", "5")
     problems = []
     if not images:
-        rule = "is missing: images, or folders with images"
-        problems.append(Problem("IMAGE", None, rule, "resnet-recipes predict RUN IMAGE"))
+        rule, fix = "images, or folders of images", Hint("resnet-recipes predict RUN IMAGE ...")
+        problems.append(Problem("IMAGE", None, rule, fix, kind=Kind.MISSING))
     if swapped := list(filter(_is_run, words)):
         runs = [*filter(_is_run, place), *swapped]
         others = [word for word in arguments.words if word not in runs]

@@ -1,6 +1,6 @@
 """`resnet-recipes report`: the curves of runs over published results, as one HTML page."""
 
-from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.base.errors import Kind, NotReadyError, RecipeError
 from resnet_recipes.base.paths import new_path, typed_path
 from resnet_recipes.base.text import byte_size, counted
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
@@ -33,7 +33,7 @@ def run(arguments: Arguments) -> int:
         out = new_path("--out", named)
     if arguments.words and "--published" in arguments:
         raise RecipeError.of(
-            "--published", None, "takes no runs: it only plots the published results"
+            "--published", None, "plots the published results alone", kind=Kind.UNUSED
         )
     if pictures := arguments.flags.get("--png"):
         folder = typed_path("--png", pictures)

@@ -103,10 +103,10 @@ def run(argv: Sequence[str]) -> int:
         return run([*rest[:1], "--help"])
     if name not in VERBS:
         if name in Library().names():
-            rule = "is a recipe, and this command does not train"
+            rule = "is a recipe, not a command"
             raise RecipeError.of(name, None, rule, shlex.join(["resnet-train", *argv]))
         _refuse_verb([name.lstrip("-"), *rest])
-        raise RecipeError([unknown("command", name, (*VERBS, "--help"))])
+        raise RecipeError([unknown("command", name, (*VERBS, "train", "--help"))])
     usage = usage_of(name)
     if {"--help", "-h"} & set(rest):
         print(usage.page(page_width()), end="")

@@ -10,10 +10,11 @@ from typing import Annotated, ClassVar, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from resnet_recipes.base.errors import Hint, Problem
+from resnet_recipes.base.errors import Hint, Kind, Problem
 from resnet_recipes.base.limits import Bounds, OneOf, Span
 from resnet_recipes.base.reading import read_json, unreadable
 from resnet_recipes.base.section import Section
+from resnet_recipes.base.values import helped
 from resnet_recipes.data.root import address_problems
 
 #: How far from the natural frequencies of classes to equal ones.
@@ -110,8 +111,8 @@ class DataConfig(Section):
         """Yield the problems with these values alone; keys are relative to `data`."""
         yield from super().problems()
         if not self.root and self.backend != "synthetic":
-            fix = ("data=/path/to/images", Hint("images are in train/CLASS and val/CLASS"))
-            yield Problem("root", None, "is not set: say where the images are", fix)
+            rule = "the folder that contains train/CLASS and val/CLASS"
+            yield Problem("root", None, rule, Hint("data=/path/to/images"), kind=Kind.MISSING)
         yield from address_problems(self.root)
         if self.eval_resize < self.eval_size:
             rule = f"must be at least data.eval_size ({self.eval_size}): the crop is cut from it"
@@ -122,8 +123,9 @@ class DataConfig(Section):
         """Yield what is wrong with `sampling`, alone and beside other settings."""
         given = self.sampling
         if not (given in SHARES if isinstance(given, str) else 0 <= given <= 1):
-            rule = f"must be {', '.join(SHARES)} or a share from 0 (natural) to 1 (equal classes)"
-            yield Problem("sampling", self.sampling, rule, "data.sampling=sqrt")
+            known = (*SHARES, "a fraction from 0 (natural) to 1 (balanced)")
+            problem = Problem("sampling", given, "", valid=known)
+            yield helped(problem, type(self), "sampling", given)
         elif self.class_share:
             for key, plain in {"repeats": 1, "order": "random"}.items():
                 if getattr(self, key) != plain:

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Problem, Value
+from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, Problem, Value
 from resnet_recipes.base.paths import is_fetched
 
 LAYOUT = "the layout is ROOT/train/CLASS/image.jpg and ROOT/val/CLASS/image.jpg"
@@ -149,12 +149,17 @@ def _missing(root: Path) -> Problem:
     names = {name.lower(): name for name in _folders(there)}
     for name in get_close_matches(wrong.lower(), names, n=3, cutoff=0.6):
         if os.path.exists(meant := there.joinpath(names[name], *rest)):
-            return problem(root, "does not exist", _value(meant))
+            return _absent(root, _value(meant))
     listed = ", ".join(sorted(names.values())[:8])
-    fix: Fix = Hint(f"{there} has {listed}" if listed else LAYOUT)
+    place = "this folder" if there.absolute() == Path.cwd() else there
+    fix: Fix = Hint(f"{place} contains {listed}" if listed else LAYOUT)
     if root.match("data/demo"):
         fix = "resnet-train demo"
-    return problem(root, "does not exist", fix)
+    return _absent(root, fix)
+
+
+def _absent(root: Path, fix: Fix) -> Problem:
+    return problem(root, "", fix)._replace(kind=Kind.ABSENT)
 
 
 def _file_problem(root: Path) -> Problem:

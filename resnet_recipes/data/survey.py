@@ -174,7 +174,7 @@ def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterato
         yield problem(f"{config.root}/train", rule, Hint("rename these folders in both splits"))
     both = zip(train.classes, train.counts, val.counts, strict=False)
     if config.val_share and (alone := [name for name, *counts in both if sum(counts) == 1]):
-        rule = f"needs two images of each class; there is one of {some(alone)}"
+        rule = f"it needs two images of each class; there is one of {some(alone)}"
         yield Problem(
             "data.val_share", config.val_share, rule, Hint("add images, or remove the class")
         )

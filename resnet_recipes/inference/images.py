@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError, Value
+from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, RecipeError, Value
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.beton.samples import Samples, open_samples
@@ -141,8 +141,9 @@ def find_images(places: Sequence[Path | Pixels]) -> Iterator[str | Pixels]:
         paths += matches
         if not matches:
             is_pattern = glob.has_magic(str(place))
-            rule = "no file matches this" if is_pattern else "no such file or folder"
-            missing.append(Problem(str(place), None, rule))
+            rule = "no file matches this pattern" if is_pattern else ""
+            kind = Kind.WRONG if is_pattern else Kind.ABSENT
+            missing.append(Problem(str(place), None, rule, kind=kind))
     NotReadyError.refuse(missing)
     for path in paths:
         if isinstance(path, Pixels) or not path.is_dir():

@@ -12,7 +12,7 @@ from torch import nn
 
 from resnet_recipes import data, ops
 from resnet_recipes.base.architecture import NETWORKS, ModelConfig, following
-from resnet_recipes.base.errors import NotReadyError, TrainingError
+from resnet_recipes.base.errors import Hint, Kind, NotReadyError, TrainingError
 from resnet_recipes.base.text import Progress, silent
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.images.decode import Pixels
@@ -130,8 +130,8 @@ class TrainedNetwork:
             read = data.DataFacts.read(facts, _find_local_copy(config, fetches).root)
             return data.open_eval(config, read, share)
         if not config.root:
-            rule = "is not set: say where the images are"
-            raise NotReadyError.of("data.root", None, rule, "data=PATH")
+            rule = "the folder that contains the images"
+            raise NotReadyError.of("data.root", None, rule, Hint("data=PATH"), Kind.MISSING)
         return open_labeled(
             _find_local_copy(config, fetches), about.classes, about.num_classes, share
         )

@@ -70,8 +70,7 @@ def group_of(config: "LaunchConfig") -> Group:
     else:
         wanted = int(config.gpus)
         if config.device != "cpu" and wanted > found:
-            fix = f"launch.device=cpu gpus={wanted}"
-            problem = _no_gpu("launch.gpus", wanted, fix)
+            problem = _no_gpu("launch.gpus", wanted, "launch.device=cpu gpus=auto")
             if found:
                 problem = problem._replace(clause=f"this machine has {found}", fix=f"gpus={found}")
             raise NotReadyError([problem])

@@ -157,7 +157,7 @@ def _taken(folder: Path) -> RecipeError:
     place = shlex.quote(str(folder))
     is_run = (folder / CONFIG).is_file()
     others = (f"resnet-train --resume {place}", f"resnet-recipes runs rm {place}") if is_run else ()
-    rule = f"is taken: {folder} already exists"
+    rule = f"is taken, as {folder} already exists"
     fix = (*others, Hint("or choose another name" if is_run else "choose another name"))
     return RecipeError.of("run.name", folder.name, rule, fix)
 

@@ -151,7 +151,7 @@ class Stack:
                     yield Problem(
                         other,
                         None,
-                        f"cannot be combined with {name}: {method.conflicts[other]}",
+                        f"cannot be combined with {name}, as {method.conflicts[other]}",
                         f"'~methods.{name}'",
                     )
 

@@ -13,7 +13,7 @@ import torchvision
 from resnet_recipes import backbones
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import LIBRARY, NETWORKS, ModelConfig
-from resnet_recipes.base.errors import Fix, Hint, NotReadyError, RecipeError, Value
+from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, RecipeError, Value
 from resnet_recipes.base.suggestions import VALUES
 from resnet_recipes.network import hub, matching, published
 from resnet_recipes.network.about import About
@@ -118,7 +118,7 @@ def _locate(place: str, model: ModelConfig | None, downloads: bool) -> Path:
             fix: Fix = Hint(known)
             if meant:
                 fix = meant.words
-            raise NotReadyError.at(place, "does not exist", fix)
+            raise NotReadyError.at(place, "", fix, Kind.ABSENT)
         return Path(place)
     source, _, name = place.partition(":")
     if source == "torchvision":

@@ -80,7 +80,7 @@ def _batch_problems(
     if size > facts.train_examples:
         rule = (
             f"is more than the {facts.train_examples:,} training images in "
-            f"{_place(recipe, facts)}: an epoch has no steps"
+            f"{_place(recipe, facts)}, so an epoch has no steps"
         )
         fix = _smaller(recipe, facts.train_examples, world_size, typed)
         yield Problem("batch.global_size", size, rule, fix)
@@ -110,7 +110,8 @@ def _class_problems(recipe: Recipe, facts: DataFacts) -> Iterator[Problem]:
 
 def _length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
     if not horizon.total_steps:
-        rule = f"times {recipe.scale_schedule_ratio} (scale_schedule_ratio) is less than one step"
+        ratio = recipe.scale_schedule_ratio
+        rule = f"{'' if ratio == 1 else f'times ssr={ratio} '}is less than one step"
         yield Problem(
             "max_duration", recipe.max_duration, rule, ("epochs=1", "max_duration=100ba ssr=1")
         )
@@ -127,9 +128,8 @@ def _length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
         yield Problem(
             "schedule.warmup",
             recipe.schedule.warmup,
-            f"takes {warmup:,} of the run's {horizon.total_steps:,} steps: it never reaches "
-            "the peak rate",
-            (_short_warmup(horizon), Hint("or train longer: the warm-up is never scaled")),
+            f"takes {warmup:,} of the run's {horizon.total_steps:,} steps, so lr is never reached",
+            (_short_warmup(horizon), Hint("or train longer, as the warm-up is never scaled")),
         )
     cooldown = horizon.steps(Duration.parse(recipe.schedule.cooldown))
     is_long = warmup < horizon.total_steps < warmup + cooldown

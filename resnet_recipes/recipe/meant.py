@@ -61,11 +61,19 @@ def answered(problem: Problem, words: Sequence[str], own: Own) -> Problem:
         return problem
     if problem.kind is Kind.UNKNOWN:
         return problem._replace(fix=Hint(own.listed))
-    before = own.before(problem.key)
+    before, whose = own.before(problem.key), f"{own.name} uses"
+    if before is None:
+        before, whose = _default(problem.key), "the default is"
     if before in (None, "", []) or isinstance(before, dict | list | tuple):
         return problem
     shown = str(before).lower() if isinstance(before, bool) else before
-    return problem._replace(fix=Hint(f"{own.name} uses {shown}"))
+    return problem._replace(fix=Hint(f"{whose} {shown}"))
+
+
+def _default(key: str) -> object:
+    """Return the default of a setting of a method; None of any other."""
+    section, _, name = key.rpartition(".")
+    return next((getattr(each(), name, None) for each in dataclasses_in(kind_of(section))), None)
 
 
 def _is_taken(meaning: Meaning, own: Own) -> bool:

@@ -26,7 +26,7 @@ LENGTH = ("max_duration", "scale_schedule_ratio")
 
 MAX_LENGTH = 4096  # characters of a word
 MAX_BRACKETS = 32  # opening brackets in a word: Hydra's parser recurses as deeply
-SWEEP = Hint("give one value, or sweep over several: resnet-train -m")
+SWEEP = Hint("resnet-train -m sweeps over several values")
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*")
 _COMMA = r"-?\d+,\d+"
 _NUMBER_OR_NULL = re.compile(r"null|[-+]?[0-9][0-9_]*(\.[0-9]*)?([eE][-+]?[0-9]+)?")
@@ -205,5 +205,5 @@ def _respelled(key: str, value: str) -> Fix:
         is_decimal = float in options and re.fullmatch(_COMMA, value)
         if get_origin(kind_of(key)) in (list, tuple):
             return ()
-        return (f"{key}={value.replace(',', '.')}", SWEEP) if is_decimal else SWEEP
+        return (Value(value.replace(",", ".")), SWEEP) if is_decimal else SWEEP
     return Hint("put the whole word in quotes if it has brackets or commas")

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 from resnet_recipes.base import names
 from resnet_recipes.base.duration import NoPriceError, budget_seconds, clock_seconds
-from resnet_recipes.base.errors import Fix, Problem, Value
+from resnet_recipes.base.errors import Fix, Hint, Problem, Value
 from resnet_recipes.base.extras import TRACKERS
 from resnet_recipes.base.limits import (
     BelowOne,
@@ -204,9 +204,9 @@ class LaunchConfig(Section):
                     seconds(value)
             except ValueError as error:
                 if isinstance(error, NoPriceError):
-                    fix: Fix = "launch.price=32.8"
+                    fix: Fix = Hint("launch.price=32.8, if an hour costs 32.8")
                 else:
-                    fix = Value(likely_time(value) or "2h")
+                    fix = Value(likely_time(value) or f"{value if value.isdecimal() else 2}h")
                 yield Problem(key, value, str(error), fix)
 
 

@@ -186,7 +186,7 @@ def find_changed_settings(old: State, new: Recipe) -> Iterator[Problem]:
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) != after.get(key) and not _is_in(key, (*SAFE, *REPAIRS)):
             was = "not set" if before.get(key) is None else before[key]
-            rule = f"was {was} when the run began; changing it would make this a different run"
+            rule = f"was {was} when the run started; another value would make it another run"
             yield Problem(key, after.get(key), rule, Hint("leave it as it was, or start a new run"))
 
 

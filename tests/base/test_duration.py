@@ -44,7 +44,7 @@ def test_a_duration_is_a_number_and_a_unit(text, value, unit, written):
     ],
 )
 def test_text_that_is_not_a_duration_is_refused_in_a_sentence(text):
-    with pytest.raises(ValueError, match=r"is not a duration: write|longer than|is too long"):
+    with pytest.raises(ValueError, match=r"must be a number and a unit|longer than|is too long"):
         Duration.parse(text)
 
 
@@ -116,5 +116,5 @@ def test_a_budget_is_a_time_or_a_sum_at_a_price_per_hour():
     assert budget_seconds("90m", None) == 5400.0
     assert budget_seconds("$20", 32.0) == budget_seconds("20$", 32.0) == 2250.0
     for text, price in (("$20", None), ("$20", 0.0), ("20", 1.0), ("2 h", 1.0), ("h", 1.0)):
-        with pytest.raises(ValueError, match=r"must be a time|is money: set launch\.price"):
+        with pytest.raises(ValueError, match=r"must be a time|needs launch\.price"):
             budget_seconds(text, price)

@@ -71,7 +71,7 @@ word | auto, 0 | 65, all | must be auto or between 0 and 6
 said | 0 | -1 | must be a price
 epochs | 8ep | 8ba | must be given in ep
 Length | 0.5dur | 0ep | must be positive
-LengthOrZero | 0ep | soon | is not a duration
+LengthOrZero | 0ep | soon | must be a number and a unit
 ZeroToOne | 0, 1 | 1.1 | must be between 0 and 1
 Span | [0.1, 1.0] | [0.0, 1.0], [0.6, 0.5], [0.5, 2] | must be [low, high] with 0 < low
 """

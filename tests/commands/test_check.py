@@ -59,8 +59,8 @@ def test_unreadable_images_are_found_before_the_steps(split, photographs, enter)
     for name in ("pattern0/0.jpg", "pattern1/1.jpg", "pattern2/2.jpg"):
         (photographs / split / name).write_bytes(b"no image")
     said = enter(f"resnet-train mild {FILES} --check", 3).err
-    assert f"has unreadable images in {split}: 3, such as {photographs}/{split}/pattern" in said
-    assert f"try:   resnet-recipes doctor data {photographs}\n" in said
+    assert f"has unreadable images in {split}: 3, such as images/{split}/pattern" in said
+    assert "try:   resnet-recipes doctor data images\n" in said
     assert ("try:   data.on_bad_image=skip\n" in said) == (split == "train")
     skipped = enter(
         f"resnet-train mild {FILES} data.on_bad_image=skip --check", 3 * (split == "val")

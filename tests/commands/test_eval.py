@@ -96,7 +96,7 @@ def test_a_table_of_the_images_is_not_replaced(run, flag, enter, monkeypatch):
 def test_a_file_needs_only_to_be_told_where_the_images_are(evaluated, enter):
     from_file = evaluated("data=images workers=0", of="mine/weights.safetensors")
     assert from_file["loss"] == pytest.approx(evaluated()["loss"], abs=1e-6)
-    assert "data.root: is not set" in enter("resnet-recipes eval mine/weights.safetensors", 3).err
+    assert "data is missing" in enter("resnet-recipes eval mine/weights.safetensors", 3).err
 
 
 def test_class_folders_are_told_apart_by_name(evaluated, enter):
@@ -122,7 +122,7 @@ def test_a_run_with_sizes_in_its_recipe_is_tested_at_them(run, evaluated, enter)
     assert [row["eval_size"] for row in evaluated()] == [32, 64]
     for flag in ("--png", "--images", "--gallery"):
         said = enter(f"resnet-recipes eval mine {flag} x", 2).err
-        assert f"{flag}=x: is for one test size, but evaluation.sizes is [32, 64]" in said
+        assert f"{flag} x: is for one test size, but evaluation.sizes is [32, 64]" in said
     assert "SIZE" in enter("resnet-recipes eval mine --csv sizes.csv").out
     assert [row["eval_size"] for row in csv_rows("sizes.csv")] == ["32", "64"]
     assert "eval_size" in evaluated("evaluation.sizes=[]")

@@ -96,7 +96,7 @@ checkpoint.best=top-1 | checkpoint.best=top1
 launch.device=cud | launch.device=cuda
 'epochs: 5' | epochs=5
 'data=images epochs=5' | data=images epochs=5
-budget=20$ | launch.price=32.8
+budget=20$ | launch.price=32.8, if an hour costs 32.8
 --batch-size=256 | bs=256
 --data-path '/my images' | 'data=/my images'
 --gpus 0,1 | CUDA_VISIBLE_DEVICES=0,1 resnet-train ... gpus=2
@@ -157,7 +157,7 @@ resnet-recipes runs sort=top1 | --sort top1
 resnet-recipes show runs/first | recipe=runs/first/config.yaml
 resnet-recipes doctor images | resnet-recipes doctor data images
 resnet-recipes cp mild My-Recipe | recipes/my_recipe.yaml
-resnet-train '' data=images | recipe: is missing
+resnet-train '' data=images | recipe is missing
 resnet-train medium_rare | did you mean medium?
 resnet-train mild data=images schedule=CosineAnnealingLR | did you mean cosine?
 resnet-train mild data=images optimizer=[sgd,lamb] | -m optimizer=sgd,lamb
@@ -185,7 +185,7 @@ resnet-recipes predict images first | resnet-recipes predict first images
 resnet-recipes predict first images runs/first | resnet-recipes predict first images
 resnet-train 'mild data=images' | mild data=images: is one word; type it without quotes
 resnet-train mild data=images epochs: 5 | epochs: 5: settings are written key=value
-resnet-recipes convert images images | DST=images: already exists
+resnet-recipes convert images images | `images`: already exists
 resnet-recipes convert images b write_mode=propotion | write_mode=proportion
 resnet-recipes convert images b write_mode=jgp | write_mode=jpg
 resnet-train mild data=images ~methods.mixpu | resnet-train mild --cfg   prints every setting
@@ -201,9 +201,9 @@ resnet-recipes --hepl | did you mean --help?
 #: Commands with several mistakes, and words of each answer.
 SEVERAL = rows(
     """
-resnet-train --batch-size 64 data=images | bs=64 | recipe: is missing
+resnet-train --batch-size 64 data=images | bs=64 | recipe is missing
 resnet-train smal data=images --lr high | did you mean small? | must be a number
-resnet-train mild --epochs 3 | epochs=3 | data.root: is not set
+resnet-train mild --epochs 3 | epochs=3 | data is missing
 resnet-train mild data=images schedule.milestones=[30,60] | schedule.name=multistep | =[30ep,60ep]'
 resnet-train small data=images model.name=timm:convnext_tiny | model.stem=standard | model.width=1.0
 """
@@ -241,7 +241,7 @@ def test_words_of_other_programs_are_answered_with_ours(typed, answer, answered,
 @pytest.mark.parametrize("answer", sorted({answer for _, answer in WORDS}))
 def test_every_answer_is_accepted(answer, enter, folder):
     answer = answer.removeprefix("did you mean ").removesuffix("?").rpartition(" ... ")[2]
-    is_form = re.search("=[A-Z]+$", answer)  # with a word in place of the value
+    is_form = re.search("=[A-Z]+$|, if", answer)  # with a word in place of the value
     if is_form or answer == "leave it out" or "--resume" in answer:  # of a run with its recipe
         answer = ""
     enter(f"resnet-train mild data.backend=synthetic {answer} --cfg")

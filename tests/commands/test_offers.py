@@ -146,7 +146,7 @@ def test_a_missing_recipe_is_answered_from_the_images(folder, enter, has_val, si
     if not has_val:
         shutil.rmtree(folder / "val")
     said = enter("resnet-train data=images", 2).err
-    assert f"recipe: is missing\n      try:   recipe={name}\n      hint:" in said
+    assert f"recipe is missing\n      try:   recipe={name}\n      hint:" in said
     assert f"images of {side} px" in said
     assert ("data.val_share=0.1" in said) == (not has_val)
 
@@ -154,4 +154,4 @@ def test_a_missing_recipe_is_answered_from_the_images(folder, enter, has_val, si
 def test_a_budget_on_imagenet_chooses_by_what_was_published(imagenet, started, enter):
     said = enter(f"resnet-train {IMAGES} budget=3000h --dry-run").err
     assert "the most accurate by what was published; next: " in said
-    assert "recipe: is missing" in enter("resnet-train data=/data/imagenet --dry-run", 2).err
+    assert "recipe is missing" in enter("resnet-train data=/data/imagenet --dry-run", 2).err

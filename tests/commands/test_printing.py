@@ -71,7 +71,7 @@ def test_a_missing_folder_is_found_before_the_work_and_after_what_is_wrong_with_
     missing = str(tmp_path / "none/a.csv")
     with pytest.raises(NotReadyError, match=r"its folder does not exist\n.*mkdir -p"):
         split(["--csv", missing], usage)
-    with pytest.raises(RecipeError, match="--jsn: unknown flag"):
+    with pytest.raises(RecipeError, match="unknown flag --jsn"):
         split(["--csv", missing, "--jsn"], usage)
 
 

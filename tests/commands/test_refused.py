@@ -13,7 +13,7 @@ STORED = "job mild data=/storage/set --storage s3://bucket --for"
 #: What is typed, the exit code, and a part of the message.
 REFUSED = rows(
     f"""
-eval | 2 | RUN|FILE: is missing
+eval | 2 | RUN|FILE is missing
 eval RUN evaluation.sizes=[4] | 2 | must be between 8 and 1024 pixels
 eval RUN evaluation.sizes=192,224 | 2 | 'evaluation.sizes=[192,224]'
 eval RUN imgsz=32 | 2 | data.eval_size=32
@@ -21,10 +21,10 @@ eval RUN evaluation.sizes=[a] | 2 | evaluation.sizes
 eval RUN lr=1 | 2 | cannot be changed here
 eval RUN data.eval_size=4 | 2 | data.eval_size
 eval RUN/nothing | 3 | does not exist
-eval RUN data=/nowhere | 3 | data.root=/nowhere: does not exist
+eval RUN data=/nowhere | 3 | data=/nowhere does not exist
 eval RUN --csv /nowhere/x.csv | 3 | mkdir -p /nowhere
-export | 2 | --to: is missing
-export RUN --to onnx | 2 | --out: is missing
+export | 2 | --to is missing
+export RUN --to onnx | 2 | --out is missing
 export RUN --to onnx --out RUN | 2 | exists
 export RUN --to timm --out NEW | 2 | support blurpool
 export RUN --to keras --out NEW | 2 | valid: torchvision
@@ -32,9 +32,9 @@ export RUN --to safetensors --fold-batchnorm --out NEW | 2 | --fold-batchnorm
 export RUN --to safetensors --with-preprocessing --out NEW | 2 | --to onnx
 export RUN --to torchscript --out NEW | 2 | is deprecated by torch: exported_program is
 export RUN --to TorchScript --out NEW | 2 | --to exported_program
-predict | 2 | IMAGE: is missing
-predict RUN | 2 | IMAGE: is missing
-predict RUN /nowhere.jpg | 3 | no such file
+predict | 2 | IMAGE is missing
+predict RUN | 2 | IMAGE is missing
+predict RUN /nowhere.jpg | 3 | /nowhere.jpg does not exist
 predict RUN /nowhere/*.jpg | 3 | no file matches this
 predict RUN IMAGES --top 0 | 2 | must be a whole number from 1
 predict RUN IMAGES --json --csv x | 2 | leave one out
@@ -45,36 +45,36 @@ slurm -m mild data=/data gpus=1,2 | 2 | the jobs of an array must have the same 
 slurm mild data=/data nodes=1:2 | 2 | nodes=1:2: must be a number of nodes
 slurm mild data=/data nodes=2 launch.max_restarts=1 | 2 | works on one node only
 slurm mild data=/data launch.nodes=2 | 2 | torchrun, srun or a job
-slurm -m mild data=/data --parallel 0 | 2 | --parallel=0: must be a number of jobs
-slurm mild data=/data --parallel 2 | 2 | --parallel=2: is only for a sweep
+slurm -m mild data=/data --parallel 0 | 2 | --parallel 0: must be a number of jobs
+slurm mild data=/data --parallel 2 | 2 | --parallel 2: is only for a sweep
 slurm hot data=/data run=mine | 2 | is set by the job
 slurm hot data=/data lrr=1 | 2 | lrr=1
-slurm data=/data | 2 | recipe: is missing
+slurm data=/data | 2 | recipe is missing
 slurm hot data=/caf\udce9 | 2 | 1 problemEOLEOL  data=/caf\\udce9: is not UTF-8
-slurm hot data=/data --time soon | 2 | --time=soon: must be a time limit in one of Slurm's forms
+slurm hot data=/data --time soon | 2 | --time soon: must be a time limit in one of Slurm's forms
 slurm hot data=/data --time '1:00:00EOL#SBATCH --array=0-9' | 2 | must be a time limit in one of
-slurm hot data=/data --time 2:00 | 2 | --time=2:00: must be at least 5 minutes
-job mild data=/data | 2 | --for: must name an engine
+slurm hot data=/data --time 2:00 | 2 | --time 2:00: must be at least 5 minutes
+job mild data=/data | 2 | --for is missing
 job mild --for skypilott | 2 | --for skypilot
-{STORED} skypilot nodes=2 | 2 | --storage=s3://bucket: is a bucket
-{STORED} kubernetes | 2 | --storage=s3://bucket: is a bucket
-{STORED} torchx | 2 | --storage=s3://bucket: is only for skypilot and kubernetes
+{STORED} skypilot nodes=2 | 2 | --storage s3://bucket: is a bucket
+{STORED} kubernetes | 2 | --storage s3://bucket: is a bucket
+{STORED} torchx | 2 | --storage s3://bucket: is only for skypilot and kubernetes
 {STORED} skypilot -m --time 3:00:00 | 2 | 2 problems
 {STORED} skypilot run.root=/a | 2 | run.root=/a: is set by the job
 job mild data=here --for skypilot | 2 | 2 problems
 job mild data=/data nodes=2 --for torchx run.root=here | 2 | a folder that all nodes share
 train mild,hot data=x | 2 | several recipes are a sweep
-train mild seed=1,2 data=x | 2 | sweep over several: resnet-train -m
+train mild seed=1,2 data=x | 2 | resnet-train -m sweeps over several values
 train mild epochs=36,72 data=x | 2 | stands for several lengths: a sweep
 train mild epochs=curve data=x | 2 | stands for several lengths: a sweep
 train mild --parallel 2 data=x | 2 | runs several runs of a sweep at a time
-plan mild seed=1,2 | 2 | resnet-train -mEOL
-plan mild epochs=curve | 2 | resnet-train -mEOL
-plan recipe=mild,hot | 2 | resnet-train -mEOL
+plan mild seed=1,2 | 2 | resnet-train -m sweeps
+plan mild epochs=curve | 2 | resnet-train -m sweeps
+plan recipe=mild,hot | 2 | resnet-train -m sweeps
 runs runs --sort x | 2 | valid: name, top1, minutes
-runs runs --price free | 2 | --price=free: must be a price per hour
-runs runs --price -1 | 2 | --price: needs a value
-runs runs --price nan | 2 | --price=nan: must be a price per hour
+runs runs --price free | 2 | --price free: must be a price per hour
+runs runs --price -1 | 2 | --price PER_HOUR: needs a value
+runs runs --price nan | 2 | --price nan: must be a price per hour
 runs runs epochs=3 | 2 | epochs=3: unknown filter
 runs runs state=done | 2 | valid: finished, running
 runs rm | 2 | needs the runs to delete
@@ -98,21 +98,21 @@ eval RUN data= | 2 | data=: is empty
 predict RUN '' | 2 | IMAGE=: is empty
 report '' | 2 | RUN=: is empty
 train demo data=. launch.max_wall=99999999h | 2 | max_wall=99999999h: is longer than ten years
-train demo data=. budget=99999999h | 2 | launch.budget=99999999h: is longer than ten years
+train demo data=. budget=99999999h | 2 | budget=99999999h: is longer than ten years
 train demo data=. run.extends=typo | 2 | run.extends=typo: there is no run
 job mild data=/d run.extends=typo --for slurm | 2 | run.extends=typo: there is no run
-train mild data=x budget=2m epochs=3 | 2 | budget: sets the length, and so does epochs=3
-train mild data=x budget=2m ssr=2 | 2 | budget: sets the length, and so does ssr=2
+train mild data=x budget=2m epochs=3 | 2 | budget=2m: sets the length, and so does epochs=3
+train mild data=x budget=2m ssr=2 | 2 | budget=2m: sets the length, and so does ssr=2
 train mild data=x budget=2m max_duration=3ep | 2 | and so does max_duration=3ep
 train mild data=x budget=2 | 2 | must be a time, as in 2h
-train mild data=x budget=$9 | 2 | set launch.price
+train mild data=x budget=$9 | 2 | needs launch.price
 train mild data=x -m seed=1,2 --check | 2 | leave out -m
 train mild data=x --resume auto --check | 2 | leave out --resume
 train -m mild data=x seed=1,2 --dry-run --json | 2 | --json: prints the plan of one run
 train -m mild data=x seed=1,2 --parallel=0 | 2 | --parallel=0: must be from 1 to
 train -m mild data=x seed=1,2 --parallel=x | 2 | --parallel=x: must be from 1 to
 train -m mild data=x seed=1,2 --parallel=1000000 | 2 | --parallel=1000000: must be from 1 to
-train -m mild,hott data=x seed=1,2 lr=1,-1 | 2 | 2 problemsEOLEOL  optimizer.lr=-1.0: must be
+train -m mild,hott data=x seed=1,2 lr=1,-1 | 2 | 2 problemsEOLEOL  lr=-1: must be
 train -m mild data=x ~methods.ema, | 2 | ~methods.: only a method
 train --completion csh | 2 | --completion zsh
 estimate mild data=/nowhere --price abc | 2 | must be a price per hour
@@ -120,15 +120,15 @@ estimate mild data=/nowhere --sample=1 | 2 | must be a number of epochs, at leas
 estimate mild data=/nowhere --sample=many | 2 | must be a number of epochs, at least 2
 estimate data=/nowhere --reach 0.78 | 2 | must be a percentage, as in 78
 estimate data=/nowhere --reach 78 --within 2h | 2 | --reach
-estimate data=/nowhere --within 2 | 2 | --within=2: must be a time, as in 2h
-estimate data=/nowhere --within $20 | 2 | set launch.price
+estimate data=/nowhere --within 2 | 2 | --within 2: must be a time, as in 2h
+estimate data=/nowhere --within $20 | 2 | needs launch.price
 watch | 2 | needs one run
 watch . | 3 | is not a run folder
 watch a b | 2 | needs one run
 runs /nowhere | 3 | does not exist
 report nowhere | 3 | does not exist
-report --published --out no/r.html | 3 | --out=no/r.html: cannot be written
-report --published runs | 2 | --published: takes no runs
+report --published --out no/r.html | 3 | --out no/r.html: cannot be written
+report --published runs | 2 | --published: plots the published results alone
 train recipe=~nosuchuser/a.yaml | 2 | ~nosuchuser is not a user of this machine
 train --recipes ~nosuchuser recipe=mild | 2 | ~nosuchuser is not a user of this machine
 train --resume ~nosuchuser/run | 2 | ~nosuchuser is not a user of this machine
@@ -138,15 +138,15 @@ train recipe=mild data=/ run.root=~nosuchuser | 2 | ~nosuchuser is not a user of
 train recipe=hot --cfg hydra | 2 | Hydra itself cannot be configured here
 doctor data s3://b/x | 2 | aws s3 sync s3://b/x local
 doctor data . --fix-val s3://b/x | 2 | only files and folders of this machine are read
-doctor dta | 2 | doctor
+doctor dta | 2 | unknown topic dta
 doctor data | 2 | doctor
 doctor gpu a b | 2 | doctor
 doctor --fix-val map | 2 | doctor
 convert s3://b/x y | 2 | aws s3 sync s3://b/x local
-convert . s3://b/x | 2 | =s3://b/x: is an address; only files and folders of this machine are read
+convert . s3://b/x | 2 | `s3://b/x`: is an address; only files and folders of this machine are read
 convert a b shufle=true workers=x | 2 | did you mean shuffle?
 convert a b shufle=true workers=x | 2 | workers=x: must be a whole number
-convert im=g out=b workers=1 | 3 | im=g: does not exist
+convert im=g out=b workers=1 | 3 | `im=g` does not exist
 convert im=g max_resoltion=500 | 2 | needs a source and a target
 cp hot mine.txt | 2 | must end in .yaml
 cp hot My-own.yaml | 2 | recipes/my_own.yaml

@@ -53,10 +53,10 @@ def test_images_that_were_moved_are_named_before_any_process_starts(enter, tmp_p
     enter(f"{PHOTOS} data={images} run=mine", 75)
     images.rename(tmp_path / "photos")
     said = refused("", 3)
-    assert f"data.root={images}: does not exist" in said
+    assert "data=images does not exist" in said
     assert "resnet-train --resume runs/mine data=/where/it/is/now" in said
     said = refused(f"data={tmp_path}/photo", 3)
-    assert f"--resume runs/mine data={tmp_path}/photos" in said
+    assert "--resume runs/mine data=photos" in said
     enter(f"resnet-train --resume runs/mine data={tmp_path}/photos", 75)
     assert read(CONFIG).data.root == f"{tmp_path}/photos"
 
@@ -134,7 +134,7 @@ def test_a_finished_run_is_not_started_again_and_refuses_the_same_changes(mine, 
     Path("runs/mine/summary.json").write_text("{}")
     for words in ("", "--dry-run", "lr=0.05"):  # which it has
         assert "is finished; its results" in enter(f"resnet-train --resume runs/mine {words}").err
-    assert "lr=1.0: was 0.05" in enter("resnet-train --resume runs/mine lr=1", 2).err
+    assert "lr=1: was 0.05" in enter("resnet-train --resume runs/mine lr=1", 2).err
     assert len(mine) == 1
 
 
@@ -191,7 +191,7 @@ def test_auto_starts_a_new_run_for_other_settings_and_says_so(started, enter, wo
 
 def test_auto_with_the_name_of_a_run_of_other_settings_is_refused(mine, enter):
     said = enter(f"{START} lr=0.1 run=mine --resume auto", 2).err
-    assert "optimizer.lr=0.1: was 0.05 when the run began" in said
+    assert "lr=0.1: was 0.05 when the run started" in said
     assert "run=another" in said
     assert len(mine) == 1
 

@@ -40,7 +40,7 @@ def test_a_folder_with_splits_or_both_betons_is_accepted(images):
         """
 Cifr | does not exist | data={0}
 cifar1/train | does not exist | data={0}/train
-imagenet | does not exist | {0.parent} has cifar
+imagenet | does not exist | {0.parent} contains cifar
 cifar/train | is one split; use the folder containing train/ and val/ | data={0}
 . | a folder in it does | data={0}
 half | has only train.beton | convert

@@ -125,7 +125,7 @@ def test_extended_run_rejects_other_schedule_or_settings(prepared, recipe, tmp_p
     api.prepare(cosine)
     for words, said in (
         ("run.extends=cosine", "its schedule is cosine, not wsd\n    try:   resnet-train recipe="),
-        ("run.extends=short optimizer.lr=0.07", "optimizer.lr=0.07: was 0.05 when the run began"),
+        ("run.extends=short optimizer.lr=0.07", "optimizer.lr=0.07: was 0.05 when the run started"),
         ("run.extends=short launch.budget=2h", "budget=2h: is the time of a run that begins"),
         ("run.extends=short methods.ema.half_life=0.5dur", "=0.5dur: takes 12 of this run's steps"),
     ):

@@ -209,10 +209,10 @@ def test_make_plan_reports_all_conflicts_at_once():
  | 3 | {} | batch.global_size | bs=99
  | 1 | {examples: 99} | batch.global_size | more than the 99 training images
 max_duration=0.04ep | 1 | {} | max_duration | is less than one step
-max_duration=1ep | 1 | {} | schedule.warmup | never reaches the peak rate
+max_duration=1ep | 1 | {} | schedule.warmup | so lr is never reached
  | 1 | {classes: 1} | data.root | has 1 class
 schedule.name=wsd schedule.cooldown=0.95dur | 1 | {} | schedule.cooldown | warm-up take 105 of
-schedule.name=wsd schedule.warmup=1dur | 1 | {} | schedule.warmup | never reaches the peak rate
+schedule.name=wsd schedule.warmup=1dur | 1 | {} | schedule.warmup | so lr is never reached
 schedule.name=multistep schedule.milestones=[5ep,3ep] | 1 | {} | schedule.milestones | must increase
 schedule.name=piecewise schedule.milestones=[1ep] schedule.values=[1.0,0.0] | 1 | {} \
  | schedule.milestones | after the warm-up
@@ -272,7 +272,7 @@ def test_fix_for_a_small_dataset_leaves_no_problem(examples, ranks, changes):
     with pytest.raises(RecipeError) as caught:
         plan_mild(changes)
     (problem,) = caught.value.problems
-    assert "images in /data: an epoch has no steps" in problem.clause
+    assert "images in /data, so an epoch has no steps" in problem.clause
     fixed = plan_mild(f"{changes} {problem.fix}")
     per_image = fixed.recipe.optimizer.lr / fixed.recipe.batch.global_size
     assert per_image == pytest.approx(0.001, rel=0.01)

@@ -81,7 +81,7 @@ def test_quotes_around_a_value_are_taken_off():
             """
 ~ema | only a method or a setting of the optimizer can be removed | '~methods.ema'
 epochs=-3 | must be a positive number | mild uses 36
-lr=0,1 | must be one value | optimizer.lr=0.1
+lr=0,1 | must be one value | lr=0.1
 log.to=csv,mlflow | must be one value | 'log.to=[csv,mlflow]'
 methods.mixup=true | must be a mapping of its settings | 'methods.mixup={}'
 methods.ema=off | must be a mapping of its settings | '~methods.ema'

@@ -77,7 +77,7 @@ def test_a_setting_that_is_set_twice_is_refused_with_both_lines(text, said):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("lr: -1", "mine.yaml:2: optimizer.lr=-1.0: must be positive"),
+        ("lr: -1", "mine.yaml:2: optimizer.lr=-1: must be positive"),
         ("lr: [1]", "mine.yaml:2: optimizer.lr=[1]: must be a number"),
         ("epochs: -3", "mine.yaml:2: max_duration=-3"),
         ("epochs: true", "mine.yaml:2: max_duration=true"),

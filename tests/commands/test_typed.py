@@ -1,0 +1,173 @@
+"""What wrong commands print, kept as text: `python -m tests.commands.test_typed` writes it."""
+
+import os
+import re
+import shlex
+import tempfile
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes import cli
+from tests.run_folders import run_folder
+from tests.trained_runs import random_images
+
+GOLDEN = Path(__file__).parents[1] / "golden/answers.txt"
+
+#: What is typed, in a folder with images, a run and two folders that have no images to train with.
+LINES = """
+resnet-train
+resnet-train mild
+resnet-train mild data=images/train --dry-run
+resnet-train mild data=nowhere
+resnet-train mild data=empty
+resnet-train mild data=one
+resnet-train mild data=ftp://host/images --dry-run
+resnet-train mild hot data=images
+resnet-train hott data=images
+resnet-train mild,hot data=images
+resnet-train mild data=images --lr 0.1 --dry-run
+resnet-train mild data=images lr 0.1 --dry-run
+resnet-train mild data=images --epochs=30 --dry-run
+resnet-train mild data=images +lr=1 --dry-run
+resnet-train mild data=images 'lr=1, 2' --dry-run
+resnet-train mild data=images lr=-1 --dry-run
+resnet-train mild data=images epoch=10 --dry-run
+resnet-train mild data=images epochs=ten --dry-run
+resnet-train mild data=images epochs=0 --dry-run
+resnet-train demo data=images bs=8 epochs=3 epochs=4 max_duration=5ep --dry-run
+resnet-train mild data=images seed=1,2 --dry-run
+resnet-train mild data=images batch_size=64 --dry-run
+resnet-train mild data=images bs=100 --dry-run
+resnet-train mild data=images bs=10000 --dry-run
+resnet-train mild data=images workers=-1 --dry-run
+resnet-train mild data=images gpus=8
+resnet-train mild data=images launch.device=cuda
+resnet-train mild data=images optimizer=adam --dry-run
+resnet-train mild data=images optimizer.momentun=0.9 --dry-run
+resnet-train mild data=images schedule.warmup=5 --dry-run
+resnet-train demo data=images bs=8 schedule.warmup=100ep --dry-run
+resnet-train mild data=images methods.mixup --dry-run
+resnet-train mild data=images methods.mixup=0.2 --dry-run
+resnet-train mild data=images methods.mixup.alpha=high --dry-run
+resnet-train demo data=images bs=8 methods.mixup={} methods.cutmix={} --dry-run
+resnet-train mild data=images methods.dropout=0.5 --dry-run
+resnet-train mild data=images ~methods.sam --dry-run
+resnet-train mild data=images model.name=resnet51 --dry-run
+resnet-train mild data=images model.name=efficientnet_b0 --dry-run
+resnet-train demo data=images bs=8 model.weights=nope.pth --dry-run
+resnet-train mild data=images precision.dtype=fp8 --dry-run
+resnet-train mild data=images data.train_size=4000 --dry-run
+resnet-train mild data=images data.fit=stretch --dry-run
+resnet-train mild data=images data.sampling=equal --dry-run
+resnet-train mild data=images log.to=[aim] --dry-run
+resnet-train mild data=images checkpoint.best=f1 --dry-run
+resnet-train mild data=images evaluation.interval=0 --dry-run
+resnet-train mild data=images budget=2 --dry-run
+resnet-train mild data=images budget=20 --dry-run
+resnet-train mild data=images 'budget=$20' --dry-run
+resnet-train demo data=images bs=8 budget=10s --dry-run
+resnet-train mild data=images resume=last --dry-run
+resnet-train --resume
+resnet-train --resume nope
+resnet-train --resume first epochs=9
+resnet-train --extend first data=images epochs=9
+resnet-train demo data=images bs=8 run=first
+resnet-train -m mild data=images bs=8 lr=1,-1
+resnet-recipes trian mild
+resnet-recipes mild
+resnet-recipes show
+resnet-recipes show milld
+resnet-recipes cp mild recipes/Mine.yaml
+resnet-recipes diff mild
+resnet-recipes diff mild nope
+resnet-recipes methods mixap
+resnet-recipes estimate mild
+resnet-recipes estimate data=images --within 2
+resnet-recipes plan mild data=images bs=8 epochs=0.001
+resnet-recipes teach mild data=images bs=8
+resnet-recipes runs nope
+resnet-recipes runs --sort acc
+resnet-recipes runs rm
+resnet-recipes watch
+resnet-recipes stop nope
+resnet-recipes compare first
+resnet-recipes compare mild hot
+resnet-recipes report nope
+resnet-recipes report --published runs
+resnet-recipes eval
+resnet-recipes eval nope
+resnet-recipes eval first --csv out.txt
+resnet-recipes predict first
+resnet-recipes predict first nope.jpg
+resnet-recipes export first
+resnet-recipes export first --to tensorrt --out x
+resnet-recipes export first --to onnx --out images
+resnet-recipes convert images
+resnet-recipes convert nope out
+resnet-recipes doctor nope
+resnet-recipes doctor data
+resnet-recipes doctor data empty
+resnet-recipes job mild
+resnet-recipes job --for pbs mild data=/d
+""".strip().splitlines()
+
+
+def furnished(folder: Path) -> Path:
+    """Make what the lines name in a folder."""
+    random_images(folder / "images")
+    random_images(folder / "one").joinpath("val").rename(folder / "val")
+    (folder / "empty").mkdir()
+    run_folder(folder / "runs", "first")
+    return folder
+
+
+def answer(line: str, folder: Path) -> str:
+    """Return what is printed for a line that is typed in a folder; the code if that is nothing."""
+    said = StringIO()
+    program, *words = shlex.split(line)
+    command = {"resnet-train": cli.train, "resnet-recipes": cli.main}[program]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "80")
+        patch.setenv("TERM", "xterm")
+        patch.setenv("XDG_CACHE_HOME", f"{folder}/cache")
+        patch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+        patch.chdir(folder)
+        with redirect_stdout(StringIO()), redirect_stderr(said):
+            code = command(words)
+    shown = said.getvalue() if code else ""
+    return shown.replace(str(folder), "FOLDER") or f"[exit {code}]\n"
+
+
+def kept() -> dict[str, str]:
+    """Return the answers that were looked at, by line."""
+    parts = re.split(r"(?m)^\$ (.*)\n", GOLDEN.read_text())
+    return dict(zip(parts[1::2], (part.rstrip() + "\n" for part in parts[2::2]), strict=True))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return furnished(tmp_path_factory.mktemp("typed"))
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_the_answer_is_the_one_that_was_looked_at(line: str, folder: Path):
+    assert answer(line, folder) == kept()[line]
+
+
+def test_nothing_is_kept_that_is_no_longer_typed():
+    assert list(kept()) == LINES
+
+
+def written(lines: list[str], answered: Callable[[str], str]) -> str:
+    """Return lines with their answers."""
+    return "\n".join(f"$ {line}\n{answered(line)}" for line in lines)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        root = furnished(Path(made).resolve())
+        GOLDEN.write_text(written(LINES, lambda line: answer(line, root)))
