@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from resnet_recipes.base.duration import budget_seconds
+from resnet_recipes.base.duration import parse_budget
 
 WORDS = """
 model.name=resnet18 bs=64 batch.bn_size=64 lr=0.1 schedule.warmup=0.5ep data.crop_scale=[0.5,1]
@@ -97,7 +97,7 @@ def error(case: Case) -> dict[str, object]:
 def used(case: Case, budget: str) -> dict[str, object]:
     """Train a run within a budget, and return how much of it that takes."""
     done = case.trained(f"budget={budget}")
-    share = 100 * done["wall_seconds"] / budget_seconds(budget, None)
+    share = 100 * done["wall_seconds"] / parse_budget(budget, None)
     print(f"{case.name:<22} {budget}: {done['epochs']:5.1f} epochs, {share:5.1f} %", flush=True)
     return {"case": case.name, "budget": budget, "epochs": done["epochs"], "used_percent": share}
 

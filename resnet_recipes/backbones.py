@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from resnet_recipes.base.architecture import FREEZABLE, LIBRARY, NETWORKS, ModelArguments
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
-from resnet_recipes.base.extras import remedy
+from resnet_recipes.base.extras import suggest_install
 
 #: The parts of a ResNet from the input up, by torchvision's names; `stem` is the first two.
 STAGES = ("conv1", "bn1", "layer1", "layer2", "layer3", "layer4")
@@ -125,7 +125,7 @@ def require_network(name: str) -> None:
         return
     library, short = match.groups()
     if not find_spec(library):
-        rule, fix = f"needs {library}, which is not installed", remedy(library)
+        rule, fix = f"needs {library}, which is not installed", suggest_install(library)
         raise NotReadyError.of("model.name", name, rule, fix)
     if short not in (available := list_networks(library)):
         similar = [one for one in available if one.startswith(f"{short}_")]

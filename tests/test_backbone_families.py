@@ -8,7 +8,7 @@ import torch
 import torchvision
 
 from resnet_recipes import backbones
-from resnet_recipes.base.architecture import ModelConfig, following
+from resnet_recipes.base.architecture import ModelConfig, find_implied_settings
 from resnet_recipes.estimating.network import BuiltNetwork
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_model
@@ -42,7 +42,7 @@ NAMES += [f"timm:{smallest(family)}" for family in timm.list_modules()]
 
 def planned(name: str) -> tuple[ModelConfig, BuiltNetwork, int]:
     """Return a network as a recipe has it, its facts, and the side of its images."""
-    model = ModelConfig(name, **following(name))
+    model = ModelConfig(name, **find_implied_settings(name))
     facts = BuiltNetwork(model, 10, Stack({}))
     known = backbones.read_facts(backbones.build_structure(name, 10, model.args))
     return model, facts, known.get("input_size", (3, 224))[1]

@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from resnet_recipes.base.card import card_of, settings_of
+from resnet_recipes.base.card import list_settings, make_card
 from resnet_recipes.commands.methods import in_your_loop
 from resnet_recipes.commands.verbs import VERBS, usage_of
 from resnet_recipes.methods import ORDER
@@ -122,7 +122,7 @@ def _recipe(text: str, tree: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _card(item: type, key: str, facts: Mapping[str, str]) -> Iterator[str]:
-    card = card_of(item)
+    card = make_card(item)
     yield f"## {card.name}\n"
     yield f"{_text(card.summary)}\n"
     yield f"{_text(card.details)}\n"
@@ -139,7 +139,7 @@ def _card(item: type, key: str, facts: Mapping[str, str]) -> Iterator[str]:
 def _table(prefix: str, section: type, left_out: Collection[str] = ()) -> Iterator[str]:
     yield "| key | type | default | meaning |\n|---|---|---|---|"
     types = get_type_hints(section)
-    for row in settings_of(section):
+    for row in list_settings(section):
         if row.name in left_out:
             continue
         if not row.meaning:

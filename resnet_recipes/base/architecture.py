@@ -1,4 +1,4 @@
-"""Which network is trained, and from which weights: the `model` section of a recipe."""
+"""The `model` section of a recipe: the network, and its initial weights."""
 
 import re
 from collections.abc import Iterator
@@ -20,36 +20,36 @@ NETWORKS = {
     "resnet152": (True, (3, 8, 36, 3)),
 }
 
-#: A network of another library, as `library:name`. What each library has, `backbones` knows.
+#: A network of another library, as `library:name`; `backbones` lists each library's networks.
 LIBRARY = re.compile(r"(timm|torchvision):([a-z][a-z0-9_]{0,95})")
 
-#: Arguments of a library's network: numbers and switches, so that no file of a stranger can name
+#: Arguments of a library's network: numbers and switches, so that an untrusted file cannot name
 #: anything to load.
 ModelArguments = dict[str, int | float | bool]
 
-#: How far from the input a network may be frozen; backbone: all but the classifier.
+#: The last part, from the input, that is frozen; backbone: all but the classifier.
 FREEZABLE = ("none", "stem", "layer1", "layer2", "layer3", "backbone")
 
 #: Settings of the recipes' ResNets, with torchvision's values.
 _OWN = {"stem": "standard", "width": 1.0, "in_channels": 3}
 
-#: How weights are drawn in networks that are no ResNets: as their library does.
-_DRAWN = {"init": "library", "bn_init": "ones", "zero_init_last_bn": False}
+#: Initialization of networks other than ResNets: by their library.
+_LIBRARY_INIT = {"init": "library", "bn_init": "ones", "zero_init_last_bn": False}
 
-#: Networks that give several outputs in training, and what makes it one. torchvision warns if it
-#: has to choose `init_weights` itself.
+#: Networks with several outputs in training, and arguments for a single one. torchvision warns if
+#: `init_weights` is not set.
 _AUXILIARY = frozenset({"torchvision:googlenet", "torchvision:inception_v3"})
-_PLAIN: ModelArguments = {"aux_logits": False, "init_weights": True}
+_SINGLE_OUTPUT: ModelArguments = {"aux_logits": False, "init_weights": True}
 
 #: The libraries' networks that are ResNets.
 _RESNETS = re.compile(r"torchvision:(wide_)?resne(x?)t\w+")
 
 
-def following(name: str) -> dict[str, Any]:
-    """Return the settings that follow from a library's network, which no recipe has to name."""
+def find_implied_settings(name: str) -> dict[str, Any]:
+    """Return the settings that a library's network implies, so that recipes can omit them."""
     if not LIBRARY.fullmatch(name) or _RESNETS.fullmatch(name):
         return {}
-    return _DRAWN | {"args": _PLAIN if name in _AUXILIARY else {}}
+    return _LIBRARY_INIT | {"args": _SINGLE_OUTPUT if name in _AUXILIARY else {}}
 
 
 @dataclass
@@ -66,7 +66,7 @@ class ModelConfig(Section):
     # standard: 7 x 7 of stride 2, then a max pool | small: 3 x 3 of stride 1, for 28 to 96 px
     stem: Annotated[str, OneOf("standard", "small")] = "standard"
     width: float = 1.0  # factor on the channels of every layer, in eighths
-    # 3 | 1, for grey images: the mean of red, green and blue
+    # 3 | 1, for grayscale images: the mean of red, green and blue
     in_channels: Annotated[int, OneOf(3, 1)] = 3
     # auto: the number of class folders in the data
     num_classes: Annotated[int | str, Bounds(least=2, most=2**20, word="auto")] = "auto"
@@ -74,7 +74,7 @@ class ModelConfig(Section):
     init: Annotated[str, OneOf("kaiming_normal", "kaiming_convs", "library")] = "kaiming_normal"
     # BatchNorm weights: uniform, U[0, 1) | ones
     bn_init: Annotated[str, OneOf("uniform", "ones")] = "uniform"
-    # the last BatchNorm of each residual branch starts at 0: the branch is silent
+    # the last BatchNorm of each residual branch starts at 0, and so does the branch
     zero_init_last_bn: bool = False
     # initial weights: a .pt or .safetensors file, a run | torchvision | timm:NAME | hf:USER/NAME
     weights: str = ""
@@ -83,14 +83,14 @@ class ModelConfig(Section):
 
     @property
     def arguments(self) -> ModelArguments:
-        """What the network is built with, beyond its name and its number of classes."""
+        """The arguments of the network, besides its name and its number of classes."""
         own = self._own()
         stem: ModelArguments = {"small_stem": True} if own.pop("stem", "") else {}
         return self.args | stem | own
 
     @property
     def title(self) -> str:
-        """The name, with the settings in which the network is not torchvision's."""
+        """The name, with the settings that differ from torchvision's network."""
         return " ".join([self.name, *(f"{key}={value}" for key, value in self._own().items())])
 
     def _own(self) -> dict[str, Any]:
@@ -100,8 +100,8 @@ class ModelConfig(Section):
         """Yield what is wrong; keys are relative to `model`."""
         yield from super().problems()
         if self.name not in NETWORKS and not LIBRARY.fullmatch(self.name):
-            known = (*NETWORKS, "torchvision:NAME", "timm:NAME")
-            yield Problem("name", self.name, "", self._meant(), known)
+            valid = (*NETWORKS, "torchvision:NAME", "timm:NAME")
+            yield Problem("name", self.name, "", self._suggest_name(), valid)
         elif self.name not in NETWORKS:
             yield from self._misfits()
         if self.args and self.name in NETWORKS:
@@ -116,21 +116,21 @@ class ModelConfig(Section):
             )
 
     def _misfits(self) -> Iterator[Problem]:
-        """Yield the settings that are not for a library's networks, or only for its ResNets."""
+        """Yield the settings that do not apply to a library's networks, or only to its ResNets."""
         for key, value in self._own().items():
             rule = f"is for {', '.join(NETWORKS)}"
             yield Problem(key, value, rule, f"model.{key}={_OWN[key]}")
         if _RESNETS.fullmatch(self.name):
             return
-        if wrong := [key for key in _DRAWN if getattr(self, key) != _DRAWN[key]]:
-            fix = " ".join(f"model.{key}={str(_DRAWN[key]).lower()}" for key in wrong)
+        if misset := [key for key in _LIBRARY_INIT if getattr(self, key) != _LIBRARY_INIT[key]]:
+            fix = " ".join(f"model.{key}={str(_LIBRARY_INIT[key]).lower()}" for key in misset)
             rule = "is for ResNets; their library initializes other networks"
-            yield Problem(wrong[0], getattr(self, wrong[0]), rule, fix)
+            yield Problem(misset[0], getattr(self, misset[0]), rule, fix)
         if self.freeze not in ("none", "backbone"):
             rule = "is a part of a ResNet; other networks freeze all but the classifier"
             yield Problem("freeze", self.freeze, rule, "model.freeze=backbone")
 
-    def _meant(self) -> str:
+    def _suggest_name(self) -> str:
         """Return the name that was most likely meant with what it needs, or ""."""
         if parts := re.fullmatch(r"(?:hf:)?(timm|torchvision)[:/](\w+)(\.\w+)?", self.name.lower()):
             library, name, tag = parts.groups()
@@ -138,18 +138,18 @@ class ModelConfig(Section):
             return self.named(f"{library}:{name}") + weights
         if self.name.endswith((".pt", ".pth", ".safetensors")):
             return f"model.weights={self.name}"
-        plain = re.sub("[^a-z0-9_]", "", self.name.lower())
+        cleaned = re.sub("[^a-z0-9_]", "", self.name.lower())
         # resnet50d and resnext50 are timm's
-        ours = [name for name in NETWORKS if plain.endswith(name[6:]) and "next" not in plain]
-        near = get_close_matches(plain, ours, n=1, cutoff=0.8)
-        if re.fullmatch("resnet[0-9]+", plain):
-            near = get_close_matches(plain, NETWORKS, n=1)
-        return self.named(near[0] if near else f"timm:{plain}") if plain else ""
+        ours = [name for name in NETWORKS if cleaned.endswith(name[6:]) and "next" not in cleaned]
+        matches = get_close_matches(cleaned, ours, n=1, cutoff=0.8)
+        if re.fullmatch("resnet[0-9]+", cleaned):
+            matches = get_close_matches(cleaned, NETWORKS, n=1)
+        return self.named(matches[0] if matches else f"timm:{cleaned}") if cleaned else ""
 
     def named(self, name: str) -> str:
-        """Return the words that choose another network, with what a library's needs."""
+        """Return the arguments that choose another network, with the settings it needs."""
         if name in NETWORKS:
             return f"model.name={name}"
         misfits = replace(self, name=name)._misfits()
-        fixes = [fix for one in misfits if one.key not in _DRAWN for fix in one.fixes]
+        fixes = [fix for one in misfits if one.key not in _LIBRARY_INIT for fix in one.fixes]
         return " ".join([f"model.name={name}", *fixes])

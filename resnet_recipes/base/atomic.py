@@ -1,4 +1,4 @@
-"""Files that are either complete or absent, whatever happens while they are written."""
+"""Write files that are either complete or absent, even if writing is interrupted."""
 
 import errno
 import glob
@@ -15,13 +15,13 @@ _PART = re.compile(r"(.+)\.[0-9a-f]{16}\.part")
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for writing that gets its name `path` only once its bytes are on disk.
+def replace_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing that gets its name `path` only when its bytes are on disk.
 
     Readers see either the old file or the new one. An exception in the block, or a full disk,
     leaves the old one. A killed process also leaves a part file; its name is random, so that
     several processes can write at once and nobody can plant a link in its place. A device, which
-    root could replace, is refused.
+    root could replace, is rejected.
     """
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -41,16 +41,16 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file, or replace one. Raises OSError."""
-    with replacing(path) as file:
+    with replace_file(path) as file:
         file.write(text.encode())
 
 
 @contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
-    """Make a folder that gets its name `path` only once the block has filled it.
+def create_folder(path: Path) -> Iterator[Path]:
+    """Create a folder that gets its name `path` only at the end of the block.
 
-    An exception in the block leaves nothing. A killed process leaves a part, which the next one
-    deletes; so no two may make the same folder at once. Raises OSError.
+    An exception in the block leaves nothing. A killed process leaves a part, which the next process
+    deletes, so two processes must not create the same folder at once. Raises OSError.
     """
     for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.part"):
         shutil.rmtree(left, ignore_errors=True)
@@ -64,7 +64,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def delete_parts(folder: Path, of: str = "") -> None:
-    """Delete the half-written files that killed processes left in a folder; or those of one name.
+    """Delete the half-written files of killed processes in a folder, or only those of one name.
 
     Raises OSError.
     """

@@ -1,4 +1,4 @@
-"""What is known about a method or an optimizer, read from its class."""
+"""The card of a method or an optimizer, read from its class."""
 
 import ast
 import inspect
@@ -17,7 +17,7 @@ class Setting(NamedTuple):
 
     @property
     def written(self) -> str:
-        """The default as one would type it."""
+        """The default as it is typed on a command line."""
         if isinstance(self.default, list | tuple):
             return f"[{','.join(map(str, self.default))}]"
         if isinstance(self.default, bool):
@@ -26,52 +26,54 @@ class Setting(NamedTuple):
 
 
 class Card(NamedTuple):
-    """A class described for people; every text is one paragraph on one line."""
+    """The description of a class; every text is one paragraph on one line."""
 
     name: str
     summary: str  # one sentence with its paper
-    details: str  # what exactly it does, and how it differs from its source
+    details: str  # the definition, and the differences from its source
     cost: str
-    gain: str  # as measured by others, with the source
-    avoid_when: str  # when to leave it out
+    gain: str  # published gains, with the source
+    avoid_when: str  # when to omit it
     settings: tuple[Setting, ...]
 
 
-def card_of(cls: type) -> Card:
+def make_card(cls: type) -> Card:
     """Return the card of a dataclass with `name`, `cost`, `gain`, `avoid_when` and a docstring."""
     summary, _, details = inspect.cleandoc(cls.__doc__ or "").partition("\n")
-    settings = tuple(setting for setting in settings_of(cls) if setting.name != "name")
+    settings = tuple(setting for setting in list_settings(cls) if setting.name != "name")
     return Card(
         cls.name, summary, " ".join(details.split()), cls.cost, cls.gain, cls.avoid_when, settings
     )
 
 
-def settings_of(cls: type) -> tuple[Setting, ...]:
+def list_settings(cls: type) -> tuple[Setting, ...]:
     """Return the fields of a dataclass, in order."""
     meanings = {}
     for owner in reversed(cls.__mro__[:-1]):
-        meanings |= _commented_fields(inspect.getsource(owner))
+        meanings |= _find_comments(inspect.getsource(owner))
     return tuple(
-        Setting(item.name, _default_of(item), meanings.get(item.name, "")) for item in fields(cls)
+        Setting(item.name, _get_default(item), meanings.get(item.name, "")) for item in fields(cls)
     )
 
 
-def _default_of(item: Field) -> object:
+def _get_default(item: Field) -> object:
     return item.default if item.default_factory is MISSING else item.default_factory()
 
 
-def _commented_fields(source: str) -> dict[str, str]:
+def _find_comments(source: str) -> dict[str, str]:
     """Return the comment of every field of a class: at the end of its lines, or just above them."""
     lines = textwrap.dedent(source).splitlines()
     comments = {}
     for node in ast.parse("\n".join(lines)).body[0].body:
         if isinstance(node, ast.AnnAssign):
             _, _, comment = lines[node.end_lineno - 1].partition("  # ")
-            comments[node.target.id] = comment or " ".join(_comment_above(lines[: node.lineno - 1]))
+            comments[node.target.id] = comment or " ".join(
+                _find_comment_above(lines[: node.lineno - 1])
+            )
     return {name: comment for name, comment in comments.items() if comment}
 
 
-def _comment_above(lines: list[str]) -> list[str]:
+def _find_comment_above(lines: list[str]) -> list[str]:
     """Return the comment that ends with the last of `lines`."""
     above = itertools.takewhile(lambda line: line.startswith("    # "), reversed(lines))
     return [line.removeprefix("    # ") for line in above][::-1]

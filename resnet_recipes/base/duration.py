@@ -15,7 +15,7 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
 #: Upper limit of a duration, in epochs or steps; the longest published ImageNet run has 750,000
 #: steps.
-LONGEST = 10**9
+MAX_LENGTH = 10**9
 
 #: Upper limit of a time, in seconds: ten years.
 _LONGEST_TIME = 10 * 365 * 24 * 3600.0
@@ -29,7 +29,7 @@ class NoPriceError(ValueError):
 class Duration:
     """A length of training.
 
-    Epochs ("8ep"), batches, that is optimizer steps ("100ba"), or a share of it ("0.5dur").
+    In epochs ("8ep"), batches, that is optimizer steps ("100ba"), or a fraction of it ("0.5dur").
     """
 
     value: Fraction
@@ -38,24 +38,22 @@ class Duration:
     @staticmethod
     @cache
     def parse(text: str) -> "Duration":
-        """Parse a duration. Raises ValueError with the rule that the user broke."""
+        """Parse a duration. Raises ValueError with the rule."""
         match = _FORM.fullmatch(str(text).strip())
         if match is None:
             raise ValueError("must be a number and a unit, as in 8ep, 100ba or 0.5dur")
         value, unit = Fraction(match[1]), match[2]
         if unit == "dur" and value > 1:
             raise ValueError("is longer than the run: a share of it is between 0dur and 1dur")
-        if value > LONGEST:
-            raise ValueError(f"is too long: the maximum is {LONGEST:,} epochs or steps")
+        if value > MAX_LENGTH:
+            raise ValueError(f"is too long: the maximum is {MAX_LENGTH:,} epochs or steps")
         return Duration(value, unit)
 
     def scaled(self, ratio: Fraction) -> "Duration":
         """Return this duration times `ratio`, rounded down to whole units; unchanged for 1.
 
-        28.8ep becomes 28ep.
-
-        Composer multiplies floats: there, at 90 epochs, 12 of the ratios from 0.01 to 10.00 give
-        one epoch less, for example 0.7 (62 instead of 63).
+        28.8ep becomes 28ep. Composer multiplies floats: there, at 90 epochs, 12 of the ratios from
+        0.01 to 10.00 give one epoch less, for example 0.7 (62 instead of 63).
         """
         if self.unit == "dur" or ratio == 1:
             return self
@@ -66,20 +64,20 @@ class Duration:
         return f"{number}{self.unit}"
 
 
-def clock_seconds(text: str) -> float:
+def parse_time(text: str) -> float:
     """Return the seconds of a time such as 2h, 90m or 45s. Raises ValueError with the rule."""
     if not (match := _CLOCK.fullmatch(text)):
         raise ValueError("must be a number and h, m or s, as in 3.5h")
-    return _bounded(float(match[1]) * _UNITS[match[2]])
+    return _check_bound(float(match[1]) * _UNITS[match[2]])
 
 
-def _bounded(seconds: float) -> float:
+def _check_bound(seconds: float) -> float:
     if seconds > _LONGEST_TIME:
         raise ValueError("is longer than ten years")
     return seconds
 
 
-def budget_seconds(text: str, price: float | None) -> float:
+def parse_budget(text: str, price: float | None) -> float:
     """Return the seconds of a budget: a time, or a sum such as $20 at a price per hour.
 
     Raises ValueError with the rule.
@@ -87,10 +85,10 @@ def budget_seconds(text: str, price: float | None) -> float:
     if match := _MONEY.fullmatch(text):
         if not price:
             raise NoPriceError("is a sum, and needs launch.price, the machine's price per hour")
-        return _bounded(3600 * float(match[1] or match[2]) / price)
+        return _check_bound(3600 * float(match[1] or match[2]) / price)
     if not _CLOCK.fullmatch(text):
         raise ValueError("must be a time, as in 2h, 90m or 45s, or a sum, as in '$20'")
-    return clock_seconds(text)
+    return parse_time(text)
 
 
 def is_duration(text: str) -> bool:
@@ -101,8 +99,8 @@ def is_duration(text: str) -> bool:
         return False
 
 
-def decimal(value: float | str) -> Fraction:
-    """Return the number a user typed, exactly: 0.7 is 7/10, not the nearest binary float."""
+def to_fraction(value: float | str) -> Fraction:
+    """Return a typed number exactly: 0.7 is 7/10, not the nearest binary float."""
     return Fraction(str(value))
 
 

@@ -34,14 +34,14 @@ def is_union(kind: Any) -> bool:
     return get_origin(kind) in (Union, types.UnionType)
 
 
-def dataclasses_in(kind: Any) -> list[type]:
+def find_dataclasses(kind: Any) -> list[type]:
     """Return the dataclasses that a type allows."""
     return [
         option for option in (get_args(kind) if is_union(kind) else (kind,)) if is_dataclass(option)
     ]
 
 
-def converted(value: Any, kind: Any) -> Any:
+def convert(value: Any, kind: Any) -> Any:
     """Return `value` as `kind`; text never becomes a number, nor a number text.
 
     Raises WrongTypeError.
@@ -50,7 +50,7 @@ def converted(value: Any, kind: Any) -> Any:
     return read(value, kind)
 
 
-def of_texts(cls: type, texts: Mapping[str, str]) -> Any:
+def parse_texts(cls: type, texts: Mapping[str, str]) -> Any:
     """Return a dataclass from the texts of its fields; a number that may be None is so for ""."""
 
     def value(text: str, kind: Any) -> Any:
@@ -65,7 +65,7 @@ def words(kind: Any) -> str:
     if kind in _WORDS:
         return _WORDS[kind]
     if is_union(kind):
-        others = dataclasses_in(kind)[1:]  # one optimizer is enough as an example
+        others = find_dataclasses(kind)[1:]  # one optimizer is enough as an example
         return " or ".join(words(option) for option in get_args(kind) if option not in others)
     if is_dataclass(kind):
         names = ", ".join(item.name for item in fields(kind))
@@ -75,7 +75,7 @@ def words(kind: Any) -> str:
     return "a list, as in [a, b]"
 
 
-def _fitting(value: Any, wanted: Any, kind: Any) -> Any:
+def _check_type(value: Any, wanted: Any, kind: Any) -> Any:
     """Return a value of a type that can become `kind`; true and false are no numbers."""
     if isinstance(value, bool) or not isinstance(value, wanted):
         raise WrongTypeError(words(kind))
@@ -85,45 +85,45 @@ def _fitting(value: Any, wanted: Any, kind: Any) -> Any:
 def _option(value: Any, kind: Any) -> Any:
     for option in get_args(kind):
         with suppress(WrongTypeError):
-            return converted(value, option)
+            return convert(value, option)
     raise WrongTypeError(words(kind))
 
 
 def _list(value: Any, kind: Any) -> list[Any]:
-    return [converted(item, get_args(kind)[0]) for item in _fitting(value, list | tuple, kind)]
+    return [convert(item, get_args(kind)[0]) for item in _check_type(value, list | tuple, kind)]
 
 
 def _tuple(value: Any, kind: Any) -> tuple[Any, ...]:
-    items, options = _fitting(value, list | tuple, kind), get_args(kind)
+    items, options = _check_type(value, list | tuple, kind), get_args(kind)
     if options[-1] is ...:
         options = options[:1] * len(items)
     if len(items) != len(options):
         raise WrongTypeError(f"a list of {len(options)} values")
-    return tuple(map(converted, items, options))
+    return tuple(map(convert, items, options))
 
 
 def _mapping(value: Any, kind: Any) -> dict[str, Any]:
-    items = _fitting(value, dict, kind).items()
-    return {str(name): converted(item, get_args(kind)[1]) for name, item in items}
+    items = _check_type(value, dict, kind).items()
+    return {str(name): convert(item, get_args(kind)[1]) for name, item in items}
 
 
 def _record(value: Any, cls: type) -> Any:
     """Build a dataclass from a mapping, which needs every field that has no default."""
     if isinstance(value, cls):
         return value
-    kinds, given = kinds_of(cls), _fitting(value, dict, cls)
+    kinds, given = kinds_of(cls), _check_type(value, dict, cls)
     if strange := sorted(map(str, set(given) - set(kinds))):
         raise WrongTypeError(f"{words(cls)} (not {', '.join(strange)})")
     if absent := [
         item.name for item in fields(cls) if item.default is MISSING and item.name not in given
     ]:
         raise WrongTypeError(f"{words(cls)} ({', '.join(absent)} is missing)")
-    return cls(**{name: converted(given[name], kinds[name]) for name in given})
+    return cls(**{name: convert(given[name], kinds[name]) for name in given})
 
 
 def _number(value: Any, kind: Any) -> float:
     try:
-        number = float(_fitting(value, Real, kind))
+        number = float(_check_type(value, Real, kind))
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
@@ -132,7 +132,7 @@ def _number(value: Any, kind: Any) -> float:
 
 
 def _whole_number(value: Any, kind: Any) -> int:
-    number = int(_fitting(value, Integral, kind))
+    number = int(_check_type(value, Integral, kind))
     if not -(1 << 63) <= number < 1 << 63:
         raise WrongTypeError("a whole number of at most 64 bits")
     return number

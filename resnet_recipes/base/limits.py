@@ -1,4 +1,4 @@
-"""Limits of settings beside their types: they stand in the annotations of a dataclass's fields."""
+"""Limits of settings besides their types, in the annotations of a dataclass's fields."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from resnet_recipes.base.errors import Fix, Problem
 
 
 class Limit(Protocol):
-    """What a value must be; None is always right, and of a list every item is judged by itself."""
+    """A rule for values; None is always valid, and every item of a list is checked by itself."""
 
-    fix: Fix  # what to type instead
+    fix: Fix  # a valid value or command
     valid: ClassVar[tuple[str, ...]] = ()  # or the allowed values
 
     def broken(self, value: Any) -> str:
@@ -29,8 +29,8 @@ class Bounds:
     most: float = inf
     above: float = -inf
     below: float = inf
-    word: str = ""  # that may stand in place of a number
-    said: str = ""  # the limits in words of their own
+    word: str = ""  # allowed in place of a number
+    said: str = ""  # text of the rule, instead of the limits
     fix: Fix = ()
     valid: ClassVar[tuple[str, ...]] = ()
 
@@ -67,7 +67,7 @@ class OneOf:
 
 @dataclass(frozen=True)
 class IsDuration:
-    """A duration, longer than nothing unless it may be zero."""
+    """A positive duration, or zero if allowed."""
 
     units: tuple[str, ...] = ("ep", "ba", "dur")
     may_be_zero: bool = False
@@ -100,37 +100,37 @@ class Span:
         return f"must be [low, high] with 0 < low <= high{end}"
 
 
-#: The limits of most numbers: of a probability, of a share that leaves something, of a strength.
+#: The limits of most numbers: a probability, a fraction below 1, a strength.
 ZeroToOne = Annotated[float, Bounds(least=0, most=1)]
 BelowOne = Annotated[float, Bounds(least=0, below=1)]
 Positive = Annotated[float, Bounds(above=0)]
 
-#: A duration of some steps, and one that may be zero.
+#: A positive duration, and one that may be zero.
 Length = Annotated[str, IsDuration()]
 LengthOrZero = Annotated[str, IsDuration(may_be_zero=True)]
 
 
 @cache
-def limits_of(cls: type) -> dict[str, tuple[Limit, ...]]:
-    """Return the limits of each field that has some; a subclass inherits those of its bases."""
-    found = {}
+def get_limits(cls: type) -> dict[str, tuple[Limit, ...]]:
+    """Return the limits of each field with limits; a subclass inherits those of its bases."""
+    fields = {}
     for owner in reversed(cls.__mro__):
         for name, kind in get_annotations(owner).items():
-            if limits := tuple(dict.fromkeys(_limits_in(kind))):
-                found[name] = limits
-    return found
+            if limits := tuple(dict.fromkeys(_find_limits(kind))):
+                fields[name] = limits
+    return fields
 
 
-def _limits_in(kind: Any) -> Iterator[Limit]:
+def _find_limits(kind: Any) -> Iterator[Limit]:
     yield from getattr(kind, "__metadata__", ())
     for part in get_args(kind):
-        yield from _limits_in(part)
+        yield from _find_limits(part)
 
 
-def broken_limits(settings: object) -> Iterator[Problem]:
-    """Yield what is wrong with each value of a dataclass by itself."""
+def find_broken_limits(settings: object) -> Iterator[Problem]:
+    """Yield a problem for each value of a dataclass that breaks a limit."""
     cls: type = type(settings)
-    for name, limits in limits_of(cls).items():
+    for name, limits in get_limits(cls).items():
         value = getattr(settings, name)
         for limit in limits:
             is_list = isinstance(value, list | tuple) and not isinstance(limit, Span)

@@ -1,4 +1,4 @@
-"""Paths: as people type them, and where a program may keep things."""
+"""Paths that users type, and the folder for this program's cache."""
 
 import os
 import re
@@ -14,15 +14,15 @@ _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 #: Schemes of addresses from which images are fetched.
 FETCHED = ("s3", "gs", "https", "http")
 
-#: What is wrong with a path of no characters.
+#: The rule that an empty path breaks.
 EMPTY = "is empty; is a shell variable unset?"
 
-#: Endings of files, which no folder gets.
+#: Endings of files, which are rejected for folders.
 _FILES = frozenset(
     (".beton", ".csv", ".html", ".onnx", ".png", ".pt", ".pt2", ".pth", ".safetensors", ".zip")
 )
 
-#: How to copy what an address names, by its scheme.
+#: Commands that copy the files at an address, by its scheme.
 _COPIES = {
     "s3": "aws s3 sync {} local",
     "gs": "gcloud storage rsync -r {} local",
@@ -35,8 +35,7 @@ _COPIES = {
 def typed_path(key: str, text: str) -> Path:
     """Return the path that was typed for `key`, with ~ expanded.
 
-    Raises RecipeError if it is empty, if there is no such user, or if it is the address of
-    something remote.
+    Raises RecipeError if it is empty, if there is no such user, or if it is a remote address.
     """
     if not text.strip():
         raise RecipeError.of(key, text, EMPTY)
@@ -64,9 +63,9 @@ def typed_path(key: str, text: str) -> Path:
 
 
 def new_path(key: str, text: str, is_folder: bool = False) -> Path:
-    """Return the path that was typed for something to write, where nothing is yet.
+    """Return the path that was typed for a new file or folder.
 
-    Raises RecipeError, also for a folder with the name of a file.
+    Raises RecipeError if it exists, or if a folder has the ending of a file.
     """
     path = free = typed_path(key, text)
     rule = "already exists, and nothing is overwritten"
@@ -81,12 +80,12 @@ def new_path(key: str, text: str, is_folder: bool = False) -> Path:
 
 
 def is_fetched(text: str) -> bool:
-    """Return whether images are fetched from what was typed: an address in a bucket or the web."""
+    """Return whether `text` is an address in a bucket or the web, from which images are fetched."""
     address = _ADDRESS.match(text)
     return address is not None and address[1] in FETCHED
 
 
-def nearest_existing(path: Path) -> Path:
+def find_existing_parent(path: Path) -> Path:
     """Return a path, or the nearest folder above that exists; OSError for impossible paths."""
     path = path.absolute()
     while True:
@@ -96,14 +95,14 @@ def nearest_existing(path: Path) -> Path:
         path = path.parent
 
 
-def folder_problem(key: str, folder: Path, needed: int, need: str) -> Problem | None:
+def find_folder_problem(key: str, folder: Path, needed: int, need: str) -> Problem | None:
     """Return why files of `needed` bytes cannot be written to a folder; None if they can.
 
-    The folder may not exist yet. `need` says who needs them: "the run needs 2 GB".
+    The folder may not exist yet. `need` is a clause for the message: "the run needs 2 GB".
     """
     fix = f"{key}=/another/folder"
     try:
-        place = nearest_existing(folder)
+        place = find_existing_parent(folder)
         disk = os.statvfs(place)
     except OSError as error:
         why = error.strerror

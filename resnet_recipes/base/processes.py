@@ -26,7 +26,7 @@ class _Process(ForkServerProcess):
     """A process that does not import the main program."""
 
     def start(self) -> None:
-        with main_program_hidden_from_multiprocessing():
+        with hide_main_program():
             super().start()
 
 
@@ -78,7 +78,7 @@ class ProcessPool(ProcessPoolExecutor):
 
 
 @contextmanager
-def main_program_hidden_from_multiprocessing() -> Iterator[None]:
+def hide_main_program() -> Iterator[None]:
     """Keep processes that start meanwhile from importing it, which costs each of them seconds.
 
     It also lets a script train without `if __name__ == "__main__"`. No public setting does that:

@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 
 from resnet_recipes.base.errors import NotReadyError
 
-MAX_BYTES = 64 << 20  # of a file that is read whole; a million class names take 30 MB
-MAX_DEPTH = 32  # of lists and objects in JSON
+MAX_BYTES = 64 << 20  # limit of files that are read at once; a million class names take 30 MB
+MAX_DEPTH = 32  # levels of lists and objects in JSON
 
 
 def open_regular(path: str | os.PathLike[str], most: float = math.inf) -> FileIO:
@@ -40,13 +40,13 @@ def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
             # a buffer of `most` bytes would be allocated first
             return file.read(min(most, os.fstat(file.fileno()).st_size))
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        raise unreadable(path, error) from None
+        raise make_read_error(path, error) from None
 
 
 def read_json(path: Path, most: int = MAX_BYTES, may_be_absent: bool = False) -> dict[str, Any]:
     """Return the JSON object in a file, within the limits of `parse_json`. Raises NotReadyError.
 
-    A file that is absent, and may be, is an empty object.
+    An absent file is an empty object if `may_be_absent`.
     """
     if may_be_absent and not os.path.lexists(path):
         return {}
@@ -55,7 +55,7 @@ def read_json(path: Path, most: int = MAX_BYTES, may_be_absent: bool = False) ->
         if not isinstance(value, dict):
             raise ValueError("not a JSON object")
     except ValueError as error:
-        raise unreadable(path, error) from None
+        raise make_read_error(path, error) from None
     return value
 
 
@@ -78,8 +78,8 @@ def parse_json(text: str) -> Any:
     raise ValueError(_DEEP)
 
 
-def unreadable(path: Path, error: OSError | ValueError) -> NotReadyError:
-    """Return the error that a file cannot be read, for the reason that `error` gives."""
+def make_read_error(path: Path, error: OSError | ValueError) -> NotReadyError:
+    """Return a NotReadyError that a file cannot be read, with the reason of `error`."""
     reason = getattr(error, "strerror", None) or error
     return NotReadyError.at(path, f"cannot be read: {reason}")
 

@@ -1,4 +1,4 @@
-"""Learning-rate curves: the share of the peak rate, as a pure function of the step.
+"""Learning-rate curves: the fraction of the peak rate, as a pure function of the step.
 
 Step k uses the value at k completed steps, so the first step of a warm-up has rate 0, as in
 Composer up to 0.9, which the published results come from; from 0.10 on Composer's step k uses the
@@ -25,18 +25,18 @@ def cosine(
 ) -> float:
     """Fall from 1 to `final` along half a cosine (Loshchilov and Hutter, 2017, arXiv:1608.03983).
 
-    The fall begins at the end of the warm-up or, `from_start`, at step 0: then the warm-up hides
-    its beginning.
+    The fall starts at the end of the warm-up or, with `from_start`, at step 0: then the warm-up
+    hides its start.
     """
     first = 0 if from_start and step >= warmup else warmup
-    return final + (1 - final) * (1 + cos(pi * _progress(step, first, total))) / 2
+    return final + (1 - final) * (1 + cos(pi * _compute_progress(step, first, total))) / 2
 
 
 def polynomial(
     step: int, *, total: int, warmup: int = 0, final: float = 0.0, power: float = 1.0
 ) -> float:
     """Fall from 1 to `final` as (1 - progress) ** power (You et al., 2017, arXiv:1708.03888)."""
-    return final + (1 - final) * (1 - _progress(step, warmup, total)) ** power
+    return final + (1 - final) * (1 - _compute_progress(step, warmup, total)) ** power
 
 
 def multistep(step: int, *, milestones: Sequence[int], gamma: float) -> float:
@@ -55,18 +55,18 @@ def piecewise(
     if reached == len(milestones):
         return values[-1]
     before = milestones[reached - 1] if reached else warmup
-    share = _progress(step, before, milestones[reached])
-    return values[reached] + (values[reached + 1] - values[reached]) * share
+    progress = _compute_progress(step, before, milestones[reached])
+    return values[reached] + (values[reached + 1] - values[reached]) * progress
 
 
 def wsd(step: int, *, total: int, cooldown: int, shape: str = "linear") -> float:
     """Stay at 1, then fall to 0 in the last `cooldown` steps (Zhai et al., 2022, arXiv:2106.04560).
 
-    Along a straight line, or, `sqrt`, as 1 - sqrt(progress) (Haegele et al., 2024,
-    arXiv:2405.18392). What comes before the fall does not depend on `total`.
+    The fall is linear or, with `sqrt`, 1 - sqrt(progress) (Haegele et al., 2024, arXiv:2405.18392).
+    Rates before the fall do not depend on `total`.
     """
-    share = _progress(step, total - cooldown, total)
-    return 1 - (sqrt(share) if shape == "sqrt" else share)
+    progress = _compute_progress(step, total - cooldown, total)
+    return 1 - (sqrt(progress) if shape == "sqrt" else progress)
 
 
 def epochwise(step: int, *, steps_per_epoch: int, warmup: int = 0, start: float = 0.0) -> int:
@@ -79,11 +79,11 @@ def epochwise(step: int, *, steps_per_epoch: int, warmup: int = 0, start: float 
     return min(first + steps_per_epoch, warmup) if first < warmup and not start else first
 
 
-def in_epoch(epoch: int, values: Sequence[ScheduleValue]) -> ScheduleValue:
+def get_epoch_value(epoch: int, values: Sequence[ScheduleValue]) -> ScheduleValue:
     """Return the value of an epoch, counted from 0; the last value holds from then on."""
     return values[min(epoch, len(values) - 1)]
 
 
-def _progress(step: int, first: int, last: int) -> float:
-    """Return the share of the way from one step to another, 0 before and 1 after."""
+def _compute_progress(step: int, first: int, last: int) -> float:
+    """Return the fraction of the way from one step to another, 0 before and 1 after."""
     return min(1.0, max(0, step - first) / (last - first)) if last > first else 1.0

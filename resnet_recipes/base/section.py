@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError
-from resnet_recipes.base.kinds import WrongTypeError, converted, dataclasses_in, kinds_of
-from resnet_recipes.base.limits import broken_limits
+from resnet_recipes.base.kinds import WrongTypeError, convert, find_dataclasses, kinds_of
+from resnet_recipes.base.limits import find_broken_limits
 from resnet_recipes.base.suggestions import closest
 from resnet_recipes.base.values import helped
 
@@ -23,31 +23,31 @@ class Section:
         def __setattr__(self, name: str, value: object) -> None:
             """Set a setting. Raises RecipeError."""
             if not name.startswith("_"):
-                value = fitted(type(self), name, value, self._place)
+                value = fit_value(type(self), name, value, self._place)
             super().__setattr__(name, value)
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong with the values; keys are relative to the section ("alpha")."""
-        for problem in broken_limits(self):
+        for problem in find_broken_limits(self):
             value = getattr(self, problem.key)
             yield helped(problem, type(self), problem.key, value)
 
 
-def fitted(cls: type, name: str, value: object, place: str) -> Any:
+def fit_value(cls: type, name: str, value: object, place: str) -> Any:
     """Return a value for a field of a dataclass, converted to its type. Raises RecipeError."""
     kinds, key = kinds_of(cls), f"{place}{name}"
     if name not in kinds:
         inside = [
             f"{section}.{inner}"
             for section, kind in kinds.items()
-            for option in dataclasses_in(kind)
+            for option in find_dataclasses(kind)
             for inner in kinds_of(option)
         ]
         meant = closest(key, [f"{place}{each}" for each in (*kinds, *inside)])
         fix: Fix = meant or Hint(f"settings: {', '.join(kinds)}")
         raise RecipeError.of(key, value, "setting", fix, Kind.UNKNOWN)
     try:
-        return converted(value, kinds[name])
+        return convert(value, kinds[name])
     except WrongTypeError as error:
         rule, is_number = f"must be {error}", kinds[name] in (int, float)
         if is_number and isinstance(value, str) and value.replace(".", "", 1).isdigit():

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 #: Shows a line to the user.
 Say = Callable[[str], None]
 
-#: Shows how much is done, and of how much.
+#: Shows the number of finished parts, and of all parts.
 Progress = Callable[[int, int], None]
 
 
@@ -20,12 +20,12 @@ def silent(*_: object) -> None:
 
 _MARKDOWN = re.compile(r"[\\`*\[\]|]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=www)\.", re.IGNORECASE)
 
-#: Where a spreadsheet takes a cell, or what follows a semicolon in one, for a formula.
+#: Starts of a cell, or of text after a semicolon in one, that a spreadsheet reads as a formula.
 _FORMULA = re.compile(r"(?:^|(?<=;))(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
 
 
 def printable(text: object) -> str:
-    """Return text for a terminal, with every character that could act on it as its escape code."""
+    """Return text for a terminal, with control characters replaced by their escape codes."""
     text = str(text)
     return (
         text
@@ -91,7 +91,7 @@ def in_markdown(text: object) -> str:
 def csv_line(values: Iterable[object]) -> str:
     """Return one line of CSV in which no text is a formula to a spreadsheet.
 
-    That gets a ' in front.
+    Formulas get a ' in front.
     """
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow(
@@ -114,7 +114,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a share as whole percent; a small one as "<1 %", not as 0."""
+    """Format a fraction as whole percent; a small one as "<1 %", not as 0."""
     return "<1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"
 
 

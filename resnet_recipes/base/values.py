@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin
 from resnet_recipes.base.duration import Duration
 from resnet_recipes.base.errors import Problem, Value
 from resnet_recipes.base.kinds import is_union, kinds_of
-from resnet_recipes.base.limits import Bounds, IsDuration, Limit, limits_of
+from resnet_recipes.base.limits import Bounds, IsDuration, Limit, get_limits
 from resnet_recipes.base.suggestions import UNITS, VALUES, closest, told
 
 ON = ("true", "yes", "on", "1")
@@ -75,7 +75,7 @@ def _measured(text: str) -> tuple[float, str]:
 
 def _meant(cls: type, name: str, text: str) -> str:
     """Return the value that is meant by a text, or the setting; "" if that is not known."""
-    kind, limits = kinds_of(cls)[name], limits_of(cls).get(name, ())
+    kind, limits = kinds_of(cls)[name], get_limits(cls).get(name, ())
     options = get_args(kind) if is_union(kind) else (kind,)
     if get_origin(kind) in (list, tuple):
         return _listed(text, kind, limits)

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from resnet_recipes.base.duration import budget_seconds
+from resnet_recipes.base.duration import parse_budget
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError
-from resnet_recipes.base.extras import needed
+from resnet_recipes.base.extras import find_needed_extras
 from resnet_recipes.base.suggestions import closest
 from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.composed import chosen, problems_of, with_recipe
@@ -94,13 +94,13 @@ def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> 
         )
         raise RecipeError.of("-m", None, rule, fix)
     budgets = [one.recipe.launch for one, _ in runs.values() if one.recipe.launch.budget]
-    longest = max((budget_seconds(one.budget, one.price) for one in budgets), default=0.0)
+    longest = max((parse_budget(one.budget, one.price) for one in budgets), default=0.0)
     usual = slurm.limit(longest) if len(budgets) == len(runs) else "24:00:00"
     time = arguments.flags.get("--time", usual)
     gpus = USUAL if launch.gpus == "auto" else int(launch.gpus)
     allocation = Allocation(nodes, gpus, launch.device == "cpu")
     wanted = point.recipe
-    extras = needed(wanted.data.root, flat(asdict(wanted)).values(), wanted.log.to)
+    extras = find_needed_extras(wanted.data.root, flat(asdict(wanted)).values(), wanted.log.to)
     secrets = [name for own in extras.values() for name in own]
     if absent := [name for name in secrets if not os.environ.get(name)]:
         say(f"the job logs in with {', '.join(absent)}: not set here")

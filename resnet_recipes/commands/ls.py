@@ -6,9 +6,9 @@ from dataclasses import asdict
 from math import inf
 from typing import Any
 
-from resnet_recipes.base.duration import Duration, decimal
+from resnet_recipes.base.duration import Duration, to_fraction
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.base.kinds import WrongTypeError, converted
+from resnet_recipes.base.kinds import WrongTypeError, convert
 from resnet_recipes.base.text import wrapped
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, Arguments, Usage
 from resnet_recipes.commands.printing import show, table, width
@@ -102,7 +102,7 @@ def _use(item: dict[str, Any]) -> str:
 def _length(head: dict[str, Any]) -> str:
     try:
         length = Duration.parse(str(head["max_duration"])).scaled(
-            decimal(head.get("scale_schedule_ratio", 1))
+            to_fraction(head.get("scale_schedule_ratio", 1))
         )
     except (KeyError, ValueError):
         return "-"
@@ -112,7 +112,7 @@ def _length(head: dict[str, Any]) -> str:
 def _nearest(results: object, epochs: str) -> dict[str, Any] | None:
     """Return the published result whose length is nearest to the recipe's own, the first if any."""
     try:
-        found = converted(results, list[Published])
+        found = convert(results, list[Published])
     except WrongTypeError:
         return None
     result = nearest(found, float(epochs) if epochs.isdigit() else inf)

@@ -35,16 +35,16 @@ def run(arguments: Arguments) -> int:
 
 
 def _list(items: Sequence[type], width: int) -> list[str]:
-    from resnet_recipes.base.card import card_of
+    from resnet_recipes.base.card import make_card
 
-    return [row(card.name, card.summary, 0, 24, width) for card in map(card_of, items)]
+    return [row(card.name, card.summary, 0, 24, width) for card in map(make_card, items)]
 
 
 def _page(item: type, width: int) -> Iterator[str]:
-    from resnet_recipes.base.card import card_of
+    from resnet_recipes.base.card import make_card
     from resnet_recipes.methods.base import HOOKS, Method
 
-    card, is_method = card_of(item), issubclass(item, Method)
+    card, is_method = make_card(item), issubclass(item, Method)
     prefix = f"methods.{card.name}" if is_method else "optimizer"
     hooks = [hook for hook in HOOKS if item().provides(hook)] if is_method else []
     facts = {

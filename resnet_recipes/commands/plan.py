@@ -5,7 +5,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
-from resnet_recipes.base.cores import cores, emulates
+from resnet_recipes.base.cores import cores, is_emulated
 from resnet_recipes.base.text import byte_size, clock_time, counted, digits
 from resnet_recipes.commands.arguments import JSON, RECIPES, Arguments, Usage
 from resnet_recipes.commands.composed import composed
@@ -115,7 +115,7 @@ def _device(plan: "Plan", memory: Memory) -> LabelledRows:
         "device",
         f"CPU with {counted(cores(), 'core')}, {'fp32' if dtype == 'auto' else dtype}",
     )
-    if emulates(dtype):
+    if is_emulated(dtype):
         from resnet_recipes.estimating.estimate import EMULATED
 
         yield (

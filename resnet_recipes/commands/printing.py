@@ -44,7 +44,7 @@ def opened_file(flag: str, name: str) -> Iterator[BinaryIO]:
         path = typed_path(flag, name).resolve()
         with suppress(OSError):
             atomic.delete_parts(path.parent, path.name)  # of a command that was killed
-        with atomic.replacing(path) as file:
+        with atomic.replace_file(path) as file:
             yield file
     except OSError as error:
         rule = f"cannot be written: {error.strerror}"

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from resnet_recipes.base.errors import Hint, Kind, Problem
 from resnet_recipes.base.limits import Bounds, OneOf, Span
-from resnet_recipes.base.reading import read_json, unreadable
+from resnet_recipes.base.reading import make_read_error, read_json
 from resnet_recipes.base.section import Section
 from resnet_recipes.base.values import helped
 from resnet_recipes.data.root import address_problems
@@ -191,7 +191,7 @@ class DataFacts:
             }:
                 raise ValueError("class names that are not text, or counts that are not whole")
         except ValueError as error:
-            raise unreadable(path, error) from None
+            raise make_read_error(path, error) from None
         lists = {name: tuple(found[name]) for name in ("classes", "class_images")}
         return cls(root=Path(root), **found | lists)
 

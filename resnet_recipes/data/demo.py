@@ -37,7 +37,7 @@ def write(
     """
     if folder.exists():
         return folder
-    with atomic.new_folder(folder) as draft:
+    with atomic.create_folder(folder) as draft:
         for part, (split, count) in enumerate((("train", train_images), ("val", val_images))):
             for label, name in enumerate(CLASSES):
                 place = draft / split / name

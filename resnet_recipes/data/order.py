@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from resnet_recipes.base.duration import steps_per_epoch
-from resnet_recipes.base.schedule import in_epoch
+from resnet_recipes.base.schedule import get_epoch_value
 from resnet_recipes.data.base import DataConfig, Share
 
 #: Separates this generator from all others seeded with the run's seed and an epoch, a rank or a
@@ -60,7 +60,7 @@ def train_jobs(
     while True:
         order = permute(share.seed, epoch, examples)
         before = occurrences(order)
-        pixels = in_epoch(epoch, share.train_pixels or [config.train_size])
+        pixels = get_epoch_value(epoch, share.train_pixels or [config.train_size])
         drawn = epoch % share.stored.epochs if share.stored else epoch
         for step in range(first, steps):
             places = _places(share, step, config.repeats)
@@ -77,7 +77,7 @@ def whole_epoch(
     All blocks are of one size, for which the last repeats images: one image alone is computed
     otherwise, with other bits.
     """
-    pixels = in_epoch(epoch, share.train_pixels or [config.train_size])
+    pixels = get_epoch_value(epoch, share.train_pixels or [config.train_size])
     starts = range(share.rank * share.rank_size, examples, share.global_size)
     for copy in range(config.repeats):
         for start in starts:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.base.reading import unreadable
+from resnet_recipes.base.reading import make_read_error
 from resnet_recipes.data.base import Stored
 from resnet_recipes.data.loading.storage import Rows, Storage
 from resnet_recipes.data.tensors import read_tensors
@@ -58,7 +58,7 @@ def _checked(stored: Stored) -> "Outputs":
         if outputs.checksum != stored.checksum:
             raise ValueError("it was replaced after it was checked")
     except (OSError, ValueError) as error:
-        raise unreadable(stored.path, error) from None
+        raise make_read_error(stored.path, error) from None
     return outputs
 
 

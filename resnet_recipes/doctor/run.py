@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from resnet_recipes.base.cores import available_memory, cores
-from resnet_recipes.base.paths import nearest_existing
+from resnet_recipes.base.paths import find_existing_parent
 from resnet_recipes.base.text import byte_size
 from resnet_recipes.doctor import Finding
 
@@ -74,7 +74,7 @@ def _cores(gpus: int) -> Finding:
 
 
 def _disk(runs: Path) -> Finding:
-    place = nearest_existing(runs)
+    place = find_existing_parent(runs)
     free = shutil.disk_usage(place).free
     if free < _FREE_DISK:
         what = f"{place} has {byte_size(free)} free, too little for checkpoints"

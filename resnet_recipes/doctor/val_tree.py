@@ -38,7 +38,7 @@ def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Pa
     if strange := sorted({*wanted.values()} - {*classes}):
         rule = f"names classes that {root / 'train'} lacks: {', '.join(strange[:5])}"
         raise NotReadyError.at(class_map, rule)
-    with atomic.new_folder(target) as draft:
+    with atomic.create_folder(target) as draft:
         for name in classes:
             (draft / "val" / name).mkdir(parents=True)
         for file, name in wanted.items():

@@ -18,7 +18,7 @@ import numpy as np
 
 from resnet_recipes import __version__
 from resnet_recipes.base import atomic
-from resnet_recipes.base.cores import cores, emulates
+from resnet_recipes.base.cores import cores, is_emulated
 from resnet_recipes.base.paths import cache_folder
 from resnet_recipes.base.text import clock_time, roughly
 from resnet_recipes.estimating.network import NetworkFacts
@@ -286,7 +286,7 @@ def speeds_of(course: Course, timed: Mapping[int, float], evaluation: float | No
 
 def on_cpu(course: Course, cores: int, dtype: str) -> Speeds:
     """Return what a CPU is guessed to do."""
-    rate = 2e9 * PER_CORE * cores / (EMULATED if emulates(dtype) else 1)
+    rate = 2e9 * PER_CORE * cores / (EMULATED if is_emulated(dtype) else 1)
     operations = course.network.operations
     return Speeds(
         {side: (course.passes * operations(side).training / rate,) for side in course.sides},

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.base.kinds import of_texts
+from resnet_recipes.base.kinds import parse_texts
 from resnet_recipes.run_folder.facts import Published
 
 #: Training images of ImageNet-1k, which all results are for.
@@ -52,7 +52,7 @@ class PublishedResult:
 def published() -> tuple[PublishedResult, ...]:
     """Return all published results, by recipe and length."""
     with Path(__file__).with_name("published.csv").open(encoding="utf-8", newline="") as file:
-        return tuple(of_texts(PublishedResult, row) for row in csv.DictReader(file))
+        return tuple(parse_texts(PublishedResult, row) for row in csv.DictReader(file))
 
 
 class Accuracy(NamedTuple):

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.base.kinds import of_texts
+from resnet_recipes.base.kinds import parse_texts
 from resnet_recipes.estimating.layers import Convolution, backbone, convolutions
 
 
@@ -45,7 +45,7 @@ class Gpu:
 #: PyTorch and timm; convolutions of A100, H100 and L40S from MLPerf logs; the others are guesses
 #: (docs/lab/predictions.md).
 with Path(__file__).with_name("datasheet.csv").open(encoding="utf-8", newline="") as _file:
-    GPUS: tuple[Gpu, ...] = tuple(of_texts(Gpu, row) for row in csv.DictReader(_file))
+    GPUS: tuple[Gpu, ...] = tuple(parse_texts(Gpu, row) for row in csv.DictReader(_file))
 
 
 def known(name: str) -> Gpu | None:

@@ -15,7 +15,7 @@ from resnet_recipes import backbones
 from resnet_recipes.base import atomic
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem, TrainingError
-from resnet_recipes.base.extras import lacking
+from resnet_recipes.base.extras import find_lacking_packages
 from resnet_recipes.base.suggestions import FORMATS, Meaning
 from resnet_recipes.base.text import Progress, counted, silent
 from resnet_recipes.data import demo
@@ -71,7 +71,7 @@ def export_and_check(
     NotReadyError if the folder cannot be written.
     """
     try:
-        with atomic.new_folder(folder.absolute()) as draft:
+        with atomic.create_folder(folder.absolute()) as draft:
             return _write(trained, to, draft, folds, preprocesses, progress)
     except OSError as error:
         raise NotReadyError.of(
@@ -218,4 +218,4 @@ def find_problems(
 
 def find_missing_packages(to: str) -> Iterator[Problem]:
     """Yield the packages that `to` needs and that are not installed."""
-    return lacking("--to", to, *TARGETS[to].needs)
+    return find_lacking_packages("--to", to, *TARGETS[to].needs)

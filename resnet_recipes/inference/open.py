@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.backbones import is_resnet
-from resnet_recipes.base.architecture import ModelConfig, following
+from resnet_recipes.base.architecture import ModelConfig, find_implied_settings
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.names import targets
 from resnet_recipes.base.suggestions import OF_TRAINED, near
@@ -95,7 +95,7 @@ def parse_model(words: Sequence[str]) -> Words:
     keys = [word.partition("=")[0] for word in of_model]
     names = (word.partition("=")[2] for word in of_model if word.startswith("model.name="))
     name = next(names, "")
-    model = ModelConfig(**following(name)) if name else ModelConfig()
+    model = ModelConfig(**find_implied_settings(name)) if name else ModelConfig()
     changed = apply_changes(Recipe("file", model=model), of_model, [*keys, *_SETTINGS])
     return Words(changed.model, others)
 

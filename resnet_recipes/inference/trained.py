@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from resnet_recipes import data, ops
-from resnet_recipes.base.architecture import NETWORKS, ModelConfig, following
+from resnet_recipes.base.architecture import NETWORKS, ModelConfig, find_implied_settings
 from resnet_recipes.base.errors import Hint, Kind, NotReadyError, TrainingError
 from resnet_recipes.base.text import Progress, silent
 from resnet_recipes.data.base import DataConfig, Share
@@ -190,7 +190,7 @@ def make_recipe(place: Path | None, network: Network) -> Recipe:
     )
     name = about.architecture
     args = {"args": dict(about.arguments)} if name not in NETWORKS else {}
-    model = ModelConfig(name, **following(name) | args)
+    model = ModelConfig(name, **find_implied_settings(name) | args)
     return Recipe(
         name="file", model=model, data=config, evaluation=EvaluationConfig(flip=about.flip)
     )

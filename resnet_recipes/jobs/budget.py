@@ -7,7 +7,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from resnet_recipes import data
-from resnet_recipes.base.duration import Duration, budget_seconds
+from resnet_recipes.base.duration import Duration, parse_budget
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.text import Say, clock_time
 from resnet_recipes.estimating.estimate import Estimate, RunForecast
@@ -73,7 +73,7 @@ def within(plan: Plan, found: RunForecast) -> Plan:
     Raises RecipeError if that is too short for a warm-up.
     """
     launch = plan.recipe.launch
-    minutes = budget_seconds(launch.budget, launch.price) / 60
+    minutes = parse_budget(launch.budget, launch.price) / 60
 
     def made(epochs: Fraction) -> Estimate:
         return estimate_run(change_length(plan, epochs), found.speeds)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from shlex import quote
 from typing import NamedTuple
 
-from resnet_recipes.base.cores import speedup
+from resnet_recipes.base.cores import estimate_speedup
 from resnet_recipes.data.loading.slots import workers
 from resnet_recipes.data.native import why_not
 from resnet_recipes.data.sample import Sample, Typical
@@ -30,7 +30,7 @@ class Supply(NamedTuple):
         """Return what loaders supply, judged by some images; None if one is damaged."""
         kept = in_memory(plan, sample)
         config = replace(plan.recipe.data, memory_pixels=kept.pixels if kept else 0)
-        threads = speedup(plan.world_size * max(1, workers(config, plan.world_size)))
+        threads = estimate_speedup(plan.world_size * max(1, workers(config, plan.world_size)))
         augment, sides = plan.new_stack().augment_sample(), plan.loader_pixels
         costs = {}
         for side in (sides[0], sides[-1]) if sides else (config.train_size,):

@@ -23,7 +23,7 @@ from resnet_recipes import __version__
 from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
-from resnet_recipes.base.paths import folder_problem
+from resnet_recipes.base.paths import find_folder_problem
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.planning import outline
@@ -54,7 +54,7 @@ def check(plan: Plan) -> None:
     """
     run, disk = plan.recipe.run, plan.disk
     root = Path(run.root)
-    room = folder_problem("run.root", root, disk.total, f"the run needs {disk}")
+    room = find_folder_problem("run.root", root, disk.total, f"the run needs {disk}")
     NotReadyError.refuse([*trackers.lacking(plan.recipe.log.to), room])
     folder = root / run.name
     if run.name != "auto" and os.path.lexists(folder) and not _is_free(folder):

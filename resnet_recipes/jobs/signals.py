@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from resnet_recipes.base.duration import clock_seconds
+from resnet_recipes.base.duration import parse_time
 from resnet_recipes.base.errors import ExitCode
 
 #: Signals that ask a run to stop.
@@ -63,7 +63,7 @@ class Interruption:
     def limit(self, max_wall: str, started: float) -> None:
         """Stop shortly before `max_wall` ("3.5h", or "": never) after `started` (monotonic)."""
         if max_wall:
-            seconds = clock_seconds(max_wall)
+            seconds = parse_time(max_wall)
             self._max_wall = max_wall
             self._deadline = started + seconds - min(120.0, 0.05 * seconds)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError
-from resnet_recipes.base.paths import folder_problem, new_path, typed_path
+from resnet_recipes.base.paths import find_folder_problem, new_path, typed_path
 from resnet_recipes.base.text import Say, byte_size, counted
 from resnet_recipes.data.stored import begin, header, read
 from resnet_recipes.estimating.network import teaching
@@ -55,7 +55,7 @@ def teach(
     part = path.with_name(f"{path.name}.part")
     need = f"the teacher's outputs need {byte_size(size)}"
     room = 0 if os.path.exists(part) else size
-    NotReadyError.refuse([folder_problem("--out", path.parent, room, need)])
+    NotReadyError.refuse([find_folder_problem("--out", path.parent, room, need)])
     operations = images * copies * sum(teaching(plan.teachers, side) for side in sizes)
     say(
         f"{teacher}: {kept} outputs for each of {copies * images:,} images in "

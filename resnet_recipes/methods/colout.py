@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from resnet_recipes.base.duration import Horizon, decimal
+from resnet_recipes.base.duration import Horizon, to_fraction
 from resnet_recipes.base.limits import BelowOne
 from resnet_recipes.methods.base import Batch, Method, Now, select
 
@@ -46,7 +46,7 @@ class ColOut(Method):
 
 def _count_kept(size: int, fraction: float) -> int:
     """Return the number of `size` lines that remain after removing a fraction; at least one."""
-    return max(1, int((1 - decimal(fraction)) * size))
+    return max(1, int((1 - to_fraction(fraction)) * size))
 
 
 def _choose(size: int, count: int, rng: np.random.Generator) -> np.ndarray:

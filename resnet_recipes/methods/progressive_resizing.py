@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 import torch.nn.functional as F
 
-from resnet_recipes.base.duration import Duration, Horizon, decimal, is_duration
+from resnet_recipes.base.duration import Duration, Horizon, is_duration, to_fraction
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.limits import Bounds, IsDuration, OneOf
 from resnet_recipes.base.names import DOCS
@@ -144,14 +144,14 @@ class ProgressiveResizing(Method):
             scale for start, scale in self.stairs if horizon.steps(Duration.parse(start)) <= step
         ]
         if scales:
-            return self._side(full, decimal(scales[-1]))
+            return self._side(full, to_fraction(scales[-1]))
         return self.size_at(full, Fraction(step, horizon.total_steps))
 
     def size_at(self, full: int, elapsed: Fraction) -> int:
         """Return the image size in pixels after the fraction `elapsed` of a run without stairs."""
         delay = _parse_fraction(self.delay)
         finetune = _parse_fraction(self.finetune)
-        initial = decimal(self.initial_scale)
+        initial = to_fraction(self.initial_scale)
         progress = min(Fraction(1), max(Fraction(0), (elapsed - delay) / (1 - finetune - delay)))
         return self._side(full, initial + (1 - initial) * progress)
 

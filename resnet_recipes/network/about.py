@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated, Any
 
 from resnet_recipes.base.architecture import LIBRARY, NETWORKS, ModelArguments
-from resnet_recipes.base.kinds import WrongTypeError, converted, kinds_of
-from resnet_recipes.base.limits import Bounds, OneOf, broken_limits
+from resnet_recipes.base.kinds import WrongTypeError, convert, kinds_of
+from resnet_recipes.base.limits import Bounds, OneOf, find_broken_limits
 from resnet_recipes.base.reading import parse_json
 from resnet_recipes.data.base import MEAN, STD, Deviation, Mean
 from resnet_recipes.data.imagenet import wordnet_ids
@@ -160,12 +160,12 @@ def _read_field(value: Any, kind: Any) -> Any:
     """Return a field's value; class names may have any characters. Raises WrongTypeError."""
     if kind == tuple[str, ...] and type(value) is list:
         return tuple(_read_field(item, str) for item in value)
-    return value if kind is str and type(value) is str else converted(value, kind)
+    return value if kind is str and type(value) is str else convert(value, kind)
 
 
 def _find_invalid_fields(about: About) -> Iterator[str]:
     """Yield the fields with values that no network has, or only one too large for this machine."""
-    yield from (problem.key for problem in broken_limits(about))
+    yield from (problem.key for problem in find_broken_limits(about))
     if not (about.architecture in NETWORKS or LIBRARY.fullmatch(about.architecture)):
         yield "architecture"
     if not all(_is_method(*item) for item in about.surgery.items()):
@@ -177,7 +177,7 @@ def _find_invalid_fields(about: About) -> Iterator[str]:
 def _is_method(name: str, settings: Settings) -> bool:
     """Return whether `name` is a method of networks and `settings` are all its settings."""
     try:
-        method = converted(settings, _SURGERY[name])
+        method = convert(settings, _SURGERY[name])
     except (KeyError, WrongTypeError):
         return False
     return asdict(method) == settings and not any(method.problems())

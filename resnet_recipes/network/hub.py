@@ -8,7 +8,7 @@ from urllib.request import Request, urlopen
 
 from resnet_recipes.base import atomic, names
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
-from resnet_recipes.base.extras import lacking
+from resnet_recipes.base.extras import find_lacking_packages
 from resnet_recipes.base.paths import cache_folder
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _download(hub: "HfApi", name: str, size: int | None, path: Path) -> None:
     request = Request(hf_hub_url(name, WEIGHTS, endpoint=hub.endpoint))
     if token := get_token():  # not sent to the server of a redirect
         request.add_unredirected_header("Authorization", f"Bearer {token}")
-    with urlopen(request, timeout=30) as response, atomic.replacing(path) as file:
+    with urlopen(request, timeout=30) as response, atomic.replace_file(path) as file:
         received = 0
         while block := response.read(1 << 20):
             received += len(block)
@@ -79,7 +79,7 @@ def push(folder: Path, place: str) -> str:
 
 def find_missing_packages() -> Iterator[Problem]:
     """Yield the packages for the Hub that are not installed."""
-    return lacking("hf", None, "hub", "huggingface_hub")
+    return find_lacking_packages("hf", None, "hub", "huggingface_hub")
 
 
 @contextmanager

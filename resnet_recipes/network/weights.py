@@ -11,7 +11,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from resnet_recipes.base.atomic import replacing
+from resnet_recipes.base.atomic import replace_file
 from resnet_recipes.data.tensors import read_tensors
 from resnet_recipes.methods.stochastic_depth import fold_state
 from resnet_recipes.network import about, archive
@@ -40,7 +40,7 @@ def write_weights(model: nn.Module, path: Path, description: About) -> Path:
     for name, tensor in state.items():
         state[name] = tensor.cpu().contiguous()
     text = description.to_json()
-    with replacing(path) as file:
+    with replace_file(path) as file:
         if path.suffix == ".safetensors":
             metadata = {"format": "pt", KEY: text, "sha256": compute_digest(state, text)}
             _write_sorted(file, safetensors.torch.save(dict(state), metadata))

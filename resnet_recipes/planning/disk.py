@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base.errors import Hint, Problem
-from resnet_recipes.base.paths import folder_problem
+from resnet_recipes.base.paths import find_folder_problem
 from resnet_recipes.base.text import byte_size
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe.schema import Recipe
@@ -49,7 +49,7 @@ def find_lack_of_space(folder: Path, needed: int) -> Problem | None:
     """
     missing = needed - sum(path.stat().st_size for path in folder.glob("*"))
     need = f"the run needs another {byte_size(missing)} for checkpoints and weights"
-    problem = folder_problem(str(folder), folder, missing, need)
+    problem = find_folder_problem(str(folder), folder, missing, need)
     return problem and problem._replace(
         value=None, fix=Hint("free some space, then resume the run")
     )

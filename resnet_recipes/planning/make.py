@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from resnet_recipes.base.duration import LONGEST, Duration, Horizon
+from resnet_recipes.base.duration import MAX_LENGTH, Duration, Horizon
 from resnet_recipes.base.errors import Hint, Problem, RecipeError
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.estimating.network import NetworkFacts, network_of
@@ -116,10 +116,10 @@ def _length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
             "max_duration", recipe.max_duration, rule, ("epochs=1", "max_duration=100ba ssr=1")
         )
         return
-    if horizon.epochs > MAX_EPOCHS or horizon.total_steps > LONGEST:
+    if horizon.epochs > MAX_EPOCHS or horizon.total_steps > MAX_LENGTH:
         rule = (
             f"is {horizon.total_steps:,} steps or {float(horizon.epochs):,.0f} epochs; "
-            f"the maximum is {LONGEST:,} steps and {MAX_EPOCHS:,} epochs"
+            f"the maximum is {MAX_LENGTH:,} steps and {MAX_EPOCHS:,} epochs"
         )
         yield Problem("max_duration", recipe.max_duration, rule)
         return

@@ -194,7 +194,7 @@ class Plan:
 
     def pixels_at(self, step: int) -> int:
         """Return the size of the images that enter the model at a step, counted from 0."""
-        return schedule.in_epoch(step // self.steps_per_epoch, self.sizes)
+        return schedule.get_epoch_value(step // self.steps_per_epoch, self.sizes)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:

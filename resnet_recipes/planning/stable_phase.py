@@ -7,7 +7,7 @@ from typing import Any
 
 from resnet_recipes.base.duration import Duration
 from resnet_recipes.base.errors import Hint, Problem
-from resnet_recipes.base.limits import IsDuration, limits_of
+from resnet_recipes.base.limits import IsDuration, get_limits
 from resnet_recipes.methods.base import Method
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.schema import Recipe, enabled
@@ -46,7 +46,7 @@ def find_durations(recipe: Recipe) -> dict[str, str]:
     return {
         f"{place}.{name}": getattr(section, name)
         for place, section in sections.items()
-        for name, limits in limits_of(section.__class__).items()
+        for name, limits in get_limits(section.__class__).items()
         if any(isinstance(limit, IsDuration) for limit in limits) and name not in _COOLDOWN_SETTINGS
     }
 

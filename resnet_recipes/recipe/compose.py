@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from resnet_recipes.base import names
-from resnet_recipes.base.architecture import following
+from resnet_recipes.base.architecture import find_implied_settings
 from resnet_recipes.base.duration import is_duration
 from resnet_recipes.base.errors import Hint, Problem, RecipeError
 from resnet_recipes.base.names import targets
@@ -208,7 +208,7 @@ def _follow(tree: dict[str, Any], links: Links, changed: Sequence[Override]) -> 
         own |= set(section) if isinstance(section, dict) else set()
         if "name" in own:
             break
-    for key, value in following(str(model.get("name"))).items():
+    for key, value in find_implied_settings(str(model.get("name"))).items():
         if key == "args":
             model[key] = value | (model.get(key) or {})
         elif key not in own:

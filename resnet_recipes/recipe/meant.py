@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 
 from resnet_recipes import backbones
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Value
-from resnet_recipes.base.kinds import dataclasses_in, is_union, kinds_of
+from resnet_recipes.base.kinds import find_dataclasses, is_union, kinds_of
 from resnet_recipes.base.names import SHORT, short
 from resnet_recipes.base.suggestions import (
     EVERY_SETTING,
@@ -73,7 +73,7 @@ def answered(problem: Problem, words: Sequence[str], own: Own) -> Problem:
 def _default(key: str) -> object:
     """Return the default of a setting of a method; None of any other."""
     section, _, name = key.rpartition(".")
-    return next((getattr(each(), name, None) for each in dataclasses_in(kind_of(section))), None)
+    return next((getattr(each(), name, None) for each in find_dataclasses(kind_of(section))), None)
 
 
 def _is_taken(meaning: Meaning, own: Own) -> bool:
@@ -140,8 +140,8 @@ def _meaning(word: str, problem: Problem, own: Own) -> Meaning | None:
         return _switched(name, value)
     if problem.kind is Kind.UNKNOWN:  # an option of a group
         return VALUES.get(name, {}).get(value.lower())
-    if dataclasses_in(kind):
-        return _in_section(name, value, list(kinds_of(dataclasses_in(kind)[0])), own)
+    if find_dataclasses(kind):
+        return _in_section(name, value, list(kinds_of(find_dataclasses(kind)[0])), own)
     if problem.fixes:
         is_network = name == "model.name"
         return Meaning(problem.command(problem.fixes[0])) if is_network else None
@@ -165,7 +165,7 @@ def _misshapen(word: str, own: Own) -> Meaning | None:
     if time := likely_time(word):
         return Meaning(f"budget={time}")
     method = near(word if "." in word else f"methods.{word}", settings())
-    return Meaning(shlex.quote(f"{method}={{}}")) if dataclasses_in(kind_of(method)) else None
+    return Meaning(shlex.quote(f"{method}={{}}")) if find_dataclasses(kind_of(method)) else None
 
 
 def _misnamed(name: str, value: str, own: Own) -> Meaning | None:
@@ -176,7 +176,7 @@ def _misnamed(name: str, value: str, own: Own) -> Meaning | None:
     }
     foreign = None if is_placed and alike else meaning_of(name, value, table=own.meanings)
     if foreign is None and alike:
-        is_method = alike.startswith("methods.") and dataclasses_in(kind_of(alike))
+        is_method = alike.startswith("methods.") and find_dataclasses(kind_of(alike))
         return Meaning(shlex.quote(f"{alike}={value or '{}' if is_method else value}"))
     return foreign or meaning_of(name, value, exactly=False, table=own.meanings)
 
@@ -195,7 +195,7 @@ def _wrong(setting: str) -> Problem | None:
         elif change.value is not None:
             section, _, name = change.key.rpartition(".")
             tree = nested(change.key, change.read())
-            owners = [each for each in dataclasses_in(kind_of(section)) if name in kinds_of(each)]
+            owners = [each for each in find_dataclasses(kind_of(section)) if name in kinds_of(each)]
             if section in GROUPS and owners:  # the first optimizer that has the setting
                 tree[section] = {"name": owners[0].name, **tree[section]}
             problems += [one for one in typed(tree)[1] if one.key == change.key]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 
 from resnet_recipes.base.duration import is_duration
 from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, Value
-from resnet_recipes.base.kinds import dataclasses_in, is_union, kinds_of
+from resnet_recipes.base.kinds import find_dataclasses, is_union, kinds_of
 from resnet_recipes.base.names import DECIMAL, targets
 from resnet_recipes.base.paths import EMPTY, is_fetched, typed_path
 from resnet_recipes.base.values import helped, likely_length
@@ -192,7 +192,7 @@ def _helped(problem: Problem) -> Problem:
     """Return the problem of a value that cannot be read with the value that is meant."""
     section, _, name = problem.key.rpartition(".")
     owner = next(
-        (each for each in dataclasses_in(kind_of(section)) if name in kinds_of(each)), None
+        (each for each in find_dataclasses(kind_of(section)) if name in kinds_of(each)), None
     )
     return helped(problem, owner, name, problem.value) if owner else problem
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Annotated, ClassVar
 
 from resnet_recipes.base import names
-from resnet_recipes.base.duration import NoPriceError, budget_seconds, clock_seconds
+from resnet_recipes.base.duration import NoPriceError, parse_budget, parse_time
 from resnet_recipes.base.errors import Fix, Hint, Problem, Value
 from resnet_recipes.base.extras import TRACKERS
 from resnet_recipes.base.limits import (
@@ -196,8 +196,8 @@ class LaunchConfig(Section):
         """Yield what is wrong; keys are relative to `launch`."""
         yield from super().problems()
         for key, seconds in (
-            ("max_wall", clock_seconds),
-            ("budget", partial(budget_seconds, price=self.price)),
+            ("max_wall", parse_time),
+            ("budget", partial(parse_budget, price=self.price)),
         ):
             try:
                 if value := getattr(self, key):

@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any, get_args, get_origin
 
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError
-from resnet_recipes.base.kinds import dataclasses_in, kinds_of, words
+from resnet_recipes.base.kinds import find_dataclasses, kinds_of, words
 from resnet_recipes.base.suggestions import closest
 from resnet_recipes.recipe.schema import Recipe
 
@@ -21,7 +21,7 @@ def fitting(
     for name, value in tree.items():
         key = f"{prefix}{name}"
         kind = kind_of(key)
-        sections = dataclasses_in(kind)
+        sections = find_dataclasses(kind)
         if (
             sections
             and not isinstance(value, dict)
@@ -50,7 +50,7 @@ def whole(section: str, chosen: dict[str, Any]) -> dict[str, Any]:
     Settings of an optimizer that was not chosen are null, so that what is merged into a section
     replaces all of it.
     """
-    options = dataclasses_in(settings()[section])
+    options = find_dataclasses(settings()[section])
     own = next((option for option in options if option.name == chosen.get("name")), options[0])
     others = {name: None for option in options for name in kinds_of(option)}
     return others | plain(asdict(own())) | chosen
@@ -72,7 +72,7 @@ def settings() -> dict[str, Any]:
     def visit(cls: type, prefix: str) -> None:
         for name, kind in kinds_of(cls).items():
             found[prefix + name] = kind
-            for section in dataclasses_in(kind):
+            for section in find_dataclasses(kind):
                 visit(section, f"{prefix}{name}.")
 
     visit(Recipe, "")
@@ -96,7 +96,7 @@ def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem])
     for name, kind in kinds.items():
         if name not in tree:
             continue
-        key, value, sections = prefix + name, tree[name], dataclasses_in(kind)
+        key, value, sections = prefix + name, tree[name], find_dataclasses(kind)
         if sections and isinstance(value, dict):
             section, inside = _chosen(sections, value, key, problems)
             value = build(section, inside, f"{key}.", problems)

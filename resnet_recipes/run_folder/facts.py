@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from resnet_recipes.base.schedule import in_epoch
+from resnet_recipes.base.schedule import get_epoch_value
 
 
 @dataclass
@@ -66,4 +66,4 @@ class RunFacts:
 
     def pixels_at(self, step: int) -> int:
         """Return the side of the training images at a step."""
-        return in_epoch(step // self.steps_per_epoch, self.pixels)
+        return get_epoch_value(step // self.steps_per_epoch, self.pixels)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from resnet_recipes.base.reading import open_regular, parse_json, read_bytes, unreadable
+from resnet_recipes.base.reading import make_read_error, open_regular, parse_json, read_bytes
 
 Record = dict[str, Any]  # one line of metrics.jsonl
 
@@ -126,7 +126,7 @@ def last_records(path: Path) -> dict[str, Record]:
             file.seek(max(len(head), size - _TAIL))
             lines = file.read(_TAIL).splitlines()
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise make_read_error(path, error) from None
     while lines and not {"step", "evaluation"} <= found.keys():
         _note(lines.pop(), found)
     _note(head, found)

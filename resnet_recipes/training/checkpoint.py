@@ -222,7 +222,7 @@ class Checkpoints:
         memory = BytesIO()  # torch.save to a file hides why the file could not be written
         torch.save(state, memory)
         content = memory.getbuffer()
-        with atomic.replacing(path) as file:
+        with atomic.replace_file(path) as file:
             file.write(content)
             # manifest of a damaged checkpoint of the same step
             path.with_suffix(".json").unlink(missing_ok=True)

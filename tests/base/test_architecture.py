@@ -6,7 +6,7 @@ from tests.fixtures import settings
 from tests.tables import rows
 
 
-def test_a_librarys_resnets_alone_take_the_recipes_initial_weights():
+def test_only_resnets_of_a_library_take_recipe_weights():
     for name in models.list_models(module=models):
         is_resnet = models.get_model_builder(name).__module__.endswith(".resnet")
         assert is_resnet == (not list(ModelConfig(name=f"torchvision:{name}").problems())), name
@@ -26,5 +26,5 @@ width=2.0 name=torchvision:resnet18 | model.width=1.0
 """
     ),
 )
-def test_a_stem_or_width_that_cannot_be_is_refused(words, said):
+def test_invalid_stem_or_width_is_rejected(words, said):
     assert said in "".join(map(str, ModelConfig(**settings(words)).problems()))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from resnet_recipes.base.card import Setting, card_of
+from resnet_recipes.base.card import Setting, make_card
 from resnet_recipes.optim import DecoupledSGDW
 
 
@@ -24,7 +24,7 @@ class Toy:
 
 
 def test_card_of_a_class():
-    card = card_of(Toy)
+    card = make_card(Toy)
     assert card[:6] == (
         "toy",
         "Do one thing (Somebody, 2020).",
@@ -36,8 +36,8 @@ def test_card_of_a_class():
     assert card.settings == (Setting("size", 3, "pixels, at least 1"), Setting("plain", False, ""))
 
 
-def test_inherited_settings_keep_the_meaning_given_by_the_class_that_defines_them():
-    meanings = {setting.name: setting.meaning for setting in card_of(DecoupledSGDW).settings}
+def test_inherited_settings_keep_their_meaning():
+    meanings = {setting.name: setting.meaning for setting in make_card(DecoupledSGDW).settings}
     assert meanings["weight_decay"] == "fraction of a weight lost in one step at the peak rate"
     assert meanings["momentum"] == "fraction of the momentum kept from step to step"
     assert meanings["clip_norm"].startswith("largest L2 norm")

@@ -20,14 +20,14 @@ def test_types_without_instructions_are_emulated(flags, emulated, tmp_path, monk
     monkeypatch.setattr(cores, "CPUINFO", tmp_path / "cpuinfo")
     cores.CPUINFO.write_text(flags)
     types = "auto", "fp32", "bf16", "fp16"
-    assert [dtype for dtype in types if cores.emulates(dtype)] == emulated.split()
+    assert [dtype for dtype in types if cores.is_emulated(dtype)] == emulated.split()
     cores.CPUINFO.unlink()  # where Linux cannot tell
-    assert not cores.emulates("bf16")
+    assert not cores.is_emulated("bf16")
 
 
 def left(root, groups: str = "0::/") -> int:
     """Return the memory that the groups of a process leave it."""
-    return cores.group_memory(root, groups)
+    return cores.get_group_memory(root, groups)
 
 
 def limit(folder, most: object, used: int, stat: str) -> None:
@@ -38,7 +38,7 @@ def limit(folder, most: object, used: int, stat: str) -> None:
     (folder / "memory.stat").write_text(stat)
 
 
-def test_the_file_cache_of_a_container_counts_as_free(tmp_path):
+def test_container_file_cache_counts_as_free(tmp_path):
     assert left(tmp_path) == cores.NO_LIMIT
     limit(tmp_path, "max", 900, "")
     assert left(tmp_path) == cores.NO_LIMIT
@@ -48,12 +48,12 @@ def test_the_file_cache_of_a_container_counts_as_free(tmp_path):
     assert left(tmp_path) == 100
 
 
-def test_shared_memory_of_a_container_is_not_free(tmp_path):
+def test_container_shared_memory_is_not_free(tmp_path):
     limit(tmp_path, 1000, 900, "anon 300\nfile 600\nshmem 500\n")
     assert left(tmp_path) == 200
 
 
-def test_the_least_limit_of_all_groups_around_a_job_counts(tmp_path):
+def test_lowest_limit_of_all_groups_counts(tmp_path):
     limit(tmp_path / "slurm" / "job_1", 1000, 400, "")
     assert left(tmp_path, "0::/slurm/job_1/step_0") == 600
     limit(tmp_path / "slurm" / "job_1" / "step_0", 500, 400, "")
@@ -61,7 +61,7 @@ def test_the_least_limit_of_all_groups_around_a_job_counts(tmp_path):
     assert left(tmp_path, "0::/slurm") == cores.NO_LIMIT
 
 
-def test_groups_of_version_1_have_limits(tmp_path):
+def test_version_1_groups_have_limits(tmp_path):
     (tmp_path / "memory").mkdir()
     for name, text in {
         "memory.limit_in_bytes": "1000\n",

@@ -2,7 +2,7 @@ from fractions import Fraction
 
 import pytest
 
-from resnet_recipes.base.duration import Duration, Horizon, budget_seconds, clock_seconds, decimal
+from resnet_recipes.base.duration import Duration, Horizon, parse_budget, parse_time, to_fraction
 from tests.tables import rows
 
 
@@ -19,7 +19,7 @@ from tests.tables import rows
 """
     ),
 )
-def test_a_duration_is_a_number_and_a_unit(text, value, unit, written):
+def test_duration_is_a_number_and_a_unit(text, value, unit, written):
     assert Duration.parse(text) == Duration(Fraction(value), unit)
     assert str(Duration.parse(text)) == written
 
@@ -43,7 +43,7 @@ def test_a_duration_is_a_number_and_a_unit(text, value, unit, written):
         8,
     ],
 )
-def test_text_that_is_not_a_duration_is_refused_in_a_sentence(text):
+def test_invalid_duration_is_rejected_with_a_sentence(text):
     with pytest.raises(ValueError, match=r"must be a number and a unit|longer than|is too long"):
         Duration.parse(text)
 
@@ -79,13 +79,13 @@ def test_text_that_is_not_a_duration_is_refused_in_a_sentence(text):
 """
     ),
 )
-def test_scaling_rounds_down_to_whole_epochs_without_float_errors(ratio, epochs):
+def test_scaling_rounds_down_without_float_errors(ratio, epochs):
     for given in (ratio, float(ratio)):
-        scaled = Duration.parse("90ep").scaled(decimal(given))
+        scaled = Duration.parse("90ep").scaled(to_fraction(given))
         assert scaled == Duration(Fraction(int(epochs)), "ep")
 
 
-def test_a_share_of_the_run_is_not_scaled_again():
+def test_fraction_of_the_run_is_not_scaled():
     assert Duration.parse("0.5dur").scaled(Fraction(2)) == Duration.parse("0.5dur")
 
 
@@ -105,16 +105,16 @@ def test_a_share_of_the_run_is_not_scaled_again():
 """
     ),
 )
-def test_durations_become_whole_steps_rounded_down_but_for_the_first(total, per_epoch, text, steps):
+def test_durations_become_whole_steps_rounded_down(total, per_epoch, text, steps):
     horizon = Horizon(int(total), int(per_epoch))
     assert horizon.steps(Duration.parse(text)) == int(steps)
     assert horizon.epochs == Fraction(int(total), int(per_epoch))
 
 
-def test_a_budget_is_a_time_or_a_sum_at_a_price_per_hour():
-    assert [clock_seconds(text) for text in ("2h", "90m", "1.5s")] == [7200.0, 5400.0, 1.5]
-    assert budget_seconds("90m", None) == 5400.0
-    assert budget_seconds("$20", 32.0) == budget_seconds("20$", 32.0) == 2250.0
+def test_budget_is_a_time_or_a_sum():
+    assert [parse_time(text) for text in ("2h", "90m", "1.5s")] == [7200.0, 5400.0, 1.5]
+    assert parse_budget("90m", None) == 5400.0
+    assert parse_budget("$20", 32.0) == parse_budget("20$", 32.0) == 2250.0
     for text, price in (("$20", None), ("$20", 0.0), ("20", 1.0), ("2 h", 1.0), ("h", 1.0)):
         with pytest.raises(ValueError, match=r"must be a time|needs launch\.price"):
-            budget_seconds(text, price)
+            parse_budget(text, price)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from resnet_recipes.base import extras
-from resnet_recipes.base.extras import needed, remedy
+from resnet_recipes.base.extras import find_needed_extras, suggest_install
 
 
 def installed_from(place: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,31 +20,31 @@ def installed_from(place: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "__file__", "/site-packages/resnet_recipes/base/extras.py")
 
 
-def test_an_extra_is_installed_from_the_checkout_at_hand(tmp_path, monkeypatch):
+def test_extra_is_installed_from_the_checkout(tmp_path, monkeypatch):
     place = tmp_path / "a checkout"
     place.mkdir()
     (place / "pyproject.toml").touch()
     installed_from(place, monkeypatch)
-    assert remedy("report") == f"pip install '{place}[report]'"
+    assert suggest_install("report") == f"pip install '{place}[report]'"
     monkeypatch.chdir(place)
-    assert remedy("report") == "pip install '.[report]'"
+    assert suggest_install("report") == "pip install '.[report]'"
 
 
 @pytest.mark.parametrize("place", [None, Path("/deleted")])
-def test_without_a_checkout_the_packages_of_the_extra_are_named(place, monkeypatch):
+def test_packages_are_named_without_a_checkout(place, monkeypatch):
     installed_from(place, monkeypatch)
-    assert remedy("report") == "pip install 'a[b]<2,>=1'"
+    assert suggest_install("report") == "pip install 'a[b]<2,>=1'"
 
 
-def test_without_pip_uv_is_named(monkeypatch):
+def test_uv_is_named_without_pip(monkeypatch):
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
-    assert remedy("report").startswith("uv pip install ")
+    assert suggest_install("report").startswith("uv pip install ")
 
 
-def test_a_run_needs_the_extras_of_its_data_its_network_and_its_trackers():
-    found = needed("s3://bucket/pets", ["timm:vit_base", "hf:me/net"], ["wandb", "csv"])
+def test_run_needs_extras_of_its_settings():
+    found = find_needed_extras("s3://bucket/pets", ["timm:vit_base", "hf:me/net"], ["wandb", "csv"])
     assert list(found) == ["wandb", "remote", "timm", "hub"]
     assert found["wandb"] == ("WANDB_API_KEY",)
     assert found["remote"] == ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-    assert needed("/data/pets", ["resnet50", ""], []) == {}
-    assert needed("https://a.b/pets.csv", ["resnet50", ""], []) == {"remote": ()}
+    assert find_needed_extras("/data/pets", ["resnet50", ""], []) == {}
+    assert find_needed_extras("https://a.b/pets.csv", ["resnet50", ""], []) == {"remote": ()}

@@ -17,7 +17,7 @@ from resnet_recipes.base.limits import (
     Positive,
     Span,
     ZeroToOne,
-    broken_limits,
+    find_broken_limits,
 )
 from tests.tables import rows
 
@@ -35,9 +35,9 @@ class Derived(Base):
     sizes: list[Annotated[int, Bounds(least=8, most=32)]] = field(default_factory=list)
 
 
-def test_every_item_is_judged_and_a_subclass_keeps_the_limits_of_its_base():
-    assert not [*broken_limits(Derived())]
-    assert [*broken_limits(Derived(-1.0, (0.5, 1.0), 0.0, [8, 4, 33]))] == [
+def test_items_are_checked_and_subclass_inherits_limits():
+    assert not [*find_broken_limits(Derived())]
+    assert [*find_broken_limits(Derived(-1.0, (0.5, 1.0), 0.0, [8, 4, 33]))] == [
         Problem("rate", -1.0, "must be above 0 and below 10", "rate=1"),
         Problem("pair", 1.0, "must be at least 0 and below 1"),
         Problem("clip", 0.0, "must be positive"),
@@ -77,20 +77,20 @@ Span | [0.1, 1.0] | [0.0, 1.0], [0.6, 0.5], [0.5, 2] | must be [low, high] with 
 """
     ),
 )
-def test_a_limit_says_its_rule_of_what_breaks_it_and_of_nothing_else(limit, right, wrong, rule):
+def test_limit_states_its_rule_only_if_broken(limit, right, wrong, rule):
     broken = LIMITS[limit].broken
     assert not [value for value in yaml.safe_load(f"[{right}]") if broken(value)]
     for value in yaml.safe_load(f"[{wrong}]"):
         assert broken(value).startswith(rule)
 
 
-def test_one_of_some_values_lists_them():
+def test_one_of_lists_its_values():
     @dataclass
     class Section:
         fit: Annotated[str, OneOf("crop", "pad")] = "crop"
         channels: Annotated[int, OneOf(1, 3)] = 3
 
-    problems = [*broken_limits(Section("stretch", 2))]
+    problems = [*find_broken_limits(Section("stretch", 2))]
     assert [(one.value, one.valid) for one in problems] == [
         ("stretch", ("crop", "pad")),
         (2, ("1", "3")),

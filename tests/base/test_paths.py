@@ -15,7 +15,7 @@ from tests.tables import rows
         ("memory://a", "copy it to a folder of this machine"),
     ],
 )
-def test_an_address_is_named_as_one_with_the_command_that_copies_it(text, copy):
+def test_address_is_reported_with_a_copy_command(text, copy):
     with pytest.raises(RecipeError) as refused:
         typed_path("data", text)
     (problem,) = refused.value.problems
@@ -30,7 +30,7 @@ def test_names_with_colons_are_paths(text):
 
 
 @pytest.mark.parametrize("text", ["hf:user/cats", "hf://datasets/user/cats"])
-def test_images_on_the_hub_are_answered_with_what_downloads_them(text):
+def test_hub_images_are_reported_with_a_download_command(text):
     with pytest.raises(RecipeError, match="hf download user/cats --repo-type dataset"):
         typed_path("data.root", text)
 
@@ -48,7 +48,7 @@ old.csv | folder | old
 """
     ),
 )
-def test_nothing_is_overwritten_and_a_free_name_is_said(name, kind, free, tmp_path, monkeypatch):
+def test_existing_path_is_rejected_with_a_free_name(name, kind, free, tmp_path, monkeypatch):
     is_folder = kind == "folder"
     monkeypatch.chdir(tmp_path)
     for place in ("old.csv", "old2.csv"):
@@ -63,6 +63,6 @@ def test_nothing_is_overwritten_and_a_free_name_is_said(name, kind, free, tmp_pa
     assert new_path("--out", free, is_folder) == Path(free)
 
 
-def test_the_kinds_of_addresses_that_images_come_from_are_listed():
+def test_supported_addresses_are_listed():
     with pytest.raises(RecipeError, match="s3://, gs://, https://, http://"):
         typed_path("data.root", "ftp://host/images")

@@ -9,10 +9,10 @@ from types import ModuleType
 import pytest
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.base.processes import ProcessPool, main_program_hidden_from_multiprocessing
+from resnet_recipes.base.processes import ProcessPool, hide_main_program
 
 
-def test_a_machine_without_shared_memory_is_told_what_to_mount(monkeypatch):
+def test_missing_shared_memory_suggests_a_mount(monkeypatch):
     def refuse(*_: object) -> None:
         raise OSError(30, "Read-only file system")
 
@@ -21,25 +21,25 @@ def test_a_machine_without_shared_memory_is_told_what_to_mount(monkeypatch):
         ProcessPool(2, [], print)
 
 
-def test_multiprocessing_tells_a_process_of_no_program_while_it_is_hidden(monkeypatch):
+def test_hidden_main_program_is_not_sent_to_processes(monkeypatch):
     program = ModuleType("__main__")
     program.__file__ = "/train.py"
     monkeypatch.setitem(sys.modules, "__main__", program)
     assert spawn.get_preparation_data("a")["init_main_from_path"] == "/train.py"
-    with main_program_hidden_from_multiprocessing():
+    with hide_main_program():
         assert not any("main" in key for key in spawn.get_preparation_data("a"))
 
 
-def test_the_program_is_restored_after_two_threads_have_hidden_it():
+def test_main_program_is_restored_after_two_threads():
     program, entered, leaving = sys.modules["__main__"], threading.Event(), threading.Event()
 
     def hide() -> None:
-        with main_program_hidden_from_multiprocessing():
+        with hide_main_program():
             entered.set()
             leaving.wait(10)
 
     other = threading.Thread(target=hide)
-    with main_program_hidden_from_multiprocessing():
+    with hide_main_program():
         other.start()
         entered.wait(0.2)
     leaving.set()

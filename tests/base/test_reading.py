@@ -52,7 +52,7 @@ def test_only_regular_files_within_the_limit_are_read(kind, reason, tmp_path):
         read_bytes(special(tmp_path / "file", kind), 100)
 
 
-def test_a_small_file_takes_little_memory_whatever_its_limit(tmp_path):
+def test_small_file_takes_little_memory_for_any_limit(tmp_path):
     (tmp_path / "small").write_bytes(b"four")
     tracemalloc.start()
     assert read_bytes(tmp_path / "small", 1 << 30) == b"four"
@@ -62,12 +62,12 @@ def test_a_small_file_takes_little_memory_whatever_its_limit(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a" * 5000, "a\0b"])
-def test_paths_that_no_file_can_have_are_not_ready(name, tmp_path):
+def test_impossible_paths_are_not_ready(name, tmp_path):
     with pytest.raises(NotReadyError, match="cannot be read"):
         read_bytes(tmp_path / name)
 
 
-def test_a_file_that_is_refused_is_closed_again():
+def test_rejected_file_is_closed():
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
         with pytest.raises(OSError, match="Not a regular file"):
@@ -79,12 +79,12 @@ def test_a_file_that_is_refused_is_closed_again():
     "text",
     ["1" * 400, f"-{1 << 63}1", str(1 << 64), "NaN", "[Infinity]", "-Infinity", "1e999", "-1e400"],
 )
-def test_numbers_that_are_not_finite_or_do_not_fit_in_64_bits_are_refused(text):
+def test_non_finite_or_large_numbers_are_rejected(text):
     with pytest.raises(ValueError, match=r"is not a number|64 bits"):
         parse_json(text)
 
 
-def test_values_within_the_limits_are_what_json_says():
+def test_values_within_limits_match_json():
     value = {"a": [1, -(1 << 63), (1 << 64) - 1, 0.5, -0.0, None, True, "\ud800"], "b": {}}
     assert (
         parse_json(
@@ -108,14 +108,14 @@ def test_depth_is_bounded(bracket):
             parse_json(nested(depth))
 
 
-def test_a_json_file_that_is_no_object_is_not_ready(tmp_path):
+def test_json_that_is_not_an_object_is_rejected(tmp_path):
     for content in (b"[1]", b"", b"\xff", b"{", b"\x1f\x8b"):
         (tmp_path / "a.json").write_bytes(content)
         with pytest.raises(NotReadyError, match=r"a\.json: cannot be read"):
             read_json(tmp_path / "a.json")
 
 
-def test_an_absent_file_may_be_an_empty_object_and_a_link_to_nowhere_may_not(tmp_path):
+def test_absent_file_may_be_empty_object(tmp_path):
     assert read_json(tmp_path / "a.json", may_be_absent=True) == {}
     (tmp_path / "a.json").symlink_to(tmp_path / "nowhere")
     with pytest.raises(NotReadyError):

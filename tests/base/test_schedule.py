@@ -45,12 +45,12 @@ def cosine(step: int, total: int, warmup: int = WARMUP, **settings: float) -> fl
 """
     ),
 )
-def test_cosine_gives_the_published_rates(epochs, step, rate):
+def test_cosine_matches_published_rates(epochs, step, rate):
     found = PEAK * cosine(int(step), int(epochs) * S)
     assert found == pytest.approx(float(rate), rel=1e-8, abs=1e-9)
 
 
-def test_a_cosine_stays_at_its_final_value():
+def test_cosine_stays_at_its_final_value():
     assert [cosine(step, 22500, final=0.1) for step in (22500, 99999)] == [0.1, 0.1]
 
 
@@ -66,11 +66,11 @@ def curve(request):
     return partial(getattr(schedule, request.param), **settings.get(request.param, ended))
 
 
-def test_every_curve_is_at_the_peak_until_the_warmup_ends(curve):
+def test_curves_are_at_peak_until_warmup_ends(curve):
     assert [curve(step) for step in range(11)] == [1] * 11
 
 
-def test_the_warmup_is_linear_from_its_start():
+def test_warmup_is_linear_from_its_start():
     rates = [schedule.rise(step, 10) for step in range(12)]
     assert rates == pytest.approx([*np.linspace(0, 1, 11), 1])
     rates = [schedule.rise(step, 10, start=0.2) for step in (0, 5, 10)]
@@ -78,16 +78,16 @@ def test_the_warmup_is_linear_from_its_start():
     assert schedule.rise(0, 0) == 1
 
 
-def test_no_curve_is_negative_or_above_the_peak(curve):
+def test_curves_stay_between_zero_and_peak(curve):
     assert all(0 <= curve(step) <= 1 for step in range(120))
 
 
-def test_a_cosine_from_the_start_of_the_run_has_fallen_a_little_when_the_warmup_ends():
+def test_cosine_from_start_falls_during_warmup():
     rates = [cosine(step, 100, 10, from_start=True) for step in (9, 10, 50, 100)]
     assert rates == pytest.approx([0.9, (1 + math.cos(math.pi / 10)) / 2, 0.5, 0])
 
 
-def test_epochwise_uses_the_start_of_an_epoch_unless_its_rate_would_be_nothing():
+def test_epochwise_uses_epoch_start_unless_rate_is_zero():
     steps = (0, 9, 12, 15, 20, 39)
     for warmup, start, used in (
         (20, 0.0, [10, 10, 20, 20, 20, 30]),
@@ -98,7 +98,7 @@ def test_epochwise_uses_the_start_of_an_epoch_unless_its_rate_would_be_nothing()
         assert [schedule.epochwise(step, **settings) for step in steps] == used
 
 
-def test_a_polynomial_falls_by_its_power_to_its_final_value():
+def test_polynomial_falls_by_its_power_to_final_value():
     for settings, rates in (
         ({"total": 50, "warmup": 10, "final": 0.2}, [1, 1, 0.8, 0.2, 0.2]),
         ({"total": 100, "power": 2}, [1, 0.81, 0.64, 0.25, 0.01]),
@@ -114,7 +114,7 @@ def test_multistep_multiplies_from_the_milestone_on():
     assert rates == pytest.approx([1, 0.1, 0.1, 0.01, 0.01])
 
 
-def test_piecewise_joins_its_values_by_straight_lines():
+def test_piecewise_is_linear_between_values():
     curve = {
         step: schedule.piecewise(step, milestones=[20, 100], values=[0.5, 1.0, 0.0])
         for step in (0, 10, 20, 60, 100, 120)
@@ -122,7 +122,7 @@ def test_piecewise_joins_its_values_by_straight_lines():
     assert curve == pytest.approx({0: 0.5, 10: 0.75, 20: 1.0, 60: 0.5, 100: 0.0, 120: 0.0})
 
 
-def test_an_epoch_of_the_warmup_uses_the_rate_of_its_end():
+def test_warmup_epoch_uses_rate_of_its_end():
     """NVIDIA's DeepLearningExamples: epoch e of 8 warm-up epochs has (e + 1) / 8 of the peak."""
     for epoch in range(8):
         step = schedule.epochwise(epoch * S + 3, steps_per_epoch=S, warmup=8 * S)
@@ -132,11 +132,11 @@ def test_an_epoch_of_the_warmup_uses_the_rate_of_its_end():
 
 
 @pytest.mark.parametrize(("shape", "middle"), [("linear", 0.5), ("sqrt", 1 - math.sqrt(0.5))])
-def test_wsd_is_constant_but_for_the_cool_down(shape, middle):
+def test_wsd_is_constant_before_the_cooldown(shape, middle):
     rate = partial(schedule.wsd, total=100, cooldown=20, shape=shape)
     assert [rate(step) for step in (0, 79, 80, 90, 100)] == pytest.approx([1, 1, 1, middle, 0])
 
 
-def test_the_trunk_of_wsd_is_the_same_for_every_length():
+def test_wsd_trunk_is_equal_for_every_length():
     short, long = (partial(schedule.wsd, total=total, cooldown=total // 5) for total in (100, 300))
     assert all(short(step) == long(step) for step in range(81))

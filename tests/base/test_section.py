@@ -46,7 +46,7 @@ methods.mixup.name | x | unknown setting methods.mixup.name=x\n    hint:  settin
         ("methods.mixup", EMA(), "must be a mapping of alpha or null"),
     ],
 )
-def test_what_a_recipe_has_no_place_for_is_refused_at_once(place, value, said):
+def test_unknown_setting_is_rejected_at_once(place, value, said):
     section = Recipe()
     section.methods.mixup = MixUp()
     *places, name = place.split(".")
@@ -58,27 +58,27 @@ def test_what_a_recipe_has_no_place_for_is_refused_at_once(place, value, said):
     assert getattr(section, name, None) == before
 
 
-def test_sections_are_refused_with_wrong_values_from_the_start():
+def test_sections_reject_wrong_initial_values():
     assert "data.workers=0.5" in refusal(lambda: DataConfig(workers=0.5))
     assert "optimizer.lr=high" in refusal(lambda: LAMB(lr="high"))
     assert "methods.ema.half_life=100" in refusal(lambda: EMA(half_life=100))
 
 
-def test_numbers_of_other_libraries_become_python_s_own():
+def test_numpy_numbers_become_python_numbers():
     recipe = Recipe(seed=np.int64(3))
     recipe.optimizer.lr, recipe.data.crop_scale = np.float32(0.5), [1, 1]
     values = (recipe.seed, recipe.optimizer.lr, *recipe.data.crop_scale)
     assert [type(value) for value in values] == [int, float, float, float]
 
 
-def test_a_section_may_be_replaced_as_a_whole():
+def test_section_may_be_replaced():
     recipe = Recipe(optimizer=LAMB(lr=0.1))
     recipe.methods.ema, recipe.methods.mixup = EMA(), {"alpha": 0.3}
     recipe.methods.ema = None
     assert (recipe.optimizer.lr, recipe.methods.mixup) == (0.1, MixUp(0.3))
 
 
-def test_what_was_put_into_a_list_is_checked_when_the_recipe_is_used():
+def test_list_items_are_checked_on_use():
     recipe = rr.compose("mild")
     recipe.schedule.milestones.append(3)
     recipe.evaluation.sizes.append("large")

@@ -51,11 +51,11 @@ byte_size | 2345678000000000 | 2,346 TB
 """
     ),
 )
-def test_numbers_are_told_as_people_say_them(name, number, text):
+def test_numbers_are_formatted_for_people(name, number, text):
     assert getattr(formats, name)(float(number)) == text
 
 
-def test_a_number_comes_with_its_noun():
+def test_count_has_its_noun():
     told = [formats.counted(number, noun) for noun in ("epoch", "batch") for number in (0, 1, 2000)]
     assert told == ["0 epochs", "1 epoch", "2,000 epochs", "0 batches", "1 batch", "2,000 batches"]
 
@@ -63,14 +63,14 @@ def test_a_number_comes_with_its_noun():
 @pytest.mark.parametrize(
     "hostile", ["a\x1b[31mb", "a\rb", "a\nb", "a\x07b", "a\u202eb", "a\x9b2Jb", "a\udcffb"]
 )
-def test_no_character_of_a_name_can_act_on_the_terminal(hostile):
+def test_names_cannot_control_the_terminal(hostile):
     text = printable(hostile)
     assert text.isprintable()
     assert text.startswith("a\\")
     assert text.endswith("b")
 
 
-def test_ordinary_names_stay_as_they_are():
+def test_ordinary_names_are_unchanged():
     name = "n02105855_Shetland sheepdog, \u72ac (No. 3)"
     assert {printable(name), in_html(name), in_markdown(name)} == {name}
     assert csv_line([name, -1.5, None]) == f'"{name}",-1.5,\n'
@@ -92,11 +92,11 @@ www.evil.example WWW.x | www\.evil.example WWW\.x
         ("a\x1b\u202eb", r"a\\x1b\\u202eb"),
     ],
 )
-def test_no_text_is_markup_in_markdown(text, escaped):
+def test_text_is_never_markup_in_markdown(text, escaped):
     assert in_markdown(text) == escaped
 
 
-def test_the_markdown_of_any_text_is_rendered_as_that_text():
+def test_rendered_markdown_shows_the_text():
     markdown = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable("table")
     for text in ("[a](http://b)", "![a](b)", "<b>x</b>", "<http://x>", "a|b", "*a* _b_ `c`", "\\["):
         page = markdown.render(f"| x |\n|---|\n| {in_markdown(text)} |\n")
@@ -111,7 +111,7 @@ def test_the_markdown_of_any_text_is_rendered_as_that_text():
         ("a\u202eb\udcff", r"a\u202eb\udcff"),
     ],
 )
-def test_no_text_is_markup_in_html(text, escaped):
+def test_text_is_never_markup_in_html(text, escaped):
     assert in_html(text) == escaped
 
 
@@ -119,18 +119,18 @@ def test_no_text_is_markup_in_html(text, escaped):
     "formula",
     ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", "\t=1", " =1", "\uff1d1", "\r\n=1"],
 )
-def test_no_text_is_a_formula_in_csv(formula):
+def test_text_is_never_a_formula_in_csv(formula):
     (cell,) = next(csv.reader([csv_line([formula])]))
     assert cell == f"'{printable(formula)}" or cell.startswith("\\")
     (cell,) = next(csv.reader([csv_line([f"a;{formula}"])]))
     assert cell.startswith(("a;'", "a;\\"))
 
 
-def test_csv_keeps_one_row_on_one_line():
+def test_csv_row_stays_on_one_line():
     assert csv_line(["a\nb", 'c"d', 0.5]) == 'a\\nb,"c""d",0.5\n'
 
 
-def test_a_plot_has_no_text_that_ends_its_script_or_cannot_be_seen():
+def test_plot_text_cannot_end_its_script():
     text = to_json({"a": ["</script>\u202e\ud800", 1.5, None], "b": ({"c": True},)})
     assert json.loads(text) == {"a": ["</script>\\u202e\\ud800", 1.5, None], "b": [{"c": True}]}
     assert "<" not in text
@@ -145,14 +145,14 @@ class Attributes(HTMLParser):
         self.names |= {name for name, _ in attrs}
 
 
-def test_a_page_writes_its_large_numbers_out():
+def test_page_writes_large_numbers_out():
     lines = [{"x": value} for value in (13190.4, 1_281_167, 94.25, 0.034, 3)]
     text = page("runs", [PageSection("runs", tables=[Table("runs", {"x": "x"}, lines)])])
     found = re.findall(r'data-value="[^"]+">([^<]+)</td>', text)
     assert " ".join(found) == "13,190 1,281,167 94.25 0.034 3"
 
 
-def test_no_text_of_a_page_is_markup():
+def test_page_text_is_never_markup():
     evil = '" onload=x <b>\u202e'
     section = PageSection(
         evil,

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.base.extras import remedy
+from resnet_recipes.base.extras import suggest_install
 from resnet_recipes.commands.places import network_of
 from resnet_recipes.data.images.decode import Picture, read_file
 from resnet_recipes.inference import formats
@@ -156,4 +156,4 @@ def test_a_network_with_its_preprocessing_answers_as_predict_does(run, enter):
 def test_a_missing_package_is_named_with_its_remedy(run, monkeypatch, enter):
     monkeypatch.setattr("resnet_recipes.base.extras.find_spec", lambda name: None)
     said = enter("resnet-recipes export mine --to onnx --out out", 3).err
-    assert remedy("export") in said
+    assert suggest_install("export") in said

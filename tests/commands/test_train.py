@@ -142,7 +142,7 @@ def test_the_plan_opens_with_images_and_device_and_says_how_long_a_cpu_needs(
         "  device     CPU with 2 cores, fp32",
         "  time       roughly 14 weeks: a guess from the network's arithmetic on this",
     ]
-    monkeypatch.setattr("resnet_recipes.commands.plan.emulates", lambda dtype: dtype == "bf16")
+    monkeypatch.setattr("resnet_recipes.commands.plan.is_emulated", lambda dtype: dtype == "bf16")
     said = enter("resnet-train mild --dry-run precision.dtype=bf16").out
     assert "no instructions for bf16" in said
     said = " ".join(enter("resnet-train mild --dry-run gpus=8").out.split())

@@ -43,7 +43,7 @@ def test_every_core_reads_at_most_sixteen_for_a_rank():
 def test_second_threads_of_cores_add_a_fifth(monkeypatch, tmp_path):
     (tmp_path / "active").write_text("1\n")
     monkeypatch.setattr(cores, "SMT", tmp_path / "active")
-    assert [cores.speedup(threads) for threads in (8, 16, 32, 99)] == pytest.approx(
+    assert [cores.estimate_speedup(threads) for threads in (8, 16, 32, 99)] == pytest.approx(
         [8, 16, 19.2, 19.2]
     )
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from resnet_recipes.base.card import card_of
+from resnet_recipes.base.card import make_card
 from resnet_recipes.methods import ORDER, Methods
 from resnet_recipes.methods.base import HOOKS, Method
 
@@ -26,7 +26,7 @@ every_method = every_method_that_provides("")
 
 @every_method
 def test_card_is_complete_and_names_its_source(method):
-    card = card_of(method)
+    card = make_card(method)
     assert min(map(len, (card.summary, card.details, card.cost, card.gain, card.avoid_when))) > 4
     assert not any(
         "\n" in text or "  " in text

@@ -12,7 +12,7 @@ import torchvision
 from torch import nn
 
 from resnet_recipes.backbones import find_classifier
-from resnet_recipes.base.architecture import ModelConfig, following
+from resnet_recipes.base.architecture import ModelConfig, find_implied_settings
 from resnet_recipes.methods.base import one_hot
 from resnet_recipes.methods.bce_loss import BCELoss
 from resnet_recipes.methods.blurpool import BlurPool
@@ -90,7 +90,9 @@ def test_new_classifier_has_torch_initialization(name):
     """Uniform within 1 / sqrt(inputs), as for torch's linear layers and 1 x 1 convolutions."""
     if name.startswith("timm"):
         pytest.importorskip("timm")
-    config = ModelConfig(name, weights="any", **(following(name) or {"init": "library"}))
+    config = ModelConfig(
+        name, weights="any", **(find_implied_settings(name) or {"init": "library"})
+    )
     model = build_model(config, 2, seed=0)
     head = model.get_submodule(find_classifier(model))
     bound = 1 / math.sqrt(head.weight[0].numel())

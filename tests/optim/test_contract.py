@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-from resnet_recipes.base.card import card_of
+from resnet_recipes.base.card import make_card
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.optim import OPTIMIZERS
 from resnet_recipes.optim.base import POLICIES, read_scaling
@@ -49,7 +49,7 @@ def take_step(
 @every_optimizer
 def test_optimizer_name_matches_file_and_card_is_complete(optimizer):
     assert optimizer.__module__.rpartition(".")[2] == optimizer.name
-    card = card_of(optimizer)
+    card = make_card(optimizer)
     assert min(map(len, (card.summary, card.details, card.cost, card.gain, card.avoid_when))) > 10
     assert all(setting.meaning for setting in card.settings)
     assert {"lr", "weight_decay", "no_decay", "clip_norm"} <= {

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from resnet_recipes.base.errors import Hint, NotReadyError, Problem, TrainingError
-from resnet_recipes.base.paths import nearest_existing
+from resnet_recipes.base.paths import find_existing_parent
 from resnet_recipes.base.processes import ProcessPool
 from resnet_recipes.base.text import Progress, byte_size
 from resnet_recipes.data.beton.samples import open_samples
@@ -75,7 +75,7 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
         + total * _METADATA
         + len(splits) * PAGE_SIZE,
         minutes=(total - resumed) * seconds / options.processes / 60,
-        free_bytes=shutil.disk_usage(nearest_existing(Path(dst))).free,
+        free_bytes=shutil.disk_usage(find_existing_parent(Path(dst))).free,
         resumed_images=resumed,
         sampled=len(chosen),
         unreadable=tuple(unreadable),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from resnet_recipes.base.errors import Hint, NotReadyError
-from resnet_recipes.base.extras import remedy
+from resnet_recipes.base.extras import suggest_install
 from resnet_recipes.base.reading import MAX_BYTES, open_regular, parse_json, read_bytes
 from resnet_recipes.data.convert.encode import Original
 from resnet_recipes.data.convert.tar import Member, members
@@ -320,7 +320,9 @@ def _parquet(path: Path) -> "ParquetFile":
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
     except ImportError:
-        raise NotReadyError.at(path, "needs the package pyarrow", remedy("parquet")) from None
+        raise NotReadyError.at(
+            path, "needs the package pyarrow", suggest_install("parquet")
+        ) from None
     try:
         with open_regular(path) as file:  # pyarrow takes a description of any size into memory
             file.seek(-_END, os.SEEK_END)

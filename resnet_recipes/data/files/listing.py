@@ -273,7 +273,7 @@ def _keep(cache: Path, listing: Listing, folders: _Stamps, tell: Say) -> None:
     arrays = {name: getattr(listing, name) for name in _ARRAYS}
     try:
         cache.parent.mkdir(parents=True, exist_ok=True)
-        with atomic.replacing(cache) as file:
+        with atomic.replace_file(cache) as file:
             np.savez(file, about=np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays)
     except OSError as error:
         tell(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base.errors import NotReadyError, RecipeError
-from resnet_recipes.base.extras import remedy
+from resnet_recipes.base.extras import suggest_install
 from resnet_recipes.base.text import Progress, byte_size
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.remote import disk
@@ -119,7 +119,7 @@ def _store(address: str) -> Store:
         return Web(address, THREADS) if address.startswith("http") else Bucket(address)
     except ImportError as error:
         rule = f"needs a package that is not installed: {error}"
-        raise NotReadyError.of("data.root", address, rule, remedy("remote")) from None
+        raise NotReadyError.of("data.root", address, rule, suggest_install("remote")) from None
 
 
 def _digest(text: str) -> str:

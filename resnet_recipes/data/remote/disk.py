@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.base.paths import cache_folder, folder_problem, nearest_existing
+from resnet_recipes.base.paths import cache_folder, find_existing_parent, find_folder_problem
 from resnet_recipes.base.text import byte_size
 
 #: File systems on other machines, as fuse.* may be too, and in memory.
@@ -58,7 +58,7 @@ def with_room(cache: str, name: str, begun: str, needed: int) -> Path:
         blocks = sum(path.lstat().st_blocks for path in (folder / name / begun).rglob("*"))
         left = needed - 512 * blocks
         need = f"the copy needs {byte_size(left)}"
-        problem = folder_problem("data.cache", folder, left, need)
+        problem = find_folder_problem("data.cache", folder, left, need)
         if problem is None:
             return folder / name
         problems.append(problem)
@@ -76,7 +76,7 @@ def _folders(cache: str) -> list[Path]:
 
 def is_local(folder: Path) -> bool:
     """Return whether a folder is on a disk of this machine, and was not made by somebody else."""
-    there = nearest_existing(folder)
+    there = find_existing_parent(folder)
     facts = os.stat(there)
     if there == folder.absolute() and (folder.is_symlink() or facts.st_uid != os.getuid()):
         return False

@@ -12,7 +12,7 @@ from typing import Any
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.base.extras import remedy
+from resnet_recipes.base.extras import suggest_install
 from resnet_recipes.base.text import printable
 
 ChartRow = dict[str, Any]
@@ -224,7 +224,7 @@ def plotting(key: str) -> ModuleType:
         import vl_convert
     except ImportError:
         rule = "needs the plotting library, which is not installed"
-        raise NotReadyError.of(key, None, rule, remedy("report")) from None
+        raise NotReadyError.of(key, None, rule, suggest_install("report")) from None
     return vl_convert
 
 
@@ -241,5 +241,5 @@ def write_pictures(folder: Path, plots: Mapping[str, Spec]) -> None:
     for name, spec in plots.items():
         drawn = io.BytesIO(png(spec | {"width": 760}))
         picture = Image.open(drawn).convert("RGB").quantize(256)
-        with atomic.replacing(folder / f"{name}.png") as file:
+        with atomic.replace_file(folder / f"{name}.png") as file:
             picture.save(file, "PNG", optimize=True)

@@ -105,7 +105,7 @@ def lacking(names: Sequence[str]) -> Iterator[Problem]:
     """Yield a problem for each tracker whose package is not installed on this machine."""
     for name in names:
         package, extra = TRACKERS[name]
-        yield from extras.lacking("log.to", name, extra, package)
+        yield from extras.find_lacking_packages("log.to", name, extra, package)
 
 
 def opened(names: Sequence[str], folder: Path, settings: Mapping[str, object]) -> list[Background]:

@@ -12,7 +12,7 @@ from unittest.mock import Mock, call
 
 import pytest
 
-from resnet_recipes.base.extras import remedy
+from resnet_recipes.base.extras import suggest_install
 from resnet_recipes.recipe.sections import LogConfig
 from resnet_recipes.report import trackers
 from resnet_recipes.report.console import PlainConsole
@@ -199,4 +199,4 @@ def test_unknown_or_missing_tracker_is_a_problem(monkeypatch):
     (unknown,) = LogConfig(to=["tensorbord", "wandb"]).problems()
     (missing,) = lacking(["wandb"])
     assert "mlflow" in unknown.valid
-    assert missing.fix == remedy("wandb")
+    assert missing.fix == suggest_install("wandb")
