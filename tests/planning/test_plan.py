@@ -201,6 +201,11 @@ def test_make_plan_reports_all_conflicts_at_once():
     assert "takes 200 of the run's 100 steps" in problems["schedule.warmup"]
 
 
+def test_make_plan_reports_an_unknown_network_beside_other_conflicts():
+    problems = refused(small("model.name=torchvision:resnet19 batch.bn_size=30"), ranks=2)
+    assert problems.keys() == {"model.name", "batch.bn_size"}
+
+
 @pytest.mark.parametrize(
     ("words", "ranks", "facts_changes", "key", "expected"),
     values(
