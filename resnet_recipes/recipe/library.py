@@ -111,7 +111,7 @@ class Library:
         files = (f"{name}/{CONFIG}", f"{name}.yaml", f"runs/{name}/{CONFIG}")
         fix = next((f"recipe={file}" for file in files if os.path.isfile(file)), "")
         if os.path.isdir(name):
-            rule, fix = "is a folder, not a recipe", fix or f"mild data={shlex.quote(name)}"
+            rule, fix = "is a folder, not a recipe", fix or f"data={shlex.quote(name)}"
         elif name in NETWORKS:
             rule, fix = "is a network, not a recipe", f"recipe=mild model.name={name}"
         if fix:

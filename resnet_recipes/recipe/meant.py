@@ -56,7 +56,11 @@ def answered(problem: Problem, words: Sequence[str], own: Own) -> Problem:
     meaning = _meaning(word, problem, own)
     if meaning and _is_taken(meaning, own):
         meaning, wrong = _corrected(meaning, own)
-        return _refused(problem, wrong) if wrong else told(problem, meaning)
+        if not wrong:
+            return told(problem, meaning)
+        if wrong.key != problem.key:
+            return _refused(problem, wrong)
+        problem = problem._replace(fix=())  # it was tried
     if problem.advice or problem.valid:
         return problem
     if problem.kind is Kind.UNKNOWN:

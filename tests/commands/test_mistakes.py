@@ -128,7 +128,7 @@ resnet-recipes sweep mild seed=1,2 | resnet-train -m mild seed=1,2
 resnet-train eval first | resnet-recipes eval first
 resnet-train resume first | resnet-train --resume first
 resnet-train list | resnet-recipes ls
-resnet-train images | mild data=images
+resnet-train images | data=images
 resnet-train mild images | data=images
 resnet-train mild hot | -m recipe=mild,hot
 resnet-train mild.yaml | recipe=mild

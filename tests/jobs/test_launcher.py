@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -350,3 +351,24 @@ def test_group_stops_restarting_at_limit_or_user_error(
     again = Started(tmp_path, "not-ready@0", restarts=3)
     assert again.ending.code == 3
     assert len(again.said) == 1
+
+
+def test_receive_takes_only_a_late_ctrl_c_for_stop_now(tmp_path, monkeypatch):
+    launch = launching.Launch(tmp_path, Mock(), print)
+    request = launching.Request
+    for seconds, number, expected in (
+        (10.0, signal.SIGINT, request.SAVE),
+        (10.4, signal.SIGINT, request.SAVE),  # an echo of the first, from a wrapper
+        (12.0, signal.SIGTERM, request.SAVE),  # Slurm sends several
+        (14.0, signal.SIGINT, request.KILL),
+    ):
+        monkeypatch.setattr(launching, "ECHO", 0.5)
+        monkeypatch.setattr(launching.time, "monotonic", lambda now=seconds: now)
+        launch.receive(number)
+        assert launch._request is expected
+
+
+def test_ending_of_equal_ranks_is_the_lowest(tmp_path):
+    launch = launching.Launch(tmp_path, Mock(ranks=3), print)
+    launch._observer = Mock(endings=lambda: [Ending(0, rank) for rank in (2, 0, 1)])
+    assert launch._ending(Mock(killed_from_outside=lambda: None)).rank == 0
