@@ -102,9 +102,10 @@ def run(tmp_path: Path) -> Path:
     [
         lambda path: path.symlink_to("precious"),
         lambda path: path.symlink_to(__file__),
+        lambda path: path.symlink_to(Path(__file__).parent),
         os.mkfifo,
     ],
-    ids=["a link to nothing", "a link to a file", "fifo"],
+    ids=["a link to nothing", "a link to a file", "a link to a folder", "fifo"],
 )
 def test_refuse_links_rejects_links_and_special_files(name, make, run):
     refuse_links(run)

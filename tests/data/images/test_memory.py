@@ -214,6 +214,21 @@ def test_images_without_room_are_decoded_each_time(mixed, raw, monkeypatch, left
     assert crops(in_memory(mixed)) == crops(small(raw, "ffcv"))
 
 
+@built
+def test_memory_that_ran_short_stays_closed(mixed, monkeypatch):
+    """A fifth of what was available at first is left to others."""
+    free = {"bytes": 1000}
+    monkeypatch.setattr(memory, "available_memory", lambda: free["bytes"])
+    monkeypatch.setattr(memory, "INTERVAL", 0)
+    source = Shrunk(Files.of(in_memory(mixed), "train"), LONGEST, f"closed {os.getpid()}")
+    kept = []
+    for index, available in enumerate((201, 198, 1000)):
+        free["bytes"] = available
+        source.read(index)
+        kept.append(source._kept(index) is not None)
+    assert kept == [True, False, False]
+
+
 def _not_there(path: Path) -> None:
     path.unlink()
 
