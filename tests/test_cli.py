@@ -224,11 +224,12 @@ def test_a_thread_that_never_ends_does_not_keep_a_command_from_ending(tmp_path):
     assert (result.returncode, result.stdout) == (3, "done")
 
 
-def test_listing_and_a_misspelt_recipe_import_neither_torch_nor_hydra(tmp_path):
+def test_cli_listing_and_refusing_flags_imports_no_torch(tmp_path):
     code = (
         "import sys; cli.train(['--list']); cli.train(['--help']); "
         "cli.main(['--help']); cli.main(['plan', '-h']); cli.main(['plan', 'milt']); "
-        "cli.train(['recipe=milt', 'data=/']); sys.exit(any(name in sys.modules for name in "
+        "cli.train(['recipe=milt', 'data=/']); cli.train(['mild', '--seed', '3', '--sync-bn']); "
+        "sys.exit(any(name in sys.modules for name in "
         "('torch', 'hydra', 'omegaconf', 'numpy', 'rich')))"
     )
     result = in_python(code, tmp_path)

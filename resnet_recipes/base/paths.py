@@ -6,7 +6,7 @@ import shlex
 from contextlib import suppress
 from pathlib import Path
 
-from resnet_recipes.base.errors import Fix, Hint, Problem, RecipeError
+from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.text import byte_size
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
@@ -30,6 +30,12 @@ _COPIES = {
     "https": "curl -L {} --create-dirs --output-dir local -O",
     "http": "curl -L {} --create-dirs --output-dir local -O",
 }
+
+
+def no_images() -> Problem:
+    """Return the problem of a recipe that does not say where its images are."""
+    rule = "the folder that contains train/CLASS and val/CLASS"
+    return Problem("data.root", None, rule, Hint("data=/path/to/images"), kind=Kind.MISSING)
 
 
 def typed_path(key: str, text: str) -> Path:

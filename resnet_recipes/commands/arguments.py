@@ -19,8 +19,10 @@ from resnet_recipes.base.suggestions import (
     IMAGES,
     MEANINGS,
     RUNS,
+    Meaning,
     closest,
     meaning_of,
+    told,
 )
 from resnet_recipes.base.text import wrapped
 
@@ -146,13 +148,13 @@ def split(
             found.words.append(word)
         elif name not in known:
             given = [value] if equals else _values(ahead)
-            if problem := _unknown(name, " ".join(given), usage, argv):
-                problems.append(problem)
+            problem = _unknown(name, " ".join(given), usage, argv)
+            typed = word if equals else " ".join([name, *given]).strip()
+            if problem := problem or _foreign(name, given, usage):
+                problems.append(problem._replace(key=typed))
             else:
-                key = _key(name)
-                is_recipe = MEANINGS.get(key, ("",))[0] == "recipe={}"
-                found.words.append(f"{'recipe' if is_recipe else key}={','.join(given)}")
-                settings[found.words[-1]] = " ".join([name, *given]).strip()
+                found.words.append(_as_setting(name, given))
+                settings[found.words[-1]] = typed
         elif known[name]:
             value = value if equals else ahead.popleft() if ahead else ""
             if not value or (value.startswith("-") and not equals):
@@ -177,10 +179,32 @@ def split(
         if known[flag].startswith("FILE"):
             _require_folder(flag, name)
     if not usage.words[0] <= len(found.words) <= usage.words[1]:
-        verb, told = usage.line.split()[1], " ".join(found.words)
-        typed = f"{verb} {told}".strip()
+        typed = " ".join([usage.line.split()[1], *found.words])
         raise RecipeError.of(typed, None, f"needs {usage.takes}", usage.example)
     return found
+
+
+def _foreign(flag: str, given: Sequence[str], usage: Usage) -> Problem | None:
+    """Return the problem of another tool's flag with what it means here.
+
+    None if the recipe has to judge its value, which takes seconds.
+    """
+    key, value = _key(flag), ",".join(given)
+    template = MEANINGS.get(key, Meaning("recipe={}")).words
+    name, takes_value, _ = template.replace("{{}}", "").partition("={}")
+    is_number = value.replace(".", "", 1).isdecimal() and name in (*SHORT, "seed")
+    if "RUN|FILE" in usage.line or (takes_value and not is_number):
+        return None
+    typed = " ".join([flag, *given]).strip()
+    meaning = meaning_of(key, value)
+    return meaning and told(Problem(typed, None, "flag", kind=Kind.UNKNOWN), meaning)
+
+
+def _as_setting(flag: str, given: Sequence[str]) -> str:
+    """Return the setting as which an unknown flag is read."""
+    key = _key(flag)
+    is_recipe = MEANINGS.get(key, Meaning("")).words == "recipe={}"
+    return f"{'recipe' if is_recipe else key}={','.join(given)}"
 
 
 def _values(ahead: deque[str]) -> list[str]:
@@ -234,11 +258,8 @@ def _keys(word: str) -> set[str]:
 
 def _as_flags(settings: Mapping[str, str], usage: Usage, wrong: list[Problem]) -> Iterator[Problem]:
     """Yield what is wrong with settings that were typed as flags, then with other words."""
-    # imports torch, which takes seconds
-    from resnet_recipes.recipe.meant import keys_of
-
     for word, flag in settings.items():
-        problem = next((one for one in wrong if one.key in keys_of(word)), None)
+        problem = next((one for one in wrong if one.key in (word, *_keys(word))), None)
         is_blank = problem and problem.typed != word and word[-1] == "="
         wrong = [one for one in wrong if one is not problem]
         if problem and not is_blank:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.printing import say
-from resnet_recipes.recipe.library import Library
+from resnet_recipes.recipe.library import Entry, Library
 from resnet_recipes.run_folder import CONFIG
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _missing(changes: Sequence[str], known: Sequence[str]) -> Iterator[Problem]:
 
     Images without validation images are looked at as with data.val_share.
     """
-    fix: Fix = Hint(f"recipes: {', '.join(known)}")
+    fix: Fix = ()
     problems = list[Problem]()
     if any(word.startswith(("data=", "data.root=")) for word in changes):
         from resnet_recipes import data
@@ -83,7 +83,7 @@ def _missing(changes: Sequence[str], known: Sequence[str]) -> Iterator[Problem]:
                 facts = data.measure(config, tell=say)
             names, rule = preferred(facts, usual_side(config, facts))
             fix = (f"recipe={names[0]}", Hint(rule)) if names else fix
-    yield Problem("recipe", None, "", fix, kind=Kind.MISSING)
+    yield Problem("recipe", None, "", fix, () if fix else tuple(known), Kind.MISSING)
     yield from problems
 
 
@@ -134,6 +134,18 @@ def chosen(arguments: Arguments) -> tuple[str, list[str]]:
     elif "-m" not in arguments:
         raise RecipeError.of("recipe", names[0], "several recipes are a sweep", _SWEEP)
     return names[0], changes
+
+
+def packaged(arguments: Arguments) -> Entry | None:
+    """Return the packaged recipe that words name without changing more than its images.
+
+    None if a file of the user's, or another setting, has to be judged.
+    """
+    others = [word for word in arguments.words if not word.startswith(("data=", "data.root="))]
+    if len(others) != 1 or not others[0].startswith("recipe="):
+        return None
+    entry = Library(arguments.recipes).find(others[0].removeprefix("recipe="))
+    return entry if entry.origin == "packaged" else None
 
 
 def problems_of(check: Callable[[Arguments], object], arguments: Arguments) -> tuple[Problem, ...]:

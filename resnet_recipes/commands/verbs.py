@@ -8,15 +8,23 @@ from types import ModuleType
 
 from resnet_recipes import __version__
 from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
+from resnet_recipes.base.paths import no_images
 from resnet_recipes.base.suggestions import VERBS as OTHERS
 from resnet_recipes.base.suggestions import unknown
 from resnet_recipes.commands.arguments import Arguments, Usage, row, split
-from resnet_recipes.commands.composed import chosen, composed, is_named, problems_of, with_recipe
+from resnet_recipes.commands.composed import (
+    chosen,
+    composed,
+    is_named,
+    packaged,
+    problems_of,
+    with_recipe,
+)
 from resnet_recipes.commands.places import extended, has_run, is_setting, with_weights
 from resnet_recipes.commands.printing import page_width, say
 from resnet_recipes.jobs import external
 from resnet_recipes.jobs.lookup import LAST, run_places
-from resnet_recipes.recipe.library import Library
+from resnet_recipes.recipe.library import Library, read
 
 #: The commands of `resnet-recipes`, in the order of the overview. Each is a file of this folder,
 #: with its page, USAGE, and run(), and is imported when it is typed.
@@ -157,6 +165,10 @@ def _parsed(name: str, argv: Sequence[str]) -> Arguments:
             found.words = [word for word in found.words if not word.startswith("recipe=")]
             found.words.insert(0, "recipe=mild")
         needs_data = asked != "plan" and "--cfg" not in found and not wrong
+        if "-m" not in found and (entry := packaged(found)):  # nothing else needs torch
+            is_set = any(word.startswith(("data=", "data.root=")) for word in found.words)
+            is_set = is_set or "root" in read(entry).tree.get("data", {})
+            return [*wrong, *([] if is_set or not needs_data else [no_images()])]
         return [*wrong, *problems_of(partial(_judge, asked, needs_data=needs_data), found)]
 
     return split(argv, usage_of(name), also)

@@ -10,8 +10,9 @@ from typing import Annotated, ClassVar, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from resnet_recipes.base.errors import Hint, Kind, Problem
+from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.limits import Bounds, OneOf, Span
+from resnet_recipes.base.paths import no_images
 from resnet_recipes.base.reading import make_read_error, read_json
 from resnet_recipes.base.section import Section
 from resnet_recipes.base.values import helped
@@ -111,8 +112,7 @@ class DataConfig(Section):
         """Yield the problems with these values alone; keys are relative to `data`."""
         yield from super().problems()
         if not self.root and self.backend != "synthetic":
-            rule = "the folder that contains train/CLASS and val/CLASS"
-            yield Problem("root", None, rule, Hint("data=/path/to/images"), kind=Kind.MISSING)
+            yield no_images()._replace(key="root")
         yield from address_problems(self.root)
         if self.eval_resize < self.eval_size:
             rule = f"must be at least data.eval_size ({self.eval_size}): the crop is cut from it"
