@@ -68,6 +68,9 @@ class Value(str):
     """Another value of the same setting: "crop" for data.fit."""
 
 
+#: Environment variables of one word, which are printed with their names.
+_VARIABLES = ("RANK", "TMPDIR")
+
 #: What helps: commands, settings, values that work if they are pasted, and hints.
 Fix = str | tuple[str, ...]
 
@@ -140,8 +143,8 @@ class Problem(NamedTuple):
 
     @property
     def _is_argument(self) -> bool:
-        """Whether the key is an argument of a usage line, such as RUN|FILE."""
-        return bool(re.fullmatch("[A-Z|]+", self.key))
+        """Whether the key is an argument of a usage line, such as RUN|FILE, not a variable."""
+        return bool(re.fullmatch("[A-Z|]+", self.key)) and self.key not in _VARIABLES
 
     def command(self, fix: str) -> str:
         """Return what to type instead: of another value, the setting with it."""
