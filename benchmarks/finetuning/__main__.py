@@ -12,17 +12,16 @@ that FILE has are not run again, so that a stopped command continues.
 """
 
 import argparse
-import csv
 import hashlib
 import itertools
 import os
-import resource
 import shutil
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from rows import append, cpu_seconds, finished
 
 import resnet_recipes as rr
 
@@ -209,13 +208,6 @@ def trained(images: Path, words: list[str], work: Path) -> dict[str, str]:
     }
 
 
-def cpu_seconds() -> float:
-    """Return the processor time of this process and of those that it has ended."""
-    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    used = [resource.getrusage(kind) for kind in kinds]
-    return sum(one.ru_utime + one.ru_stime for one in used)
-
-
 def split(folder: Path, out: Path, chosen: Images) -> Path:
     """Link some images of a folder with a folder a class into train/CLASS and val/CLASS."""
     shutil.rmtree(out, ignore_errors=True)
@@ -253,25 +245,6 @@ def link(files: Iterable[Path], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for path in files:
         os.symlink(path.absolute(), folder / path.name)
-
-
-def finished(path: Path, row: dict[str, str]) -> list[dict[str, str]]:
-    """Return the rows of a table, with the columns of `row` alone."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return [{name: found[name] for name in row} for found in csv.DictReader(file)]
-
-
-def append(path: Path, row: dict[str, str]) -> None:
-    """Add a row to a table, which has a header from its first row."""
-    is_new = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, row)
-        if is_new:
-            writer.writeheader()
-        writer.writerow(row)
-    print(row, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

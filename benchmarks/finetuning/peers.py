@@ -1,0 +1,253 @@
+"""Fine-tune with other projects' loops, and write the accuracy of each run.
+
+    python benchmarks/finetuning/peers.py WEIGHTS ANTS_BEES --csv FILE
+
+WEIGHTS is a file for timm's `tf_efficientnet_lite0`, ANTS_BEES has train/ and val/ by class. All
+loops start from the same weights, and see the same number of images of the same size:
+
+- tutorial: PyTorch's tutorial of transfer learning, 4 images a step;
+- fastai: `fine_tune` of fastai's learner with its own defaults;
+- timm: the defaults of timm's train.py, scaled to 16 images a step;
+- ours: `resnet-train finetune`;
+- linear: a linear classifier on frozen features, for comparison.
+
+A loop that is not installed is left out. Rows that FILE has are not run again.
+"""
+
+import argparse
+import itertools
+import random
+import time
+from collections.abc import Callable, Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import timm
+import torch
+import torch.nn.functional as F
+from rows import append, cpu_seconds, finished
+from timm.data import create_transform
+from timm.optim import create_optimizer_v2
+from timm.scheduler import CosineLRScheduler
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+from torchvision import datasets
+from torchvision import transforms as T
+from torchvision.transforms import InterpolationMode
+
+import resnet_recipes as rr
+
+NAME = "tf_efficientnet_lite0"
+SIDE, RESIZED = 96, 110  # pixels, of a crop and of the shorter side before a center crop
+HALF = (0.5, 0.5, 0.5)  # mean and standard deviation of the network's images
+
+#: Training images of a short and of a longer run, with epochs of 245 images.
+EPOCHS = (4, 12)
+
+
+class Task(NamedTuple):
+    """What to train, from what, and for how long."""
+
+    weights: Path
+    images: Path
+    epochs: int
+    seed: int
+    work: Path
+
+
+def main() -> None:
+    """Run every loop at every length with every seed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("weights", type=Path)
+    parser.add_argument("images", type=Path)
+    parser.add_argument("--csv", type=Path, required=True)
+    parser.add_argument("--work", type=Path, default=Path("runs/finetuning"))
+    options = parser.parse_args()
+    for side in (SIDE, 224):
+        row = {"loop": f"linear at {side} px", "epochs": "0", "seed": "0"}
+        if row not in finished(options.csv, row):
+            task = Task(options.weights, options.images, 0, 0, options.work)
+            append(options.csv, row | measured(lambda task, side=side: linear(task, side), task))
+    loops = {"ours": ours, "tutorial": tutorial, "timm": timms}
+    if find_spec("fastai"):
+        loops["fastai"] = fastais
+    for epochs, seed, (name, loop) in itertools.product(EPOCHS, (1, 2, 3), loops.items()):
+        row = {"loop": name, "epochs": str(epochs), "seed": str(seed)}
+        if row not in finished(options.csv, row):
+            task = Task(options.weights, options.images, epochs, seed, options.work)
+            append(options.csv, row | measured(loop, task))
+
+
+def measured(loop: Callable[[Task], float], task: Task) -> dict[str, str]:
+    """Return the accuracy of a loop, and its seconds."""
+    random.seed(task.seed)
+    torch.manual_seed(task.seed)
+    used, began = cpu_seconds(), time.monotonic()
+    top1 = loop(task)
+    return {
+        "top1_percent": f"{top1:.3f}",
+        "cpu_seconds": f"{cpu_seconds() - used:.0f}",
+        "wall_seconds": f"{time.monotonic() - began:.0f}",
+    }
+
+
+def ours(task: Task) -> float:
+    """Train as `resnet-train finetune` does."""
+    recipe = rr.compose(
+        "finetune",
+        f"model.name=timm:{NAME}",
+        f"model.weights={task.weights.absolute()}",
+        f"data.train_size={SIDE}",
+        f"data.eval_size={SIDE}",
+        f"data.eval_resize={RESIZED}",
+        "data.eval_interpolation=bicubic",
+        f"max_duration={task.epochs}ep",
+        "evaluation.interval=1dur",
+        "checkpoint.interval=1dur",
+        f"seed={task.seed}",
+        f"data.root={task.images.absolute()}",
+        f"run.root={(task.work / 'runs').absolute()}",
+    )
+    return rr.train(recipe).summary["raw_top1_percent"]
+
+
+def tutorial(task: Task) -> float:
+    """Train as the tutorial does; its rate falls after 7 of 25 epochs, and so on."""
+    model = network(task, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
+    falls = torch.optim.lr_scheduler.StepLR(optimizer, max(1, round(7 / 25 * task.epochs)), 0.1)
+    crop = [T.RandomResizedCrop(SIDE), T.RandomHorizontalFlip(), T.ToTensor()]
+    transform = T.Compose([*crop, T.Normalize(HALF, HALF)])
+    for batches in epochs_of(task, 4, transform):
+        for images, labels in batches:
+            optimizer.zero_grad()
+            F.cross_entropy(model(images), labels).backward()
+            optimizer.step()
+        falls.step()
+    return accuracy(model, task)
+
+
+def timms(task: Task) -> float:
+    """Train with train.py's defaults; its rate is 0.1 for 256 images, and a fifth is warm-up."""
+    model = network(task, 2)
+    optimizer = create_optimizer_v2(
+        model, opt="sgd", lr=0.1 * 16 / 256, weight_decay=2e-5, momentum=0.9
+    )
+    steps = task.epochs * (245 // 16)
+    schedule = CosineLRScheduler(
+        optimizer, steps, warmup_t=steps // 5, warmup_lr_init=1e-5, t_in_epochs=False
+    )
+    loss_of = timm.loss.LabelSmoothingCrossEntropy(0.1)
+    transform = create_transform(
+        SIDE, is_training=True, hflip=0.5, color_jitter=0.4, mean=HALF, std=HALF
+    )
+    done = 0
+    for batches in epochs_of(task, 16, transform):
+        for images, labels in batches:
+            schedule.step_update(done)
+            optimizer.zero_grad()
+            loss_of(model(images), labels).backward()
+            optimizer.step()
+            done += 1
+    return accuracy(model, task)
+
+
+def fastais(task: Task) -> float:
+    """Train with `fine_tune`: one epoch of the classifier, then all layers."""
+    from fastai.vision import all as fastai
+
+    images = fastai.ImageDataLoaders.from_folder(
+        task.images,
+        train="train",
+        valid="val",
+        seed=task.seed,
+        bs=16,
+        num_workers=0,
+        item_tfms=fastai.Resize(RESIZED),
+        batch_tfms=[
+            *fastai.aug_transforms(size=SIDE),
+            fastai.Normalize.from_stats(HALF, HALF),
+        ],
+    )
+    learner = fastai.vision_learner(images, NAME, normalize=False, pretrained=False)
+    body = learner.model[0].model
+    body.load_state_dict(network(task, 2).state_dict(), strict=False)
+    with learner.no_bar(), learner.no_logging():
+        learner.fine_tune(task.epochs - 1)
+    logits, labels = learner.get_preds()
+    return 100 * (logits.argmax(1) == labels).float().mean().item()
+
+
+def linear(task: Task, side: int) -> float:
+    """Fit a linear classifier on the features of all images."""
+    model = network(task, 0).eval()
+    resized = round(RESIZED / SIDE * side)
+    (train, labels), (val, truth) = (
+        features(model, folder(task, name, centered(side, resized))) for name in ("train", "val")
+    )
+    mean, std = train.mean(0), train.std(0) + 1e-6
+    train, val = (train - mean) / std, (val - mean) / std
+    head = nn.Linear(train.shape[1], 2)
+    optimizer = torch.optim.LBFGS(head.parameters(), max_iter=200)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(head(train), labels) + 1e-2 * head.weight.square().sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    return 100 * (head(val).argmax(1) == truth).float().mean().item()
+
+
+@torch.inference_mode()
+def features(model: nn.Module, images: datasets.ImageFolder) -> tuple[Tensor, Tensor]:
+    """Return what a network gives for each image, and the labels."""
+    found = [(model(batch), labels) for batch, labels in DataLoader(images, 32)]
+    outputs, labels = zip(*found, strict=True)
+    return torch.cat(outputs).clone(), torch.cat(labels)
+
+
+def network(task: Task, classes: int) -> nn.Module:
+    """Return the network with its weights and a new classifier, in torch's initialization."""
+    model = timm.create_model(NAME, num_classes=classes)
+    found = rr.load(task.weights, f"model.name=timm:{NAME}").model.state_dict()
+    kept = {name: tensor for name, tensor in found.items() if not name.startswith("classifier.")}
+    model.load_state_dict(kept, strict=False)
+    if classes:
+        model.classifier.reset_parameters()
+    return model.to(memory_format=torch.channels_last)
+
+
+def accuracy(model: nn.Module, task: Task) -> float:
+    """Return the top-1 accuracy on the validation images, in percent."""
+    logits, labels = features(model.eval(), folder(task, "val", centered(SIDE, RESIZED)))
+    return 100 * (logits.argmax(1) == labels).float().mean().item()
+
+
+def centered(side: int, resized: int) -> T.Compose:
+    """Return the transform of validation images."""
+    resize = T.Resize(resized, InterpolationMode.BICUBIC)
+    return T.Compose([resize, T.CenterCrop(side), T.ToTensor(), T.Normalize(HALF, HALF)])
+
+
+def folder(task: Task, name: str, transform: Callable) -> datasets.ImageFolder:
+    """Return the images of a split; a file that is no photograph is left out."""
+
+    def is_photograph(path: str) -> bool:
+        return path.lower().endswith((".jpg", ".jpeg", ".png"))
+
+    return datasets.ImageFolder(task.images / name, transform, is_valid_file=is_photograph)
+
+
+def epochs_of(task: Task, size: int, transform: Callable) -> Iterable[DataLoader]:
+    """Return the batches of each epoch."""
+    images = folder(task, "train", transform)
+    return [DataLoader(images, size, shuffle=True, drop_last=True) for _ in range(task.epochs)]
+
+
+if __name__ == "__main__":
+    main()
