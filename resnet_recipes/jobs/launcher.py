@@ -48,6 +48,7 @@ def start(folder: Path, group: Group, say: Say, shows_all_times: bool = False) -
     held, launch = HeldFolder(folder), Launch(folder, group, say, shows_all_times)
     with handling(launch.receive):  # until the ending is written: a late signal changes nothing
         with begun(folder):
+            held.confirm()  # another command of this name may have replaced it
             result = launch.run()
             held.confirm()
         ending.write(folder / EXIT, result)

@@ -140,9 +140,14 @@ def _placed(draft: Path, plan: Plan) -> Path:
         return folder
     if _is_unused(folder):
         refuse_links(folder)
+        away = draft.with_name(f".{secrets.token_hex(8)}.tmp")
         with locked(folder):
-            shutil.rmtree(folder)
-        if _renamed(draft, folder):
+            is_unused = _is_unused(folder)
+            if is_unused:
+                # at once: what another command is about to train never has half of its files
+                folder.rename(away)
+        shutil.rmtree(away, ignore_errors=True)
+        if is_unused and _renamed(draft, folder):
             return folder
     raise _taken(folder)
 

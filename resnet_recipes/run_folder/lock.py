@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -26,26 +26,43 @@ def locked(folder: Path) -> Iterator[None]:
     The kernel releases it when the process dies, however it dies. The file stays: removing it would
     race with the next run.
     """
-    file = (folder / LOCK).open("a+")
+    file = _held(folder)
     try:
-        try:
-            is_free = _taken(file)
-            if is_free:
-                file.truncate(0)
-                json.dump({"host": socket.gethostname(), "pid": os.getpid()}, file)
-                file.flush()
-        except OSError as error:  # it names no file
-            rule = f"cannot be locked: {error.strerror}"
-            raise NotReadyError.at(folder, rule) from None
-        if not is_free:
-            file.seek(0)
-            rule = f"is in use by another run ({_described(file.read())})"
-            fix = (f"resnet-recipes stop {folder}", Hint("or wait until it ends"))
-            raise NotReadyError.at(folder, rule, fix)
         yield
     finally:
         with suppress(OSError):  # a network disk may write only now; the lock is gone either way
             file.close()
+
+
+def _held(folder: Path) -> TextIO:
+    """Return the open lock file of a folder, with the lock. Raises NotReadyError."""
+    while True:
+        with ExitStack() as stack:
+            file = stack.enter_context((folder / LOCK).open("a+"))
+            try:
+                if not _taken(file):
+                    file.seek(0)
+                    rule = f"is in use by another run ({_described(file.read())})"
+                    fix = (f"resnet-recipes stop {folder}", Hint("or wait until it ends"))
+                    raise NotReadyError.at(folder, rule, fix)
+                # else its last holder has put another folder in its place
+                if _is_at(folder / LOCK, file):
+                    file.truncate(0)
+                    json.dump({"host": socket.gethostname(), "pid": os.getpid()}, file)
+                    file.flush()
+                    stack.pop_all()
+                    return file
+            except OSError as error:  # it names no file
+                rule = f"cannot be locked: {error.strerror}"
+                raise NotReadyError.at(folder, rule) from None
+
+
+def _is_at(path: Path, file: TextIO) -> bool:
+    """Return whether an open file is the one at a path."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from unittest.mock import Mock
 import pytest
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.jobs import group as group_module
 from resnet_recipes.jobs import launcher as launching
 from resnet_recipes.jobs import watchdog
@@ -119,6 +120,23 @@ def test_run_that_finished_survives_a_failing_cleanup(tmp_path, monkeypatch):
     assert Started(tmp_path, "finish@0").ending.code == 0
 
 
+def test_folder_replaced_while_its_lock_is_awaited_is_rejected(tmp_path, monkeypatch):
+    folder, begun = tmp_path / "mine", launching.begun
+    folder.mkdir()
+    (folder / "behaviour").write_text("finish@0")
+
+    def replaced(place: Path):
+        shutil.copytree(folder, tmp_path / "other")
+        folder.rename(tmp_path / "old")
+        (tmp_path / "other").rename(folder)
+        return begun(place)
+
+    monkeypatch.setattr(launching, "begun", replaced)
+    with pytest.raises(TrainingError, match="was moved, deleted or replaced"):
+        start(folder, Group(), print)
+    assert not (folder / "logs").exists()  # no rank has started
+
+
 def until_stuck(folder: Path, then: Callable[[], object]) -> Callable[[], None]:
     """Return what does something as soon as a rank of the run is stuck."""
 
@@ -199,7 +217,11 @@ def test_code_follows_the_signal_of_the_launcher(tmp_path):
 
 
 def test_signal_after_the_last_rank_ended_changes_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(launching.HeldFolder, "confirm", lambda _: send(signal.SIGINT)())
+    def confirm(_: object) -> None:
+        if (tmp_path / "endings").exists():  # of the ranks
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(launching.HeldFolder, "confirm", confirm)
     run = Started(tmp_path, "finish@0")
     assert (run.ending.code, read(tmp_path / "exit.json").code) == (0, 0)
 

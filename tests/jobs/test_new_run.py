@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -87,6 +88,22 @@ def test_create_rejects_fifo_in_place_of_records():
         made("run=mine")
 
 
+def test_unused_run_is_replaced_whole(monkeypatch):
+    folder = made("run=mine", "seed=1")
+    rmtree, deleted = shutil.rmtree, []
+
+    def recorded(path: Path, **options: bool) -> None:
+        deleted.append(path)
+        rmtree(path, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", recorded)
+    assert made("run=mine", "seed=2") == folder
+    assert deleted
+    assert folder not in deleted  # which another command may be about to train
+    assert "seed: 2" in (folder / "config.yaml").read_text()
+    assert [path.name for path in folder.parent.iterdir()] == ["mine"]
+
+
 def test_name_of_starting_run_is_taken():
     with locked(made("run=mine")), pytest.raises(NotReadyError, match="in use"):
         made("run=mine")
@@ -102,7 +119,9 @@ def test_create_rejects_name_of_another_file(kind, tmp_path):
         "folder": lambda: (mine / "thesis").mkdir(parents=True),
         "link": lambda: mine.symlink_to(other),
     }[kind]()
-    with pytest.raises(RecipeError, match=r"is taken: .* exists\n    hint:  choose another name$"):
+    with pytest.raises(
+        RecipeError, match=r"is taken, as .* exists\n    hint:  choose another name$"
+    ):
         made("run=mine")
     assert list(other.iterdir()) == []
 
@@ -198,7 +217,7 @@ def test_plan_rejects_names_that_create_rejects():
     check(planned("mild", "run=mine"))  # it never trained
     (folder / "summary.json").write_text("{}")
     for act in (lambda: check(planned("mild", "run=mine")), lambda: made("run=mine")):
-        with pytest.raises(RecipeError, match=r"is taken: .*mine already exists") as caught:
+        with pytest.raises(RecipeError, match=r"is taken, as .*mine already exists") as caught:
             act()
         assert "--resume" in str(caught.value)
     Path("runs/file").touch()

@@ -57,6 +57,32 @@ def test_lock_of_killed_run_is_free(tmp_path):
         pass
 
 
+def test_locked_waits_for_the_folder_that_takes_its_place(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "PATIENCE", 60.0)
+    mine, flock, tries = tmp_path / "mine", fcntl.flock, []
+    mine.mkdir()
+
+    def counted(file, how):
+        tries.append(how)
+        return flock(file, how)
+
+    def wait() -> None:
+        with locked(mine):
+            found.append(lock.is_running(mine))
+
+    found: list[bool] = []
+    waiting = threading.Thread(target=wait, daemon=True)
+    with locked(mine):
+        monkeypatch.setattr(fcntl, "flock", counted)
+        waiting.start()
+        while not tries:  # it has opened the lock of the first folder
+            time.sleep(0.001)
+        mine.rename(tmp_path / "old")
+        mine.mkdir()
+    waiting.join(30)
+    assert found == [True]
+
+
 def test_locked_names_the_folder_on_a_full_disk(tmp_path):
     (tmp_path / "lock").symlink_to("/dev/full")
     with pytest.raises(NotReadyError) as refused, locked(tmp_path):
