@@ -22,6 +22,7 @@ _MEASURE = re.compile(rf"\$?{_NUMBER} ?([a-z%$/]*)")
 _SQUARE = re.compile(rf"[\[(]?{_NUMBER}(?:, ?|x){_NUMBER}[\])]?")
 _POWER = re.compile(r"(?:([0-9.]+)[*x])?10(?:\^|\*\*)(-?[0-9]{1,2})")
 _RATIO = re.compile(r"([0-9.]+)/([0-9.]*[1-9][0-9.]*)")
+_MONEY = re.compile(rf"(?:\$|usd|eur|\u20ac) ?{_NUMBER}|{_NUMBER} ?(?:\$|usd|eur|\u20ac|dollars?)")
 _CLOCK = re.compile(r"(\d{1,3}):([0-5]\d)(?::([0-5]\d))?")
 _HOURS = re.compile(r"(\d{1,3}) ?h(?:ours?)? ?([0-5]?\d) ?(?:m(?:in(?:utes)?)?)?")
 
@@ -36,7 +37,7 @@ def helped(problem: Problem, cls: type, name: str, value: object) -> Problem:
     if meaning := VALUES.get(key, {}).get(text):
         return told(problem, meaning)
     meant = "" if problem.fixes else _meant(cls, name, text)
-    if not meant or meant == text:
+    if not meant or meant == str(value):
         return problem
     return problem._replace(fix=meant if "=" in meant else Value(meant))
 
@@ -49,6 +50,12 @@ def likely_time(text: str) -> str:
         return f"{60 * hours + minutes + any(seconds)}m"
     number, unit = _measured(text)
     return f"{number:.12g}{unit}" if unit in ("h", "m", "s") else ""
+
+
+def likely_budget(text: str) -> str:
+    """Return a budget as it is set: a time, or a sum such as $20; "" if it is none."""
+    money = _MONEY.fullmatch(text.strip("'\" ").lower())
+    return f"${money[1] or money[2]}" if money else likely_time(text)
 
 
 def likely_length(text: str) -> str:

@@ -12,6 +12,7 @@ from resnet_recipes.base.paths import no_images
 from resnet_recipes.base.suggestions import VERBS as OTHERS
 from resnet_recipes.base.suggestions import unknown
 from resnet_recipes.commands.arguments import Arguments, Usage, row, split
+from resnet_recipes.commands.characters import refuse_pasted
 from resnet_recipes.commands.composed import (
     chosen,
     composed,
@@ -71,6 +72,7 @@ def usage_of(name: str) -> Usage:
 
 def train(argv: Sequence[str]) -> int:
     """Run `resnet-train` and return its exit code."""
+    refuse_pasted("resnet-train", argv)
     if not argv or {"--help", "-h", "help"} & set(argv):
         about = "plan" if "--dry-run" in argv else "train"
         print(usage_of(about).page(page_width()), end="")
@@ -97,6 +99,7 @@ def train(argv: Sequence[str]) -> int:
 
 def run(argv: Sequence[str]) -> int:
     """Run a command of `resnet-recipes` and return its exit code."""
+    refuse_pasted("resnet-recipes", argv)
     name, *rest = argv or ["--help"]
     if name in ("--help", "-h"):
         print(_overview(), end="")

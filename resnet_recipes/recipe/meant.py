@@ -226,7 +226,7 @@ def _in_section(section: str, value: str, names: list[str], own: Own) -> Meaning
         return Meaning(" ".join(words)) if all(methods) and methods else None
     if value[:1] == "[" and several and "name" in names:
         return Meaning(f"-m {section}={','.join(several)}")
-    if value.lower() in OFF:
+    if not value or value.lower() in OFF:
         return None  # a section has nothing to switch off
     if section == "model" and value.endswith(_WEIGHTS):
         return Meaning(shlex.quote(f"model.weights={value}"))

@@ -144,7 +144,10 @@ def _refused(word: str) -> Problem | None:
 def _no_value(key: str, value: str) -> Problem | None:
     """Return why no setting could take a text as its value; None if one could."""
     is_number = DECIMAL.fullmatch(value) and float(value)
-    if "${" in value:
+    if "$(" in value or "`" in value:
+        rule = "contains a shell command, which was not run"
+        fix = Hint("the shell runs $(...) outside of single quotes")
+    elif "${" in value:
         rule, fix = "references are only read from recipe files", Hint("write the value out")
     elif "???" in value:
         rule, fix = "??? means a missing value", Hint("write the value out")

@@ -20,7 +20,7 @@ from resnet_recipes.base.limits import (
     ZeroToOne,
 )
 from resnet_recipes.base.section import Section
-from resnet_recipes.base.values import likely_time
+from resnet_recipes.base.values import likely_budget
 
 #: `batch.bn_size` that is to be found by trying.
 AUTO = "auto"
@@ -206,7 +206,7 @@ class LaunchConfig(Section):
                 if isinstance(error, NoPriceError):
                     fix: Fix = Hint("launch.price=32.8, if an hour costs 32.8")
                 else:
-                    fix = Value(likely_time(value) or f"{value if value.isdecimal() else 2}h")
+                    fix = Value(likely_budget(value) or f"{value if value.isdecimal() else 2}h")
                 yield Problem(key, value, str(error), fix)
 
 

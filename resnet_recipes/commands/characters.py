@@ -1,0 +1,77 @@
+"""Characters that are pasted rather than typed: recognized before a command is read."""
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+
+from resnet_recipes.base.errors import Problem, RecipeError
+
+#: Characters that look like others, or like nothing, with their names.
+_LOOKALIKES = (
+    ("an invisible character", re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060\ufeff]"), ""),
+    ("a no-break space", re.compile("[\u00a0\u2000-\u200a\u202f\u3000]"), " "),
+    ("a typographic quote", re.compile("[\u201c\u201d\u201e\u00ab\u00bb]"), '"'),
+    ("a typographic quote", re.compile(r"(?<![^\s=])[\u2018\u201a]|\u2019(?!\S)"), "'"),
+    ("a typographic dash", re.compile("^[\u2010-\u2015](?=[a-z])"), "--"),
+    ("a typographic minus", re.compile("[\u2010-\u2015\u2212]"), "-"),
+)
+
+_QUOTES = re.compile("[\u201c\u201d\u201e]")
+
+#: Words that begin a line of a terminal or of a page, before the command.
+_PROMPTS = ("$", "#", "%", ">", ">>>", "\u276f", "\u279c", "resnet-train", "resnet-recipes")
+
+
+def refuse_pasted(program: str, argv: Sequence[str]) -> None:
+    """Raise RecipeError with the cleaned command if words have what nobody types."""
+    words, problems = [], []
+    for word in _joined(argv):
+        typed, names = _cleaned(word)
+        words += typed
+        problems += [(word, f"contains {name}") for name in names]
+        if not word.strip():
+            problems.append(("a word of spaces", "stands where a line of a longer command ended"))
+    while words and words[0] in _PROMPTS:
+        problems.append((words[0], "is not a part of the command"))
+        program = words[0] if words[0].startswith("resnet") else program
+        words = words[1:]
+    if "#" in words:
+        problems.append(("#", "starts a comment, but the shell has passed it on"))
+        words = words[: words.index("#")]
+    if problems:
+        command = shlex.join([program, *words])
+        key, rule = problems[0]
+        raise RecipeError([Problem(key, None, rule, command)])
+
+
+def _cleaned(word: str) -> tuple[list[str], list[str]]:
+    """Return the words that are meant by one, and the names of what is wrong with it.
+
+    What names a file or folder is left as it is.
+    """
+    if word.isascii() or any(map(os.path.lexists, (word, word.partition("=")[2]))):
+        return ([word] if word.strip() else []), []
+    names, text = [], word
+    for name, pattern, plain in _LOOKALIKES:
+        cleaned = pattern.sub(plain, text)
+        names += [name] if cleaned != text else []
+        text = cleaned
+    if not names:
+        return [word], []
+    try:
+        quoted = shlex.split(text)
+    except ValueError:  # one of two quotes
+        text = text.replace('"', "").replace("'", "")
+        quoted = text.split()
+    return (quoted if {'"', "'"} & {*text} or " " not in word else [text]), names
+
+
+def _joined(argv: Sequence[str]) -> Iterator[str]:
+    """Yield the words of a command, joined where typographic quotes were meant to do so."""
+    ahead = list(argv)
+    while ahead:
+        word = ahead.pop(0)
+        while ahead and len(_QUOTES.findall(word)) % 2 and any(map(_QUOTES.search, ahead)):
+            word += f" {ahead.pop(0)}"
+        yield word

@@ -1,0 +1,62 @@
+"""What is pasted from pages, chats and terminals is recognized, and the cleaned command printed."""
+
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes import cli
+from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.commands.characters import refuse_pasted
+from tests.tables import rows
+
+
+def cleaned(argv: list[str]) -> str:
+    """Return the command that is printed instead of one that is refused."""
+    with pytest.raises(RecipeError) as refused:
+        refuse_pasted("resnet-train", argv)
+    (problem,) = refused.value.problems
+    (fix,) = problem.fixes
+    return fix
+
+
+@pytest.mark.parametrize(
+    ("typed", "command"),
+    rows(
+        """
+mild data=\u201cmy images\u201d | resnet-train mild 'data=my images'
+mild data=\u2018images\u2019 | resnet-train mild data=images
+mild \u2013\u2013seed 3 | resnet-train mild --seed 3
+mild \u2014seed 3 | resnet-train mild --seed 3
+mild data=x\u00a0seed=3 | resnet-train mild data=x seed=3
+mild l\u200br=1 | resnet-train mild lr=1
+mild ~methods.ema\u200b | resnet-train mild '~methods.ema'
+mild lr=1e\u22123 | resnet-train mild lr=1e-3
+mild lr=\u20111 | resnet-train mild lr=-1
+$ resnet-train mild | resnet-train mild
+$ resnet-recipes runs | resnet-recipes runs
+mild lr=1 # the rate | resnet-train mild lr=1
+"""
+    ),
+)
+def test_pasted_characters_are_cleaned(typed: str, command: str):
+    assert cleaned(typed.split(" ")) == command
+
+
+def test_pasted_line_continuation_is_left_out():
+    assert cleaned(["mild", " ", "data=x"]) == "resnet-train mild data=x"
+
+
+@pytest.mark.parametrize("typed", ["run=l\u2019\u00e9t\u00e9", "data=caf\u00e9", "data=my images"])
+def test_words_of_a_keyboard_are_left_alone(typed: str):
+    refuse_pasted("resnet-train", ["mild", typed])
+
+
+def test_a_folder_of_such_a_name_may_be_used(tmp_path: Path):
+    (folder := tmp_path / "my\u00a0images \u201c2\u201d").mkdir()
+    refuse_pasted("resnet-train", ["mild", f"data={folder}"])
+    refuse_pasted("resnet-recipes", ["doctor", "data", str(folder)])
+
+
+def test_the_character_is_shown_as_its_code(capsys):
+    assert cli.train(["mild", "l\u200br=1"]) == 2
+    assert "l\\u200br=1: contains an invisible character" in capsys.readouterr().err
