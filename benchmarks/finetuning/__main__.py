@@ -3,7 +3,7 @@
     python benchmarks/finetuning pilot WEIGHTS FLOWERS --csv FILE
     python benchmarks/finetuning select WEIGHTS ANTS_BEES FLOWERS --rates 0.012 0.001 --csv FILE
     python benchmarks/proof/factors.py FILE
-    python benchmarks/finetuning rates WEIGHTS ANTS_BEES FLOWERS --csv FILE
+    python benchmarks/finetuning arms WEIGHTS ANTS_BEES FLOWERS --csv FILE
     python benchmarks/finetuning test WEIGHTS WASTE IMAGENETTE --csv FILE
 
 WEIGHTS is a file for `timm:tf_efficientnet_lite0`. ANTS_BEES and IMAGENETTE have train/ and val/ by
@@ -54,6 +54,14 @@ COMPOSED = [
 ]
 BEFORE = ["lr=0.004"]
 
+#: Rates of the composed recipe.
+ARMS = {
+    "0.001": ["lr=0.001"],
+    "0.00033": ["lr=0.00033"],
+    "0.001, backbone 0.0001": ["lr=0.001", "optimizer.backbone_rate=0.1"],
+    "0.01, classifier alone": ["lr=0.01", "model.freeze=backbone"],
+}
+
 
 @dataclass(frozen=True)
 class Images:
@@ -70,14 +78,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", choices=("pilot", "select", "rates", "test"))
+    parser.add_argument("part", choices=("pilot", "select", "arms", "test"))
     parser.add_argument("weights", type=Path)
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--csv", type=Path, required=True)
     parser.add_argument("--work", type=Path, default=Path("runs/finetuning"))
     parser.add_argument("--rates", type=float, nargs=2, default=(0.004, 0.0003), help="SGD, AdamW")
     options = parser.parse_args()
-    parts = {"pilot": pilot, "select": select, "rates": rates, "test": test}
+    parts = {"pilot": pilot, "select": select, "arms": arms, "test": test}
     runs = parts[options.part](options)
     for row, images, words in runs:
         if row in finished(options.csv, row):
@@ -119,12 +127,12 @@ def selection_sets(options: argparse.Namespace) -> dict[str, Path]:
     }
 
 
-def rates(options: argparse.Namespace) -> Iterator[Run]:
-    """Yield runs of the composed recipe at two rates."""
+def arms(options: argparse.Namespace) -> Iterator[Run]:
+    """Yield runs of the composed recipe at other rates."""
     for seed, (name, images) in itertools.product((2, 3), selection_sets(options).items()):
-        for rate in ("0.001", "0.00033"):
-            row = {"set": name, "seed": str(seed), "rate": rate}
-            yield row, images, [*COMPOSED, f"lr={rate}", f"seed={seed}"]
+        for arm, words in ARMS.items():
+            row = {"set": name, "seed": str(seed), "arm": arm}
+            yield row, images, [*COMPOSED, *words, f"seed={seed}"]
 
 
 def test(options: argparse.Namespace) -> Iterator[Run]:
@@ -134,9 +142,9 @@ def test(options: argparse.Namespace) -> Iterator[Run]:
     for count in (10, 50, 300):
         name = f"imagenette {count}"
         sets[name] = with_val(imagenette, options.work / name, Images(name, count, 500))
-    arms = {"before": BEFORE, "composed": [*COMPOSED, f"lr={options.rates[1]:g}"]}
+    recipes = {"before": BEFORE, "composed": [*COMPOSED, f"lr={options.rates[1]:g}"]}
     for steps, seed in ((64, 1), (64, 2), (64, 3), (192, 1)):
-        for (name, images), (arm, words) in itertools.product(sets.items(), arms.items()):
+        for (name, images), (arm, words) in itertools.product(sets.items(), recipes.items()):
             row = {"set": name, "steps": str(steps), "seed": str(seed), "arm": arm}
             yield row, images, [*words, f"max_duration={steps}ba", f"seed={seed}"]
 
