@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from resnet_recipes.backbones import is_resnet
 from resnet_recipes.base.architecture import ModelConfig, find_implied_settings
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import Hint, Problem, RecipeError
 from resnet_recipes.base.names import targets
 from resnet_recipes.base.suggestions import OF_TRAINED, near
 from resnet_recipes.inference.inputs import is_size_accepted
@@ -148,5 +148,5 @@ def _changed(
     return made, problems
 
 
-def _list_settings(known: Sequence[str]) -> str:
-    return f"settings here: {', '.join(known)}"
+def _list_settings(known: Sequence[str]) -> Hint:
+    return Hint(f"settings here: {', '.join(known)}")

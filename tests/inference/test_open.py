@@ -25,3 +25,13 @@ def test_conflicting_setting_is_rejected(tmp_path, monkeypatch):
     monkeypatch.setattr(opening, "open_network", lambda *_, **__: Network(nn.Flatten(), about))
     with pytest.raises(RecipeError, match="must be at least"):
         opening.open_trained(tmp_path / "weights.pt", ["data.eval_size=64"])
+
+
+def test_setting_of_training_is_rejected_with_a_hint(tmp_path, monkeypatch):
+    about = About("resnet18", 4, eval_resize=32, eval_size=32)
+    monkeypatch.setattr(opening, "open_network", lambda *_, **__: Network(nn.Flatten(), about))
+    with pytest.raises(RecipeError) as refused:
+        opening.open_trained(tmp_path / "weights.pt", ["data.mean=[1,2,3]"])
+    (problem,) = refused.value.problems
+    assert (problem.key, problem.fixes) == ("data.mean", ())
+    assert problem.lines()[1].startswith("hint:  settings here: data.root")
