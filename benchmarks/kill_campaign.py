@@ -84,7 +84,7 @@ class Victim:
         if rng.random() < 0.1:
             time.sleep(rng.uniform(0.5, 5))
         else:
-            target = min(latest(watchdog.beats(self.folder)) + rng.randint(1, 12), STEPS)
+            target = min(latest(watchdog.read_beats(self.folder)) + rng.randint(1, 12), STEPS)
             self.wait_for(lambda: latest(self.observer.beats()) >= target)
             time.sleep(rng.uniform(0, 0.5))
         return self.process.poll() is None

@@ -24,12 +24,12 @@ from resnet_recipes.base.text import Say, silent
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.estimating.estimate import Estimate
 from resnet_recipes.jobs import new_run
-from resnet_recipes.jobs.budget import plan_here, settled
+from resnet_recipes.jobs.budget import plan_here, resolve_plan
 from resnet_recipes.jobs.extension import find_stable_state
-from resnet_recipes.jobs.lookup import network_place
-from resnet_recipes.jobs.measure import keep_estimate, measured
+from resnet_recipes.jobs.lookup import find_network
+from resnet_recipes.jobs.measure import keep_estimate, measure_time
 from resnet_recipes.jobs.rank import LaunchFacts, RankProcess
-from resnet_recipes.jobs.signals import Interruption, handling
+from resnet_recipes.jobs.signals import Interruption, handle_signals
 from resnet_recipes.jobs.watchdog import Watchdog
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import IMAGENET, InitialWeights, Plan
@@ -39,8 +39,8 @@ from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.library import PROGRAM
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder import EXIT, SUMMARY
-from resnet_recipes.run_folder.ending import Ending, of_error, write
-from resnet_recipes.run_folder.lock import begun
+from resnet_recipes.run_folder.ending import Ending, make_ending, write_ending
+from resnet_recipes.run_folder.lock import start_session
 
 if TYPE_CHECKING:  # these import torchvision, which takes seconds
     from resnet_recipes.inference.images import OneImage
@@ -192,7 +192,7 @@ def estimate(recipe: Recipe | Composed, tell: Say = silent) -> Estimate:
     Unless it was measured before, this measures it for about a minute, of which `tell` is told.
     Raises RecipeError and NotReadyError as `plan` does, TrainingError if the measurement fails.
     """
-    return measured(plan_here(_composed(recipe), tell), tell).estimate
+    return measure_time(plan_here(_composed(recipe), tell), tell).estimate
 
 
 def prepare(
@@ -210,7 +210,7 @@ def prepare(
         raise RecipeError.of(
             "planned", None, rule, Hint('"run.root=PATH" in compose() sets the folder')
         )
-    planned = settled(planned or plan(recipe), partial(print, file=sys.stderr))
+    planned = resolve_plan(planned or plan(recipe), partial(print, file=sys.stderr))
     folder = new_run.create(planned, command)
     keep_estimate(planned, folder)
     return folder
@@ -251,19 +251,19 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
     one_device = replace(recipe, launch=replace(recipe.launch, gpus=1))
     folder = prepare(wanted._replace(recipe=one_device))
     watchdog = _NoWatchdog()
-    with begun(folder), handling(interruption.receive):
+    with start_session(folder), handle_signals(interruption.receive):
         try:
             launch = LaunchFacts(began)
             process = RankProcess(folder, 0, sys.stderr, launch, interruption, watchdog, notify)
             code = work(process)
             ended = Ending(code, message=interruption.reason if code else "")
         except BaseException as error:
-            ended = of_error(error)
+            ended = make_ending(error)
             raise
         finally:
             seconds = time.monotonic() - began
             ended = replace(ended, step=watchdog.step, seconds=seconds, time=time.time())
-            write(folder / EXIT, ended)
+            write_ending(folder / EXIT, ended)
     if interruption.signal:
         signal.raise_signal(interruption.signal)
     return RunResult(folder, ended.message if ended.code else "")
@@ -375,7 +375,7 @@ def _located(place: object) -> Path:
     if not isinstance(place, str | os.PathLike):
         rule = f"must name a run, a checkpoint or a weights file, and is {_kind(place)}"
         raise RecipeError.of("place", None, rule, ('"last"', "run.folder"))
-    return network_place(os.fspath(place), "place")
+    return find_network(os.fspath(place), "place")
 
 
 def _words(changes: Sequence[object], settings: Mapping[str, object]) -> list[str]:

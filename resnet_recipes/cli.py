@@ -20,7 +20,7 @@ from resnet_recipes.base.text import counted, printable, wrapped
 from resnet_recipes.commands import verbs
 from resnet_recipes.commands.arguments import as_typed
 from resnet_recipes.commands.printing import line_width
-from resnet_recipes.report.terminal import lost_output, protect_output
+from resnet_recipes.report.terminal import find_lost_output, protect_output
 
 
 def train(argv: Sequence[str] | None = None) -> int:
@@ -48,7 +48,7 @@ def guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     """
     try:
         code = run(argv)
-        if lost := lost_output():
+        if lost := find_lost_output():
             raise TrainingError(f"the output could not be written: {lost}")
         return code
     except (RecipeError, TrainingError) as error:

@@ -25,7 +25,7 @@ from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import HOOKS
 from resnet_recipes.network import about
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.run_folder.ending import Ending, read
+from resnet_recipes.run_folder.ending import Ending, read_ending
 from tests.jobs.nursery import shallow_resnet18
 from tests.tables import rows
 from tests.trained_runs import ended_run
@@ -244,7 +244,7 @@ def test_the_example_of_the_readme_runs(images, monkeypatch):
     words = f'"demo", {SMALL}, "epochs=1", "schedule.warmup=1ba", data="images"'
     exec(example.replace('"finetune", data="flowers"', words), names)
     assert names["network"](torch.zeros(1, 3, 64, 64)).shape == (1, 2)
-    assert read(names["run"].folder / "exit.json").code == 0
+    assert read_ending(names["run"].folder / "exit.json").code == 0
 
 
 @pytest.fixture
@@ -262,10 +262,10 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable:
 
 def test_a_run_that_a_program_stopped_or_that_failed_says_so(tmp_path, trained):
     trained(lambda process: 75)
-    assert read(tmp_path / "exit.json").code == 75
+    assert read_ending(tmp_path / "exit.json").code == 75
     with pytest.raises(TrainingError):
         trained(Mock(side_effect=TrainingError("the loss is not a number")))
-    assert read(tmp_path / "exit.json").message == "the loss is not a number"
+    assert read_ending(tmp_path / "exit.json").message == "the loss is not a number"
 
 
 def test_a_run_that_was_stopped_has_a_reason_and_no_summary(trained):
@@ -329,7 +329,7 @@ def test_a_signal_that_stopped_a_run_reaches_the_program_when_it_is_saved(
         return process.interruption.exit_code
 
     came, before = [], signal.getsignal(number)
-    signal.signal(number, lambda *_: came.append(read(tmp_path / "exit.json").code))
+    signal.signal(number, lambda *_: came.append(read_ending(tmp_path / "exit.json").code))
     try:
         assert trained(signalled).stopped
     finally:

@@ -15,7 +15,7 @@ from resnet_recipes import backbones
 from resnet_recipes.backbones import build_resnet
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import NotReadyError, RecipeError
-from resnet_recipes.estimating.network import network_of
+from resnet_recipes.estimating.network import make_network_facts
 from resnet_recipes.inference.export import find_problems
 from resnet_recipes.inference.formats import export
 from resnet_recipes.methods.stack import Stack
@@ -260,8 +260,8 @@ def test_invalid_resnet_arguments_in_file_are_rejected(arguments: dict[str, floa
 @pytest.mark.parametrize("frozen", ["none", "backbone"])
 def test_flops_match_closed_form_of_same_resnet(frozen: str):
     config = ModelConfig("resnet18", freeze=frozen, weights="x", init="library")
-    closed_form = network_of(config, 7, Stack({}))
-    counted = network_of(replace(config, name="torchvision:resnet18"), 7, Stack({}))
+    closed_form = make_network_facts(config, 7, Stack({}))
+    counted = make_network_facts(replace(config, name="torchvision:resnet18"), 7, Stack({}))
     assert counted.operations(64) == closed_form.operations(64)
     assert counted.parameters == closed_form.parameters
 
@@ -317,8 +317,8 @@ def test_changed_resnet_is_initialized_like_torchvision():
 
 def test_plan_counts_flops_of_stem_and_width():
     # He et al., 2015, count 0.56 billion multiplications and additions of this ResNet-18
-    standard = network_of(ModelConfig("resnet18", stem="small"), 10, Stack({}))
-    half = network_of(ModelConfig("resnet18", stem="small", width=0.5), 10, Stack({}))
+    standard = make_network_facts(ModelConfig("resnet18", stem="small"), 10, Stack({}))
+    half = make_network_facts(ModelConfig("resnet18", stem="small", width=0.5), 10, Stack({}))
     assert standard.operations(32).training == pytest.approx(3 * 2 * 0.556e9, rel=0.01)
     assert half.operations(32).training == pytest.approx(
         standard.operations(32).training / 4, rel=0.01

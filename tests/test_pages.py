@@ -68,7 +68,7 @@ def test_the_terminal_of_the_readme_shows_what_the_command_prints_now(
 ):
     """As on a machine without a GPU, on which nothing was measured."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(cuda, "found", cuda.Gpus)
+    monkeypatch.setattr(cuda, "find_gpus", cuda.Gpus)
     assert cli.main(["plan", "mild", "gpus=8"]) == 0
     drawn = html.unescape(re.sub(r"<[^>]+>", " ", (ROOT / "docs/plan.svg").read_text()))
     shown = " ".join(drawn.replace("\xa0", " ").split())

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.jobs.group import Group, environments
+from resnet_recipes.jobs.group import Group, build_environments
 from resnet_recipes.recipe.compose import compose
 
 #: Recipe files that try to run code, to read what is not theirs, or to cost minutes. MARKER stands
@@ -152,7 +152,7 @@ def test_ranks_import_no_module_that_was_planted_where_the_user_is(here):
         (here / name).parent.mkdir(exist_ok=True)
         (here / name).write_text(plant)
     command = [sys.executable, "-m", "resnet_recipes.jobs.rank"]
-    subprocess.run(command, env=environments(Group(), 0.0)[0], check=True, timeout=60)
+    subprocess.run(command, env=build_environments(Group(), 0.0)[0], check=True, timeout=60)
     assert not marker.exists()
     subprocess.run(command, capture_output=True, timeout=60)
     assert marker.exists(), "the plant of this test does not grow"

@@ -12,8 +12,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from resnet_recipes.estimating.published import published
-from resnet_recipes.report.page.charts import ChartRow, accuracy, pareto, write_pictures
+from resnet_recipes.estimating.published import read_published
+from resnet_recipes.report.page.charts import ChartRow, find_pareto, plot_accuracy, write_pictures
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -52,7 +52,7 @@ def terminal(command: str) -> str:
 
 def results() -> Iterator[ChartRow]:
     """Yield the published results on 8 A100 by training time, without prototypes of recipes."""
-    for result in published():
+    for result in read_published():
         is_final = result.minutes and not result.note.startswith("prototype")
         if is_final and result.clock == "papers" and "8x A100" in result.hardware:
             yield {
@@ -66,10 +66,12 @@ def main() -> None:
     """Write all pictures."""
     (DOCS / "plan.svg").write_text(terminal(PLAN))
     rows = list(results())
-    lines = (pareto([row for row in rows if row["series"] == name], "minutes") for name in RECIPES)
+    lines = (
+        find_pareto([row for row in rows if row["series"] == name], "minutes") for name in RECIPES
+    )
     own = [row for line in lines for row in line]
     baselines = [row for row in rows if row["series"] not in RECIPES]
-    plot = accuracy(own, "minutes", "training time on 8x A100 (min)", baselines)
+    plot = plot_accuracy(own, "minutes", "training time on 8x A100 (min)", baselines)
     plot["layer"] = plot["layer"][1:]  # without the Pareto front, which leaves out the baselines
     write_pictures(DOCS, {"published": plot})
     for name, recipes, *runs in PROOFS:

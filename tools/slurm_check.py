@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 
 from resnet_recipes.jobs import watchdog
-from resnet_recipes.run_folder.ending import read
+from resnet_recipes.run_folder.ending import read_ending
 
 RECIPE = """
 mild data.backend=synthetic data.train_size=32 data.eval_resize=32 data.eval_size=32 bs=16
@@ -105,7 +105,7 @@ def said(*command: str) -> str:
 
 def steps(run: Path) -> int:
     """Return the steps that the slowest rank of a run has done."""
-    return min((beat.step for beat in watchdog.beats(run)), default=0)
+    return min((beat.step for beat in watchdog.read_beats(run)), default=0)
 
 
 def has_weights_of(alone: Path, run: Path) -> bool:
@@ -113,7 +113,7 @@ def has_weights_of(alone: Path, run: Path) -> bool:
     name = "weights.safetensors"
     same = (alone / name).read_bytes() == (run / name).read_bytes()
     outcome = "the same weights" if same else "DIFFERENT WEIGHTS"
-    print(f"{run.name:<24} exit code {read(run / 'exit.json').code}, {outcome}")
+    print(f"{run.name:<24} exit code {read_ending(run / 'exit.json').code}, {outcome}")
     return same
 
 

@@ -13,8 +13,8 @@ from resnet_recipes.doctor import rates
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:
     """Yield bytes and operations per second, with predictions from the datasheet."""
     size, side = (1 << 22, 256) if quick else (1 << 30, 8192)
-    memory = partial(rates.traffic, device, size)
-    product = partial(rates.products, device, dtype_of(device), side)
+    memory = partial(rates.measure_traffic, device, size)
+    product = partial(rates.measure_products, device, dtype_of(device), side)
     yield from tried("memory", _speed, memory, "TB/s", device)
     yield from tried(f"matrix product {side}", _speed, product, "TFLOP/s", device)
 

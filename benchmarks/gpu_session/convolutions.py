@@ -10,7 +10,7 @@ from session import dtype_of, gpu_of
 from torch import Tensor
 from verdict import tried
 
-from resnet_recipes.doctor.rates import seconds
+from resnet_recipes.doctor.rates import measure_seconds
 from resnet_recipes.estimating.roofline import START, Convolution, Gpu, convolutions
 
 SIDES, BATCH = (224, 88, 176), 256
@@ -42,7 +42,7 @@ def _measured(
     flops, moved = batch * shape.flops, 2 * (batch * (shape.read + shape.written))
     least = max(flops / gpu.flops, moved / gpu.traffic) if gpu else 0.0
     for kind, call in _calls(shape, batch, device).items():
-        taken = seconds(call, device, times=3, repeats=repeats)
+        taken = measure_seconds(call, device, times=3, repeats=repeats)
         share = f", {least / taken:.2f} of the roofline" if gpu else ""
         yield {
             "case": f"{case}, {kind}",

@@ -9,7 +9,7 @@ from session import dtype_of, gpu_of
 from torch import Tensor, nn
 from verdict import tried
 
-from resnet_recipes.doctor.rates import seconds
+from resnet_recipes.doctor.rates import measure_seconds
 from resnet_recipes.estimating.roofline import FUSED_SHARE, START
 from resnet_recipes.network.fuse import FoldedConv2d
 from resnet_recipes.ops import batch_norm, blur, max_pool
@@ -70,7 +70,7 @@ def _operation(
 
     upstream = [torch.ones_like(y) for y in outputs()]
     repeats = 5 if device.type == "cuda" else 1
-    taken = seconds(
+    taken = measure_seconds(
         lambda: torch.autograd.grad(outputs(), inputs, upstream), device, times=3, repeats=repeats
     )
     moved, predicted = case.accesses * x.nbytes, None
@@ -113,5 +113,7 @@ def _first(batch: int, side: int, kind: type[nn.Conv2d], device: torch.device) -
         return layer(images.to(dtype))
 
     upstream = torch.ones_like(output())
-    taken = seconds(lambda: torch.autograd.grad(output(), layer.weight, upstream), device, times=3)
+    taken = measure_seconds(
+        lambda: torch.autograd.grad(output(), layer.weight, upstream), device, times=3
+    )
     yield {"value": 1e3 * taken, "unit": "ms"}

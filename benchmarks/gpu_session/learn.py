@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
-from resnet_recipes.report.comparison import settings
-from resnet_recipes.run_folder.runs import RunRecord, runs_in
+from resnet_recipes.report.comparison import read_settings
+from resnet_recipes.run_folder.runs import RunRecord, list_runs
 
 PROOF = Path(__file__).parents[1] / "proof"
 RECIPES = "tiny_baseline,tiny_mild,tiny_medium,tiny_hot"
@@ -37,14 +37,14 @@ def rows(device: torch.device, quick: bool, images: str, runs: str) -> Iterator[
 
 def _finished(runs: Path, told: set[Path]) -> Iterator[dict]:
     """Yield the rows of finished runs that have not been told yet."""
-    for run in runs_in(runs) if runs.is_dir() else ():
+    for run in list_runs(runs) if runs.is_dir() else ():
         if run.state == "finished" and run.folder not in told:
             told.add(run.folder)
             yield _row(run)
 
 
 def _row(run: RunRecord) -> dict:
-    seed = settings(run.folder)["seed"]
+    seed = read_settings(run.folder)["seed"]
     return {
         "case": f"{run.recipe}, {run.epochs:g} epochs, seed {seed}",
         "value": run.top1_percent,

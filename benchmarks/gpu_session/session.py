@@ -35,7 +35,7 @@ Steps = Callable[[int], None]
 
 def gpu_of(device: torch.device) -> roofline.Gpu | None:
     """Return the datasheet of a device, if there is one."""
-    return roofline.known(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
+    return roofline.find_gpu(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
 
 
 def dtype_of(device: torch.device) -> torch.dtype:

@@ -49,7 +49,7 @@ def _contest(name: str, side: int, batch: int, device: torch.device, quick: bool
         "size": size,
         "value": median(rates),
         "unit": "images/s",
-        "predicted": gpu and roofline.speed(gpu, work).images_per_second,
+        "predicted": gpu and roofline.predict_speed(gpu, work).images_per_second,
         "note": f"{min(rates):,.0f} to {max(rates):,.0f}; host {1e3 * host:.1f} ms a step",
     }
     if device.type == "cuda":

@@ -37,7 +37,7 @@ from table import (
 )
 
 from resnet_recipes.data import demo
-from resnet_recipes.report.page.charts import accuracy, write_pictures
+from resnet_recipes.report.page.charts import plot_accuracy, write_pictures
 from resnet_recipes.report.page.html import Figure
 
 RECIPES = Path(__file__).parent / "recipes"
@@ -183,7 +183,7 @@ def figure(name: str, cells: list[Cell], recipes: Sequence[str], cost: tuple[str
         for cell in cells
         if cell.name == name and getattr(cell, field)
     ]
-    plot = accuracy(rows, field, title)
+    plot = plot_accuracy(rows, field, title)
     plot["layer"] = plot["layer"][1:]  # without the Pareto front
     return Figure(name, "", plot)
 

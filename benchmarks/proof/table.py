@@ -12,8 +12,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from resnet_recipes.report.comparison import grouped, settings
-from resnet_recipes.run_folder.runs import RunRecord, runs_in, shared_changes
+from resnet_recipes.report.comparison import group_seeds, read_settings
+from resnet_recipes.run_folder.runs import RunRecord, find_shared_changes, list_runs
 
 CONFIDENCE = 0.95  # that all intervals of one table hold together
 
@@ -92,9 +92,9 @@ def _found(place: Path) -> Iterator[Cell]:
     if place.is_file():
         yield from _recorded(place)
     else:
-        finished = [run for run in runs_in(place) if run.state == "finished"]
-        shared = shared_changes(finished)
-        yield from (_cell(group.runs, shared) for group in grouped(finished))
+        finished = [run for run in list_runs(place) if run.state == "finished"]
+        shared = find_shared_changes(finished)
+        yield from (_cell(group.runs, shared) for group in group_seeds(finished))
 
 
 def _recorded(path: Path) -> Iterator[Cell]:
@@ -122,7 +122,7 @@ def _cell(runs: Sequence[RunRecord], shared: Sequence[str]) -> Cell:
     return Cell(
         runs[0].recipe + "".join(changes),
         runs[0].epochs or 0.0,
-        {int(settings(run.folder)["seed"]): run.top1_percent or 0.0 for run in runs},
+        {int(read_settings(run.folder)["seed"]): run.top1_percent or 0.0 for run in runs},
         runs[0].pflops,
         fmean(run.minutes or 0.0 for run in runs),
     )

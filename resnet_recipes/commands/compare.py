@@ -9,15 +9,15 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.text import counted, digits, printable, wrapped
 from resnet_recipes.commands.arguments import CSV, JSON, RUN, Arguments, Usage
 from resnet_recipes.commands.printing import minutes, or_dash, show, table, width
-from resnet_recipes.jobs.lookup import found, run_places
+from resnet_recipes.jobs.lookup import find_place, find_runs
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.report.comparison import (
     SeedGroup,
-    differences,
-    grouped,
-    machine,
+    find_differences,
+    group_seeds,
     read_all,
-    settings,
+    read_machine,
+    read_settings,
 )
 from resnet_recipes.report.paired import PairedVerdict
 from resnet_recipes.run_folder.hits import Hits
@@ -39,22 +39,22 @@ SettingRows = list[tuple[str, list[str]]]  # a key, and its value on each side
 def run(arguments: Arguments) -> int:
     """Print the differing settings, machines and results of two or more run folders."""
     words = arguments.words
-    if {*words} <= {*Library().names()} and not any(found("RUN", word) for word in words):
+    if {*words} <= {*Library().names()} and not any(find_place("RUN", word) for word in words):
         fix = shlex.join(["resnet-recipes", "diff", *words[:2]])
         raise RecipeError.of("RUN", " ".join(words), "are recipes, not runs", fix)
-    places = {place.resolve(): place for place in run_places(words)}
+    places = {place.resolve(): place for place in find_runs(words)}
     runs = read_all(list(places.values()))
     if len(runs) < 2:
         fix = "resnet-recipes runs"
         raise RecipeError.of("RUN", " ".join(words), "is one and the same run", fix)
     letters = [ascii_uppercase[i] if i < 26 else str(i + 1) for i in range(len(runs))]
-    differing = differences([settings(run.folder) for run in runs])
+    differing = find_differences([read_settings(run.folder) for run in runs])
     tables = {
         "settings": [row for row in differing if row[0] not in ("run.name", "about")],
-        "machine": differences([machine(run.folder) for run in runs]),
+        "machine": find_differences([read_machine(run.folder) for run in runs]),
         "results": _results(runs),
     }
-    groups, verdicts = grouped(runs), dict(_paired(letters, runs))
+    groups, verdicts = group_seeds(runs), dict(_paired(letters, runs))
     values = {
         "runs": [run.as_dict() for run in runs],
         "settings": dict(tables["settings"]),

@@ -45,9 +45,9 @@ def composed(arguments: Arguments, needs_data: bool = True) -> "Composed":
 def _best(changes: Sequence[str], arguments: Arguments) -> str:
     """Return the recipe that makes the most of a budget, and say by which rule."""
     from resnet_recipes.jobs.measure import UNKNOWN
-    from resnet_recipes.jobs.offers import offered
+    from resnet_recipes.jobs.offers import find_offers
 
-    found, rule, *_ = offered(changes, arguments.recipes, Library(arguments.recipes).names())
+    found, rule, *_ = find_offers(changes, arguments.recipes, Library(arguments.recipes).names())
     if not found:
         raise NotReadyError.of("budget", None, UNKNOWN, "resnet-recipes estimate mild data=PATH")
     names = [
@@ -68,7 +68,7 @@ def _missing(changes: Sequence[str], known: Sequence[str]) -> Iterator[Problem]:
     problems = list[Problem]()
     if any(word.startswith(("data=", "data.root=")) for word in changes):
         from resnet_recipes import data
-        from resnet_recipes.jobs.offers import preferred, usual_side
+        from resnet_recipes.jobs.offers import find_usual_side, rank_recipes
         from resnet_recipes.recipe.compose import compose
 
         # other words, and images that are not here, are judged once there is a recipe
@@ -81,7 +81,7 @@ def _missing(changes: Sequence[str], known: Sequence[str]) -> Iterator[Problem]:
                 problems += error.problems if os.path.exists(config.root) else ()
                 config = replace(config, val_share=config.val_share or 0.1)
                 facts = data.measure(config, tell=say)
-            names, rule = preferred(facts, usual_side(config, facts))
+            names, rule = rank_recipes(facts, find_usual_side(config, facts))
             fix = (f"recipe={names[0]}", Hint(rule)) if names else fix
     yield Problem("recipe", None, "", fix, () if fix else tuple(known), Kind.MISSING)
     yield from problems

@@ -7,11 +7,11 @@ from resnet_recipes.base.suggestions import closest
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, RUN, Arguments, Usage
 from resnet_recipes.commands.compare import sides
 from resnet_recipes.commands.printing import show
-from resnet_recipes.jobs.lookup import ROOT, found
+from resnet_recipes.jobs.lookup import ROOT, find_place
 from resnet_recipes.recipe.library import Library
-from resnet_recipes.report.comparison import differences, flat
+from resnet_recipes.report.comparison import find_differences, flatten
 from resnet_recipes.run_folder import CONFIG
-from resnet_recipes.run_folder.runs import newest
+from resnet_recipes.run_folder.runs import list_newest
 
 USAGE = Usage(
     "resnet-recipes diff RECIPE|RUN RECIPE|RUN",
@@ -29,7 +29,7 @@ SILENT = ("name", "about", "published")  # descriptions, which do not affect a r
 def run(arguments: Arguments) -> int:
     """Print each setting that differs, with both values."""
     words = arguments.words
-    differing = differences([_settings(word, arguments.recipes) for word in words])
+    differing = find_differences([_settings(word, arguments.recipes) for word in words])
     rows = [{"setting": key, **dict(zip(words, values, strict=True))} for key, values in differing]
     lines = sides("SETTING", words, differing) if differing else ["no setting differs"]
     show(arguments, rows, lines, rows)
@@ -39,9 +39,9 @@ def run(arguments: Arguments) -> int:
 def _settings(word: str, folder: Path | None) -> dict[str, str]:
     """Return every setting of a recipe, or of a run's frozen recipe, with its value as text."""
     name, known = word.removeprefix("recipe="), Library(folder).names()
-    run = None if name in known else found("RECIPE|RUN", word)
+    run = None if name in known else find_place("RECIPE|RUN", word)
     if not run and name not in known and not name.endswith((".yaml", ".yml")):
-        others = [*known, *(path.name for path in newest(ROOT))]
+        others = [*known, *(path.name for path in list_newest(ROOT))]
         fix = closest(name, others) or ("resnet-recipes ls", "resnet-recipes runs")
         raise RecipeError.of("RECIPE|RUN", name, "is not a recipe or a run", fix)
     from resnet_recipes.recipe import frozen
@@ -51,4 +51,6 @@ def _settings(word: str, folder: Path | None) -> dict[str, str]:
         recipe = frozen.read(run / CONFIG)
     else:
         recipe = compose(name, folder=folder, needs_data=False).recipe
-    return flat({key: value for key, value in frozen.tree_of(recipe).items() if key not in SILENT})
+    return flatten(
+        {key: value for key, value in frozen.tree_of(recipe).items() if key not in SILENT}
+    )

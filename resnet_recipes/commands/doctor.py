@@ -10,7 +10,7 @@ from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.text import printable, wrapped
 from resnet_recipes.commands.arguments import JSON, Arguments, Usage
 from resnet_recipes.commands.printing import line_width, show
-from resnet_recipes.doctor import Finding, as_json, exit_code
+from resnet_recipes.doctor import Finding, get_exit_code, to_json
 from resnet_recipes.report.waiting import Waiting
 
 USAGE = Usage(
@@ -51,8 +51,8 @@ def run(arguments: Arguments) -> int:
     if "--fix-val" in arguments:
         return _fix_val(place, arguments)
     findings = _findings(topic, place, arguments)
-    show(arguments, as_json(topic, findings), _listed(findings))
-    return exit_code(findings)
+    show(arguments, to_json(topic, findings), _listed(findings))
+    return get_exit_code(findings)
 
 
 def _findings(topic: str, place: Path | None, arguments: Arguments) -> list[Finding]:

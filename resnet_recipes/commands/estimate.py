@@ -46,7 +46,7 @@ lengths with time, cost and accuracy, as far as they are known.""",
 def run(arguments: Arguments) -> int:
     """Measure, or recall what was measured before, and print the estimate."""
     from resnet_recipes.jobs.budget import plan_here
-    from resnet_recipes.jobs.measure import measured, trained
+    from resnet_recipes.jobs.measure import measure_time, train_epochs
 
     given, count = price_of(arguments.flags.get("--price")), _count(arguments)
     if {"--within", "--reach"} & arguments.flags.keys() or not is_named(with_recipe(arguments)):
@@ -56,9 +56,9 @@ def run(arguments: Arguments) -> int:
     price = given if given is not None else plan.recipe.launch.price
     timed = dict[int, float]()
     if count:
-        timed, found = trained(plan, count, say)
+        timed, found = train_epochs(plan, count, say)
     else:
-        found = measured(plan, say, "--again" in arguments)
+        found = measure_time(plan, say, "--again" in arguments)
     phases = [asdict(phase) for phase in found.estimate.phases]
     values = _values(plan, found, timed, price) | {"phases": phases}
     show(arguments, values, _lines(plan, found, price), phases)
@@ -87,7 +87,7 @@ def _values(
         "bounds_minutes": result.bounds,
         "evaluation_minutes": result.evaluation_minutes,
         "other_minutes": result.other_minutes,
-        "most_minutes": result.most,
+        "most_minutes": result.max_minutes,
         "cost": None if price is None else result.cost(price),
         "source": found.source,
         "measured": found.when,
@@ -188,20 +188,20 @@ def _advice(plan: "Plan", speeds: "Speeds") -> Iterator[str]:
 
 def print_offers(arguments: Arguments, price: float | None) -> None:
     """Print what the recipes, or the one that is named, offer: all, or those that do."""
-    from resnet_recipes.jobs.offers import offered
-    from resnet_recipes.report.page.charts import pareto
+    from resnet_recipes.jobs.offers import find_offers
+    from resnet_recipes.report.page.charts import find_pareto
 
     names = [chosen(arguments)[0]] if is_named(arguments) else Library(arguments.recipes).names()
     words = [word for word in arguments.words if not word.startswith("recipe=")]
     limits = [f"budget={arguments.flags['--within']}"] if "--within" in arguments else []
     limits += [f"launch.price={price}"] if price is not None else []
     try:
-        offers = offered([*words, *limits], arguments.recipes, names, _reach(arguments), say)
+        offers = find_offers([*words, *limits], arguments.recipes, names, _reach(arguments), say)
     except RecipeError as error:
         raise error.elsewhere("launch.budget", "--within") from None
-    rows = [_offer_values(offer, words, price) for offer in offers.found]
+    rows = [_offer_values(offer, words, price) for offer in offers.offers]
     known = [row for row in rows if row["top1_percent"] and row["minutes"]]
-    front = [id(row) for row in pareto(known, "minutes")]
+    front = [id(row) for row in find_pareto(known, "minutes")]
     rows = [row | {"front": id(row) in front} for row in rows]
     asked = bool({"--within", "--reach"} & arguments.flags.keys())
     show(arguments, rows, _offer_lines(offers, rows, asked), rows)
@@ -223,7 +223,7 @@ def _reach(arguments: Arguments) -> float | None:
 
 def _offer_values(offer: "Offer", words: Sequence[str], price: float | None) -> dict[str, Any]:
     """Return what is known of an offer, for programs."""
-    recipe, made = offer.plan.recipe, offer.made
+    recipe, made = offer.plan.recipe, offer.estimate
     price = recipe.launch.price if price is None else price
     epochs = float(recipe.max_duration.removesuffix("ep"))
     command = ["resnet-train", recipe.name, *words, f"epochs={epochs:g}"]
@@ -231,7 +231,7 @@ def _offer_values(offer: "Offer", words: Sequence[str], price: float | None) -> 
         "recipe": recipe.name,
         "epochs": epochs,
         "minutes": made and made.total_minutes,
-        "most_minutes": made and made.most,
+        "most_minutes": made and made.max_minutes,
         "measured": offer.is_measured,
         "cost": made.cost(price) if made and price is not None else None,
         "top1_percent": offer.accuracy and offer.accuracy.top1,
@@ -267,8 +267,8 @@ def _offer_lines(offers: "Offers", rows: Sequence[dict[str, Any]], asked: bool) 
             yield f"Best first: {offers.rule}."
     if rows and not all(row["measured"] for row in rows):
         yield "~ not measured: `resnet-recipes estimate NAME` measures a recipe on this machine"
-    for reason in dict.fromkeys(offers.left_out.values()):
-        names = [name for name, why in offers.left_out.items() if why == reason]
+    for reason in dict.fromkeys(offers.skipped.values()):
+        names = [name for name, why in offers.skipped.items() if why == reason]
         yield from wrapped(f"left out: {', '.join(names)}: {reason}", width(), rest="    ")
     for name, problem in offers.absent.items():
         yield f"{name} needs weights first: {problem}"

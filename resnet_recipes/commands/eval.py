@@ -11,7 +11,7 @@ from resnet_recipes.base.text import csv_line, digits, labelled, printable
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import network_of
 from resnet_recipes.commands.printing import line_width, opened_file, say, show, table
-from resnet_recipes.report.page.charts import plotting, png
+from resnet_recipes.report.page.charts import draw_png, import_plotting
 from resnet_recipes.report.paired import accuracy_interval
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def run(arguments: Arguments) -> int:
             rule = f"is for one test size, but evaluation.sizes is {sizes}"
             raise RecipeError.of(flag, arguments.flags[flag], rule, "'evaluation.sizes=[]'")
     if "--png" in arguments:
-        plotting("--png")
+        import_plotting("--png")
     _keep_tables(arguments, data.root)
     tried = sizes or [data.eval_size]
     found = evaluate(opened, tried, say)
@@ -94,7 +94,7 @@ def _one_size(
     arguments: Arguments, opened: "TrainedNetwork", result: ResultRow, outcomes: "Outcomes"
 ) -> None:
     """Print an evaluation with its classes, and write the files that flags ask for."""
-    from resnet_recipes.report.page.charts import by_class
+    from resnet_recipes.report.page.charts import plot_classes
     from resnet_recipes.training.outcomes import Confusion
 
     class_name, confusion = opened.network.about.class_name, Confusion(outcomes)
@@ -135,7 +135,7 @@ def _one_size(
     )
     if name := arguments.flags.get("--png"):
         with opened_file("--png", name) as file:
-            file.write(png(by_class(classes[:_DRAWN], named(confusion.cells()))))
+            file.write(draw_png(plot_classes(classes[:_DRAWN], named(confusion.cells()))))
     _write_images(arguments, opened, outcomes)
 
 
@@ -146,7 +146,7 @@ def _write_images(arguments: Arguments, opened: "TrainedNetwork", outcomes: "Out
         return
     import numpy as np
 
-    from resnet_recipes.report.page.html import Tile, gallery
+    from resnet_recipes.report.page.html import Tile, build_gallery
 
     images, class_name = opened.open_images(), opened.network.about.class_name
     labels, best, probabilities, losses = (field.tolist() for field in outcomes)
@@ -175,7 +175,7 @@ def _write_images(arguments: Arguments, opened: "TrainedNetwork", outcomes: "Out
             if wrong > len(shown):
                 text += f"; these are the {len(shown)} with the most probable wrong class"
             with opened_file("--gallery", page) as file:
-                file.write(gallery("Most confidently wrong", text, tiles(shown)).encode())
+                file.write(build_gallery("Most confidently wrong", text, tiles(shown)).encode())
     finally:
         images.close()
 

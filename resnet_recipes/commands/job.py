@@ -37,9 +37,9 @@ USAGE = Usage(
 
 #: What prints a single run as a job, for engines that know no arrays of jobs.
 _ENGINES = {
-    "skypilot": skypilot.script,
-    "kubernetes": kubernetes.script,
-    "torchx": torchx.script,
+    "skypilot": skypilot.write_script,
+    "kubernetes": kubernetes.write_script,
+    "torchx": torchx.write_script,
 }
 
 #: Engines whose machines cannot see your disks, with an example of the storage to mount.
@@ -75,7 +75,7 @@ def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> 
     """Return the job as its engine reads it."""
     from resnet_recipes.commands.sweep import named
     from resnet_recipes.recipe.hydra_compose import points
-    from resnet_recipes.report.comparison import flat
+    from resnet_recipes.report.comparison import flatten
 
     engine, words = arguments.flags["--for"], [f"recipe={recipe}", *changes]
     swept = points(words) if "-m" in arguments else [words]
@@ -95,20 +95,20 @@ def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> 
         raise RecipeError.of("-m", None, rule, fix)
     budgets = [one.recipe.launch for one, _ in runs.values() if one.recipe.launch.budget]
     longest = max((parse_budget(one.budget, one.price) for one in budgets), default=0.0)
-    usual = slurm.limit(longest) if len(budgets) == len(runs) else "24:00:00"
+    usual = slurm.format_limit(longest) if len(budgets) == len(runs) else "24:00:00"
     time = arguments.flags.get("--time", usual)
     gpus = USUAL if launch.gpus == "auto" else int(launch.gpus)
     allocation = Allocation(nodes, gpus, launch.device == "cpu")
     wanted = point.recipe
-    extras = find_needed_extras(wanted.data.root, flat(asdict(wanted)).values(), wanted.log.to)
+    extras = find_needed_extras(wanted.data.root, flatten(asdict(wanted)).values(), wanted.log.to)
     secrets = [name for own in extras.values() for name in own]
     if absent := [name for name in secrets if not os.environ.get(name)]:
         say(f"the job logs in with {', '.join(absent)}: not set here")
     if engine == "slurm" and "-m" in arguments:
         most = int(arguments.flags.get("--parallel", "0"))
-        return slurm.array(_on_trunks(runs, nodes * gpus), allocation, time, most or None)
+        return slurm.write_array(_on_trunks(runs, nodes * gpus), allocation, time, most or None)
     if engine == "slurm":
-        return slurm.script(recipe, _kept(changes), allocation, time)
+        return slurm.write_script(recipe, _kept(changes), allocation, time)
     if engine in _STORAGE and point.origin.entry.origin != "packaged":
         rule = "is a file on this machine, and the machines of the job do not have it"
         fix = Hint("use a packaged recipe, with your changes as key=value")
@@ -163,7 +163,7 @@ def _engine_problems(arguments: Arguments) -> Iterator[Problem]:
 def _slurm_problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield what is wrong with --time and --parallel."""
     time, most = arguments.flags.get("--time", "24:00:00"), arguments.flags.get("--parallel", "1")
-    if not (length := slurm.seconds(time)):
+    if not (length := slurm.parse_seconds(time)):
         rule = "must be a time limit in one of Slurm's forms"
         yield Problem("--time", time, rule, ("--time 24:00:00", "--time 2-00:00:00"))
     elif length < slurm.SHORTEST:

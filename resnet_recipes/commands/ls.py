@@ -13,7 +13,7 @@ from resnet_recipes.base.text import wrapped
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, Arguments, Usage
 from resnet_recipes.commands.printing import show, table, width
 from resnet_recipes.recipe.library import Entry, Library
-from resnet_recipes.run_folder.facts import Published, nearest
+from resnet_recipes.run_folder.facts import Published, find_nearest
 
 USAGE = Usage(
     "resnet-recipes ls",
@@ -115,7 +115,7 @@ def _nearest(results: object, epochs: str) -> dict[str, Any] | None:
         found = convert(results, list[Published])
     except WrongTypeError:
         return None
-    result = nearest(found, float(epochs) if epochs.isdigit() else inf)
+    result = find_nearest(found, float(epochs) if epochs.isdigit() else inf)
     return asdict(result) if result else None
 
 

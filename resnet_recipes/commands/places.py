@@ -15,13 +15,13 @@ from resnet_recipes.jobs.lookup import (
     LAST,
     LIST,
     ROOT,
-    found,
-    missing_run,
-    network_place,
-    run_places,
+    describe_missing_run,
+    find_network,
+    find_place,
+    find_runs,
 )
 from resnet_recipes.run_folder import CONFIG
-from resnet_recipes.run_folder.runs import RunRecord, read_run, runs_in
+from resnet_recipes.run_folder.runs import RunRecord, list_runs, read_run
 
 if TYPE_CHECKING:
     from resnet_recipes.inference.trained import TrainedNetwork
@@ -38,10 +38,10 @@ def records(words: Iterable[str]) -> Iterator[RunRecord]:
 
     Raises NotReadyError if a folder cannot be listed.
     """
-    for place in run_places(words):
+    for place in find_runs(words):
         one = read_run(place)
         try:
-            yield from [one] if one else runs_in(place)
+            yield from [one] if one else list_runs(place)
         except OSError as error:
             rule = f"cannot be listed: {error.strerror}"
             raise NotReadyError.at(place, rule, LIST) from None
@@ -55,7 +55,7 @@ def network_of(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> "T
     if not words or is_setting(words[0]):
         rule = "a run folder, a checkpoint or a weights file"
         raise RecipeError.of("RUN|FILE", None, rule, Hint(usage), Kind.MISSING)
-    place = network_place(words[0], "RUN|FILE")
+    place = find_network(words[0], "RUN|FILE")
     from resnet_recipes.inference.open import open_trained
     from resnet_recipes.network.open import list_notes
 
@@ -85,15 +85,15 @@ def to_resume(arguments: Arguments) -> "tuple[Path, Sequence[str] | Recipe] | No
         rule = "--resume chooses the run, and a run keeps its recipe"
         wrong = (word for word in words if word.startswith(("recipe=", *_NAMING)))
         RecipeError.refuse(Problem(word, None, rule, kind=Kind.UNUSED) for word in wrong)
-        return run_places([named], "--resume")[0], words
-    from resnet_recipes.jobs.resume import matching, unfinished
+        return find_runs([named], "--resume")[0], words
+    from resnet_recipes.jobs.resume import find_match, list_unfinished
 
     if any(word.startswith("recipe=") for word in words):
         wanted = composed(arguments).recipe
-        folder = matching(wanted, say)
+        folder = find_match(wanted, say)
         return (folder, wanted) if folder else None
     named, root = _value(words, "run.name", "run"), root_of(words)
-    folder = root / named if named else next(unfinished(root), None)
+    folder = root / named if named else next(list_unfinished(root), None)
     if folder is None or not folder.exists():
         fix = "resnet-train --resume auto mild data=PATH"
         rule = f"there is no run {folder}" if folder else f"there is no unfinished run in {root}"
@@ -130,7 +130,7 @@ def extended(arguments: Arguments) -> Arguments:
         rule = "continues a run, and --extend begins one"
         raise RecipeError.of("--resume", resumed, rule, Hint("leave one of them out"))
     _refuse_last("--extend", name, arguments, "--extend NAME")
-    (folder,) = run_places([name], "--extend")
+    (folder,) = find_runs([name], "--extend")
     if not (folder / CONFIG).is_file():
         rule = f"is not a run folder: it has no {CONFIG}"
         raise RecipeError.of("--extend", name, rule, LIST)
@@ -163,9 +163,9 @@ def _weights(name: str, arguments: Arguments) -> str:
     if os.path.lexists(name) or names.WEIGHTS.fullmatch(name) or not names.RUN.fullmatch(name):
         return name
     _refuse_last(_WEIGHTS, name, arguments, f"{_WEIGHTS}=runs/NAME")
-    if place := found(_WEIGHTS, name):
+    if place := find_place(_WEIGHTS, name):
         return str(place)
-    missing = missing_run(_WEIGHTS, name)
+    missing = describe_missing_run(_WEIGHTS, name)
     if name == LAST or len(missing.fixes) > 1:  # a run like it exists
         raise NotReadyError([missing])
     return name

@@ -12,9 +12,9 @@ from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.places import to_resume
 from resnet_recipes.commands.printing import page_width, say, show
 from resnet_recipes.doctor import cuda
-from resnet_recipes.jobs.group import group_of, warnings
+from resnet_recipes.jobs.group import list_warnings, make_group
 from resnet_recipes.recipe.sections import AUTO
-from resnet_recipes.run_folder.facts import nearest
+from resnet_recipes.run_folder.facts import find_nearest
 
 if TYPE_CHECKING:
     from resnet_recipes.estimating.estimate import RunForecast
@@ -46,17 +46,17 @@ def run(arguments: Arguments) -> int:
     Without data, the plan is that of ImageNet.
     """
     from resnet_recipes import api
-    from resnet_recipes.jobs.budget import within_budget
-    from resnet_recipes.jobs.resume import accepted
+    from resnet_recipes.jobs.budget import fit_budget
+    from resnet_recipes.jobs.resume import check_resume
 
     if found := to_resume(arguments):
-        plan = accepted(*found, say)
+        plan = check_resume(*found, say)
         if plan is None:
             return 0
     else:
         wanted = composed(arguments, needs_data=False)
         plan = api.plan(wanted, ranks(wanted.recipe), needs_weights=False)
-        plan = within_budget(plan, say, measures=False)
+        plan = fit_budget(plan, say, measures=False)
     show(arguments, plan.as_dict(), lines(plan, full="--verbose" in arguments))
     return 0
 
@@ -69,13 +69,17 @@ def lines(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[str]:
     from resnet_recipes.jobs import measure
     from resnet_recipes.planning import outline
 
-    entry, memory, found = plan.origin.entry, measure.memory(plan), measure.predicted(plan)
+    entry, memory, found = (
+        plan.origin.entry,
+        measure.predict_memory(plan),
+        measure.predict_time(plan),
+    )
     hides = ", hides the packaged recipe of the same name" if entry.shadows else ""
     rows = [("recipe", f"{plan.recipe.name}, {entry.place}{hides}")]
     if plan.origin.words:
         rows.append(("changed", "  ".join(plan.origin.words)))
     machine = [*_device(plan, memory), *_time(plan, found), *_loading(plan, found)]
-    machine += [(WARNING, text) for text in warnings(plan.recipe.launch)]
+    machine += [(WARNING, text) for text in list_warnings(plan.recipe.launch)]
     alarms = [*outline.list_notes(plan), *(row for row in machine if row[0] == WARNING)]
     rows += outline.describe_essentials(plan, [row for row in machine if row[0] != WARNING])
     if folder:
@@ -92,13 +96,13 @@ def lines(plan: "Plan", folder: str = "", full: bool = False) -> Iterator[str]:
 def ranks(recipe: "Recipe") -> int:
     """Return the number of ranks; a plan may be for more GPUs than this machine has."""
     config = recipe.launch
-    return group_of(config).ranks if config.gpus == "auto" else int(config.gpus)
+    return make_group(config).ranks if config.gpus == "auto" else int(config.gpus)
 
 
 def _device(plan: "Plan", memory: Memory) -> LabelledRows:
     """Yield what the run computes on and in which precision, and whether it may not fit there."""
     launch, dtype = plan.recipe.launch, plan.recipe.precision.dtype
-    if launch.device != "cpu" and ((found := cuda.found()).count or plan.world_size > 1):
+    if launch.device != "cpu" and ((found := cuda.find_gpus()).count or plan.world_size > 1):
         here = "" if found.count else ", of which this machine has none"
         if dtype == "auto":
             dtype = found.dtype or "bf16 if the GPU supports it, else fp16"
@@ -116,27 +120,27 @@ def _device(plan: "Plan", memory: Memory) -> LabelledRows:
         f"CPU with {counted(cores(), 'core')}, {'fp32' if dtype == 'auto' else dtype}",
     )
     if is_emulated(dtype):
-        from resnet_recipes.estimating.estimate import EMULATED
+        from resnet_recipes.estimating.estimate import EMULATION_FACTOR
 
         yield (
             WARNING,
-            f"this CPU has no instructions for {dtype}, so steps take about {EMULATED} times as "
-            "long as in fp32: precision.dtype=fp32",
+            f"this CPU has no instructions for {dtype}, so steps take about {EMULATION_FACTOR} "
+            "times as long as in fp32: precision.dtype=fp32",
         )
 
 
 def _loading(plan: "Plan", found: "RunForecast | None") -> LabelledRows:
     """Yield which images are kept in memory, and what loading costs the run."""
     from resnet_recipes.jobs.loading import gain
-    from resnet_recipes.jobs.memory import in_memory, look_at
+    from resnet_recipes.jobs.memory import plan_memory, sample_images
 
-    if kept := in_memory(plan, look_at(plan)):
+    if kept := plan_memory(plan, sample_images(plan)):
         yield "in memory", str(kept)
     saves = gain(plan, found.speeds) if found else None
     if not saves:
         return
     limited, alone, other = (
-        found.told(60 * minutes)
+        found.format_time(60 * minutes)
         for minutes in (found.estimate.total_minutes, saves.alone, saves.minutes)
     )
     better = f"; decoded in memory ({saves.kept.space}): {other}" if saves.kept else ""
@@ -183,11 +187,11 @@ def _time(plan: "Plan", found: "RunForecast | None") -> LabelledRows:
         if found.when:
             low, high = (clock_time(60 * minutes) for minutes in result.bounds)
             bounds = f", of which training {low} to {high}"
-        yield "time", f"{found.told(60 * result.total_minutes)}{bounds}: {found.source}"
+        yield "time", f"{found.format_time(60 * result.total_minutes)}{bounds}: {found.source}"
         if price is not None:
             yield "cost", f"{result.cost(price):,.2f} at {price:g} per hour"
     elif timed := [result for result in plan.published if result.minutes and result.epochs]:
-        nearby = nearest(timed, plan.epochs)
+        nearby = find_nearest(timed, plan.epochs)
         yield (
             "time",
             f"published: {nearby.minutes:g} min for {nearby.epochs} epochs on {nearby.hardware}; "

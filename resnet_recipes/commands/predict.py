@@ -12,7 +12,7 @@ from resnet_recipes.base.text import csv_line, printable
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import is_setting, network_of
 from resnet_recipes.commands.printing import opened_file, say
-from resnet_recipes.jobs.lookup import found
+from resnet_recipes.jobs.lookup import find_place
 from resnet_recipes.report.waiting import Waiting
 from resnet_recipes.run_folder import CONFIG
 
@@ -40,7 +40,7 @@ _NAMED = 10
 
 
 def _is_run(word: str) -> bool:
-    there = found("IMAGE", word)
+    there = find_place("IMAGE", word)
     return there is not None and (there / CONFIG).is_file()
 
 

@@ -7,9 +7,9 @@ from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.places import records
 from resnet_recipes.commands.printing import opened_file, say
 from resnet_recipes.commands.runs import price_of
-from resnet_recipes.report.page.charts import plotting, write_pictures
-from resnet_recipes.report.page.html import is_ours, page
-from resnet_recipes.report.sections import sections_of
+from resnet_recipes.report.page.charts import import_plotting, write_pictures
+from resnet_recipes.report.page.html import build_page, is_ours
+from resnet_recipes.report.sections import build_sections
 
 USAGE = Usage(
     "resnet-recipes report [RUN|FOLDER ...]",
@@ -39,18 +39,18 @@ def run(arguments: Arguments) -> int:
         folder = typed_path("--png", pictures)
         if not folder.is_dir() or (is_new and any(folder.glob("*.png"))):
             new_path("--png", pictures, is_folder=True)
-        plotting("--png")
+        import_plotting("--png")
     runs = [] if "--published" in arguments else list(records(arguments.words or ["runs"]))
     if not runs and "--published" not in arguments:
         where = " ".join(arguments.words or ["runs"])
         fix = ("resnet-recipes report RUN", "resnet-recipes report --published")
         raise NotReadyError.of(where, None, "has no runs", fix)
-    sections = list(sections_of(runs, price))
+    sections = list(build_sections(runs, price))
     what = counted(len(runs), "run")
     if "--published" in arguments:
         what = "published results of ResNet-50 on ImageNet"
     with opened_file("--out", str(out)) as file:
-        file.write(page(what[0].upper() + what[1:], sections).encode())
+        file.write(build_page(what[0].upper() + what[1:], sections).encode())
         if pictures:
             figures = [figure for section in sections for figure in section.figures]
             write_pictures(folder, {figure.name: figure.spec for figure in figures})

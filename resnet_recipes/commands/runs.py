@@ -12,9 +12,9 @@ from resnet_recipes.base.text import digits, printable, wrapped
 from resnet_recipes.commands.arguments import CSV, JSON, Arguments, Usage
 from resnet_recipes.commands.places import records
 from resnet_recipes.commands.printing import minutes, or_dash, show, table, width
-from resnet_recipes.jobs.lookup import ROOT, run_places
-from resnet_recipes.run_folder.lock import locked
-from resnet_recipes.run_folder.runs import STATES, RunRecord, read_run, shared_changes
+from resnet_recipes.jobs.lookup import ROOT, find_runs
+from resnet_recipes.run_folder.lock import hold_lock
+from resnet_recipes.run_folder.runs import STATES, RunRecord, find_shared_changes, read_run
 
 USAGE = Usage(
     "resnet-recipes runs [RUN|FOLDER] [recipe=NAME] [state=STATE] [name=TEXT] | rm RUN ...",
@@ -81,7 +81,7 @@ def _remove(words: Sequence[str], sure: bool) -> int:
     """Delete runs that have ended, after a question. Raises RecipeError before any is deleted."""
     if not words:
         raise RecipeError.of("rm", None, "needs the runs to delete", "resnet-recipes runs")
-    places = run_places(words)
+    places = find_runs(words)
     others = (place for place in places if place.is_symlink() or not read_run(place))
     RecipeError.refuse(Problem(str(place), None, "is not a run's folder") for place in others)
     if not sure and not sys.stdin.isatty():
@@ -92,7 +92,7 @@ def _remove(words: Sequence[str], sure: bool) -> int:
     print(f"deleting {names} with all checkpoints")
     with ExitStack() as held:
         for place in places:
-            held.enter_context(locked(place))
+            held.enter_context(hold_lock(place))
         for place in places:
             shutil.rmtree(place)
     print(f"deleted {names}")
@@ -129,7 +129,7 @@ def _wrong(key: str, value: str) -> Problem | None:
 
 def listed(runs: Sequence[RunRecord], price: float | None = None) -> Iterator[str]:
     """Yield the changes that all runs share, and a table with what differs below each run."""
-    shared = shared_changes(runs) if len(runs) > 1 else ()
+    shared = find_shared_changes(runs) if len(runs) > 1 else ()
     if shared:
         yield from wrapped(f"all with {'  '.join(shared)}", width(), rest="    ")
         yield ""

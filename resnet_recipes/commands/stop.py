@@ -6,8 +6,8 @@ import time
 
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.printing import say
-from resnet_recipes.jobs.lookup import run_places
-from resnet_recipes.run_folder.lock import holder, is_running
+from resnet_recipes.jobs.lookup import find_runs
+from resnet_recipes.run_folder.lock import find_holder, is_running
 
 USAGE = Usage(
     "resnet-recipes stop RUN",
@@ -21,8 +21,8 @@ USAGE = Usage(
 
 def run(arguments: Arguments) -> int:
     """Send SIGTERM to the run's process, and wait until it has ended."""
-    (folder,) = run_places(arguments.words)
-    process = holder(folder)
+    (folder,) = find_runs(arguments.words)
+    process = find_holder(folder)
     os.kill(process, signal.SIGTERM)
     say(f"process {process} saves a checkpoint and ends ...")
     while is_running(folder):

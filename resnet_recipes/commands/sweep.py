@@ -20,10 +20,10 @@ from resnet_recipes.data.base import DataFacts
 from resnet_recipes.doctor import cuda
 from resnet_recipes.estimating.network import NetworkFacts
 from resnet_recipes.jobs import external
-from resnet_recipes.jobs.budget import within
+from resnet_recipes.jobs.budget import fit_length
 from resnet_recipes.jobs.extension import find_stable_state
-from resnet_recipes.jobs.measure import UNKNOWN, predicted
-from resnet_recipes.jobs.sweep import Sweep, slots
+from resnet_recipes.jobs.measure import UNKNOWN, predict_time
+from resnet_recipes.jobs.sweep import Sweep, make_slots
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import IMAGENET, Plan
 from resnet_recipes.planning.stable_phase import find_chains
@@ -31,7 +31,7 @@ from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.frozen import freeze
 from resnet_recipes.recipe.hydra_compose import points
 from resnet_recipes.recipe.sections import LaunchConfig, RunConfig
-from resnet_recipes.run_folder.facts import petaoperations
+from resnet_recipes.run_folder.facts import count_petaoperations
 from resnet_recipes.run_folder.runs import read_run
 
 Runs = dict[str, tuple[Composed, list[str]]]  # by name: the recipe, and the words that ask for it
@@ -42,7 +42,7 @@ def run(arguments: Arguments) -> int:
 
     The same command continues a sweep.
     """
-    found, text = cuda.found().count, arguments.flags.get("--parallel", "1")
+    found, text = cuda.find_gpus().count, arguments.flags.get("--parallel", "1")
     RecipeError.refuse([*_problems(arguments), *_share_problems(text, found, arguments.words)])
     parallel = int(text)
     shared = ["gpus=1"] if parallel > 1 and found else []
@@ -64,7 +64,7 @@ def run(arguments: Arguments) -> int:
     flags += ["--verbose"] if "--verbose" in arguments else []
     words = {name: [*words, *flags] for name, (_, words) in runs.items()}
     parents = {name: (other, plans[other].stable_steps) for name, other in before.items()}
-    shares = slots(parallel, found, cores())
+    shares = make_slots(parallel, found, cores())
     code = Sweep(root, words, say, shares, parents).train()
     if trained := [one for name in runs if (one := read_run(root / name))]:
         print("\n".join(listed(trained)))
@@ -110,7 +110,7 @@ def _problems(arguments: Arguments) -> Iterator[Problem]:
         yield Problem("--check", None, "tries one new run", Hint("leave out -m"))
     if "--json" in arguments:
         yield Problem("--json", None, "prints the plan of one run", kind=Kind.UNUSED)
-    if by := external.launcher():
+    if by := external.find_launcher():
         yield Problem("-m", None, f"starts each run itself, so it cannot be started by {by}")
 
 
@@ -144,13 +144,13 @@ def _outline(
         whole = sum(plan.flops) / 1e15
         begun = None if other else find_stable_state(plan)  # of a run that has been trained
         done = plans[other].stable_steps if other else begun.step if begun else 0
-        skipped = petaoperations(plan.flops, plan.steps_per_epoch, done)
+        skipped = count_petaoperations(plan.flops, plan.steps_per_epoch, done)
         operations, saved = operations + whole - skipped, saved + skipped
-        if found := predicted(plan):
+        if found := predict_time(plan):
             share = 1 - skipped / whole
             minutes += share * found.estimate.total_minutes
             cost += share * found.estimate.cost(point.recipe.launch.price or 0.0)
-            said = f"  {found.told(60 * share * found.estimate.total_minutes)}"
+            said = f"  {found.format_time(60 * share * found.estimate.total_minutes)}"
         sources[found.source if found else UNKNOWN] += 1
         yield f"  {name}{said}"
         if own := [word for word in words if word not in shared]:
@@ -158,7 +158,7 @@ def _outline(
     note = f"; stable phases that several lengths share save {digits(saved)}" if saved else ""
     yield f"{digits(operations)} PFLOPs of training in total{note}"
     if minutes:
-        share = parallel if cuda.found().count else 1  # on a CPU, parallel runs share the cores
+        share = parallel if cuda.find_gpus().count else 1  # on a CPU, parallel runs share the cores
         money = f", {cost / share:,.2f} at launch.price" if cost else ""
         yield f"about {clock_time(60 * minutes / share)} in total{money}"
     yield from (f"{count} of {len(runs)}: {source}" for source, count in sources.items())
@@ -176,8 +176,8 @@ def _plan(point: Composed, facts: dict[str, DataFacts], networks: dict[str, Netw
     facts[key] = facts.get(key) or data.measure(config)
     world_size = ranks(point.recipe)
     plan = make_plan(point.recipe, facts[key], world_size, point.origin, networks=networks)
-    found = predicted(plan)
-    return within(plan, found) if found and plan.recipe.launch.budget else plan
+    found = predict_time(plan)
+    return fit_length(plan, found) if found and plan.recipe.launch.budget else plan
 
 
 def _name(point: Composed, swept: list[str]) -> str:

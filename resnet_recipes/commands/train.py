@@ -12,7 +12,7 @@ from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.places import root_of, to_resume
 from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs import external
-from resnet_recipes.jobs.group import group_of
+from resnet_recipes.jobs.group import make_group
 from resnet_recipes.run_folder import CONFIG
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def run(arguments: Arguments) -> int:
     folder = prepared(arguments)
     if folder is None:
         return ExitCode.DONE
-    group = group_of(frozen.read_sealed(folder / CONFIG).launch)
+    group = make_group(frozen.read_sealed(folder / CONFIG).launch)
     return launcher.start(folder, group, say, "--verbose" in arguments).code
 
 
@@ -97,15 +97,15 @@ def prepared(arguments: Arguments) -> Path | None:
 
     None if it is done.
     """
-    from resnet_recipes.jobs.resume import continued
+    from resnet_recipes.jobs.resume import continue_run
 
-    if folder := external.restarted_run(root_of(arguments.words)):
-        return continued(folder, [], say)
+    if folder := external.find_restarted_run(root_of(arguments.words)):
+        return continue_run(folder, [], say)
     if found := to_resume(arguments):
-        return continued(*found, say)
+        return continue_run(*found, say)
     wanted = with_images(composed(arguments))
-    folder = external.restarted_run(Path(wanted.recipe.run.root))  # which a recipe may set
-    return continued(folder, [], say) if folder else _new_run(wanted, arguments)
+    folder = external.find_restarted_run(Path(wanted.recipe.run.root))  # which a recipe may set
+    return continue_run(folder, [], say) if folder else _new_run(wanted, arguments)
 
 
 def with_images(wanted: "Composed") -> "Composed":
@@ -138,27 +138,27 @@ def _new_run(wanted: "Composed", arguments: Arguments) -> Path:
 
 def _planned(wanted: "Composed") -> "Plan":
     from resnet_recipes import api
-    from resnet_recipes.jobs.budget import settled
+    from resnet_recipes.jobs.budget import resolve_plan
 
-    ranks = external.ranks() or group_of(wanted.recipe.launch).ranks
-    return settled(api.plan(wanted, ranks, tell=say), say)
+    ranks = external.count_ranks() or make_group(wanted.recipe.launch).ranks
+    return resolve_plan(api.plan(wanted, ranks, tell=say), say)
 
 
 def _check(arguments: Arguments) -> int:
     """Print the plan, train the last steps, evaluate, save, and say that the run can be started."""
     if "--resume" in arguments:
         raise RecipeError.of("--check", None, "tries one new run", Hint("leave out --resume"))
-    if by := external.launcher():
+    if by := external.find_launcher():
         rule = f"starts the run itself, so it cannot be started by {by}"
         raise RecipeError.of("--check", None, rule)
     from resnet_recipes.commands.plan import lines
-    from resnet_recipes.jobs.measure import CHECKED, check
+    from resnet_recipes.jobs.measure import CHECK_STEPS, check
 
     wanted, began = with_images(composed(arguments)), time.monotonic()
     plan = _planned(wanted)
     say("\n".join(lines(plan)))
     check(plan, say)
-    steps = min(CHECKED, plan.total_steps)
+    steps = min(CHECK_STEPS, plan.total_steps)
     print(
         f"checked in {clock_time(time.monotonic() - began)}: the last {steps} of "
         f"{plan.total_steps:,} steps, an evaluation and a checkpoint; nothing was kept. "

@@ -24,7 +24,7 @@ from resnet_recipes.commands.composed import (
 from resnet_recipes.commands.places import extended, has_run, is_setting, with_weights
 from resnet_recipes.commands.printing import page_width, say
 from resnet_recipes.jobs import external
-from resnet_recipes.jobs.lookup import LAST, run_places
+from resnet_recipes.jobs.lookup import LAST, find_runs
 from resnet_recipes.recipe.library import Library, read
 
 #: The commands of `resnet-recipes`, in the order of the overview. Each is a file of this folder,
@@ -87,7 +87,7 @@ def train(argv: Sequence[str]) -> int:
         raise RecipeError.of("--parallel", arguments.flags["--parallel"], rule, "-m")
     name = _asked(arguments)
     starts = name == "train" and not {"--cfg", "--check"} & arguments.flags.keys()
-    if starts and external.launcher():
+    if starts and external.find_launcher():
         # rank 0 composes; no other rank imports Hydra
         return external.join(argv, lambda: _module(name).prepared(arguments), say)
     if "--cfg" in arguments:  # which Hydra calls `--cfg job`
@@ -212,7 +212,7 @@ def _check(name: str, found: Arguments) -> None:
     if name == "show":
         Library(found.recipes).chain(words[0].removeprefix("recipe="))
     elif "RUN" in usage_of(name).line and name != "diff":
-        run_places(word for word in words if word not in (LAST, "rm") and not is_setting(word))
+        find_runs(word for word in words if word not in (LAST, "rm") and not is_setting(word))
     elif name == "ls" and words:
         raise RecipeError.of("ls", None, "lists all recipes")
     _judge(name, found)

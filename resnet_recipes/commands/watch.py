@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from resnet_recipes.base.text import clock_time, digits, percent, printable, wrapped
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
 from resnet_recipes.commands.printing import width
-from resnet_recipes.jobs.lookup import run_places
+from resnet_recipes.jobs.lookup import find_runs
 from resnet_recipes.report.comparison import read_all
 from resnet_recipes.report.terminal import is_live
 from resnet_recipes.run_folder import METRICS
-from resnet_recipes.run_folder.metrics import Record, of_kind, read_metrics, top1_of
+from resnet_recipes.run_folder.metrics import Record, filter_kind, get_top1, read_metrics
 from resnet_recipes.run_folder.runs import RunRecord, read_run
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ EVERY = 1.0
 
 def run(arguments: Arguments) -> int:
     """Show the run until it ends, or until Ctrl-C."""
-    (folder,) = run_places(arguments.words)
+    (folder,) = find_runs(arguments.words)
     read_all([folder])
     if "--once" in arguments:
         for line in _lines(read_run(folder), read_metrics(folder / METRICS)):
@@ -73,7 +73,7 @@ def _print(folder: Path) -> None:
     printed = 0
     while True:
         found = read_run(folder)
-        evaluations = of_kind(read_metrics(folder / METRICS), "evaluation")
+        evaluations = filter_kind(read_metrics(folder / METRICS), "evaluation")
         for record in evaluations[printed:]:
             print(f"epoch={record['epoch']:g} top1={_top1(record):.2f}", flush=True)
         printed = len(evaluations)
@@ -96,7 +96,7 @@ def _lines(found: RunRecord, records: list[Record]) -> Iterator[str]:
     """Yield the run's state, last step, last evaluation and time left."""
     total = "" if found.epochs is None else f" of {found.epochs:.4g}"
     yield f"{found.name}: {found.state}, epoch {found.epochs_done:.2f}{total}"
-    steps = of_kind(records, "step")
+    steps = filter_kind(records, "step")
     if steps:
         last = steps[-1]
         yield (
@@ -104,7 +104,7 @@ def _lines(found: RunRecord, records: list[Record]) -> Iterator[str]:
             f"{digits(last['images_per_second'])} images/s   waiting for data "
             f"{percent(last['data_wait_share'])}"
         )
-    evaluations = of_kind(records, "evaluation")
+    evaluations = filter_kind(records, "evaluation")
     if evaluations:
         best = max(evaluations, key=_top1)
         yield (
@@ -125,12 +125,12 @@ def _lines(found: RunRecord, records: list[Record]) -> Iterator[str]:
 
 
 def _top1(record: Record) -> float:
-    return top1_of(record) or 0.0
+    return get_top1(record) or 0.0
 
 
 def curve(records: list[Record], width: int) -> str:
     """Return the loss since the start as one line of blocks; empty before the second loss."""
-    losses = [step["loss"] for step in of_kind(records, "step") if step["loss"] is not None]
+    losses = [step["loss"] for step in filter_kind(records, "step") if step["loss"] is not None]
     if len(losses) < 2:
         return ""
     low, high = min(losses), max(losses)

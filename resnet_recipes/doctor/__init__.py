@@ -24,29 +24,29 @@ class Finding(NamedTuple):
     paths: tuple[str, ...] = ()  # the first few places, if there are many
 
 
-def finding_of(problem: Problem) -> Finding:
+def make_finding(problem: Problem) -> Finding:
     """Return a problem that prevents a run as a finding."""
     place = problem.value if problem.key == "data.root" else problem.key
     return Finding("fix", problem.about(str(place)), "\n".join(problem.advice))
 
 
-def exit_code(findings: Sequence[Finding]) -> int:
+def get_exit_code(findings: Sequence[Finding]) -> int:
     """Return 3 if something must be fixed, else 0."""
     if any(finding.level == "fix" for finding in findings):
         return ExitCode.NOT_READY
     return ExitCode.DONE
 
 
-def as_json(topic: str, findings: Sequence[Finding]) -> dict:
+def to_json(topic: str, findings: Sequence[Finding]) -> dict:
     """Return findings as plain values, for other programs."""
     return {
         "topic": topic,
-        "exit_code": exit_code(findings),
+        "exit_code": get_exit_code(findings),
         "findings": [finding._asdict() for finding in findings],
     }
 
 
-def checked(
+def run_checks(
     items: Sequence[Item], check: Callable[[Item], Found], progress: Progress
 ) -> Iterator[tuple[Item, Found]]:
     """Yield each item and what a check finds, on all cores."""
@@ -57,6 +57,6 @@ def checked(
             progress(at + len(block), len(items))
 
 
-def few(items: Sequence[str | Path]) -> tuple[str, ...]:
+def list_few(items: Sequence[str | Path]) -> tuple[str, ...]:
     """Return the first five as text."""
     return tuple(str(item) for item in items[:5])

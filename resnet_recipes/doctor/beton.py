@@ -13,7 +13,7 @@ from resnet_recipes.data.beton.samples import Samples, open_samples, stored_by_c
 from resnet_recipes.data.images import natively
 from resnet_recipes.data.images.python import EvalImages
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
-from resnet_recipes.doctor import Finding, checked, few, finding_of
+from resnet_recipes.doctor import Finding, list_few, make_finding, run_checks
 
 _AGAIN = "resnet-recipes convert SRC DST"
 _THUMBNAIL = 8  # pixels, side to which samples are resized here
@@ -36,13 +36,13 @@ def check_betons(paths: Sequence[Path], images: bool, progress: Progress) -> Ite
     betons += [samples.small for samples in found if samples.small]
     for beton in betons:
         yield from _described(beton)
-    yield from map(finding_of, problems)
+    yield from map(make_finding, problems)
     if images and not problems:
         for beton in betons:
             yield from _check_samples(beton, progress)
 
 
-def verdict(beton: Beton) -> Callable[[int], str | None]:
+def make_verifier(beton: Beton) -> Callable[[int], str | None]:
     """Return a function that reads a sample as training does, and says what is wrong or None.
 
     It is thread-safe.
@@ -78,10 +78,12 @@ def _described(beton: Beton) -> Iterator[Finding]:
 def _check_samples(beton: Beton, progress: Progress) -> Iterator[Finding]:
     """Read every sample in file order, on all cores."""
     name, order = beton.path.name, np.argsort(beton.starts).tolist()
-    found = checked(order, verdict(beton), progress)
+    found = run_checks(order, make_verifier(beton), progress)
     damaged = [(index, said) for index, said in found if said]
     if damaged:
         places = [f"sample {index}: {said}" for index, said in sorted(damaged)]
-        yield Finding("fix", f"{len(damaged):,} samples of {name} are damaged", _AGAIN, few(places))
+        yield Finding(
+            "fix", f"{len(damaged):,} samples of {name} are damaged", _AGAIN, list_few(places)
+        )
     else:
         yield Finding("ok", f"{name}: all {len(order):,} samples were read and decoded")

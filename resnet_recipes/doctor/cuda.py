@@ -20,7 +20,7 @@ PYTORCH = (
 
 
 def is_usable() -> bool:
-    """Return whether torch can use a GPU; `unused` says why not, instead of torch's warning."""
+    """Return whether torch can use a GPU; `explain_unused_gpu` replaces torch's warning."""
     import torch
 
     with warnings.catch_warnings():
@@ -28,15 +28,15 @@ def is_usable() -> bool:
         return torch.cuda.is_available()
 
 
-def unused() -> Finding | None:
+def explain_unused_gpu() -> Finding | None:
     """Return why torch uses no GPU, if this machine seems to have one."""
-    if is_usable() or not (sign := sign_of_a_gpu()):
+    if is_usable() or not (sign := find_sign_of_gpu()):
         return None
-    why, fix = _reason()
+    why, fix = _find_reason()
     return Finding("fix", f"this machine seems to have a GPU ({sign}), but {why}", fix)
 
 
-def untried() -> Finding | None:
+def explain_untested_machine() -> Finding | None:
     """Return that nobody has run this program on such a machine, if that is so."""
     import torch
 
@@ -49,11 +49,11 @@ def untried() -> Finding | None:
     return None
 
 
-def _reason() -> tuple[str, str]:
+def _find_reason() -> tuple[str, str]:
     """Return why torch cannot use this machine's GPU, and what to do."""
     import torch
 
-    visible, driver = os.environ.get("CUDA_VISIBLE_DEVICES"), _driver()
+    visible, driver = os.environ.get("CUDA_VISIBLE_DEVICES"), _read_driver_version()
     built = f"torch {torch.__version__} is built for"
     if torch.version.cuda is None:
         return f"{built} {'ROCm' if torch.version.hip else 'CPUs'}", PYTORCH
@@ -69,7 +69,7 @@ def _reason() -> tuple[str, str]:
     return "torch cannot use it", "python -c 'import torch; torch.cuda.init()'  prints the reason"
 
 
-def _driver() -> tuple[int, int] | None:
+def _read_driver_version() -> tuple[int, int] | None:
     """Return the newest CUDA version that the driver supports; None without a driver."""
     version = ctypes.c_int()
     try:
@@ -79,7 +79,7 @@ def _driver() -> tuple[int, int] | None:
     return version.value // 1000, version.value % 1000 // 10
 
 
-def sign_of_a_gpu() -> str:
+def find_sign_of_gpu() -> str:
     """Return what suggests that this machine has an NVIDIA GPU; empty if nothing does."""
     if DRIVER.exists():
         return "the NVIDIA driver is loaded"
@@ -117,7 +117,7 @@ class Gpus:
 
 
 @cache
-def found() -> Gpus:
+def find_gpus() -> Gpus:
     """Return the GPUs of this machine. Takes a few tenths of a second if there are any, once.
 
     torch counts physical GPUs (NVML). In MIG mode CUDA shows one slice of them all, or those of
@@ -127,7 +127,7 @@ def found() -> Gpus:
 
     if not is_usable():  # NVML counts GPUs that an old driver keeps from this torch, too
         return Gpus()
-    told = _answer() or [str(torch.cuda.device_count())]
+    told = _ask_driver() or [str(torch.cuda.device_count())]
     kinds: tuple[Any, ...] = (int, str, lambda major: "bf16" if int(major) >= 8 else "fp16", int)
     return Gpus(*(kind(text) for kind, text in zip(kinds, told, strict=False)))
 
@@ -144,7 +144,7 @@ def has_nvml() -> bool:
         return False
 
 
-def _answer() -> list[str]:
+def _ask_driver() -> list[str]:
     """Return what the driver says: how many, name, major compute capability, bytes; or less."""
     import torch
 

@@ -21,7 +21,7 @@ from resnet_recipes.data.imagenet import are_imagenets
 from resnet_recipes.data.images.decode import FORMATS, KINDS, BadImageError, Picture, read_file
 from resnet_recipes.data.root import SPLITS, root_problem
 from resnet_recipes.data.survey import survey_files
-from resnet_recipes.doctor import Finding, checked, few, finding_of
+from resnet_recipes.doctor import Finding, list_few, make_finding, run_checks
 from resnet_recipes.doctor.beton import check_betons
 
 #: Every oddity by name: its level, and what such images are.
@@ -69,7 +69,7 @@ def check_data(root: Path, images: bool = True, progress: Progress = silent) -> 
             shlex.join([*command, each]) if isinstance(each, Value) else each
             for each in problem.advice
         ]
-        return [finding_of(problem._replace(fix=tuple(fix)))]
+        return [make_finding(problem._replace(fix=tuple(fix)))]
     if betons and not any((root / split).is_dir() for split in SPLITS):
         lacking = [
             split
@@ -87,7 +87,7 @@ def check_data(root: Path, images: bool = True, progress: Progress = silent) -> 
             fix = "data.val_share=0.1   sets a tenth of each class aside, as this check does"
             found.append(Finding("warn", f"{root} has no validation images", fix))
     except NotReadyError as error:
-        return found + [finding_of(problem) for problem in error.problems]
+        return found + [make_finding(problem) for problem in error.problems]
     return found + (list(_check_images(config, progress)) if images else [])
 
 
@@ -118,7 +118,7 @@ def _check_images(config: DataConfig, progress: Progress) -> Iterator[Finding]:
     bad = {split: [] for split in SPLITS}
     digests = {split: {} for split in SPLITS}
     files = [(split, path) for split in SPLITS for path in listing_of(config, split).paths]
-    for (split, path), one in checked(files, lambda file: check_image(file[1]), progress):
+    for (split, path), one in run_checks(files, lambda file: check_image(file[1]), progress):
         digests[split][one.digest] = path
         if one.bad:
             bad[split].append(f"{path} {one.bad}")
@@ -132,20 +132,20 @@ def _check_images(config: DataConfig, progress: Progress) -> Iterator[Finding]:
         )
         if said:
             what = f"unreadable images in {split}: {len(said):,}"
-            yield Finding("fix", what, f"replace or delete them{skip}", few(said))
+            yield Finding("fix", what, f"replace or delete them{skip}", list_few(said))
     for name, paths in odd.items():
         level, what = ODDITIES[name]
-        yield Finding(level, f"{what}: {len(paths):,}", paths=few(paths))
+        yield Finding(level, f"{what}: {len(paths):,}", paths=list_few(paths))
     train, val = digests["train"], digests["val"]
     if shared := [val[digest] for digest in val.keys() & train.keys() - {b""}]:
         what = f"validation images that are also training images, byte for byte: {len(shared):,}"
-        yield Finding("warn", what, "remove them from train/", few(shared))
+        yield Finding("warn", what, "remove them from train/", list_few(shared))
     yield Finding(
         "ok", f"{len(files) - sum(map(len, bad.values())):,} of {len(files):,} images were decoded"
     )
 
 
-class Decoded(NamedTuple):
+class DecodedImages(NamedTuple):
     """The images that were decoded in some time."""
 
     bad: dict[str, list[str]]  # paths of each split's unreadable images, with the reason
@@ -153,7 +153,7 @@ class Decoded(NamedTuple):
     total: int
 
 
-def decode_some(config: DataConfig, seconds: float) -> Decoded:
+def decode_some(config: DataConfig, seconds: float) -> DecodedImages:
     """Decode the images of both splits, in random order, until all are or the time is over."""
     listings = {split: listing_of(config, split) for split in SPLITS}
     train, total = len(listings["train"]), sum(map(len, listings.values()))
@@ -166,13 +166,13 @@ def decode_some(config: DataConfig, seconds: float) -> Decoded:
             else ("val", listings["val"].path(index - train))
             for index in order[count : count + _BLOCK]
         ]
-        for (split, path), one in checked(files, lambda file: check_image(file[1]), silent):
+        for (split, path), one in run_checks(files, lambda file: check_image(file[1]), silent):
             bad[split] += [f"{path} {one.bad}"] if one.bad else []
         count += len(files)
-    return Decoded(bad, count, total)
+    return DecodedImages(bad, count, total)
 
 
-class Checked(NamedTuple):
+class CheckedImage(NamedTuple):
     """What is known of one image file."""
 
     digest: bytes  # of its bytes: equal for equal files; empty if it cannot be read
@@ -180,7 +180,7 @@ class Checked(NamedTuple):
     bad: str = ""  # why it cannot be read or decoded
 
 
-def check_image(path: Path | str) -> Checked:
+def check_image(path: Path | str) -> CheckedImage:
     """Read and decode one file as training does.
 
     Whatever is wrong with it is returned, never raised.
@@ -192,11 +192,11 @@ def check_image(path: Path | str) -> Checked:
         picture = Picture(data)
         picture.whole()
     except BadImageError as error:
-        return Checked(digest, bad=str(error))
-    return Checked(digest, tuple(_oddities(Path(path).suffix.lower(), data)))
+        return CheckedImage(digest, bad=str(error))
+    return CheckedImage(digest, tuple(_find_oddities(Path(path).suffix.lower(), data)))
 
 
-def _oddities(suffix: str, data: bytes) -> list[str]:
+def _find_oddities(suffix: str, data: bytes) -> list[str]:
     """Return what is unusual in the header of an image that decodes."""
     try:
         with (

@@ -10,8 +10,14 @@ import torch.nn.functional as F
 from resnet_recipes import ops
 from resnet_recipes.base.text import byte_size
 from resnet_recipes.doctor import Finding, rates
-from resnet_recipes.doctor.cuda import DRIVER, PYTORCH, is_usable, untried, unused
-from resnet_recipes.estimating.roofline import known
+from resnet_recipes.doctor.cuda import (
+    DRIVER,
+    PYTORCH,
+    explain_untested_machine,
+    explain_unused_gpu,
+    is_usable,
+)
+from resnet_recipes.estimating.roofline import find_gpu
 
 _SMALLEST = 10e9  # bytes; the recipes' micro-batch of 256 images at 176 px in bfloat16 takes this
 _SLOW = 0.75  # share of its expected speed below which a GPU is called slow
@@ -23,10 +29,10 @@ _HARDWARE = (
 
 def check_gpu() -> list[Finding]:
     """Check that torch, torchvision, driver and GPUs match, and each GPU's results and speed."""
-    return [*packages(), *devices()]
+    return [*check_packages(), *check_devices()]
 
 
-def packages() -> Iterator[Finding]:
+def check_packages() -> Iterator[Finding]:
     """Import torchvision's compiled part, which fails if it was built for another torch."""
     try:
         import torchvision
@@ -45,12 +51,12 @@ def packages() -> Iterator[Finding]:
     )
 
 
-def devices() -> Iterator[Finding]:
+def check_devices() -> Iterator[Finding]:
     """Describe each GPU, and check its results and its speed; or say why there is none."""
-    yield from filter(None, [untried()])
+    yield from filter(None, [explain_untested_machine()])
     if not is_usable():
         none = "this machine has no GPU that torch can use: runs use the CPU, for trying things out"
-        yield unused() or Finding("ok", none)
+        yield explain_unused_gpu() or Finding("ok", none)
         return
     yield Finding("ok", _versions())
     for index in range(torch.cuda.device_count()):
@@ -66,11 +72,13 @@ def devices() -> Iterator[Finding]:
                 "warn", f"GPU {index} may have too little memory for batch.bn_size=256", fix
             )
         dtype = torch.bfloat16 if device.major >= 8 else torch.float16
-        yield convolution(torch.device("cuda", index), dtype)
-        yield operations(torch.device("cuda", index), dtype)
-        yield from speed(torch.device("cuda", index), dtype, device.name)
+        yield check_convolution(torch.device("cuda", index), dtype)
+        yield check_operations(torch.device("cuda", index), dtype)
+        yield from check_speed(torch.device("cuda", index), dtype, device.name)
     if torch.cuda.device_count() > 1:
-        yield exchange([torch.device("cuda", index) for index in range(torch.cuda.device_count())])
+        yield check_all_reduce(
+            [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
+        )
 
 
 def _versions() -> str:
@@ -85,7 +93,7 @@ def _versions() -> str:
     return ", ".join(f"{name} {version or 'unknown'}" for name, version in found.items())
 
 
-def convolution(device: torch.device, dtype: torch.dtype) -> Finding:
+def check_convolution(device: torch.device, dtype: torch.dtype) -> Finding:
     """Compare a convolution of small integers, exact in every dtype, with the CPU's."""
     name = f"GPU {device.index}"
     rng = torch.Generator().manual_seed(0)
@@ -109,7 +117,7 @@ def convolution(device: torch.device, dtype: torch.dtype) -> Finding:
     )
 
 
-def operations(device: torch.device, dtype: torch.dtype) -> Finding:
+def check_operations(device: torch.device, dtype: torch.dtype) -> Finding:
     """Compare the fused operations with torch's own, on the GPU and on the CPU."""
     if notes := ops.compare(device, dtype, device).notes:
         fix = "runs use torch's own operations instead: correct, but slower"
@@ -125,9 +133,9 @@ def operations(device: torch.device, dtype: torch.dtype) -> Finding:
     )
 
 
-def speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator[Finding]:
+def check_speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator[Finding]:
     """Compare the speeds of memory and of matrix products with the GPU's datasheet."""
-    gpu = known(name)
+    gpu = find_gpu(name)
     if gpu is None:
         yield Finding(
             "ok", f"GPU {device.index}: no datasheet for {name}, so its speed is not judged"
@@ -135,10 +143,10 @@ def speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator[Findi
         return
     try:
         measured = (
-            ("moves data", rates.traffic(device) / 1e12, gpu.traffic / 1e12, "TB/s"),
+            ("moves data", rates.measure_traffic(device) / 1e12, gpu.traffic / 1e12, "TB/s"),
             (
                 "multiplies matrices",
-                rates.products(device, dtype) / 1e12,
+                rates.measure_products(device, dtype) / 1e12,
                 gpu.flops / 1e12,
                 "TFLOP/s",
             ),
@@ -166,7 +174,7 @@ def speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator[Findi
             yield Finding("ok", result)
 
 
-def exchange(devices: list[torch.device]) -> Finding:
+def check_all_reduce(devices: list[torch.device]) -> Finding:
     """Sum a tensor over all GPUs by NCCL, as gradients are, and check the sum and the time."""
     size = 25_600_000  # gradients of a ResNet-50
     fix = (

@@ -9,7 +9,7 @@ import torch
 from resnet_recipes.ops.capture import capture
 
 
-def seconds(
+def measure_seconds(
     work: Callable[[], object], device: torch.device, times: int = 5, repeats: int = 10
 ) -> float:
     """Return the seconds per call of `work`.
@@ -26,12 +26,12 @@ def seconds(
     settle(device)
     if device.type == "cuda":
         with torch.cuda.device(device):
-            lap = _replayed(calls)
+            lap = _capture_replay(calls)
             return median(lap() for _ in range(times)) / repeats
     return median(timeit.repeat(calls, repeat=times, number=1)) / repeats
 
 
-def _replayed(calls: Callable[[], None]) -> Callable[[], float]:
+def _capture_replay(calls: Callable[[], None]) -> Callable[[], float]:
     """Capture calls on the current GPU; return a function that replays and times them."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     with capture() as graph:
@@ -54,18 +54,18 @@ def settle(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def traffic(device: torch.device, size: int = 1 << 30) -> float:
+def measure_traffic(device: torch.device, size: int = 1 << 30) -> float:
     """Return the bytes per second that a kernel reads and writes, `size` bytes each.
 
     An H200 copied at 0.65 of this speed inside a CUDA graph, where a copy does not run as a kernel.
     """
     source = torch.ones(size // 4, device=device)
     target = torch.empty_like(source)
-    return 2 * size / seconds(lambda: torch.neg(source, out=target), device)
+    return 2 * size / measure_seconds(lambda: torch.neg(source, out=target), device)
 
 
-def products(device: torch.device, dtype: torch.dtype, side: int = 8192) -> float:
+def measure_products(device: torch.device, dtype: torch.dtype, side: int = 8192) -> float:
     """Return the floating-point operations per second of a product of two square matrices."""
     a, b = (torch.randn(side, side, device=device, dtype=torch.float32).to(dtype) for _ in range(2))
     out = torch.empty_like(a)
-    return 2 * side**3 / seconds(lambda: torch.mm(a, b, out=out), device)
+    return 2 * side**3 / measure_seconds(lambda: torch.mm(a, b, out=out), device)

@@ -22,7 +22,7 @@ from resnet_recipes.base.cores import cores, is_emulated
 from resnet_recipes.base.paths import cache_folder
 from resnet_recipes.base.text import clock_time, roughly
 from resnet_recipes.estimating.network import NetworkFacts
-from resnet_recipes.estimating.roofline import Gpu, Work, speed
+from resnet_recipes.estimating.roofline import Gpu, Work, predict_speed
 
 #: If exchanging gradients alone takes more than this share of a step, the step is waiting for the
 #: exchange.
@@ -73,7 +73,9 @@ class Speeds:
         areas, quartiles = self._known
         nearest = min(max(side**2, areas[0]), areas[-1])
         scale = side**2 / nearest
-        low, middle, high = (scale * float(np.interp(nearest, areas, known)) for known in quartiles)
+        low, middle, high = (
+            scale * float(np.interp(nearest, areas, values)) for values in quartiles
+        )
         return low, middle, high
 
     @cached_property  # a budget asks for it thousands of times
@@ -143,7 +145,7 @@ class Estimate:
         return self.minutes + (self.evaluation_minutes or 0.0) + (self.other_minutes or 0.0)
 
     @property
-    def most(self) -> float:
+    def max_minutes(self) -> float:
         """Most minutes of everything that is known, by the slower steps or by DRIFT."""
         slower = self.total_minutes - self.minutes + self.bounds[1]
         return max(slower, DRIFT * self.total_minutes)
@@ -166,7 +168,7 @@ class RunForecast(NamedTuple):
     source: str  # in words
     when: float | None = None  # it was measured, in seconds since the epoch; None: it was not
 
-    def told(self, seconds: float) -> str:
+    def format_time(self, seconds: float) -> str:
         """Return a length of time as exactly as it is known."""
         return clock_time(seconds) if self.when else f"roughly {roughly(seconds)}"
 
@@ -210,10 +212,10 @@ PER_CORE = 12
 
 #: How much longer a CPU takes in a type that it has no instructions for: measured with ResNet-18 on
 #: one AMD EPYC with AVX2.
-EMULATED = 6
+EMULATION_FACTOR = 6
 
 
-def key_of(facts: Mapping[str, object]) -> str:
+def make_key(facts: Mapping[str, object]) -> str:
     """Return the name under which speeds are kept.
 
     It changes with the machine, the version and any of `facts`.
@@ -255,38 +257,42 @@ def _path(key: str) -> Path:
     return cache_folder() / "speeds" / f"{key}.json"
 
 
-def sampled(sizes: Sequence[int], count: int) -> list[int]:
+def sample_epochs(sizes: Sequence[int], count: int) -> list[int]:
     """Return `count` epochs to time by the papers' rule, of a run with images of `sizes` by epoch.
 
     At least 3, if it has as many. They are the first ones. With several image sizes they are the
     first two, since the first fills caches and is counted as long as the second, and one epoch at
     each of some other sizes, from the largest down.
     """
-    others = sorted(set(sizes) - set(sizes[:2]), reverse=True)
-    if not others:
+    other_sizes = sorted(set(sizes) - set(sizes[:2]), reverse=True)
+    if not other_sizes:
         return list(range(min(count, len(sizes))))
     last = {size: epoch for epoch, size in enumerate(sizes)}
-    picks = min(max(1, count - 2), len(others))
-    spread = {others[place * (len(others) - 1) // max(1, picks - 1)] for place in range(picks)}
+    picks = min(max(1, count - 2), len(other_sizes))
+    spread = {
+        other_sizes[place * (len(other_sizes) - 1) // max(1, picks - 1)] for place in range(picks)
+    }
     return sorted({0, 1, *(last[size] for size in spread)})
 
 
-def speeds_of(course: Course, timed: Mapping[int, float], evaluation: float | None) -> Speeds:
+def make_speeds(
+    course: Course, epoch_seconds: Mapping[int, float], evaluation: float | None
+) -> Speeds:
     """Return the speeds of a run whose epochs took these seconds, by number, counted from 0.
 
     The first is timed as the second. `evaluation` are images per second, if one was timed.
     """
-    found = defaultdict(list)
-    for epoch, seconds in {**timed, 0: timed[1]}.items():
-        found[course.sides[epoch]].append(seconds / course.images[epoch])
-    step = {side: (mean(each),) for side, each in found.items()}
+    seconds_by_side = defaultdict(list)
+    for epoch, seconds in {**epoch_seconds, 0: epoch_seconds[1]}.items():
+        seconds_by_side[course.sides[epoch]].append(seconds / course.images[epoch])
+    step = {side: (mean(laps),) for side, laps in seconds_by_side.items()}
     # the parts of a step were not timed
     return Speeds(step, evaluation, limits=dict.fromkeys(course.sides, "?"))
 
 
-def on_cpu(course: Course, cores: int, dtype: str) -> Speeds:
+def guess_cpu_speeds(course: Course, cores: int, dtype: str) -> Speeds:
     """Return what a CPU is guessed to do."""
-    rate = 2e9 * PER_CORE * cores / (EMULATED if is_emulated(dtype) else 1)
+    rate = 2e9 * PER_CORE * cores / (EMULATION_FACTOR if is_emulated(dtype) else 1)
     operations = course.network.operations
     return Speeds(
         {side: (course.passes * operations(side).training / rate,) for side in course.sides},
@@ -294,15 +300,15 @@ def on_cpu(course: Course, cores: int, dtype: str) -> Speeds:
     )
 
 
-def on_gpus(course: Course, gpu: Gpu) -> Speeds:
+def predict_gpu_speeds(course: Course, gpu: Gpu) -> Speeds:
     """Return what GPUs of one kind are expected to do by the roofline, if loading keeps up."""
     sides = {*course.sides, course.eval_side}
-    found = {side: speed(gpu, course.work._replace(side=side)) for side in sides}
+    speeds = {side: predict_speed(gpu, course.work._replace(side=side)) for side in sides}
     exchange = EXCHANGE if course.devices > 1 else 1
     seconds = exchange * course.passes / course.devices
     forward, training = course.network.operations(course.eval_side)
     return Speeds(
-        {side: (seconds / one.images_per_second,) for side, one in found.items()},
-        course.devices * found[course.eval_side].images_per_second * training / forward,
-        limits={side: one.limit for side, one in found.items()},
+        {side: (seconds / gpu_speed.images_per_second,) for side, gpu_speed in speeds.items()},
+        course.devices * speeds[course.eval_side].images_per_second * training / forward,
+        limits={side: gpu_speed.limit for side, gpu_speed in speeds.items()},
     )

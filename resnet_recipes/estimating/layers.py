@@ -20,9 +20,9 @@ class OperationCount(NamedTuple):
     @classmethod
     def of(cls, layers: Iterable[tuple[int, int]]) -> Self:
         """Sum up layers: operations forward, and how many passes through them training takes."""
-        found = list(layers)
+        counts = list(layers)
         return cls(
-            sum(forward for forward, _ in found), sum(forward * times for forward, times in found)
+            sum(forward for forward, _ in counts), sum(forward * times for forward, times in counts)
         )
 
 
@@ -74,7 +74,7 @@ class Convolution(NamedTuple):
         return 1 + is_trained + has_gradient
 
 
-def convolutions(model: str, side: int) -> Iterator[Convolution]:
+def list_convolutions(model: str, side: int) -> Iterator[Convolution]:
     """Yield the convolutions of torchvision's ResNets on images of `side` pixels."""
     is_deep, blocks = NETWORKS[model]
     stem = Convolution(3, 64, 7, 2, side)
@@ -101,26 +101,26 @@ def convolutions(model: str, side: int) -> Iterator[Convolution]:
             side, channels = small, outputs
 
 
-def backbone(model: str) -> int:
+def count_backbone_weights(model: str) -> int:
     """Return the number of a ResNet's weights, BatchNorms included, without its classifier."""
-    return sum(layer.weights + 2 * layer.outputs for layer in convolutions(model, 224))
+    return sum(layer.weights + 2 * layer.outputs for layer in list_convolutions(model, 224))
 
 
-def features(model: str) -> int:
+def count_features(model: str) -> int:
     """Return how many features the classifier of a ResNet sees."""
     return 2048 if NETWORKS[model][0] else 512
 
 
-def operations(model: ModelConfig, classes: int, side: int, methods: Stack) -> OperationCount:
+def count_operations(model: ModelConfig, classes: int, side: int, methods: Stack) -> OperationCount:
     """Return the operations of one of the recipes' own networks for an image of `side` pixels."""
     frozen = FREEZABLE.index(model.freeze)  # the stages that are not trained; 5: all but the head
 
     def layers() -> Iterator[tuple[int, int]]:
-        for layer in convolutions(model.name, side):
+        for layer in list_convolutions(model.name, side):
             stride = layer.stride
             if stride > 1:
                 stride = methods.convolution_stride(stride, layer.inputs)
             yield layer._replace(stride=stride).flops, layer.passes(frozen)
-        yield 2 * features(model.name) * classes, 3 - (model.freeze == "backbone")
+        yield 2 * count_features(model.name) * classes, 3 - (model.freeze == "backbone")
 
     return OperationCount.of(layers())

@@ -12,7 +12,12 @@ from resnet_recipes import backbones
 from resnet_recipes.base.architecture import NETWORKS, ModelConfig
 from resnet_recipes.base.errors import Hint, Problem
 from resnet_recipes.data.base import Stored
-from resnet_recipes.estimating.layers import OperationCount, backbone, features, operations
+from resnet_recipes.estimating.layers import (
+    OperationCount,
+    count_backbone_weights,
+    count_features,
+    count_operations,
+)
 from resnet_recipes.methods.stack import Stack
 
 
@@ -26,13 +31,13 @@ class Teacher(NamedTuple):
     stored: Stored | None = None  # its outputs
 
 
-def teaching(teachers: Iterable[Teacher], side: int) -> int:
+def count_teaching(teachers: Iterable[Teacher], side: int) -> int:
     """Return the operations of all teachers for one image of `side` pixels."""
     networks = (teacher.network for teacher in teachers)
     return sum(network.operations(side).forward for network in networks if network)
 
 
-def network_of(model: ModelConfig, classes: int, methods: Stack) -> "NetworkFacts":
+def make_network_facts(model: ModelConfig, classes: int, methods: Stack) -> "NetworkFacts":
     """Return the facts about a recipe's network.
 
     Raises RecipeError if its library cannot build it. All but the plain ResNets are built, without
@@ -49,8 +54,10 @@ class ResNet:
     draws_in_forward, is_predicted, text = False, True, ""
 
     def __init__(self, model: ModelConfig, classes: int, methods: Stack):
-        self.parameters = backbone(model.name) + (features(model.name) + 1) * classes
-        self.operations = cache(lambda side: operations(model, classes, side, methods))
+        self.parameters = (
+            count_backbone_weights(model.name) + (count_features(model.name) + 1) * classes
+        )
+        self.operations = cache(lambda side: count_operations(model, classes, side, methods))
 
     def problems(self) -> Iterator[Problem]:
         """Yield nothing: every method is made for these networks."""

@@ -15,7 +15,7 @@ IMAGENET_IMAGES = 1_281_167
 
 #: The most, in points, by which any published result between two others of its recipe differs from
 #: what is interpolated without it.
-ERROR = 0.16
+INTERPOLATION_ERROR = 0.16
 
 #: Where the sources contradict each other, and what was decided.
 CONTRADICTIONS = (
@@ -49,7 +49,7 @@ class PublishedResult:
 
 
 @cache
-def published() -> tuple[PublishedResult, ...]:
+def read_published() -> tuple[PublishedResult, ...]:
     """Return all published results, by recipe and length."""
     with Path(__file__).with_name("published.csv").open(encoding="utf-8", newline="") as file:
         return tuple(parse_texts(PublishedResult, row) for row in csv.DictReader(file))
@@ -62,7 +62,7 @@ class Accuracy(NamedTuple):
     source: str  # in words
 
 
-def accuracy_after(results: Sequence[Published], epochs: float) -> Accuracy | None:
+def estimate_accuracy(results: Sequence[Published], epochs: float) -> Accuracy | None:
     """Return what was published for a length, or else lies on the line between its neighbours.
 
     The line is straight over 1 / epochs, which fits the published curves better than epochs or
@@ -78,13 +78,13 @@ def accuracy_after(results: Sequence[Published], epochs: float) -> Accuracy | No
     import numpy as np  # pages of help do not wait for it
 
     top1 = float(np.interp(1 / epochs, shares, accuracies))
-    return Accuracy(top1, f"interpolated, within {ERROR}")
+    return Accuracy(top1, f"interpolated, within {INTERPOLATION_ERROR}")
 
 
-def shortest(results: Sequence[Published], top1: float) -> int | None:
+def find_shortest(results: Sequence[Published], top1: float) -> int | None:
     """Return the fewest whole epochs with at least this accuracy; None if it is not known."""
     lengths = [result.epochs for result in results if result.epochs]
     for epochs in range(min(lengths, default=0), max(lengths, default=-1) + 1):
-        if (found := accuracy_after(results, epochs)) and found.top1 >= top1:
+        if (accuracy := estimate_accuracy(results, epochs)) and accuracy.top1 >= top1:
             return epochs
     return None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base.kinds import parse_texts
-from resnet_recipes.estimating.layers import Convolution, backbone, convolutions
+from resnet_recipes.estimating.layers import Convolution, count_backbone_weights, list_convolutions
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ with Path(__file__).with_name("datasheet.csv").open(encoding="utf-8", newline=""
     GPUS: tuple[Gpu, ...] = tuple(parse_texts(Gpu, row) for row in csv.DictReader(_file))
 
 
-def known(name: str) -> Gpu | None:
+def find_gpu(name: str) -> Gpu | None:
     """Return the GPU that the driver calls `name`, as in "NVIDIA A100-SXM4-80GB".
 
     None if it is not in the table.
@@ -92,7 +92,7 @@ class Speed(NamedTuple):
     limit: str  # the bottleneck: arithmetic | memory traffic | kernel launches
 
 
-def speed(gpu: Gpu, work: Work) -> Speed:
+def predict_speed(gpu: Gpu, work: Work) -> Speed:
     """Return a GPU's expected speed if operations run in turn at the shares it reaches."""
     arithmetic = moving = 0.0
     for flops, moved in _passes(work):
@@ -101,7 +101,7 @@ def speed(gpu: Gpu, work: Work) -> Speed:
             arithmetic += computing / gpu.convolution
         else:
             moving += loading / gpu.convolution
-    kinds = traffic(work)
+    kinds = count_traffic(work)
     others = kinds.total() - kinds["convolution"]
     if work.fused:
         moving += others / (FUSED_SHARE * gpu.traffic)
@@ -118,7 +118,7 @@ def speed(gpu: Gpu, work: Work) -> Speed:
 
 
 @cache
-def traffic(work: Work) -> Counter[str]:
+def count_traffic(work: Work) -> Counter[str]:
     """Return the memory traffic in bytes per image and step, by kind of operation."""
     layers, fused = _layers(work), work.fused
     outputs = sum(layer.written for layer in layers)
@@ -141,13 +141,13 @@ def traffic(work: Work) -> Counter[str]:
             "pool": 2 * (stem + pooled) + 2 * pooled * _index(work) // BYTES,
         }
     )
-    found = Counter({kind: float(BYTES * number) for kind, number in elements.items()})
-    found["optimizer"] = STEP * backbone(work.model) / work.batch
-    found["convolution"] = sum(moved for _, moved in _passes(work))
-    return found
+    bytes_by_kind = Counter({kind: float(BYTES * number) for kind, number in elements.items()})
+    bytes_by_kind["optimizer"] = STEP * count_backbone_weights(work.model) / work.batch
+    bytes_by_kind["convolution"] = sum(moved for _, moved in _passes(work))
+    return bytes_by_kind
 
 
-def memory(work: Work, images: int, weights: int, copies: int) -> float:
+def count_memory(work: Work, images: int, weights: int, copies: int) -> float:
     """Return the bytes of GPU memory that training needs.
 
     `images` is their number in a whole step, `weights` the model's number of them, `copies` the
@@ -156,14 +156,14 @@ def memory(work: Work, images: int, weights: int, copies: int) -> float:
     # most is used when the forward pass ends: the backward pass gives up what it has read
     # uint8 and float32 pixels; a graph keeps its own
     pixels = images * 3 * work.side**2 * (9 if work.fused else 5)
-    used = work.batch * kept(work) + pixels + weights * (4 * copies + BYTES)
+    used = work.batch * count_kept_bytes(work) + pixels + weights * (4 * copies + BYTES)
     # an evaluation cannot use the memory of a CUDA graph
     widest = max(layer.written for layer in _layers(work))
     evaluation = 3 * BYTES * widest * work.batch if work.fused else 0
     return RESERVED + SPLIT * used + evaluation
 
 
-def kept(work: Work) -> int:
+def count_kept_bytes(work: Work) -> int:
     """Return the bytes per image that a forward pass keeps for the backward pass."""
     layers = _layers(work)
     stem = layers[0].written
@@ -185,7 +185,7 @@ def _index(work: Work) -> int:
 
 @cache
 def _layers(work: Work) -> tuple[Convolution, ...]:
-    return tuple(convolutions(work.model, work.side))
+    return tuple(list_convolutions(work.model, work.side))
 
 
 @cache
@@ -194,14 +194,14 @@ def _passes(work: Work) -> tuple[tuple[float, float], ...]:
 
     Forward, backward for weights and for the input.
     """
-    found = []
+    passes = []
     for layer in _layers(work):
         # the blur does the stride
         is_blurred = work.blur and layer.kernel == 1 and layer.stride == 2
         read = layer.read // 4 if is_blurred else layer.read
         moved = BYTES * (read + layer.written + layer.weights / work.batch)
-        found += [(layer.flops, moved)] * layer.passes()
-    return tuple(found)
+        passes += [(layer.flops, moved)] * layer.passes()
+    return tuple(passes)
 
 
 def _blurs(work: Work) -> Iterator[tuple[int, int]]:

@@ -4,10 +4,10 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from resnet_recipes.jobs.rank import LaunchFacts, job_of, run_rank
+from resnet_recipes.jobs.rank import LaunchFacts, read_job, run_rank
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    name = job_of(folder).get("job", "train")
+    name = read_job(folder).get("job", "train")
     work = import_module(f"resnet_recipes.jobs.{name}").work
     run_rank(folder, work, LaunchFacts.read(folder))

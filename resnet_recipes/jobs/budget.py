@@ -12,10 +12,10 @@ from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.text import Say, clock_time
 from resnet_recipes.estimating.estimate import Estimate, RunForecast
 from resnet_recipes.jobs import external
-from resnet_recipes.jobs.fit import fitted
-from resnet_recipes.jobs.group import group_of
-from resnet_recipes.jobs.measure import UNKNOWN, measured, predicted
-from resnet_recipes.jobs.memory import sized
+from resnet_recipes.jobs.fit import fit_micro_batch
+from resnet_recipes.jobs.group import make_group
+from resnet_recipes.jobs.measure import UNKNOWN, measure_time, predict_time
+from resnet_recipes.jobs.memory import resolve_memory_pixels
 from resnet_recipes.planning.course import estimate_run
 from resnet_recipes.planning.make import MAX_EPOCHS, make_plan
 from resnet_recipes.planning.plan import Plan
@@ -28,23 +28,23 @@ if TYPE_CHECKING:  # ranks never import Hydra
 WHOLE = 20
 
 
-def plan_here(wanted: "Composed", say: Say) -> Plan:
+def plan_here(composed: "Composed", say: Say) -> Plan:
     """Return the plan of a recipe's run on the devices of this machine."""
-    recipe = wanted.recipe
-    facts, group = data.measure(recipe.data), group_of(recipe.launch)
-    plan = make_plan(recipe, facts, group.ranks, wanted.origin)
-    return settled(plan, say)
+    recipe = composed.recipe
+    facts, group = data.measure(recipe.data), make_group(recipe.launch)
+    plan = make_plan(recipe, facts, group.ranks, composed.origin)
+    return resolve_plan(plan, say)
 
 
-def settled(plan: Plan, say: Say) -> Plan:
+def resolve_plan(plan: Plan, say: Say) -> Plan:
     """Return the plan with numbers in place of all that this machine decides.
 
     They are a micro-batch of auto, the size of images in memory, and the length of a budget.
     """
-    return within_budget(sized(fitted(plan, say), say), say)
+    return fit_budget(resolve_memory_pixels(fit_micro_batch(plan, say), say), say)
 
 
-def within_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
+def fit_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
     """Return the plan with the length of its budget, if it has one.
 
     `measures` says whether the machine may be measured, for a minute, if it was not before. Raises
@@ -53,21 +53,22 @@ def within_budget(plan: Plan, say: Say, measures: bool = True) -> Plan:
     launch = plan.recipe.launch
     if not launch.budget:
         return plan
-    measures = measures and not external.launcher()
-    found = measured(plan, say) if measures else predicted(plan)
-    if found is None:
+    measures = measures and not external.find_launcher()
+    forecast = measure_time(plan, say) if measures else predict_time(plan)
+    if forecast is None:
         raise NotReadyError.of("budget", launch.budget, UNKNOWN, "epochs=18")
-    plan = within(plan, found)
-    made = estimate_run(plan, found.speeds)
+    plan = fit_length(plan, forecast)
+    estimate = estimate_run(plan, forecast.speeds)
     say(
         f"budget={launch.budget} is {plan.recipe.max_duration.removesuffix('ep')} epochs: "
-        f"{clock_time(60 * made.total_minutes)}, at most {clock_time(60 * made.most)}, with "
-        f"evaluations, checkpoints and start-up; {found.source}"
+        f"{clock_time(60 * estimate.total_minutes)}, at most "
+        f"{clock_time(60 * estimate.max_minutes)}, with evaluations, checkpoints and start-up; "
+        f"{forecast.source}"
     )
     return plan
 
 
-def within(plan: Plan, found: RunForecast) -> Plan:
+def fit_length(plan: Plan, forecast: RunForecast) -> Plan:
     """Return the plan of the longest run that ends within its recipe's budget.
 
     Raises RecipeError if that is too short for a warm-up.
@@ -75,31 +76,33 @@ def within(plan: Plan, found: RunForecast) -> Plan:
     launch = plan.recipe.launch
     minutes = parse_budget(launch.budget, launch.price) / 60
 
-    def made(epochs: Fraction) -> Estimate:
-        return estimate_run(change_length(plan, epochs), found.speeds)
+    def estimate_epochs(epochs: Fraction) -> Estimate:
+        return estimate_run(change_length(plan, epochs), forecast.speeds)
 
-    least = shortest(plan)
-    epochs = longest(lambda epochs: made(epochs).most, minutes, least, MAX_EPOCHS)
+    min_epochs = find_shortest(plan)
+    epochs = find_longest(
+        lambda epochs: estimate_epochs(epochs).max_minutes, minutes, min_epochs, MAX_EPOCHS
+    )
     if epochs is None:
-        most = made(least).most
-        enough = f"{ceil(most)}m" if most < 120 else f"{ceil(most / 60)}h"
+        max_minutes = estimate_epochs(min_epochs).max_minutes
+        suggestion = f"{ceil(max_minutes)}m" if max_minutes < 120 else f"{ceil(max_minutes / 60)}h"
         rule = (
-            f"is too little: epochs={float(least):g}, the least that makes sense with a warm-up of "
-            f"{plan.recipe.schedule.warmup}, may take {clock_time(60 * most)}"
+            f"is too little: epochs={float(min_epochs):g}, the least that makes sense with a "
+            f"warm-up of {plan.recipe.schedule.warmup}, may take {clock_time(60 * max_minutes)}"
         )
-        raise RecipeError.of("budget", launch.budget, rule, f"budget={enough}")
+        raise RecipeError.of("budget", launch.budget, rule, f"budget={suggestion}")
     return change_length(plan, epochs)
 
 
-def longest(
-    minutes: Callable[[Fraction], float], budget: float, least: Fraction, limit: int
+def find_longest(
+    minutes: Callable[[Fraction], float], budget: float, min_epochs: Fraction, limit: int
 ) -> Fraction | None:
     """Return the most epochs that take at most `budget` minutes: whole ones, or tenths of a few.
 
-    None if `least`, in tenths, take longer. `minutes` says how long a run of some epochs takes, and
-    hardly ever falls; it takes long itself for long runs, so that it is asked about short ones.
+    None if `min_epochs`, in tenths, take longer. `minutes` returns how long a run of some epochs
+    takes, and hardly ever falls. It is slow for long runs, so short runs are tried first.
     """
-    tenths, end = range(int(10 * least), 10 * limit + 1), 1
+    tenths, end = range(int(10 * min_epochs), 10 * limit + 1), 1
     while end < len(tenths) and minutes(Fraction(tenths[end], 10)) <= budget:
         end *= 2
     end = min(end, len(tenths))
@@ -115,7 +118,7 @@ def longest(
     return epochs
 
 
-def shortest(plan: Plan) -> Fraction:
+def find_shortest(plan: Plan) -> Fraction:
     """Return the fewest epochs that make sense, in tenths: one, or twice those of the warm-up."""
     warmup = Duration.parse(plan.recipe.schedule.warmup)
     if warmup.unit == "dur":

@@ -12,8 +12,8 @@ from resnet_recipes import data
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.base.text import Say
 from resnet_recipes.inference.trained import EvaluationResult, TrainedNetwork
-from resnet_recipes.jobs.group import group_of
-from resnet_recipes.jobs.rank import RankProcess, job_of, shown
+from resnet_recipes.jobs.group import make_group
+from resnet_recipes.jobs.rank import RankProcess, read_job, show_progress
 from resnet_recipes.jobs.task import Task
 from resnet_recipes.network.open import open_network
 from resnet_recipes.recipe.frozen import read_sealed
@@ -24,34 +24,34 @@ from resnet_recipes.training import distributed
 from resnet_recipes.training.outcomes import Outcomes
 
 
-def evaluate(opened: TrainedNetwork, sizes: Sequence[int], say: Say) -> list[EvaluationResult]:
+def evaluate(network: TrainedNetwork, sizes: Sequence[int], say: Say) -> list[EvaluationResult]:
     """Evaluate at each size, in this process or one per device. Raises NotDoneError."""
-    config, group = opened.recipe.data, group_of(opened.recipe.launch)
+    config, group = network.recipe.data, make_group(network.recipe.launch)
     with Waiting(f"fetching {config.root}", "MB") as waiting:
         data.local(config, waiting)  # what opens the images finds them here
     if group.ranks == 1:
-        trained = opened.to_device()
+        trained = network.to_device()
         with Waiting("evaluating") as waiting:
             return [trained.with_size(size).evaluate(waiting) for size in sizes]
-    assert opened.place is not None  # a network in memory stays in this process
-    place = opened.place.absolute() if opened.place.exists() else opened.place
+    assert network.place is not None  # a network in memory stays in this process
+    place = network.place.absolute() if network.place.exists() else network.place
     job = {"place": str(place), "sizes": list(sizes)}
     task = Task("evaluate", "the evaluation did not finish", job)
-    with task.run(opened.recipe, None, group, say) as folder:
+    with task.run(network.recipe, None, group, say) as folder:
         return [
-            _merged([result_path(folder, number, rank) for rank in range(group.ranks)])
+            _merge([result_path(folder, number, rank) for rank in range(group.ranks)])
             for number in range(len(sizes))
         ]
 
 
-def _merged(paths: Sequence[Path]) -> EvaluationResult:
+def _merge(paths: Sequence[Path]) -> EvaluationResult:
     """Merge the results of all ranks: all have the same metrics, and each has its own images."""
-    found = [torch.load(path, weights_only=True) for path in paths]
+    results = [torch.load(path, weights_only=True) for path in paths]
     return EvaluationResult(
-        Metrics(*found[0]["metrics"]),
-        max(one["seconds"] for one in found),
-        found[0]["device"],
-        Outcomes.interleave([Outcomes(*one["outcomes"]) for one in found]),
+        Metrics(*results[0]["metrics"]),
+        max(result["seconds"] for result in results),
+        results[0]["device"],
+        Outcomes.interleave([Outcomes(*result["outcomes"]) for result in results]),
     )
 
 
@@ -62,19 +62,19 @@ def result_path(folder: Path, number: int, rank: int) -> Path:
 
 def work(process: RankProcess) -> int:
     """Evaluate a rank's part of the images at each size, and write what was found to files."""
-    job, recipe = job_of(process.folder), read_sealed(process.folder / CONFIG)
+    job, recipe = read_job(process.folder), read_sealed(process.folder / CONFIG)
     # first: kernels are tried on the current GPU
     distributed.join(distributed.read_rank(recipe.launch.device, process.launch.meeting))
     place = Path(job["place"])
     trained = TrainedNetwork(place, open_network(str(place), recipe.model), recipe).to_device()
     for number, size in enumerate(job["sizes"]):
-        with shown(process, "evaluating") as progress:
-            found = trained.with_size(size).evaluate(progress)
+        with show_progress(process, "evaluating") as progress:
+            result = trained.with_size(size).evaluate(progress)
         content = {
-            "metrics": list(found.metrics),
-            "seconds": found.seconds,
-            "device": found.device,
-            "outcomes": list(found.outcomes),
+            "metrics": list(result.metrics),
+            "seconds": result.seconds,
+            "device": result.device,
+            "outcomes": list(result.outcomes),
         }
         torch.save(content, result_path(process.folder, number, process.rank))
     distributed.wait_for_ranks()

@@ -26,7 +26,7 @@ from resnet_recipes.run_folder import (
     SUMMARY,
 )
 from resnet_recipes.run_folder.lock import is_running, refuse_links
-from resnet_recipes.run_folder.metrics import line, read_metrics
+from resnet_recipes.run_folder.metrics import format_record, read_metrics
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.state import DEPTH, find_changed_settings
 
@@ -54,7 +54,7 @@ class StableState(NamedTuple):
         checkpoints.open_for_writing()
         checkpoints.save(self.step, self.state | {"recipe": asdict(recipe)}, wait=True)
         records = read_metrics(self.folder / METRICS)
-        text = "".join(line(record) for record in records if record["step"] <= self.step)
+        text = "".join(format_record(record) for record in records if record["step"] <= self.step)
         atomic.write_text(folder / METRICS, text)
 
 
@@ -73,25 +73,25 @@ def find_stable_state(plan: Plan) -> StableState | None:
     refuse_links(folder)
     recipe = frozen.read(folder / CONFIG)
     facts = DataFacts.read(folder / DATA, recipe.data.root)
-    began = make_plan(recipe, facts, plan.world_size, reads_teachers=False)
-    RecipeError.refuse(_find_differences(folder, began, plan))
+    parent = make_plan(recipe, facts, plan.world_size, reads_teachers=False)
+    RecipeError.refuse(_find_differences(folder, parent, plan))
     checkpoints = Checkpoints(folder / CHECKPOINTS)
-    end = min(began.stable_steps, plan.stable_steps)
-    found = checkpoints.newest(end)
+    end = min(parent.stable_steps, plan.stable_steps)
+    checkpoint = checkpoints.newest(end)
     has_ended = (folder / EXIT).exists() and not is_running(folder)
-    if not has_ended and (found is None or (found[0] < end and is_running(folder))):
-        rule = f"has not saved its stable phase yet, which ends at step {began.stable_steps:,}"
+    if not has_ended and (checkpoint is None or (checkpoint[0] < end and is_running(folder))):
+        rule = f"has not saved its stable phase yet, which ends at step {parent.stable_steps:,}"
         raise NotYetError.of(_KEY, run.extends, rule, Hint("wait, and run it again"))
-    if found is None:
+    if checkpoint is None:
         rule = (
             f"has no checkpoint of the first {plan.stable_steps:,} steps, where this run cools down"
         )
         fix = f"resnet-train --resume {shlex.quote(str(folder))}"
         if (folder / SUMMARY).exists():
-            fix = f"epochs={float(began.epochs):g}"
+            fix = f"epochs={float(parent.epochs):g}"
         raise NotReadyError.of(_KEY, run.extends, rule, fix)
-    NotReadyError.refuse(_find_edits(folder, found[1], recipe))
-    return StableState(folder, *found)
+    NotReadyError.refuse(_find_edits(folder, checkpoint[1], recipe))
+    return StableState(folder, *checkpoint)
 
 
 def _find_edits(folder: Path, state: State, recipe: Recipe) -> Iterator[Problem]:
@@ -104,23 +104,25 @@ def _find_edits(folder: Path, state: State, recipe: Recipe) -> Iterator[Problem]
         yield problem._replace(key=f"{folder / CONFIG}: {problem.key}")
 
 
-def _find_differences(folder: Path, began: Plan, plan: Plan) -> list[Problem]:
+def _find_differences(folder: Path, parent: Plan, plan: Plan) -> list[Problem]:
     """Return why a run cannot go on from another run's stable phase."""
     recipe = plan.recipe
-    if not began.stable_steps:
+    if not parent.stable_steps:
         place, length = shlex.quote(str(folder)), recipe.max_duration
-        rule = f"has no stable phase: its schedule is {began.recipe.schedule.name}, not wsd"
+        rule = f"has no stable phase: its schedule is {parent.recipe.schedule.name}, not wsd"
         words = f"recipe={place}/{CONFIG} model.weights={place} max_duration={length}"
         fix = (f"resnet-train {words}", Hint("a new run that starts from its weights"))
         return [Problem(_KEY, recipe.run.extends, rule, fix)]
     if recipe.launch.budget:
         rule = "is the time of a run that begins by itself"
         return [Problem("budget", recipe.launch.budget, rule, "epochs=60")]
-    timed = find_durations(recipe)
-    changed = find_changed_settings(asdict(copy_length(began.recipe, recipe)), recipe)
-    if problems := [problem for problem in changed if problem.key not in timed]:
+    length_settings = find_durations(recipe)
+    problems_of_settings = find_changed_settings(asdict(copy_length(parent.recipe, recipe)), recipe)
+    if problems := [
+        problem for problem in problems_of_settings if problem.key not in length_settings
+    ]:
         return problems
-    trained_on = replace(plan.facts, eval_digest=began.facts.eval_digest)
-    if others := began.facts.differing(trained_on):
-        return [Problem("data.root", recipe.data.root, f"has other {others} than {folder}")]
-    return list(find_departures(began, plan))
+    trained_on = replace(plan.facts, eval_digest=parent.facts.eval_digest)
+    if differing := parent.facts.differing(trained_on):
+        return [Problem("data.root", recipe.data.root, f"has other {differing} than {folder}")]
+    return list(find_departures(parent, plan))

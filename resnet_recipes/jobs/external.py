@@ -25,11 +25,15 @@ from resnet_recipes.base.errors import (
 )
 from resnet_recipes.base.text import Say, roughly
 from resnet_recipes.jobs import watchdog
-from resnet_recipes.jobs.group import LOOPBACK, allocator, temporary_folder_problems
+from resnet_recipes.jobs.group import (
+    LOOPBACK,
+    find_temporary_folder_problems,
+    get_allocator_settings,
+)
 from resnet_recipes.run_folder import CONFIG
 
 if TYPE_CHECKING:
-    from resnet_recipes.jobs.prepared import Meeting
+    from resnet_recipes.jobs.prepare import Meeting
 
 #: Settings that the launcher decides: how many processes there are, and how they start.
 DECIDED = ("gpus", "launch.gpus", "launch.max_restarts")
@@ -46,21 +50,21 @@ _SLURM = ("STEP_NUM_TASKS", "PROCID", "LOCALID", "NODEID", "JOB_ID", "CPUS_ON_NO
 _COUNTS += tuple(f"SLURM_{name}" for name in _SLURM)
 
 
-def launcher() -> str:
+def find_launcher() -> str:
     """Return what started this process as one rank of a run, torchrun or srun; empty for neither.
 
     A task of srun is a rank, unless it is the only one: then it is our launcher. Raises
     NotReadyError if the environment contradicts itself.
     """
-    NotReadyError.refuse(_garbage(os.environ))
-    if ranks():
+    NotReadyError.refuse(_find_bad_variables(os.environ))
+    if count_ranks():
         return "torchrun"
     # of this step; not set in a batch script
     tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))
     return "srun" if tasks > 1 else ""
 
 
-def ranks() -> int:
+def count_ranks() -> int:
     """Return the number of ranks that the user's launcher has started; 0 without one."""
     return int(os.environ["WORLD_SIZE"]) if os.environ.keys() >= {*_RANK} else 0
 
@@ -73,74 +77,74 @@ def join(words: Sequence[str], prepare: Callable[[], Path | None], say: Say) -> 
     An error on rank 0 is raised there; the other ranks, which have nothing to add, return its exit
     code.
     """
-    by, began = launcher(), time.monotonic()
+    by, start = find_launcher(), time.monotonic()
     if by == "srun":
-        os.environ |= _from_srun(os.environ)
-    if _on_one_machine(by):
+        os.environ |= _translate_srun(os.environ)
+    if _is_on_one_machine(by):
         os.environ |= LOOPBACK | os.environ
-    os.environ |= allocator()  # before torch looks for it
+    os.environ |= get_allocator_settings()  # before torch looks for it
 
-    def checked() -> Path | None:
-        RecipeError.refuse(_problems(words, by))
+    def check_and_prepare() -> Path | None:
+        RecipeError.refuse(_find_problems(words, by))
         return prepare()
 
-    meeting = _meeting("command")
+    meeting = _join_meeting("command")
     _await_others(meeting, by, say)
-    folder, code = _agreed(meeting, words, checked)
+    folder, code = _agree(meeting, words, check_and_prepare)
     if folder is not None:
         from resnet_recipes.jobs.rank import LaunchFacts, run_rank
         from resnet_recipes.jobs.train import work
 
-        run_rank(folder, work, LaunchFacts(began, "--verbose" in words))
+        run_rank(folder, work, LaunchFacts(start, "--verbose" in words))
     return code
 
 
-def restarted_run(root: Path) -> Path | None:
+def find_restarted_run(root: Path) -> Path | None:
     """Return the run in `root` that this torchrun started and now restarts.
 
     Its ranks had the same parent process.
     """
     if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
         return None
-    own = (os.getppid(), socket.gethostname())
+    parent = (os.getppid(), socket.gethostname())
     folders = [
         path.parent
         for path in root.glob("*/config.yaml")
-        if own in {(beat.parent, beat.host) for beat in watchdog.beats(path.parent)}
+        if parent in {(beat.parent, beat.host) for beat in watchdog.read_beats(path.parent)}
     ]
     return max(folders, key=lambda folder: (folder / CONFIG).stat().st_mtime, default=None)
 
 
-def _garbage(environment: Mapping[str, str]) -> Iterator[Problem]:
+def _find_bad_variables(environment: Mapping[str, str]) -> Iterator[Problem]:
     """Yield a problem for each launcher variable with a value that no launcher would set."""
-    given = {name: environment[name] for name in _COUNTS if name in environment}
-    wrong = {name: text for name, text in given.items() if not re.fullmatch("[0-9]{1,10}", text)}
-    for name, text in wrong.items():
+    values = {name: environment[name] for name in _COUNTS if name in environment}
+    invalid = {name: text for name, text in values.items() if not re.fullmatch("[0-9]{1,10}", text)}
+    for name, text in invalid.items():
         yield Problem(
             name, text, "must be a whole number; torchrun or srun sets it", f"unset {name}"
         )
-    if wrong:
+    if invalid:
         return
     for name, of in ("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"):
-        if given.keys() >= {name, of} and int(given[name]) >= int(given[of]):
-            rule = f"must be less than {of}={given[of]}"
-            yield Problem(name, given[name], rule, f"unset {name} {of}")
-    if not given.keys() >= {*_RANK}:
+        if values.keys() >= {name, of} and int(values[name]) >= int(values[of]):
+            rule = f"must be less than {of}={values[of]}"
+            yield Problem(name, values[name], rule, f"unset {name} {of}")
+    if not values.keys() >= {*_RANK}:
         return
-    for name in ("MASTER_ADDR", "MASTER_PORT") if int(given["WORLD_SIZE"]) > 1 else ():
+    for name in ("MASTER_ADDR", "MASTER_PORT") if int(values["WORLD_SIZE"]) > 1 else ():
         if not environment.get(name):
             rule = "is not set, so the ranks cannot find each other"
             yield Problem(name, None, rule, Hint("start the ranks with torchrun"))
 
 
-def _on_one_machine(by: str) -> bool:
+def _is_on_one_machine(by: str) -> bool:
     """Return whether all ranks run on this machine."""
     if by == "srun":
         return os.environ.get("SLURM_STEP_NUM_NODES") == "1"
-    return os.environ.get("LOCAL_WORLD_SIZE") == str(ranks())
+    return os.environ.get("LOCAL_WORLD_SIZE") == str(count_ranks())
 
 
-def _from_srun(slurm: Mapping[str, str]) -> dict[str, str]:
+def _translate_srun(slurm: Mapping[str, str]) -> dict[str, str]:
     """Return torchrun's variables for a task of srun.
 
     Raises NotReadyError if srun cannot have set Slurm's.
@@ -163,49 +167,51 @@ def _variables(slurm: Mapping[str, str]) -> dict[str, str]:
     """
     # a[07-09,11],b2: a07
     first = re.sub(r"\[(\w+)[^\]]*\]", r"\1", slurm["SLURM_STEP_NODELIST"]).split(",")[0]
-    found = {
+    variables = {
         "RANK": slurm["SLURM_PROCID"],
         "WORLD_SIZE": slurm["SLURM_STEP_NUM_TASKS"],
         "LOCAL_RANK": slurm["SLURM_LOCALID"],
-        "LOCAL_WORLD_SIZE": str(_ranks_on_these_cores(slurm)),
+        "LOCAL_WORLD_SIZE": str(_count_ranks_on_cores(slurm)),
     }
     address = "127.0.0.1" if slurm.get("SLURM_STEP_NUM_NODES") == "1" else first
     defaults = {
         "MASTER_ADDR": address,
         "MASTER_PORT": str(20000 + int(slurm["SLURM_JOB_ID"]) % 20000),
     }
-    return found | {key: slurm.get(key, value) for key, value in defaults.items()}
+    return variables | {key: slurm.get(key, value) for key, value in defaults.items()}
 
 
-def _ranks_on_these_cores(slurm: Mapping[str, str]) -> int:
+def _count_ranks_on_cores(slurm: Mapping[str, str]) -> int:
     """Return how many ranks share this one's cores.
 
     All on its node, or one if srun gave it cores of its own.
     """
     # 8(x2),4: 8 on two nodes, then 4
     runs = re.findall(r"(\d+)(?:\(x(\d+)\))?", slurm["SLURM_STEP_TASKS_PER_NODE"])
-    here = [int(tasks) for tasks, nodes in runs for _ in range(int(nodes or 1))][
+    tasks_here = [int(tasks) for tasks, nodes in runs for _ in range(int(nodes or 1))][
         int(slurm["SLURM_NODEID"])
     ]
-    is_bound = cores() * here <= int(slurm.get("SLURM_CPUS_ON_NODE", os.cpu_count() or 1))
-    return 1 if is_bound else here
+    is_bound = cores() * tasks_here <= int(slurm.get("SLURM_CPUS_ON_NODE", os.cpu_count() or 1))
+    return 1 if is_bound else tasks_here
 
 
-def _problems(words: Sequence[str], by: str) -> Iterator[Problem]:
+def _find_problems(words: Sequence[str], by: str) -> Iterator[Problem]:
     """Yield a problem for each setting that the launcher decides, and for GPUs without a rank."""
     import torch
 
-    yield from temporary_folder_problems()
+    yield from find_temporary_folder_problems()
     for word in words:
         if word.split("=")[0] in DECIDED:
-            yield Problem(word, None, f"is set by {by} (WORLD_SIZE={ranks()})", kind=Kind.UNUSED)
+            yield Problem(
+                word, None, f"is set by {by} (WORLD_SIZE={count_ranks()})", kind=Kind.UNUSED
+            )
     gpus = torch.cuda.device_count()
-    if by == "srun" and os.environ.get("SLURM_STEP_NUM_NODES") == str(ranks()) and gpus > 1:
+    if by == "srun" and os.environ.get("SLURM_STEP_NUM_NODES") == str(count_ranks()) and gpus > 1:
         rule = f"started one task per node, but this node has {gpus} GPUs"
         yield Problem("srun", None, rule, f"--ntasks-per-node={gpus}")
 
 
-def _agreed(
+def _agree(
     meeting: "Meeting", words: Sequence[str], prepare: Callable[[], Path | None]
 ) -> tuple[Path | None, int]:
     """Return the run folder that rank 0 has prepared, or the exit code of all.
@@ -234,7 +240,7 @@ def _agreed(
         if meeting.rank == 0:
             raise
         return None, error.exit_code
-    folder, code = json.loads(_meeting("folder").broadcast(decide))
+    folder, code = json.loads(_join_meeting("folder").broadcast(decide))
     if raised:
         raise raised
     if folder and not (Path(folder) / CONFIG).is_file():
@@ -249,31 +255,34 @@ def _await_others(meeting: "Meeting", by: str, say: Say) -> None:
 
     Raises NotReadyError after half an hour.
     """
-    began, is_quiet = time.monotonic(), meeting.rank > 0
+    start, is_quiet = time.monotonic(), meeting.rank > 0
     key = "SLURM_STEP_NUM_TASKS" if by == "srun" else "WORLD_SIZE"
     for _ in meeting.await_all():
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - start
         if seconds > _PATIENCE:
             rule = f"not all of these ranks have started within {roughly(seconds)}"
-            raise NotReadyError.of(key, ranks(), rule, f"unset {key}")
+            raise NotReadyError.of(key, count_ranks(), rule, f"unset {key}")
         if seconds > _SILENCE and not is_quiet:
             is_quiet = True
-            say(f"{key}={ranks()}: waiting for the other ranks; if there are none:  unset {key}")
+            say(
+                f"{key}={count_ranks()}: waiting for the other ranks; if there are none:  "
+                f"unset {key}"
+            )
 
 
-def _meeting(topic: str) -> "Meeting":
+def _join_meeting(topic: str) -> "Meeting":
     """Return where the ranks meet. Raises NotReadyError if they cannot."""
     from torch.distributed import DistError
 
-    from resnet_recipes.jobs.prepared import Meeting
+    from resnet_recipes.jobs.prepare import Meeting
     from resnet_recipes.training.distributed import read_rank
 
     try:
         return Meeting.on(topic, read_rank("cpu"))
     except (OSError, ValueError, OverflowError, DistError) as error:
         place = "{MASTER_ADDR}:{MASTER_PORT}".format(**os.environ)
-        said = str(error).splitlines()[0]
-        rule = f"rank {os.environ['RANK']} cannot reach the others there: {said}"
+        reason = str(error).splitlines()[0]
+        rule = f"rank {os.environ['RANK']} cannot reach the others there: {reason}"
         raise NotReadyError.of(
             "MASTER_ADDR:MASTER_PORT", place, rule, "export MASTER_PORT=another"
         ) from None

@@ -13,10 +13,10 @@ from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.sections import AUTO
 
 #: The number of images that was found, in the folder of the rank that tried.
-FOUND = "bn_size"
+RESULT = "bn_size"
 
 
-def fitted(plan: Plan, say: Say) -> Plan:
+def fit_micro_batch(plan: Plan, say: Say) -> Plan:
     """Return the plan with the micro-batch that fits in place of auto.
 
     It is tried on the first GPU, which takes some seconds; `say` is told what was found and what it
@@ -24,17 +24,17 @@ def fitted(plan: Plan, say: Say) -> Plan:
     """
     if plan.recipe.batch.bn_size != AUTO:
         return plan
-    if plan.recipe.launch.device == "cpu" or not cuda.found().count:
+    if plan.recipe.launch.device == "cpu" or not cuda.find_gpus().count:
         rule = "is found by trying on a GPU, and this run has none"
         raise RecipeError.of("batch.bn_size", AUTO, rule, "batch.bn_size=64")
-    size = _largest(plan, say)
-    say(f"batch.bn_size={size} is the most that fits on {cuda.found().name or 'this GPU'}.")
+    size = _find_largest(plan, say)
+    say(f"batch.bn_size={size} is the most that fits on {cuda.find_gpus().name or 'this GPU'}.")
     say(f"BatchNorm sees {size} images at a time: compare runs with the same number.")
     batch = replace(plan.recipe.batch, bn_size=size)
     return replace(plan, recipe=replace(plan.recipe, batch=batch))
 
 
-def _largest(plan: Plan, say: Say) -> int:
+def _find_largest(plan: Plan, say: Say) -> int:
     alone = replace(
         plan.recipe,
         batch=replace(plan.recipe.batch, global_size=plan.rank_size),
@@ -43,7 +43,7 @@ def _largest(plan: Plan, say: Say) -> int:
     facts = replace(plan.facts, backend="synthetic")
     task = Task("fit", "no micro-batch was found that fits")
     with task.run(alone, facts, Group(), say) as folder:
-        return int((folder / FOUND).read_text())
+        return int((folder / RESULT).read_text())
 
 
 def work(process: RankProcess) -> int:
@@ -51,13 +51,13 @@ def work(process: RankProcess) -> int:
     # imports torchvision, which takes seconds
     import torch
 
-    from resnet_recipes.jobs.prepared import prepared
+    from resnet_recipes.jobs.prepare import prepare_rank
     from resnet_recipes.training import build, distributed
 
-    if (made := prepared(process)) is None:
+    if (rank_plan := prepare_rank(process)) is None:
         return process.interruption.exit_code
-    torch.cuda.set_per_process_memory_fraction(build.USABLE_MEMORY, made.rank.device)
-    found = build.find_micro_batch(made.plan, made.rank)
-    atomic.write_text(process.folder / FOUND, str(found))
+    torch.cuda.set_per_process_memory_fraction(build.USABLE_MEMORY, rank_plan.rank.device)
+    size = build.find_micro_batch(rank_plan.plan, rank_plan.rank)
+    atomic.write_text(process.folder / RESULT, str(size))
     distributed.leave()
     return ExitCode.DONE

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import STOPPED, ExitCode, Hint, NotReadyError, Problem
 from resnet_recipes.doctor import cuda
-from resnet_recipes.doctor.cuda import untried, unused
+from resnet_recipes.doctor.cuda import explain_untested_machine, explain_unused_gpu
 from resnet_recipes.jobs.rank import LaunchFacts, die_with_parent
 
 if TYPE_CHECKING:  # config needs torch; a launcher does not
@@ -56,28 +56,28 @@ class Group:
     max_restarts: int = 0
 
 
-def group_of(config: "LaunchConfig") -> Group:
+def make_group(config: "LaunchConfig") -> Group:
     """Return the processes that a recipe asks for.
 
     Raises NotReadyError if GPUs or a usable TMPDIR are missing.
     """
-    NotReadyError.refuse(temporary_folder_problems())
-    found = 0 if config.device == "cpu" else cuda.found().count
-    if config.device == "cuda" and not found:
-        raise NotReadyError([_no_gpu("launch.device", "cuda", "launch.device=cpu")])
+    NotReadyError.refuse(find_temporary_folder_problems())
+    gpus = 0 if config.device == "cpu" else cuda.find_gpus().count
+    if config.device == "cuda" and not gpus:
+        raise NotReadyError([_describe_missing_gpu("launch.device", "cuda", "launch.device=cpu")])
     if config.gpus == "auto":
-        wanted = max(1, found)
+        ranks = max(1, gpus)
     else:
-        wanted = int(config.gpus)
-        if config.device != "cpu" and wanted > found:
-            problem = _no_gpu("launch.gpus", wanted, "launch.device=cpu gpus=auto")
-            if found:
-                problem = problem._replace(clause=f"this machine has {found}", fix=f"gpus={found}")
+        ranks = int(config.gpus)
+        if config.device != "cpu" and ranks > gpus:
+            problem = _describe_missing_gpu("launch.gpus", ranks, "launch.device=cpu gpus=auto")
+            if gpus:
+                problem = problem._replace(clause=f"this machine has {gpus}", fix=f"gpus={gpus}")
             raise NotReadyError([problem])
-    return Group(wanted, config.max_restarts)
+    return Group(ranks, config.max_restarts)
 
 
-def temporary_folder_problems() -> Iterator[Problem]:
+def find_temporary_folder_problems() -> Iterator[Problem]:
     """Yield what is wrong with the folder for temporary files, which has the workers' sockets."""
     try:
         folder = tempfile.gettempdir()
@@ -92,15 +92,18 @@ def temporary_folder_problems() -> Iterator[Problem]:
         yield Problem("TMPDIR", folder, rule, "export TMPDIR=/tmp")
 
 
-def warnings(config: "LaunchConfig") -> Iterator[str]:
+def list_warnings(config: "LaunchConfig") -> Iterator[str]:
     """Yield what the user must not overlook: a GPU that is not used, a machine that is untried."""
     if config.device != "cpu":
-        for alarm, found in ("NO GPU IS USED", unused()), ("UNTRIED", untried()):
-            if found:
-                yield f"{alarm}: {'; '.join(filter(None, [found.what, found.fix]))}"
+        for alarm, finding in (
+            ("NO GPU IS USED", explain_unused_gpu()),
+            ("UNTRIED", explain_untested_machine()),
+        ):
+            if finding:
+                yield f"{alarm}: {'; '.join(filter(None, [finding.what, finding.fix]))}"
 
 
-def command(folder: Path) -> list[str]:
+def build_command(folder: Path) -> list[str]:
     """Return the command of each rank that does the job of a folder.
 
     Even a single rank is a separate process, so that a crash in a library or the out-of-memory
@@ -109,12 +112,12 @@ def command(folder: Path) -> list[str]:
     return [sys.executable, "-m", PROGRAM, str(folder)]
 
 
-def environments(group: Group, attempt: int = 0) -> list[dict[str, str]]:
+def build_environments(group: Group, attempt: int = 0) -> list[dict[str, str]]:
     """Return the environment of each process to start.
 
     It is the user's, plus torchrun's variables and what makes a group of processes reliable.
     """
-    defaults = MEMORY | allocator() | {THREADS: threads(group.ranks)}
+    defaults = MEMORY | get_allocator_settings() | {THREADS: count_threads(group.ranks)}
     fixed = {
         "PYTHONSAFEPATH": "1",  # no module is imported from the current folder
         "PYTHONUNBUFFERED": "1",
@@ -128,12 +131,12 @@ def environments(group: Group, attempt: int = 0) -> list[dict[str, str]]:
     return [common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(group.ranks)]
 
 
-def threads(ranks: int) -> str:
+def count_threads(ranks: int) -> str:
     """Return how many threads each of several ranks has: what is set, or its part of the cores."""
     return os.environ.get(THREADS) or str(max(1, cores() // ranks))
 
 
-def allocator() -> dict[str, str]:
+def get_allocator_settings() -> dict[str, str]:
     """Return the variable that keeps GPU memory from fragmenting when image sizes change.
 
     None if the user set one.
@@ -144,11 +147,11 @@ def allocator() -> dict[str, str]:
     return {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
 
 
-def _no_gpu(key: str, value: object, fix: str) -> Problem:
+def _describe_missing_gpu(key: str, value: object, fix: str) -> Problem:
     """Return the problem of a machine on which torch sees no GPU, and why, if it has one."""
-    found = unused()
-    rule = found.what if found else "torch sees no GPU on this machine"
-    return Problem(key, value, rule, (Hint(found.fix), fix) if found else fix)
+    finding = explain_unused_gpu()
+    rule = finding.what if finding else "torch sees no GPU on this machine"
+    return Problem(key, value, rule, (Hint(finding.fix), fix) if finding else fix)
 
 
 #: The line of a traceback that names the error.
@@ -175,7 +178,7 @@ class Ranks:
         self._killed: set[int] = set()  # by this launcher
         self._processes = [
             subprocess.Popen(
-                command(folder),
+                build_command(folder),
                 env=environment,
                 start_new_session=True,
                 stdin=subprocess.DEVNULL,

@@ -17,14 +17,14 @@ from typing import TextIO
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.base.text import Say
-from resnet_recipes.jobs.group import GRACE, Group, Ranks, environments
-from resnet_recipes.jobs.rank import LaunchFacts, job_of
-from resnet_recipes.jobs.signals import handling
+from resnet_recipes.jobs.group import GRACE, Group, Ranks, build_environments
+from resnet_recipes.jobs.rank import LaunchFacts, read_job
+from resnet_recipes.jobs.signals import handle_signals
 from resnet_recipes.jobs.watchdog import Observer
-from resnet_recipes.report.terminal import SHOW_CURSOR, interjection, is_live
+from resnet_recipes.report.terminal import SHOW_CURSOR, format_interjection, is_live
 from resnet_recipes.run_folder import EXIT, LOGS, ending
 from resnet_recipes.run_folder.ending import Ending
-from resnet_recipes.run_folder.lock import HeldFolder, begun
+from resnet_recipes.run_folder.lock import HeldFolder, start_session
 
 #: Seconds that ranks get to stop when there is nothing to save: after one has failed, and before
 #: the first step.
@@ -46,14 +46,16 @@ def start(folder: Path, group: Group, say: Say, shows_all_times: bool = False) -
     thread. The ending is also written to RUN/exit.json.
     """
     held, launch = HeldFolder(folder), Launch(folder, group, say, shows_all_times)
-    with handling(launch.receive):  # until the ending is written: a late signal changes nothing
-        with begun(folder):
+    with handle_signals(
+        launch.receive
+    ):  # until the ending is written: a late signal changes nothing
+        with start_session(folder):
             held.confirm()  # another command of this name may have replaced it
             result = launch.run()
             held.confirm()
-        ending.write(folder / EXIT, result)
+        ending.write_ending(folder / EXIT, result)
     if result.failed or (result.code and not result.step):
-        say(result.explained(folder, group.ranks, trains=not job_of(folder)))
+        say(result.explained(folder, group.ranks, trains=not read_job(folder)))
     return result
 
 
@@ -106,7 +108,7 @@ class Launch:
         for attempt in range(1 + self.group.max_restarts):
             self._observer, self._deadline = Observer(self.folder), inf
             facts = LaunchFacts(self._began, self._shows_all_times, f"{meeting}/{attempt}")
-            self._ranks = Ranks(self.folder, environments(self.group, attempt), facts, log)
+            self._ranks = Ranks(self.folder, build_environments(self.group, attempt), facts, log)
             self._act()  # a signal may have come before there were ranks
             while self._ranks.running:
                 self._ranks.wait(0.3)
@@ -160,7 +162,7 @@ class Launch:
     def _ending(self, ranks: Ranks) -> Ending:
         """Return how it went, after all processes are gone."""
         endings, killed = self._observer.endings(), self._killed(ranks)
-        failure = ending.first_failure(endings)
+        failure = ending.find_first_failure(endings)
         if failure and failure.is_consequence:
             failure = killed or failure
         if self._request == Request.TRAIN:
@@ -219,6 +221,6 @@ class Launch:
     def _interject(self, text: str) -> None:
         """Show a line while a rank may have its display on the same terminal."""
         if is_live(sys.stderr):
-            sys.stderr.write(f"{interjection(text)}\n")
+            sys.stderr.write(f"{format_interjection(text)}\n")
         else:
             self.say(text)

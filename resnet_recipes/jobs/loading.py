@@ -10,7 +10,7 @@ from resnet_recipes.data.loading.slots import workers
 from resnet_recipes.data.native import why_not
 from resnet_recipes.data.sample import Sample, Typical
 from resnet_recipes.estimating.estimate import Speeds
-from resnet_recipes.jobs.memory import InMemory, in_memory, look_at
+from resnet_recipes.jobs.memory import InMemory, plan_memory, sample_images
 from resnet_recipes.planning.course import estimate_run
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.sections import AUTO
@@ -28,7 +28,7 @@ class Supply(NamedTuple):
     @classmethod
     def of(cls, plan: Plan, sample: Sample | Typical) -> "Supply | None":
         """Return what loaders supply, judged by some images; None if one is damaged."""
-        kept = in_memory(plan, sample)
+        kept = plan_memory(plan, sample)
         config = replace(plan.recipe.data, memory_pixels=kept.pixels if kept else 0)
         threads = estimate_speedup(plan.world_size * max(1, workers(config, plan.world_size)))
         augment, sides = plan.new_stack().augment_sample(), plan.loader_pixels
@@ -57,12 +57,12 @@ class Gain(NamedTuple):
 
 def supplies(plan: Plan) -> Iterator[tuple[str, Supply, str]]:
     """Yield what loaders supply from where images are, and from memory; and how that is known."""
-    sample = look_at(plan)
+    sample = sample_images(plan)
     here = "files" if plan.facts.backend == "torchvision" else ".beton"
     for pixels, place in ((0, here), (plan.recipe.data.memory_pixels or AUTO, "memory")):
         other = _with_memory(plan, pixels)
         found = sample and Supply.of(other, sample)
-        if found and (not pixels or in_memory(other, sample)):
+        if found and (not pixels or plan_memory(other, sample)):
             yield place, found, sample.source_text
 
 
@@ -73,7 +73,7 @@ def _with_memory(plan: Plan, pixels: int | str) -> Plan:
 
 def with_loaders(plan: Plan, speeds: Speeds, shares_cores: bool) -> Speeds:
     """Return speeds with loaders; with `shares_cores`, training takes turns with them."""
-    sample = look_at(plan)
+    sample = sample_images(plan)
     found = sample and Supply.of(plan, sample)
     if not found:
         return speeds
@@ -90,7 +90,7 @@ def gain(plan: Plan, speeds: Speeds) -> Gain | None:
     alone, now = (estimate_run(plan, each).total_minutes for each in (free, speeds))
     if not speeds.loader or now < LIMITS * alone:
         return None
-    sample, data = look_at(plan), plan.recipe.data
+    sample, data = sample_images(plan), plan.recipe.data
     folder = quote(data.root.rstrip("/"))
     smaller = f"resnet-recipes convert {folder} {folder}-beton write_mode=jpg levels=2"
     has_folder = data.root and plan.facts.backend == "torchvision"
@@ -98,7 +98,7 @@ def gain(plan: Plan, speeds: Speeds) -> Gain | None:
     if data.memory_pixels or sample is None or why_not():
         return nothing
     other = _with_memory(plan, AUTO)
-    kept, before, after = in_memory(other, sample), Supply.of(plan, sample), None
+    kept, before, after = plan_memory(other, sample), Supply.of(plan, sample), None
     if kept:
         after = Supply.of(other, sample)
     if not (kept and before and after):

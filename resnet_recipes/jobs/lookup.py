@@ -9,47 +9,47 @@ from resnet_recipes.base.errors import Kind, NotReadyError, Problem
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.suggestions import closest
 from resnet_recipes.network import hub
-from resnet_recipes.run_folder.runs import newest
+from resnet_recipes.run_folder.runs import list_newest
 
 ROOT = Path("runs")
 LAST = "last"  # the run that was started last
 LIST = "resnet-recipes runs"
 
 
-def run_places(words: Iterable[str], key: str = "RUN") -> list[Path]:
+def find_runs(words: Iterable[str], key: str = "RUN") -> list[Path]:
     """Return the path of each word.
 
     Raises NotReadyError, with the nearest name, for all that name none.
     """
-    places = [(word, found(key, word)) for word in words]
-    NotReadyError.refuse(missing_run(key, word) for word, place in places if place is None)
+    places = [(word, find_place(key, word)) for word in words]
+    NotReadyError.refuse(describe_missing_run(key, word) for word, place in places if place is None)
     return [place for _, place in places if place]
 
 
-def network_place(word: str, key: str) -> Path:
+def find_network(word: str, key: str) -> Path:
     """Return the path of a run or a file, or the published name of a network as it is.
 
-    Raises NotReadyError as `run_places` does, RecipeError for a wrong name on the Hub.
+    Raises NotReadyError as `find_runs` does, RecipeError for a wrong name on the Hub.
     """
     if word.startswith("hf:"):
         hub.parse_repository(key, word)
-    return Path(word) if names.WEIGHTS.fullmatch(word) else run_places([word], key)[0]
+    return Path(word) if names.WEIGHTS.fullmatch(word) else find_runs([word], key)[0]
 
 
-def found(key: str, word: str) -> Path | None:
+def find_place(key: str, word: str) -> Path | None:
     """Return what a word names: a path, else a run in ./runs; None if there is neither."""
     path = typed_path(key, word)
     if os.path.lexists(path):
         return path
     if word == LAST:
-        return next(newest(ROOT), None)
+        return next(list_newest(ROOT), None)
     return ROOT / word if os.path.lexists(ROOT / word) else None
 
 
-def missing_run(key: str, word: str) -> Problem:
+def describe_missing_run(key: str, word: str) -> Problem:
     """Return the problem of a word that names no run, with the nearest name."""
-    runs = [folder.name for folder in newest(ROOT)]
+    runs = [folder.name for folder in list_newest(ROOT)]
     if word == LAST or (word == str(ROOT) and not runs):
         return Problem(key, word, "there are no runs in ./runs yet", "resnet-train mild data=PATH")
-    meant = closest(word.rpartition("/")[2], runs)
-    return Problem(key, word, "", (meant, LIST), kind=Kind.ABSENT)
+    nearest = closest(word.rpartition("/")[2], runs)
+    return Problem(key, word, "", (nearest, LIST), kind=Kind.ABSENT)

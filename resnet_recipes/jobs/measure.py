@@ -21,44 +21,44 @@ from resnet_recipes.estimating.estimate import (
     RunForecast,
     Speeds,
     estimate,
-    key_of,
-    on_cpu,
-    on_gpus,
+    guess_cpu_speeds,
+    make_key,
+    make_speeds,
+    predict_gpu_speeds,
     recall,
     remember,
-    sampled,
-    speeds_of,
+    sample_epochs,
 )
-from resnet_recipes.estimating.roofline import known
-from resnet_recipes.jobs.group import Group, group_of, threads
+from resnet_recipes.estimating.roofline import find_gpu
+from resnet_recipes.jobs.group import Group, count_threads, make_group
 from resnet_recipes.jobs.loading import with_loaders
-from resnet_recipes.jobs.rank import RankProcess, shown
+from resnet_recipes.jobs.rank import RankProcess, show_progress
 from resnet_recipes.jobs.task import Task, run_sample
 from resnet_recipes.planning.course import estimate_gpu_memory, estimate_run, make_course
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.run_folder import ESTIMATE, METRICS
 from resnet_recipes.run_folder.metrics import read_metrics
-from resnet_recipes.run_folder.summary import epoch_seconds, evaluation_seconds
+from resnet_recipes.run_folder.summary import time_epochs, time_evaluations
 
 #: How a person gets to know it better.
 MEASURES = "`resnet-recipes estimate` measures"
 UNKNOWN = f"no time is known; {MEASURES}"
 
 
-def predicted(plan: Plan) -> RunForecast | None:
+def predict_time(plan: Plan) -> RunForecast | None:
     """Return the time of a run from the best source there is: measured here, datasheet, or guess.
 
     None for GPUs of which no datasheet is known.
     """
-    if found := recall(measured_as(plan)):
-        return from_measured(plan, *found)
+    if measurement := recall(make_speed_key(plan)):
+        return make_forecast(plan, *measurement)
     launch, course, ranks = plan.recipe.launch, make_course(plan), plan.world_size
-    if gpu := _has_roofline(plan) and known(cuda.found().name):
-        speeds = with_loaders(plan, on_gpus(course, gpu), shares_cores=False)
+    if gpu := _has_roofline(plan) and find_gpu(cuda.find_gpus().name):
+        speeds = with_loaders(plan, predict_gpu_speeds(course, gpu), shares_cores=False)
         loading = "" if speeds.loader else ", if loading keeps up"
         source = f"predicted for {ranks} x {gpu.name}{loading}; {MEASURES}"
-    elif ranks == 1 and (launch.device == "cpu" or not cuda.found().count):
-        guess = on_cpu(course, cores(), plan.recipe.precision.dtype)
+    elif ranks == 1 and (launch.device == "cpu" or not cuda.find_gpus().count):
+        guess = guess_cpu_speeds(course, cores(), plan.recipe.precision.dtype)
         speeds = with_loaders(plan, guess, shares_cores=True)
         source = f"a guess from the network's arithmetic on this CPU; {MEASURES}"
     else:
@@ -66,7 +66,7 @@ def predicted(plan: Plan) -> RunForecast | None:
     return RunForecast(estimate(course, speeds), speeds, source)
 
 
-def from_measured(plan: Plan, speeds: Speeds, when: float) -> RunForecast:
+def make_forecast(plan: Plan, speeds: Speeds, when: float) -> RunForecast:
     """Return the time of a run at speeds that were measured on this machine."""
     day = time.strftime("%Y-%m-%d %H:%M", time.localtime(when))
     return RunForecast(estimate_run(plan, speeds), speeds, f"measured on this machine {day}", when)
@@ -77,28 +77,28 @@ def keep_estimate(plan: Plan, folder: Path) -> None:
 
     The summary reports its error.
     """
-    found = predicted(plan)
-    if found and found.when:
+    forecast = predict_time(plan)
+    if forecast and forecast.when:
         values = {
-            "training_seconds": 60 * found.estimate.minutes,
-            "bounds_seconds": [60 * minutes for minutes in found.estimate.bounds],
+            "training_seconds": 60 * forecast.estimate.minutes,
+            "bounds_seconds": [60 * minutes for minutes in forecast.estimate.bounds],
         }
         atomic.write_text(folder / ESTIMATE, json.dumps(values) + "\n")
 
 
-def memory(plan: Plan) -> tuple[float, int] | None:
+def predict_memory(plan: Plan) -> tuple[float, int] | None:
     """Return the bytes that a GPU is expected to need, and has; None if they are not known."""
-    size = cuda.found().memory if _has_roofline(plan) else 0
+    size = cuda.find_gpus().memory if _has_roofline(plan) else 0
     return (estimate_gpu_memory(plan), size) if size else None
 
 
-def measured_as(plan: Plan) -> str:
+def make_speed_key(plan: Plan) -> str:
     """Return a key for everything that speeds depend on, besides machine and version."""
     recipe = plan.recipe
-    gpu = cuda.found().name if recipe.launch.device != "cpu" else ""
-    return key_of(
+    gpu = cuda.find_gpus().name if recipe.launch.device != "cpu" else ""
+    return make_key(
         {
-            "device": gpu or f"cpu, {threads(plan.world_size)} threads",
+            "device": gpu or f"cpu, {count_threads(plan.world_size)} threads",
             "torch": torch.__version__,
             "model": recipe.model,
             "precision": recipe.precision,
@@ -122,53 +122,56 @@ def _has_roofline(plan: Plan) -> bool:
 SPEEDS = "speeds.json"
 
 #: Steps that a check trains.
-CHECKED = 2
+CHECK_STEPS = 2
 
 #: Seconds for which a check decodes images.
-DECODED = 60.0
+DECODE_SECONDS = 60.0
 
 
-def measured(plan: Plan, say: Say, again: bool = False) -> RunForecast:
+def measure_time(plan: Plan, say: Say, repeats: bool = False) -> RunForecast:
     """Return the time of a run as this machine was measured, or is now, for about a minute.
 
     Raises NotDoneError.
     """
-    found = predicted(plan)
-    if found and found.when and not again:
-        return found
+    forecast = predict_time(plan)
+    if forecast and forecast.when and not repeats:
+        return forecast
     say("measuring this machine, for about a minute ...")
-    new = speeds(plan, group_of(plan.recipe.launch), say)
-    remember(measured_as(plan), new)
-    return from_measured(plan, new, time.time())
+    new = measure_speeds(plan, make_group(plan.recipe.launch), say)
+    remember(make_speed_key(plan), new)
+    return make_forecast(plan, new, time.time())
 
 
-def speeds(plan: Plan, group: Group, say: Say) -> Speeds:
+def measure_speeds(plan: Plan, group: Group, say: Say) -> Speeds:
     """Let ranks measure the speeds of a run. Raises NotDoneError."""
-    task, here = Task("measure", "this machine was not measured"), replace(group, max_restarts=0)
-    with task.run(plan.recipe, plan.facts, here, say) as folder:
+    task, single_attempt = (
+        Task("measure", "this machine was not measured"),
+        replace(group, max_restarts=0),
+    )
+    with task.run(plan.recipe, plan.facts, single_attempt, say) as folder:
         return Speeds.of_json(json.loads((folder / SPEEDS).read_text()))
 
 
-def trained(plan: Plan, count: int, say: Say) -> tuple[dict[int, float], RunForecast]:
+def train_epochs(plan: Plan, count: int, say: Say) -> tuple[dict[int, float], RunForecast]:
     """Train, evaluate and save some epochs of a run as it would.
 
     Return the seconds of each epoch, counted from 0, and what they say of the whole run. Raises
     NotDoneError; then the folder with the ranks' logs is kept.
     """
-    whole = plan.sizes[: plan.total_steps // plan.steps_per_epoch]
-    if len(whole) < 2:
+    sizes = plan.sizes[: plan.total_steps // plan.steps_per_epoch]
+    if len(sizes) < 2:
         rule = "must be at least two epochs: the first is timed as the second"
         raise RecipeError.of("max_duration", plan.recipe.max_duration, rule)
     size = plan.steps_per_epoch
-    spans = [(epoch * size, (epoch + 1) * size) for epoch in sampled(whole, count)]
+    spans = [(epoch * size, (epoch + 1) * size) for epoch in sample_epochs(sizes, count)]
     with run_sample(plan, spans, say) as folder:
         records = read_metrics(folder / METRICS)
-    timed, evaluations = epoch_seconds(records, size), evaluation_seconds(records)
+    seconds, evaluations = time_epochs(records, size), time_evaluations(records)
     images = plan.facts.eval_examples * (1 + plan.recipe.evaluation.flip)
     course = make_course(plan)
-    speeds = speeds_of(course, timed, images / mean(evaluations) if evaluations else None)
-    source = f"the papers' rule, from {len(timed)} of {len(plan.sizes)} epochs"
-    return timed, RunForecast(estimate(course, speeds), speeds, source, time.time())
+    speeds = make_speeds(course, seconds, images / mean(evaluations) if evaluations else None)
+    source = f"the papers' rule, from {len(seconds)} of {len(plan.sizes)} epochs"
+    return seconds, RunForecast(estimate(course, speeds), speeds, source, time.time())
 
 
 def check(plan: Plan, say: Say) -> None:
@@ -179,16 +182,16 @@ def check(plan: Plan, say: Say) -> None:
     """
     if plan.facts.backend == "torchvision" and not is_fetched(plan.recipe.data.root):
         _check_images(plan.recipe.data, say)
-    last = (max(0, plan.total_steps - CHECKED), plan.total_steps)
+    last = (max(0, plan.total_steps - CHECK_STEPS), plan.total_steps)
     with run_sample(plan, [last], say):
         pass
 
 
 def _check_images(config: DataConfig, say: Say) -> None:
     """Decode all images, or as many as a minute allows. Raises NotReadyError."""
-    found = decode_some(config, DECODED)
+    decoded = decode_some(config, DECODE_SECONDS)
     command = f"resnet-recipes doctor data {shlex.quote(config.root)}"
-    if config.on_bad_image == "skip" and (skipped := found.bad.pop("train")):
+    if config.on_bad_image == "skip" and (skipped := decoded.bad.pop("train")):
         say(f"skipping unreadable images in train: {len(skipped):,}; {command} lists them")
     NotReadyError.refuse(
         Problem(
@@ -197,28 +200,28 @@ def _check_images(config: DataConfig, say: Say) -> None:
             f"has unreadable images in {split}: {len(bad):,}, such as {bad[0]}",
             (*(["data.on_bad_image=skip"] if split == "train" else []), command),
         )
-        for split, bad in found.bad.items()
+        for split, bad in decoded.bad.items()
         if bad
     )
-    is_whole = found.count == found.total
-    more = "" if is_whole else f" in {DECODED:.0f} s; {command} decodes all"
-    say(f"decoded {found.count:,} of {found.total:,} images{more}")
+    is_whole = decoded.count == decoded.total
+    more = "" if is_whole else f" in {DECODE_SECONDS:.0f} s; {command} decodes all"
+    say(f"decoded {decoded.count:,} of {decoded.total:,} images{more}")
 
 
 def work(process: RankProcess) -> int:
     """Measure together with the other ranks, as the job of a rank."""
     # these import torchvision, which takes seconds
-    from resnet_recipes.jobs.prepared import prepared
+    from resnet_recipes.jobs.prepare import prepare_rank
     from resnet_recipes.training import distributed, probe
 
-    if (made := prepared(process)) is None:
+    if (rank_plan := prepare_rank(process)) is None:
         return process.interruption.exit_code
-    rank, plan = made
-    with shown(process, "measuring", "parts") as progress:
+    rank, plan = rank_plan
+    with show_progress(process, "measuring", "parts") as progress:
         started = time.monotonic() - process.launch.started
-        found = probe.measure_speeds(plan, rank, started=started, progress=progress)
+        speeds = probe.measure_speeds(plan, rank, started=started, progress=progress)
     if rank.is_main:
-        atomic.write_text(process.folder / SPEEDS, json.dumps(asdict(found)))
+        atomic.write_text(process.folder / SPEEDS, json.dumps(asdict(speeds)))
     distributed.wait_for_ranks()
     distributed.leave()
     return ExitCode.DONE

@@ -33,32 +33,32 @@ class InMemory(NamedTuple):
         return f"{byte_size(self.needed)} of {byte_size(self.room)} usable"
 
     def __str__(self) -> str:
-        there = self.space
+        space = self.space
         if self.fraction == 1:
-            return f"all images at {self.pixels} px: {there}"
+            return f"all images at {self.pixels} px: {space}"
         rest = "the others are decoded and shrunk for every crop"
-        return f"{self.fraction:.0%} of the images at {self.pixels} px: {there}; {rest}"
+        return f"{self.fraction:.0%} of the images at {self.pixels} px: {space}; {rest}"
 
 
-def sizes(plan: Plan) -> list[int]:
+def list_sizes(plan: Plan) -> list[int]:
     """Return the longer sides that auto tries, the largest first."""
     return [
         round(ratio * max(plan.loader_pixels or (plan.recipe.data.train_size,))) for ratio in RATIOS
     ]
 
 
-def look_at(plan: Plan) -> Sample | Typical | None:
+def sample_images(plan: Plan) -> Sample | Typical | None:
     """Return images by which to judge; None if the run reads none, or none can be read."""
     if not plan.facts.augments_samples:
         return None
     return Typical() if plan.facts.root == IMAGENET.root else Sample.of(plan.facts)
 
 
-def largest(plan: Plan, sample: Sample | Typical) -> InMemory | None:
+def find_largest(plan: Plan, sample: Sample | Typical) -> InMemory | None:
     """Return the largest of a few sizes at which all images fit; None if none does."""
     free = _free(plan)
-    tried = (InMemory(pixels, sample.bytes_at(pixels), free) for pixels in sizes(plan))
-    return next((one for one in tried if one.needed <= free), None)
+    candidates = (InMemory(pixels, sample.bytes_at(pixels), free) for pixels in list_sizes(plan))
+    return next((images for images in candidates if images.needed <= free), None)
 
 
 def _free(plan: Plan) -> int:
@@ -66,17 +66,17 @@ def _free(plan: Plan) -> int:
     return max(0, room() - plan.batch_memory)
 
 
-def in_memory(plan: Plan, sample: Sample | Typical | None) -> InMemory | None:
+def plan_memory(plan: Plan, sample: Sample | Typical | None) -> InMemory | None:
     """Return what a plan keeps in memory; None if nothing, or if that is not known."""
     pixels = plan.recipe.data.memory_pixels
     if not pixels or sample is None:
         return None
     if pixels == AUTO:
-        return largest(plan, sample)
+        return find_largest(plan, sample)
     return InMemory(int(pixels), sample.bytes_at(int(pixels)), _free(plan))
 
 
-def sized(plan: Plan, say: Say) -> Plan:
+def resolve_memory_pixels(plan: Plan, say: Say) -> Plan:
     """Return the plan with the size of images in memory in place of auto.
 
     Raises RecipeError if nothing can be kept in memory here.
@@ -89,12 +89,15 @@ def sized(plan: Plan, say: Say) -> Plan:
         raise RecipeError.of("data.memory_pixels", data.memory_pixels, rule, "data.memory_pixels=0")
     if data.memory_pixels != AUTO:
         return plan
-    sample = look_at(plan)
-    found = sample and largest(plan, sample)
-    if found:
-        say(f"data.memory_pixels={found.pixels}: {found}")
+    sample = sample_images(plan)
+    images = sample and find_largest(plan, sample)
+    if images:
+        say(f"data.memory_pixels={images.pixels}: {images}")
     else:
         why = "no image can be read" if sample is None else f"{byte_size(room())} may be used"
-        say(f"data.memory_pixels=0: images do not fit into memory at {min(sizes(plan))} px ({why})")
-    data = replace(data, memory_pixels=found.pixels if found else 0)
+        say(
+            f"data.memory_pixels=0: images do not fit into memory at {min(list_sizes(plan))} px "
+            f"({why})"
+        )
+    data = replace(data, memory_pixels=images.pixels if images else 0)
     return replace(plan, recipe=replace(plan.recipe, data=data))

@@ -42,7 +42,7 @@ from resnet_recipes.run_folder import (
     PROVENANCE,
     SUMMARY,
 )
-from resnet_recipes.run_folder.lock import locked, refuse_links
+from resnet_recipes.run_folder.lock import hold_lock, refuse_links
 
 PACKAGES = ("torch", "torchvision", "numpy", "pillow", "hydra-core", "omegaconf")
 
@@ -55,10 +55,10 @@ def check(plan: Plan) -> None:
     run, disk = plan.recipe.run, plan.disk
     root = Path(run.root)
     room = find_folder_problem("run.root", root, disk.total, f"the run needs {disk}")
-    NotReadyError.refuse([*trackers.lacking(plan.recipe.log.to), room])
+    NotReadyError.refuse([*trackers.find_missing(plan.recipe.log.to), room])
     folder = root / run.name
     if run.name != "auto" and os.path.lexists(folder) and not _is_free(folder):
-        raise _taken(folder)
+        raise _make_taken_error(folder)
 
 
 def create(plan: Plan, command: Sequence[str]) -> Path:
@@ -71,18 +71,18 @@ def create(plan: Plan, command: Sequence[str]) -> Path:
     """
     recipe, frozen, state = plan.recipe, sealed(plan.recipe), find_stable_state(plan)
     settings = plan.origin.settings
-    known = provenance(plan, frozen)
+    origin = collect_provenance(plan, frozen)
     if state:
         settings = state.overrides() | settings
-        known["extends"] = str(state)
+        origin["extends"] = str(state)
     files = {
         CONFIG: frozen,
         DATA: plan.facts.to_json(),
         COMMAND: shlex.join(command) + "\n",
         OVERRIDES: "".join(f"{setting}\n" for setting in settings.values()),
         PLAN: "\n".join(outline.format_lines(outline.describe_plan(plan))) + "\n",
-        PROVENANCE: json.dumps(known, indent=2) + "\n",
-        ENVIRONMENT: json.dumps(environment(), indent=2) + "\n",
+        PROVENANCE: json.dumps(origin, indent=2) + "\n",
+        ENVIRONMENT: json.dumps(describe_environment(), indent=2) + "\n",
     }
     draft = Path(recipe.run.root) / f".{secrets.token_hex(8)}.tmp"
     try:
@@ -91,7 +91,7 @@ def create(plan: Plan, command: Sequence[str]) -> Path:
             atomic.write_text(draft / name, content)
         if state:
             state.put_into(draft, recipe)
-        return _placed(draft, plan)
+        return _place(draft, plan)
     except OSError as error:
         rule = f"cannot be written to: {error.strerror}"
         raise NotReadyError.of("run.root", recipe.run.root, rule, "run.root=/your/folder") from None
@@ -99,7 +99,7 @@ def create(plan: Plan, command: Sequence[str]) -> Path:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def provenance(plan: Plan, frozen: str) -> dict[str, Any]:
+def collect_provenance(plan: Plan, frozen: str) -> dict[str, Any]:
     """Return where the recipe came from.
 
     Its files, their digests, and the commit of their repository.
@@ -111,45 +111,45 @@ def provenance(plan: Plan, frozen: str) -> dict[str, Any]:
         "files": plan.origin.files,
         "config_sha256": hashlib.sha256(frozen.encode()).hexdigest(),
         "resnet_recipes": __version__,
-        "git_commit": _commit(entry.path.parent),
+        "git_commit": _read_commit(entry.path.parent),
     }
 
 
-def environment() -> dict[str, Any]:
+def describe_environment() -> dict[str, Any]:
     """Return what the run ran on: versions and machine.
 
     No environment variables, since they hold secrets.
     """
     return {
         "python": platform.python_version(),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: _find_version(name) for name in PACKAGES},
         "machine": {"host": platform.node(), "system": platform.platform(), "cores": cores()},
         "executable": sys.executable,
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
 
 
-def _placed(draft: Path, plan: Plan) -> Path:
+def _place(draft: Path, plan: Plan) -> Path:
     """Give a complete folder its name, and return it."""
     name = plan.recipe.run.name
     while name == "auto":
-        if _renamed(draft, folder := draft.with_name(_name(plan))):
+        if _try_rename(draft, folder := draft.with_name(_make_name(plan))):
             return folder
     folder = draft.with_name(name)
-    if _renamed(draft, folder):
+    if _try_rename(draft, folder):
         return folder
     if _is_unused(folder):
         refuse_links(folder)
         away = draft.with_name(f".{secrets.token_hex(8)}.tmp")
-        with locked(folder):
+        with hold_lock(folder):
             is_unused = _is_unused(folder)
             if is_unused:
                 # at once: what another command is about to train never has half of its files
                 folder.rename(away)
         shutil.rmtree(away, ignore_errors=True)
-        if is_unused and _renamed(draft, folder):
+        if is_unused and _try_rename(draft, folder):
             return folder
-    raise _taken(folder)
+    raise _make_taken_error(folder)
 
 
 def _is_free(folder: Path) -> bool:
@@ -158,16 +158,18 @@ def _is_free(folder: Path) -> bool:
     return is_empty or _is_unused(folder)
 
 
-def _taken(folder: Path) -> RecipeError:
+def _make_taken_error(folder: Path) -> RecipeError:
     place = shlex.quote(str(folder))
     is_run = (folder / CONFIG).is_file()
-    others = (f"resnet-train --resume {place}", f"resnet-recipes runs rm {place}") if is_run else ()
+    commands = (
+        (f"resnet-train --resume {place}", f"resnet-recipes runs rm {place}") if is_run else ()
+    )
     rule = f"is taken, as {folder} already exists"
-    fix = (*others, Hint("or choose another name" if is_run else "choose another name"))
+    fix = (*commands, Hint("or choose another name" if is_run else "choose another name"))
     return RecipeError.of("run.name", folder.name, rule, fix)
 
 
-def _renamed(draft: Path, folder: Path) -> bool:
+def _try_rename(draft: Path, folder: Path) -> bool:
     """Rename a folder, unless the name is taken by a file or a folder that is not empty."""
     try:
         draft.rename(folder)
@@ -178,7 +180,7 @@ def _renamed(draft: Path, folder: Path) -> bool:
     return True
 
 
-def _name(plan: Plan) -> str:
+def _make_name(plan: Plan) -> str:
     recipe, length = plan.recipe, f"{float(plan.epochs):.3g}ep"
     return "-".join(
         [recipe.name, length, f"s{recipe.seed}", time.strftime("%Y%m%d"), secrets.token_hex(2)]
@@ -200,20 +202,20 @@ def _is_unused(folder: Path) -> bool:
     return (folder / CONFIG).is_file() and not has_trained
 
 
-def _commit(folder: Path) -> str | None:
+def _read_commit(folder: Path) -> str | None:
     """Return the commit checked out in the repository around a folder; None outside a repository.
 
     `rev-parse` runs no program that a repository's own configuration names, as `status` would.
     """
     command = ["git", "-C", str(folder), "rev-parse", "--verify", "HEAD"]
     try:
-        told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=2)
+        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=2)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return told.stdout.strip() or None
+    return result.stdout.strip() or None
 
 
-def _version(package: str) -> str | None:
+def _find_version(package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:

@@ -19,10 +19,15 @@ from resnet_recipes.base.text import Say, silent
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.files import Files
 from resnet_recipes.estimating.estimate import Estimate
-from resnet_recipes.estimating.published import IMAGENET_IMAGES, Accuracy, accuracy_after, shortest
-from resnet_recipes.jobs.budget import within
-from resnet_recipes.jobs.group import group_of
-from resnet_recipes.jobs.measure import predicted
+from resnet_recipes.estimating.published import (
+    IMAGENET_IMAGES,
+    Accuracy,
+    estimate_accuracy,
+    find_shortest,
+)
+from resnet_recipes.jobs.budget import fit_length
+from resnet_recipes.jobs.group import make_group
+from resnet_recipes.jobs.measure import predict_time
 from resnet_recipes.network import pretrained
 from resnet_recipes.planning.course import estimate_run
 from resnet_recipes.planning.make import make_plan
@@ -30,13 +35,13 @@ from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.stable_phase import change_length
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.run_folder import DATA
-from resnet_recipes.run_folder.runs import runs_in
+from resnet_recipes.run_folder.runs import list_runs
 
 #: Pixels of the shorter side up to which images are small.
 SMALL = 96
 
 #: Images whose sides are looked at.
-LOOKED_AT = 16
+MAX_SAMPLES = 16
 
 #: Settings that a run may have changed and still be one of its recipe.
 _SAME = ("max_duration", "scale_schedule_ratio", "seed", "run.", "data.root", "launch.", "log.")
@@ -46,7 +51,7 @@ class Offer(NamedTuple):
     """A recipe with a length."""
 
     plan: Plan
-    made: Estimate | None  # None: no time is known
+    estimate: Estimate | None  # None: no time is known
     is_measured: bool
     accuracy: Accuracy | None  # None: not known
 
@@ -54,13 +59,13 @@ class Offer(NamedTuple):
 class Offers(NamedTuple):
     """What all recipes offer."""
 
-    found: list[Offer]  # the best first, or by recipe
+    offers: list[Offer]  # the best first, or by recipe
     rule: str  # by which recipes of unknown accuracy are better than others, in words
-    left_out: dict[str, str]  # recipes that do not fit, each with the reason
+    skipped: dict[str, str]  # recipes that do not fit, each with the reason
     absent: dict[str, Problem]  # of recipes whose weights are not on this machine
 
 
-def offered(
+def find_offers(
     words: Sequence[str],
     folder: Path | None,
     names: Sequence[str],
@@ -76,73 +81,83 @@ def offered(
     Of several recipes, those for small images are left out for photographs. One whose weights are
     not on this machine fits: they can be fetched.
     """
-    found, left_out, why = list[Offer](), dict[str, str](), dict[str, RecipeError]()
+    offers, skipped, errors = list[Offer](), dict[str, str](), dict[str, RecipeError]()
     absent = dict[str, Problem]()
-    facts, own, side, rule = None, None, 0.0, ""
+    facts, results, side, rule = None, None, 0.0, ""
     best: tuple[str, ...] = ()
     for name in names:
         try:
             recipe = compose(name, words, folder).recipe
             if facts is None:
                 facts = data.measure(recipe.data, tell=say)
-                side = usual_side(recipe.data, facts)
-                best, rule = preferred(facts, side)
+                side = find_usual_side(recipe.data, facts)
+                best, rule = rank_recipes(facts, side)
             if len(names) > 1 and recipe.data.train_size <= SMALL < side:
                 pixels = f"data.train_size={recipe.data.train_size}"
-                left_out[name] = f"{pixels} is for smaller images than these, of {side:g} px"
+                skipped[name] = f"{pixels} is for smaller images than these, of {side:g} px"
                 continue
-            own = own_results(Path(recipe.run.root), facts) if own is None else own
-            plan = make_plan(recipe, facts, group_of(recipe.launch).ranks)
-            found += _lengths(plan, own, reach)
-            if recipe.model.weights and (problem := _weights_problem(recipe.model, facts)):
+            results = find_results(Path(recipe.run.root), facts) if results is None else results
+            plan = make_plan(recipe, facts, make_group(recipe.launch).ranks)
+            offers += _find_lengths(plan, results, reach)
+            if recipe.model.weights and (problem := _find_weights_problem(recipe.model, facts)):
                 absent[name] = problem
         except RecipeError as error:
-            why[name] = error
+            errors[name] = error
             first = error.problems[0]
-            left_out[name] = first.about(first.key)
-    if why and len(left_out) == len(names):
-        raise next(why[name] for name in (*best, *names) if name in why)
+            skipped[name] = first.about(first.key)
+    if errors and len(skipped) == len(names):
+        raise next(errors[name] for name in (*best, *names) if name in errors)
     if reach is not None:
-        found.sort(key=lambda offer: offer.made.most if offer.made else float("inf"))
+        offers.sort(
+            key=lambda offer: offer.estimate.max_minutes if offer.estimate else float("inf")
+        )
     elif any("budget=" in word for word in words):
         order = {name: place for place, name in enumerate(best)}
-        found.sort(key=lambda offer: order.get(offer.plan.recipe.name, len(order)))
-        found.sort(key=lambda offer: -(offer.accuracy.top1 if offer.accuracy else 0.0))
-    return Offers(found, rule, left_out, absent)
+        offers.sort(key=lambda offer: order.get(offer.plan.recipe.name, len(order)))
+        offers.sort(key=lambda offer: -(offer.accuracy.top1 if offer.accuracy else 0.0))
+    return Offers(offers, rule, skipped, absent)
 
 
-def _lengths(
-    plan: Plan, own: Mapping[tuple[str, float], Accuracy], reach: float | None
+def _find_lengths(
+    plan: Plan, results: Mapping[tuple[str, float], Accuracy], reach: float | None
 ) -> Iterator[Offer]:
     """Yield the lengths of one recipe. Raises RecipeError if its budget is too little."""
-    name, found, lengths = plan.recipe.name, predicted(plan), set[float | Fraction]()
-    mine = {epochs: one for (recipe, epochs), one in own.items() if recipe == name}
+    name, forecast, lengths = plan.recipe.name, predict_time(plan), set[float | Fraction]()
+    own_accuracies = {
+        epochs: accuracy for (recipe, epochs), accuracy in results.items() if recipe == name
+    }
     if plan.recipe.launch.budget:
-        fitting = [within(plan, found).recipe.max_duration] if found else []
+        fitting = [fit_length(plan, forecast).recipe.max_duration] if forecast else []
         lengths = {Duration.parse(length).value for length in fitting}
     elif reach is not None:
-        enough = [epochs for epochs, one in mine.items() if one.top1 >= reach]
-        enough += filter(None, [shortest(plan.published, reach)])
-        lengths = {min(enough)} if enough else lengths
+        sufficient = [
+            epochs for epochs, accuracy in own_accuracies.items() if accuracy.top1 >= reach
+        ]
+        sufficient += filter(None, [find_shortest(plan.published, reach)])
+        lengths = {min(sufficient)} if sufficient else lengths
     else:
-        lengths = {plan.epochs, *mine, *(one.epochs for one in plan.published if one.epochs)}
+        lengths = {
+            plan.epochs,
+            *own_accuracies,
+            *(accuracy.epochs for accuracy in plan.published if accuracy.epochs),
+        }
     for epochs in sorted(Fraction(length) for length in lengths):
-        made = change_length(plan, epochs)
+        changed_plan = change_length(plan, epochs)
         yield Offer(
-            made,
-            estimate_run(made, found.speeds) if found else None,
-            bool(found and found.when),
-            mine.get(float(epochs)) or accuracy_after(plan.published, float(epochs)),
+            changed_plan,
+            estimate_run(changed_plan, forecast.speeds) if forecast else None,
+            bool(forecast and forecast.when),
+            own_accuracies.get(float(epochs)) or estimate_accuracy(plan.published, float(epochs)),
         )
 
 
-def own_results(root: Path, facts: DataFacts) -> dict[tuple[str, float], Accuracy]:
+def find_results(root: Path, facts: DataFacts) -> dict[tuple[str, float], Accuracy]:
     """Return the mean accuracies of runs on the same images, by recipe and epochs.
 
     Only of those whose settings are their recipe's, but for what does not change what is learned.
     """
     seeds: dict[tuple[str, float], list[float]] = {}
-    for run in runs_in(root) if root.is_dir() else ():
+    for run in list_runs(root) if root.is_dir() else ():
         if run.state != "finished" or run.top1_percent is None or not run.epochs:
             continue
         is_plain = all(change.startswith(_SAME) for change in run.changes)
@@ -150,12 +165,12 @@ def own_results(root: Path, facts: DataFacts) -> dict[tuple[str, float], Accurac
         if is_plain and about.get("train_digest") == facts.train_digest:
             seeds.setdefault((run.recipe, run.epochs), []).append(run.top1_percent)
     return {
-        key: Accuracy(mean(each), f"{len(each)} own run{'s' * (len(each) > 1)}")
-        for key, each in seeds.items()
+        key: Accuracy(mean(accuracies), f"{len(accuracies)} own run{'s' * (len(accuracies) > 1)}")
+        for key, accuracies in seeds.items()
     }
 
 
-def preferred(facts: DataFacts, side: float) -> tuple[tuple[str, ...], str]:
+def rank_recipes(facts: DataFacts, side: float) -> tuple[tuple[str, ...], str]:
     """Return the recipes for images without published results, the best first, and the rule.
 
     `side` is their usual shorter side in pixels; 0 if it is not known.
@@ -168,7 +183,7 @@ def preferred(facts: DataFacts, side: float) -> tuple[tuple[str, ...], str]:
     return ("finetune", "mild"), f"{images} are learned best from weights trained on ImageNet"
 
 
-def usual_side(config: DataConfig, facts: DataFacts) -> float:
+def find_usual_side(config: DataConfig, facts: DataFacts) -> float:
     """Return the usual shorter side of the training images, in pixels.
 
     0 if it is not known, or if they are ImageNet's, for which results are published.
@@ -177,13 +192,13 @@ def usual_side(config: DataConfig, facts: DataFacts) -> float:
     if not is_looked_at or facts.train_examples == IMAGENET_IMAGES:
         return 0.0
     files, sides = Files.of(config, "train", facts.train_digest), []
-    for index in range(0, len(files), max(1, len(files) // LOOKED_AT)):
+    for index in range(0, len(files), max(1, len(files) // MAX_SAMPLES)):
         with suppress(OSError), Image.open(files.path(index)) as image:
             sides.append(min(image.size))
     return median(sides) if sides else 0.0
 
 
-def _weights_problem(model: ModelConfig, facts: DataFacts) -> Problem | None:
+def _find_weights_problem(model: ModelConfig, facts: DataFacts) -> Problem | None:
     """Return why the weights that a network starts from cannot be loaded here."""
     try:
         pretrained.find(model, facts.classes)

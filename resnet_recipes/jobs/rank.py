@@ -20,11 +20,17 @@ from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.text import Progress
 from resnet_recipes.jobs.signals import Interruption
 from resnet_recipes.jobs.watchdog import Observer, Watchdog
-from resnet_recipes.report.terminal import lasting, protect_output
+from resnet_recipes.report.terminal import make_lasting, protect_output
 from resnet_recipes.report.waiting import Waiting
 from resnet_recipes.run_folder import ENDINGS, EXIT, JOB, LAUNCH
-from resnet_recipes.run_folder.ending import Ending, first_failure, log_path, of_error, write
-from resnet_recipes.run_folder.lock import HeldFolder, begun
+from resnet_recipes.run_folder.ending import (
+    Ending,
+    find_first_failure,
+    get_log_path,
+    make_ending,
+    write_ending,
+)
+from resnet_recipes.run_folder.lock import HeldFolder, start_session
 from resnet_recipes.run_folder.metrics import Record
 
 #: The parts of a run to train: the first step of each, and its end. Nearly always all that is left.
@@ -59,7 +65,7 @@ class LaunchFacts(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Return what `write` wrote."""
+        """Return what `write_ending` wrote."""
         return cls(**read_json(folder / LAUNCH))
 
 
@@ -76,13 +82,13 @@ class RankProcess(NamedTuple):
     on_record: Callable[[Record], None] | None = None
 
 
-def job_of(folder: Path) -> dict[str, Any]:
+def read_job(folder: Path) -> dict[str, Any]:
     """Return what the ranks of a folder do; empty if they train a run."""
     return read_json(folder / JOB, may_be_absent=True)
 
 
 @contextmanager
-def shown(process: RankProcess, what: str, unit: str = "images") -> Iterator[Progress]:
+def show_progress(process: RankProcess, what: str, unit: str = "images") -> Iterator[Progress]:
     """Yield a function that keeps a rank alive, and on rank 0 shows how much is done."""
     with Waiting(what, unit, process.console) as waiting:
 
@@ -107,7 +113,7 @@ def run_rank(folder: Path, work: Callable[[RankProcess], int], launch: LaunchFac
         die_with_parent()
     interruption = Interruption()
     interruption.install()
-    held, others = HeldFolder(folder), Observer(folder)
+    held, observer = HeldFolder(folder), Observer(folder)
     console = _redirect_output(folder, rank, launch.console)
     watchdog: Watchdog | None = None
     try:
@@ -117,7 +123,7 @@ def run_rank(folder: Path, work: Callable[[RankProcess], int], launch: LaunchFac
             ending = Ending(code, message=interruption.reason if code else "")
     except BaseException as error:
         traceback.print_exc()
-        ending = of_error(error)
+        ending = make_ending(error)
     ending = replace(
         ending,
         rank=rank,
@@ -128,9 +134,9 @@ def run_rank(folder: Path, work: Callable[[RankProcess], int], launch: LaunchFac
         pid=os.getpid(),
     )
     if held.is_in_place:
-        write(folder / ENDINGS / f"rank{rank}.json", ending)
+        write_ending(folder / ENDINGS / f"rank{rank}.json", ending)
     if not launch.is_ours:
-        _report(held, ending, others, console)
+        _report(held, ending, observer, console)
     _exit(ending)
 
 
@@ -152,8 +158,8 @@ def _redirect_output(folder: Path, rank: int, inherited: int | None) -> TextIO:
     It is the `inherited` descriptor, or stderr as this process found it.
     """
     protect_output()
-    console = lasting(os.dup(2) if inherited is None else inherited, sys.stderr.encoding)
-    path = log_path(folder, rank)
+    console = make_lasting(os.dup(2) if inherited is None else inherited, sys.stderr.encoding)
+    path = get_log_path(folder, rank)
     path.parent.mkdir(exist_ok=True)
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(log, 2)
@@ -168,20 +174,20 @@ def _redirect_output(folder: Path, rank: int, inherited: int | None) -> TextIO:
 
 def _lock(folder: Path, rank: int, launch: LaunchFacts) -> AbstractContextManager[object]:
     """Lock the folder for a run, unless the launcher or another rank does."""
-    return begun(folder) if rank == 0 and not launch.is_ours else nullcontext()
+    return start_session(folder) if rank == 0 and not launch.is_ours else nullcontext()
 
 
-def _report(held: HeldFolder, ending: Ending, others: Observer, console: TextIO) -> None:
+def _report(held: HeldFolder, ending: Ending, observer: Observer, console: TextIO) -> None:
     """Do what our launcher does at the end.
 
     The rank that failed first says so, and rank 0 writes how the run ended.
     """
     if ending.code in REFUSED and ending.rank:
         time.sleep(_OTHERS)
-    if first_failure([*others.endings(), ending]) == ending:
+    if find_first_failure([*observer.endings(), ending]) == ending:
         console.write(ending.explained(held.path, int(os.environ.get("WORLD_SIZE", 1))) + "\n")
     if ending.rank == 0 and held.is_in_place:
-        write(held.path / EXIT, ending)
+        write_ending(held.path / EXIT, ending)
 
 
 def _exit(ending: Ending) -> NoReturn:

@@ -15,7 +15,7 @@ from resnet_recipes.base.text import Say
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.data.root import root_problem
 from resnet_recipes.jobs import external
-from resnet_recipes.jobs.group import group_of
+from resnet_recipes.jobs.group import make_group
 from resnet_recipes.planning.disk import find_lack_of_space
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import Plan
@@ -26,12 +26,12 @@ from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.report import trackers
 from resnet_recipes.run_folder import CHECKPOINTS, CONFIG, DATA, JOB, SUMMARY
-from resnet_recipes.run_folder.lock import is_running, locked, refuse_links
-from resnet_recipes.run_folder.runs import newest
+from resnet_recipes.run_folder.lock import hold_lock, is_running, refuse_links
+from resnet_recipes.run_folder.runs import list_newest
 from resnet_recipes.training.state import find_changed_settings
 
 
-def matching(recipe: Recipe, say: Say) -> Path | None:
+def find_match(recipe: Recipe, say: Say) -> Path | None:
     """Return the folder of the run to continue with `recipe`.
 
     The run of its name, or else the newest that fits.
@@ -43,63 +43,63 @@ def matching(recipe: Recipe, say: Say) -> Path | None:
         folder = root / recipe.run.name
         if not (folder / CONFIG).is_file():
             return None
-        if problems := _changes(folder, recipe):
+        if problems := _find_changes(folder, recipe):
             fix = ("run=another", Hint(f"or leave it as it was in {folder}"))
             raise RecipeError(problem._replace(fix=fix) for problem in problems)
         return folder
-    others = ""
-    for folder in unfinished(root):
-        if not (problems := _changes(folder, recipe)):
+    difference = ""
+    for folder in list_unfinished(root):
+        if not (problems := _find_changes(folder, recipe)):
             return folder
         keys = ", ".join(problem.key for problem in problems[:3])
-        others = others or f" (the newest, {folder.name}, differs in {keys})"
-    say(f"no unfinished run in {root} has these settings{others}: starting a new one")
+        difference = difference or f" (the newest, {folder.name}, differs in {keys})"
+    say(f"no unfinished run in {root} has these settings{difference}: starting a new one")
     return None
 
 
-def continued(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Path | None:
+def continue_run(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Path | None:
     """Prepare a run folder to continue with changed settings, and return it.
 
-    None if the run is finished. Raises what `accepted` does.
+    None if the run is finished. Raises what `check_resume` does.
     """
-    plan = accepted(folder, changes, say)
+    plan = check_resume(folder, changes, say)
     if plan is None:
         return None
     config = folder / CONFIG
     if plan.recipe != frozen.read(config):
-        with locked(folder):
+        with hold_lock(folder):
             atomic.write_text(config, frozen.sealed(plan.recipe))
     say(f"resuming {folder}")
     return folder
 
 
-def accepted(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Plan | None:
+def check_resume(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Plan | None:
     """Return the plan of a run that continues here with changed settings; None if it is finished.
 
     Everything that its ranks would refuse is refused here, before anything is written. Raises
     RecipeError if a change would make it a different run, does not fit it, or comes after its end,
     and NotReadyError if the run is running, or lacks its images, devices, room on disk or packages.
     """
-    recipe = _checked(folder, changes)
+    recipe = _make_recipe(folder, changes)
     if (folder / SUMMARY).exists():
-        RecipeError.refuse(_late(folder, changes))
+        RecipeError.refuse(_find_late_changes(folder, changes))
         say(f"{folder} is finished; its results are in {folder / SUMMARY}")
         return None
     if is_running(folder):
-        with locked(folder):  # raises, unless the run ends at this moment
+        with hold_lock(folder):  # raises, unless the run ends at this moment
             pass
     if isinstance(changes, Sequence):  # a whole recipe is the user's own
         command = f"resnet-train --resume {shlex.quote(str(folder))}"
         data.refuse_unasked(recipe.data, changes, command)
-    NotReadyError.refuse([*trackers.lacking(recipe.log.to), _moved_data(recipe, folder)])
-    ranks = external.ranks() or group_of(recipe.launch).ranks
+    NotReadyError.refuse([*trackers.find_missing(recipe.log.to), _find_moved_data(recipe, folder)])
+    ranks = external.count_ranks() or make_group(recipe.launch).ranks
     origin = Origin(Entry(recipe.name, folder / CONFIG, "file"))
-    plan = make_plan(recipe, _same_images(recipe, folder, say), ranks, origin)
+    plan = make_plan(recipe, _measure_images(recipe, folder, say), ranks, origin)
     NotReadyError.refuse([find_lack_of_space(folder / CHECKPOINTS, plan.disk.total)])
     return plan
 
 
-def _checked(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
+def _make_recipe(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
     """Return the recipe with which a run continues: its own, with changed settings.
 
     Raises RecipeError if a change would make it a different run.
@@ -112,71 +112,71 @@ def _checked(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
         rule = f"is the folder of a measurement or a check ({JOB}), which is not continued"
         raise RecipeError.of("--resume", str(folder), rule, Hint("start a new run"))
     refuse_links(folder)
-    began = frozen.read(config)
+    original = frozen.read(config)
     if isinstance(changes, Sequence):
-        recipe = _changed(began, changes) if changes else began
+        recipe = _apply_changes(original, changes) if changes else original
     else:
-        recipe = _as_began(changes, began)
+        recipe = _copy_resolved(changes, original)
         if changes.batch.bn_size == AUTO:  # the number was found when the run began
-            recipe = replace(recipe, batch=replace(changes.batch, bn_size=began.batch.bn_size))
-    recipe = replace(recipe, run=began.run)
-    problems = list(find_changed_settings(asdict(began), recipe))
+            recipe = replace(recipe, batch=replace(changes.batch, bn_size=original.batch.bn_size))
+    recipe = replace(recipe, run=original.run)
+    problems = list(find_changed_settings(asdict(original), recipe))
     if recipe.launch.budget:
         rule = "is for a new run: this one keeps its length"
         problems.append(Problem("budget", recipe.launch.budget, rule, kind=Kind.UNUSED))
     if recipe.batch.bn_size == AUTO:
-        rule = f"is found when a run begins; this one began with {began.batch.bn_size}"
+        rule = f"is found when a run begins; this one began with {original.batch.bn_size}"
         problems.append(Problem("batch.bn_size", AUTO, rule, Hint("type a smaller number")))
     RecipeError.refuse(problems)
     return recipe
 
 
-def _late(folder: Path, changes: Sequence[str] | Recipe) -> Iterator[Problem]:
+def _find_late_changes(folder: Path, changes: Sequence[str] | Recipe) -> Iterator[Problem]:
     """Yield a problem for each word that would change a finished run.
 
     A whole recipe changes nothing: a command with --resume auto may be repeated.
     """
-    began = frozen.read(folder / CONFIG)
+    original = frozen.read(folder / CONFIG)
     for word in changes if isinstance(changes, Sequence) else ():
-        if _checked(folder, [word]) != began:
+        if _make_recipe(folder, [word]) != original:
             yield Problem(word, None, f"has no effect: {folder} is finished", kind=Kind.UNUSED)
 
 
-def _as_began(recipe: Recipe, began: Recipe) -> Recipe:
-    """Return a recipe with the length and the size in memory that words stood for in `began`."""
+def _copy_resolved(recipe: Recipe, original: Recipe) -> Recipe:
+    """Return a recipe with the length and the size in memory that words stood for in `original`."""
     if recipe.data.memory_pixels == AUTO:
-        kept = began.data.memory_pixels
-        recipe = replace(recipe, data=replace(recipe.data, memory_pixels=kept))
+        pixels = original.data.memory_pixels
+        recipe = replace(recipe, data=replace(recipe.data, memory_pixels=pixels))
     if not recipe.launch.budget:
         return recipe
     return replace(
         recipe,
-        max_duration=began.max_duration,
-        scale_schedule_ratio=began.scale_schedule_ratio,
+        max_duration=original.max_duration,
+        scale_schedule_ratio=original.scale_schedule_ratio,
         launch=replace(recipe.launch, budget=""),
     )
 
 
-def _same_images(recipe: Recipe, folder: Path, say: Say) -> DataFacts:
+def _measure_images(recipe: Recipe, folder: Path, say: Say) -> DataFacts:
     """Return the facts about the run's images. Raises NotReadyError if it began with others."""
-    began = DataFacts.read(folder / DATA, recipe.data.root)
-    found = data.measure(replace(recipe.data, backend=began.backend), tell=say)
-    if others := found.differing(began):
-        rule = f"has changed since the run began: {others} differ in name or size"
+    known_facts = DataFacts.read(folder / DATA, recipe.data.root)
+    facts = data.measure(replace(recipe.data, backend=known_facts.backend), tell=say)
+    if differing := facts.differing(known_facts):
+        rule = f"has changed since the run began: {differing} differ in name or size"
         fix = Hint("put the files back, or start a new run")
         raise NotReadyError.of("data.root", recipe.data.root, rule, fix)
-    return found
+    return facts
 
 
-def _changed(began: Recipe, changes: Sequence[str]) -> Recipe:
+def _apply_changes(original: Recipe, changes: Sequence[str]) -> Recipe:
     """Return a run's recipe with changes."""
     with TemporaryDirectory(prefix="resnet-recipes-") as place:
         config = Path(place) / CONFIG  # the run's own may lack newer settings
-        config.write_bytes(frozen.freeze(began).encode())
+        config.write_bytes(frozen.freeze(original).encode())
         return compose(str(config), changes).recipe
 
 
-def _moved_data(recipe: Recipe, folder: Path) -> Problem | None:
+def _find_moved_data(recipe: Recipe, folder: Path) -> Problem | None:
     """Return what is wrong with a resumed run's images, with the command that continues it."""
     root = recipe.data.root
     problem = None
@@ -184,25 +184,25 @@ def _moved_data(recipe: Recipe, folder: Path) -> Problem | None:
         problem = root_problem(root)
     if problem is None:
         return None
-    meant = next((fix for fix in problem.fixes if isinstance(fix, Value)), "/where/it/is/now")
-    words = ["resnet-train", "--resume", str(folder), f"data={meant}"]
+    suggestion = next((fix for fix in problem.fixes if isinstance(fix, Value)), "/where/it/is/now")
+    words = ["resnet-train", "--resume", str(folder), f"data={suggestion}"]
     return problem._replace(fix=(shlex.join(words), Hint("if the images were moved")))
 
 
-def unfinished(root: Path) -> Iterator[Path]:
+def list_unfinished(root: Path) -> Iterator[Path]:
     """Yield the run folders without a summary, the newest first."""
-    return (folder for folder in newest(root) if not (folder / SUMMARY).exists())
+    return (folder for folder in list_newest(root) if not (folder / SUMMARY).exists())
 
 
-def _changes(folder: Path, recipe: Recipe) -> list[Problem]:
+def _find_changes(folder: Path, recipe: Recipe) -> list[Problem]:
     """Return what prevents `recipe` from continuing the run in `folder`."""
     try:
-        began = frozen.read(folder / CONFIG)
+        original = frozen.read(folder / CONFIG)
     except RecipeError as error:
         return list(error.problems)
-    problems = list(find_changed_settings(asdict(began), _as_began(recipe, began)))
-    if recipe.run.name == "auto" and began.data.root != recipe.data.root:
+    problems = list(find_changed_settings(asdict(original), _copy_resolved(recipe, original)))
+    if recipe.run.name == "auto" and original.data.root != recipe.data.root:
         problems.append(
-            Problem("data.root", recipe.data.root, f"was {began.data.root} when the run began")
+            Problem("data.root", recipe.data.root, f"was {original.data.root} when the run began")
         )
     return problems

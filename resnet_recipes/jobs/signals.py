@@ -20,7 +20,7 @@ _SAME_REQUEST = 2.0
 
 
 @contextmanager
-def handling(handler: Callable[[int], object]) -> Iterator[None]:
+def handle_signals(handler: Callable[[int], object]) -> Iterator[None]:
     """Call `handler` for signals that ask to stop, inside the context.
 
     Only in the main thread, as Python requires.
@@ -29,7 +29,8 @@ def handling(handler: Callable[[int], object]) -> Iterator[None]:
         yield
         return
     before = {
-        number: signal.signal(number, lambda number, _: handler(number)) for number in to_handle()
+        number: signal.signal(number, lambda number, _: handler(number))
+        for number in list_signals()
     }
     try:
         yield
@@ -38,7 +39,7 @@ def handling(handler: Callable[[int], object]) -> Iterator[None]:
             signal.signal(number, former)
 
 
-def to_handle() -> tuple[signal.Signals, ...]:
+def list_signals() -> tuple[signal.Signals, ...]:
     """Return the signals that ask this process to stop.
 
     Those that are ignored, such as SIGHUP under nohup, are not among them.
@@ -69,7 +70,7 @@ class Interruption:
 
     def install(self) -> None:
         """Handle the signals that ask this process to stop; its children must ignore them."""
-        for number in to_handle():
+        for number in list_signals():
             signal.signal(number, lambda number, _: self.receive(number))
 
     @property

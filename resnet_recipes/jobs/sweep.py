@@ -13,7 +13,7 @@ from typing import NamedTuple
 from resnet_recipes.base.errors import STOPPED, ExitCode
 from resnet_recipes.base.text import Say
 from resnet_recipes.jobs.rank import die_with_parent
-from resnet_recipes.jobs.signals import handling
+from resnet_recipes.jobs.signals import handle_signals
 from resnet_recipes.run_folder import CHECKPOINT, CHECKPOINTS, SUMMARY
 from resnet_recipes.run_folder.lock import is_running
 
@@ -65,7 +65,7 @@ class Sweep:
         A run that fails does not stop the others. A run that was stopped from outside ends the
         sweep: the same command continues it, since each run resumes where it was.
         """
-        with handling(self._received.append):
+        with handle_signals(self._received.append):
             while self._active or (self._waiting and not self._stop):
                 while self._free and not self._stop and (name := self._next()):
                     self._start(name)
@@ -175,7 +175,7 @@ class Sweep:
         return f"[{list(self.runs).index(name) + 1} of {len(self.runs)}] {name}"
 
 
-def slots(parallel: int, gpus: int, cores: int) -> list[Slot]:
+def make_slots(parallel: int, gpus: int, cores: int) -> list[Slot]:
     """Return a share of the machine for each of `parallel` runs.
 
     One GPU, or an even part of the cores.

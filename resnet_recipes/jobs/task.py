@@ -14,7 +14,7 @@ from resnet_recipes.base.errors import REFUSED, ExitCode, TrainingError
 from resnet_recipes.base.text import Say
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.jobs import launcher, new_run
-from resnet_recipes.jobs.group import Group, group_of
+from resnet_recipes.jobs.group import Group, make_group
 from resnet_recipes.jobs.rank import Spans
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.frozen import sealed
@@ -51,7 +51,7 @@ class Task(NamedTuple):
         folder = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
         for name, text in files.items():
             (folder / name).write_text(text)
-        with _finished(folder, group, say, self.failure, folder):
+        with _run_ranks(folder, group, say, self.failure, folder):
             yield folder
 
 
@@ -64,12 +64,12 @@ def run_sample(plan: Plan, spans: Spans, say: Say) -> Iterator[Path]:
     plan = replace(plan, recipe=replace(recipe, run=run, log=replace(recipe.log, to=[])))
     folder = new_run.create(plan, sys.argv)
     (folder / JOB).write_text(json.dumps({"job": "train", "spans": spans}))
-    with _finished(folder, group_of(recipe.launch), say, "the sample run did not finish", root):
+    with _run_ranks(folder, make_group(recipe.launch), say, "the sample run did not finish", root):
         yield folder
 
 
 @contextmanager
-def _finished(folder: Path, group: Group, say: Say, failure: str, root: Path) -> Iterator[None]:
+def _run_ranks(folder: Path, group: Group, say: Say, failure: str, root: Path) -> Iterator[None]:
     """Start ranks and wait for them; delete `root`, unless its logs say why they failed."""
     ending = launcher.start(folder, group, say)
     try:

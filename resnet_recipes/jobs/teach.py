@@ -9,10 +9,10 @@ from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeE
 from resnet_recipes.base.paths import find_folder_problem, new_path, typed_path
 from resnet_recipes.base.text import Say, byte_size, counted
 from resnet_recipes.data.stored import begin, header, read
-from resnet_recipes.estimating.network import teaching
+from resnet_recipes.estimating.network import count_teaching
 from resnet_recipes.jobs.budget import plan_here
-from resnet_recipes.jobs.group import group_of
-from resnet_recipes.jobs.rank import RankProcess, job_of, shown
+from resnet_recipes.jobs.group import make_group
+from resnet_recipes.jobs.rank import RankProcess, read_job, show_progress
 from resnet_recipes.jobs.task import Task
 from resnet_recipes.planning.teachers import describe_file, find_unstorable, make_cycle
 from resnet_recipes.training import distributed
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # ranks never import Hydra
 
 
 def teach(
-    wanted: "Composed",
+    composed: "Composed",
     top: str,
     cycle: str,
     out: str,
@@ -41,24 +41,24 @@ def teach(
         for flag, text, also in (("--top", top, "all"), ("--cycle", cycle, "0"))
         if not re.fullmatch(f"[1-9][0-9]{{0,3}}|{also}", text)
     )
-    plan = plan_here(wanted, say)
+    plan = plan_here(composed, say)
     RecipeError.refuse(find_unstorable(plan))
     if not any(teacher.network for teacher in plan.teachers):
         rule = "none of them learns from a teacher, whose outputs would be stored"
         raise RecipeError.of("methods", None, rule, "resnet-recipes teach --help")
     teacher, sizes = plan.teachers[0].text, make_cycle(plan, int(cycle)).sizes
     copies, images, classes = plan.recipe.data.repeats, plan.facts.train_examples, plan.num_classes
-    kept = classes if top == "all" else min(int(top), classes)
+    stored_outputs = classes if top == "all" else min(int(top), classes)
     device = distributed.read_rank(plan.recipe.launch.device).device.type
-    made = describe_file(plan, int(cycle), device)
-    first, size = header(made, (len(sizes), copies, images, kept), classes)
+    description = describe_file(plan, int(cycle), device)
+    first, size = header(description, (len(sizes), copies, images, stored_outputs), classes)
     part = path.with_name(f"{path.name}.part")
     need = f"the teacher's outputs need {byte_size(size)}"
     room = 0 if os.path.exists(part) else size
     NotReadyError.refuse([find_folder_problem("--out", path.parent, room, need)])
-    operations = images * copies * sum(teaching(plan.teachers, side) for side in sizes)
+    operations = images * copies * sum(count_teaching(plan.teachers, side) for side in sizes)
     say(
-        f"{teacher}: {kept} outputs for each of {copies * images:,} images in "
+        f"{teacher}: {stored_outputs} outputs for each of {copies * images:,} images in "
         f"{counted(len(sizes), 'epoch')}, {byte_size(size)} and "
         f"{operations / 1e15:,.3g} PFLOPs, once for all runs"
     )
@@ -67,7 +67,7 @@ def teach(
     values = {"part": str(part), "cycle": int(cycle)}
     failure = "the teacher's outputs are incomplete: the same command continues"
     ranks = Task("teach", failure, values).run(
-        plan.recipe, plan.facts, group_of(plan.recipe.launch), say
+        plan.recipe, plan.facts, make_group(plan.recipe.launch), say
     )
     with begin(part, first, size) as file, ranks:
         os.fsync(file)
@@ -78,18 +78,18 @@ def teach(
 def work(process: RankProcess) -> int:
     """Store a rank's part of the outputs, as the job of a rank."""
     # these import torchvision, which takes seconds
-    from resnet_recipes.jobs.prepared import prepared
+    from resnet_recipes.jobs.prepare import prepare_rank
     from resnet_recipes.training.teaching import write_outputs
 
-    if (made := prepared(process)) is None:
+    if (rank_plan := prepare_rank(process)) is None:
         return process.interruption.exit_code
-    (rank, plan), job, interruption = made, job_of(process.folder), process.interruption
+    (rank, plan), job, interruption = rank_plan, read_job(process.folder), process.interruption
     distributed.join(rank)
     outputs, about = read(Path(job["part"]), "r+")
     if about != describe_file(plan, job["cycle"], rank.device.type):
         rule = "was replaced after it was checked"
         raise NotReadyError.at(plan.teachers[0].key, rule, "run the same command again")
-    with shown(process, "storing what the teacher says", "batches") as progress:
+    with show_progress(process, "storing what the teacher says", "batches") as progress:
         plan = make_cycle(plan, job["cycle"])
         if not write_outputs(plan, rank, outputs, progress, lambda: interruption.requested):
             return interruption.exit_code

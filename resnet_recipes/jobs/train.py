@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 
 from resnet_recipes.base.errors import ExitCode, TrainingError
-from resnet_recipes.jobs.prepared import prepared
-from resnet_recipes.jobs.rank import RankProcess, Spans, job_of
+from resnet_recipes.jobs.prepare import prepare_rank
+from resnet_recipes.jobs.rank import RankProcess, Spans, read_job
 from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.load import BEST, WEIGHTS
 from resnet_recipes.network.weights import write_weights
@@ -36,9 +36,9 @@ def work(process: RankProcess) -> int:
 
     Return DONE, or the exit code of an interruption after which a checkpoint was saved.
     """
-    if (made := prepared(process)) is None:
+    if (rank_plan := prepare_rank(process)) is None:
         return process.interruption.exit_code
-    (rank, plan), recipe = made, made.plan.recipe
+    (rank, plan), recipe = rank_plan, rank_plan.plan.recipe
     if recipe.precision.compile and rank.is_main:
         process.console.write(
             "compiling the network before the first step, which can take minutes\n"
@@ -48,11 +48,11 @@ def work(process: RankProcess) -> int:
         process.folder / CHECKPOINTS, recipe.checkpoint.keep, plan.stable_steps, run.notes
     )
     first = resume(run, checkpoints)
-    spans = job_of(process.folder).get("spans", [(first, plan.total_steps)])
+    spans = read_job(process.folder).get("spans", [(first, plan.total_steps)])
     if rank.is_main:
         checkpoints.open_for_writing(run.plan.disk.total)
-        facts, console = run_facts(run, process), open_console(err=process.console)
-        sent_to = trackers.opened(recipe.log.to, process.folder, hyperparameters(recipe))
+        facts, console = make_run_facts(run, process), open_console(err=process.console)
+        sent_to = trackers.open_trackers(recipe.log.to, process.folder, flatten_settings(recipe))
         recorder = Recorder(
             process.folder, facts, console, process.launch.started, sent_to, process.on_record
         )
@@ -69,7 +69,7 @@ def work(process: RankProcess) -> int:
     return code
 
 
-def hyperparameters(recipe: Recipe) -> dict[str, object]:
+def flatten_settings(recipe: Recipe) -> dict[str, object]:
     """Return the settings of a run for trackers, with dotted keys.
 
     Methods that are off are left out.
@@ -87,10 +87,10 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
     `model.weights` is only read when a run begins, not when it resumes.
     """
     run.clock.restart(0.0)
-    found, first = checkpoints.newest(), 0
-    if found is not None:
-        first = restore(run, found[1])
-        for warning in list_resume_warnings(run, found[1]):
+    checkpoint, first = checkpoints.newest(), 0
+    if checkpoint is not None:
+        first = restore(run, checkpoint[1])
+        for warning in list_resume_warnings(run, checkpoint[1]):
             run.notes(warning)
     if not distributed.is_same_on_all_ranks(torch.tensor(first, device=run.rank.device)):
         raise TrainingError(
@@ -98,7 +98,7 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
             "rank sees a different one: all nodes must see the same folder"
         )
     model = run.plan.recipe.model
-    if found is None and model.weights:
+    if checkpoint is None and model.weights:
         pretrained.load(run.model, pretrained.find(model, run.plan.facts.classes))
         if not distributed.is_same_on_all_ranks(compute_digest(run.model)):
             raise TrainingError(
@@ -108,7 +108,7 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
     return first
 
 
-def trained(run: Run, reporter: RunReporter, spans: Spans) -> tuple[int, bool]:
+def train_spans(run: Run, reporter: RunReporter, spans: Spans) -> tuple[int, bool]:
     """Train each part of a run; return the completed steps, and whether they are all."""
     for first, end in spans:
         done = train(run, reporter, first, end)
@@ -121,7 +121,7 @@ def follow(run: Run, process: RankProcess, spans: Spans) -> int:
     """Train as one of the ranks that write nothing but their log."""
     run.notes.listen(partial(print, file=sys.stderr, flush=True))
     reporter = RunReporter(run, None, process.interruption, process.watchdog)
-    _, is_done = trained(run, reporter, spans)
+    _, is_done = train_spans(run, reporter, spans)
     return ExitCode.DONE if is_done else process.interruption.exit_code
 
 
@@ -129,14 +129,14 @@ def lead(
     run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Recorder, spans: Spans
 ) -> int:
     """Train as the rank that writes the run folder and reports to the user."""
-    (first, _), is_job = spans[0], bool(job_of(process.folder))
+    (first, _), is_job = spans[0], bool(read_job(process.folder))
     recorder.begin(first, run.clock.seconds(), run.owes_evaluation)
     run.notes.listen(lambda text: recorder.note(max(first, process.watchdog.step), text))
     for text in run.train_data.source.notes:
         run.notes(text)
     reporter = RunReporter(run, (recorder, checkpoints), process.interruption, process.watchdog)
     try:
-        done, is_done = trained(run, reporter, spans)
+        done, is_done = train_spans(run, reporter, spans)
         seconds = run.clock.seconds()  # writing the last checkpoint and the weights is not training
     except BaseException as error:
         try:
@@ -166,7 +166,7 @@ def lead(
         why = f"could not be written to {process.folder} ({error.strerror})"
         raise TrainingError(f"training is done, but its results {why}") from None
     if run.plan.recipe.log.mlperf:
-        recorder.write_mlperf(mlperf_values(run.plan), run.has_reached_target)
+        recorder.write_mlperf(make_mlperf_values(run.plan), run.has_reached_target)
     return ExitCode.DONE
 
 
@@ -179,12 +179,12 @@ def write_results(
     """
     plan, (averaged, raw) = run.plan, recorder.measured
     epochs = done / plan.steps_per_epoch  # fewer than planned, if the run reached a target
-    described = partial(about.describe, plan.recipe, plan.facts.classes, plan.num_classes, epochs)
+    describe = partial(about.describe, plan.recipe, plan.facts.classes, plan.num_classes, epochs)
     with run.methods.eval_weights(run.model):
-        path = write_weights(run.model, folder / WEIGHTS, described(averaged or raw))
+        path = write_weights(run.model, folder / WEIGHTS, describe(averaged or raw))
     if "eval_weights" not in plan.hooks:
         return path, None
-    return path, write_weights(run.model, folder / "weights-raw.safetensors", described(raw))
+    return path, write_weights(run.model, folder / "weights-raw.safetensors", describe(raw))
 
 
 def write_best(run: Run, folder: Path) -> Path | None:
@@ -194,14 +194,14 @@ def write_best(run: Run, folder: Path) -> Path | None:
         return None
     run.model.load_state_dict(best.weights)
     epochs = best.step / plan.steps_per_epoch
-    described = about.describe(
+    description = about.describe(
         plan.recipe, plan.facts.classes, plan.num_classes, epochs, best.metrics
     )
-    described = replace(described, best_of=best.evaluations)
-    return write_weights(run.model, folder / BEST, described)
+    description = replace(description, best_of=best.evaluations)
+    return write_weights(run.model, folder / BEST, description)
 
 
-def run_facts(run: Run, process: RankProcess) -> RunFacts:
+def make_run_facts(run: Run, process: RankProcess) -> RunFacts:
     """Return the parts of a run's plan that the reports need."""
     plan = run.plan
     return RunFacts(
@@ -220,7 +220,7 @@ def run_facts(run: Run, process: RankProcess) -> RunFacts:
     )
 
 
-def mlperf_values(plan: Plan) -> dict[str, object]:
+def make_mlperf_values(plan: Plan) -> dict[str, object]:
     """Return what MLPerf's log says about a recipe, under MLPerf's keys."""
     recipe = plan.recipe
     return {

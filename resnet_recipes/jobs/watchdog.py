@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.run_folder import ENDINGS
-from resnet_recipes.run_folder.ending import Ending, read
+from resnet_recipes.run_folder.ending import Ending, read_ending
 from resnet_recipes.run_folder.lock import HeldFolder
 
 #: Seconds without a beat after which a rank writes its stacks to its log, once; nothing is killed.
@@ -82,18 +82,18 @@ class Watchdog:
             self._armed = now
 
 
-def beats(folder: Path) -> list[Beat]:
+def read_beats(folder: Path) -> list[Beat]:
     """Return the last beat of every rank of a run, by rank."""
-    found = []
-    for path in _listed(folder / "heartbeat"):
+    beats = []
+    for path in _list_files(folder / "heartbeat"):
         try:
             *numbers, phase, host = _RECORD.unpack(path.read_bytes())
             rank = int(path.name.removeprefix("rank"))
         except (OSError, struct.error, ValueError):
             continue  # being created
         texts = (text.rstrip(b"\0").decode(errors="replace") for text in (phase, host))
-        found.append(Beat(rank, *numbers, *texts))
-    return sorted(found)
+        beats.append(Beat(rank, *numbers, *texts))
+    return sorted(beats)
 
 
 class Observer:
@@ -106,19 +106,21 @@ class Observer:
     def __init__(self, folder: Path):
         """Note what earlier runs left in the folder."""
         self._folder = folder
-        self._old_beats, self._old_endings = set(beats(folder)), set(_endings(folder))
+        self._old_beats, self._old_endings = set(read_beats(folder)), set(_read_endings(folder))
         self._last: list[Beat] = []
         self._changed = time.monotonic()
 
     def beats(self) -> list[Beat]:
         """Return the last beat of every rank, by rank."""
-        return [beat for beat in beats(self._folder) if beat not in self._old_beats]
+        return [beat for beat in read_beats(self._folder) if beat not in self._old_beats]
 
     def endings(self) -> list[Ending]:
         """Return how ranks ended, in the last attempt."""
-        found = [ending for ending in _endings(self._folder) if ending not in self._old_endings]
-        last = max((ending.attempt for ending in found), default=0)
-        return [ending for ending in found if ending.attempt == last]
+        endings = [
+            ending for ending in _read_endings(self._folder) if ending not in self._old_endings
+        ]
+        last = max((ending.attempt for ending in endings), default=0)
+        return [ending for ending in endings if ending.attempt == last]
 
     def stall(self) -> str:
         """Return a sentence that names the rank that lags, if none has made progress for a while.
@@ -140,7 +142,7 @@ class Observer:
         )
 
 
-def _listed(folder: Path) -> list[Path]:
+def _list_files(folder: Path) -> list[Path]:
     """Return the files of ranks in a folder; none while the disk cannot list it."""
     try:
         return [path for path in folder.iterdir() if path.name.startswith("rank")]
@@ -148,7 +150,7 @@ def _listed(folder: Path) -> list[Path]:
         return []
 
 
-def _endings(folder: Path) -> Iterator[Ending]:
-    for path in _listed(folder / ENDINGS):
-        if ending := read(path):
+def _read_endings(folder: Path) -> Iterator[Ending]:
+    for path in _list_files(folder / ENDINGS):
+        if ending := read_ending(path):
             yield ending

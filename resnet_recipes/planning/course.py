@@ -46,7 +46,7 @@ def estimate_gpu_memory(plan: Plan) -> float:
     copies += sum(method.extra_weights for method in plan.new_stack())
     networks = [teacher.network for teacher in plan.teachers if teacher.network]
     teachers = sum(4 * network.parameters for network in networks)
-    return teachers + roofline.memory(
+    return teachers + roofline.count_memory(
         make_work(plan), plan.rank_size, plan.network.parameters, copies
     )
 

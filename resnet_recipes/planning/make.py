@@ -6,7 +6,7 @@ from dataclasses import replace
 from resnet_recipes.base.duration import MAX_LENGTH, Duration, Horizon
 from resnet_recipes.base.errors import Hint, Problem, RecipeError
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.estimating.network import NetworkFacts, network_of
+from resnet_recipes.estimating.network import NetworkFacts, make_network_facts
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning.advice import MIN_RANK_SIZE, scale_lr
 from resnet_recipes.planning.plan import Plan, make_stack
@@ -39,7 +39,7 @@ def make_plan(
     networks = {} if networks is None else networks
     key = f"{recipe.model} {num_classes} {list(stack)}"
     try:
-        network = networks.get(key) or network_of(recipe.model, max(2, num_classes), stack)
+        network = networks.get(key) or make_network_facts(recipe.model, max(2, num_classes), stack)
     except RecipeError as error:
         raise type(error)([*problems, *error.problems]) from None
     networks[key] = network

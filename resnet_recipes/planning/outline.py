@@ -7,7 +7,7 @@ from resnet_recipes.base.duration import Duration
 from resnet_recipes.base.text import TRY, byte_size, counted, digits, labelled
 from resnet_recipes.methods.base import Method
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.run_folder.facts import Published, nearest
+from resnet_recipes.run_folder.facts import Published, find_nearest
 
 LABEL = 13  # columns of a row's label
 
@@ -47,7 +47,7 @@ def describe_essentials(plan: Plan, machine: Iterable[OutlineRow] = ()) -> Itera
         yield "teacher", teacher.text
     yield from machine
     yield "disk", f"up to {plan.disk}"
-    if result := nearest(plan.published, plan.epochs):
+    if result := find_nearest(plan.published, plan.epochs):
         yield "published", format_published(result)
     elif others := {result.model for result in plan.recipe.published} - {plan.recipe.model.title}:
         rule = (

@@ -12,7 +12,7 @@ from resnet_recipes.base.duration import Duration, Horizon
 from resnet_recipes.data.base import DataFacts, Share
 from resnet_recipes.data.imagenet import wordnet_ids
 from resnet_recipes.data.loading.slots import Capacity
-from resnet_recipes.estimating.network import NetworkFacts, Teacher, teaching
+from resnet_recipes.estimating.network import NetworkFacts, Teacher, count_teaching
 from resnet_recipes.estimating.published import IMAGENET_IMAGES
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning.advice import advise
@@ -144,7 +144,7 @@ class Plan:
             first, last = epoch * size, min((epoch + 1) * size, self.total_steps)
             passes = last - first + last // interval - first // interval
             per_image = passes * self.network.operations(side).training
-            per_image += (last - first) * teaching(self.teachers, side)
+            per_image += (last - first) * count_teaching(self.teachers, side)
             flops.append(self.recipe.batch.global_size * per_image)
         return tuple(flops)
 

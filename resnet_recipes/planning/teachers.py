@@ -16,7 +16,7 @@ from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.text import byte_size, counted
 from resnet_recipes.data.base import Stored
 from resnet_recipes.data.stored import FOREIGN, WRITE, read
-from resnet_recipes.estimating.network import NetworkFacts, Teacher, network_of
+from resnet_recipes.estimating.network import NetworkFacts, Teacher, make_network_facts
 from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.weights import compute_digest
@@ -49,7 +49,7 @@ def add_teachers(plan: Plan) -> Plan:
     for method, network in open_teachers(plan):
         about, (key, place) = network.about, _find_setting(method)
         config = ModelConfig(about.architecture, dict(about.arguments))
-        facts = network_of(config, about.num_classes, about.methods())
+        facts = make_network_facts(config, about.num_classes, about.methods())
         if rule := _find_misfit(network, facts, plan):
             raise RecipeError.of(key, place, rule, Hint("another teacher"))
         text = f"{about.architecture}, {facts.parameters:,} parameters, from {place}"

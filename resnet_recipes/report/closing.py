@@ -10,7 +10,7 @@ from resnet_recipes.run_folder.runs import FAR_BEHIND
 from resnet_recipes.run_folder.summary import Summary
 
 
-def title(summary: Summary) -> str:
+def format_title(summary: Summary) -> str:
     """Return the first line."""
     resumed = f", in {summary.sessions} sessions" if summary.sessions > 1 else ""
     epochs = f"{summary.epochs:.4g} epoch{'' if summary.epochs == 1 else 's'}"
@@ -18,7 +18,7 @@ def title(summary: Summary) -> str:
     return f"{summary.recipe}: {length}, on {summary.devices}"
 
 
-def rows(summary: Summary, full: bool = False) -> Iterator[tuple[str, str]]:
+def describe_run(summary: Summary, full: bool = False) -> Iterator[tuple[str, str]]:
     """Yield label and text of every line; `full` adds all other times, and speed by image size.
 
     The label is empty if a line continues the previous one.
@@ -41,16 +41,16 @@ def _accuracy(summary: Summary, full: bool) -> Iterator[tuple[str, str]]:
     reached = ema or raw
     if reached is not None:
         averaged = " (EMA)" if ema else ""
-        yield "accuracy", f"{_said(reached)}   on {reached.examples:,} images{averaged}"
+        yield "accuracy", f"{_format_metrics(reached)}   on {reached.examples:,} images{averaged}"
     if summary.best and summary.best_weights:
         name = Path(summary.best_weights).name
-        yield "", f"{_said(summary.best)}   {name}, of epoch {summary.best_epoch:.4g}:"
+        yield "", f"{_format_metrics(summary.best)}   {name}, of epoch {summary.best_epoch:.4g}:"
         yield "", f"the best evaluation of {summary.evaluations}, which flatters it"
     if ema is None or raw is None:
         return
     is_far_behind = raw.top1 - ema.top1 > FAR_BEHIND
     if full or is_far_behind:
-        yield "", f"{_said(raw)}   {raw_file}"
+        yield "", f"{_format_metrics(raw)}   {raw_file}"
     if is_far_behind:
         yield "", f"WARNING: EMA is {raw.top1 - ema.top1:.2f} points behind: use {raw_file}."
         yield (
@@ -59,7 +59,7 @@ def _accuracy(summary: Summary, full: bool) -> Iterator[tuple[str, str]]:
         )
 
 
-def _said(metrics: Metrics) -> str:
+def _format_metrics(metrics: Metrics) -> str:
     return "   ".join(f"{name} {value:5.2f} %" for name, value in metrics.named.items())
 
 

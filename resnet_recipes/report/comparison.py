@@ -54,38 +54,38 @@ class SeedGroup:
         return tuple(value for value in values if value is not None)
 
 
-def settings(folder: Path) -> dict[str, str]:
+def read_settings(folder: Path) -> dict[str, str]:
     """Return every setting of a run with a dotted key, as text.
 
     Raises NotReadyError if it has no readable recipe.
     """
     try:
-        return flat(strict_yaml.load(folder / CONFIG).tree)
+        return flatten(strict_yaml.load(folder / CONFIG).tree)
     except RecipeError as error:
         raise NotReadyError(error.problems) from None
 
 
-def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, str]:
+def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, str]:
     """Return a nested mapping with dotted keys; a method without settings is "on"."""
     leaves: dict[str, str] = {}
     for key, value in tree.items():
         if isinstance(value, dict) and (value or not prefix):  # a section may be empty: methods: {}
-            leaves |= flat(value, f"{prefix}{key}.")
+            leaves |= flatten(value, f"{prefix}{key}.")
         else:
             leaves[f"{prefix}{key}"] = "on" if value == {} else str(value)
     return leaves
 
 
-def machine(folder: Path) -> dict[str, str]:
+def read_machine(folder: Path) -> dict[str, str]:
     """Return what a run ran on: versions and machine, with dotted keys.
 
     Empty if it was not recorded.
     """
     found = read_json(folder / ENVIRONMENT, may_be_absent=True)
-    return flat({key: found[key] for key in ("python", "packages", "machine") if key in found})
+    return flatten({key: found[key] for key in ("python", "packages", "machine") if key in found})
 
 
-def differences(sides: Sequence[dict[str, str]]) -> list[tuple[str, list[str]]]:
+def find_differences(sides: Sequence[dict[str, str]]) -> list[tuple[str, list[str]]]:
     """Return the keys whose values are not the same everywhere, with the value of each side.
 
     "-" where it has none.
@@ -95,16 +95,18 @@ def differences(sides: Sequence[dict[str, str]]) -> list[tuple[str, list[str]]]:
     return [(key, values) for key, values in rows if len(set(values)) > 1]
 
 
-def grouped(runs: Iterable[RunRecord]) -> list[SeedGroup]:
+def group_seeds(runs: Iterable[RunRecord]) -> list[SeedGroup]:
     """Put runs of the same recipe and settings, seeds aside, into a group each, in their order."""
     groups: dict[tuple[tuple[str, str], ...], list[RunRecord]] = {}
     for run in runs:
-        key = tuple(item for item in settings(run.folder).items() if not item[0].startswith(_OWN))
+        key = tuple(
+            item for item in read_settings(run.folder).items() if not item[0].startswith(_OWN)
+        )
         groups.setdefault(tuple(sorted(key)), []).append(run)
     return [SeedGroup(tuple(group), dict(key)) for key, group in groups.items()]
 
 
-def labels(groups: Sequence[SeedGroup]) -> list[str]:
+def make_labels(groups: Sequence[SeedGroup]) -> list[str]:
     """Name each group by its recipe, if there are others, and by what differs within the recipe.
 
     Runs of one name differ in length alone.
@@ -115,7 +117,7 @@ def labels(groups: Sequence[SeedGroup]) -> list[str]:
     found = []
     for group in groups:
         recipe = group.runs[0].recipe
-        parts = list(dict.fromkeys(_differing(group.settings, of_recipe[recipe])))
+        parts = list(dict.fromkeys(_find_own_settings(group.settings, of_recipe[recipe])))
         if len(parts) > _MOST:
             parts[_MOST:] = [f"{len(parts) - _MOST} more"]
         if len(of_recipe) > 1 or not parts:
@@ -124,21 +126,21 @@ def labels(groups: Sequence[SeedGroup]) -> list[str]:
     return found
 
 
-def run_labels(groups: Iterable[SeedGroup], names: Iterable[str]) -> dict[str, RunRecord]:
+def label_runs(groups: Iterable[SeedGroup], names: Iterable[str]) -> dict[str, RunRecord]:
     """Return the runs of named groups by the group's name and their seeds."""
     found: dict[str, RunRecord] = {}
     for group, name in zip(groups, names, strict=True):
         for run in group.runs:
             several = len(group.runs) > 1
-            seed = f", seed {settings(run.folder).get('seed')}" if several else ""
+            seed = f", seed {read_settings(run.folder).get('seed')}" if several else ""
             label = f"{name}{seed}"
             found[f"{label}, {run.name}" if label in found else label] = run
     return found
 
 
-def _differing(own: dict[str, str], sides: Sequence[dict[str, str]]) -> Iterator[str]:
+def _find_own_settings(own: dict[str, str], sides: Sequence[dict[str, str]]) -> Iterator[str]:
     """Yield what a group has that others have not, as "lr 0.1" or "no mixup"."""
-    for key, _ in differences(sides):
+    for key, _ in find_differences(sides):
         section, _, name = key.removesuffix(".name").partition(".")
         if key in own and key not in _LENGTH:
             yield f"{name or section} {own[key]}"

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from resnet_recipes.base.text import clock_time, digits, percent, printable, wrapped
-from resnet_recipes.report.closing import rows, title
+from resnet_recipes.report.closing import describe_run, format_title
 from resnet_recipes.report.terminal import is_live
 from resnet_recipes.run_folder.facts import RunFacts
 from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
@@ -107,9 +107,9 @@ class PlainConsole:
         """Show the result on the output stream."""
         page = (
             f"  {label:<12}{text}".rstrip()
-            for label, text in rows(summary, self._facts.shows_all_times)
+            for label, text in describe_run(summary, self._facts.shows_all_times)
         )
-        page = map(printable, ("", title(summary), "", *page))
+        page = map(printable, ("", format_title(summary), "", *page))
         print(*page, sep="\n", file=self._out, flush=True)
 
     def close(self) -> None:
@@ -203,9 +203,9 @@ class LiveConsole:
     def finished(self, summary: Summary) -> None:
         """Remove the display; show the result on the output stream."""
         self.close()
-        head = "\n".join(wrapped(title(summary), self._out.width, rest="    "))
+        head = "\n".join(wrapped(format_title(summary), self._out.width, rest="    "))
         self._out.print("\n", Text(head, style="bold"), "\n", sep="", soft_wrap=True)
-        for label, text in rows(summary, self._facts.shows_all_times):
+        for label, text in describe_run(summary, self._facts.shows_all_times):
             room = sys.maxsize if label in COPIED else self._out.width
             lines = Text(
                 "\n".join(wrapped(text, room, f"  {label:<12}", " " * 14, glue=r" (?=[%\d])"))

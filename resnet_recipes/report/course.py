@@ -8,7 +8,7 @@ from resnet_recipes.base.reading import read_json
 from resnet_recipes.report.page import charts
 from resnet_recipes.report.page.html import Figure, PageSection
 from resnet_recipes.run_folder import METRICS, SUMMARY
-from resnet_recipes.run_folder.metrics import Record, of_kind, read_metrics, top1_of
+from resnet_recipes.run_folder.metrics import Record, filter_kind, get_top1, read_metrics
 from resnet_recipes.run_folder.runs import RunRecord
 
 #: Runs whose curves are drawn: more lines than this cannot be told apart.
@@ -27,7 +27,7 @@ QUANTITIES = {
 }
 
 
-def course(runs: Mapping[str, RunRecord], mark: str) -> PageSection:
+def make_section(runs: Mapping[str, RunRecord], mark: str) -> PageSection:
     """Return the section on runs, by what they are called; `mark` tells its figures apart."""
     best = sorted(runs, key=lambda name: -(runs[name].top1_percent or 0.0))
     shown = {name: runs[name] for name in best[:MOST]}
@@ -38,7 +38,7 @@ def course(runs: Mapping[str, RunRecord], mark: str) -> PageSection:
         Figure(
             f"{mark}course-{key}",
             f"{title[0].upper()}{title[1:]} over the epochs.",
-            charts.curve(points, key, title),
+            charts.plot_curve(points, key, title),
         )
         for key, title in QUANTITIES.items()
         if len({point["epoch"] for point in points if point.get(key) is not None}) > 1
@@ -46,7 +46,9 @@ def course(runs: Mapping[str, RunRecord], mark: str) -> PageSection:
     bars = [row | {"name": name} for name, run in shown.items() for row in _phases(run)]
     if bars:
         caption = "Where the time went, in all."
-        figures.append(Figure(f"{mark}phases", caption, charts.phases(bars), has_own_legend=True))
+        figures.append(
+            Figure(f"{mark}phases", caption, charts.plot_phases(bars), has_own_legend=True)
+        )
     told = f"This shows the {MOST} most accurate of {len(runs)} runs."
     text = [told] if len(runs) > MOST else []
     names = sorted({point["name"] for point in points})
@@ -58,13 +60,13 @@ def _points(folder: Path) -> list[dict[str, Any]]:
     records = read_metrics(folder / METRICS)
     accuracies = [
         {"epoch": record["epoch"], "top1_percent": top1}
-        for record in of_kind(records, "evaluation")
-        if (top1 := top1_of(record)) is not None
+        for record in filter_kind(records, "evaluation")
+        if (top1 := get_top1(record)) is not None
     ]
-    return [*_downsampled(of_kind(records, "step")), *accuracies]
+    return [*_downsample(filter_kind(records, "step")), *accuracies]
 
 
-def _downsampled(steps: Sequence[Record]) -> Iterator[dict[str, Any]]:
+def _downsample(steps: Sequence[Record]) -> Iterator[dict[str, Any]]:
     """Yield at most POINTS rows: the mean of each quantity over equally many logged steps."""
     size = -(-len(steps) // POINTS) or 1
     for start in range(0, len(steps), size):

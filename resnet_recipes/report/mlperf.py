@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from resnet_recipes.run_folder.facts import RunFacts
-from resnet_recipes.run_folder.metrics import Record, of_kind, top1_of
-from resnet_recipes.run_folder.summary import mlperf_readings
+from resnet_recipes.run_folder.metrics import Record, filter_kind, get_top1
+from resnet_recipes.run_folder.summary import read_mlperf_clock
 
 #: File of a run folder.
 RESULT = "result_0.txt"
@@ -19,7 +19,7 @@ _START, _STOP, _POINT = "INTERVAL_START", "INTERVAL_END", "POINT_IN_TIME"
 Event = tuple[float, str, str, object, dict[str, object]]
 
 
-def result(
+def format_result(
     records: Sequence[Record],
     facts: RunFacts,
     values: Mapping[str, object],
@@ -32,7 +32,7 @@ def result(
     Times are MLPerf's clock added to the start of the first session, so that an interruption leaves
     no gap.
     """
-    zero = of_kind(records, "begin")[0]["time"]
+    zero = filter_kind(records, "begin")[0]["time"]
     events = [*_initialisation(records, facts, values), *_training(records, facts)]
     end = max((seconds for seconds, *_ in events), default=0.0)
     events.append(
@@ -48,7 +48,7 @@ def _initialisation(
 
     This does not clear the machine's file cache.
     """
-    before = -of_kind(records, "begin")[0]["startup_seconds"]
+    before = -filter_kind(records, "begin")[0]["startup_seconds"]
     yield before, _POINT, "cache_clear", False, {}
     yield before, _START, "init_start", None, {}
     submission = {
@@ -68,13 +68,13 @@ def _initialisation(
 
 def _training(records: Sequence[Record], facts: RunFacts) -> Iterator[Event]:
     """Yield epochs, counted from 1, evaluations, and the blocks of epochs between evaluations."""
-    evaluated = [record["step"] for record in of_kind(records, "evaluation")]
+    evaluated = [record["step"] for record in filter_kind(records, "evaluation")]
     before = epoch = block = 0  # the last reading, the open epoch, and the open block's first epoch
 
     def epoch_of(step: int) -> int:
         return -(-step // facts.steps_per_epoch)
 
-    for record, seconds in mlperf_readings(records):
+    for record, seconds in read_mlperf_clock(records):
         step, kind = record["step"], record["kind"]
         if kind == "step" and not block:
             block = epoch or epoch_of(step)
@@ -104,7 +104,7 @@ def _training(records: Sequence[Record], facts: RunFacts) -> Iterator[Event]:
 def _evaluation(record: Record, seconds: float, epoch: int) -> Iterator[Event]:
     began = seconds - record["seconds"] + record["raw_seconds"]
     yield began, _START, "eval_start", None, {"epoch_num": epoch}
-    yield seconds, _POINT, "eval_accuracy", top1_of(record) / 100, {"epoch_num": epoch}
+    yield seconds, _POINT, "eval_accuracy", get_top1(record) / 100, {"epoch_num": epoch}
     yield seconds, _STOP, "eval_stop", None, {"epoch_num": epoch}
 
 

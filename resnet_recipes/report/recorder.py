@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from resnet_recipes.base import atomic
 from resnet_recipes.report import mlperf
 from resnet_recipes.report.trackers import Background
-from resnet_recipes.report.trackers.base import scalars_of
+from resnet_recipes.report.trackers.base import make_scalars
 from resnet_recipes.report.waiting import Pace
 from resnet_recipes.run_folder import METRICS, SUMMARY
 from resnet_recipes.run_folder.facts import RunFacts
@@ -19,12 +19,12 @@ from resnet_recipes.run_folder.metrics import (
     Metrics,
     Record,
     StepMetrics,
-    append,
-    finite,
-    line,
+    append_record,
+    format_record,
     read_metrics,
+    replace_nonfinite,
 )
-from resnet_recipes.run_folder.summary import Summary, intervals, summarize
+from resnet_recipes.run_folder.summary import Summary, find_intervals, summarize
 
 if TYPE_CHECKING:  # reading results needs no terminal library
     from resnet_recipes.report.console import Console
@@ -82,7 +82,7 @@ class Recorder:
             if record["step"] <= done and (record["kind"], record["step"]) != owed
         ]
         if old:
-            kept = "".join(map(line, self._records))
+            kept = "".join(map(format_record, self._records))
             self._best_effort(lambda: atomic.write_text(self._path, kept))
         self._console.begin(self._facts, done)
         for tracker in self._trackers:
@@ -99,17 +99,17 @@ class Recorder:
 
     def write_mlperf(self, values: Mapping[str, object], has_reached_target: bool) -> None:
         """Write MLPerf's log of the run; `values` are what it requires about the recipe."""
-        text = mlperf.result(self._records, self._facts, values, has_reached_target)
+        text = mlperf.format_result(self._records, self._facts, values, has_reached_target)
         self._best_effort(lambda: atomic.write_text(self._path.with_name(mlperf.RESULT), text))
 
     def step(self, progress: StepMetrics) -> None:
         """Log a step, and what was measured since the last logged one."""
         done = progress.done
         self._add("step", done, **progress.keyed())
-        for interval in intervals(self._latest(2, ("begin", "step"))):
+        for interval in find_intervals(self._latest(2, ("begin", "step"))):
             if interval.steps:
                 seconds = interval.seconds / interval.steps
-                self._pace.observe(done, seconds, interval.settled)
+                self._pace.observe(done, seconds, interval.is_settled)
         if done % self._facts.steps_per_epoch == 0:
             self._end_epoch(done, progress.training_seconds)
         self._console.step(progress, self._pace.seconds_left(done))
@@ -197,7 +197,7 @@ class Recorder:
             raw_weights=raw_weights,
             best_weights=best_weights,
         )
-        text = json.dumps(finite(summary.as_json()), indent=2) + "\n"
+        text = json.dumps(replace_nonfinite(summary.as_json()), indent=2) + "\n"
         self._console.finished(summary)
         atomic.write_text(self._summary_path, text)
         return summary
@@ -247,10 +247,10 @@ class Recorder:
             "wall_seconds": wall,
         }
         self._records.append(record)
-        self._best_effort(lambda: append(self._path, record))
+        self._best_effort(lambda: append_record(self._path, record))
         if self._on_record is not None:
             self._on_record(record)
-        values = scalars_of(record)
+        values = make_scalars(record)
         for tracker in self._trackers:
             if values:
                 tracker.scalars(done, values)

@@ -10,14 +10,20 @@ from typing import Any
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import read_bytes, read_json
 from resnet_recipes.base.text import clock_time
-from resnet_recipes.estimating.published import CONTRADICTIONS, IMAGENET_IMAGES, published
-from resnet_recipes.report.comparison import SeedGroup, grouped, labels, run_labels, settings
-from resnet_recipes.report.course import course
+from resnet_recipes.estimating.published import CONTRADICTIONS, IMAGENET_IMAGES, read_published
+from resnet_recipes.report.comparison import (
+    SeedGroup,
+    group_seeds,
+    label_runs,
+    make_labels,
+    read_settings,
+)
+from resnet_recipes.report.course import make_section
 from resnet_recipes.report.page import charts
 from resnet_recipes.report.page.html import Figure, PageSection, Table
 from resnet_recipes.run_folder import COMMAND, DATA, METRICS, SUMMARY
 from resnet_recipes.run_folder.metrics import read_metrics
-from resnet_recipes.run_folder.runs import RunRecord, shared_changes
+from resnet_recipes.run_folder.runs import RunRecord, find_shared_changes
 
 #: The machine of most published results.
 USUAL = "8x A100"
@@ -30,23 +36,25 @@ FRONT = 8
 A100_PRICE = 32.8
 
 
-def sections_of(runs: Sequence[RunRecord], price: float | None) -> Iterator[PageSection]:
+def build_sections(runs: Sequence[RunRecord], price: float | None) -> Iterator[PageSection]:
     """Yield the sections of a report on `runs`, which may be empty, one data set after another.
 
     With `price` per hour, cost as well as time.
     """
-    runs = list(map(_checked, runs))
+    runs = list(map(_check_run, runs))
     sets: dict[tuple[str, str], list[RunRecord]] = {}
     for run in runs:
         if run.state != "unreadable":
-            sets.setdefault(_data_of(run), []).append(run)
+            sets.setdefault(_describe_data(run), []).append(run)
     if len(sets) > 1:
         told = "Accuracies on different images cannot be compared: each data set is by itself."
         yield PageSection(f"{len(sets)} data sets", [told])
-    known = [] if sets else list(map(asdict, published()))
+    known = [] if sets else list(map(asdict, read_published()))
     for place, part in enumerate(sets.values(), 1):
-        behind = list(map(asdict, published())) if _is_on_imagenet(part[0]) else []
-        head, *others = _of_data(part, behind, price, f"data{place}-" if len(sets) > 1 else "")
+        behind = list(map(asdict, read_published())) if _is_on_imagenet(part[0]) else []
+        head, *others = _build_data_sections(
+            part, behind, price, f"data{place}-" if len(sets) > 1 else ""
+        )
         for section in others if len(sets) > 1 else ():
             section.title += f" on {head.title}"
         yield from (head, *others)
@@ -61,12 +69,12 @@ def sections_of(runs: Sequence[RunRecord], price: float | None) -> Iterator[Page
         )
 
 
-def _of_data(
+def _build_data_sections(
     runs: Sequence[RunRecord], known: Sequence[dict[str, Any]], price: float | None, mark: str
 ) -> Iterator[PageSection]:
     """Yield the sections on the runs of one data set; `mark` begins the names of its figures."""
-    groups = grouped(runs)
-    series = labels(groups)
+    groups = group_seeds(runs)
+    series = make_labels(groups)
     lengths = Counter(series)
     names = [
         f"{name}, {group.runs[0].epochs or 0:.4g} epochs" if lengths[name] > 1 else name
@@ -77,7 +85,7 @@ def _of_data(
         for group, one, name in zip(groups, series, names, strict=True)
         if group.top1 and group.mean("minutes") and group.mean("wall_minutes")
     ]
-    labelled = run_labels(groups, names)
+    labelled = label_runs(groups, names)
     trailing = [
         f"EMA trails in {name}: its raw weights have {run.better_raw:.2f} % top-1."
         for name, run in labelled.items()
@@ -97,10 +105,10 @@ def _of_data(
         )
     if len(runs) > 1:
         yield PageSection("All runs", tables=[_run_table(labelled, price)])
-    yield course(labelled, mark)
+    yield make_section(labelled, mark)
 
 
-def _data_of(run: RunRecord) -> tuple[str, str]:
+def _describe_data(run: RunRecord) -> tuple[str, str]:
     """Return the name of a run's data set, and what is in it."""
     found = read_json(run.folder / DATA, may_be_absent=True)
     counts = (
@@ -109,15 +117,15 @@ def _data_of(run: RunRecord) -> tuple[str, str]:
         (len(found.get("classes") or ()), "classes"),
     )
     said = [f"{n:,} {noun}" for n, noun in counts if isinstance(n, int) and n]
-    return PurePath(settings(run.folder).get("data.root", "")).name, ", ".join(said)
+    return PurePath(read_settings(run.folder).get("data.root", "")).name, ", ".join(said)
 
 
 def _headline(
     runs: Sequence[RunRecord], rows: Sequence[dict[str, Any]], price: float | None
 ) -> PageSection:
     """Return the section that answers first; `rows` are of the finished runs, seeds together."""
-    name, content = _data_of(runs[0])
-    front = list(charts.pareto(rows, "minutes"))
+    name, content = _describe_data(runs[0])
+    front = list(charts.find_pareto(rows, "minutes"))
     tables = [_front(front, price)] if len(front) > 1 else []
     text = [*_best(front, price), *_facts(runs, content)]
     return PageSection(name or "Runs", text, tables=tables)
@@ -128,7 +136,7 @@ def _facts(runs: Sequence[RunRecord], content: str) -> Iterator[str]:
     states = Counter(run.state for run in runs)
     yield ", ".join(f"{count} {state}" for state, count in states.most_common()) + "."
     recipes = {f"recipe={run.recipe}" for run in runs}
-    if shared := [*(recipes if len(recipes) == 1 else ()), *shared_changes(runs)]:
+    if shared := [*(recipes if len(recipes) == 1 else ()), *find_shared_changes(runs)]:
         yield f"{'All have' if len(runs) > 1 else 'Settings:'} {'  '.join(shared)}"
     if len(runs) == 1 and runs[0].resumable:
         yield f"Next: resnet-train --resume {shlex.quote(str(runs[0].folder))}"
@@ -156,13 +164,13 @@ def _front(front: Sequence[dict[str, Any]], price: float | None) -> Table:
     return Table(caption, columns, front[-FRONT:])
 
 
-def _checked(run: RunRecord) -> RunRecord:
+def _check_run(run: RunRecord) -> RunRecord:
     """Return the run, or one that is unreadable.
 
     A damaged folder is a line of the report, not its end.
     """
     try:
-        settings(run.folder)
+        read_settings(run.folder)
         read_metrics(run.folder / METRICS)
         for name in (DATA, SUMMARY):
             read_json(run.folder / name, may_be_absent=True)
@@ -215,7 +223,7 @@ def _figures(
     }
     for key, (name, title, caption, others) in axes.items():
         if key == "minutes" or (len(rows) > 1 and all(row[key] for row in rows)):
-            yield Figure(f"{mark}{name}", caption, charts.accuracy(rows, key, title, others))
+            yield Figure(f"{mark}{name}", caption, charts.plot_accuracy(rows, key, title, others))
 
 
 def _is_on_imagenet(run: RunRecord) -> bool:

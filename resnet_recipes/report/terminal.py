@@ -22,7 +22,7 @@ def is_live(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
-def interjection(text: str) -> str:
+def format_interjection(text: str) -> str:
     """Return a line so that a process can print it over another process's live display.
 
     It replaces the display and leaves room below, which the display fills when it is drawn next.
@@ -44,7 +44,7 @@ class Output(io.FileIO):
             return len(data)
 
 
-def lasting(descriptor: int, encoding: str) -> TextIO:
+def make_lasting(descriptor: int, encoding: str) -> TextIO:
     """Return a text stream whose writes never fail: it escapes or drops what cannot be written."""
     raw = io.BufferedWriter(Output(descriptor, "w", closefd=False))
     return io.TextIOWrapper(raw, encoding, errors="backslashreplace", line_buffering=True)
@@ -59,7 +59,7 @@ def protect_output() -> None:
             _null()  # takes the lowest number that is free: this one
     # the number of a stream that is None may be that of a file which a library has opened since
     sys.stdout, sys.stderr = (
-        lasting(number if stream else _null(), getattr(stream, "encoding", None) or "utf-8")
+        make_lasting(number if stream else _null(), getattr(stream, "encoding", None) or "utf-8")
         for number, stream in ((1, sys.stdout), (2, sys.stderr))
     )
 
@@ -68,7 +68,7 @@ def _null() -> int:
     return os.open(os.devnull, os.O_RDWR)
 
 
-def lost_output() -> str:
+def find_lost_output() -> str:
     """Return why some of stdout was lost.
 
     Empty if it was not, or if its reader chose to stop reading.

@@ -140,7 +140,7 @@ class Ending:
         if not self.failed:
             return [f"{self.message}; {resume}" if trains else "stopped"]
         if self.code in REFUSED:
-            where = f"  on rank {self.rank}; log: {log_path(folder, self.rank)}"
+            where = f"  on rank {self.rank}; log: {get_log_path(folder, self.rank)}"
             return [*f"error: {self.message}".splitlines(), *[where] * (self.rank > 0)]
         after = time.strftime("%H:%M:%S", time.gmtime(max(0.0, self.seconds)))
         where = f", after {self.step:,} steps" if self.step else ""
@@ -153,25 +153,25 @@ class Ending:
         lines += [f"  {line}" for line in self.message.splitlines()]
         if self.hint:
             lines.append(f"  what to do:  {self.hint}")
-        return [*lines, f"  log: {log_path(folder, self.rank)}     {resume}".rstrip()]
+        return [*lines, f"  log: {get_log_path(folder, self.rank)}     {resume}".rstrip()]
 
 
-def of_error(error: BaseException) -> Ending:
+def make_ending(error: BaseException) -> Ending:
     """Return how a process ended that raised an error."""
     return Ending(
         error.exit_code if isinstance(error, RecipeError | TrainingError) else ExitCode.FAILED,
         error=type(error).__name__,
         message=str(error) or "no message",
-        is_consequence=lost_a_peer(error),
+        is_consequence=is_lost_peer(error),
     )
 
 
-def log_path(folder: Path, rank: int) -> Path:
+def get_log_path(folder: Path, rank: int) -> Path:
     """Return where a rank's output goes; the folder of all logs for rank -1."""
     return folder / LOGS / f"rank{rank}.log" if rank >= 0 else folder / LOGS
 
 
-def write(path: Path, ending: Ending) -> None:
+def write_ending(path: Path, ending: Ending) -> None:
     """Write an ending, atomically; a full disk must not hide the error that is being reported."""
     try:
         path.parent.mkdir(exist_ok=True)
@@ -180,7 +180,7 @@ def write(path: Path, ending: Ending) -> None:
         sys.stderr.write(f"cannot write {path}: {error.strerror}\n")
 
 
-def read(path: Path) -> Ending | None:
+def read_ending(path: Path) -> Ending | None:
     """Return an ending that was written; None if there is none, or it is damaged."""
     try:
         return Ending(**json.loads(path.read_text()))
@@ -188,7 +188,7 @@ def read(path: Path) -> Ending | None:
         return None
 
 
-def lost_a_peer(error: BaseException) -> bool:
+def is_lost_peer(error: BaseException) -> bool:
     """Return whether an error means that torch lost another rank.
 
     Where it was raised decides, not its message.
@@ -200,7 +200,7 @@ def lost_a_peer(error: BaseException) -> bool:
     return type(error) is RuntimeError and module.startswith(_COMMUNICATION)
 
 
-def first_failure(candidates: Iterable[Ending]) -> Ending | None:
+def find_first_failure(candidates: Iterable[Ending]) -> Ending | None:
     """Return the earliest failure that is not a consequence of another.
 
     If all of them are, the earliest. What several ranks refuse is the lowest one's.

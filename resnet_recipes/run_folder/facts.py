@@ -19,7 +19,7 @@ class Published:
     model: str = "resnet50"
 
 
-def nearest(results: Sequence[Published], epochs: float) -> Published | None:
+def find_nearest(results: Sequence[Published], epochs: float) -> Published | None:
     """Return the published result whose length is nearest to a run's."""
     return min(
         results,
@@ -28,11 +28,11 @@ def nearest(results: Sequence[Published], epochs: float) -> Published | None:
     )
 
 
-def petaoperations(flops: Sequence[int], steps_per_epoch: int, done: int) -> float:
+def count_petaoperations(flops: Sequence[int], steps_per_epoch: int, done: int) -> float:
     """Return the 10^15 operations of `done` steps, given those of each epoch."""
-    whole, rest = divmod(done, steps_per_epoch)
-    partial = flops[whole] * rest / steps_per_epoch if rest else 0
-    return (sum(flops[:whole]) + partial) / 1e15
+    epochs, steps = divmod(done, steps_per_epoch)
+    partial = flops[epochs] * steps / steps_per_epoch if steps else 0
+    return (sum(flops[:epochs]) + partial) / 1e15
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class RunFacts:
 
     def pflops(self, done: int) -> float:
         """Return the 10^15 floating-point operations of `done` steps."""
-        return petaoperations(self.flops, self.steps_per_epoch, done)
+        return count_petaoperations(self.flops, self.steps_per_epoch, done)
 
     def pixels_at(self, step: int) -> int:
         """Return the side of the training images at a step."""

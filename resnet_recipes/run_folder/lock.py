@@ -20,7 +20,7 @@ PATIENCE = 1.0
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def hold_lock(folder: Path) -> Iterator[None]:
     """Hold RUN/lock inside the context. Raises NotReadyError, naming the holder.
 
     The kernel releases it when the process dies, however it dies. The file stays: removing it would
@@ -40,9 +40,9 @@ def _held(folder: Path) -> TextIO:
         with ExitStack() as stack:
             file = stack.enter_context((folder / LOCK).open("a+"))
             try:
-                if not _taken(file):
+                if not _try_lock(file):
                     file.seek(0)
-                    rule = f"is in use by another run ({_described(file.read())})"
+                    rule = f"is in use by another run ({_describe_holder(file.read())})"
                     fix = (f"resnet-recipes stop {folder}", Hint("or wait until it ends"))
                     raise NotReadyError.at(folder, rule, fix)
                 # else its last holder has put another folder in its place
@@ -66,14 +66,14 @@ def _is_at(path: Path, file: TextIO) -> bool:
 
 
 @contextmanager
-def begun(folder: Path) -> Iterator[None]:
+def start_session(folder: Path) -> Iterator[None]:
     """Hold the lock for a session of the run, and forget how the last one ended."""
-    with locked(folder):
+    with hold_lock(folder):
         (folder / EXIT).unlink(missing_ok=True)
         yield
 
 
-def _taken(file: TextIO) -> bool:
+def _try_lock(file: TextIO) -> bool:
     """Return whether the lock was taken, within PATIENCE."""
     deadline = time.monotonic() + PATIENCE
     while True:
@@ -101,7 +101,7 @@ def is_running(folder: Path) -> bool:
         os.close(handle)
 
 
-def holder(folder: Path) -> int:
+def find_holder(folder: Path) -> int:
     """Return the number of the process that a run is. Raises NotReadyError if none is known.
 
     What a file says is believed only if that process has the lock open: it may be a stranger's.
@@ -119,7 +119,7 @@ def holder(folder: Path) -> int:
     return int(facts["pid"])
 
 
-def _described(holder: str) -> str:
+def _describe_holder(holder: str) -> str:
     try:
         facts = json.loads(holder)
         return f"process {facts['pid']} on {facts['host']}"
@@ -137,17 +137,17 @@ def refuse_links(folder: Path) -> None:
         "is a symbolic link or a special file, which no run creates: the run would write to "
         "where it leads"
     )
-    if found := next(_odd(folder), None):
+    if path := next(_find_special_files(folder), None):
         raise NotReadyError.of(
-            str(found), None, rule, Hint("remove it, or replace it with what it points to")
+            str(path), None, rule, Hint("remove it, or replace it with what it points to")
         )
 
 
-def _odd(folder: Path) -> Iterator[Path]:
+def _find_special_files(folder: Path) -> Iterator[Path]:
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                yield from _odd(Path(entry))
+                yield from _find_special_files(Path(entry))
             elif not entry.is_file(follow_symlinks=False):
                 yield Path(entry)
 

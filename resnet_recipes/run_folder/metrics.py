@@ -46,10 +46,10 @@ class Metrics(NamedTuple):
     @property
     def named(self) -> dict[str, float]:
         """Its figures under the names that a person sees, with balanced accuracy if it differs."""
-        found = {"top-1": self.top1, "top-5": self.top5}
+        figures = {"top-1": self.top1, "top-5": self.top5}
         if self.balanced is not None and f"{self.balanced:.2f}" != f"{self.top1:.2f}":
-            found["balanced"] = self.balanced
-        return found
+            figures["balanced"] = self.balanced
+        return figures
 
 
 class StepMetrics(NamedTuple):
@@ -88,12 +88,12 @@ _MAX_BYTES = 512 << 20  # two million records
 _TAIL = 64 << 10  # bytes at the end that hold the last step and evaluation of an unfinished run
 
 
-def of_kind(records: Iterable[Record], kind: str) -> list[Record]:
+def filter_kind(records: Iterable[Record], kind: str) -> list[Record]:
     """Return the records of one kind."""
     return [record for record in records if record["kind"] == kind]
 
 
-def top1_of(evaluation: Record) -> float | None:
+def get_top1(evaluation: Record) -> float | None:
     """Return the accuracy of the weights that count, in percent: EMA's, if there are any."""
     return evaluation.get("ema_top1_percent", evaluation.get("raw_top1_percent"))
 
@@ -106,19 +106,19 @@ def read_metrics(path: Path) -> list[Record]:
     if not os.path.lexists(path):
         return []
     lines = read_bytes(path, _MAX_BYTES).splitlines()
-    return [record for line in lines if (record := _record(line)) is not None]
+    return [record for line in lines if (record := _parse_record(line)) is not None]
 
 
-def last_records(path: Path) -> dict[str, Record]:
+def read_last_records(path: Path) -> dict[str, Record]:
     """Return the last step and evaluation, and the first record, by kind.
 
     The last of any kind is "any".
 
     Reads only the beginning and the end of the file, if there is one. Raises NotReadyError.
     """
-    found: dict[str, Record] = {}
+    records: dict[str, Record] = {}
     if not os.path.lexists(path):
-        return found
+        return records
     try:
         with open_regular(path) as file:
             head = file.read(_TAIL).partition(b"\n")[0]
@@ -127,17 +127,17 @@ def last_records(path: Path) -> dict[str, Record]:
             lines = file.read(_TAIL).splitlines()
     except OSError as error:
         raise make_read_error(path, error) from None
-    while lines and not {"step", "evaluation"} <= found.keys():
-        _note(lines.pop(), found)
-    _note(head, found)
-    return found
+    while lines and not {"step", "evaluation"} <= records.keys():
+        _keep_latest(lines.pop(), records)
+    _keep_latest(head, records)
+    return records
 
 
-def append(path: Path, record: Record) -> None:
+def append_record(path: Path, record: Record) -> None:
     """Add a record, on a new line even if the last write was cut short. Raises OSError."""
     with open(path, "ab+", buffering=0) as file:
         end = file.seek(0, os.SEEK_END)
-        text = line(record)
+        text = format_record(record)
         if end:
             file.seek(end - 1)
             text = text if file.read(1) == b"\n" else "\n" + text
@@ -146,40 +146,40 @@ def append(path: Path, record: Record) -> None:
             raise OSError(errno.ENOSPC, "the disk is full")
 
 
-def line(record: Record) -> str:
+def format_record(record: Record) -> str:
     """Return the line of a record."""
-    return json.dumps(finite(record)) + "\n"
+    return json.dumps(replace_nonfinite(record)) + "\n"
 
 
-def finite(value: object) -> object:
+def replace_nonfinite(value: object) -> object:
     """Return the value with every nan and infinity as null: JSON has no such numbers."""
     if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
+        return {key: replace_nonfinite(item) for key, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
 
 
-def _note(line: bytes, found: dict[str, Record]) -> None:
+def _keep_latest(line: bytes, records: dict[str, Record]) -> None:
     """Keep the record of a line, unless a later one of its kind is known."""
-    if record := _record(line):
-        found.setdefault(str(record["kind"]), record)
-        found.setdefault("any", record)
+    if record := _parse_record(line):
+        records.setdefault(str(record["kind"]), record)
+        records.setdefault("any", record)
 
 
-def _record(line: bytes) -> Record | None:
+def _parse_record(line: bytes) -> Record | None:
     """Return the record of a line; None if it is not one with the right values."""
     try:
         record = parse_json(line.decode())
     except ValueError:
         return None
-    if not isinstance(record, dict) or not all(map(_is_right, record, record.values())):
+    if not isinstance(record, dict) or not all(map(_is_valid, record, record.values())):
         return None
     needed = (*_ALWAYS, *_NUMBERS.get(record.get("kind"), ()))
     return record if all(record.get(key) is not None for key in needed) else None
 
 
-def _is_right(key: str, value: object) -> bool:
+def _is_valid(key: str, value: object) -> bool:
     if key in _TEXT:
         return isinstance(value, str)
     return type(value) is int or (key != "step" and (value is None or type(value) in (bool, float)))

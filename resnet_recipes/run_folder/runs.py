@@ -20,7 +20,7 @@ from resnet_recipes.run_folder import (
     SUMMARY,
 )
 from resnet_recipes.run_folder.lock import is_running
-from resnet_recipes.run_folder.metrics import last_records
+from resnet_recipes.run_folder.metrics import read_last_records
 
 STATES = ("finished", "running", "stopped", "failed", "killed", "prepared", "unreadable")
 
@@ -29,7 +29,7 @@ STATES = ("finished", "running", "stopped", "failed", "killed", "prepared", "unr
 FAR_BEHIND = 1.0
 
 #: Settings that are said elsewhere: in a run's name, its folder, its epochs.
-_SAID = ("run.", "max_duration=", "scale_schedule_ratio=")
+_OMITTED = ("run.", "max_duration=", "scale_schedule_ratio=")
 
 #: Times of a finished run, with their keys in its summary.
 _CLOCKS = {
@@ -80,7 +80,7 @@ class RunRecord:
     @property
     def shown_changes(self) -> tuple[str, ...]:
         """Settings that were typed, without the name, folder and length of the run."""
-        return tuple(change for change in self.changes if not change.startswith(_SAID))
+        return tuple(change for change in self.changes if not change.startswith(_OMITTED))
 
     def cost(self, price: float) -> float | None:
         """Return what the wall time costs at `price` per hour."""
@@ -97,17 +97,17 @@ class RunRecord:
         }
 
 
-def shared_changes(runs: Sequence[RunRecord]) -> tuple[str, ...]:
+def find_shared_changes(runs: Sequence[RunRecord]) -> tuple[str, ...]:
     """Return the settings that were typed for every run."""
-    known = [run for run in runs if run.state != "unreadable"]
+    readable = [run for run in runs if run.state != "unreadable"]
     return tuple(
         change
-        for change in (known[0].shown_changes if known else ())
-        if all(change in run.changes for run in known)
+        for change in (readable[0].shown_changes if readable else ())
+        if all(change in run.changes for run in readable)
     )
 
 
-def runs_in(root: Path) -> Iterator[RunRecord]:
+def list_runs(root: Path) -> Iterator[RunRecord]:
     """Yield the runs directly below `root`, by name; anything else is skipped.
 
     So is a name that begins with a dot: a kill leaves such a draft of a run folder.
@@ -118,7 +118,7 @@ def runs_in(root: Path) -> Iterator[RunRecord]:
             yield run
 
 
-def newest(root: Path) -> Iterator[Path]:
+def list_newest(root: Path) -> Iterator[Path]:
     """Yield the run folders directly below `root`, the one that was started last first."""
     configs = sorted(root.glob("[!.]*/config.yaml"), key=lambda path: path.stat().st_mtime)
     return (config.parent for config in reversed(configs))
@@ -167,7 +167,7 @@ def _finished(summary: dict[str, Any]) -> dict[str, Any]:
 def _unfinished(folder: Path, recipe: str) -> dict[str, Any]:
     """Return the values of a run from its last records. Raises NotReadyError or ValueError."""
     ending = read_json(folder / EXIT, may_be_absent=True)
-    records = last_records(folder / METRICS)
+    records = read_last_records(folder / METRICS)
     state = _state(folder, ending, "begin" in records)
     begin, step, evaluation, last = (
         records.get(kind, {}) for kind in ("begin", "step", "evaluation", "any")

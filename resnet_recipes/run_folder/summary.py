@@ -10,8 +10,8 @@ from typing import NamedTuple
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.run_folder import ESTIMATE
-from resnet_recipes.run_folder.facts import Published, RunFacts, nearest
-from resnet_recipes.run_folder.metrics import Metrics, Record, of_kind
+from resnet_recipes.run_folder.facts import Published, RunFacts, find_nearest
+from resnet_recipes.run_folder.metrics import Metrics, Record, filter_kind
 
 
 @dataclass(frozen=True)
@@ -70,40 +70,40 @@ class Interval(NamedTuple):
     steps: int
     seconds: float
     data_wait: float
-    settled: bool  # all of it at one image size, and not the first interval at that size
+    is_settled: bool  # all of it at one image size, and not the first interval at that size
 
 
-def intervals(records: Sequence[Record]) -> Iterator[Interval]:
+def find_intervals(records: Sequence[Record]) -> Iterator[Interval]:
     """Yield the intervals between consecutive records of kind begin and step."""
     before: Record | None = None
     for record in records:
         if record["kind"] == "step" and before is not None:
-            settled = before["kind"] == "step" and before["pixels"] == record["pixels"]
+            is_settled = before["kind"] == "step" and before["pixels"] == record["pixels"]
             seconds = record["training_seconds"] - before["training_seconds"]
             steps = record["step"] - before["step"]
-            yield Interval(record["pixels"], steps, seconds, record["data_wait_share"], settled)
+            yield Interval(record["pixels"], steps, seconds, record["data_wait_share"], is_settled)
         if record["kind"] in ("begin", "step"):
             before = record
 
 
-def throughput(records: Sequence[Record], global_size: int) -> dict[int, float]:
+def compute_throughput(records: Sequence[Record], global_size: int) -> dict[int, float]:
     """Return images per second by image size, only from settled intervals."""
     steps, seconds = defaultdict[int, int](int), defaultdict[int, float](float)
-    for interval in intervals(records):
-        if interval.settled and interval.seconds > 0:
+    for interval in find_intervals(records):
+        if interval.is_settled and interval.seconds > 0:
             steps[interval.pixels] += interval.steps
             seconds[interval.pixels] += interval.seconds
     return {pixels: global_size * steps[pixels] / seconds[pixels] for pixels in sorted(steps)}
 
 
-def data_wait_share(records: Sequence[Record]) -> float:
+def compute_data_wait(records: Sequence[Record]) -> float:
     """Return the share of the logged training time in which steps waited for data."""
-    parts = list(intervals(records))
+    parts = list(find_intervals(records))
     total = sum(part.seconds for part in parts)
     return sum(part.data_wait * part.seconds for part in parts) / total if total > 0 else 0.0
 
 
-def papers_seconds(records: Sequence[Record], seconds: float) -> float | None:
+def compute_papers_seconds(records: Sequence[Record], seconds: float) -> float | None:
     """Return the training seconds with the first epoch timed as the second.
 
     No cold cache or warm-up counts.
@@ -111,23 +111,23 @@ def papers_seconds(records: Sequence[Record], seconds: float) -> float | None:
     The clock of the published time-to-train figures; `seconds` excludes evaluations and
     checkpoints. None if the run has no second epoch.
     """
-    epochs = [float(record["seconds"]) for record in of_kind(records, "epoch")[:2]]
+    epochs = [float(record["seconds"]) for record in filter_kind(records, "epoch")[:2]]
     return seconds - epochs[0] + epochs[1] if len(epochs) == 2 else None
 
 
-def mlperf_seconds(records: Sequence[Record]) -> float | None:
+def compute_mlperf_seconds(records: Sequence[Record]) -> float | None:
     """Return the seconds from the first touch of data to the last evaluation.
 
     That is the one that reached a target, if any. Evaluations, checkpoints and steps that a resumed
     run repeated count; start-ups do not. None without an evaluation.
     """
     readings = [
-        reading for record, reading in mlperf_readings(records) if record["kind"] == "evaluation"
+        reading for record, reading in read_mlperf_clock(records) if record["kind"] == "evaluation"
     ]
     return readings[-1] if readings else None
 
 
-def mlperf_readings(records: Sequence[Record]) -> Iterator[tuple[Record, float]]:
+def read_mlperf_clock(records: Sequence[Record]) -> Iterator[tuple[Record, float]]:
     """Yield each record with the seconds on MLPerf's clock at which it was written.
 
     An evaluation is over when the accuracy that counts is known: EMA's, before the raw weights are
@@ -139,20 +139,20 @@ def mlperf_readings(records: Sequence[Record]) -> Iterator[tuple[Record, float]]
         yield record, record["wall_seconds"] - record.get("raw_seconds", 0.0) - off
 
 
-def epoch_seconds(records: Sequence[Record], size: int) -> dict[int, float]:
+def time_epochs(records: Sequence[Record], size: int) -> dict[int, float]:
     """Return the training seconds of each epoch of `size` steps, by number, counted from 0.
 
     Each is that since the end of the epoch before it in the records, which may leave some out.
     """
-    ends = [record for record in of_kind(records, "step") if not record["step"] % size]
+    ends = [record for record in filter_kind(records, "step") if not record["step"] % size]
     clock = [0.0, *(record["training_seconds"] for record in ends)]
     taken = (after - before for before, after in pairwise(clock))
     return {end["step"] // size - 1: seconds for end, seconds in zip(ends, taken, strict=True)}
 
 
-def evaluation_seconds(records: Sequence[Record]) -> list[float]:
+def time_evaluations(records: Sequence[Record]) -> list[float]:
     """Return the seconds of each evaluation."""
-    return [record["seconds"] for record in of_kind(records, "evaluation")]
+    return [record["seconds"] for record in filter_kind(records, "evaluation")]
 
 
 def summarize(
@@ -168,7 +168,7 @@ def summarize(
 
     `seconds` are its training seconds, and the last record's wall time is the run's.
     """
-    begins, evaluations = of_kind(records, "begin"), of_kind(records, "evaluation")
+    begins, evaluations = filter_kind(records, "begin"), filter_kind(records, "evaluation")
     last = evaluations[-1] if evaluations else {}
     best = next((r for r in reversed(evaluations) if r.get("is_best")), {})
     best = best if best_weights else {}
@@ -190,30 +190,30 @@ def summarize(
         raw=Metrics.of(last, "raw"),
         training_pflops=facts.pflops(done),
         training_seconds=seconds,
-        training_seconds_papers_rule=papers_seconds(records, seconds),
-        mlperf_seconds=mlperf_seconds(records),
-        estimated_seconds=_estimated(facts.folder),
+        training_seconds_papers_rule=compute_papers_seconds(records, seconds),
+        mlperf_seconds=compute_mlperf_seconds(records),
+        estimated_seconds=_read_estimate(facts.folder),
         wall_seconds=records[-1]["wall_seconds"],
-        compile_seconds=sum(r["seconds"] for r in of_kind(records, "compiled")),
+        compile_seconds=sum(r["seconds"] for r in filter_kind(records, "compiled")),
         startup_seconds=sum(r["startup_seconds"] for r in begins),
-        evaluation_seconds=sum(evaluation_seconds(records)),
-        checkpoint_seconds=sum(r["seconds"] for r in of_kind(records, "saved")),
-        seconds_by_epoch=tuple(r["seconds"] for r in of_kind(records, "epoch")),
+        evaluation_seconds=sum(time_evaluations(records)),
+        checkpoint_seconds=sum(r["seconds"] for r in filter_kind(records, "saved")),
+        seconds_by_epoch=tuple(r["seconds"] for r in filter_kind(records, "epoch")),
         images_per_second=done * facts.global_size / seconds if seconds > 0 else 0.0,
-        images_per_second_by_pixels=throughput(records, facts.global_size),
-        data_wait_share=data_wait_share(records),
-        published=nearest(facts.published, facts.epochs),
+        images_per_second_by_pixels=compute_throughput(records, facts.global_size),
+        data_wait_share=compute_data_wait(records),
+        published=find_nearest(facts.published, facts.epochs),
     )
 
 
-def _estimated(folder: Path) -> float | None:
+def _read_estimate(folder: Path) -> float | None:
     """Return the training seconds estimated before the start.
 
     None if there is no usable estimate.
     """
     try:
-        found = read_json(folder / ESTIMATE, may_be_absent=True)
+        estimate = read_json(folder / ESTIMATE, may_be_absent=True)
     except NotReadyError:
         return None
-    seconds = found.get("training_seconds")
+    seconds = estimate.get("training_seconds")
     return float(seconds) if isinstance(seconds, int | float) else None

@@ -12,7 +12,14 @@ import pytest
 from resnet_recipes.base import text as formats
 from resnet_recipes.base.text import csv_line, in_html, in_markdown, printable
 from resnet_recipes.report.page.charts import to_json
-from resnet_recipes.report.page.html import Figure, PageSection, Table, Tile, gallery, page
+from resnet_recipes.report.page.html import (
+    Figure,
+    PageSection,
+    Table,
+    Tile,
+    build_gallery,
+    build_page,
+)
 from tests.tables import rows
 
 
@@ -147,7 +154,7 @@ class Attributes(HTMLParser):
 
 def test_page_writes_large_numbers_out():
     lines = [{"x": value} for value in (13190.4, 1_281_167, 94.25, 0.034, 3)]
-    text = page("runs", [PageSection("runs", tables=[Table("runs", {"x": "x"}, lines)])])
+    text = build_page("runs", [PageSection("runs", tables=[Table("runs", {"x": "x"}, lines)])])
     found = re.findall(r'data-value="[^"]+">([^<]+)</td>', text)
     assert " ".join(found) == "13,190 1,281,167 94.25 0.034 3"
 
@@ -163,7 +170,7 @@ def test_page_text_is_never_markup():
         notes=[evil],
     )
     tile = Tile(np.zeros((8, 8, 3), np.uint8), evil, evil, evil, 0.5)
-    for text in (page(evil, [section]), gallery(evil, evil, [tile])):
+    for text in (build_page(evil, [section]), build_gallery(evil, evil, [tile])):
         own = re.sub(r"<(script|style)>.*?</\1>", "", text, flags=re.DOTALL)
         assert own.count("&lt;b&gt;") > 5
         assert "<b>" not in own

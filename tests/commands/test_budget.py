@@ -25,7 +25,7 @@ def measured(monkeypatch):
     """The speeds that each measurement finds, and how often one was made."""
     calls = []
     found = Speeds({32: (0.01,) * 4}, evaluation=100.0, start=START, save=SAVE)
-    monkeypatch.setattr(measure, "speeds", lambda *_: calls.append(0) or found)
+    monkeypatch.setattr(measure, "measure_speeds", lambda *_: calls.append(0) or found)
     return calls
 
 
@@ -116,5 +116,5 @@ def test_a_program_can_give_a_budget_and_ask_what_a_run_takes(measured, tmp_path
     assert read(folder / "config.yaml").max_duration == f"{FITS}ep"
     whole = api.estimate(api.compose("mild", *words, epochs=FITS))
     known = START + LAST + FITS * (EPOCH + SAVE)
-    assert 60 * whole.most == pytest.approx(DRIFT * known, abs=0.1)
+    assert 60 * whole.max_minutes == pytest.approx(DRIFT * known, abs=0.1)
     assert len(measured) == 1

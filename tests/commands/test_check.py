@@ -73,6 +73,6 @@ def test_sound_images_are_counted_and_a_minute_is_enough(photographs, enter, mon
     said = enter(f"resnet-train mild {FILES} --check").err
     assert f"decoded {count} of {count} images\n" in said
     monkeypatch.setattr("resnet_recipes.doctor.data._BLOCK", 10)
-    monkeypatch.setattr(measure, "DECODED", 1e-9)
+    monkeypatch.setattr(measure, "DECODE_SECONDS", 1e-9)
     said = enter(f"resnet-train mild {FILES} --check").err
     assert f"of {count} images in 0 s; resnet-recipes doctor data" in said

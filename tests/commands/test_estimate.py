@@ -26,7 +26,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Count the measurements, which give the same speeds each time."""
     calls: list[object] = []
     speeds = Speeds({88: (0.01,) * 4, 176: (0.04,) * 4}, 20.0, {88: 50.0}, 16, end_to_end=45.0)
-    monkeypatch.setattr(measure, "speeds", lambda *_: calls.append(0) or speeds)
+    monkeypatch.setattr(measure, "measure_speeds", lambda *_: calls.append(0) or speeds)
     return calls
 
 
@@ -86,7 +86,7 @@ def test_what_limits_the_run_is_named_with_what_to_change(enter):
 def test_an_exchange_that_takes_most_of_a_step_is_named(monkeypatch, enter):
     """A step of 2 x 16 images at 88 px takes 320 ms."""
     speeds = Speeds({88: (0.01,) * 4}, 20.0, batch=16, devices=2, exchange=0.3)
-    monkeypatch.setattr(measure, "speeds", lambda *_: speeds)
+    monkeypatch.setattr(measure, "measure_speeds", lambda *_: speeds)
     out = enter(f"resnet-recipes estimate {WORDS} gpus=2").out
     assert "300 ms alone, between 2 ranks; a step at 88 px takes 320 ms" in out
     assert "the exchange is the bottleneck" in out
@@ -107,7 +107,7 @@ def test_the_plan_has_time_and_cost_once_measured_and_the_run_learns_how_wrong_t
     assert "at 36 per hour" in out
     measure.keep_estimate(made, tmp_path)
     kept = json.loads((tmp_path / "estimate.json").read_text())
-    expected = measure.predicted(made).estimate
+    expected = measure.predict_time(made).estimate
     assert kept["training_seconds"] == pytest.approx(60 * expected.minutes)
 
 

@@ -8,7 +8,7 @@ import pytest
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.places import records, with_weights
-from resnet_recipes.jobs.lookup import run_places
+from resnet_recipes.jobs.lookup import find_runs
 from tests.run_folders import run_folder
 from tests.tables import rows, values
 
@@ -24,14 +24,14 @@ def runs() -> Path:
 
 @pytest.mark.parametrize("word", ["runs/alpha", "alpha", "last"])
 def test_a_run_is_named_by_path_name_or_as_the_last_one(runs, word):
-    assert run_places([word]) == [runs / "alpha"]
+    assert find_runs([word]) == [runs / "alpha"]
 
 
 def test_a_path_comes_before_a_name_in_runs(runs):
     Path("alpha").mkdir()
-    assert run_places(["alpha"]) == [Path("alpha")]
+    assert find_runs(["alpha"]) == [Path("alpha")]
     Path("last").write_text("weights")
-    assert run_places(["last"]) == [Path("last")]
+    assert find_runs(["last"]) == [Path("last")]
 
 
 @pytest.mark.parametrize(
@@ -70,19 +70,19 @@ def test_weights_of_no_run_or_of_a_changing_one_are_refused(runs, flags, typed, 
 @pytest.mark.parametrize("word", ["alphq", "runs/alphq"])
 def test_a_name_that_does_not_exist_is_answered_with_the_nearest(runs, word):
     with pytest.raises(RecipeError, match=r"does not exist\n.*try:   alpha"):
-        run_places([word])
+        find_runs([word])
 
 
 def test_all_names_that_do_not_exist_are_reported_at_once(runs):
     with pytest.raises(RecipeError) as refused:
-        run_places(["one", "beta", "two"])
+        find_runs(["one", "beta", "two"])
     assert [problem.value for problem in refused.value.problems] == ["one", "two"]
 
 
 @pytest.mark.parametrize("word", ["last", "runs"])
 def test_without_any_run_the_answer_says_how_to_start_one(word):
     with pytest.raises(RecipeError, match=r"no runs in ./runs yet\n.*resnet-train mild"):
-        run_places([word])
+        find_runs([word])
 
 
 def test_records_are_those_of_runs_and_of_folders_of_runs(runs):

@@ -25,7 +25,7 @@ def told(monkeypatch: pytest.MonkeyPatch, enter) -> Callable[..., str]:
 
     def tell(name: str, gigabytes: float, words: str = "") -> str:
         found = cuda.Gpus(8, name, "bf16", int(gigabytes * 1e9))
-        monkeypatch.setattr(cuda, "found", lambda: found)
+        monkeypatch.setattr(cuda, "find_gpus", lambda: found)
         line = f"resnet-recipes plan mild launch.device=cuda gpus=8 {words}"
         return " ".join(enter(line).out.split())
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.report.page.charts import named
+from resnet_recipes.report.page.charts import label_lines
 from tests.fixtures import Said
 from tests.run_folders import run_folder
 
@@ -107,10 +107,10 @@ def test_names_stand_beside_their_points_and_not_on_each_other():
         {"series": name, "minutes": minutes, "top1_percent": top1}
         for name, (minutes, top1) in places.items()
     ]
-    far, *near = named([[row] for row in rows], "minutes")
+    far, *near = label_lines([[row] for row in rows], "minutes")
     assert [row["series"] for row in (far, *near)] == [*places]
     assert len({row["dy"] for row in near}) == 3
-    assert named([], "minutes") == []
+    assert label_lines([], "minutes") == []
 
 
 def test_a_page_may_be_in_the_home_folder(enter, tmp_path, monkeypatch):

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.jobs.resume import unfinished
+from resnet_recipes.jobs.resume import list_unfinished
 from resnet_recipes.recipe.frozen import read, sealed
-from resnet_recipes.run_folder.lock import locked
+from resnet_recipes.run_folder.lock import hold_lock
 from tests.commands.conftest import TINY
 from tests.data.remote.places import site_of
 from tests.fixtures import Said
@@ -126,7 +126,7 @@ def test_a_resumed_run_keeps_the_micro_batch_that_was_found_when_it_began(mine, 
 
 @pytest.mark.parametrize("words", ["workers=3", "--dry-run"])
 def test_a_running_run_keeps_its_settings(mine, refused, words):
-    with locked(Path("runs/mine")):
+    with hold_lock(Path("runs/mine")):
         assert "is in use by another run" in refused(words, 3)
 
 
@@ -158,7 +158,7 @@ def test_auto_takes_the_newest_unfinished_run(started, enter):
         enter(f"{START} run={name}", 75)
         os.utime(f"runs/{name}/config.yaml", (index, index))
     Path("runs/done/summary.json").write_text("{}")
-    assert list(unfinished(Path("runs"))) == [Path("runs/new"), Path("runs/old")]
+    assert list(list_unfinished(Path("runs"))) == [Path("runs/new"), Path("runs/old")]
     enter("resnet-train --resume auto", 75)
     assert started[-1].name == "new"
 

@@ -12,7 +12,7 @@ from resnet_recipes.doctor import cuda
 from resnet_recipes.doctor.cuda import Gpus
 from resnet_recipes.estimating.estimate import Speeds
 from resnet_recipes.jobs import measure
-from resnet_recipes.run_folder.runs import runs_in
+from resnet_recipes.run_folder.runs import list_runs
 from tests.commands.conftest import TINY
 from tests.run_folders import run_folder
 
@@ -50,7 +50,7 @@ def test_a_sweep_builds_a_network_once_to_count_it(runs, enter, monkeypatch):
 
 
 def test_runs_beside_each_other_have_a_gpu_each(runs, enter, monkeypatch):
-    monkeypatch.setattr(cuda, "found", lambda: Gpus(2))
+    monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(2))
     words = f"resnet-train -m mild {TINY} seed=1,2 gpus=2 --parallel"
     assert "gpus=2: --parallel gives each run one GPU" in enter(f"{words} 2", 2).err
     assert "--parallel 3: must be from 1 to 2, the GPUs" in enter(f"{words} 3", 2).err
@@ -87,7 +87,7 @@ def test_a_run_of_a_sweep_does_not_print_its_plan_again(started, monkeypatch, en
 
 def test_a_dry_run_adds_up_what_this_machine_was_measured_to_need(runs, monkeypatch, enter):
     speeds = Speeds({32: (0.01,)}, evaluation=1000.0, batch=16)
-    monkeypatch.setattr(measure, "measured_as", lambda made: made.recipe.name)
+    monkeypatch.setattr(measure, "make_speed_key", lambda made: made.recipe.name)
     known = {"mild": (speeds, 1.0)}
     monkeypatch.setattr(measure, "recall", known.get)
     words = (
@@ -173,7 +173,7 @@ def test_runs_killed_at_two_random_moments_end_with_the_results_of_a_sweep_left_
     assert "already finished" in said
     assert f"3 of 3 runs are finished in {killed / 'runs'}" in said
     assert len(results(alone)) == 3
-    extended = [run.extends for run in runs_in(killed / "runs") if run.extends]
+    extended = [run.extends for run in list_runs(killed / "runs") if run.extends]
     assert len(extended) == 2
     assert results(killed) == results(alone)
 

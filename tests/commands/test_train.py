@@ -124,7 +124,7 @@ def test_a_restarted_torchrun_continues_a_run_whose_folder_its_recipe_names(
 ):
     (tmp_path / "mine.yaml").write_text("defaults: [mild]\nrun: {root: shared}\n")
     beat = Beat(0, 20, 30, os.getpid(), os.getppid(), "train", socket.gethostname())
-    monkeypatch.setattr("resnet_recipes.jobs.watchdog.beats", lambda folder: [beat])
+    monkeypatch.setattr("resnet_recipes.jobs.watchdog.read_beats", lambda folder: [beat])
     for restarts in ("0", "1"):
         monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", restarts)
         enter(f"resnet-train mine.yaml {TINY.removesuffix(' gpus=1')}")
@@ -135,7 +135,7 @@ def test_a_restarted_torchrun_continues_a_run_whose_folder_its_recipe_names(
 def test_the_plan_opens_with_images_and_device_and_says_how_long_a_cpu_needs(
     started, enter, monkeypatch
 ):
-    monkeypatch.setattr(cuda, "found", cuda.Gpus)
+    monkeypatch.setattr(cuda, "find_gpus", cuda.Gpus)
     lines = enter("resnet-train mild --dry-run").out.splitlines()
     assert lines[2].startswith("  images     ImageNet-1k: 1,281,167 to train on")
     assert lines[4:6] == [
@@ -147,6 +147,6 @@ def test_the_plan_opens_with_images_and_device_and_says_how_long_a_cpu_needs(
     assert "no instructions for bf16" in said
     said = " ".join(enter("resnet-train mild --dry-run gpus=8").out.split())
     assert "8 x GPU, of which this machine has none, bf16 if the GPU supports it, else fp16" in said
-    monkeypatch.setattr(cuda, "found", lambda: cuda.Gpus(8, "NVIDIA A100", "bf16"))
+    monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.Gpus(8, "NVIDIA A100", "bf16"))
     lines = enter("resnet-train mild --dry-run").out.splitlines()
     assert "  device     8 x NVIDIA A100, bf16" in lines

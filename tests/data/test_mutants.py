@@ -86,7 +86,7 @@ def test_a_damaged_beton_file_or_sidecar_is_refused_by_doctor_and_conversion_ali
     betons, tmp_path, monkeypatch
 ):
     # decodes nothing: fast
-    monkeypatch.setattr("resnet_recipes.doctor.beton.verdict", lambda beton: beton.complaint)
+    monkeypatch.setattr("resnet_recipes.doctor.beton.make_verifier", lambda beton: beton.complaint)
     target, sidecar, refused = tmp_path / "mutant.beton", tmp_path / "mutant.beton.json", 0
     for name, data in mutants.mutants(betons, COUNT // 4):
         sidecar.unlink(missing_ok=True)

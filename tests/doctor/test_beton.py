@@ -11,7 +11,7 @@ from resnet_recipes.data.beton.sidecar import sidecar_path
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.native import why_not
-from resnet_recipes.doctor import Finding, exit_code
+from resnet_recipes.doctor import Finding, get_exit_code
 from resnet_recipes.doctor import beton as doctor_beton
 from resnet_recipes.doctor.data import check_data
 
@@ -52,7 +52,7 @@ def damage(path: Path, index: int, place: int, data: bytes) -> None:
 def test_valid_betons_have_no_findings(betons, reader):
     steps = []
     findings = check_data(betons, progress=lambda done, total: steps.append((done, total)))
-    assert exit_code(findings) == 0
+    assert get_exit_code(findings) == 0
     assert steps == [(6, 6), (3, 3)]
     expected = "samples were read and decoded"
     assert [finding.what.partition(":")[0] for finding in findings if expected in finding.what] == [
@@ -113,12 +113,12 @@ def test_single_beton_can_be_checked(betons):
 @readers
 def test_samples_are_read_by_several_threads(betons, reader, monkeypatch):
     meeting = threading.Barrier(2, timeout=20)
-    judge = doctor_beton.verdict
+    judge = doctor_beton.make_verifier
 
     def meets(beton: Beton):
         complaint = judge(beton)
         return lambda index: (meeting.wait() >= 0 and complaint(index)) or None
 
     monkeypatch.setattr("resnet_recipes.doctor.cores", lambda: 2)
-    monkeypatch.setattr(doctor_beton, "verdict", meets)
+    monkeypatch.setattr(doctor_beton, "make_verifier", meets)
     assert not fixes(check_data(betons / "train.beton"))

@@ -18,9 +18,9 @@ from tests.tables import rows
 @pytest.fixture(autouse=True)
 def forgetful() -> Iterator[None]:
     """Count anew in each test, and after it."""
-    cuda.found.cache_clear()
+    cuda.find_gpus.cache_clear()
     yield
-    cuda.found.cache_clear()
+    cuda.find_gpus.cache_clear()
 
 
 @pytest.fixture
@@ -49,10 +49,10 @@ def test_gpus_are_counted_as_cuda_lists_them(physical, answer, found, torch_sees
     asked = subprocess.CompletedProcess([], 0, answer)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: asked)
     torch_sees(False)  # whose driver torch cannot use
-    assert cuda.found() == Gpus()
-    cuda.found.cache_clear()
+    assert cuda.find_gpus() == Gpus()
+    cuda.find_gpus.cache_clear()
     torch_sees(True)
-    assert cuda.found() == found
+    assert cuda.find_gpus() == found
 
 
 @pytest.mark.parametrize(
@@ -87,16 +87,16 @@ def test_unusable_gpu_is_reported_with_reason(
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible.strip("'"))
-    monkeypatch.setattr(cuda, "sign_of_a_gpu", lambda: "")
-    assert cuda.unused() is None
-    monkeypatch.setattr(cuda, "sign_of_a_gpu", lambda: "nvidia-smi is installed")
-    found = cuda.unused()
+    monkeypatch.setattr(cuda, "find_sign_of_gpu", lambda: "")
+    assert cuda.explain_unused_gpu() is None
+    monkeypatch.setattr(cuda, "find_sign_of_gpu", lambda: "nvidia-smi is installed")
+    found = cuda.explain_unused_gpu()
     assert found.level == "fix"
     assert found.what.startswith("this machine seems to have a GPU (nvidia-smi is installed), but ")
     assert why in found.what
     assert fix in found.fix
     torch_sees(True)
-    assert cuda.unused() is None
+    assert cuda.explain_unused_gpu() is None
 
 
 def test_reason_replaces_the_torch_warning(monkeypatch):
@@ -114,21 +114,21 @@ def test_reason_replaces_the_torch_warning(monkeypatch):
 
 def test_mps_and_rocm_are_reported_as_untested(torch_sees, monkeypatch):
     monkeypatch.setattr(cuda.sys, "platform", "linux")
-    assert cuda.untried() is None
+    assert cuda.explain_untested_machine() is None
     torch_sees(False, None, "7.1")
-    assert cuda.untried() is None  # no GPU
+    assert cuda.explain_untested_machine() is None  # no GPU
     torch_sees(True, None, "7.1")
-    assert "AMD's GPUs (ROCm)" in cuda.untried().what
+    assert "AMD's GPUs (ROCm)" in cuda.explain_untested_machine().what
     monkeypatch.setattr(cuda.sys, "platform", "darwin")
-    assert "a Mac's GPU (mps) cannot be used" in cuda.untried().what
+    assert "a Mac's GPU (mps) cannot be used" in cuda.explain_untested_machine().what
 
 
 def test_driver_device_or_nvidia_smi_indicates_a_gpu(monkeypatch, tmp_path):
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(cuda, "DRIVER", tmp_path / "version")
     monkeypatch.setattr(Path, "glob", lambda *_: iter(()))
-    assert cuda.sign_of_a_gpu() == "nvidia-smi is installed"
+    assert cuda.find_sign_of_gpu() == "nvidia-smi is installed"
     monkeypatch.setattr(Path, "glob", lambda *_: iter([Path("/dev/nvidia0")]))
-    assert cuda.sign_of_a_gpu() == "/dev/nvidia*"
+    assert cuda.find_sign_of_gpu() == "/dev/nvidia*"
     cuda.DRIVER.touch()
-    assert cuda.sign_of_a_gpu() == "the NVIDIA driver is loaded"
+    assert cuda.find_sign_of_gpu() == "the NVIDIA driver is loaded"

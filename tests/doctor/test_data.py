@@ -14,7 +14,7 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data import measure
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.images.decode import FORMATS
-from resnet_recipes.doctor import Finding, as_json, exit_code
+from resnet_recipes.doctor import Finding, get_exit_code, to_json
 from resnet_recipes.doctor.data import check_data
 from tests.tables import rows
 
@@ -34,9 +34,9 @@ def test_healthy_data_have_no_findings(root):
         "val: 3 images in 3 classes",
         "9 of 9 images were decoded",
     ]
-    assert exit_code(findings) == 0
+    assert get_exit_code(findings) == 0
     assert steps == [(9, 9)]
-    assert as_json("data", findings)["findings"][0]["level"] == "ok"
+    assert to_json("data", findings)["findings"][0]["level"] == "ok"
 
 
 def test_flat_validation_set_suggests_its_command(root):
@@ -48,7 +48,7 @@ def test_flat_validation_set_suggests_its_command(root):
     finding = only(findings, "fix")
     assert "val contains images without class folders" in finding.what
     assert finding.fix == f"resnet-recipes doctor data {root} --fix-val LOC_val_solution.csv"
-    assert exit_code(findings) == 3
+    assert get_exit_code(findings) == 3
 
 
 @pytest.mark.parametrize("missing", ["val/bee", "train/bee", "train"])
@@ -107,7 +107,7 @@ def test_odd_image_is_found(root, kind, level, meaning):
     (finding,) = (finding for finding in findings if meaning in finding.what)
     assert finding.level == level
     assert [place[: len(str(path))] for place in finding.paths] == [str(path)]
-    assert (exit_code(findings) == 0) == (level != "fix")
+    assert (get_exit_code(findings) == 0) == (level != "fix")
 
 
 def test_unreadable_image_is_named_with_reason(root):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from resnet_recipes.doctor import Finding, exit_code, gpu
+from resnet_recipes.doctor import Finding, get_exit_code, gpu
 from tests.tables import rows
 
 
@@ -13,9 +13,9 @@ def test_torchvision_for_another_torch_is_a_failure(monkeypatch):
     def fail(*_):
         raise RuntimeError("operator torchvision::nms does not exist")
 
-    assert exit_code(list(gpu.packages())) == 0
+    assert get_exit_code(list(gpu.check_packages())) == 0
     monkeypatch.setattr("torchvision.ops.nms", fail)
-    assert exit_code(list(gpu.packages())) == 3
+    assert get_exit_code(list(gpu.check_packages())) == 3
 
 
 @pytest.mark.parametrize(
@@ -28,9 +28,9 @@ def test_torchvision_for_another_torch_is_a_failure(monkeypatch):
 )
 def test_machine_without_gpu_is_reported(untried, unused, told, monkeypatch):
     monkeypatch.setattr(gpu, "is_usable", lambda: False)
-    monkeypatch.setattr(gpu, "untried", lambda: untried)
-    monkeypatch.setattr(gpu, "unused", lambda: unused)
-    found = list(gpu.devices())
+    monkeypatch.setattr(gpu, "explain_untested_machine", lambda: untried)
+    monkeypatch.setattr(gpu, "explain_unused_gpu", lambda: unused)
+    found = list(gpu.check_devices())
     assert len(found) == len(told)
     assert found[-1].level == ("fix" if unused else "ok")  # a machine without a GPU is not wrong
     assert all(finding.what.startswith(what) for finding, what in zip(found, told, strict=True))
@@ -48,13 +48,16 @@ def test_devices_list_precision_and_versions(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_device_properties", devices.__getitem__)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    for name in ("convolution", "operations", "exchange"):
+    for name in ("check_convolution", "check_operations", "check_all_reduce"):
         monkeypatch.setattr(gpu, name, lambda *on, name=name: Finding("ok", f"{name} {on}"))
-    versions, new, *on_new, speed, old, small, on_old, _, _, exchange = gpu.devices()
+    versions, new, *on_new, speed, old, small, on_old, _, _, exchange = gpu.check_devices()
     assert speed.what == "GPU 0: no datasheet for New, so its speed is not judged"
     assert "driver 535.104.05, CUDA 13.0, cuDNN " in versions.what
     assert "bfloat16" in new.what
-    assert [found.what.partition(" ")[0] for found in on_new] == ["convolution", "operations"]
+    assert [found.what.partition(" ")[0] for found in on_new] == [
+        "check_convolution",
+        "check_operations",
+    ]
     assert all("index=0), torch.bfloat16" in found.what for found in on_new)
     assert "float16 with loss scaling" in old.what
     assert small.level == "warn"
@@ -64,7 +67,7 @@ def test_devices_list_precision_and_versions(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_convolution_passes_in_every_precision(dtype):
-    assert gpu.convolution(torch.device("cpu", 0), dtype).level == "ok"
+    assert gpu.check_convolution(torch.device("cpu", 0), dtype).level == "ok"
 
 
 def test_wrong_or_failing_convolution_is_reported(monkeypatch):
@@ -75,7 +78,7 @@ def test_wrong_or_failing_convolution_is_reported(monkeypatch):
         return right(*args) + (len(calls) == 2)
 
     monkeypatch.setattr(gpu.F, "conv2d", wrong)
-    assert "the error is 1" in gpu.convolution(torch.device("cpu", 0), torch.float32).what
+    assert "the error is 1" in gpu.check_convolution(torch.device("cpu", 0), torch.float32).what
 
     def failing(*args):
         calls.append(args)
@@ -87,7 +90,7 @@ def test_wrong_or_failing_convolution_is_reported(monkeypatch):
 
     calls.clear()
     monkeypatch.setattr(gpu.F, "conv2d", failing)
-    finding = gpu.convolution(torch.device("cpu", 0), torch.float32)
+    finding = gpu.check_convolution(torch.device("cpu", 0), torch.float32)
     assert finding.level == "fix"
     assert finding.what.endswith(
         "cannot compute a convolution: CUDA error: no kernel image is available"
@@ -111,7 +114,7 @@ def test_differing_operations_are_warning_or_broken_gpu(place, level, what, monk
         return gpu.ops.Operations(notes=wrong)
 
     monkeypatch.setattr(gpu.ops, "compare", compare)
-    finding = gpu.operations(torch.device("cpu", 0), torch.float32)
+    finding = gpu.check_operations(torch.device("cpu", 0), torch.float32)
     assert finding.level == level
     assert finding.what.startswith(what)
     assert ("torch's own operations instead" in finding.fix) == (level == "warn")
@@ -128,9 +131,9 @@ def test_differing_operations_are_warning_or_broken_gpu(place, level, what, monk
     ),
 )
 def test_slow_gpu_is_compared_with_its_datasheet(monkeypatch, traffic, products, levels):
-    monkeypatch.setattr(gpu.rates, "traffic", lambda device: float(traffic))
-    monkeypatch.setattr(gpu.rates, "products", lambda device, dtype: float(products))
-    found = list(gpu.speed(torch.device("cpu", 0), torch.bfloat16, "NVIDIA A100-SXM4-80GB"))
+    monkeypatch.setattr(gpu.rates, "measure_traffic", lambda device: float(traffic))
+    monkeypatch.setattr(gpu.rates, "measure_products", lambda device, dtype: float(products))
+    found = list(gpu.check_speed(torch.device("cpu", 0), torch.bfloat16, "NVIDIA A100-SXM4-80GB"))
     assert [finding.level for finding in found] == levels.split()
     assert "GPU 0 moves data at " in found[0].what
     assert "A100 80GB should reach 1.79" in found[0].what
@@ -143,8 +146,8 @@ def test_busy_gpu_is_not_benchmarked(monkeypatch):
     def fail(device):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB\nmore")
 
-    monkeypatch.setattr(gpu.rates, "traffic", fail)
-    (finding,) = gpu.speed(torch.device("cpu", 0), torch.bfloat16, "NVIDIA H200")
+    monkeypatch.setattr(gpu.rates, "measure_traffic", fail)
+    (finding,) = gpu.check_speed(torch.device("cpu", 0), torch.bfloat16, "NVIDIA H200")
     assert (
         finding.what
         == "GPU 0: its speed could not be measured: CUDA out of memory. Tried to allocate 1 GiB"
@@ -161,19 +164,19 @@ def test_all_reduce_is_checked_and_timed(monkeypatch):
             tensor.fill_(total if total == 6 else number)
 
     monkeypatch.setattr(gpu, "all_reduce", add_up)
-    right = gpu.exchange(devices)
+    right = gpu.check_all_reduce(devices)
     assert right.level == "ok"
     assert right.what.startswith("NCCL sums over 3 GPUs at ")
     monkeypatch.setattr(gpu, "all_reduce", lambda tensors: None)
-    assert gpu.exchange(devices).what == "NCCL sums wrongly over the GPUs"
+    assert gpu.check_all_reduce(devices).what == "NCCL sums wrongly over the GPUs"
 
     def fail(tensors):
         raise RuntimeError("NCCL Error 1: unhandled cuda error\nmore")
 
     monkeypatch.setattr(gpu, "all_reduce", fail)
     assert (
-        gpu.exchange(devices).what
+        gpu.check_all_reduce(devices).what
         == "NCCL cannot sum over the GPUs: NCCL Error 1: unhandled cuda error"
     )
     monkeypatch.setattr(gpu.torch, "full", lambda *_, **__: fail([]))
-    assert gpu.exchange(devices).level == "fix"
+    assert gpu.check_all_reduce(devices).level == "fix"

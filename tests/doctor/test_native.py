@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from resnet_recipes.data.native import why_not
-from resnet_recipes.doctor import exit_code, native
+from resnet_recipes.doctor import get_exit_code, native
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_missing_build_tools_are_named_first(compiler, code, fix, monkeypatch):
     findings = native.check_native()
     assert fix in findings[0].fix
     assert "was not built; images are decoded in Python instead, at about" in findings[-1].what
-    assert exit_code(findings) == 0  # everything works without it
+    assert get_exit_code(findings) == 0  # everything works without it
 
 
 def test_working_library_names_its_instruction_set():
@@ -42,5 +42,5 @@ def test_threads_that_cannot_start_are_a_failure(monkeypatch):
     monkeypatch.setattr(native, "why_not", lambda: "")
     monkeypatch.setattr(native, "Engine", refuse)
     findings = native.check_native()
-    assert exit_code(findings) == 3
+    assert get_exit_code(findings) == 3
     assert any("Resource temporarily unavailable" in finding.what for finding in findings)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.doctor import exit_code
+from resnet_recipes.doctor import get_exit_code
 from resnet_recipes.doctor.data import check_data
 from resnet_recipes.doctor.val_tree import build_val_tree
 
@@ -40,7 +40,7 @@ def test_val_tree_links_images_without_moving_them(flat, tmp_path, name):
     tree = build_val_tree(flat, written(tmp_path / "map", MAPS[name]))
     links = sorted(str(path.relative_to(tree)) for path in (tree / "val").glob("*/*"))
     assert links == ["val/ant/ant2.jpg", "val/bee/bee2.jpg", "val/cat/cat2.jpg"]
-    assert exit_code(check_data(tree)) == 0
+    assert get_exit_code(check_data(tree)) == 0
     assert sorted(flat.rglob("*")) == before
 
 

@@ -11,11 +11,11 @@ from resnet_recipes.estimating.estimate import (
     Estimate,
     Speeds,
     estimate,
-    on_gpus,
-    sampled,
-    speeds_of,
+    make_speeds,
+    predict_gpu_speeds,
+    sample_epochs,
 )
-from resnet_recipes.estimating.roofline import GPUS, Work, speed
+from resnet_recipes.estimating.roofline import GPUS, Work, predict_speed
 from tests.tables import values
 
 SPEEDS = Speeds({88: (0.001,) * 5, 176: (0.004,) * 5}, evaluation=500.0, batch=64)
@@ -88,7 +88,7 @@ def test_bounds_are_quartiles_of_measured_steps(laps, expected):
 def test_upper_bound_covers_slow_steps_and_drift(laps, slowest):
     """By hand: 1.08 x (1.0 + 0.5), and 2.0 + 0.5."""
     speeds = Speeds({88: laps}, start=30.0)
-    assert estimate(course(88, images=60), speeds).most == pytest.approx(slowest)
+    assert estimate(course(88, images=60), speeds).max_minutes == pytest.approx(slowest)
 
 
 def test_estimate_includes_every_checkpoint():
@@ -101,20 +101,22 @@ def test_evaluation_speed_counts_all_gpus():
     gpu = next(gpu for gpu in GPUS if gpu.name == "H200")
     network = Mock(operations=lambda _: (1.0, 3.0))
     eight = course(224)._replace(devices=8, network=network)
-    rate = speed(gpu, eight.work).images_per_second  # of training, with three times the operations
-    assert on_gpus(eight, gpu).evaluation == pytest.approx(8 * 3 * rate)
+    rate = predict_speed(
+        gpu, eight.work
+    ).images_per_second  # of training, with three times the operations
+    assert predict_gpu_speeds(eight, gpu).evaluation == pytest.approx(8 * 3 * rate)
 
 
 def test_recall_needs_equal_facts(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    key = speeds.key_of({"model": "resnet50"})
+    key = speeds.make_key({"model": "resnet50"})
     assert speeds.recall(key) is None
     speeds.remember(key, SPEEDS)
     assert speeds.recall(key)[0] == SPEEDS
-    assert speeds.recall(speeds.key_of({"model": "resnet18"})) is None
+    assert speeds.recall(speeds.make_key({"model": "resnet18"})) is None
     with monkeypatch.context() as other:
         other.setattr(speeds, "cores", lambda: 1000)
-        assert speeds.recall(speeds.key_of({"model": "resnet50"})) is None
+        assert speeds.recall(speeds.make_key({"model": "resnet50"})) is None
     next((tmp_path / "resnet-recipes/speeds").iterdir()).write_text("{}")
     assert speeds.recall(key) is None
 
@@ -137,7 +139,7 @@ def epochs_of(sizes: dict[int, int]) -> list[int]:
     ),
 )
 def test_sampled_epochs_cover_the_sizes(sizes, count, epochs):
-    assert sampled(epochs_of(sizes), count) == epochs
+    assert sample_epochs(epochs_of(sizes), count) == epochs
 
 
 @pytest.mark.parametrize(
@@ -153,8 +155,8 @@ def test_sampled_epochs_cover_the_sizes(sizes, count, epochs):
 def test_papers_rule_counts_first_epoch_as_second(sizes, timed, seconds):
     """By hand: 600 x (60 + 60 + 66) / 3; 60 + 60 + 66; and 2 x 10 + 2 x 40 + 10 + 30 x 5 / 12."""
     run = course(*epochs_of(sizes), evaluated=300)
-    made = estimate(run, speeds_of(run, timed, 50.0))
+    made = estimate(run, make_speeds(run, timed, 50.0))
     assert 60 * made.minutes == pytest.approx(seconds)
     assert {phase.limit for phase in made.phases} == {"?"}
     assert 60 * made.evaluation_minutes == pytest.approx(6)
-    assert estimate(run, speeds_of(run, timed, None)).evaluation_minutes is None
+    assert estimate(run, make_speeds(run, timed, None)).evaluation_minutes is None

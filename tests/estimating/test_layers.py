@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from resnet_recipes.base.architecture import ModelConfig
-from resnet_recipes.estimating.layers import operations
+from resnet_recipes.estimating.layers import count_operations
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_model
@@ -45,5 +45,5 @@ def test_operations_match_torch_flop_counter(name, side, frozen, blur):
         freeze(network, frozen)
     with FlopCounterMode(display=False) as counter:
         network(images).sum().backward()
-    found = operations(config, 7, side, Stack(methods))
+    found = count_operations(config, 7, side, Stack(methods))
     assert 2 * found.training == counter.get_total_flops()

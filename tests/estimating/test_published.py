@@ -4,10 +4,10 @@ import pytest
 import yaml
 
 from resnet_recipes.estimating.published import (
-    ERROR,
-    accuracy_after,
-    published,
-    shortest,
+    INTERPOLATION_ERROR,
+    estimate_accuracy,
+    find_shortest,
+    read_published,
 )
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import Library, packaged_folder
@@ -36,11 +36,11 @@ def test_recipe_claims_are_published_results(recipe, claim):
             and claim.get("hardware", "") in ("", result.hardware)
         )
 
-    assert any(map(agrees, published())), claim
+    assert any(map(agrees, read_published())), claim
 
 
 def test_published_results_name_source_and_are_possible():
-    for result in published():
+    for result in read_published():
         assert result.source
         assert result.top1_percent or result.images_per_second or result.note
         assert result.minutes is None or result.clock in ("papers", "mlperf", "wall", "dawnbench")
@@ -58,7 +58,7 @@ def curves() -> dict[str, list[Published]]:
 
 
 def test_interpolation_error_is_the_largest_left_out():
-    listed = {(one.recipe, one.epochs, one.top1_percent) for one in published()}
+    listed = {(one.recipe, one.epochs, one.top1_percent) for one in read_published()}
     errors = []
     for recipe, results in curves().items():
         lengths = sorted({one.epochs for one in results if one.epochs})
@@ -66,18 +66,21 @@ def test_interpolation_error_is_the_largest_left_out():
             rest = [one for one in results if one.epochs != left_out]
             (known,) = {one.top1 for one in results if one.epochs == left_out}
             assert (recipe, left_out, known) in listed
-            errors.append(accuracy_after(rest, left_out).top1 - known)
+            errors.append(estimate_accuracy(rest, left_out).top1 - known)
     assert len(errors) >= 6
-    assert max(map(abs, errors)) == pytest.approx(ERROR, abs=0.005)
+    assert max(map(abs, errors)) == pytest.approx(INTERPOLATION_ERROR, abs=0.005)
 
 
 def test_accuracy_after_never_extrapolates():
     results = [Published(76.0, 30), Published(75.0, 30), Published(78.0, 60), Published(79.0)]
-    assert accuracy_after(results, 30) == (76.0, "published")
-    assert accuracy_after(results, 40).top1 == pytest.approx(77.0)  # half way from 1/30 to 1/60
-    assert str(ERROR) in accuracy_after(results, 40).source
+    assert estimate_accuracy(results, 30) == (76.0, "published")
+    assert estimate_accuracy(results, 40).top1 == pytest.approx(77.0)  # half way from 1/30 to 1/60
+    assert str(INTERPOLATION_ERROR) in estimate_accuracy(results, 40).source
     assert (
-        accuracy_after(results, 29) is accuracy_after(results, 61) is accuracy_after([], 30) is None
+        estimate_accuracy(results, 29)
+        is estimate_accuracy(results, 61)
+        is estimate_accuracy([], 30)
+        is None
     )
-    assert [shortest(results, top1) for top1 in (70, 76.9, 77.01, 78.1)] == [30, 39, 41, None]
-    assert shortest([], 70) is None
+    assert [find_shortest(results, top1) for top1 in (70, 76.9, 77.01, 78.1)] == [30, 39, 41, None]
+    assert find_shortest([], 70) is None

@@ -12,18 +12,18 @@ from torchvision import models
 
 from resnet_recipes import ops
 from resnet_recipes.base.architecture import ModelConfig
-from resnet_recipes.estimating.layers import convolutions, operations
+from resnet_recipes.estimating.layers import count_operations, list_convolutions
 from resnet_recipes.estimating.roofline import (
     FUSED_SHARE,
     GPUS,
     POOLED,
     SPLIT,
     Work,
-    kept,
-    known,
-    memory,
-    speed,
-    traffic,
+    count_kept_bytes,
+    count_memory,
+    count_traffic,
+    find_gpu,
+    predict_speed,
 )
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.stack import Stack
@@ -45,9 +45,9 @@ from tests.tables import rows, values
 )
 def test_traffic_matches_counted_operations(side, giga, megabytes):
     # without the classifier
-    found = operations(ModelConfig("resnet50"), 0, side, Stack({})).training
+    found = count_operations(ModelConfig("resnet50"), 0, side, Stack({})).training
     assert found / 1e9 == pytest.approx(giga, rel=0.003)
-    moved = traffic(Work("resnet50", side, 256)).total()
+    moved = count_traffic(Work("resnet50", side, 256)).total()
     assert moved / 1e6 == pytest.approx(megabytes, rel=0.01)
 
 
@@ -107,16 +107,16 @@ def test_fused_traffic_matches_kernel_arguments(side, blurs):
             network(images.to(memory_format=torch.channels_last)).sum().backward()
     work = Work("resnet50", side, 256, blurs, fused=True)
     # to a thousandth: half of an odd side is rounded up
-    expected = sum(traffic(work)[kind] for kind in ("batch norm", "blur", "pool"))
+    expected = sum(count_traffic(work)[kind] for kind in ("batch norm", "blur", "pool"))
     assert kernels.moved == pytest.approx(expected, rel=1e-3)
     # without the images, which the first convolution folds to 16 channels
     found = sum(each.nbytes for each in seen.values() if each.shape[1] not in (3, 16))
-    assert found == pytest.approx(kept(work), rel=1e-3)
+    assert found == pytest.approx(count_kept_bytes(work), rel=1e-3)
 
 
 def test_blur_traffic_is_one_read_and_write():
-    stem, *layers = convolutions("resnet50", 64)
-    kinds = traffic(Work("resnet50", 64, 1, blur=True, fused=True))
+    stem, *layers = list_convolutions("resnet50", 64)
+    kinds = count_traffic(Work("resnet50", 64, 1, blur=True, fused=True))
     halved, whole = (
         sum(layer.read for layer in layers if layer.stride == 2 and layer.kernel == kernel)
         for kernel in (1, 3)
@@ -149,16 +149,16 @@ H200 | 176 | true | false | 6126
 def test_speed_is_within_10_percent_of_measured(name, side, blur, fused, images_per_second):
     gpu = next(gpu for gpu in GPUS if gpu.name == name)
     work = Work("resnet50", side, 256, blur, fused)
-    seconds = 1 / speed(gpu, work).images_per_second
+    seconds = 1 / predict_speed(gpu, work).images_per_second
     if fused:  # measured with torch's pool, before there was another
-        torchs = traffic(work._replace(fused=False))["pool"] / POOLED
-        seconds += torchs - traffic(work)["pool"] / (FUSED_SHARE * gpu.traffic)
+        torchs = count_traffic(work._replace(fused=False))["pool"] / POOLED
+        seconds += torchs - count_traffic(work)["pool"] / (FUSED_SHARE * gpu.traffic)
     assert 1 / seconds == pytest.approx(images_per_second, rel=0.1)
 
 
 def test_launch_bound_speed_matches_measured_loops():
     gpu = next(gpu for gpu in GPUS if gpu.name == "H200")
-    found = [speed(gpu, Work("resnet50", 88, 256, blur)) for blur in (False, True)]
+    found = [predict_speed(gpu, Work("resnet50", 88, 256, blur)) for blur in (False, True)]
     assert {one.limit for one in found} == {"kernel launches"}
     assert all(12565 < one.images_per_second < 15466 for one in found)  # without blur, with it
 
@@ -177,24 +177,24 @@ MLPERF = {
 def test_convolution_speed_matches_mlperf_logs(name):
     gpu = next(gpu for gpu in GPUS if gpu.name == name)
     work, (images_per_second, megabytes) = Work("resnet50", 224, 400, fused=True), MLPERF[name]
-    saved = (traffic(work).total() - 1e6 * megabytes) / (FUSED_SHARE * gpu.traffic)
-    expected = 1 / (1 / speed(gpu, work).images_per_second - saved)
+    saved = (count_traffic(work).total() - 1e6 * megabytes) / (FUSED_SHARE * gpu.traffic)
+    expected = 1 / (1 / predict_speed(gpu, work).images_per_second - saved)
     assert expected == pytest.approx(images_per_second, rel=0.05)
 
 
 def test_speed_names_its_limit():
     gpus, work = {gpu.name: gpu for gpu in GPUS}, Work("resnet50", 224, 256)
     slow = replace(gpus["A100 80GB"], teraflops=20)
-    assert speed(gpus["A100 80GB"], work).limit == "memory traffic"
-    assert speed(gpus["H200"], Work("resnet18", 64, 8)).limit == "kernel launches"
-    assert speed(slow, work).limit == "arithmetic"
+    assert predict_speed(gpus["A100 80GB"], work).limit == "memory traffic"
+    assert predict_speed(gpus["H200"], Work("resnet18", 64, 8)).limit == "kernel launches"
+    assert predict_speed(slow, work).limit == "arithmetic"
 
 
 def test_page_lists_predictions_of_every_gpu():
     page = (Path(__file__).parents[2] / "docs/lab/predictions.md").read_text()
     for gpu in GPUS:
         found = [
-            speed(gpu, Work("resnet50", side, 256, True, fused))
+            predict_speed(gpu, Work("resnet50", side, 256, True, fused))
             for side, fused in ((224, False), (224, True), (176, True), (128, True), (88, True))
         ]
         cells = [
@@ -227,14 +227,14 @@ NVIDIA A100-SXM4-40GB MIG 1g.5gb |
     ),
 )
 def test_gpu_is_matched_by_exact_driver_name(driver, name):
-    found = known(driver)
+    found = find_gpu(driver)
     assert (found.name if found else "") == name
 
 
 def test_memory_counts_activations_and_weight_copies():
     work = Work("resnet50", 176, 256)
-    one = memory(work, 256, 25_557_032, 3)
+    one = count_memory(work, 256, 25_557_032, 3)
     assert 8e9 < one < 12e9
-    assert memory(work, 256, 25_557_032, 4) - one == pytest.approx(SPLIT * 4 * 25_557_032)
-    half = memory(Work("resnet50", 176, 128), 256, 25_557_032, 3)
+    assert count_memory(work, 256, 25_557_032, 4) - one == pytest.approx(SPLIT * 4 * 25_557_032)
+    half = count_memory(Work("resnet50", 176, 128), 256, 25_557_032, 3)
     assert 0.5 < half / one < 0.7

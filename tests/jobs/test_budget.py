@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from resnet_recipes.jobs.budget import longest
+from resnet_recipes.jobs.budget import find_longest
 
 
 @pytest.mark.parametrize("least", [Fraction(1, 10), Fraction(12)])
@@ -17,12 +17,12 @@ def test_budget_epochs_is_the_longest_that_fits(budget, least):
     lengths = [epochs for epochs in tenths if epochs < 20 or epochs == int(epochs)]
     fitting = [epochs for epochs in lengths if minutes(epochs) <= budget]
     most = max((epochs for epochs in fitting if epochs >= least), default=None)
-    assert longest(minutes, budget, least, 50) == (most and Fraction(str(most)))
+    assert find_longest(minutes, budget, least, 50) == (most and Fraction(str(most)))
 
 
 def test_budget_estimates_only_lengths_that_may_fit():
     asked = []
-    longest(lambda epochs: asked.append(epochs) or float(epochs), 5.0, Fraction(3), 50)
+    find_longest(lambda epochs: asked.append(epochs) or float(epochs), 5.0, Fraction(3), 50)
     assert min(asked) >= 3
     assert max(asked) < 7
 
@@ -33,4 +33,4 @@ def test_budget_skips_whole_epochs_that_take_longer():
     def minutes(epochs: Fraction) -> float:
         return float(epochs) + 5.0 * (epochs in (20, 21))
 
-    assert longest(minutes, 21.95, Fraction(1), 50) == 19
+    assert find_longest(minutes, 21.95, Fraction(1), 50) == 19

@@ -15,7 +15,7 @@ from resnet_recipes.base.text import silent
 from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs import external, watchdog
 from resnet_recipes.jobs.watchdog import Beat
-from resnet_recipes.run_folder.ending import read
+from resnet_recipes.run_folder.ending import read_ending
 from resnet_recipes.training import distributed
 from tests.commands.conftest import TINY
 from tests.jobs.nursery import Command, Nursery
@@ -66,7 +66,7 @@ def put(told: pytest.MonkeyPatch, words: str) -> None:
 )
 def test_launcher_is_recognized_by_its_environment(words, by, told):
     put(told, words)
-    assert external.launcher() == by
+    assert external.find_launcher() == by
 
 
 @pytest.mark.timeout(20)  # who is not refused waits for the others
@@ -106,7 +106,7 @@ def test_join_reports_port_in_use(told):
         with pytest.raises(
             NotReadyError, match=r"127\.0\.0\.1:\d+: rank 0 cannot reach the others there: .*in use"
         ):
-            external._meeting("command")
+            external._join_meeting("command")
 
 
 @pytest.mark.parametrize(
@@ -130,15 +130,15 @@ def test_join_reports_impossible_port(address, told):
     distributed.open_store.cache_clear()
     put(told, f"{TORCHRUN} RANK=0 MASTER_ADDR={address} MASTER_PORT=99999")
     with pytest.raises(NotReadyError, match=f"{address}:99999: rank 0 cannot reach .* port must"):
-        external._meeting("command")
+        external._join_meeting("command")
 
 
 def test_join_sets_allocator_as_our_launcher_does(told):
     told.setattr(os, "environ", variables(TORCHRUN) | {"PATH": os.environ["PATH"]})
     told.setattr(cuda, "has_nvml", lambda: True)
-    told.setattr(external, "_meeting", Mock())
+    told.setattr(external, "_join_meeting", Mock())
     told.setattr(external, "_await_others", Mock())
-    told.setattr(external, "_agreed", lambda *_: (None, ExitCode.DONE))
+    told.setattr(external, "_agree", lambda *_: (None, ExitCode.DONE))
     assert external.join([], Path, silent) == ExitCode.DONE
     assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
 
@@ -202,10 +202,10 @@ def test_restarted_group_resumes_its_own_run(tmp_path, told):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.yaml").write_text("")
     beats = {"mine": [Beat(0, 20, 30, os.getpid(), os.getppid(), "train", socket.gethostname())]}
-    told.setattr(external.watchdog, "beats", lambda folder: beats.get(folder.name, []))
-    assert external.restarted_run(tmp_path) is None
+    told.setattr(external.watchdog, "read_beats", lambda folder: beats.get(folder.name, []))
+    assert external.find_restarted_run(tmp_path) is None
     told.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert external.restarted_run(tmp_path) == tmp_path / "mine"
+    assert external.find_restarted_run(tmp_path) == tmp_path / "mine"
 
 
 def without_interface() -> dict[str, str]:
@@ -243,7 +243,7 @@ def test_srun_tasks_train_one_run_and_print_once(nursery, tmp_path, told):
     assert "top-1" in out
     assert "8 images a step: 2 devices x 1 micro-batch of 4" in err
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["one"]
-    assert read(tmp_path / "runs/one/exit.json").step == 2
+    assert read_ending(tmp_path / "runs/one/exit.json").step == 2
     assert "2 processes" in (tmp_path / "runs/one/summary.json").read_text()
 
 
@@ -278,10 +278,10 @@ def test_ranks_of_one_machine_listen_on_loopback_only(by, nursery, tmp_path):
         words = ["resnet_recipes", *SMALL, "max_duration=5000ba", "gpus=2"]
         started = [nursery.run(tmp_path, *words, environment=without_interface())]
     try:
-        while sum(beat.step > 2 for beat in watchdog.beats(tmp_path / "runs/one")) < 2:
+        while sum(beat.step > 2 for beat in watchdog.read_beats(tmp_path / "runs/one")) < 2:
             assert all(task.poll() is None for task in started), [task.said() for task in started]
             time.sleep(0.05)
-        ranks = {beat.pid for beat in watchdog.beats(tmp_path / "runs/one")}
+        ranks = {beat.pid for beat in watchdog.read_beats(tmp_path / "runs/one")}
         assert listening({*ranks, *(task.pid for task in started)}) == {"0100007F"}  # 127.0.0.1
     finally:
         for task in started:

@@ -7,7 +7,7 @@ import pytest
 from resnet_recipes import api
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.jobs import fit
-from resnet_recipes.jobs.fit import FOUND
+from resnet_recipes.jobs.fit import RESULT
 from resnet_recipes.recipe.compose import compose
 from tests.commands.conftest import TINY
 
@@ -27,13 +27,13 @@ def on_gpu(tmp_path, monkeypatch):
         @contextmanager
         def run(task, recipe, facts, group, say):
             asked.update(tried=recipe, job=task.job, ranks=group.ranks)
-            (tmp_path / FOUND).write_text("4")
+            (tmp_path / RESULT).write_text("4")
             yield tmp_path
 
         monkeypatch.setattr(fit.Task, "run", run)
-        monkeypatch.setattr(fit.cuda, "found", lambda: fit.cuda.Gpus(2, "H200", "bf16"))
+        monkeypatch.setattr(fit.cuda, "find_gpus", lambda: fit.cuda.Gpus(2, "H200", "bf16"))
         wanted, told = compose("mild", AUTO), []
-        return fit.fitted(api.plan(wanted, 2), told.append), told, asked
+        return fit.fit_micro_batch(api.plan(wanted, 2), told.append), told, asked
 
     return found
 
@@ -62,7 +62,7 @@ def test_fit_without_gpu_fails_before_creating_a_folder(tmp_path, monkeypatch):
 
 def test_fit_keeps_an_explicit_size():
     plan = api.plan(compose("mild", TINY.split()))
-    assert fit.fitted(plan, pytest.fail) is plan
+    assert fit.fit_micro_batch(plan, pytest.fail) is plan
 
 
 def test_plan_notes_that_bn_size_is_measured_later():

@@ -19,10 +19,10 @@ from resnet_recipes.jobs.group import (
     LONGEST_TMPDIR,
     MEMORY,
     Group,
-    command,
-    environments,
-    group_of,
-    warnings,
+    build_command,
+    build_environments,
+    list_warnings,
+    make_group,
 )
 from resnet_recipes.recipe.sections import LaunchConfig
 from tests.tables import values
@@ -42,41 +42,43 @@ RUN = Path("runs/a")
     ),
 )
 def test_group_has_a_rank_per_gpu_unless_set(config, ranks, monkeypatch):
-    monkeypatch.setattr(cuda, "found", lambda: Gpus(4))
-    assert group_of(LaunchConfig(**config)).ranks == ranks
+    monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(4))
+    assert make_group(LaunchConfig(**config)).ranks == ranks
     with pytest.raises(NotReadyError, match=r"launch\.gpus=8: this machine has 4\n +try: +gpus=4$"):
-        group_of(LaunchConfig(gpus=8))
+        make_group(LaunchConfig(gpus=8))
 
 
 def test_group_rejects_gpus_on_a_machine_without(monkeypatch):
-    monkeypatch.setattr(cuda, "found", lambda: Gpus(0))
-    monkeypatch.setattr(group, "unused", lambda: None)
+    monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(0))
+    monkeypatch.setattr(group, "explain_unused_gpu", lambda: None)
     with pytest.raises(NotReadyError, match=r"launch\.device=cuda: torch sees no GPU"):
-        group_of(LaunchConfig(device="cuda"))
+        make_group(LaunchConfig(device="cuda"))
     with pytest.raises(
         NotReadyError,
-        match=r"launch\.gpus=8: torch sees no GPU on this machine\n.*launch\.device=cpu gpus=8",
+        match=r"launch\.gpus=8: torch sees no GPU on this machine\n.*launch\.device=cpu gpus=auto",
     ):
-        group_of(LaunchConfig(gpus=8))
-    assert group_of(LaunchConfig()).ranks == 1
-    assert group_of(LaunchConfig(device="cpu", gpus=8)).ranks == 8
+        make_group(LaunchConfig(gpus=8))
+    assert make_group(LaunchConfig()).ranks == 1
+    assert make_group(LaunchConfig(device="cpu", gpus=8)).ranks == 8
 
 
 def test_group_rejects_unusable_gpus_with_reason(monkeypatch):
-    monkeypatch.setattr(cuda, "found", lambda: Gpus(0))
-    monkeypatch.setattr(group, "unused", lambda: Finding("fix", "it is hidden", "unset X"))
+    monkeypatch.setattr(cuda, "find_gpus", lambda: Gpus(0))
+    monkeypatch.setattr(
+        group, "explain_unused_gpu", lambda: Finding("fix", "it is hidden", "unset X")
+    )
     said = r"it is hidden\n.*unset X\n +try: +launch\.device=cpu"
     for config in (LaunchConfig(device="cuda"), LaunchConfig(gpus=2)):
         with pytest.raises(NotReadyError, match=said):
-            group_of(config)
+            make_group(config)
 
 
 def test_temporary_folder_too_long_for_sockets_is_rejected(monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * (LONGEST_TMPDIR - 1))
-    assert group_of(LaunchConfig(device="cpu")).ranks == 1
+    assert make_group(LaunchConfig(device="cpu")).ranks == 1
     monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * LONGEST_TMPDIR)
     with pytest.raises(NotReadyError, match=r"TMPDIR=/a+: is longer than 75 bytes"):
-        group_of(LaunchConfig(device="cpu"))
+        make_group(LaunchConfig(device="cpu"))
 
 
 def test_longest_temporary_folder_holds_a_socket(monkeypatch):
@@ -89,24 +91,26 @@ def test_longest_temporary_folder_holds_a_socket(monkeypatch):
 
 
 def test_rank_command_has_only_its_folder():
-    assert command(RUN)[1:] == ["-m", "resnet_recipes.jobs", "runs/a"]
+    assert build_command(RUN)[1:] == ["-m", "resnet_recipes.jobs", "runs/a"]
 
 
 def test_warnings_name_unused_gpus(monkeypatch):
-    monkeypatch.setattr(group, "unused", lambda: None)
-    monkeypatch.setattr(group, "untried", lambda: None)
-    assert list(warnings(LaunchConfig())) == []
-    monkeypatch.setattr(group, "unused", lambda: Finding("fix", "it is hidden", "unset X"))
-    monkeypatch.setattr(group, "untried", lambda: Finding("warn", "a Mac"))
+    monkeypatch.setattr(group, "explain_unused_gpu", lambda: None)
+    monkeypatch.setattr(group, "explain_untested_machine", lambda: None)
+    assert list(list_warnings(LaunchConfig())) == []
+    monkeypatch.setattr(
+        group, "explain_unused_gpu", lambda: Finding("fix", "it is hidden", "unset X")
+    )
+    monkeypatch.setattr(group, "explain_untested_machine", lambda: Finding("warn", "a Mac"))
     told = ["NO GPU IS USED: it is hidden; unset X", "UNTRIED: a Mac"]
-    assert list(warnings(LaunchConfig())) == told
-    assert list(warnings(LaunchConfig(device="cpu"))) == []
+    assert list(list_warnings(LaunchConfig())) == told
+    assert list(list_warnings(LaunchConfig(device="cpu"))) == []
 
 
 def test_environments_override_inherited_rank_variables(monkeypatch):
     monkeypatch.setenv("RANK", "x")
     monkeypatch.setenv("WORLD_SIZE", "-3")
-    ranks = environments(Group(3), attempt=2)
+    ranks = build_environments(Group(3), attempt=2)
     places = [(rank["RANK"], rank["LOCAL_RANK"], rank["WORLD_SIZE"]) for rank in ranks]
     assert places == [(str(i), str(i), "3") for i in range(3)]
     assert {rank["TORCHELASTIC_RESTART_COUNT"] for rank in ranks} == {"2"}
@@ -124,12 +128,12 @@ def test_environments_keep_variables_and_set_safe_path(monkeypatch):
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(cuda, "has_nvml", lambda: True)
     monkeypatch.delenv("PYTORCH_ALLOC_CONF", raising=False)
-    given, _ = environments(Group(2))
+    given, _ = build_environments(Group(2))
     assert mine.items() <= given.items()
     assert given["PYTHONSAFEPATH"] == "1"
     assert "PYTORCH_ALLOC_CONF" not in given
     monkeypatch.delenv("OMP_NUM_THREADS")
-    given, _ = environments(Group(2))
+    given, _ = build_environments(Group(2))
     assert int(given["OMP_NUM_THREADS"]) >= 1
 
 
@@ -145,7 +149,7 @@ def test_allocator_uses_expandable_segments_with_nvml(answer, expected, monkeypa
     monkeypatch.setattr(cuda.ctypes, "CDLL", library)
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         monkeypatch.delenv(name, raising=False)
-    given, _ = environments(Group(2))
+    given, _ = build_environments(Group(2))
     assert given.get("PYTORCH_ALLOC_CONF") == expected
 
 
@@ -176,6 +180,6 @@ print(faults() - before)
 def test_threads_split_cores_unless_set_by_user(monkeypatch):
     monkeypatch.setattr(group, "cores", lambda: 16)
     monkeypatch.delenv(group.THREADS, raising=False)
-    assert [group.threads(ranks) for ranks in (1, 3, 32)] == ["16", "5", "1"]
+    assert [group.count_threads(ranks) for ranks in (1, 3, 32)] == ["16", "5", "1"]
     monkeypatch.setenv(group.THREADS, "7")
-    assert group.threads(3) == "7"
+    assert group.count_threads(3) == "7"

@@ -24,8 +24,8 @@ from resnet_recipes.jobs.group import Group
 from resnet_recipes.jobs.launcher import start
 from resnet_recipes.jobs.rank import LaunchFacts
 from resnet_recipes.run_folder import LAUNCH
-from resnet_recipes.run_folder.ending import Ending, read
-from resnet_recipes.run_folder.lock import locked
+from resnet_recipes.run_folder.ending import Ending, read_ending
+from resnet_recipes.run_folder.lock import hold_lock
 from tests.tables import rows
 
 
@@ -55,7 +55,7 @@ class Started:
         self.ending: Ending = start(folder, Group(ranks, max_restarts=restarts), self.said.append)
 
     def _when_training(self, then: Callable[[], object], ranks: int) -> None:
-        while sum(beat.step > 5 for beat in watchdog.beats(self.folder)) < ranks:
+        while sum(beat.step > 5 for beat in watchdog.read_beats(self.folder)) < ranks:
             time.sleep(0.01)
         then()
 
@@ -131,7 +131,7 @@ def test_folder_replaced_while_its_lock_is_awaited_is_rejected(tmp_path, monkeyp
         (tmp_path / "other").rename(folder)
         return begun(place)
 
-    monkeypatch.setattr(launching, "begun", replaced)
+    monkeypatch.setattr(launching, "start_session", replaced)
     with pytest.raises(TrainingError, match="was moved, deleted or replaced"):
         start(folder, Group(), print)
     assert not (folder / "logs").exists()  # no rank has started
@@ -156,7 +156,7 @@ def send(number: signal.Signals) -> Callable[[], None]:
 def test_finished_run_has_exit_code_0(tmp_path):
     run = Started(tmp_path, "finish@0")
     assert (run.ending.code, run.ending.step, run.said) == (0, 20, [])
-    assert read(tmp_path / "exit.json") == run.ending
+    assert read_ending(tmp_path / "exit.json") == run.ending
 
 
 @pytest.mark.parametrize(
@@ -207,13 +207,13 @@ def test_signal_saves_and_sets_the_exit_code(name, code, tmp_path):
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_run_that_finishes_at_its_signal_ends_with_0(name, tmp_path):
     run = Started(tmp_path, "finish-at-signal@0", then=send(signal.Signals[name]))
-    assert (run.ending.code, read(tmp_path / "exit.json").code) == (0, 0)
+    assert (run.ending.code, read_ending(tmp_path / "exit.json").code) == (0, 0)
     assert not (tmp_path / "saved0").exists()
 
 
 def test_code_follows_the_signal_of_the_launcher(tmp_path):
     run = Started(tmp_path, "preempted-at-signal@0", then=send(signal.SIGINT))
-    assert (run.ending.code, read(tmp_path / "exit.json").code) == (130, 130)
+    assert (run.ending.code, read_ending(tmp_path / "exit.json").code) == (130, 130)
 
 
 def test_signal_after_the_last_rank_ended_changes_nothing(tmp_path, monkeypatch):
@@ -223,7 +223,7 @@ def test_signal_after_the_last_rank_ended_changes_nothing(tmp_path, monkeypatch)
 
     monkeypatch.setattr(launching.HeldFolder, "confirm", confirm)
     run = Started(tmp_path, "finish@0")
-    assert (run.ending.code, read(tmp_path / "exit.json").code) == (0, 0)
+    assert (run.ending.code, read_ending(tmp_path / "exit.json").code) == (0, 0)
 
 
 def test_signal_sent_twice_at_once_counts_once(tmp_path):
@@ -294,7 +294,7 @@ def test_killed_launcher_leaves_no_earlier_ending(tmp_path):
 
 
 def test_launcher_rejects_folder_in_use(tmp_path):
-    with locked(tmp_path), pytest.raises(NotReadyError, match="is in use by another run"):
+    with hold_lock(tmp_path), pytest.raises(NotReadyError, match="is in use by another run"):
         Started(tmp_path)
 
 
@@ -303,7 +303,7 @@ def launched(folder: Path, ranks: int = 1) -> subprocess.Popen[str]:
     (folder / "behaviour").write_text("")
     command = [sys.executable, "-m", "launcher", str(folder), str(ranks)]
     process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    while sum(beat.step > 5 for beat in watchdog.beats(folder)) < ranks:
+    while sum(beat.step > 5 for beat in watchdog.read_beats(folder)) < ranks:
         time.sleep(0.01)
     return process
 

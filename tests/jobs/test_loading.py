@@ -11,7 +11,7 @@ from resnet_recipes.data.loading import slots
 from resnet_recipes.estimating.estimate import Speeds
 from resnet_recipes.jobs import loading
 from resnet_recipes.jobs.loading import Supply, gain, supplies, with_loaders
-from resnet_recipes.jobs.memory import in_memory, look_at
+from resnet_recipes.jobs.memory import plan_memory, sample_images
 from resnet_recipes.planning.course import estimate_run
 from resnet_recipes.planning.plan import Plan
 from tests.plans import imagenet
@@ -31,7 +31,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def supply(plan: Plan) -> Supply:
-    return Supply.of(plan, look_at(plan))
+    return Supply.of(plan, sample_images(plan))
 
 
 def test_every_core_reads_at_most_sixteen_for_a_rank():
@@ -62,7 +62,7 @@ def test_first_epoch_fills_memory_and_reads_a_slow_disk(monkeypatch):
 
 def test_memory_for_a_part_is_a_mixture(monkeypatch):
     plan = imagenet("mild cache=352", 8)
-    whole = in_memory(plan, look_at(plan))
+    whole = plan_memory(plan, sample_images(plan))
     half = (whole.needed / 2 + plan.batch_memory) / sample.USABLE
     monkeypatch.setattr(sample, "available_memory", lambda: half)
     assert supply(plan).rates[176] == pytest.approx(32 / ((KEPT + FIRST) / 2), rel=1e-4)

@@ -8,7 +8,7 @@ import pytest
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.data import sample
 from resnet_recipes.jobs import memory
-from resnet_recipes.jobs.memory import in_memory, sized
+from resnet_recipes.jobs.memory import plan_memory, resolve_memory_pixels
 from resnet_recipes.planning.plan import Plan
 from tests.plans import imagenet
 
@@ -35,32 +35,32 @@ def needed(pixels: int) -> float:
 def test_auto_is_the_largest_of_twice_and_half_again_the_crop(free, pixels, monkeypatch):
     plan, said = imagenet("mild cache=ram", 8), []
     having(monkeypatch, plan, free)
-    made = sized(plan, said.append)
+    made = resolve_memory_pixels(plan, said.append)
     assert made.recipe.data.memory_pixels == pixels
     assert f"data.memory_pixels={pixels}: " in said[0]
-    assert sized(made, said.append) == made
+    assert resolve_memory_pixels(made, said.append) == made
     assert len(said) == 1
 
 
 def test_largest_crop_of_a_run_counts(monkeypatch):
     plan = imagenet("mild cache=ram methods.progressive_resizing.at=loader data.train_size=128", 8)
     having(monkeypatch, plan, needed(256))
-    assert sized(plan, print).recipe.data.memory_pixels == 256
+    assert resolve_memory_pixels(plan, print).recipe.data.memory_pixels == 256
 
 
 def test_size_that_does_not_fit_keeps_a_part(monkeypatch):
     plan = imagenet("mild cache=352", 8)
     having(monkeypatch, plan, needed(352) / 4)
-    kept = in_memory(plan, sample.Typical())
+    kept = plan_memory(plan, sample.Typical())
     assert kept.fraction == pytest.approx(0.25, rel=1e-4)
     assert str(kept).startswith("25% of the images at 352 px: ")
-    assert sized(plan, print) == plan
+    assert resolve_memory_pixels(plan, print) == plan
 
 
 def test_full_machine_keeps_none(monkeypatch):
     plan = imagenet("mild cache=352", 8)
     having(monkeypatch, plan, -(10**9))
-    kept = in_memory(plan, sample.Typical())
+    kept = plan_memory(plan, sample.Typical())
     assert (kept.room, kept.fraction) == (0, 0.0)
 
 
@@ -68,19 +68,19 @@ def test_machine_without_the_decoder_keeps_nothing(monkeypatch):
     plan = imagenet("mild cache=352", 8)
     monkeypatch.setattr(memory, "why_not", lambda: "was not built")
     with pytest.raises(RecipeError, match="needs the native decoder, which was not built"):
-        sized(plan, print)
+        resolve_memory_pixels(plan, print)
 
 
 def test_synthetic_images_are_never_in_memory(monkeypatch):
     plan = imagenet("mild cache=ram", 8)
     plan = replace(plan, facts=replace(plan.facts, backend="synthetic"))
-    assert sized(plan, print) == plan
-    assert in_memory(plan, memory.look_at(plan)) is None
+    assert resolve_memory_pixels(plan, print) == plan
+    assert plan_memory(plan, memory.sample_images(plan)) is None
 
 
 def test_images_that_cannot_be_read_are_not_kept(monkeypatch):
     plan, said = imagenet("mild cache=ram", 8), []
     having(monkeypatch, plan, needed(352))
     plan = replace(plan, facts=replace(plan.facts, root=Path("/nowhere")))
-    assert sized(plan, said.append).recipe.data.memory_pixels == 0
+    assert resolve_memory_pixels(plan, said.append).recipe.data.memory_pixels == 0
     assert "no image can be read" in said[0]

@@ -10,11 +10,11 @@ import pytest
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, RecipeError
-from resnet_recipes.jobs.new_run import check, create, provenance
+from resnet_recipes.jobs.new_run import check, collect_provenance, create
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import IMAGENET, Plan
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.run_folder.lock import locked
+from resnet_recipes.run_folder.lock import hold_lock
 from tests.tables import rows
 
 
@@ -105,7 +105,7 @@ def test_unused_run_is_replaced_whole(monkeypatch):
 
 
 def test_name_of_starting_run_is_taken():
-    with locked(made("run=mine")), pytest.raises(NotReadyError, match="in use"):
+    with hold_lock(made("run=mine")), pytest.raises(NotReadyError, match="in use"):
         made("run=mine")
 
 
@@ -164,7 +164,7 @@ def git(folder: Path, *words: str) -> str:
 def test_recipe_commit_is_read_without_running_git_hooks(repository, tmp_path):
     commit = git(repository, "rev-parse", "HEAD")
     (tmp_path / "marker").unlink(missing_ok=True)
-    known = provenance(planned(repository / "mine.yaml"), "")
+    known = collect_provenance(planned(repository / "mine.yaml"), "")
     assert (known["git_commit"], known["origin"]) == (commit, "file")
     assert not (tmp_path / "marker").exists()
     git(repository, "status")
@@ -179,7 +179,7 @@ def test_invalid_repository_has_no_commit(head, tmp_path):
         os.mkfifo(tmp_path / ".git/HEAD")
     else:
         (tmp_path / ".git/HEAD").write_text(head)
-    assert provenance(planned(tmp_path / "mine.yaml"), "")["git_commit"] is None
+    assert collect_provenance(planned(tmp_path / "mine.yaml"), "")["git_commit"] is None
 
 
 def test_create_rejects_run_larger_than_disk(free):

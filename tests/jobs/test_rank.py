@@ -9,7 +9,7 @@ import torch
 
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.run_folder.ending import first_failure
+from resnet_recipes.run_folder.ending import find_first_failure
 from tests.jobs.nursery import shallow_resnet18
 from tests.jobs.test_survival import SMALL, Run, assert_same, state
 
@@ -64,4 +64,4 @@ def test_rank_reports_weights_deleted_before_start(tmp_path, configs, weights, n
     run = Run(tmp_path / "run", configs, nursery, 1)
     run.start()
     assert nursery.wait() == [3]
-    assert "does not exist" in first_failure(run.observer.endings()).message
+    assert "does not exist" in find_first_failure(run.observer.endings()).message

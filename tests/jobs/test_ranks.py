@@ -21,15 +21,15 @@ from resnet_recipes.data.base import DataFacts
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.estimating.network import Teacher
-from resnet_recipes.jobs import prepared
+from resnet_recipes.jobs import prepare
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.jobs.train import work
 from resnet_recipes.network import about
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.run_folder.metrics import of_kind, read_metrics
-from resnet_recipes.run_folder.summary import epoch_seconds
+from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
+from resnet_recipes.run_folder.summary import time_epochs
 from resnet_recipes.training import all_reduce, distributed
 from resnet_recipes.training.reporter import RunReporter
 from tests.compliance import complies
@@ -206,7 +206,7 @@ def elsewhere(process: RankProcess) -> str:
 def taught_otherwise(process: RankProcess) -> str:
     """Train with a teacher that is another network on each rank's own disk."""
     teacher = Teacher(Mock(), "", "methods.distill.teacher", f"{process.rank}")
-    prepared.make_plan = lambda *given: replace(make_plan(*given), teachers=(teacher,))
+    prepare.make_plan = lambda *given: replace(make_plan(*given), teachers=(teacher,))
     return refusal(process)
 
 
@@ -268,8 +268,8 @@ def test_timed_parts_of_a_run_leave_no_results(nursery, new_run):
     folder = new_run("max_duration=5ep batch.global_size=64 batch.bn_size=32")
     (folder / "job.json").write_text('{"job": "train", "spans": [[0, 2], [2, 4], [6, 8]]}')
     records = read_metrics(nursery.train(folder, 2) / "metrics.jsonl")
-    assert [one["step"] for one in of_kind(records, "step")] == [2, 4, 8]
-    seconds = epoch_seconds(records, 2)
+    assert [one["step"] for one in filter_kind(records, "step")] == [2, 4, 8]
+    seconds = time_epochs(records, 2)
     assert list(seconds) == [0, 1, 3]
     assert min(seconds.values()) > 0
     assert not any(folder.glob("weights*"))
@@ -300,7 +300,7 @@ def test_run_in_memory_equals_run_on_raw_beton_and_resumes(nursery, new_run, tmp
     losses = [
         [
             record["raw_loss"]
-            for record in of_kind(read_metrics(run / "metrics.jsonl"), "evaluation")
+            for record in filter_kind(read_metrics(run / "metrics.jsonl"), "evaluation")
         ]
         for run in (on_disk, kept, resumed)
     ]

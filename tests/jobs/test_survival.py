@@ -17,8 +17,8 @@ from resnet_recipes.network import archive
 from resnet_recipes.network.load import BEST, WEIGHTS
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.run_folder.ending import first_failure
-from resnet_recipes.run_folder.metrics import of_kind, read_metrics
+from resnet_recipes.run_folder.ending import find_first_failure
+from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
 from resnet_recipes.training.checkpoint import Checkpoints
 from tests.jobs.nursery import Nursery
 from tests.run_folders import begun
@@ -65,12 +65,12 @@ class Run:
         while True:
             beats = [
                 beat
-                for beat in watchdog.beats(self.folder)
+                for beat in watchdog.read_beats(self.folder)
                 if beat.pid in pids and beat.step >= step
             ]
             if len(beats) == self.ranks:
                 return pids
-            assert first_failure(self.observer.endings()) is None
+            assert find_first_failure(self.observer.endings()) is None
             time.sleep(0.002)
 
     def finish(self) -> "Run":
@@ -85,7 +85,7 @@ class Run:
 
     def evaluated(self) -> list[int]:
         """Return the steps after which it was evaluated."""
-        records = of_kind(read_metrics(self.folder / "metrics.jsonl"), "evaluation")
+        records = filter_kind(read_metrics(self.folder / "metrics.jsonl"), "evaluation")
         return [record["step"] for record in records]
 
 
@@ -133,11 +133,11 @@ def test_run_survives_disk_ctrl_c_kill_and_damage(tmp_path, configs, nursery, un
     run = Run(tmp_path / "run", configs, nursery, 1)
     os.kill(run.start_until(3, largest_file=100_000)[0], signal.SIGTERM)
     assert nursery.wait() == [1]  # not 75: nothing could be saved
-    assert "could not be written" in first_failure(run.observer.endings()).message
+    assert "could not be written" in find_first_failure(run.observer.endings()).message
     assert not list((run.folder / "checkpoints").iterdir())
     os.kill(run.start_until(2)[0], signal.SIGINT)
     assert nursery.wait() == [130]
-    (beat,) = watchdog.beats(run.folder)
+    (beat,) = watchdog.read_beats(run.folder)
     assert run.newest() == beat.step  # no step is lost
     os.kill(run.start_until(beat.step + 1)[0], signal.SIGKILL)
     assert nursery.wait() == [-signal.SIGKILL]
@@ -173,7 +173,7 @@ def test_weights_larger_than_disk_name_the_disk(tmp_path, configs, nursery, larg
     config.write_text(config.read_text().replace("interval: 3ba", "interval: 100ba"))
     run.start(largest_file)
     assert nursery.wait() == [1]
-    said = first_failure(run.observer.endings()).message
+    said = find_first_failure(run.observer.endings()).message
     assert said.startswith("training is done, but its results could not be written")
     assert said.endswith("(File too large)")
 
@@ -211,7 +211,7 @@ def test_three_ranks_resume_after_signal_and_kill(tmp_path, configs, nursery, un
     run = Run(tmp_path / "run", configs, nursery, 3)
     os.kill(run.start_until(1)[2], signal.SIGTERM)
     assert nursery.wait() == [75, 75, 75]
-    assert len({beat.step for beat in watchdog.beats(run.folder)}) == 1
+    assert len({beat.step for beat in watchdog.read_beats(run.folder)}) == 1
     os.kill(run.start_until(5)[random.Random(2).randrange(3)], signal.SIGKILL)
     assert sorted(nursery.wait()) == [-signal.SIGKILL, 1, 1]
     assert_same(run.finish().folder, untouched(3).folder)

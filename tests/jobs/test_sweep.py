@@ -7,8 +7,8 @@ from typing import ClassVar
 import pytest
 
 from resnet_recipes.jobs import sweep
-from resnet_recipes.jobs.sweep import Sweep, slots
-from resnet_recipes.run_folder.lock import locked
+from resnet_recipes.jobs.sweep import Sweep, make_slots
+from resnet_recipes.run_folder.lock import hold_lock
 
 RUNS = {name: ["recipe=mild", f"seed={seed}"] for seed, name in enumerate("abc", 1)}
 
@@ -106,7 +106,7 @@ def test_sweep_waits_for_runs_of_another_sweep(
     def pause(_):
         if (now := next(pauses)) == (0 if is_first else 1):  # before or after ours was started
             (tmp_path / "b").mkdir()
-            other.enter_context(locked(tmp_path / "b"))
+            other.enter_context(hold_lock(tmp_path / "b"))
             stand_in.codes = {"b": 3}
         if now == 15:
             other.close()
@@ -181,8 +181,8 @@ def test_signal_reaches_every_run_and_restores_handlers(number, tmp_path, monkey
 
 def test_slots_assign_a_gpu_or_cores(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert slots(1, 8, 64) == [{}]
-    assert slots(2, 8, 64) == [{"CUDA_VISIBLE_DEVICES": "0"}, {"CUDA_VISIBLE_DEVICES": "1"}]
-    assert slots(2, 0, 9) == [{"OMP_NUM_THREADS": "4"}] * 2
+    assert make_slots(1, 8, 64) == [{}]
+    assert make_slots(2, 8, 64) == [{"CUDA_VISIBLE_DEVICES": "0"}, {"CUDA_VISIBLE_DEVICES": "1"}]
+    assert make_slots(2, 0, 9) == [{"OMP_NUM_THREADS": "4"}] * 2
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,3")
-    assert slots(2, 2, 9) == [{"CUDA_VISIBLE_DEVICES": "5"}, {"CUDA_VISIBLE_DEVICES": "3"}]
+    assert make_slots(2, 2, 9) == [{"CUDA_VISIBLE_DEVICES": "5"}, {"CUDA_VISIBLE_DEVICES": "3"}]

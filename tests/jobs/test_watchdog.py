@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.jobs import watchdog
-from resnet_recipes.jobs.watchdog import Beat, Observer, beats
-from resnet_recipes.run_folder.ending import Ending, write
+from resnet_recipes.jobs.watchdog import Beat, Observer, read_beats
+from resnet_recipes.run_folder.ending import Ending, write_ending
 
 WATCHED = """
 import os, signal, sys, time
@@ -39,7 +39,7 @@ def stderr_of(folder: Path, seconds: float, stalled: float, act: str = "") -> st
 
 def test_last_beat_is_readable_by_another_process(tmp_path):
     stderr_of(tmp_path, 0, 60, "for i in range(1000): watchdog.beat(i, 'a phase with a long name')")
-    (beat,) = beats(tmp_path)
+    (beat,) = read_beats(tmp_path)
     assert (beat.rank, beat.step, beat.count, beat.phase) == (3, 999, 1002, "a phase with a l")
 
 
@@ -52,15 +52,15 @@ def test_beat_on_full_disk_is_reported_once(tmp_path):
 
 def test_observer_survives_an_unresponsive_disk(tmp_path, monkeypatch):
     stderr_of(tmp_path, 0, 60)
-    write(tmp_path / "endings/rank3.json", Ending(0, 3))
-    assert len(beats(tmp_path)) == 1
+    write_ending(tmp_path / "endings/rank3.json", Ending(0, 3))
+    assert len(read_beats(tmp_path)) == 1
 
     def fail(*_):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     for name in ("listdir", "scandir"):
         monkeypatch.setattr(os, name, fail)
-    assert (beats(tmp_path), Observer(tmp_path).endings()) == ([], [])
+    assert (read_beats(tmp_path), Observer(tmp_path).endings()) == ([], [])
 
 
 def test_stalled_process_dumps_stacks_and_continues(tmp_path):
@@ -88,14 +88,14 @@ def test_sigusr2_and_crashes_dump_stacks(tmp_path):
 def told(monkeypatch: pytest.MonkeyPatch) -> list[Beat]:
     """The last beats of the ranks, as the test sets them."""
     found: list[Beat] = []
-    monkeypatch.setattr(watchdog, "beats", lambda _: list(found))
+    monkeypatch.setattr(watchdog, "read_beats", lambda _: list(found))
     return found
 
 
 @pytest.mark.parametrize("clock", [0.0, 1e9])
 def test_observer_ignores_endings_present_at_start(clock, tmp_path):
     def end(rank: int, **facts: object) -> None:
-        write(tmp_path / f"endings/rank{rank}.json", Ending(1, rank, **facts))
+        write_ending(tmp_path / f"endings/rank{rank}.json", Ending(1, rank, **facts))
 
     end(0, time=5e8, pid=1)
     end(1, time=5e8, pid=2)
@@ -108,7 +108,7 @@ def test_observer_ignores_endings_present_at_start(clock, tmp_path):
 def test_observer_ignores_endings_of_earlier_attempts(tmp_path):
     observer = Observer(tmp_path)
     for rank, attempt in enumerate((0, 1, 1)):
-        write(tmp_path / f"endings/rank{rank}.json", Ending(1, rank, attempt=attempt))
+        write_ending(tmp_path / f"endings/rank{rank}.json", Ending(1, rank, attempt=attempt))
     assert sorted(ending.rank for ending in observer.endings()) == [1, 2]
 
 

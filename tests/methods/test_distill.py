@@ -14,7 +14,7 @@ from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError, RecipeError, TrainingError
 from resnet_recipes.base.text import printable
 from resnet_recipes.data.base import normalize
-from resnet_recipes.estimating.network import teaching
+from resnet_recipes.estimating.network import count_teaching
 from resnet_recipes.methods.base import Batch
 from resnet_recipes.methods.distill import Distill
 from resnet_recipes.methods.stack import Stack
@@ -135,7 +135,7 @@ def test_plan_counts_forward_pass_and_weights_of_teacher(teacher, recipe):
         return make_plan(made, data.measure(made.data), 1)
 
     plain, plan = planned(), planned(methods=methods(teacher))
-    forward = teaching(plan.teachers, plan.sizes[0])
+    forward = count_teaching(plan.teachers, plan.sizes[0])
     # a third of what training takes, but for the first layer and the classifier
     assert forward == pytest.approx(plain.network.operations(plan.sizes[0]).training / 3, rel=0.1)
     images = plain.total_steps * plain.recipe.batch.global_size

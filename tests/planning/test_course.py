@@ -3,8 +3,13 @@
 import pytest
 
 from resnet_recipes.estimating import estimate as speeds
-from resnet_recipes.estimating.estimate import Estimate, estimate, on_cpu, on_gpus
-from resnet_recipes.estimating.roofline import GPUS, SPLIT, Work, speed
+from resnet_recipes.estimating.estimate import (
+    Estimate,
+    estimate,
+    guess_cpu_speeds,
+    predict_gpu_speeds,
+)
+from resnet_recipes.estimating.roofline import GPUS, SPLIT, Work, predict_speed
 from resnet_recipes.planning.course import estimate_gpu_memory, make_course
 from resnet_recipes.planning.plan import Plan
 from tests.plans import imagenet
@@ -19,12 +24,12 @@ def mild(words: str = "", ranks: int = 1) -> Plan:
 
 def on_cores(plan: Plan, cores: int = 1) -> Estimate:
     course = make_course(plan)
-    return estimate(course, on_cpu(course, cores, plan.recipe.precision.dtype))
+    return estimate(course, guess_cpu_speeds(course, cores, plan.recipe.precision.dtype))
 
 
 def on_h200(plan: Plan) -> Estimate:
     course = make_course(plan)
-    return estimate(course, on_gpus(course, H200))
+    return estimate(course, predict_gpu_speeds(course, H200))
 
 
 def test_cpu_minutes_are_images_times_multiply_adds():
@@ -38,9 +43,9 @@ def test_cpu_minutes_are_images_times_multiply_adds():
 
 def test_cpu_that_emulates_a_dtype_takes_longer(monkeypatch):
     whole = on_cores(mild()).minutes
-    monkeypatch.setattr(speeds, "emulates", lambda dtype: dtype == "bf16")
+    monkeypatch.setattr(speeds, "is_emulated", lambda dtype: dtype == "bf16")
     slow = on_cores(mild("precision.dtype=bf16")).minutes
-    assert slow == pytest.approx(speeds.EMULATED * whole)
+    assert slow == pytest.approx(speeds.EMULATION_FACTOR * whole)
     assert on_cores(mild()).minutes == whole
 
 
@@ -66,7 +71,9 @@ def test_evaluation_with_flips_takes_two_forward_passes():
 def test_gpus_split_images_and_pay_for_all_reduce():
     alone = on_h200(mild(FIXED)).minutes
     work = Work("resnet50", 224, 256, blur=True, fused=True)
-    assert 60 * alone == pytest.approx(36 * 625 * 2048 / speed(H200, work).images_per_second)
+    assert 60 * alone == pytest.approx(
+        36 * 625 * 2048 / predict_speed(H200, work).images_per_second
+    )
     assert on_h200(mild(FIXED, 8)).minutes == pytest.approx(alone * 1.05 / 8)
 
 

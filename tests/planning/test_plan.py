@@ -9,7 +9,7 @@ from resnet_recipes import backbones
 from resnet_recipes.base.architecture import NETWORKS, ModelConfig
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.estimating.layers import operations
+from resnet_recipes.estimating.layers import count_operations
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.trivial_augment import TrivialAugment
 from resnet_recipes.planning.make import make_plan
@@ -298,7 +298,7 @@ def test_flops_count_all_sizes_and_sam():
     assert len(plan.flops) == len(plan.sizes)
     assert min(plan.flops) < max(plan.flops) / 3.5  # 88 and 176 pixels
     full = imagenet("mild methods.sam.interval=4 ~methods.progressive_resizing").flops
-    once = operations(ModelConfig(), 1000, 176, BlurPool()).training
+    once = count_operations(ModelConfig(), 1000, 176, BlurPool()).training
     assert sum(full) == steps * 2048 * once
     assert plan.as_dict()["training_pflops"] == sum(plan.flops) / 1e15
 

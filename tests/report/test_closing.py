@@ -3,13 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
-from resnet_recipes.report.closing import rows, title
+from resnet_recipes.report.closing import describe_run, format_title
 from resnet_recipes.run_folder.facts import Published
 from resnet_recipes.run_folder.metrics import Metrics
 
 
 def page(summary, full=False):
-    return "\n".join(f"{label}|{text}" for label, text in rows(summary, full))
+    return "\n".join(f"{label}|{text}" for label, text in describe_run(summary, full))
 
 
 def test_published_result_is_shown_only_near_its_length(summary):
@@ -21,10 +21,10 @@ def test_published_result_is_shown_only_near_its_length(summary):
 
 
 def test_title_counts_epochs_and_sessions(summary):
-    assert "1 epoch, 40 steps" in title(replace(summary, epochs=1.0))
-    assert "4 epochs, 40 steps" in title(replace(summary, epochs=4.0))
-    assert "sessions" not in title(summary)
-    assert "in 3 sessions" in title(replace(summary, sessions=3))
+    assert "1 epoch, 40 steps" in format_title(replace(summary, epochs=1.0))
+    assert "4 epochs, 40 steps" in format_title(replace(summary, epochs=4.0))
+    assert "sessions" not in format_title(summary)
+    assert "in 3 sessions" in format_title(replace(summary, sessions=3))
 
 
 def test_raw_weights_are_listed_only_in_full(summary):
@@ -54,7 +54,7 @@ def test_best_weights_are_listed_as_optimistic(recorder, driver):
 
 
 def test_last_line_is_the_report_command(summary):
-    *_, last = rows(replace(summary, folder="my runs/one"))
+    *_, last = describe_run(replace(summary, folder="my runs/one"))
     assert last == ("curves", "resnet-recipes report 'my runs'")
 
 

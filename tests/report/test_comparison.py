@@ -5,7 +5,13 @@ from statistics import stdev
 import pytest
 
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.report.comparison import differences, grouped, machine, read_all, settings
+from resnet_recipes.report.comparison import (
+    find_differences,
+    group_seeds,
+    read_all,
+    read_machine,
+    read_settings,
+)
 from tests.run_folders import run_folder
 
 
@@ -13,29 +19,29 @@ def test_seeds_of_one_recipe_form_one_group(tmp_path):
     tops = (70.0, 70.6, 71.0)
     same = [run_folder(tmp_path, f"s{i}", top1=top1, seed=i) for i, top1 in enumerate(tops)]
     other = run_folder(tmp_path, "other", config={"optimizer": {"lr": 1.0}})
-    first, second = grouped(read_all([*same, other]))
+    first, second = group_seeds(read_all([*same, other]))
     assert first.mean_top1 == pytest.approx(sum(tops) / 3)
     assert first.noise == pytest.approx(stdev(tops))
     assert (second.noise, second.mean_top1) == (None, 70.0)
 
 
 def test_differences_list_only_differing_settings(tmp_path):
-    left = settings(run_folder(tmp_path, "a"))
-    right = settings(
+    left = read_settings(run_folder(tmp_path, "a"))
+    right = read_settings(
         run_folder(tmp_path, "b", config={"methods": {"ema": {}, "mixup": {"alpha": 0.2}}})
     )
-    assert dict(differences([left, right])) == {
+    assert dict(find_differences([left, right])) == {
         "run.name": ["a", "b"],
         "methods.mixup.alpha": ["-", "0.2"],
     }
 
 
 def test_flat_omits_empty_sections(tmp_path):
-    assert "methods" not in settings(run_folder(tmp_path, "a", config={"methods": {}}))
+    assert "methods" not in read_settings(run_folder(tmp_path, "a", config={"methods": {}}))
 
 
 def test_machine_ignores_the_time_of_a_run(tmp_path):
-    assert differences([machine(run_folder(tmp_path, name)) for name in "ab"]) == []
+    assert find_differences([read_machine(run_folder(tmp_path, name)) for name in "ab"]) == []
 
 
 def test_read_all_names_every_other_folder(tmp_path):

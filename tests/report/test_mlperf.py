@@ -69,7 +69,9 @@ def test_blocks_hold_epochs_until_the_next_evaluation(facts):
         records += [{"kind": "step", **at}, {"kind": "epoch", **at}]
         if epoch == 3:
             records.append(evaluated | {"step": 30, "wall_seconds": 37.0})
-    text = mlperf.result(records, replace(facts, total_steps=40), VALUES, has_reached_target=True)
+    text = mlperf.format_result(
+        records, replace(facts, total_steps=40), VALUES, has_reached_target=True
+    )
     events = [json.loads(line.removeprefix(":::MLLOG ")) for line in text.splitlines()]
     blocks = [event["metadata"].values() for event in events if event["key"] == "block_start"]
     assert [*map(list, blocks)] == [[1, 3], [4, 1]]

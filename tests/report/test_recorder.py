@@ -10,7 +10,7 @@ import pytest
 
 from resnet_recipes.report import recorder as module
 from resnet_recipes.report.recorder import Recorder
-from resnet_recipes.run_folder.metrics import Metrics, StepMetrics, of_kind, read_metrics
+from resnet_recipes.run_folder.metrics import Metrics, StepMetrics, filter_kind, read_metrics
 
 
 def steps(folder, kind="step"):
@@ -128,7 +128,7 @@ def test_best_evaluation_is_kept_on_resume(recorder, facts, console):
     recorder.begin()
     recorder.evaluation(5, averaged=None, raw=Metrics(50, 90, 1, 9), seconds=1, is_best=True)
     Recorder(facts.folder, facts, console).begin(5)
-    (found,) = of_kind(read_metrics(facts.folder / "metrics.jsonl"), "evaluation")
+    (found,) = filter_kind(read_metrics(facts.folder / "metrics.jsonl"), "evaluation")
     assert (found["step"], found["is_best"]) == (5, True)
 
 

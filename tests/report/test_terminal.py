@@ -13,9 +13,9 @@ from rich.text import Text
 from resnet_recipes.report.console import LiveConsole
 from resnet_recipes.report.terminal import (
     HEIGHT,
-    interjection,
-    lasting,
-    lost_output,
+    find_lost_output,
+    format_interjection,
+    make_lasting,
     protect_output,
 )
 from tests.report.conftest import Terminal
@@ -63,7 +63,7 @@ def test_interjection_erases_the_live_display(terminal):
     ) as live:
         live.update(Text("epoch 1\nloss 3.1"), refresh=True)
         assert terminal.screen() == ["epoch 1", "loss 3.1"]
-        print(interjection("stopping"), file=terminal)
+        print(format_interjection("stopping"), file=terminal)
         live.update(Text("epoch 2\nloss 2.7"), refresh=True)
         assert terminal.screen() == ["stopping", "epoch 2", "loss 2.7"]
     assert terminal.screen()[0] == "stopping"
@@ -78,29 +78,29 @@ def test_live_display_has_the_expected_height(terminal, facts):
 
 
 def test_interjection_escapes_control_characters():
-    assert "\x1b[2J" not in interjection("runs/\x1b[2J")
+    assert "\x1b[2J" not in format_interjection("runs/\x1b[2J")
 
 
 def test_closed_pipe_drops_text_without_report(monkeypatch):
     reader, writer = os.pipe()
     os.close(reader)
-    stream = lasting(writer, "utf-8")
+    stream = make_lasting(writer, "utf-8")
     print("text" * 100_000, file=stream, flush=True)
     monkeypatch.setattr(sys, "stdout", stream)
-    assert lost_output() == ""
+    assert find_lost_output() == ""
 
 
 def test_full_disk_drops_text_and_is_named(monkeypatch):
     with Path("/dev/full").open("w") as full:
-        stream = lasting(os.dup(full.fileno()), "utf-8")
+        stream = make_lasting(os.dup(full.fileno()), "utf-8")
     print("text", file=stream)
     monkeypatch.setattr(sys, "stdout", stream)
-    assert lost_output() == "No space left on device"
+    assert find_lost_output() == "No space left on device"
 
 
 def test_missing_characters_are_escaped(tmp_path):
     with (tmp_path / "text").open("w") as file:
-        print("caf\u00e9 \udcff", file=lasting(file.fileno(), "ascii"))
+        print("caf\u00e9 \udcff", file=make_lasting(file.fileno(), "ascii"))
     assert (tmp_path / "text").read_text() == "caf\\xe9 \\udcff\n"
 
 
@@ -109,5 +109,5 @@ def test_closed_stream_ignores_file_with_its_descriptor(monkeypatch, capfd):
     monkeypatch.setattr(sys, "stdout", None)
     protect_output()
     print("text")
-    assert lost_output() == ""
+    assert find_lost_output() == ""
     assert capfd.readouterr().out == ""

@@ -5,21 +5,27 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.run_folder.ending import Ending, first_failure, lost_a_peer, read, write
+from resnet_recipes.run_folder.ending import (
+    Ending,
+    find_first_failure,
+    is_lost_peer,
+    read_ending,
+    write_ending,
+)
 from tests.tables import rows
 
 
 def test_ending_round_trips_through_its_file(tmp_path):
     told = Ending(1, 3, 40, "TrainingError", "no number", seconds=12.5, time=3.5, attempt=1, pid=7)
-    write(tmp_path / "endings/rank3.json", told)
-    assert read(tmp_path / "endings/rank3.json") == told
+    write_ending(tmp_path / "endings/rank3.json", told)
+    assert read_ending(tmp_path / "endings/rank3.json") == told
     assert [path.name for path in (tmp_path / "endings").iterdir()] == ["rank3.json"]
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"code": 1, "unknown": 2}'])
 def test_read_ignores_damaged_ending(content, tmp_path):
     (tmp_path / "ending.json").write_text(content)
-    assert read(tmp_path / "ending.json") is None
+    assert read_ending(tmp_path / "ending.json") is None
 
 
 def test_first_failure_skips_consequences():
@@ -34,11 +40,11 @@ def test_first_failure_skips_consequences():
     cause = Ending(1, 2, error="TrainingError", message="image file is truncated", time=2.0)
     later = Ending(1, 1, error="TrainingError", message="image file is truncated", time=3.0)
     saved = Ending(75, 3, time=0.5)
-    assert first_failure([later, lost, cause, saved]) == cause
-    assert first_failure([lost, saved]) == lost
-    assert first_failure([saved, Ending(0, 4)]) is None
+    assert find_first_failure([later, lost, cause, saved]) == cause
+    assert find_first_failure([lost, saved]) == lost
+    assert find_first_failure([saved, Ending(0, 4)]) is None
     refused = [Ending(3, rank, time=9.0 - rank) for rank in (2, 1, 3)]
-    assert first_failure([lost, *refused]) == refused[1]
+    assert find_first_failure([lost, *refused]) == refused[1]
 
 
 def named(name: str, base: type[Exception] = RuntimeError) -> type[Exception]:
@@ -51,7 +57,7 @@ def named(name: str, base: type[Exception] = RuntimeError) -> type[Exception]:
     [
         ("torch.distributed.distributed_c10d", RuntimeError("[gloo/pair.cc:534] anything"), True),
         ("torch.autograd.graph", RuntimeError("anything"), True),
-        ("resnet_recipes.jobs.prepared", named("DistStoreError", named("DistError")), True),
+        ("resnet_recipes.jobs.prepare", named("DistStoreError", named("DistError")), True),
         ("resnet_recipes.data.files", RuntimeError("igloo: connection closed by peer"), False),
         ("torch.autograd.graph", TrainingError("gloo"), False),
         ("torch.autograd.graph", named("OutOfMemoryError"), False),
@@ -62,7 +68,7 @@ def test_lost_peer_is_recognized_by_origin_not_text(module, error, is_loss):
     exec("def fail(): raise error", scope)
     with pytest.raises(Exception) as found:  # noqa: PT011
         scope["fail"]()
-    assert lost_a_peer(found.value) == is_loss
+    assert is_lost_peer(found.value) == is_loss
 
 
 @pytest.mark.parametrize(

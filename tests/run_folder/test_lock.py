@@ -13,12 +13,12 @@ import pytest
 
 from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.run_folder import EXIT, lock
-from resnet_recipes.run_folder.lock import HeldFolder, begun, locked, refuse_links
+from resnet_recipes.run_folder.lock import HeldFolder, hold_lock, refuse_links, start_session
 
 
 def test_second_lock_is_refused_naming_the_holder(tmp_path):
     holder = f"is in use by another run.*process {os.getpid()} on"
-    with locked(tmp_path), pytest.raises(NotReadyError, match=holder), locked(tmp_path):
+    with hold_lock(tmp_path), pytest.raises(NotReadyError, match=holder), hold_lock(tmp_path):
         pass
 
 
@@ -28,32 +28,32 @@ def test_lock_waits_for_a_brief_reader(tmp_path, monkeypatch):
     looking = os.open(tmp_path / "lock", os.O_RDONLY)
     fcntl.flock(looking, fcntl.LOCK_SH)  # as `resnet-recipes runs` does
     threading.Timer(0.1, os.close, [looking]).start()
-    with locked(tmp_path):
+    with hold_lock(tmp_path):
         pass
 
 
 def test_new_session_deletes_the_last_ending(tmp_path):
     (tmp_path / EXIT).touch()
-    with locked(tmp_path), pytest.raises(NotReadyError), begun(tmp_path):
+    with hold_lock(tmp_path), pytest.raises(NotReadyError), start_session(tmp_path):
         pass
     assert (tmp_path / EXIT).exists()
-    with begun(tmp_path):
+    with start_session(tmp_path):
         assert not (tmp_path / EXIT).exists()
 
 
 def test_lock_of_killed_run_is_free(tmp_path):
     child = os.fork()
     if child == 0:
-        with locked(tmp_path):
+        with hold_lock(tmp_path):
             (tmp_path / "held").touch()
             time.sleep(60)
     while not (tmp_path / "held").exists():
         time.sleep(0.01)
-    with pytest.raises(NotReadyError, match=f"process {child} on"), locked(tmp_path):
+    with pytest.raises(NotReadyError, match=f"process {child} on"), hold_lock(tmp_path):
         pass
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    with locked(tmp_path):
+    with hold_lock(tmp_path):
         pass
 
 
@@ -67,12 +67,12 @@ def test_locked_waits_for_the_folder_that_takes_its_place(tmp_path, monkeypatch)
         return flock(file, how)
 
     def wait() -> None:
-        with locked(mine):
+        with hold_lock(mine):
             found.append(lock.is_running(mine))
 
     found: list[bool] = []
     waiting = threading.Thread(target=wait, daemon=True)
-    with locked(mine):
+    with hold_lock(mine):
         monkeypatch.setattr(fcntl, "flock", counted)
         waiting.start()
         while not tries:  # it has opened the lock of the first folder
@@ -85,7 +85,7 @@ def test_locked_waits_for_the_folder_that_takes_its_place(tmp_path, monkeypatch)
 
 def test_locked_names_the_folder_on_a_full_disk(tmp_path):
     (tmp_path / "lock").symlink_to("/dev/full")
-    with pytest.raises(NotReadyError) as refused, locked(tmp_path):
+    with pytest.raises(NotReadyError) as refused, hold_lock(tmp_path):
         pass
     (problem,) = refused.value.problems
     assert problem.key == str(tmp_path)
@@ -98,15 +98,15 @@ def test_locked_names_the_folder_on_a_disk_without_locks(tmp_path, monkeypatch):
 
     monkeypatch.setattr(fcntl, "flock", flock)
     with pytest.raises(NotReadyError, match="cannot be locked: No locks available"):
-        locked(tmp_path).__enter__()
+        hold_lock(tmp_path).__enter__()
 
 
 def test_locked_ignores_a_failure_to_close(tmp_path):
-    with locked(tmp_path):
+    with hold_lock(tmp_path):
         links = Path("/proc/self/fd").glob("*")
         (file,) = (link for link in links if link.resolve() == tmp_path.resolve() / "lock")
         os.close(int(file.name))  # closing it again fails
-    with locked(tmp_path):
+    with hold_lock(tmp_path):
         pass
 
 

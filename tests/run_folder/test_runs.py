@@ -4,7 +4,7 @@ import fcntl
 
 import pytest
 
-from resnet_recipes.run_folder.runs import read_run, runs_in, shared_changes
+from resnet_recipes.run_folder.runs import find_shared_changes, list_runs, read_run
 from tests.run_folders import run_folder
 
 
@@ -62,7 +62,7 @@ def test_runs_in_skips_other_folders_and_dead_links(tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-    assert [run.name for run in runs_in(tmp_path)] == ["a", "b"]
+    assert [run.name for run in list_runs(tmp_path)] == ["a", "b"]
 
 
 def test_shared_changes_ignores_unreadable_runs(tmp_path):
@@ -71,10 +71,10 @@ def test_shared_changes_ignores_unreadable_runs(tmp_path):
         (folder / "overrides.txt").write_text(
             f"optimizer.lr=1\nscale_schedule_ratio=1.0\nseed={seed}\nrun.name={name}\n"
         )
-    assert shared_changes(list(runs_in(tmp_path))) == ("optimizer.lr=1",)
+    assert find_shared_changes(list(list_runs(tmp_path))) == ("optimizer.lr=1",)
     (run_folder(tmp_path, "damaged") / "summary.json").write_text("[")
-    runs = list(runs_in(tmp_path))
+    runs = list(list_runs(tmp_path))
     assert [run.state for run in runs] == ["finished", "finished", "unreadable"]
-    assert shared_changes(runs) == ("optimizer.lr=1",)
-    assert shared_changes(runs[:1]) == ("optimizer.lr=1", "seed=1")
-    assert shared_changes([]) == ()
+    assert find_shared_changes(runs) == ("optimizer.lr=1",)
+    assert find_shared_changes(runs[:1]) == ("optimizer.lr=1", "seed=1")
+    assert find_shared_changes([]) == ()

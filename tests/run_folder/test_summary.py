@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.report.closing import rows
+from resnet_recipes.report.closing import describe_run
 from resnet_recipes.run_folder import ESTIMATE
-from resnet_recipes.run_folder.facts import Published, nearest
+from resnet_recipes.run_folder.facts import Published, find_nearest
 from resnet_recipes.run_folder.metrics import Metrics
 from resnet_recipes.run_folder.summary import (
-    epoch_seconds,
-    evaluation_seconds,
-    mlperf_readings,
-    mlperf_seconds,
-    papers_seconds,
+    compute_mlperf_seconds,
+    compute_papers_seconds,
+    read_mlperf_clock,
+    time_epochs,
+    time_evaluations,
 )
 
 
@@ -40,7 +40,7 @@ def test_compile_seconds_are_reported_separately(recorder, driver):
     recorder.compiled(30, 2.5)
     summary = recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"))
     assert summary.compile_seconds == 4.0
-    found = list(rows(summary, full=True))
+    found = list(describe_run(summary, full=True))
     assert ("", "    0:04   compiling kernels and capturing CUDA graphs") in found
 
 
@@ -86,9 +86,9 @@ def test_best_is_the_last_marked_evaluation(recorder, driver):
 
 def test_nearest_chooses_published_result_by_length(facts, summary):
     assert summary.published.top1 == 76.6
-    assert nearest(facts.published, 2).top1 == 70.0
-    assert nearest((), 2) is None
-    assert nearest((Published(80.0),), 2).top1 == 80.0
+    assert find_nearest(facts.published, 2).top1 == 70.0
+    assert find_nearest((), 2) is None
+    assert find_nearest((Published(80.0),), 2).top1 == 80.0
 
 
 def records(*written: tuple[str, float, dict]) -> list[dict]:
@@ -98,8 +98,8 @@ def records(*written: tuple[str, float, dict]) -> list[dict]:
 
 def test_papers_clock_counts_first_epoch_as_second():
     epochs = records(*(("epoch", 0.0, {"seconds": seconds}) for seconds in (30.0, 20.0, 25.0)))
-    assert papers_seconds(epochs, 77.0) == 67.0
-    assert papers_seconds(epochs[:1], 30.0) is None
+    assert compute_papers_seconds(epochs, 77.0) == 67.0
+    assert compute_papers_seconds(epochs[:1], 30.0) is None
 
 
 def test_mlperf_clock_includes_evaluations_and_checkpoints():
@@ -110,8 +110,8 @@ def test_mlperf_clock_includes_evaluations_and_checkpoints():
         ("evaluation", 90.0, {"raw_seconds": 4.0}),
         ("saved", 95.0, {}),
     )
-    assert mlperf_seconds(one) == 90.0 - 4.0 - 7.0
-    assert mlperf_seconds(one[:1]) is None
+    assert compute_mlperf_seconds(one) == 90.0 - 4.0 - 7.0
+    assert compute_mlperf_seconds(one[:1]) is None
 
 
 def test_mlperf_clock_counts_repeated_steps_not_startup():
@@ -122,13 +122,13 @@ def test_mlperf_clock_counts_repeated_steps_not_startup():
         ("begin", 45.0, {"startup_seconds": 5.0}),
         ("evaluation", 60.0, {"raw_seconds": 0.0}),
     )
-    assert [reading for _, reading in mlperf_readings(resumed)] == [0.0, 23.0, 33.0, 48.0]
+    assert [reading for _, reading in read_mlperf_clock(resumed)] == [0.0, 23.0, 33.0, 48.0]
 
 
 def test_epoch_seconds_ignore_records_between_epochs():
     """Of four steps each: the first, the second, and the last of ten, with a log in the middle."""
     ends = ((4, 9.0), (8, 15.0), (38, 18.0), (40, 22.0))
     one = records(*(("step", 0.0, {"step": end, "training_seconds": at}) for end, at in ends))
-    assert epoch_seconds(one, 4) == {0: 9.0, 1: 6.0, 9: 7.0}
+    assert time_epochs(one, 4) == {0: 9.0, 1: 6.0, 9: 7.0}
     two = records(("evaluation", 0.0, {"seconds": 3.0}), ("saved", 0.0, {"seconds": 1.0}))
-    assert evaluation_seconds(two) == [3.0]
+    assert time_evaluations(two) == [3.0]

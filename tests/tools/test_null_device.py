@@ -62,7 +62,7 @@ unseeded = torch.initial_seed()
 run.model.fc.register_forward_hook(lambda module, inputs, output: output + float(output.sum()))
 steps = recorded_steps(run)
 with suppress(RuntimeError):
-    rates.seconds(lambda: float(run.model.fc.bias.sum()), run.rank.device)
+    rates.measure_seconds(lambda: float(run.model.fc.bias.sum()), run.rank.device)
 torch.rand(1, device="cuda")
 torch.cuda.graph.__exit__ = now
 print(torch.cuda.initial_seed() == torch.initial_seed() != unseeded)
@@ -92,7 +92,7 @@ from null_device import recorded
 from resnet_recipes.doctor import rates
 x = torch.ones(4, device="cuda")
 with recorded() as entries:
-    seconds = rates.seconds(lambda: x.add_(1), x.device, times=3, repeats=5)
+    seconds = rates.measure_seconds(lambda: x.add_(1), x.device, times=3, repeats=5)
 words = "captured launch _", "launch graph"
 print(seconds, *(sum(entry.startswith(word) for entry in entries) for word in words))
 """
@@ -102,7 +102,7 @@ print(seconds, *(sum(entry.startswith(word) for entry in entries) for word in wo
 OTHERS = """
 import torch
 from resnet_recipes.doctor import cuda
-print(*vars(cuda.found()).values())
+print(*vars(cuda.find_gpus()).values())
 from types import SimpleNamespace
 from resnet_recipes.data.base import RawBatch
 from resnet_recipes.data.stream import Stream

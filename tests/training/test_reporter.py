@@ -10,7 +10,7 @@ import torch
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.jobs.rank import LaunchFacts
 from resnet_recipes.jobs.signals import Interruption
-from resnet_recipes.jobs.train import run_facts
+from resnet_recipes.jobs.train import make_run_facts
 from resnet_recipes.methods.base import Now
 from resnet_recipes.training import reporter
 from resnet_recipes.training.checkpoint import Checkpoints
@@ -20,10 +20,10 @@ from resnet_recipes.training.reporter import RunReporter
 def test_summary_shows_all_times_for_target_or_verbose(make_run, tmp_path):
     run = make_run()
     quiet, verbose = (Mock(folder=tmp_path, launch=LaunchFacts(0.0, all_)) for all_ in (0, 1))
-    assert not run_facts(run, quiet).shows_all_times
-    assert run_facts(run, verbose).shows_all_times
+    assert not make_run_facts(run, quiet).shows_all_times
+    assert make_run_facts(run, verbose).shows_all_times
     run.plan.recipe.evaluation.stop_at_top1 = 75.9
-    assert run_facts(run, quiet).shows_all_times
+    assert make_run_facts(run, quiet).shows_all_times
 
 
 @pytest.mark.parametrize("place", ["layer1.0.conv1.weight", "layer1.0.bn1.running_var"])

@@ -50,13 +50,13 @@ class Job(NamedTuple):
         return words if nodes > 1 else [*words, f"gpus={ranks}"]
 
 
-def flow(value: object) -> str:
+def format_yaml(value: object) -> str:
     """Return a value as YAML on one line."""
     text = yaml.safe_dump(value, default_flow_style=True, width=math.inf, allow_unicode=True)
     return text.removesuffix("...\n").strip()
 
 
-def title(recipe: str) -> str:
+def make_title(recipe: str) -> str:
     """Return a name for job and run: a recipe's, with only the characters that runs may have."""
     stem = recipe.rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml")
     return re.sub(r"[^A-Za-z0-9_.+-]", "-", stem).lstrip("_.+-")[:100] or "run"

@@ -1,7 +1,7 @@
 """A TrainJob for Kubernetes with Kubeflow Trainer (2.3)."""
 
 from resnet_recipes import __version__
-from resnet_recipes.jobs.engines import CORES, MEMORY, SAVING, STORAGE, Job, flow
+from resnet_recipes.jobs.engines import CORES, MEMORY, SAVING, STORAGE, Job, format_yaml
 
 #: The secret of the cluster that has the environment variables.
 _SECRET = "resnet-recipes"
@@ -47,7 +47,7 @@ spec:
 """
 
 
-def script(job: Job) -> str:
+def write_script(job: Job) -> str:
     """Return the TrainJob of a job, whose storage is a persistent volume claim."""
     nodes, ranks, is_cpu = job.allocation
     torchrun = ["torchrun", f"--shutdown-timeout={SAVING}", "--no-python"] if nodes > 1 else []
@@ -66,15 +66,15 @@ def script(job: Job) -> str:
     return _TRAINJOB.format(
         name=job.name,
         needs=(build if extras else "") + (held if secrets else ""),
-        secrets=f"    env: {flow(secrets)}\n" if secrets else "",
+        secrets=f"    env: {format_yaml(secrets)}\n" if secrets else "",
         cores=CORES * ranks,
         memory=MEMORY * ranks,
         version=__version__,
         nodes=nodes,
         ranks=ranks,
         gpus="" if is_cpu else limits,
-        command=flow(command),
+        command=format_yaml(command),
         grace=SAVING + 30,
         path=STORAGE,
-        claim=flow({"claimName": job.storage}),
+        claim=format_yaml({"claimName": job.storage}),
     )

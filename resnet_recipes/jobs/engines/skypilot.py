@@ -3,7 +3,7 @@
 import shlex
 from textwrap import indent
 
-from resnet_recipes.jobs.engines import CORES, MEMORY, SAVING, STORAGE, Job, flow
+from resnet_recipes.jobs.engines import CORES, MEMORY, SAVING, STORAGE, Job, format_yaml
 
 #: GPUs of which the cheapest are taken; the recipes were published on the first.
 _GPUS = ("A100-80GB", "H100")
@@ -58,10 +58,10 @@ if grep -qs '"code": 75' {exit}; then code=75; fi
 exit "$code\""""
 
 
-def script(job: Job) -> str:
+def write_script(job: Job) -> str:
     """Return the task file of a job, whose storage is a bucket or, on several nodes, a volume."""
     nodes, ranks, is_cpu = job.allocation
-    gpus = f"  accelerators: {flow(dict.fromkeys(_GPUS, ranks))}  # the cheapest of these\n"
+    gpus = f"  accelerators: {format_yaml(dict.fromkeys(_GPUS, ranks))}  # the cheapest of these\n"
     run = f"exec {shlex.join(job.command)}"
     if nodes > 1:
         ending = shlex.quote(f"{STORAGE}/runs/{job.run}/exit.json")
@@ -71,12 +71,12 @@ def script(job: Job) -> str:
     return _TASK.format(
         name=job.name,
         given="".join(f"--secret {name} " for name in job.secrets),
-        secrets=f"secrets: {flow(dict.fromkeys(job.secrets))}\n" if job.secrets else "",
+        secrets=f"secrets: {format_yaml(dict.fromkeys(job.secrets))}\n" if job.secrets else "",
         package=shlex.quote(f".[{','.join(job.extras)}]") if job.extras else ".",
         cores=CORES * ranks,
         memory=MEMORY * ranks,
         nodes=nodes,
         gpus="" if is_cpu else gpus,
-        mount=mount.format(path=STORAGE, storage=flow(job.storage)),
+        mount=mount.format(path=STORAGE, storage=format_yaml(job.storage)),
         run=indent(run, "  "),
     )

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from math import ceil
 
-from resnet_recipes.jobs.engines import Allocation, title
+from resnet_recipes.jobs.engines import Allocation, make_title
 
 #: Seconds before the time limit at which Slurm sends the signal; a rank finishes its step and saves
 #: in less.
@@ -63,15 +63,15 @@ case $SLURM_ARRAY_TASK_ID in
 esac"""
 
 
-def script(
+def write_script(
     recipe: str, words: Sequence[str], allocation: Allocation, time: str = "24:00:00"
 ) -> str:
     """Return an sbatch script that trains with `resnet-train recipe=RECIPE WORDS`.
 
-    `time`, the limit of one job, must be in a form that `seconds` accepts.
+    `time`, the limit of one job, must be in a form that `parse_seconds` accepts.
     """
-    name = title(recipe)
-    return _filled(
+    name = make_title(recipe)
+    return _fill(
         shlex.join([f"recipe={recipe}", *words]) + ' "run.name=$run"',
         allocation,
         name=name,
@@ -83,7 +83,7 @@ def script(
     )
 
 
-def array(
+def write_array(
     runs: Mapping[str, Sequence[str]],
     allocation: Allocation,
     time: str,
@@ -98,7 +98,7 @@ def array(
         for number, (name, words) in enumerate(runs.items())
     )
     tasks = f"0-{len(runs) - 1}" + (f"%{at_a_time}" if at_a_time else "")
-    return _filled(
+    return _fill(
         '"${words[@]}"',
         allocation,
         name="sweep",
@@ -110,7 +110,7 @@ def array(
     )
 
 
-def _filled(words: str, allocation: Allocation, **parts: str) -> str:
+def _fill(words: str, allocation: Allocation, **parts: str) -> str:
     """Return the script.
 
     On one node `resnet-train` starts the ranks; on several each task is a rank.
@@ -127,7 +127,7 @@ def _filled(words: str, allocation: Allocation, **parts: str) -> str:
     )
 
 
-def limit(budget: float) -> str:
+def format_limit(budget: float) -> str:
     """Return the time limit of a job whose training has a budget in seconds.
 
     It has room for measuring the machine, and for the signal before its end.
@@ -136,7 +136,7 @@ def limit(budget: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02}:00"
 
 
-def seconds(time: str) -> int:
+def parse_seconds(time: str) -> int:
     """Return the seconds of a time limit in one of Slurm's forms; else 0.
 
     90, 90:00, 4:00:00, 1-12, 1-12:00:00.

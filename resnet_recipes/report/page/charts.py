@@ -48,7 +48,7 @@ SHOWN = (
 )
 
 
-def accuracy(
+def plot_accuracy(
     rows: Sequence[ChartRow], x: str, title: str, published: Sequence[ChartRow] = ()
 ) -> Spec:
     """Return top-1 against `x`, on a logarithmic axis: a named line for each series, and the front.
@@ -58,12 +58,12 @@ def accuracy(
     """
     own, behind = ([row for row in part if row[x]] for part in (rows, published))
     lines = list(_by_series(own).values())
-    fronts = [list(pareto(line, x)) for line in _by_series(behind).values()]
+    fronts = [list(find_pareto(line, x)) for line in _by_series(behind).values()]
     main = lines or fronts
-    front = list(pareto((row for line in main for row in line), x))
-    names = named([*lines, *fronts], x)
-    coloured = _filled("coloured", series=[line[0]["series"] for line in main])
-    return _framed(
+    front = list(find_pareto((row for line in main for row in line), x))
+    names = label_lines([*lines, *fronts], x)
+    coloured = _fill("coloured", series=[line[0]["series"] for line in main])
+    return _frame(
         "accuracy",
         description=f"Top-1 accuracy against {title}",
         x=x,
@@ -74,7 +74,7 @@ def accuracy(
     )
 
 
-def named(lines: Sequence[Sequence[ChartRow]], x: str) -> list[ChartRow]:
+def label_lines(lines: Sequence[Sequence[ChartRow]], x: str) -> list[ChartRow]:
     """Return the end of each line, with dy, the pixels by which its name is lower.
 
     Names stand to the right, at the height where the fewest points and other names are.
@@ -103,7 +103,7 @@ def _lines(
     """Return lines with bars over seeds, points and names."""
     rows = [row for line in lines for row in line]
     known = [key for key in SHOWN if any(row.get(key) not in (None, "", 0) for row in rows)]
-    return _filled(
+    return _fill(
         "lines",
         rows=rows,
         bars=[row for row in rows if "low" in row],
@@ -121,7 +121,7 @@ def _by_series(rows: Iterable[ChartRow]) -> dict[str, list[ChartRow]]:
     return found
 
 
-def curve(points: Sequence[ChartRow], y: str, title: str) -> Spec:
+def plot_curve(points: Sequence[ChartRow], y: str, title: str) -> Spec:
     """Return one measured quantity over the epochs of several runs, one line per run.
 
     Rows have name, epoch and `y`.
@@ -129,7 +129,7 @@ def curve(points: Sequence[ChartRow], y: str, title: str) -> Spec:
     values = [
         {key: row[key] for key in ("name", "epoch", y)} for row in points if row.get(y) is not None
     ]
-    return _framed(
+    return _frame(
         "curve",
         description=f"{title[0].upper()}{title[1:]} over the epochs",
         values=values,
@@ -142,9 +142,9 @@ def curve(points: Sequence[ChartRow], y: str, title: str) -> Spec:
     )
 
 
-def phases(rows: Sequence[ChartRow]) -> Spec:
+def plot_phases(rows: Sequence[ChartRow]) -> Spec:
     """Return where the minutes of each run went; rows have name, phase, rank, minutes."""
-    return _framed(
+    return _frame(
         "phases",
         rows=rows,
         phases=list(dict.fromkeys(row["phase"] for row in rows)),
@@ -153,7 +153,7 @@ def phases(rows: Sequence[ChartRow]) -> Spec:
     )
 
 
-def by_class(accuracy: Sequence[dict], cells: Iterable[dict]) -> Spec:
+def plot_classes(accuracy: Sequence[dict], cells: Iterable[dict]) -> Spec:
     """Return the plot of the classes of `accuracy`, whose rows have class, images and top-1.
 
     `cells` are of the confusion matrix: class, the class it was taken for, and images; those of
@@ -165,10 +165,10 @@ def by_class(accuracy: Sequence[dict], cells: Iterable[dict]) -> Spec:
         for cell in cells
         if {cell["class"], cell["taken_for"]} <= images.keys()
     ]
-    return _filled("by_class", accuracy=accuracy, cells=shown, classes=list(images))
+    return _fill("by_class", accuracy=accuracy, cells=shown, classes=list(images))
 
 
-def pareto(rows: Iterable[ChartRow], x: str) -> Iterable[ChartRow]:
+def find_pareto(rows: Iterable[ChartRow], x: str) -> Iterable[ChartRow]:
     """Yield the rows that no other row beats in both, by ascending `x`."""
     best = float("-inf")
     for row in sorted(rows, key=lambda row: (row[x], -row["top1_percent"])):
@@ -182,7 +182,7 @@ def to_json(spec: Spec) -> str:
 
     It shows no invisible characters and cannot end a script element around it.
     """
-    text = json.dumps(_mapped(spec, printable))
+    text = json.dumps(_map_texts(spec, printable))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
@@ -195,30 +195,30 @@ def _tooltip(fields: Iterable[str]) -> list[Spec]:
     ]
 
 
-def _framed(name: str, **values: object) -> Spec:
+def _frame(name: str, **values: object) -> Spec:
     """Return a whole plot, as wide as its place on the page."""
-    return _PLOTS["frame"] | _filled(name, **values)
+    return _PLOTS["frame"] | _fill(name, **values)
 
 
-def _filled(name: str, **values: object) -> Spec:
+def _fill(name: str, **values: object) -> Spec:
     """Return a specification with its values."""
 
     def value(text: str) -> object:
         return values[text[1:]] if text.startswith("$") else text
 
-    return _mapped(_PLOTS[name], value)
+    return _map_texts(_PLOTS[name], value)
 
 
-def _mapped(value: Any, change: Callable[[str], object]) -> Any:
+def _map_texts(value: Any, change: Callable[[str], object]) -> Any:
     """Return a value with `change` applied to every text in it, but for names of fields."""
     if isinstance(value, dict):
-        return {key: _mapped(item, change) for key, item in value.items()}
+        return {key: _map_texts(item, change) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_mapped(item, change) for item in value]
+        return [_map_texts(item, change) for item in value]
     return change(value) if isinstance(value, str) else value
 
 
-def plotting(key: str) -> ModuleType:
+def import_plotting(key: str) -> ModuleType:
     """Return the plotting library, which `key` needs. Raises NotReadyError if it is missing."""
     try:
         import vl_convert
@@ -228,9 +228,9 @@ def plotting(key: str) -> ModuleType:
     return vl_convert
 
 
-def png(spec: Spec) -> bytes:
+def draw_png(spec: Spec) -> bytes:
     """Draw a plot as a PNG."""
-    return plotting("--png").vegalite_to_png(to_json(spec), scale=2)
+    return import_plotting("--png").vegalite_to_png(to_json(spec), scale=2)
 
 
 def write_pictures(folder: Path, plots: Mapping[str, Spec]) -> None:
@@ -239,7 +239,7 @@ def write_pictures(folder: Path, plots: Mapping[str, Spec]) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     for name, spec in plots.items():
-        drawn = io.BytesIO(png(spec | {"width": 760}))
+        drawn = io.BytesIO(draw_png(spec | {"width": 760}))
         picture = Image.open(drawn).convert("RGB").quantize(256)
         with atomic.replace_file(folder / f"{name}.png") as file:
             picture.save(file, "PNG", optimize=True)

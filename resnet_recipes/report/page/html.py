@@ -59,10 +59,10 @@ class PageSection:
     notes: Sequence[str] = ()
 
 
-def page(title: str, sections: Sequence[PageSection]) -> str:
+def build_page(title: str, sections: Sequence[PageSection]) -> str:
     """Return the whole page, 1 MB, nearly all of it the plotting library; every name is escaped."""
     scripts = map(_file, ("vega.min.js", "page.js"))
-    return document(title, map(_section, sections), scripts)
+    return build_document(title, map(_section, sections), scripts)
 
 
 def is_ours(path: Path) -> bool:
@@ -80,7 +80,7 @@ class Tile(NamedTuple):
     probability: float
 
 
-def gallery(title: str, text: str, tiles: Iterable[Tile]) -> str:
+def build_gallery(title: str, text: str, tiles: Iterable[Tile]) -> str:
     """Return the page, about 10 kB for each image; every name is escaped."""
     figures = [
         f'<figure><img src="data:image/jpeg;base64,{_jpeg(tile.pixels)}" alt="">'
@@ -88,10 +88,12 @@ def gallery(title: str, text: str, tiles: Iterable[Tile]) -> str:
         f"is {in_html(tile.label)}<br><small>{in_html(tile.name)}</small></figcaption></figure>"
         for tile in tiles
     ]
-    return document(title, [f"<p>{in_html(text)}</p>", '<div class="gallery">', *figures, "</div>"])
+    return build_document(
+        title, [f"<p>{in_html(text)}</p>", '<div class="gallery">', *figures, "</div>"]
+    )
 
 
-def document(title: str, body: Iterable[str], scripts: Iterable[str] = ()) -> str:
+def build_document(title: str, body: Iterable[str], scripts: Iterable[str] = ()) -> str:
     """Return an HTML file that needs no other, from elements in which all text is escaped."""
     parts = [
         _HEAD,

@@ -101,14 +101,16 @@ class Background:
             )
 
 
-def lacking(names: Sequence[str]) -> Iterator[Problem]:
+def find_missing(names: Sequence[str]) -> Iterator[Problem]:
     """Yield a problem for each tracker whose package is not installed on this machine."""
     for name in names:
         package, extra = TRACKERS[name]
         yield from extras.find_lacking_packages("log.to", name, extra, package)
 
 
-def opened(names: Sequence[str], folder: Path, settings: Mapping[str, object]) -> list[Background]:
+def open_trackers(
+    names: Sequence[str], folder: Path, settings: Mapping[str, object]
+) -> list[Background]:
     """Return the trackers of a run, each in its own thread.
 
     There it can neither slow nor stop training. `settings` are the run's hyperparameters.

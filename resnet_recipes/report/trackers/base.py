@@ -48,7 +48,7 @@ class Tracker(Protocol):
         """Send what is left, and whether the run is finished or was stopped."""
 
 
-def tags_of(folder: Path) -> dict[str, str]:
+def make_tags(folder: Path) -> dict[str, str]:
     """Return what a run is found by: its recipe, the commit of its files, and our version."""
     try:
         found = read_json(folder / PROVENANCE, may_be_absent=True)
@@ -58,12 +58,12 @@ def tags_of(folder: Path) -> dict[str, str]:
     return {key: text for key, text in texts.items() if isinstance(text, str)}
 
 
-def as_typed(setting: object) -> str:
+def format_setting(setting: object) -> str:
     """Return a setting as it is typed in a recipe: true, null, [0.5, 1.0]."""
     return setting if isinstance(setting, str) else json.dumps(setting)
 
 
-def scalars_of(record: Mapping[str, object]) -> dict[str, float]:
+def make_scalars(record: Mapping[str, object]) -> dict[str, float]:
     """Return the values of a record under the trackers' names.
 
     None for kinds of records that have no curve.

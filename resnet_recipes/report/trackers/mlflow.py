@@ -9,7 +9,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 
 from resnet_recipes.base import atomic
-from resnet_recipes.report.trackers.base import as_typed, tags_of
+from resnet_recipes.report.trackers.base import format_setting, make_tags
 
 #: Entries that MLflow accepts in one call.
 _PARAMS = 100
@@ -47,10 +47,10 @@ class Curves:
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "resnet-recipes")
         experiment = self._client.get_experiment_by_name(name)
         number = experiment.experiment_id if experiment else self._client.create_experiment(name)
-        tags, called = tags_of(self._folder), self._folder.name
+        tags, called = make_tags(self._folder), self._folder.name
         self._run = self._client.create_run(number, tags=tags, run_name=called).info.run_id
         atomic.write_text(known, self._run)
-        params = [Param(key, as_typed(value)[:500]) for key, value in settings.items()]
+        params = [Param(key, format_setting(value)[:500]) for key, value in settings.items()]
         for start in range(0, len(params), _PARAMS):
             self._client.log_batch(self._run, params=params[start : start + _PARAMS])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tensorboardX import SummaryWriter
 from tensorboardX.summary import hparams
 
-from resnet_recipes.report.trackers.base import NAMES, as_typed
+from resnet_recipes.report.trackers.base import NAMES, format_setting
 
 #: What the table of hyperparameters shows of each run's result.
 _RESULTS = dict.fromkeys(NAMES["evaluation"].values())
@@ -25,7 +25,7 @@ class Curves:
     def begin(self, settings: Mapping[str, object], step: int) -> None:
         self._writer = SummaryWriter(str(self._folder), purge_step=step + 1 if step else None)
         plain = {
-            key: value if isinstance(value, int | float) else as_typed(value)
+            key: value if isinstance(value, int | float) else format_setting(value)
             for key, value in settings.items()
         }
         # The writer's own method would put these into a folder of their own, as another run.

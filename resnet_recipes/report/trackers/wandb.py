@@ -12,7 +12,7 @@ from pathlib import Path
 import wandb
 
 from resnet_recipes.base import atomic
-from resnet_recipes.report.trackers.base import tags_of
+from resnet_recipes.report.trackers.base import make_tags
 
 #: What W&B itself reports for a program that Ctrl-C stopped.
 _STOPPED = 255
@@ -39,7 +39,7 @@ class Curves:
             name=self._folder.name,
             dir=os.environ.get("WANDB_DIR") or str(self._folder.parent),
             config=dict(settings),
-            tags=[f"{key}: {value}"[:64] for key, value in tags_of(self._folder).items()],
+            tags=[f"{key}: {value}"[:64] for key, value in make_tags(self._folder).items()],
             resume="allow",
             settings=wandb.Settings(silent=True, console="off"),
         )

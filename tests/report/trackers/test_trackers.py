@@ -17,7 +17,7 @@ from resnet_recipes.recipe.sections import LogConfig
 from resnet_recipes.report import trackers
 from resnet_recipes.report.console import PlainConsole
 from resnet_recipes.report.recorder import Recorder
-from resnet_recipes.report.trackers import TRACKERS, Background, lacking, opened
+from resnet_recipes.report.trackers import TRACKERS, Background, find_missing, open_trackers
 from resnet_recipes.run_folder.facts import RunFacts
 from resnet_recipes.run_folder.metrics import Metrics, StepMetrics
 
@@ -45,7 +45,7 @@ def session(
     Return what was complained about; that a tracker of a busy machine takes long is no complaint.
     """
     facts = RunFacts("small", folder, 20, 10, 16, (32,), (10**9, 10**9), 10, "CPU")
-    trackers = opened(names, folder, SETTINGS)
+    trackers = open_trackers(names, folder, SETTINGS)
     said = io.StringIO()
     console = PlainConsole(said, said)
     with closing(Recorder(folder, facts, console, trackers=trackers)) as recorder:
@@ -197,6 +197,6 @@ def test_trackers_share_the_closing_seconds():
 def test_unknown_or_missing_tracker_is_a_problem(monkeypatch):
     monkeypatch.setattr("resnet_recipes.base.extras.find_spec", lambda name: None)
     (unknown,) = LogConfig(to=["tensorbord", "wandb"]).problems()
-    (missing,) = lacking(["wandb"])
+    (missing,) = find_missing(["wandb"])
     assert "mlflow" in unknown.valid
     assert missing.fix == suggest_install("wandb")

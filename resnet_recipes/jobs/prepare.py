@@ -14,7 +14,7 @@ import torch.distributed as dist
 from resnet_recipes import __version__, data
 from resnet_recipes.base.errors import Hint, NotReadyError, Problem
 from resnet_recipes.data.base import DataConfig, DataFacts
-from resnet_recipes.jobs.rank import RankProcess, shown
+from resnet_recipes.jobs.rank import RankProcess, show_progress
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.frozen import read_sealed
@@ -23,14 +23,14 @@ from resnet_recipes.training import distributed
 from resnet_recipes.training.distributed import Rank
 
 
-class Prepared(NamedTuple):
+class RankPlan(NamedTuple):
     """A rank, and the plan that all ranks make of what their launcher has frozen."""
 
     rank: Rank
     plan: Plan
 
 
-def prepared(process: RankProcess) -> Prepared | None:
+def prepare_rank(process: RankProcess) -> RankPlan | None:
     """Return what a job needs; None if this rank was asked to stop before.
 
     Raises NotReadyError, the same on every rank, if their recipe, software or images differ.
@@ -38,37 +38,37 @@ def prepared(process: RankProcess) -> Prepared | None:
     recipe = read_sealed(process.folder / CONFIG)
     process.interruption.limit(recipe.launch.max_wall, process.launch.started)
     rank = distributed.read_rank(recipe.launch.device, process.launch.meeting)
-    asked = {
+    requests = {
         "resnet-recipes": __version__,
         "torch": torch.__version__,
         "torchvision": version("torchvision"),
         "device": rank.device.type,
         f"digest of {CONFIG}": _digest(str(recipe)),
     }
-    Meeting.on("recipe", rank).confirm(asked)
-    if (local := _local_images(process, recipe.data, rank)) is None:
+    Meeting.on("recipe", rank).confirm(requests)
+    if (local := _fetch_images(process, recipe.data, rank)) is None:
         return None
     facts = DataFacts.read(process.folder / DATA, local.root)
-    found = {
+    images = {
         "backend of the images": facts.backend,
         "number of training images": facts.train_examples,
         "number of validation images": facts.eval_examples,
         "digest of the class names": _digest("\n".join(facts.classes)),
         "digest of the images": facts.digest,
     }
-    Meeting.on("data", rank).confirm(found)
+    Meeting.on("data", rank).confirm(images)
     plan = make_plan(recipe, facts, rank.world_size)
     Meeting.on("teachers", rank).confirm({teacher.key: teacher.digest for teacher in plan.teachers})
-    return Prepared(rank, plan)
+    return RankPlan(rank, plan)
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _local_images(process: RankProcess, config: DataConfig, rank: Rank) -> DataConfig | None:
+def _fetch_images(process: RankProcess, config: DataConfig, rank: Rank) -> DataConfig | None:
     """Return the settings with images on this machine; remote ones are fetched, for all ranks."""
-    with shown(process, f"fetching {config.root}", "MB") as progress:
+    with show_progress(process, f"fetching {config.root}", "MB") as progress:
         local = data.local(config, progress, lambda: process.interruption.requested)
     if local is not None and local is not config:
         for _ in Meeting.on("images", rank).await_all():
@@ -123,26 +123,26 @@ class Meeting(NamedTuple):
         texts = {key: str(value) for key, value in facts.items()}
         self.store.set(f"facts of {self.rank}", json.dumps([socket.gethostname(), texts]))
 
-        def verdict() -> str:
+        def compare_all() -> str:
             ranks = [self.store.get(f"facts of {other}") for other in range(self.world_size)]
-            return json.dumps(list(_differences(list(map(json.loads, ranks)))))
+            return json.dumps(list(_find_differences(list(map(json.loads, ranks)))))
 
         fix = Hint("it must be the same on all ranks")
-        found = json.loads(self.broadcast(verdict))
-        NotReadyError.refuse(Problem(key, None, clause, fix) for key, clause in found)
+        differences = json.loads(self.broadcast(compare_all))
+        NotReadyError.refuse(Problem(key, None, clause, fix) for key, clause in differences)
 
 
-def _differences(ranks: list[tuple[str, dict[str, str]]]) -> Iterator[tuple[str, str]]:
+def _find_differences(ranks: list[tuple[str, dict[str, str]]]) -> Iterator[tuple[str, str]]:
     """Yield how the first rank that differs from rank 0 differs.
 
     One rank is enough to know what to do.
     """
     (_, first), missing = ranks[0], "not given"
     for rank, (host, facts) in enumerate(ranks):
-        if wrong := sorted(
+        if differing := sorted(
             key for key in first.keys() | facts.keys() if first.get(key) != facts.get(key)
         ):
-            for key in wrong:
+            for key in differing:
                 rule = (
                     f"is {first.get(key, missing)} on rank 0, but {facts.get(key, missing)} "
                     f"on rank {rank} ({host})"

@@ -18,7 +18,7 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.jobs.prepared import Meeting
+from resnet_recipes.jobs.prepare import Meeting
 from resnet_recipes.recipe.frozen import read
 from resnet_recipes.recipe.schema import Recipe
 from tests.data.remote.places import site_of
