@@ -373,7 +373,7 @@ def test_wrong_sources_targets_and_options_are_refused(folder, tmp_path):
     for source, place, options, kind, said in (
         (folder / "train", tmp_path, RAW, RecipeError, r"ends in \.beton"),
         (folder, tmp_path, ConvertOptions("smart"), RecipeError, "write_mode"),
-        (tmp_path / "nowhere", target, RAW, NotReadyError, "nowhere: does not exist"),
+        (tmp_path / "nowhere", target, RAW, NotReadyError, "nowhere` does not exist"),
         (tmp_path / "empty", target, RAW, NotReadyError, "has no images"),
         (tmp_path / "images", tmp_path, RAW, NotReadyError, "dog"),
     ):
