@@ -16,10 +16,13 @@ from urllib.request import getproxies, proxy_bypass
 import fsspec
 import urllib3
 
+from resnet_recipes.base.errors import Hint, NotReadyError
 from resnet_recipes.data.remote.store import RemoteFile, Store
 
 _TIMEOUT = urllib3.Timeout(connect=10, read=30)  # seconds, read: between two bytes
 _REDIRECTS = urllib3.Retry(total=5, connect=0, read=0, status=0, other=0)
+
+_COPY_IT = Hint("copy it to this machine, and give that folder")
 
 #: What says whether an object has changed, by the first that a store gives.
 _VERSIONS = ("ETag", "generation", "created", "LastModified")
@@ -50,16 +53,22 @@ class Web(Store):
         with self._answer("GET", remote.name, wanted) as answer:
             if answer.status == 200 and (start, end) != (0, remote.size):
                 rule = "comes from a server that sends files only as a whole (no HTTP ranges)"
-                raise self.refused(
-                    remote.name, rule, "copy it to this machine, and give that folder"
-                )
+                raise self.refused(remote.name, rule, _COPY_IT)
             expected = f"bytes {start}-{end - 1}/{remote.size}"
             is_part = answer.status == 206
             if is_part and answer.headers.get("Content-Range", "").strip() != expected:
                 raise self.changed(remote)
-            if answer.status == 416 or _version(answer) != remote.version:
-                raise self.changed(remote)
+            version = _version(answer)
+            if answer.status == 416 or version != remote.version:
+                raise self._differing(remote, version)
             return answer.read(end - start + 1, decode_content=False)
+
+    def _differing(self, remote: RemoteFile, version: str) -> NotReadyError:
+        """Return the error of a file that came in another version than it was announced in."""
+        if self._look(remote.name).version == version:
+            return self.changed(remote)
+        rule = "comes from a server that gives the same file another ETag in another answer"
+        return self.refused(remote.name, rule, _COPY_IT)
 
     @contextmanager
     def _answer(
