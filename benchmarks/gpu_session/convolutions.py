@@ -11,7 +11,7 @@ from torch import Tensor
 from verdict import tried
 
 from resnet_recipes.doctor.rates import measure_seconds
-from resnet_recipes.estimating.roofline import START, Convolution, Gpu, convolutions
+from resnet_recipes.estimating.roofline import START, Convolution, Gpu, list_convolutions
 
 SIDES, BATCH = (224, 88, 176), 256
 
@@ -23,7 +23,8 @@ def rows(device: torch.device, quick: bool, search: str) -> Iterator[dict]:
     for side in (32,) if quick else SIDES:
         found = []
         # what follows a convolution makes no difference to it
-        shapes = Counter(each._replace(relu=True, adds=False) for each in convolutions(model, side))
+        layers = list_convolutions(model, side)
+        shapes = Counter(each._replace(relu=True, adds=False) for each in layers)
         for shape, times in shapes.items():
             case = f"{side} px: {_name(shape)}"
             repeats = 1 if quick else 5

@@ -227,8 +227,9 @@ def as_typed(problem: Problem, argv: Sequence[str]) -> Problem:
     def shortened(part: object) -> object:
         if isinstance(part, tuple):
             return tuple(map(shortened, part))
-        is_text = isinstance(part, str) and not isinstance(part, Kind)
-        return type(part)(part.replace(here, "")) if is_text and here != "//" else part
+        if not isinstance(part, str) or isinstance(part, Kind) or here == "//":
+            return part
+        return type(part)(part.replace(here, ""))
 
     problem = Problem._make(map(shortened, problem))
     if problem.typed or problem.where:

@@ -52,8 +52,8 @@ def run(arguments: Arguments) -> int:
     top = arguments.flags.get("--top", "5")
     problems = []
     if not images:
-        rule, fix = "images, or folders of images", Hint("resnet-recipes predict RUN IMAGE ...")
-        problems.append(Problem("IMAGE", None, rule, fix, kind=Kind.MISSING))
+        rule, hint = "images, or folders of images", Hint("resnet-recipes predict RUN IMAGE ...")
+        problems.append(Problem("IMAGE", None, rule, hint, kind=Kind.MISSING))
     if swapped := list(filter(_is_run, words)):
         runs = [*filter(_is_run, place), *swapped]
         others = [word for word in arguments.words if word not in runs]

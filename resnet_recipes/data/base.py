@@ -260,7 +260,7 @@ class RawBatch(NamedTuple):
 #: See methods.base.ImageAugment: (PIL image, generator) -> PIL image. Named here so that data need
 #: not import methods. If it has `steps(side, generator) -> list[Step]`, it also runs in the native
 #: engine, with the same pixels.
-Augment = Callable[[object, object], object]
+Augment = Callable[..., object]
 
 #: One operation of the native engine: a name from data.native.rows.OPERATIONS and its parameters.
 Step = tuple[str, tuple[float, ...]]

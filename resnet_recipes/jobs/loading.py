@@ -57,11 +57,12 @@ class Gain(NamedTuple):
 
 def supplies(plan: Plan) -> Iterator[tuple[str, Supply, str]]:
     """Yield what loaders supply from where images are, and from memory; and how that is known."""
-    sample = sample_images(plan)
+    if not (sample := sample_images(plan)):
+        return
     here = "files" if plan.facts.backend == "torchvision" else ".beton"
     for pixels, place in ((0, here), (plan.recipe.data.memory_pixels or AUTO, "memory")):
         other = _with_memory(plan, pixels)
-        found = sample and Supply.of(other, sample)
+        found = Supply.of(other, sample)
         if found and (not pixels or plan_memory(other, sample)):
             yield place, found, sample.source_text
 

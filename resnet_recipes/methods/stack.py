@@ -189,6 +189,8 @@ class _Chain:
 class _EngineChain(_Chain):
     """Augmentations that the native engine can run."""
 
+    augments: tuple[Any, ...]  # each has steps
+
     def steps(self, side: int, rng: np.random.Generator) -> list[tuple]:
         """Return the operations on an image `side` pixels wide."""
         return [step for augment in self.augments for step in augment.steps(side, rng)]

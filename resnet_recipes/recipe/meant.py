@@ -199,7 +199,8 @@ def _wrong(setting: str) -> Problem | None:
         elif change.value is not None:
             section, _, name = change.key.rpartition(".")
             tree = nested(change.key, change.read())
-            owners = [each for each in find_dataclasses(kind_of(section)) if name in kinds_of(each)]
+            sections: list[Any] = find_dataclasses(kind_of(section))
+            owners = [each for each in sections if name in kinds_of(each)]
             if section in GROUPS and owners:  # the first optimizer that has the setting
                 tree[section] = {"name": owners[0].name, **tree[section]}
             problems += [one for one in typed(tree)[1] if one.key == change.key]

@@ -121,7 +121,7 @@ def test_run_that_finished_survives_a_failing_cleanup(tmp_path, monkeypatch):
 
 
 def test_folder_replaced_while_its_lock_is_awaited_is_rejected(tmp_path, monkeypatch):
-    folder, begun = tmp_path / "mine", launching.begun
+    folder, begun = tmp_path / "mine", launching.start_session
     folder.mkdir()
     (folder / "behaviour").write_text("finish@0")
 
