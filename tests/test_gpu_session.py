@@ -102,8 +102,8 @@ def failing_once(function):
 @pytest.mark.parametrize(
     ("module", "words", "what", "last"),
     [
-        ("kernels", (), "seconds", "max pool, stride 2, 64 channels, 8 px: torch"),
-        ("convolutions", ("searched",), "seconds", "256->512 at 2, input's gradient"),
+        ("kernels", (), "measure_seconds", "max pool, stride 2, 64 channels, 8 px: torch"),
+        ("convolutions", ("searched",), "measure_seconds", "256->512 at 2, input's gradient"),
         ("steps", ("bare loop",), "contender", "40 px, 4: bare loop"),
         ("whole", (), "run_of", "32 px: training from files"),
         ("ceilings", (), "gpu_of", "matrix product 256"),
