@@ -36,8 +36,8 @@ def recipes() -> Iterator[str]:
     """
     yield "# Recipes\n"
     yield (
-        "The packaged recipes. A recipe is one file, in which every number has its unit and "
-        "source; [your own](../howto/recipe.md) can start from any of them.\n"
+        "The packaged recipes. A recipe is one file with the unit and source of every number. "
+        "[Your own recipe](../howto/recipe.md) can start from any of them.\n"
     )
     for path in sorted(packaged_folder().glob("*.yaml")):
         yield from _recipe(path.read_text(encoding="utf-8"), strict_yaml.load(path).tree)
@@ -47,9 +47,9 @@ def methods() -> Iterator[str]:
     """Yield a section for each method, in the order in which they run."""
     yield "# Methods\n"
     yield (
-        "These are in the order in which they run. A method is on if its key is in the recipe's "
-        "`methods` section: `methods.NAME={}` adds one with its defaults, `~methods.NAME` removes "
-        "it. `resnet-recipes methods NAME` prints the same card.\n"
+        "The methods, in the order in which they run. A method is on if its key is in the "
+        "`methods` section of the recipe: `methods.NAME={}` adds it with its defaults, "
+        "`~methods.NAME` removes it. `resnet-recipes methods NAME` prints the same card.\n"
     )
     for method in ORDER:
         hooks = [hook for hook in HOOKS if method().provides(hook)]
@@ -61,7 +61,7 @@ def methods() -> Iterator[str]:
         yield from _card(method, f"methods.{method.name}", facts)
         lines = "\n".join(in_your_loop(method, hooks))
         yield (
-            "In [a loop of your own](../library.md#one-method-in-your-own-loop):\n\n"
+            "In [your own loop](../library.md#one-method-in-your-own-loop):\n\n"
             f"```python\n{lines}\n```\n"
         )
 
@@ -70,9 +70,9 @@ def optimizers() -> Iterator[str]:
     """Yield a section for each optimizer, the default first."""
     yield "# Optimizers\n"
     yield (
-        "`optimizer=NAME` chooses one with all its settings, those of `recipes/optimizer/NAME.yaml`"
-        "; [From Hydra](../howto/hydra.md#groups) lists the options. A recipe has the "
-        "settings of its own optimizer only.\n"
+        "`optimizer=NAME` selects an optimizer with all settings of "
+        "`recipes/optimizer/NAME.yaml`. [From Hydra](../howto/hydra.md#groups) lists the options. "
+        "A recipe contains only the settings of its own optimizer.\n"
     )
     for optimizer in OPTIMIZERS:
         yield from _card(optimizer, "optimizer", {})
@@ -84,7 +84,7 @@ def settings() -> Iterator[str]:
     yield (
         "Every key of a recipe. On the command line a setting is `key=value`; "
         "`resnet-train recipe=NAME --cfg` prints all of them with their values. "
-        "[Methods](methods.md) and [optimizers](optimizers.md) have pages of their own.\n"
+        "[Methods](methods.md) and [optimizers](optimizers.md) have their own pages.\n"
     )
     sections = {
         item.name: item.default_factory
