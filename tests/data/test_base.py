@@ -12,7 +12,7 @@ from resnet_recipes.data.base import MEAN, STD, DataConfig, DataFacts, normalize
 FACTS = DataFacts("ffcv", Path("/data"), 37, 11, ("ant", "b\u00e9e"), ("a note",), "one", "two")
 
 
-def test_facts_are_read_as_they_were_written_but_for_their_notes(tmp_path):
+def test_facts_round_trip_without_notes(tmp_path):
     (tmp_path / "data.json").write_text(FACTS.to_json())
     found = DataFacts.read(tmp_path / "data.json", "/elsewhere")
     assert found == DataFacts(
@@ -39,19 +39,19 @@ def test_facts_are_read_as_they_were_written_but_for_their_notes(tmp_path):
         "\udc80",
     ],
 )
-def test_what_is_not_such_a_file_is_refused(tmp_path, text):
+def test_facts_reject_other_files(tmp_path, text):
     (tmp_path / "data.json").write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(NotReadyError, match=r"data\.json: cannot be read"):
         DataFacts.read(tmp_path / "data.json", "/data")
 
 
-def test_images_of_another_size_are_resized_in_proportion_to_the_nearest_pixel():
+def test_eval_resize_keeps_proportion_for_other_sizes():
     config = DataConfig(eval_size=224, eval_resize=232)
     assert {size: config.resize_for(size) for size in (224, 100)} == {224: 232, 100: 104}
 
 
 @pytest.mark.parametrize("memory", [torch.channels_last, torch.contiguous_format])
-def test_pixels_become_the_published_vectors_in_channels_last_memory(memory):
+def test_normalize_gives_published_values_channels_last(memory):
     values = torch.tensor([0, 128, 255], dtype=torch.uint8).view(3, 1, 1, 1)
     images = normalize(values.expand(3, 3, 7, 9).contiguous(memory_format=memory))
     assert images.is_contiguous(memory_format=torch.channels_last)
@@ -60,7 +60,7 @@ def test_pixels_become_the_published_vectors_in_channels_last_memory(memory):
     assert images[:, :, 3, 4].flatten().tolist() == pytest.approx(expected, abs=1e-5)
 
 
-def test_normalize_takes_other_levels_and_images_of_other_levels():
+def test_normalize_accepts_other_levels():
     mean, std = (127.5, 100.0, 0.0), (127.5, 50.0, 255.0)
     pixels = torch.tensor([[0, 128, 255], [10, 100, 60]], dtype=torch.uint8).view(2, 3, 1, 1)
     found = normalize(pixels, mean, std).flatten().tolist()
@@ -69,6 +69,6 @@ def test_normalize_takes_other_levels_and_images_of_other_levels():
     assert again.flatten().tolist() == pytest.approx(found, abs=1e-5)
 
 
-def test_levels_of_libraries_divided_by_255_are_refused():
+def test_levels_divided_by_255_are_rejected():
     config = DataConfig(root="a", mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
     assert [problem.key for problem in config.problems()] == ["std"] * 3

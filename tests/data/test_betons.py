@@ -43,7 +43,7 @@ def overwrite(path: Path, place: int, data: bytes) -> None:
 
 
 @built
-def test_the_engines_pixels_are_close_to_pythons(betons, request):
+def test_engine_pixels_are_close_to_python(betons, request):
     settings = config(betons, reduced_decode=False)
     pixels = train_pixels(settings, 7).astype(int)
     request.getfixturevalue("without_engine")
@@ -54,7 +54,7 @@ def test_the_engines_pixels_are_close_to_pythons(betons, request):
 
 @pytest.mark.usefixtures("decoded_by")
 @pytest.mark.parametrize("damage", ["no tables", "another size", "ends early"])
-def test_a_damaged_jpeg_is_named_even_without_a_checksum(copied, damage):
+def test_damaged_jpeg_is_named_without_checksum(copied, damage):
     path = copied / "train.beton"
     beton = open_beton(path)
     index = int(np.flatnonzero(beton.modes == JPEG)[0])
@@ -72,7 +72,7 @@ def test_a_damaged_jpeg_is_named_even_without_a_checksum(copied, damage):
 
 
 @pytest.mark.usefixtures("decoded_by")
-def test_a_file_that_is_cut_short_while_it_is_read_ends_training_with_a_sentence(copied):
+def test_truncated_beton_ends_training_with_message(copied):
     # nothing may be decoding at the moment of the cut: see native/test_hostile
     with closing(opened(config(copied, workers=0))) as loader:
         batches = loader.batches()
@@ -84,7 +84,7 @@ def test_a_file_that_is_cut_short_while_it_is_read_ends_training_with_a_sentence
 
 @pytest.mark.usefixtures("decoded_by")
 @pytest.mark.parametrize("mode", [JPEG, RAW])
-def test_one_wrong_bit_in_an_image_is_named_when_it_is_first_read(copied, mode):
+def test_flipped_bit_is_named_on_first_read(copied, mode):
     path = copied / "train.beton"
     beton = open_beton(path)
     index = int(np.flatnonzero(beton.modes == mode)[3])
@@ -94,7 +94,7 @@ def test_one_wrong_bit_in_an_image_is_named_when_it_is_first_read(copied, mode):
         train_pixels(config(copied, workers=0), 6)
 
 
-def test_loaders_left_half_way_leave_no_thread(betons):
+def test_abandoned_loader_leaves_no_thread(betons):
     before, threads = set(threading.enumerate()), torch.get_num_threads()
     for _ in range(5):
         with closing(opened(config(betons))) as loader:
@@ -103,7 +103,7 @@ def test_loaders_left_half_way_leave_no_thread(betons):
     assert torch.get_num_threads() == threads
 
 
-def test_files_that_do_not_belong_together_are_refused(copied):
+def test_mismatched_betons_are_rejected(copied):
     train, val = (copied / f"{split}.beton.json" for split in ("train", "val"))
     shutil.copy(copied / "val.beton", copied / "train.beton")
     shutil.copy(val, train)
@@ -125,19 +125,19 @@ def test_files_that_do_not_belong_together_are_refused(copied):
         ({"val_share": 0.1}, r"convert SRC DST val_share=0\.1"),
     ],
 )
-def test_what_applies_only_to_image_files_is_refused_with_the_reason(betons, changes, said):
+def test_settings_of_image_files_are_rejected(betons, changes, said):
     with pytest.raises(NotReadyError, match=said):
         measure(config(betons, **changes))
 
 
-def test_the_facts_say_whether_the_file_fits_into_memory(betons, monkeypatch):
+def test_facts_report_whether_beton_fits_in_memory(betons, monkeypatch):
     assert "os_cache=true" in measure(config(betons)).details[0]
     monkeypatch.setattr("resnet_recipes.data.beton.samples.available_memory", lambda: 1 << 10)
     assert "os_cache=false" in measure(config(betons)).notes[0]
     train_pixels(config(betons), 3)  # reads ahead instead of relying on the page cache
 
 
-def test_quasi_random_order_delivers_each_image_once_an_epoch(betons):
+def test_quasi_random_order_delivers_images_once(betons):
     whole = {"crop_scale": (1.0, 1.0), "crop_ratio": (1.0, 1.0), "flip": False}
     share = replace(ALONE, global_size=1)
     with closing(opened(config(betons, order="quasi_random", **whole), share=share)) as loader:

@@ -66,7 +66,7 @@ def same(ours: Batches, theirs: Batches) -> bool:
     return all(np.array_equal(a, b) for a, b in pairs)
 
 
-def test_batches_are_uint8_in_channels_last_memory_with_int64_labels(case):
+def test_batches_are_uint8_channels_last_with_int64_labels(case):
     with case.train() as train, case.eval() as evaluation:
         for batch, count in ((next(train.batches()), 12), (next(evaluation.batches()), 4)):
             assert batch.pixels.dtype == torch.uint8
@@ -75,7 +75,7 @@ def test_batches_are_uint8_in_channels_last_memory_with_int64_labels(case):
             assert (batch.labels.dtype, batch.labels.shape) == (torch.int64, (count,))
 
 
-def test_batches_from_a_step_on_are_the_tail_of_all_batches_across_epochs_that_differ(case):
+def test_batches_from_step_are_the_tail(case):
     with case.train() as loader:
         epoch = loader.examples // 12
         steps = 2 * epoch + 2
@@ -85,7 +85,7 @@ def test_batches_from_a_step_on_are_the_tail_of_all_batches_across_epochs_that_d
     assert not same(whole[:epoch], whole[epoch : 2 * epoch])
 
 
-def test_ranks_together_take_the_global_batch_whatever_their_number(case):
+def test_ranks_split_the_global_batch(case):
     with case.train() as loader:
         alone = taken(loader.batches(), 4)
     for world in (2, 3):
@@ -100,12 +100,12 @@ def test_ranks_together_take_the_global_batch_whatever_their_number(case):
         assert same(together, alone)
 
 
-def test_another_seed_gives_another_order(case):
+def test_order_depends_on_seed(case):
     with case.train() as loader, case.train(seed=6) as other:
         assert not same(taken(loader.batches(), 2), taken(other.batches(), 2))
 
 
-def test_a_training_epoch_has_no_image_twice(case):
+def test_training_epoch_has_no_image_twice(case):
     if case.facts.backend == "synthetic":
         pytest.skip("synthetic images repeat")
     uncut = {"crop_scale": (1.0, 1.0), "crop_ratio": (1.0, 1.0), "flip": False}
@@ -127,7 +127,7 @@ def evaluated(case: Case, **changes) -> tuple[list[int], list[tuple[bytes, int]]
     return [len(labels) for _, labels in batches], images
 
 
-def test_evaluation_gives_each_example_once_whatever_the_number_of_ranks(case):
+def test_evaluation_covers_examples_once_on_any_ranks(case):
     _, ordered = evaluated(case)
     assert len(ordered) == case.facts.eval_examples
     for world in (2, 3, 4):
@@ -137,13 +137,13 @@ def test_evaluation_gives_each_example_once_whatever_the_number_of_ranks(case):
             assert mine == ordered[rank::world]
 
 
-def test_evaluation_can_be_repeated_after_being_left_half_way(case):
+def test_evaluation_can_restart_after_a_break(case):
     with case.eval() as loader:
         taken(loader.batches(), 1)
         assert same(taken(loader.batches(), 99), taken(loader.batches(), 99))
 
 
-def test_the_crop_changes_its_size_with_the_epoch_which_drops_the_incomplete_batch(case):
+def test_crop_size_changes_at_the_epoch(case):
     with case.train(train_pixels=(16, 24)) as loader:
         steps = loader.examples // 12
         batches = taken(loader.batches(), 2 * steps + 1)
@@ -151,7 +151,7 @@ def test_the_crop_changes_its_size_with_the_epoch_which_drops_the_incomplete_bat
     assert sizes == [16] * steps + [24] * (steps + 1)
 
 
-def test_closing_twice_leaves_no_process(case):
+def test_closing_twice_leaves_no_process_behind(case):
     before = set(active_children())
     with case.train() as train, case.eval() as evaluation:
         next(train.batches())

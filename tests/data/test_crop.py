@@ -69,7 +69,7 @@ def distorted_crop(draws: np.ndarray, size: list[int], scale: tuple, ratio: tupl
         ),
     ],
 )
-def test_crops_follow_the_published_rule(scale, ratio, crops, crop):
+def test_crops_follow_the_torchvision_rule(scale, ratio, crops, crop):
     tries = 10 if crops is random_crops else TRIES
     for epoch in range(3):
         draws = uniforms(3, epoch, np.arange(len(SIZES)), 4 * tries)
@@ -79,7 +79,7 @@ def test_crops_follow_the_published_rule(scale, ratio, crops, crop):
 
 
 @pytest.mark.parametrize("ratio", [(3.0, 4.0), (0.1, 0.3)])
-def test_crops_of_lines_of_pixels_are_not_empty(ratio):
+def test_crops_of_thin_images_are_not_empty(ratio):
     lines = np.array([[1, 1], [1, 500], [500, 1], [1, 2], [2, 1]])
     found = random_crops(uniforms(0, 0, np.arange(5), 40), lines, (0.08, 1.0), ratio)
     assert (found[:, :2] >= 0).all()
@@ -87,14 +87,14 @@ def test_crops_of_lines_of_pixels_are_not_empty(ratio):
     assert (found[:, :2] + found[:, 2:] <= lines).all()
 
 
-def test_draws_depend_on_seed_epoch_and_index_alone():
+def test_random_numbers_depend_on_seed_epoch_and_index():
     together = uniforms(7, 2, np.arange(100), 41)
     assert np.array_equal(uniforms(7, 2, np.array([63, 5]), 41), together[[63, 5]])
     assert not np.isin(uniforms(8, 2, np.arange(100), 41), together).any()
     assert not np.isin(uniforms(7, 3, np.arange(100), 41), together).any()
 
 
-def test_every_copy_of_an_image_has_its_own_draws_and_the_first_keeps_the_former_ones():
+def test_repeated_copies_have_their_own_random_numbers():
     copies = np.arange(4)
     draws = uniforms(7, 2, np.full(4, 63), 41, copies)
     assert len(np.unique(draws)) == draws.size
@@ -107,7 +107,7 @@ def test_every_copy_of_an_image_has_its_own_draws_and_the_first_keeps_the_former
     assert crop.generator(rows, 0).integers(2**63) == 8101156065028769671
 
 
-def test_draws_are_uniform_and_unrelated():
+def test_random_numbers_are_uniform_and_uncorrelated():
     draws = uniforms(0, 0, np.arange(100_000), 4)
     assert draws.min() >= 0
     assert draws.max() < 1
@@ -117,7 +117,7 @@ def test_draws_are_uniform_and_unrelated():
     assert abs(np.corrcoef(draws[:-1, 0], draws[1:, 0])[0, 1]) < 0.016
 
 
-def test_half_of_the_images_are_mirrored_and_half_are_bicubic_whether_mirrored_or_not():
+def test_flip_and_interpolation_are_independent_coins():
     indices = np.arange(40_000)
     crop = TrainCrop(7, (0.08, 1.0), (3 / 4, 4 / 3), flip=True, interpolation="random")
     rows = which(0, indices)
@@ -127,7 +127,7 @@ def test_half_of_the_images_are_mirrored_and_half_are_bicubic_whether_mirrored_o
         assert share.mean() == pytest.approx(0.5, abs=0.01)  # four standard deviations
 
 
-def test_data_seed_replaces_the_seed_of_the_run():
+def test_data_seed_replaces_the_run_seed():
     for seed, wanted in ((11, 11), ("auto", 5)):
         crop = TrainCrop.of(DataConfig(root="/", seed=seed), ALONE)
         draws, _ = crop.attempts(which(0, [0, 1, 2]))

@@ -11,7 +11,7 @@ from resnet_recipes.data import demo
 from resnet_recipes.data.base import DataConfig
 
 
-def test_writes_an_image_folder_once_and_whole(tmp_path, monkeypatch):
+def test_demo_writes_an_image_folder_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     root = tmp_path / demo.write(Path("set"), train_images=2, val_images=1)
     facts = data.measure(DataConfig(root=str(root)))
@@ -27,7 +27,7 @@ def test_writes_an_image_folder_once_and_whole(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [root]
 
 
-def test_drawing_is_deterministic_and_images_differ():
+def test_demo_images_are_deterministic_and_distinct():
     def first(seed: int) -> np.ndarray:
         return np.asarray(demo.picture("striped_cross", np.random.default_rng(seed)))
 

@@ -86,20 +86,20 @@ def ffcv(nursery, tmp_path):
     return run
 
 
-def test_ffcv_itself_reads_our_files(betons, ffcv):
+def test_ffcv_reads_our_files(betons, ffcv):
     labels = " ".join(map(str, open_beton(betons / "train.beton").labels.tolist()))
     said = ffcv(READS, betons / "train.beton").strip()
     assert said == f"['image', 'label'] 37 37 {labels}"
 
 
-def test_ffcv_itself_reads_and_decodes_both_levels(folder, ffcv, tmp_path):
+def test_ffcv_decodes_both_levels(folder, ffcv, tmp_path):
     convert(folder, tmp_path, ConvertOptions("jpg", levels=2, workers=1), silent)
     full, half = np.array(ffcv(DECODES, tmp_path).split(), float).reshape(2, 37)
     assert full.std() > 5
     assert np.abs(full - half).max() < 4  # the same images
 
 
-def test_files_that_ffcvs_own_writer_wrote_are_read(ffcv, tmp_path):
+def test_files_of_ffcv_are_read(ffcv, tmp_path):
     ffcv(WRITES, tmp_path)
     whole = {"crop_scale": (1.0, 1.0), "crop_ratio": (1.0, 1.0), "flip": False}
     settings = small(tmp_path, "ffcv", eval_resize=32, **whole)

@@ -49,7 +49,7 @@ def evaluated(settings: DataConfig) -> np.ndarray:
     return np.concatenate(batches).transpose(0, 2, 3, 1).astype(int)
 
 
-def test_evaluation_cuts_what_torchvision_cuts(folder):
+def test_evaluation_crop_equals_torchvision(folder):
     files = [
         path for place in sorted((folder / "val").iterdir()) for path in sorted(place.iterdir())
     ]
@@ -59,9 +59,7 @@ def test_evaluation_cuts_what_torchvision_cuts(folder):
 
 
 @pytest.mark.parametrize("size", [(700, 20), (23, 500), (1, 3000), (121, 20)])
-def test_evaluation_of_an_elongated_image_resizes_only_its_middle(
-    folder, tmp_path, monkeypatch, size
-):
+def test_evaluation_resizes_only_the_middle_of_panoramas(folder, tmp_path, monkeypatch, size):
     shutil.copytree(folder, tmp_path / "images")
     picture = Image.open(next((folder / "val" / "ant").iterdir())).resize(size, Image.BICUBIC)
     picture.save(tmp_path / "images" / "val" / "ant" / "!first.png")
@@ -76,7 +74,7 @@ def test_evaluation_of_an_elongated_image_resizes_only_its_middle(
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_bad_image_ends_training_with_its_path_and_what_to_type(broken, workers):
+def test_bad_image_ends_training_with_path_and_fix(broken, workers):
     said = (
         r"train/(bee|cat)/00[457]\.jpg .*\n    data.on_bad_image=skip .*resnet-recipes doctor "
         r"data /.*images "
@@ -85,25 +83,25 @@ def test_a_bad_image_ends_training_with_its_path_and_what_to_type(broken, worker
         train_pixels(small(broken, workers=workers), 3)
 
 
-def test_a_bad_validation_image_is_an_error_even_where_bad_images_are_skipped(broken):
+def test_bad_validation_image_is_never_skipped(broken):
     next((broken / "val" / "ant").iterdir()).write_bytes(b"")
     with pytest.raises(TrainingError, match="val/ant"):
         evaluated(small(broken, on_bad_image="skip"))
 
 
-def test_augmentation_is_a_function_of_seed_epoch_and_index(folder):
+def test_augmentation_depends_on_seed_epoch_and_index(folder):
     runs = [train_pixels(small(folder, workers=workers), 4, Darken()) for workers in (0, 3)]
     assert np.array_equal(*runs)
     assert train_pixels(small(folder), 4).mean() > runs[0].mean()
 
 
 @pytest.mark.parametrize("failure", [LocalError, StopIteration, SystemExit])
-def test_every_failure_in_a_worker_becomes_a_message_with_the_path(folder, failure):
+def test_worker_failure_names_the_path(folder, failure):
     with pytest.raises(TrainingError, match=rf"train/.*jpg.*{failure.__name__}"):
         train_pixels(small(folder, workers=2), 1, Darken(failure))
 
 
-def test_a_killed_worker_is_reported_with_what_it_was_reading(folder, tmp_path):
+def test_killed_worker_is_reported_with_its_file(folder, tmp_path):
     killer = subprocess.Popen([sys.executable, "-c", KILLER, str(tmp_path)])
     with pytest.raises(TrainingError, match=r"SIGKILL \(out of memory.*while reading .*\.jpg"):
         train_pixels(small(folder, workers=1), 1, Stall(tmp_path / "worker"))
@@ -118,9 +116,7 @@ os.kill(int(found[0].suffix[1:]), signal.SIGKILL)
 """
 
 
-def test_stuck_workers_are_given_up_on_and_what_they_were_reading_is_named(
-    folder, tmp_path, monkeypatch
-):
+def test_stuck_workers_time_out_naming_their_files(folder, tmp_path, monkeypatch):
     train_pixels(small(folder, workers=1), 1)  # the first worker takes seconds to start
     monkeypatch.setattr(loading, "STUCK_SECONDS", 1.0)
     with pytest.raises(TrainingError, match=r"no image was read for 1 s.*\.jpg"):
@@ -172,7 +168,7 @@ multiprocessing.util._exit_function()
 """
 
 
-def test_workers_do_not_outlive_the_trainer_nor_import_it(folder, nursery, tmp_path):
+def test_workers_die_with_the_trainer(folder, nursery, tmp_path):
     # would start workers without end, if they imported it
     (tmp_path / "trainer.py").write_text(TRAINER)
     trainer = nursery.run(tmp_path, "trainer", str(folder))
@@ -191,7 +187,7 @@ def test_workers_do_not_outlive_the_trainer_nor_import_it(folder, nursery, tmp_p
 
 
 @pytest.mark.parametrize("split", ["train", "val"])
-def test_other_images_than_the_run_began_with_are_not_opened(folder, tmp_path, split):
+def test_changed_images_are_not_opened(folder, tmp_path, split):
     root = Path(shutil.copytree(folder, tmp_path / "images"))
     facts, path = data.measure(small(root)), next((root / split).glob("*/*"))
     path.write_bytes(path.read_bytes() + b" ")

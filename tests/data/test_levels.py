@@ -60,20 +60,20 @@ def copied(levels: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(levels, tmp_path / "levels"))
 
 
-def test_the_small_level_has_the_same_images_at_half_their_size_rounded_up(levels):
+def test_small_level_has_half_size_rounded_up(levels):
     full, half = open_beton(levels / "train.beton"), open_beton(half_path(levels / "train.beton"))
     assert np.array_equal(half.labels, full.labels)
     assert np.array_equal(half.sizes, (full.sizes + 1) // 2)
 
 
-def test_the_jpegs_have_restart_markers_every_64_pixels(levels):
+def test_jpegs_have_restart_markers_every_64_pixels(levels):
     beton = open_beton(levels / "train.beton")
     assert (beton.modes == JPEG).all()
     assert b"\xff\xdd\x00\x04\x00\x04" in beton.sample(0).tobytes()
 
 
 @built
-def test_small_crops_come_from_the_small_level_and_large_ones_from_the_full_one(levels, copied):
+def test_crop_size_selects_the_level(levels, copied):
     half_path(copied / "train.beton").unlink()
     assert np.array_equal(pixels(levels, 45), pixels(copied, 45))
     small, alone = pixels(levels, 12).astype(float), pixels(copied, 12, reduced_decode=False)
@@ -85,7 +85,7 @@ def test_small_crops_come_from_the_small_level_and_large_ones_from_the_full_one(
 
 
 @built
-def test_damage_in_the_small_level_is_named(copied):
+def test_damage_in_small_level_is_named(copied):
     half = open_beton(half_path(copied / "train.beton"))
     with half.path.open("r+b") as file:
         for start, length in zip(half.starts.tolist(), half.lengths.tolist(), strict=True):
@@ -99,7 +99,7 @@ def test_damage_in_the_small_level_is_named(copied):
 
 
 @built
-def test_what_was_read_from_the_small_level_is_still_checked_in_the_full_one(copied):
+def test_full_level_is_checked_after_small_level(copied):
     source = open_samples(copied / "train.beton")
     images = natively(TrainImages(source, TrainCrop.of(DataConfig(), ALONE)), threads=1)
     fill(images, 8)
@@ -113,7 +113,7 @@ def test_what_was_read_from_the_small_level_is_still_checked_in_the_full_one(cop
         fill(images, 45)
 
 
-def test_a_small_level_of_another_file_or_of_images_edited_since_is_refused(copied, betons):
+def test_small_level_of_other_images_is_rejected(copied, betons):
     sidecar = read_sidecar(copied / "train.beton")
     edited = replace(sidecar, source_sha256="0" * 32)
     sidecar_path(copied / "train.beton").write_text(edited.dump())
@@ -128,7 +128,7 @@ def test_a_small_level_of_another_file_or_of_images_edited_since_is_refused(copi
         measure(config(copied))
 
 
-def test_validation_images_may_have_a_small_level_which_evaluation_ignores(folder, copied):
+def test_evaluation_ignores_the_small_level(folder, copied):
     convert(folder / "val", copied / "val.beton", OPTIONS, silent)
     assert half_path(copied / "val.beton").exists()
     config = DataConfig(root=str(copied), workers=1)
@@ -136,7 +136,7 @@ def test_validation_images_may_have_a_small_level_which_evaluation_ignores(folde
         assert images.examples == 11
 
 
-def test_the_small_level_is_part_of_what_a_run_began_with(levels, copied):
+def test_resume_checks_the_small_level(levels, copied):
     half_path(copied / "train.beton").unlink()
     before, after = (measure(config(root)) for root in (levels, copied))
     assert before.train_digest != after.train_digest
@@ -145,7 +145,7 @@ def test_the_small_level_is_part_of_what_a_run_began_with(levels, copied):
 
 
 @pytest.mark.usefixtures("small_pages")
-def test_the_forecast_counts_images_once_and_both_files(folder, tmp_path, levels):
+def test_forecast_counts_both_levels(folder, tmp_path, levels):
     said = forecast(folder, tmp_path, OPTIONS)
     assert said.images == 37 + 11
     made = sum(path.stat().st_size for path in levels.glob("*.beton"))

@@ -40,7 +40,7 @@ def refusal(data: bytes) -> str:
     return ""
 
 
-def test_a_damaged_image_is_read_or_refused_alike_by_training_doctor_and_conversion(tmp_path):
+def test_damaged_image_has_one_verdict_everywhere(tmp_path):
     good = mutants.images()
     assert not any(refusal(data) for _, data in good)
     refused = 0
@@ -56,7 +56,7 @@ def test_a_damaged_image_is_read_or_refused_alike_by_training_doctor_and_convers
 
 
 @pytest.mark.skipif(bool(why_not()), reason="the native library was not built")
-def test_the_engine_refuses_a_damaged_jpeg_or_decodes_it_the_same_way_every_time():
+def test_engine_is_deterministic_on_damaged_jpegs():
     jpegs = [file for file in mutants.images() if file[0].endswith(".jpg")]
     files = [data or b"\0" for _, data in mutants.mutants(jpegs, 4 * COUNT)]
     runs = [Batch(files, 32, geometry=CENTRE, resize=40) for _ in range(2)]
@@ -82,9 +82,7 @@ def betons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, b
     return [(name, (tmp_path / name).read_bytes()) for name in ("good.beton", "good.beton.json")]
 
 
-def test_a_damaged_beton_file_or_sidecar_is_refused_by_doctor_and_conversion_alike(
-    betons, tmp_path, monkeypatch
-):
+def test_damaged_beton_is_rejected_by_doctor_and_convert(betons, tmp_path, monkeypatch):
     # decodes nothing: fast
     monkeypatch.setattr("resnet_recipes.doctor.beton.make_verifier", lambda beton: beton.complaint)
     target, sidecar, refused = tmp_path / "mutant.beton", tmp_path / "mutant.beton.json", 0

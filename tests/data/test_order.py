@@ -12,14 +12,14 @@ from tests.fixtures import settings
 from tests.tables import rows
 
 
-def test_every_epoch_is_another_permutation():
+def test_every_epoch_has_another_permutation():
     epochs = [order.shuffled(3, epoch, 1000) for epoch in range(3)]
     assert all(np.array_equal(np.sort(epoch), np.arange(1000)) for epoch in epochs)
     assert not np.array_equal(epochs[0], epochs[1])
     assert not np.array_equal(order.shuffled(4, 0, 1000), epochs[0])
 
 
-def test_the_global_batch_is_a_slice_of_the_permutation():
+def test_global_batch_is_a_slice_of_permutation():
     share = Share(rank=1, world_size=3, global_size=12, eval_size=4, seed=9)
     jobs = list(itertools.islice(order.train_jobs(DataConfig(), share, 50, first_step=3), 3))
     assert [job.epoch for job in jobs] == [0, 1, 1]
@@ -27,7 +27,7 @@ def test_the_global_batch_is_a_slice_of_the_permutation():
     assert np.array_equal(jobs[2].indices, order.shuffled(9, 1, 50)[12 + 4 : 12 + 8])
 
 
-def test_sizes_follow_the_epoch_and_the_last_one_holds_on():
+def test_sizes_follow_the_epoch_and_last_stays():
     share = Share(0, 1, 1, 1, 0, train_pixels=(96, 128))
     jobs = order.train_jobs(DataConfig(), share, 1, 0)
     assert [job.pixels for job in itertools.islice(jobs, 4)] == [96, 128, 128, 128]
@@ -46,9 +46,7 @@ def repeated(share: Share, repeats: int, examples: int, steps: int) -> np.ndarra
 
 @pytest.mark.parametrize("repeats", [3, 4])
 @pytest.mark.parametrize("world_size", range(1, 9))
-def test_repeated_images_are_dealt_out_as_the_samplers_of_timm_and_torchvision_do(
-    world_size, repeats
-):
+def test_repeats_follow_timm_and_torchvision_samplers(world_size, repeats):
     """Shuffle, repeat each index in a row, take every world_size-th, and keep whole batches.
 
     The reference keeps N // 256 * 256 / world_size of them.
@@ -61,7 +59,7 @@ def test_repeated_images_are_dealt_out_as_the_samplers_of_timm_and_torchvision_d
         assert repeated(share, repeats, examples, 1)[0, :, 0].tolist() == theirs
 
 
-def test_micro_batches_are_the_same_on_any_number_of_ranks_and_have_no_image_twice():
+def test_micro_batches_are_equal_on_any_ranks():
     def batch(world_size: int) -> np.ndarray:
         """Return the (index, copy) pairs of the micro-batches of a step, [8, 8, 2]."""
         shares = [Share(rank, world_size, 64, 1, 0, groups=8) for rank in range(world_size)]
@@ -74,7 +72,7 @@ def test_micro_batches_are_the_same_on_any_number_of_ranks_and_have_no_image_twi
         assert np.array_equal(batch(world_size), groups)
 
 
-def test_a_resumed_epoch_deals_out_the_same_images():
+def test_resumed_epoch_has_the_same_images():
     share = Share(1, 2, 64, 1, 0, groups=4)
     [job] = itertools.islice(order.train_jobs(DataConfig(repeats=3), share, 500, first_step=9), 1)
     assert np.array_equal(
@@ -102,12 +100,12 @@ def shown(share: float, epoch: int = 0, labels: np.ndarray = LABELS) -> np.ndarr
         (0.5, (298.6, 141.6, 44.8, 14.9)),
     ],
 )
-def test_classes_come_as_often_as_their_share_says(share, expected):
+def test_classes_are_sampled_by_their_fraction(share, expected):
     found = np.bincount(LABELS, weights=shown(share), minlength=4)
     assert np.all(np.abs(found - expected) <= 1)
 
 
-def test_which_class_gets_the_odd_image_is_drawn_anew():
+def test_remainder_images_vary_by_epoch():
     found = [np.bincount(LABELS, weights=shown(0.5, epoch)).tolist() for epoch in range(40)]
     assert len(set(map(tuple, found))) > 1
     order = sampled(LABELS, 1.0)
@@ -115,7 +113,7 @@ def test_which_class_gets_the_odd_image_is_drawn_anew():
     assert np.mean(found, 0) == pytest.approx([298.6, 141.6, 44.8, 14.9], abs=0.4)
 
 
-def test_images_of_a_class_come_equally_often_but_for_one():
+def test_images_of_a_class_are_sampled_equally():
     assert {*shown(0.0)} == {1}
     times = np.split(shown(1.0), np.cumsum(COUNTS)[:-1])
     assert all(np.ptp(of_class) <= 1 for of_class in times)
@@ -123,12 +121,12 @@ def test_images_of_a_class_come_equally_often_but_for_one():
     assert sum(shown(1.0, epoch) for epoch in range(30))[LABELS == 0].min() > 0
 
 
-def test_classes_without_images_are_left_out():
+def test_classes_without_images_are_skipped():
     labels = np.repeat([0, 2], [30, 10])
     assert np.bincount(labels, weights=shown(1.0, labels=labels)).tolist() == [20, 0, 20]
 
 
-def test_occurrences_count_what_came_before():
+def test_occurrences_count_earlier_repeats():
     order = np.array([4, 1, 4, 4, 1, 0])
     before = [order[:i].tolist().count(index) for i, index in enumerate(order.tolist())]
     assert occurrences(order).tolist() == before == [0, 0, 1, 2, 1, 0]
@@ -150,12 +148,12 @@ sampling=1 |
 """
     ),
 )
-def test_settings_that_cannot_be_are_named(words, said):
+def test_impossible_settings_are_named(words, said):
     problems = list(DataConfig(root="images", **settings(words)).problems())
     assert [said in str(problem) for problem in problems] == [True] * bool(said)
 
 
-def test_unequal_classes_are_noted_with_what_to_type():
+def test_unequal_classes_suggest_a_setting():
     (note,) = imbalance(np.array(COUNTS), DataConfig())
     assert note.startswith("classes have from 1 to 400 training images; 2 of them fewer than 20")
     assert "data.sampling=sqrt" in note
@@ -175,13 +173,13 @@ def rows_of(ranks: int, first: int, steps: int) -> list[tuple[int, int, int]]:
     ]
 
 
-def test_batches_are_the_same_on_any_number_of_ranks_and_after_a_resume():
+def test_batches_are_equal_on_any_ranks_and_resume():
     whole = rows_of(1, 0, 30)
     assert rows_of(4, 0, 30) == whole
     assert rows_of(2, 17, 13) == whole[17 * 40 :]
 
 
-def test_an_image_that_comes_again_in_an_epoch_is_cropped_anew():
+def test_repeated_image_gets_a_new_crop():
     found = rows_of(1, 0, 24)
     assert len(set(found)) == len(found)
     assert max(copy for *_, copy in found) > 50

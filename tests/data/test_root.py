@@ -27,7 +27,7 @@ def refused(root: Path | str) -> str:
     return refusal(DataConfig(root=os.path.abspath(os.path.expanduser(root))))
 
 
-def test_a_folder_with_splits_or_both_betons_is_accepted(images):
+def test_folder_with_splits_or_betons_is_accepted(images):
     assert root_problem(str(images)) is None
     for split in ("train", "val"):
         (images.parent / f"{split}.beton").touch()
@@ -48,7 +48,7 @@ data/demo | does not exist | resnet-train demo
 """
     ),
 )
-def test_a_wrong_folder_is_answered_with_the_one_that_was_meant(place, said, fix, images):
+def test_wrong_folder_suggests_the_intended_one(place, said, fix, images):
     (images.parent / "half").mkdir()
     (images.parent / "half" / "train.beton").touch()
     found = refused(images.parent / place)
@@ -56,7 +56,7 @@ def test_a_wrong_folder_is_answered_with_the_one_that_was_meant(place, said, fix
     assert fix.format(images) in found
 
 
-def test_a_file_is_answered_with_its_folder_or_a_command(images):
+def test_file_suggests_its_folder_or_a_command(images):
     (images / "val.beton").touch()
     assert f"from one folder\n    try:   data={images}" in refused(images / "val.beton")
     (images.parent / "mine.beton").touch()
@@ -69,14 +69,14 @@ def test_a_file_is_answered_with_its_folder_or_a_command(images):
 
 
 @pytest.mark.parametrize("names", ["Train Val", "training_set test_set", "train valid"])
-def test_splits_of_any_name_below_a_folder_are_found(tmp_path, names):
+def test_nested_splits_of_any_name_are_found(tmp_path, names):
     for name in names.split():
         (tmp_path / "flowers" / "TV" / name / "rose").mkdir(parents=True)
         (tmp_path / "test" / "rose").mkdir(parents=True, exist_ok=True)
     assert f"a folder in it does\n    try:   data={tmp_path}/flowers/TV" in refused(tmp_path)
 
 
-def test_a_class_called_train_gets_the_link_that_makes_it_one(tmp_path, monkeypatch):
+def test_class_called_train_suggests_a_link(tmp_path, monkeypatch):
     for name in ("bus", "train"):
         (tmp_path / "all" / name).mkdir(parents=True)
         for number in range(2):
@@ -90,30 +90,28 @@ def test_a_class_called_train_gets_the_link_that_makes_it_one(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("place", ["images/train labels/train", "train/images train/labels"])
-def test_boxes_for_detection_are_named(tmp_path, place):
+def test_detection_datasets_are_named(tmp_path, place):
     for folder in place.split():
         (tmp_path / folder).mkdir(parents=True)
     assert "has bounding boxes" in refused(tmp_path)
 
 
 @pytest.mark.parametrize("beside", ["train.csv", "train/cat"])
-def test_folders_called_images_and_labels_beside_what_is_read_are_no_boxes(tmp_path, beside):
+def test_images_and_labels_folders_alone_are_not_detection(tmp_path, beside):
     for name in ("images", "labels"):
         (tmp_path / name).mkdir()
     (tmp_path / beside).mkdir(parents=True)
     assert root_problem(str(tmp_path)) is None
 
 
-def test_paths_that_no_system_call_takes_are_refused_in_a_sentence(images):
+def test_impossible_paths_are_rejected_with_message(images):
     (images / "loop").symlink_to("loop")
     assert "cannot be read: File name too long" in refused(images / ("x" * 300))
     assert "cannot be read: Too many levels of symbolic links" in refused(images / "loop")
 
 
 @pytest.mark.parametrize("locked", ["", "train", "train/cat"])
-def test_a_folder_that_may_not_be_listed_is_named_with_the_command_that_shows_why(
-    images, monkeypatch, locked
-):
+def test_unlistable_folder_suggests_a_command(images, monkeypatch, locked):
     forbid(images / locked, monkeypatch)
     assert f"{images / locked}: cannot be read: Permission denied" in refused(images)
     assert f"ls -ld {images / locked}" in refused(images)
@@ -144,7 +142,7 @@ def forbid(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "https://host/a\nb",
     ],
 )
-def test_an_address_holds_no_secret_and_no_trick(address):
+def test_address_rejects_secrets_and_tricks(address):
     (problem,) = address_problems(address)
     assert (problem.key, problem.value) == ("root", address)
     assert "ret@" not in str(problem)

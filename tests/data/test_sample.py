@@ -22,7 +22,7 @@ def copied(folder: Path, tmp_path: Path) -> Path:
     return shutil.copytree(folder, tmp_path / "images")
 
 
-def test_bytes_are_those_of_raw_files_of_the_images(folder, tmp_path):
+def test_bytes_equal_raw_file_sizes(folder, tmp_path):
     """The sample is the complete training set; validation images count as training images."""
     raw = small_betons(folder, tmp_path, replace(RAW, max_resolution=48))
     sizes = module.open_samples(raw / "train.beton").beton.sizes
@@ -30,7 +30,7 @@ def test_bytes_are_those_of_raw_files_of_the_images(folder, tmp_path):
     assert Sample.of(data.measure(small(folder))).bytes_at(48) == pytest.approx(expected, abs=1)
 
 
-def test_million_images_are_judged_by_a_few_of_all_sizes():
+def test_sample_of_million_images_covers_all_sizes():
     """One image in fifty has a hundred times the bytes, all in one class."""
     count, rng = 1_000_000, np.random.default_rng(0)
     names = [b"class/%07d.jpg" % number for number in range(count)]
@@ -50,7 +50,7 @@ def test_strata_are_distinct_and_cover_all_sizes(count):
     assert all(found >= 0)
 
 
-def test_damaged_and_strange_files_are_passed_over(copied, monkeypatch):
+def test_sample_skips_damaged_and_special_files(copied, monkeypatch):
     monkeypatch.setattr(module, "PATIENCE", 60.0)
     files = sorted((copied / "train").glob("*/*.jpg"))
     facts = data.measure(small(copied))
@@ -63,20 +63,20 @@ def test_damaged_and_strange_files_are_passed_over(copied, monkeypatch):
     assert looked_at.crop_seconds(small(copied), None, 32) > (0.0, 0.0)
 
 
-def test_images_cut_short_give_no_time(copied):
+def test_truncated_images_give_no_time(copied):
     for path in (copied / "train").glob("*/*.jpg"):
         path.write_bytes(path.read_bytes()[:-200])
     config = small(copied)
     assert Sample.of(data.measure(config)).crop_seconds(config, None, 32) is None
 
 
-def test_no_image_at_all_is_no_sample(copied):
+def test_sample_without_images_is_none(copied):
     facts = data.measure(small(copied))
     shutil.rmtree(copied / "train")
     assert Sample.of(facts) is None
 
 
-def test_large_images_are_read_until_the_time_is_up(copied, monkeypatch):
+def test_large_images_are_read_until_timeout(copied, monkeypatch):
     monkeypatch.setattr(module, "PATIENCE", 0.0)
     found = Sample.of(data.measure(small(copied)))
     assert len(found.indices) == 1
@@ -84,7 +84,7 @@ def test_large_images_are_read_until_the_time_is_up(copied, monkeypatch):
 
 
 @pytest.mark.parametrize("backend", ["torchvision", "ffcv"])
-def test_disk_counts_only_what_is_not_in_memory(backend, folder, betons, monkeypatch):
+def test_disk_speed_excludes_cached_pages(backend, folder, betons, monkeypatch):
     config = small(folder if backend == "torchvision" else betons, backend)
     facts, reads, dropped = data.measure(config), [], []
     pread, advise = os.pread, os.posix_fadvise
@@ -111,7 +111,7 @@ def test_disk_counts_only_what_is_not_in_memory(backend, folder, betons, monkeyp
     assert len(reads) == len(dropped) == facts.train_examples
 
 
-def test_file_system_without_these_calls_is_not_judged(folder, monkeypatch):
+def test_disk_speed_needs_mincore(folder, monkeypatch):
     def unsupported(*_: object) -> int:
         raise OSError(95, "Operation not supported")
 

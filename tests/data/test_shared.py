@@ -41,7 +41,7 @@ def count_up(name: str, place: int, barrier) -> None:
     assert arrays["numbers"].tolist() == [1, 1, 1]
 
 
-def test_processes_that_start_together_share_one_memory(name):
+def test_processes_share_one_memory(name):
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(3)
     processes = [context.Process(target=count_up, args=(name, i, barrier)) for i in range(3)]
@@ -64,7 +64,7 @@ def test_memory_ends_with_its_last_holder(name):
     assert joined(name)["numbers"].tolist() == [0, 0, 0]
 
 
-def test_memory_larger_than_the_machine_takes_only_pages_that_are_written(name):
+def test_oversized_memory_takes_only_written_pages(name):
     arrays = joined(name)
     arrays["rest"][[0, 1 << 39, -1]] = 1
     assert (
@@ -72,7 +72,7 @@ def test_memory_larger_than_the_machine_takes_only_pages_that_are_written(name):
     )  # three pages, huge ones where they are allowed
 
 
-def test_memory_of_another_size_is_not_joined(name):
+def test_memory_of_another_size_is_rejected(name):
     first = joined(name)
     first["numbers"][:] = 5
     other = SharedArrays.joined(name, numbers=("i8", (3,)))

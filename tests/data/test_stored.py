@@ -43,7 +43,7 @@ def written(path: Path, outputs: tuple[torch.Tensor, torch.Tensor], classes: int
     return path
 
 
-def test_what_is_not_kept_is_spread_evenly():
+def test_probability_of_other_classes_is_spread_evenly():
     classes, values, found = np.array([[2, 0]]), np.log([[0.5, 0.3]]), np.empty((1, 6), np.float32)
     spread(values.astype(np.float16), classes, 1.0, found)
     whole = [0.3, 0.05, 0.5, 0.05, 0.05, 0.05]
@@ -54,7 +54,7 @@ def test_what_is_not_kept_is_spread_evenly():
 
 
 @pytest.mark.parametrize("temperature", [1.0, 3.0])
-def test_all_outputs_have_the_bits_of_torchs_softmax(temperature):
+def test_all_outputs_are_bit_identical_to_torch_softmax(temperature):
     logits, found = torch.randn(50, 7), np.empty((50, 7), np.float32)
     values, classes = kept(logits, 7)
     spread(values.numpy(), classes.numpy(), temperature, found)
@@ -67,7 +67,7 @@ def fault(outputs: Outputs, shape: tuple[int, int, int] = SHAPE, classes: int = 
     return str(caught.value)
 
 
-def test_outputs_that_were_written_have_no_fault(tmp_path):
+def test_written_outputs_have_no_fault(tmp_path):
     outputs, about = read(written(tmp_path / "two", kept(torch.randn(99, 3), 2)))
     assert about == ABOUT
     outputs.check(SHAPE, 3)
@@ -81,13 +81,13 @@ def test_outputs_that_were_written_have_no_fault(tmp_path):
 @pytest.mark.parametrize(
     ("values", "classes"), [(math.nan, 1), (math.inf, 1), (-math.inf, 1), (-1.0, 3)]
 )
-def test_outputs_of_no_class_or_no_number_are_refused(tmp_path, values, classes):
+def test_outputs_reject_unknown_classes_and_nan(tmp_path, values, classes):
     outputs = torch.full((99, 2), values), torch.full((99, 2), classes)
     found = read(written(tmp_path / "two.safetensors", outputs))[0]
     assert "not finite numbers, or of no class" in fault(found)
 
 
-def test_an_epoch_that_is_not_whole_is_a_fault(tmp_path):
+def test_incomplete_epoch_is_a_fault(tmp_path):
     outputs = begun(tmp_path / "two.safetensors")
     finish(outputs, 0)
     assert "was changed" in fault(outputs)
@@ -105,7 +105,7 @@ sha256 uint8 2,31
 """
     ),
 )
-def test_tensors_of_other_kinds_are_refused(tmp_path, changes):
+def test_outputs_reject_other_tensors(tmp_path, changes):
     outputs = read(written(tmp_path / "two.safetensors", kept(torch.randn(99, 3), 2)))[0]
     for name, kind, shape in map(str.split, changes):
         zeros = np.zeros([*map(int, shape.split(","))], kind)
@@ -122,7 +122,7 @@ def part(tmp_path: Path) -> Path:
 SMALL, LARGE = (header(ABOUT, (2, 1, images, 2), 3) for images in (99, 1 << 16))
 
 
-def test_a_file_whose_writer_is_killed_anywhere_goes_on(part):
+def test_file_continues_after_a_killed_writer(part):
     begin(part, *SMALL).close()
     os.truncate(part, 20)  # killed while it began
     for epoch, more in enumerate((0, 9)):  # bytes that are not its own
@@ -139,12 +139,12 @@ def test_a_file_whose_writer_is_killed_anywhere_goes_on(part):
     assert [file.name for file in part.parent.iterdir()] == ["two.safetensors.part"]
 
 
-def test_a_file_takes_its_room_at_once(part):
+def test_file_allocates_its_space_at_once(part):
     begin(part, *LARGE).close()
     assert part.stat().st_blocks * 512 >= part.stat().st_size == LARGE[1] > 1 << 18
 
 
-def test_a_file_that_may_not_grow_is_not_begun(part):
+def test_file_beyond_size_limit_is_not_started(part):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
     try:
@@ -157,7 +157,7 @@ def test_a_file_that_may_not_grow_is_not_begun(part):
 
 
 @pytest.mark.parametrize("planted", [os.mkfifo, os.mkdir, lambda path: os.symlink("other", path)])
-def test_a_file_is_not_written_through_what_has_its_name(part, planted):
+def test_writer_rejects_link_under_its_name(part, planted):
     part.parent.mkdir()
     planted(part)
     (part.parent / "other").write_bytes(b"")
@@ -166,7 +166,7 @@ def test_a_file_is_not_written_through_what_has_its_name(part, planted):
     assert (part.parent / "other").read_bytes() == b""
 
 
-def test_two_commands_do_not_write_the_same_file(part):
+def test_second_writer_is_rejected(part):
     with begin(part, *SMALL), pytest.raises(NotReadyError, match="being written by another"):
         begin(part, *SMALL)
     with pytest.raises(NotReadyError, match="was begun with other settings"):
@@ -188,7 +188,7 @@ def test_worker_process_rejects_replaced_outputs(tmp_path):
         pickle.loads(sent)
 
 
-def test_every_epoch_and_copy_has_its_own_outputs(tmp_path):
+def test_epochs_and_copies_have_their_own_outputs(tmp_path):
     path, shape = tmp_path / "two.safetensors", (2, 2, 3, 2)
     begin(path, *header(ABOUT, shape, 2)).close()
     outputs = read(path, "r+")[0]
@@ -203,7 +203,7 @@ def test_every_epoch_and_copy_has_its_own_outputs(tmp_path):
     assert filled.taught[:, 0].tolist() == pytest.approx(wanted, rel=1e-4)
 
 
-def test_a_file_that_is_written_anew_is_read_anew(tmp_path):
+def test_rewritten_file_is_read_again(tmp_path):
     """By a later run in the same process."""
     path, none = tmp_path / "two.safetensors", np.zeros(1, np.int64)
     for found in ([2.0, 1.0], [1.0, 2.0]):

@@ -33,13 +33,13 @@ def test_batches_arrive_in_order_from_the_first_step():
     assert [int(batch.pixels[0, 0, 0, 0]) for batch in itertools.islice(stream, 4)] == [7, 8, 9, 10]
 
 
-def test_waiting_is_measured():
+def test_stream_measures_waiting():
     stream = Stream(Slow(delay=0.03).batches(), torch.device("cpu"))
     list(itertools.islice(stream, 5))
     assert 0.15 <= stream.waited < 1.0
 
 
-def test_a_batch_is_handed_out_before_the_next_one_is_asked_for():
+def test_batch_is_yielded_before_requesting_the_next():
     asked = []
     stream = Stream(
         (
@@ -95,7 +95,7 @@ def test_loader_fills_memory_only_after_its_last_copy(queues):
     assert len(list(Stream(batches(), torch.device("cuda")))) == 4
 
 
-def test_a_batch_is_copied_once_the_device_has_finished_with_the_third_before(queues):
+def test_copy_waits_for_third_batch_before(queues):
     side, current = queues
     assert len(list(Stream(iter([on_device()] * 6), torch.device("cuda")))) == 6
     # current records an event before each batch: before the 4th waits for that before the 2nd
@@ -105,7 +105,7 @@ def test_a_batch_is_copied_once_the_device_has_finished_with_the_third_before(qu
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
-def test_reused_memory_is_never_overwritten_before_it_is_copied():
+def test_reused_memory_is_copied_before_overwriting():
     stream = Stream(Slow("cuda").batches(), torch.device("cuda"))
     weights = torch.randn(4096, 4096, device="cuda")
     for step, batch in enumerate(itertools.islice(stream, 50)):

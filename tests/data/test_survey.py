@@ -22,16 +22,14 @@ def root(folder: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(folder, tmp_path / "images"))
 
 
-def test_a_missing_and_an_empty_root_are_named(tmp_path):
+def test_missing_and_empty_roots_are_named(tmp_path):
     assert "does not exist" in refusal(small(tmp_path / "nowhere"))
     assert "has no images" in refusal(small(tmp_path))
     (tmp_path / "val" / "ant").mkdir(parents=True)
     assert "has no training images" in refusal(small(tmp_path))
 
 
-def test_the_line_that_a_flat_validation_folder_is_given_works_when_typed(
-    folder, tmp_path, monkeypatch
-):
+def test_suggested_command_for_flat_validation_works(folder, tmp_path, monkeypatch):
     root = Path(shutil.copytree(folder, tmp_path / "two words"))
     lines = []
     for path in list((root / "val").glob("*/*")):
@@ -48,7 +46,7 @@ def test_the_line_that_a_flat_validation_folder_is_given_works_when_typed(
     assert found(small(tmp_path / "two words-by-class")) == (37, 11, CLASSES)
 
 
-def test_different_classes_and_those_without_images_are_reported_together(root):
+def test_class_mismatches_are_reported_together(root):
     shutil.move(root / "val" / "bee", root / "val" / "wasp")
     shutil.rmtree(root / "train" / "cat")
     (root / "train" / "cat").mkdir()
@@ -57,7 +55,7 @@ def test_different_classes_and_those_without_images_are_reported_together(root):
         assert said in message
 
 
-def test_images_without_class_folders_are_one_mistake(root):
+def test_images_without_class_folders_are_one_problem(root):
     for split in ("train", "val"):
         for path in list((root / split).glob("*/*")):
             path.rename(root / split / path.name)
@@ -70,7 +68,7 @@ def test_images_without_class_folders_are_one_mistake(root):
 
 
 @pytest.mark.parametrize("splits", [["train"], ["val"], ["train", "val"]])
-def test_an_empty_class_folder_is_one_mistake(root, splits):
+def test_empty_class_folder_is_one_problem(root, splits):
     for split in splits:
         (root / split / "eel").mkdir()
     line, fix = refusal(small(root)).splitlines()
@@ -78,7 +76,7 @@ def test_an_empty_class_folder_is_one_mistake(root, splits):
     assert fix.strip() == "hint:  add images, or remove these folders from both splits"
 
 
-def test_hidden_files_and_debris_of_archivers_are_neither_classes_nor_images(root):
+def test_hidden_files_and_archive_debris_are_ignored(root):
     for name in (
         "train/.ipynb_checkpoints/a.jpg",
         "train/ant/.hidden.jpg",
@@ -112,13 +110,13 @@ def test_files_of_unknown_kinds_are_counted_and_named(root):
     assert "(not read: 3 .heic, 1 without a suffix" in message
 
 
-def test_class_names_that_no_file_could_hold_are_refused(root):
+def test_impossible_class_names_are_rejected(root):
     for split in ("train", "val"):
         (root / split / "ant").rename(root / split / os.fsdecode(b"ant\xff"))
     assert r"not printable UTF-8 text: 'ant\udcff'" in refusal(small(root))
 
 
-def test_a_loop_of_links_ends_and_linked_classes_and_files_count(root):
+def test_linked_classes_count_and_link_loops_end(root):
     (root / "train" / "ant" / "loop").symlink_to(root / "train")
     shutil.move(root / "train" / "bee", root / "elsewhere")
     (root / "train" / "bee").symlink_to(root / "elsewhere")
@@ -129,7 +127,7 @@ def test_a_loop_of_links_ends_and_linked_classes_and_files_count(root):
     assert "no train.beton" in facts.details[0]
 
 
-def test_files_are_sorted_by_class_and_name_whatever_their_names(root):
+def test_files_are_sorted_by_class_and_name(root):
     (root / "train" / "bee" / "a b\n\u00e9.jpg").touch()
     files = Files(Listing.of(root / "train"))
     paths = [Path(files.path(index)) for index in range(len(files))]

@@ -5,7 +5,7 @@ import numpy as np
 from resnet_recipes.data.synthetic import CLASSES, SyntheticImages
 
 
-def test_the_nearest_class_mean_tells_the_classes_apart():
+def test_nearest_class_mean_separates_the_classes():
     images = SyntheticImages(32)
     train, test = images.batch(np.arange(60), 0), images.batch(np.arange(60, 100), 1)
     means = [train.pixels[train.labels == label].float().mean(0) for label in range(CLASSES)]
@@ -16,7 +16,7 @@ def test_the_nearest_class_mean_tells_the_classes_apart():
     assert nearest == test.labels.tolist()
 
 
-def test_noise_depends_on_the_epoch_and_nothing_else():
+def test_noise_depends_only_on_the_epoch():
     images, indices = SyntheticImages(16), np.arange(20)
     assert not np.array_equal(images.batch(indices, 0).pixels, images.batch(indices, 1).pixels)
     assert np.array_equal(
@@ -24,7 +24,7 @@ def test_noise_depends_on_the_epoch_and_nothing_else():
     )
 
 
-def test_labels_are_those_of_the_data_set():
+def test_synthetic_labels_match_the_facts():
     """As a probe needs them for a network of two classes."""
     assert SyntheticImages(8, 2).batch(np.arange(6), 0).labels.tolist() == [0, 1, 0, 1, 0, 1]
     assert SyntheticImages(8, 1000).batch(np.arange(12), 0).labels.max() == CLASSES - 1

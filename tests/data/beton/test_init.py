@@ -114,7 +114,7 @@ def file(betons: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(betons, tmp_path, dirs_exist_ok=True)) / "train.beton"
 
 
-def test_a_good_file_is_read_as_it_was_written(file):
+def test_beton_round_trips_through_its_file(file):
     beton = open_beton(file)
     assert len(beton) == 37
     assert beton.classes == ("ant", "bee", "cat")
@@ -135,7 +135,7 @@ def refused(file: Path, content: bytes) -> None:
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize(("part", "key", "value"), NUMBERS)
-def test_a_wrong_number_is_refused_without_any_checksum(file, part, key, value):
+def test_open_rejects_wrong_number_without_checksum(file, part, key, value):
     parts, (how, number) = Parts(file.read_bytes()), value.split()
     column = getattr(parts, part)[key]
     column[0] = int(number) + (int(column[0]) if how == "by" else 0)
@@ -143,13 +143,13 @@ def test_a_wrong_number_is_refused_without_any_checksum(file, part, key, value):
 
 
 @pytest.mark.parametrize("change", OTHERS)
-def test_parts_at_odds_are_refused_without_any_checksum(file, change):
+def test_open_rejects_contradicting_parts_without_checksum(file, change):
     parts = Parts(file.read_bytes())
     change(parts)
     refused(file, parts.data.tobytes())
 
 
-def test_a_file_that_was_cut_or_grew_is_refused_without_any_checksum(file):
+def test_open_rejects_changed_length_without_checksum(file):
     content = file.read_bytes()
     for end in ENDS:
         refused(file, content[: int(len(content) * end) if isinstance(end, float) else end])
@@ -166,7 +166,7 @@ def flip(file: Path, place: int, bit: int) -> None:
         handle.write(bytes([byte ^ 1 << bit]))
 
 
-def test_any_changed_byte_of_the_description_is_refused_with_the_note(file):
+def test_open_rejects_changed_description_with_sidecar(file):
     parts, rng = Parts(file.read_bytes()), np.random.default_rng(0)
     table, end = int(parts.header["table_ptr"][0]), METADATA_START + parts.samples.nbytes
     description = [*range(end), *range(table, len(parts.data))]
@@ -178,7 +178,7 @@ def test_any_changed_byte_of_the_description_is_refused_with_the_note(file):
         flip(file, place, bit)
 
 
-def test_any_changed_byte_of_an_image_is_reported_for_that_image_alone(file):
+def test_changed_byte_is_reported_for_its_image(file):
     beton = open_beton(file)
     rng = np.random.default_rng(0)
     for index in range(len(beton)):
@@ -189,7 +189,7 @@ def test_any_changed_byte_of_an_image_is_reported_for_that_image_alone(file):
         flip(file, place, 3)
 
 
-def test_a_jpeg_of_another_size_than_the_metadata_is_reported_without_the_note(file):
+def test_jpeg_size_mismatch_is_reported_without_sidecar(file):
     sidecar_path(file).unlink()
     parts = Parts(file.read_bytes())
     index = parts.first(0)
@@ -199,19 +199,19 @@ def test_a_jpeg_of_another_size_than_the_metadata_is_reported_without_the_note(f
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"classes": 3}', "[" * 100_000, "\xff"])
-def test_a_note_that_makes_no_sense_is_refused(file, text):
+def test_open_rejects_invalid_sidecar(file, text):
     sidecar_path(file).write_text(text, encoding="latin-1")
     with pytest.raises(NotReadyError, match=r"train\.beton\.json"):
         open_beton(file)
 
 
-def test_the_note_of_another_file_is_refused(file):
+def test_open_rejects_sidecar_of_another_file(file):
     shutil.copy(file.with_name("val.beton.json"), sidecar_path(file))
     with pytest.raises(NotReadyError, match="does not match its sidecar"):
         open_beton(file)
 
 
-def test_a_file_that_changes_after_it_was_opened_is_reported(file):
+def test_file_changed_after_open_is_reported(file):
     beton = open_beton(file)
     os.truncate(file, METADATA_START)
     assert beton.complaint(0) == "the file was cut short after it was opened"
@@ -221,7 +221,7 @@ def test_a_file_that_changes_after_it_was_opened_is_reported(file):
     assert beton.complaint(0) == "the file cannot be read: Not a regular file"
 
 
-def test_only_a_regular_file_of_possible_size_is_opened(file):
+def test_open_rejects_special_and_tiny_files(file):
     parts = Parts(file.read_bytes())
     parts.header["num_samples"] = 1 << 40
     file.write_bytes(parts.data.tobytes())

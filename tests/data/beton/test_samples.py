@@ -28,7 +28,7 @@ def beton(betons):
     )
 
 
-def test_an_epoch_is_a_permutation_that_depends_on_seed_and_epoch(beton):
+def test_epoch_order_depends_on_seed_and_epoch(beton):
     order = quasi_random(beton)
     first = order(1, 0, len(beton))
     assert np.array_equal(np.sort(first), np.arange(len(beton)))
@@ -37,7 +37,7 @@ def test_an_epoch_is_a_permutation_that_depends_on_seed_and_epoch(beton):
     assert not np.array_equal(first, order(2, 0, len(beton)))
 
 
-def test_few_pages_are_open_at_any_time(beton, monkeypatch):
+def test_quasi_random_order_opens_few_pages(beton, monkeypatch):
     monkeypatch.setattr(samples, "WINDOW", 16)
     pages = (beton.starts // beton.page_size)[quasi_random(beton)(0, 0, len(beton))]
     places = np.arange(len(pages))
@@ -47,13 +47,13 @@ def test_few_pages_are_open_at_any_time(beton, monkeypatch):
     assert is_open.sum(1).max() <= 16
 
 
-def test_a_machine_without_room_for_the_window_is_told_how_much_is_needed(beton, monkeypatch):
+def test_window_larger_than_memory_is_rejected(beton, monkeypatch):
     monkeypatch.setattr(samples, "available_memory", lambda: 1000)
     problem = quasi_random_problem(replace(beton, page_size=8 << 20))
     assert "4.29 GB" in problem.clause
 
 
-def test_a_file_stored_class_by_class_is_refused(beton):
+def test_quasi_random_order_rejects_file_sorted_by_class(beton):
     assert quasi_random_problem(beton) is None
     assert not stored_by_class(beton)
     clumped = replace(beton, labels=np.sort(beton.labels))

@@ -30,7 +30,7 @@ def synced(monkeypatch) -> list[str]:
     return noted
 
 
-def test_images_are_on_disk_before_the_journal_and_the_journal_before_the_next(tmp_path, synced):
+def test_images_are_synced_before_their_journal(tmp_path, synced):
     writer = BetonWriter(tmp_path / "a.beton", 2, 1 << 12, "key")
     for _ in range(2):
         writer.append([(np.zeros((), RECORD), b"pixels")])
@@ -38,9 +38,7 @@ def test_images_are_on_disk_before_the_journal_and_the_journal_before_the_next(t
     assert synced == 2 * ["a.beton.partial without a header", "a.beton.partial.journal"]
 
 
-def test_the_header_is_on_disk_after_what_it_describes_and_before_the_file_has_its_name(
-    tmp_path, synced
-):
+def test_header_is_synced_after_images_before_rename(tmp_path, synced):
     writer = BetonWriter(tmp_path / "a.beton", 1, 1 << 12, "key")
     writer.append([(np.zeros((), RECORD), b"pixels")])
     synced.clear()

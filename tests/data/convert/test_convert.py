@@ -62,7 +62,7 @@ def first_step(source: Path, target: Path) -> int:
     return steps[0]
 
 
-def test_every_image_arrives_with_its_label_and_a_note_says_how(folder, tmp_path):
+def test_convert_keeps_images_labels_and_options(folder, tmp_path):
     made = convert(folder, tmp_path, RAW, silent)
     assert made == [tmp_path / "train.beton", tmp_path / "val.beton"]
     for split in ("train", "val"):
@@ -79,7 +79,7 @@ def test_every_image_arrives_with_its_label_and_a_note_says_how(folder, tmp_path
     assert len(note["source_sha256"]) == 32
 
 
-def test_the_order_is_shuffled_by_the_seed_unless_refused(folder, tmp_path):
+def test_convert_shuffles_by_seed_unless_disabled(folder, tmp_path):
     labels = []
     for change in ({}, {"seed": 1}, {"shuffle": False}):
         path = tmp_path / "a.beton"
@@ -89,7 +89,7 @@ def test_the_order_is_shuffled_by_the_seed_unless_refused(folder, tmp_path):
     assert sorted(labels[0]) == sorted(labels[1]) == labels[2]
 
 
-def test_a_forecast_is_near_the_truth_and_writes_nothing(folder, tmp_path):
+def test_forecast_is_close_and_writes_nothing(folder, tmp_path):
     said = forecast(folder, tmp_path, RAW)
     assert (said.images, said.sampled, said.resumed_images, said.unreadable) == (48, 48, 0, ())
     assert not names(tmp_path)
@@ -99,7 +99,7 @@ def test_a_forecast_is_near_the_truth_and_writes_nothing(folder, tmp_path):
     assert 0 < said.minutes < 1
 
 
-def test_a_beton_can_be_made_from_another_at_another_size(betons, tmp_path):
+def test_beton_converts_to_another_size(betons, tmp_path):
     options = ConvertOptions("raw", max_resolution=32, shuffle=False, workers=1)
     convert(betons, tmp_path, options, silent)
     old, new = open_beton(betons / "train.beton"), open_beton(tmp_path / "train.beton")
@@ -107,7 +107,7 @@ def test_a_beton_can_be_made_from_another_at_another_size(betons, tmp_path):
     assert (new.classes, new.labels.tolist()) == (old.classes, old.labels.tolist())
 
 
-def test_an_interrupted_conversion_resumes_and_gives_the_same_file(folder, tmp_path, small_chunks):
+def test_interrupted_conversion_resumes_bit_identical(folder, tmp_path, small_chunks):
     source, whole, target = folder / "train", tmp_path / "whole.beton", tmp_path / "train.beton"
     convert(source, whole, RAW, silent)
     interrupted(source, target, after=16)
@@ -121,7 +121,7 @@ def test_an_interrupted_conversion_resumes_and_gives_the_same_file(folder, tmp_p
     assert names(tmp_path) == {"whole.beton", "whole.beton.json", "train.beton", "train.beton.json"}
 
 
-def test_a_split_that_is_finished_is_not_made_again_while_the_other_is_not(folder, tmp_path):
+def test_finished_split_is_not_converted_again(folder, tmp_path):
     images, out = tmp_path / "images", tmp_path / "out"
     shutil.copytree(folder, images)
     train, val = convert(images, out, RAW, silent)
@@ -146,9 +146,7 @@ def test_a_split_that_is_finished_is_not_made_again_while_the_other_is_not(folde
     assert train.stat().st_mtime_ns > old
 
 
-def test_an_attempt_with_other_options_or_of_a_changed_source_is_not_resumed(
-    folder, tmp_path, small_chunks
-):
+def test_convert_rejects_resume_with_other_options_or_source(folder, tmp_path, small_chunks):
     source, target = tmp_path / "train", tmp_path / "a.beton"
     shutil.copytree(folder / "train", source)
     interrupted(source, target, after=16)
@@ -176,9 +174,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_it_leaves_neither_a_worker_nor_a_file_that_looks_whole(
-    nursery, folder, tmp_path
-):
+def test_killed_conversion_leaves_no_worker_or_file(nursery, folder, tmp_path):
     (tmp_path / "convert_slowly.py").write_text(CONVERT)
     source, target = folder / "train", tmp_path / "train.beton"
     process = nursery.run(tmp_path, "convert_slowly", str(source), str(target))
@@ -194,23 +190,21 @@ def test_killed_at_any_moment_it_leaves_neither_a_worker_nor_a_file_that_looks_w
     assert target.read_bytes() == (tmp_path / "whole.beton").read_bytes()
 
 
-def test_a_second_conversion_to_the_same_file_is_refused(folder, tmp_path):
+def test_second_conversion_to_one_file_is_rejected(folder, tmp_path):
     writer = beton_writer.BetonWriter(tmp_path / "train.beton", 5, room.PAGE_SIZE, "key")
     with pytest.raises(NotReadyError, match="another conversion"):
         convert(folder / "train", tmp_path / "train.beton", RAW, silent)
     writer.close()
 
 
-def test_a_full_disk_is_noticed_before_anything_is_written(folder, tmp_path, monkeypatch):
+def test_convert_rejects_full_disk_before_writing(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
     with pytest.raises(NotReadyError, match=r"has 1 kB free; about [\d.]+ MB are needed"):
         convert(folder, tmp_path / "out", RAW, silent)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_disk_that_fills_up_leaves_the_old_file_as_it_was(
-    folder, tmp_path, small_chunks, monkeypatch
-):
+def test_disk_full_during_conversion_keeps_old_file(folder, tmp_path, small_chunks, monkeypatch):
     target = tmp_path / "train.beton"
     convert(folder / "train", target, ConvertOptions("jpg", workers=1), silent)
     old = target.read_bytes(), sidecar_path(target).read_bytes()
@@ -244,9 +238,7 @@ def with_bad_images(folder: Path, tmp_path: Path) -> tuple[Path, list[str]]:
     return root, [str(cut), str(text)]
 
 
-def test_images_that_cannot_be_read_are_named_by_path_or_left_out_if_asked(
-    with_bad_images, tmp_path
-):
+def test_unreadable_images_are_named_or_skipped(with_bad_images, tmp_path):
     (root, bad), target = with_bad_images, tmp_path / "a.beton"
     with pytest.raises(NotReadyError) as refusal:
         convert(root, target, RAW, silent)
@@ -257,9 +249,7 @@ def test_images_that_cannot_be_read_are_named_by_path_or_left_out_if_asked(
     assert (len(beton), sorted(beton.sidecar.skipped)) == (6, bad)
 
 
-def test_resuming_with_another_rule_for_bad_images_hides_none(
-    with_bad_images, tmp_path, small_chunks
-):
+def test_resume_with_skip_names_earlier_bad_images(with_bad_images, tmp_path, small_chunks):
     (root, bad), target = with_bad_images, tmp_path / "a.beton"
     skip, strict = (
         ConvertOptions("raw", shuffle=False, on_bad_image=rule, workers=1)
@@ -277,9 +267,7 @@ def test_resuming_with_another_rule_for_bad_images_hides_none(
         convert(root, target, strict, silent)
 
 
-def test_whatever_lies_in_a_class_folder_becomes_a_reason_and_stops_nothing(
-    with_bad_images, tmp_path
-):
+def test_special_files_in_class_folders_are_skipped(with_bad_images, tmp_path):
     root = with_bad_images[0]
     shutil.copy(min(root.glob("*/*")), os.fsencode(root / "bee") + b"/\xff\xfe.jpg")
     (root / "bee" / "gone.jpg").symlink_to("nowhere.jpg")
@@ -294,16 +282,14 @@ def test_whatever_lies_in_a_class_folder_becomes_a_reason_and_stops_nothing(
     assert "long.png: has a side of 70,000 pixels; the limit of .beton files is 65,500" in said
 
 
-def test_a_source_cut_short_after_it_was_opened_is_named_and_kills_nothing(betons, tmp_path):
+def test_source_truncated_after_open_is_named(betons, tmp_path):
     shutil.copytree(betons, tmp_path, dirs_exist_ok=True)
     source = Original.beton(tmp_path / "val.beton")
     os.truncate(tmp_path / "val.beton", METADATA_START)
     assert source.encoded(0, RAW) == "is damaged: the file was cut short after it was opened"
 
 
-def test_a_file_that_does_not_read_back_is_not_accepted_when_repeated(
-    folder, tmp_path, monkeypatch
-):
+def test_unverified_file_is_rejected_when_repeated(folder, tmp_path, monkeypatch):
     write = beton_writer.write_all
 
     def damaged(file, data):
@@ -316,7 +302,7 @@ def test_a_file_that_does_not_read_back_is_not_accepted_when_repeated(
         assert not names(tmp_path)
 
 
-def test_a_conversion_killed_while_it_reads_its_file_back_is_finished_when_repeated(
+def test_conversion_killed_during_verification_finishes_when_repeated(
     folder, tmp_path, monkeypatch
 ):
     with monkeypatch.context() as patch:
@@ -328,7 +314,7 @@ def test_a_conversion_killed_while_it_reads_its_file_back_is_finished_when_repea
     assert names(tmp_path) == {"a.beton", "a.beton.json"}
 
 
-def test_what_a_conversion_of_something_else_has_made_is_not_replaced(folder, tmp_path):
+def test_convert_keeps_file_of_another_source(folder, tmp_path):
     target = tmp_path / "a.beton"
     convert(folder / "val", target, RAW, silent)
     old = target.read_bytes()
@@ -347,7 +333,7 @@ def test_what_a_conversion_of_something_else_has_made_is_not_replaced(folder, tm
         convert(folder / "val", tmp_path / "b.beton", replace(RAW, levels=2), silent)
 
 
-def test_a_source_is_the_place_it_is_and_not_the_words_that_named_it(folder, tmp_path, monkeypatch):
+def test_source_is_identified_by_resolved_path(folder, tmp_path, monkeypatch):
     for name, images in (("one", "val"), ("two", "train")):
         (tmp_path / name).mkdir()
         shutil.copytree(folder / images, tmp_path / name / "images")
@@ -365,7 +351,7 @@ def test_a_source_is_the_place_it_is_and_not_the_words_that_named_it(folder, tmp
     assert target.read_bytes() == old
 
 
-def test_wrong_sources_targets_and_options_are_refused(folder, tmp_path):
+def test_convert_rejects_wrong_sources_targets_and_options(folder, tmp_path):
     (tmp_path / "empty" / "ant").mkdir(parents=True)
     shutil.copytree(folder, tmp_path / "images")
     (tmp_path / "images/val/dog").mkdir()

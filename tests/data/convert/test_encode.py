@@ -26,14 +26,14 @@ def sampled_4_4_1() -> bytes:
     return data[:at] + b"\x14" + data[at + 1 :]
 
 
-def test_a_sound_jpeg_that_fits_is_kept_byte_for_byte():
+def test_encode_keeps_bytes_of_fitting_jpeg():
     original = encoded(PICTURE, quality=97)
     for longest in (90, 500):
         options = ConvertOptions("jpg", max_resolution=longest)
         assert encode(Picture(original), 0, options) == (JPEG, 60, 90, original)
 
 
-def test_of_a_jpeg_with_another_behind_it_only_the_first_is_stored():
+def test_encode_stores_first_of_two_jpegs():
     two = encoded(PICTURE) + encoded(Image.fromarray(255 - PIXELS))
     stored = encode(Picture(two), 0, ConvertOptions("jpg"))
     assert not ends_early(stored.data)
@@ -51,7 +51,7 @@ def test_of_a_jpeg_with_another_behind_it_only_the_first_is_stored():
     ],
     ids=["16 bits", "grey", "palette", "CMYK", "JPEG"],
 )
-def test_a_file_has_the_same_pixels_in_a_beton_as_in_a_folder(original):
+def test_beton_pixels_equal_folder_pixels(original):
     pixels = Picture(original).whole().tobytes()
     assert encode(Picture(original), 0, ConvertOptions("raw")) == (RAW, 60, 90, pixels)
 
@@ -67,7 +67,7 @@ def test_a_file_has_the_same_pixels_in_a_beton_as_in_a_folder(original):
     ],
     ids=["CMYK", "PNG", "bytes behind the end", "larger", "4:4:1"],
 )
-def test_anything_else_is_encoded_again(original):
+def test_encode_reencodes_other_formats(original):
     stored = encode(Picture(original), 0, ConvertOptions("jpg", jpeg_quality=90))
     assert stored.data != original
     with Image.open(io.BytesIO(stored.data)) as image:
@@ -80,12 +80,12 @@ def test_anything_else_is_encoded_again(original):
     ("old", "new"),
     [((800, 600), (500, 375)), ((1072, 712), (500, 332)), ((375, 500),) * 2, ((999, 1), (500, 1))],
 )
-def test_the_longer_side_is_limited_and_sides_are_rounded_down(old, new):
+def test_encode_limits_longer_side_rounding_down(old, new):
     stored = encode(Pixels(np.zeros((old[1], old[0], 3), np.uint8)), 0, ConvertOptions("raw"))
     assert (stored.width, stored.height) == new
 
 
-def test_shrinking_is_the_mean_over_the_covered_area():
+def test_shrink_averages_the_covered_area():
     stored = encode(Pixels(PIXELS), 0, ConvertOptions("raw", max_resolution=70))
     image = np.frombuffer(stored.data, np.uint8).reshape(46, 70, 3)
     fine = np.repeat(np.repeat(PIXELS, 46, axis=0), 70, axis=1)  # a common multiple of both grids
@@ -93,7 +93,7 @@ def test_shrinking_is_the_mean_over_the_covered_area():
     assert np.abs(exact - image).max() <= 0.51  # rounded to whole numbers
 
 
-def test_proportion_compresses_that_share_and_the_same_images_for_a_seed():
+def test_proportion_compresses_same_images_per_seed():
     def modes(seed: int, count: int) -> list[int]:
         options = ConvertOptions(compress_probability=0.3, seed=seed)
         return [encode(Pixels(PIXELS[:8, :8]), index, options).mode for index in range(count)]
@@ -102,7 +102,7 @@ def test_proportion_compresses_that_share_and_the_same_images_for_a_seed():
     assert modes(4, 20) == modes(4, 20) != modes(5, 20)
 
 
-def test_every_wrong_option_is_named():
+def test_encode_names_every_wrong_option():
     wrong = {
         "write_mode": "smart",
         "levels": 3,

@@ -96,7 +96,7 @@ def refused(folder: Path, said: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["json", "number", "name", "parquet"])
-def test_shards_become_what_their_images_in_folders_become(kind, folder, tmp_path):
+def test_shards_convert_like_folders(kind, folder, tmp_path):
     if kind == "parquet":
         write_parquet(folder, tmp_path / "shards")
     else:
@@ -109,7 +109,7 @@ def test_shards_become_what_their_images_in_folders_become(kind, folder, tmp_pat
         assert wanted
 
 
-def test_of_two_validation_sets_one_counts_and_a_changed_shard_is_another_source(folder, tmp_path):
+def test_changed_shard_is_another_source(folder, tmp_path):
     write_tars(folder, tmp_path)
     alone, other = shards_of(tmp_path), tmp_path / "test-0000.tar"
     other.write_bytes(b"not even read")  # the first by name counts, the other is listed
@@ -120,7 +120,7 @@ def test_of_two_validation_sets_one_counts_and_a_changed_shard_is_another_source
     assert forecast(tmp_path, tmp_path / "out", RAW).left_out == (str(other),)
 
 
-def test_groups_of_rows_stay_together_in_a_random_order(folder, tmp_path):
+def test_row_groups_stay_together_in_random_order(folder, tmp_path):
     write_parquet(folder, tmp_path, group=3)
     source = shards_of(tmp_path)["train"]
     order = source.shuffled(np.random.default_rng(0))
@@ -152,18 +152,18 @@ def test_groups_of_rows_stay_together_in_a_random_order(folder, tmp_path):
         ({"a.jpg": b"x", "a.cls": b"a" * 201}, "name of at most 200 characters in .cls"),
     ],
 )
-def test_a_sample_that_is_not_whole_is_named(members, said, tmp_path):
+def test_incomplete_sample_is_named(members, said, tmp_path):
     write_tar(tmp_path / "a.tar", members)
     refused(tmp_path, said)
 
 
-def test_two_samples_of_one_name_are_not_merged(tmp_path):
+def test_samples_of_one_name_stay_separate(tmp_path):
     twice = [("0.jpg", b"x"), ("0.cls", b"0"), ("0.jpg", b"y"), ("0.cls", b"1")]
     write_tar(tmp_path / "a.tar", twice)
     refused(tmp_path, "more than one image or label: 0.jpg, 0.cls, 0.jpg, 0.cls")
 
 
-def test_files_that_are_damaged_or_without_labels_are_named(tmp_path):
+def test_damaged_or_unlabeled_shards_are_named(tmp_path):
     writer, path = pytest.importorskip("pyarrow.parquet"), tmp_path / "a.parquet"
     path.write_bytes(b"PAR1" * 10)
     refused(tmp_path, "cannot be read as a parquet file")
@@ -184,7 +184,7 @@ def test_files_that_are_damaged_or_without_labels_are_named(tmp_path):
     refused(tmp_path, "numbers and labels that are names: 2, cat")
 
 
-def test_an_archive_beside_class_folders_is_not_a_shard(folder, tmp_path):
+def test_archive_next_to_class_folders_is_ignored(folder, tmp_path):
     (tmp_path / "train").symlink_to(folder / "train")
     (tmp_path / "ILSVRC2012_img_train.tar").write_bytes(b"anything")
     assert shards_of(tmp_path) == {}
@@ -194,7 +194,7 @@ def test_an_archive_beside_class_folders_is_not_a_shard(folder, tmp_path):
     "names",
     [5, "antbee", ["ant"], ["ant", "ant"], ["ant", 3], ["ant", None], [["ant"], ["bee"]], {}],
 )
-def test_class_names_of_a_stranger_are_checked(names, tmp_path):
+def test_class_names_in_shards_are_validated(names, tmp_path):
     write_rows(tmp_path / "a.parquet", [*TWO], [0, 1], of_classes({"names": names}))
     refused(tmp_path, "must name at least 2 different classes")
 
@@ -213,20 +213,20 @@ def test_class_names_of_a_stranger_are_checked(names, tmp_path):
     ],
     ids=range(7),
 )
-def test_a_description_that_is_none_or_beyond_the_limits_of_json_leaves_numbers(feature, tmp_path):
+def test_missing_or_oversized_description_leaves_numbers(feature, tmp_path):
     described = f'{{"info": {{"features": {{"label": {feature}}}}}}}'
     write_rows(tmp_path / "a.parquet", [*TWO], [0, 1], described)
     assert shards_of(tmp_path)[""].classes == ("0", "1")
 
 
 @pytest.mark.parametrize("cells", [[{"path": "x"}], [5], ["text"], [None], [{"bytes": "text"}]])
-def test_cells_without_bytes_are_unreadable_images(cells, tmp_path):
+def test_parquet_cells_without_bytes_are_unreadable_images(cells, tmp_path):
     write_rows(tmp_path / "a.parquet", cells, [0])
     with pytest.raises(NotReadyError, match=r"a\.parquet: row 0"):
         convert(tmp_path, tmp_path / "out.beton", RAW, silent)
 
 
-def test_a_bad_image_of_a_shard_is_named_by_shard_and_member(tmp_path):
+def test_bad_image_is_named_by_shard_and_member(tmp_path):
     write_tar(tmp_path / "a.tar", {"one.jpg": b"bad", "one.cls": b"ant"})
     with pytest.raises(NotReadyError, match=r"a\.tar: one\.jpg"):
         convert(tmp_path, tmp_path / "out.beton", RAW, silent)
@@ -254,12 +254,12 @@ def test_repeated_large_value_is_decoded_in_parts(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("labels", [[None], [True], [-1], [10**6], ["a" * 201], [""], [0.5]])
-def test_parquet_value_that_is_no_label_is_refused(tmp_path, labels):
+def test_parquet_rejects_value_that_is_not_label(tmp_path, labels):
     write_rows(tmp_path / "a.parquet", [TWO[0]], labels)
     refused(tmp_path, "has no label in row 0: a number from 0 to 999,999, or a name of at most 200")
 
 
-def test_two_columns_of_labels_are_refused(tmp_path):
+def test_parquet_rejects_two_label_columns(tmp_path):
     arrow, path = pytest.importorskip("pyarrow"), tmp_path / "a.parquet"
     columns = [arrow.array([{"bytes": b"x"}]), arrow.array([0]), arrow.array([1])]
     table = arrow.Table.from_arrays(columns, names=["image", "label", "label"])
@@ -267,7 +267,7 @@ def test_two_columns_of_labels_are_refused(tmp_path):
     refused(tmp_path, "needs one column image and one label, and has image, label, label")
 
 
-def test_a_file_of_class_names_is_read_within_limits(tmp_path):
+def test_class_names_file_is_read_within_limits(tmp_path):
     names = tmp_path / "classnames.txt"
     write_tar(tmp_path / "a.tar", {"a.jpg": b"x", "a.cls": b"1"})
     names.write_bytes(b"\xff\xfe\n\xff\xfd\xff\n")

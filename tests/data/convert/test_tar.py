@@ -38,7 +38,7 @@ def contents(path: Path) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_members_has_every_file_of_every_format(tmp_path, form):
+def test_members_lists_every_file_of_every_format(tmp_path, form):
     names = [f"{'d' * 60}/{'e' * length}.jpg" for length in (1, 90)]
     if form != tarfile.USTAR_FORMAT:
         names += [f"{'d' * 200}/{'e' * 150}.jpg", "\u00e9\udcff.jpg"]
@@ -47,7 +47,7 @@ def test_members_has_every_file_of_every_format(tmp_path, form):
     ]
 
 
-def test_members_has_every_file_of_gnu_tar(tmp_path):
+def test_members_lists_every_file_of_gnu_tar(tmp_path):
     names = ["b" * 120 + ".jpg", "c.cls"]
     for number, name in enumerate(names):
         (tmp_path / name).write_bytes(b"%03d" % number)
@@ -104,7 +104,7 @@ def described(path: Path, text: bytes, kind: bytes = tarfile.XHDTYPE) -> None:
         ("Not a regular file", lambda path: path.unlink() or os.mkfifo(path)),
     ],
 )
-def test_members_refuses_incomplete_archive(tmp_path, said, damage: Callable[[Path], object]):
+def test_members_rejects_incomplete_archive(tmp_path, said, damage: Callable[[Path], object]):
     path = archive(tmp_path / "a.tar")
     damage(path)
     with pytest.raises((ValueError, OSError), match=said):

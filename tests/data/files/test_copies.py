@@ -28,13 +28,13 @@ def note(root: Path, **changes) -> str:
     return next((one for one in notes if "byte for byte" in one), "")
 
 
-def test_a_plan_notes_that_validation_is_training(twice, folder):
+def test_plan_notes_validation_equal_to_training(twice, folder):
     assert note(twice).startswith("32 of 32 validation images that were compared are training im")
     assert f"resnet-recipes doctor data {twice} compares all" in note(twice)
     assert not note(folder)
 
 
-def test_copies_are_found_under_other_names_and_behind_links(twice, folder):
+def test_copies_are_found_under_other_names_and_links(twice, folder):
     for number, path in enumerate(sorted((twice / "val").glob("*/*"))):
         path.rename(path.with_name(f"renamed{number}.jpg"))
     assert note(twice).startswith("32 of 32 ")
@@ -48,7 +48,7 @@ def test_copies_are_found_under_other_names_and_behind_links(twice, folder):
     assert str(twice / "val/bee/001.jpg") in note(twice)
 
 
-def test_copies_within_one_folder_are_noted_when_a_share_is_set_aside(twice):
+def test_copies_across_a_split_folder_are_noted(twice):
     root = (twice / "train").rename(twice.parent / "flowers")
     assert not note(root, val_share=0.3)
     for path in list(root.glob("*/*")):
@@ -56,7 +56,7 @@ def test_copies_within_one_folder_are_noted_when_a_share_is_set_aside(twice):
     assert note(root, val_share=0.3)
 
 
-def test_images_of_one_size_in_bytes_are_compared_by_name_first(tmp_path, monkeypatch):
+def test_images_of_equal_size_are_compared_by_name(tmp_path, monkeypatch):
     read = []
     real = copies.read_file
     monkeypatch.setattr(copies, "read_file", lambda path: read.append(path) or real(path))
@@ -74,7 +74,7 @@ def test_images_of_one_size_in_bytes_are_compared_by_name_first(tmp_path, monkey
     assert len(read) <= 2 * 32 + 32 * 6
 
 
-def test_files_that_are_not_fetched_or_unreadable_are_not_called_copies(twice):
+def test_unfetched_or_unreadable_files_are_not_copies(twice):
     for path in [*twice.glob("*/*/*")]:
         size = path.stat().st_size
         path.write_bytes(b"")

@@ -24,7 +24,7 @@ def halves(folder: Path, tmp_path: Path) -> Path:
     return tmp_path / "halves"
 
 
-def test_alike_class_folders_are_refused_by_plan_share_doctor_and_convert(halves):
+def test_similar_class_folders_are_rejected_everywhere(halves):
     said = f"data.root={halves}: has the same folders (ant, bee, cat) in one half, other"
     share = refusal(small(halves, val_share=0.1))
     assert said in share
@@ -37,14 +37,14 @@ def test_alike_class_folders_are_refused_by_plan_share_doctor_and_convert(halves
         splits_of(halves, halves / "all.beton", ConvertOptions())
 
 
-def test_the_links_that_a_refusal_offers_make_the_splits(halves):
+def test_suggested_links_create_the_splits(halves):
     links = refusal(small(halves)).splitlines()[1].removeprefix("    try:   ")
     for link in links.split(" && "):
         subprocess.run(shlex.split(link), check=True)
     assert found(small(halves)) == (37, 11, CLASSES)
 
 
-def test_alike_class_folders_are_classes_if_the_user_says_so(halves):
+def test_similar_class_folders_are_accepted_when_confirmed(halves):
     named = {"val_share": 0.1, "nested_classes": False}
     assert found(small(halves, **named))[2] == ("one half", "other")
     assert not [note for note in data.measure(small(halves, **named)).notes if "nested" in note]
@@ -64,7 +64,7 @@ A/ant B/ANT | A/Bee B/bee | has the same folders
 """
     ),
 )
-def test_classes_that_look_like_splits_are_refused(folder, tmp_path, ants, bees, said):
+def test_classes_that_look_like_splits_are_rejected(folder, tmp_path, ants, bees, said):
     for name, places in (("ant", ants), ("bee", bees)):
         for place in places.split():
             shutil.copytree(folder / "train" / name, tmp_path / place)
@@ -85,7 +85,7 @@ steam_train | test_tube
 """
     ),
 )
-def test_folders_that_only_resemble_splits_are_classes(folder, tmp_path, ants, bees):
+def test_folders_resembling_splits_are_classes(folder, tmp_path, ants, bees):
     for name, places in (("ant", ants), ("bee", bees)):
         for place in places.split():
             (tmp_path / place).mkdir(parents=True)
@@ -96,7 +96,7 @@ def test_folders_that_only_resemble_splits_are_classes(folder, tmp_path, ants, b
     assert {*found(small(tmp_path, val_share=0.2))[2]} == wanted
 
 
-def test_nested_classes_are_offered_only_where_each_is_in_one_class_folder(folder, tmp_path):
+def test_nested_classes_are_suggested_only_if_unambiguous(folder, tmp_path):
     offer = "data.nested_classes=true makes each of these a class"
     for place in ("hot/ant", "hot/other", "cold/bee", "cold/other"):
         shutil.copytree(folder / "train" / "ant", tmp_path / place)

@@ -56,7 +56,7 @@ def notes(root: Path, **changes) -> str:
     return "\n".join((*facts.notes, *facts.details))
 
 
-def test_a_folder_without_val_is_refused_with_the_setting_that_helps(flowers):
+def test_folder_without_val_suggests_a_setting(flowers):
     assert "has no validation images\n    try:   data.val_share=0.1" in refusal(small(flowers))
     root = flowers.parent / "set"
     root.mkdir()
@@ -68,7 +68,7 @@ def test_a_folder_without_val_is_refused_with_the_setting_that_helps(flowers):
     assert "is for data without validation images; val has some" in said
 
 
-def test_a_share_of_each_class_is_set_aside_and_reported(flowers):
+def test_validation_fraction_is_taken_from_each_class(flowers):
     config = small(flowers, val_share=0.25)
     train, val = {*listing_of(config, "train").names}, validation(config)
     assert train | val == {*Listing.of(flowers).names}
@@ -82,7 +82,7 @@ def test_a_share_of_each_class_is_set_aside_and_reported(flowers):
     assert np.bincount(labels).tolist() == [3, 3, 3]
 
 
-def test_which_images_are_set_aside_is_a_function_of_the_seed_and_hardly_changes_with_the_folder(
+def test_validation_images_depend_on_seed_not_folder(
     flowers,
 ):
     first, again, other = (
@@ -93,7 +93,7 @@ def test_which_images_are_set_aside_is_a_function_of_the_seed_and_hardly_changes
     assert len(validation(small(flowers, val_share=0.3)) - first) <= 1
 
 
-def test_every_class_keeps_an_image_on_both_sides_or_is_named(flowers):
+def test_every_class_has_images_in_both_splits(flowers):
     for name in ("ant", "bee"):
         for path in sorted((flowers / name).iterdir())[2:]:
             path.unlink()
@@ -105,7 +105,7 @@ def test_every_class_keeps_an_image_on_both_sides_or_is_named(flowers):
     assert "needs two images of each class; there is one of bee" in said
 
 
-def test_one_class_and_an_empty_class_are_explained(flowers):
+def test_single_and_empty_classes_are_explained(flowers):
     for path in (flowers / "bee").iterdir():
         path.unlink()
     assert "has no images in bee" in refusal(small(flowers, val_share=0.1))
@@ -126,7 +126,7 @@ def test_one_class_and_an_empty_class_are_explained(flowers):
     assert "(not read: " in said
 
 
-def test_folders_within_class_folders_are_reported_and_become_classes_on_request(folder, tmp_path):
+def test_nested_folders_become_classes_on_request(folder, tmp_path):
     for split in ("train", "val"):
         for name, place in (("ant", "insects/ant"), ("bee", "insects/bee"), ("cat", "mammals")):
             shutil.copytree(folder / split / name, tmp_path / split / place)
@@ -152,7 +152,7 @@ def test_folders_within_class_folders_are_reported_and_become_classes_on_request
         ("train2017", "val2017", ""),
     ],
 )
-def test_the_names_of_splits_elsewhere_are_read_and_reported(folder, tmp_path, train, val, more):
+def test_foreign_split_names_are_read_and_reported(folder, tmp_path, train, val, more):
     (tmp_path / train).symlink_to(folder / "train")
     (tmp_path / val).symlink_to(folder / "val")
     if more:
@@ -161,20 +161,20 @@ def test_the_names_of_splits_elsewhere_are_read_and_reported(folder, tmp_path, t
     assert f"validation images come from {val}" in notes(tmp_path).splitlines()
 
 
-def test_split_folders_in_one_another_are_one(folder, tmp_path):
+def test_nested_split_folders_count_once(folder, tmp_path):
     for split, name in (("train", "training_set"), ("val", "test_set")):
         shutil.copytree(folder / split, tmp_path / name / name)
     assert found(small(tmp_path)) == (37, 11, CLASSES)
 
 
-def test_a_folder_that_links_to_itself_is_no_split_in_a_split(folder, tmp_path):
+def test_self_linked_folder_is_not_a_nested_split(folder, tmp_path):
     for split in ("train", "val"):
         (tmp_path / split).mkdir()
         (tmp_path / split / split).symlink_to(tmp_path / split)
     assert "has no images" in refusal(small(tmp_path))
 
 
-def test_split_folders_in_the_paths_of_a_table_divide_it(folder, tmp_path):
+def test_split_folders_in_table_paths_divide_it(folder, tmp_path):
     lines = ["path,label"]
     for split, name in (("train", "seg_train"), ("val", "seg_test")):
         for path in sorted(shutil.copytree(folder / split, tmp_path / name).glob("*/*")):
@@ -200,7 +200,7 @@ def table(folder: Path, tmp_path: Path) -> Path:
     return tmp_path / "labels.csv"
 
 
-def test_a_table_gives_the_images_and_labels_of_the_folders(folder, table):
+def test_table_gives_images_and_labels_of_folders(folder, table):
     assert found(small(table)) == (37, 11, CLASSES)
     assert "validation images come from test" in notes(table).splitlines()
     share = replace(ALONE, eval_size=11)
@@ -212,14 +212,14 @@ def test_a_table_gives_the_images_and_labels_of_the_folders(folder, table):
     assert np.array_equal(mine.labels, theirs.labels)
 
 
-def test_a_table_without_splits_is_shared_out(table):
+def test_table_without_splits_is_split_randomly(table):
     lines = [line.rpartition(",")[0] for line in table.read_text().splitlines()]
     table.write_text("\n".join(lines))
     assert "has no validation images" in refusal(small(table))
     assert found(small(table, val_share=0.25))[1] == 12
 
 
-def test_hugging_faces_metadata_gives_the_labels(folder, tmp_path):
+def test_hugging_face_metadata_gives_labels(folder, tmp_path):
     rows = []
     for split, name in (("train", "train"), ("val", "test")):
         (tmp_path / name).mkdir()
@@ -238,7 +238,7 @@ def test_hugging_faces_metadata_gives_the_labels(folder, tmp_path):
     assert found(small(tmp_path)) == (37, 11, CLASSES)
 
 
-def test_tables_that_do_not_give_the_labels_are_named(images):
+def test_tables_without_labels_are_named(images):
     (images / "train" / "metadata.csv").write_text("file_name,text\nant/000.jpg,an ant\n")
     (images / "train.csv").write_text("id,diagnosis,age\n1,2,3\n")
     (images / "labels.csv").write_text("path,label\na.jpg,x\n")
@@ -246,7 +246,7 @@ def test_tables_that_do_not_give_the_labels_are_named(images):
     assert f"not from {images}/labels.csv, {images}/train.csv" in notes(images)
 
 
-def test_what_is_set_aside_is_part_of_what_a_resumed_run_checks(flowers):
+def test_resume_checks_the_validation_fraction(flowers):
     config = small(flowers, val_share=0.2)
     facts = data.measure(config)
     data.open_train(config, facts, ALONE).close()
@@ -254,7 +254,7 @@ def test_what_is_set_aside_is_part_of_what_a_resumed_run_checks(flowers):
         data.open_train(replace(config, val_seed=1), facts, ALONE)
 
 
-def test_the_doctor_looks_at_every_image_of_every_layout(flowers, table):
+def test_doctor_checks_every_image_of_every_layout(flowers, table):
     next((flowers / "cat").iterdir()).write_bytes(b"no image")
     for root, count in ((flowers, 37), (table, 48)):
         assert f"of {count} images were decoded" in check_data(root)[-1].what
@@ -273,7 +273,7 @@ def listed(images: Path) -> Path:
     return images
 
 
-def test_a_table_beside_folders_gives_the_labels_and_the_plan_says_so(listed, folder):
+def test_table_next_to_folders_gives_labels_and_note(listed, folder):
     theirs, table = labelled(folder), listed / "val.csv"
     assert labelled(listed) == {name: SWAPPED[label] for name, label in theirs.items()}
     assert f"labels come from {listed}/train.csv and {table}" in data.measure(small(listed)).notes
@@ -288,7 +288,7 @@ def test_a_table_beside_folders_gives_the_labels_and_the_plan_says_so(listed, fo
     assert said in notes(listed)
 
 
-def test_flat_images_are_read_through_the_table_beside_them(listed):
+def test_flat_images_are_labeled_by_their_table(listed):
     for split in ("train", "val"):
         place = listed / f"{split}.csv"
         for path in (listed / split).glob("*/*.jpg"):
@@ -312,7 +312,7 @@ def test_flat_images_are_read_through_the_table_beside_them(listed):
         ("metadata.jsonl", '{"file_name": "a.jpg", "label": "x"}\n'),
     ],
 )
-def test_two_tables_for_the_same_images_are_refused(listed, name, content):
+def test_two_tables_for_same_images_are_rejected(listed, name, content):
     (listed / name).write_text(content)
     said = refusal(small(listed))
     assert "has more than one place that labels could come from" in said
@@ -320,14 +320,14 @@ def test_two_tables_for_the_same_images_are_refused(listed, name, content):
     assert "train.csv" in said
 
 
-def test_a_table_under_another_name_of_the_split_is_refused_unless_it_has_a_folder(listed):
+def test_table_of_renamed_split_needs_its_folder(listed):
     (listed / "val.csv").rename(listed / "validation.csv")
     assert "could come from: val and validation.csv" in refusal(small(listed))
     (listed / "validation").mkdir()
     assert labelled(listed)["000.jpg"] == "ant"
 
 
-def test_rows_of_the_other_split_are_refused(listed):
+def test_rows_of_other_split_are_rejected(listed):
     table = listed / "train.csv"
     (listed / "val.csv").write_text(table.read_text())
     assert "has 37 images for training that are for validation too" in refusal(small(listed))

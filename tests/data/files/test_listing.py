@@ -43,7 +43,7 @@ EXPECTED = [
 ]
 
 
-def test_a_kept_listing_is_the_one_that_was_made(root):
+def test_cached_listing_equals_the_original(root):
     first, second = Listing.of(root / "train"), Listing.of(root / "train")
     assert (first.kept, second.kept) == (False, True)
     assert named(first) == named(second) == EXPECTED
@@ -62,7 +62,7 @@ def test_a_kept_listing_is_the_one_that_was_made(root):
         "mkdir cow",
     ],
 )
-def test_every_change_of_a_folder_is_seen_even_if_its_time_is_set_back(root, command):
+def test_folder_change_is_seen_with_old_mtime(root, command):
     split = root / "train"
     before, times = Listing.of(split), {folder: os.stat(folder) for folder, *_ in os.walk(split)}
     subprocess.run(command, shell=True, cwd=split, check=True)
@@ -73,19 +73,19 @@ def test_every_change_of_a_folder_is_seen_even_if_its_time_is_set_back(root, com
     assert command == "mkdir cow" or after.digest != before.digest
 
 
-def test_a_hundred_folders_in_one_another_are_too_many(root):
+def test_hundred_nested_folders_are_rejected(root):
     (root / "train" / ("a/" * 102)).mkdir(parents=True)
     with pytest.raises(OSError, match="More than 100 folders in one another"):
         Listing.of(root / "train")
 
 
-def test_a_listing_made_while_folders_change_is_not_kept(root, monkeypatch):
+def test_listing_of_changing_folder_is_not_cached(root, monkeypatch):
     monkeypatch.setattr(listing, "_SETTLED", 60 * 10**9)
     assert not Listing.of(root / "train").kept
     assert not cache_path(root / "train").exists()
 
 
-def test_a_size_that_cannot_be_read_for_a_moment_is_an_error(root, monkeypatch):
+def test_unreadable_size_is_an_error(root, monkeypatch):
     class Entry:
         def stat(self):
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(root / "train/ant/0.jpg"))
@@ -99,33 +99,33 @@ def test_a_size_that_cannot_be_read_for_a_moment_is_an_error(root, monkeypatch):
     assert problem.clause == "cannot be read: Input/output error"
 
 
-def test_a_link_that_leads_nowhere_has_no_size(root):
+def test_dead_link_has_no_size(root):
     (root / "train/ant/0.jpg").unlink()
     (root / "train/ant/0.jpg").symlink_to("nowhere.jpg")
     assert named(Listing.of(root / "train"))[0] == ("ant/0.jpg", -1)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut", b"\x93NUMPY\x01\x00"])
-def test_a_damaged_cache_is_not_used(root, content):
+def test_damaged_cache_is_ignored(root, content):
     Listing.of(root / "train")
     cache_path(root / "train").write_bytes(content)
     assert named(Listing.of(root / "train")) == EXPECTED
 
 
-def test_a_cache_folder_that_cannot_be_written_is_reported(root, monkeypatch):
+def test_unwritable_cache_folder_is_reported(root, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/nowhere")
     said = []
     assert named(Listing.of(root / "train", said.append)) == EXPECTED
     assert "cannot cache the listing in /dev/null/nowhere/resnet-recipes" in said[0]
 
 
-def test_small_sets_are_listed_anew_every_time(root, monkeypatch):
+def test_small_datasets_are_not_cached(root, monkeypatch):
     monkeypatch.undo()
     assert not Listing.of(root / "train").kept
     assert not Listing.of(root / "train").kept
 
 
-def test_the_facts_say_that_a_kept_listing_is_used_and_their_digest_has_names_and_sizes(root):
+def test_facts_report_cached_listing_and_digest(root):
     config = small(root)
     first, second = data.measure(config), data.measure(config)
     assert "using the cached listing" in "".join(second.details)
@@ -138,7 +138,7 @@ def test_the_facts_say_that_a_kept_listing_is_used_and_their_digest_has_names_an
     assert changed.digest != first.digest
 
 
-def test_a_file_changed_in_place_is_named_when_it_is_read(root):
+def test_file_changed_in_place_is_named(root):
     config = small(root)
     Listing.of(root / "val")
     (root / "val" / "ant" / "0.jpg").write_bytes(b"more")  # the folder does not show it

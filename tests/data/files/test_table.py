@@ -45,7 +45,7 @@ ROWS = [("a.jpg", "cat", ""), ("c, d.jpg", "dog", "")]
         ),
     ],
 )
-def test_tables_of_many_programs_are_read(folder, text, name):
+def test_tables_of_many_programs_are_parsed(folder, text, name):
     assert read(folder, text, name) == ROWS
 
 
@@ -57,7 +57,7 @@ def test_tables_of_many_programs_are_read(folder, text, name):
         ("path,label\nx/train/a,x\n", [""]),
     ],
 )
-def test_splits_are_a_column_or_the_first_folder(folder, text, splits):
+def test_split_is_a_column_or_first_folder(folder, text, splits):
     assert [row[2] for row in read(folder, text)] == splits
 
 
@@ -92,7 +92,7 @@ def test_splits_are_a_column_or_the_first_folder(folder, text, splits):
         ("path,label\na.jpg,x\n./a.jpg,y\n", "names images twice: ./a.jpg, line 3"),
     ],
 )
-def test_what_is_wrong_in_a_table_is_reported(folder, text, said):
+def test_table_errors_name_their_line(folder, text, said):
     path = folder / "labels.csv"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(NotReadyError) as caught:
@@ -102,7 +102,7 @@ def test_what_is_wrong_in_a_table_is_reported(folder, text, said):
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("text", ["[1]\n", "{\n", "[" * 100_000 + "\n"])
-def test_lines_that_are_not_objects_are_refused_and_a_fifo_is_not_waited_for(folder, text):
+def test_table_rejects_other_json_lines_and_fifos(folder, text):
     with pytest.raises(NotReadyError, match="cannot be read as a table"):
         read(folder, text, "metadata.jsonl")
     os.mkfifo(folder / "labels.csv")
@@ -110,7 +110,7 @@ def test_lines_that_are_not_objects_are_refused_and_a_fifo_is_not_waited_for(fol
         table.rows(folder / "labels.csv")
 
 
-def test_absolute_paths_and_links_lead_to_the_files(folder, tmp_path):
+def test_table_follows_absolute_paths_and_links(folder, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "link").symlink_to(folder)
     (tmp_path / "elsewhere" / "labels.csv").write_text(
@@ -133,7 +133,7 @@ def test_absolute_paths_and_links_lead_to_the_files(folder, tmp_path):
         "path,label",
     ],
 )
-def test_labels_are_seen_in_the_first_line_and_no_other_is_read(text, tmp_path, monkeypatch):
+def test_label_column_is_found_in_first_line(text, tmp_path, monkeypatch):
     path = tmp_path / "train.csv"
     path.write_text(text, encoding="utf-8")
     assert table.has_labels(path)

@@ -44,7 +44,7 @@ def repeated(data: bytes, times: int) -> bytes:
     return data[:last] + times * data[last:-2] + data[-2:]
 
 
-def test_every_kind_of_file_has_pillows_pixels_wherever_it_is_cut():
+def test_decoded_pixels_equal_pillow_for_every_crop():
     files = [encoded(PHOTO, **options) for options in JPEGS.values()]
     files += [encoded(PHOTO.convert(mode)) for mode in ("L", "CMYK")]
     files += [encoded(PHOTO.convert(mode), "PNG") for mode in ("RGBA", "L", "LA", "P", "1")]
@@ -58,7 +58,7 @@ def test_every_kind_of_file_has_pillows_pixels_wherever_it_is_cut():
         assert np.array_equal(Picture(data).crop(31, 5, 17, 50), expected[31:48, 5:55])
 
 
-def test_sixteen_bit_grey_keeps_its_upper_eight_bits():
+def test_16_bit_gray_keeps_upper_eight_bits():
     deep = (np.arange(40 * 50, dtype=np.uint16) * 32).reshape(40, 50)
     files = [encoded(Image.fromarray(deep), kind) for kind in ("PNG", "TIFF")]
     files += [b"P5 50 40 65535\n" + deep.astype(">u2").tobytes()]
@@ -66,7 +66,7 @@ def test_sixteen_bit_grey_keeps_its_upper_eight_bits():
         assert np.array_equal(whole(data), as_rgb(deep >> 8))
 
 
-def test_32_bit_grey_is_read_where_its_white_is_known():
+def test_32_bit_gray_needs_a_known_white():
     values, floats = np.arange(12, dtype=np.int32).reshape(3, 4), np.float32([[1e4, 0], [1, 2]])
     for known, expected in ((20 * values, 20 * values), (np.float32(values / 255), values)):
         assert np.array_equal(whole(encoded(Image.fromarray(known), "TIFF")), as_rgb(expected))
@@ -77,20 +77,20 @@ def test_32_bit_grey_is_read_where_its_white_is_known():
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("odd"), OSError("bad")])
-def test_whatever_pillow_raises_the_image_is_named_as_bad(monkeypatch, error):
+def test_pillow_errors_name_the_bad_image(monkeypatch, error):
     monkeypatch.setattr("PIL.Image.Image.convert", Mock(side_effect=error))
     for damaged in (PROGRESSIVE, encoded(PHOTO, "PNG")):
         with pytest.raises(BadImageError, match="cannot be decoded: "):
             whole(damaged)
 
 
-def test_a_phones_heic_is_named_whatever_its_suffix(monkeypatch):
+def test_heic_is_named_with_any_suffix(monkeypatch):
     monkeypatch.setattr(decode, "FORMATS", ("JPEG", "PNG"))  # as without pillow-heif
     with pytest.raises(BadImageError, match="is HEIC;  pip install pillow-heif"):
         Picture(b"\0\0\0\x24ftypheic\0\0\0\0mif1heic" + bytes(100))
 
 
-def test_a_jpeg_of_thousands_of_scans_is_refused_unread():
+def test_jpeg_with_thousands_of_scans_is_rejected():
     assert whole(repeated(PROGRESSIVE, 80)).shape == (HEIGHT, WIDTH, 3)
     # markers without a length hide no frame
     for data in (PROGRESSIVE, PROGRESSIVE[:2] + b"\xff\xd0" + bytes(2) + PROGRESSIVE[2:]):
@@ -98,7 +98,7 @@ def test_a_jpeg_of_thousands_of_scans_is_refused_unread():
             Picture(repeated(data, 150))
 
 
-def test_a_progressive_jpeg_of_too_many_pixels_times_scans_is_refused_with_both_figures():
+def test_progressive_jpeg_beyond_scan_limit_is_rejected():
     assert Picture(announcing(PROGRESSIVE, 5000, 5000)).height == 5000
     first = PROGRESSIVE.index(b"\xff\xda")
     few = PROGRESSIVE[: PROGRESSIVE.index(b"\xff\xda", first + 2)] + b"\xff\xd9"
@@ -111,7 +111,7 @@ def test_a_progressive_jpeg_of_too_many_pixels_times_scans_is_refused_with_both_
             Picture(announcing(data, *size))
 
 
-def test_only_scans_of_the_image_itself_are_counted_and_its_orientation_is_ignored():
+def test_scan_count_ignores_thumbnails_and_orientation():
     thumbnail = encoded(PHOTO.resize((40, 30)), progressive=True)
     turned = Image.Exif()
     turned[0x0112] = 6
@@ -126,7 +126,7 @@ def test_only_scans_of_the_image_itself_are_counted_and_its_orientation_is_ignor
 @pytest.mark.parametrize(
     "kind", [kind for kind in ("GIF", "WEBP", "PNG", "AVIF", "HEIF") if kind in FORMATS]
 )
-def test_the_first_frame_of_an_animation_is_read(kind):
+def test_animation_is_read_as_its_first_frame(kind):
     black = Image.new(PHOTO.mode, PHOTO.size)
     data = encoded(PHOTO, kind, save_all=True, append_images=[black, black], quality=90)
     # GIF has 256 colours; the others are black
@@ -135,7 +135,7 @@ def test_the_first_frame_of_an_animation_is_read(kind):
 
 
 @pytest.mark.parametrize(("side", "shrink"), [(200, 1), (100, 2), (64, 4), (45, 4), (20, 8)])
-def test_a_reduced_jpeg_is_cut_at_exact_fractions_of_its_pixels(side, shrink, monkeypatch):
+def test_reduced_jpeg_is_cropped_at_exact_fractions(side, shrink, monkeypatch):
     data = encoded(PHOTO.resize((WIDTH * 4, HEIGHT * 4), Image.BICUBIC), quality=95)
     box = (101, 203, 400, 333)
     sizes, draft = [], JpegImageFile.draft
@@ -157,7 +157,7 @@ def test_a_reduced_jpeg_is_cut_at_exact_fractions_of_its_pixels(side, shrink, mo
 
 
 @pytest.mark.parametrize(("height", "width"), [(64, 64), (33, 77), (HEIGHT, 40), (300, 400)])
-def test_resizing_is_within_one_of_pillows_and_of_torchvisions(height, width):
+def test_resize_is_within_one_of_pillow_and_torchvision(height, width):
     ours = resized(np.asarray(PHOTO).copy(), height, width)
     assert ours.is_contiguous(memory_format=torch.channels_last)
     theirs = np.asarray(v2.Resize((height, width), antialias=True)(PHOTO))
@@ -165,13 +165,13 @@ def test_resizing_is_within_one_of_pillows_and_of_torchvisions(height, width):
 
 
 @pytest.mark.parametrize("reduce", [False, True])
-def test_bicubic_crops_are_pillows(reduce):
+def test_bicubic_crop_equals_pillow(reduce):
     ours = Picture(encoded(PHOTO, "PNG")).resized_crop((3, 5, 60, 70), 32, reduce, bicubic=True)
     theirs = PHOTO.crop((5, 3, 75, 63)).resize((32, 32), Image.Resampling.BICUBIC)
     assert np.abs(ours.astype(int) - np.asarray(theirs)).max() <= 1
 
 
-def test_what_is_cut_off_or_not_an_image_is_refused():
+def test_decode_rejects_truncated_files_and_other_data():
     data = encoded(PHOTO, quality=90)
     cut = [data[:length] for length in random.Random(0).sample(range(len(data) - 2), 60)]
     huge = bytearray(data)
@@ -199,7 +199,7 @@ nowhere | No such file
 """
     ),
 )
-def test_only_regular_files_of_a_sane_size_are_opened(kind, said, tmp_path):
+def test_open_rejects_special_and_huge_files(kind, said, tmp_path):
     with pytest.raises(BadImageError, match=said):
         read_file(special(tmp_path / "image.jpg", kind))
     (tmp_path / "good.jpg").write_bytes(b"content")

@@ -50,7 +50,7 @@ def filled(storage: PythonRows, files: Files, epoch: int = 2, side: int = 32) ->
 
 
 @pytest.mark.parametrize("kind", [TrainImages, EvalImages])
-def test_file_unreadable_for_a_moment_has_the_engines_pixels(files, monkeypatch, kind):
+def test_file_unreadable_for_a_moment_keeps_engine_pixels(files, monkeypatch, kind):
     images = kind(files, CROP) if kind is TrainImages else kind(files, 36)
     storage, broken = natively(images, 2), 1
     expected = filled(storage, files)
@@ -91,7 +91,7 @@ def rows_for(indices: np.ndarray, epoch: int = 0, side: int = 32) -> Rows:
     ],
     ids=str,
 )
-def test_training_crops_are_those_of_the_python_decoder(files, changes, reduce, side, most):
+def test_training_crops_equal_python_decoder(files, changes, reduce, side, most):
     crop = replace(CROP, **changes)
     ours, python = (make(files, crop, None, reduce) for make in (in_engine, TrainImages))
     assert isinstance(ours, NativeImages)
@@ -107,13 +107,13 @@ def test_training_crops_are_those_of_the_python_decoder(files, changes, reduce, 
 
 
 @pytest.mark.parametrize("bicubic", [False, True])
-def test_evaluation_crops_are_those_of_the_python_decoder(files, bicubic):
+def test_evaluation_crops_equal_python_decoder(files, bicubic):
     ours, theirs = natively(EvalImages(files, 40, bicubic), 2), EvalImages(files, 40, bicubic)
     assert isinstance(ours, NativeImages)
     assert np.abs(filled(ours, files).astype(int) - filled(theirs, files)).max() <= 1
 
 
-def test_an_augmentation_with_steps_draws_the_same_as_in_python(files):
+def test_augmentation_with_steps_equals_python(files):
     augment = RandAugment(augmentation_set="safe").augment_sample()
     pixels = filled(in_engine(files, CROP, None, False), files)
     for index in range(len(files)):
@@ -125,7 +125,7 @@ def test_an_augmentation_with_steps_draws_the_same_as_in_python(files):
     assert np.array_equal(ours[jpegs], pixels[jpegs])
 
 
-def test_what_the_engine_cannot_do_or_decode_stays_in_python(files, tmp_path, request):
+def test_unsupported_images_stay_in_python(files, tmp_path, request):
     (tmp_path / "pngs" / "a").mkdir(parents=True)
     for number in range(5):
         Image.new("RGB", (40, 40)).save(tmp_path / "pngs" / "a" / f"{number}.png")
@@ -137,7 +137,7 @@ def test_what_the_engine_cannot_do_or_decode_stays_in_python(files, tmp_path, re
     assert type(natively(EvalImages(files, 40), 2)) is EvalImages
 
 
-def test_a_damaged_file_is_named_as_in_python(files):
+def test_damaged_file_is_named_as_in_python(files):
     path = Path(files.path(5))
     data = bytearray(path.read_bytes())
     data[-2:] = b"\0\0"
@@ -152,7 +152,7 @@ def test_a_damaged_file_is_named_as_in_python(files):
     assert fill(in_engine(files, CROP, None, True), rows, skip_bad=True) == [5]
 
 
-def test_a_file_of_another_size_than_it_was_listed_with_is_reported(files):
+def test_file_of_unlisted_size_is_reported(files):
     path = Path(files.path(3))
     path.write_bytes(path.read_bytes() + b"more")
     with pytest.raises(ChangedError, match="when it was listed"):

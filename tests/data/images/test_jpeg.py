@@ -17,21 +17,21 @@ def jpeg(mode: str = "RGB", **options) -> np.ndarray:
     "options",
     [{}, {"progressive": True}, {"comment": b"\xff\xc0" * 50}, {"exif": b"Exif\0\0" + bytes(90)}],
 )
-def test_size_and_channels_are_found_after_any_other_segment(mode, channels, options):
+def test_header_is_found_after_other_segments(mode, channels, options):
     assert frame_size(jpeg(mode, **options)) == (31, 47, channels)
 
 
-def test_fill_bytes_before_a_marker_are_allowed():
+def test_fill_bytes_before_marker_are_allowed():
     assert frame_size(np.insert(jpeg(), 2, [0xFF, 0xFF])) == (31, 47, 3)
 
 
 @pytest.mark.parametrize("cut", [slice(1, None), slice(None, -1), slice(0, 15), slice(0, 0)])
-def test_a_jpeg_without_its_start_or_end_has_no_size(cut):
+def test_jpeg_without_start_or_end_has_no_size(cut):
     assert frame_size(jpeg()[cut]) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("options", [{}, {"progressive": True}, {"restart_marker_blocks": 1}])
-def test_an_end_before_the_end_is_found_and_one_inside_a_segment_is_none(options):
+def test_end_marker_inside_segment_is_ignored(options):
     data = jpeg(comment=b"\xff\xd9" * 50, **options).tobytes()
     assert not ends_early(data)
     assert ends_early(data[:-40] + b"\xff\xd9" + data[-40:])

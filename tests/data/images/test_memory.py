@@ -88,27 +88,27 @@ VARIANTS = {
 
 @built
 @pytest.mark.parametrize("name", VARIANTS)
-def test_crops_from_memory_equal_those_of_a_raw_beton(mixed, raw, name):
+def test_memory_crops_equal_raw_beton_crops(mixed, raw, name):
     changes, augment = VARIANTS[name]
     expected = crops(small(raw, "ffcv", **changes), augment)
     assert crops(in_memory(mixed, **changes), augment) == expected
 
 
 @built
-def test_crops_of_a_beton_in_memory_equal_those_of_its_raw_copy(mixed, tmp_path):
+def test_beton_memory_crops_equal_raw_copy(mixed, tmp_path):
     jpegs = ConvertOptions("jpg", shuffle=False, max_resolution=None, workers=1)
     original = small_betons(mixed, tmp_path / "jpegs", jpegs)
     raw = small_betons(original, tmp_path / "raw", RAW)
     assert crops(in_memory(original, backend="ffcv")) == crops(small(raw, "ffcv"))
 
 
-def test_without_the_engine_images_are_shrunk_and_not_kept(mixed, raw, without_engine, monkeypatch):
+def test_images_without_engine_are_shrunk_not_kept(mixed, raw, without_engine, monkeypatch):
     monkeypatch.setattr("resnet_recipes.data.native.why_not", lambda: "was not built")
     assert crops(in_memory(mixed)) == crops(small(raw, "ffcv"))
 
 
 @built
-def test_ranks_and_resumed_runs_have_the_crops_of_one_rank(mixed):
+def test_memory_crops_are_equal_across_ranks_and_resumes(mixed):
     config = in_memory(mixed)
     whole = crops(config)[:STEPS]
     halves = [crops(config, rank=rank, world_size=2)[:STEPS] for rank in (0, 1)]
@@ -123,7 +123,7 @@ def copied(mixed: Path, tmp_path: Path) -> Path:
 
 
 @built
-def test_an_image_is_decoded_once_by_all_processes(copied):
+def test_image_is_decoded_once_by_all_processes(copied):
     expected = crops(in_memory(copied))
     config = in_memory(copied, workers=2)
     facts = data.measure(config)
@@ -144,7 +144,7 @@ def _read_all(source: Shrunk) -> None:
 
 
 @built
-def test_memory_is_shared_with_processes_that_know_the_name(copied):
+def test_memory_is_shared_by_name(copied):
     files, name = Files.of(in_memory(copied), "train"), f"test {os.getpid()}"
     source = Shrunk(files, LONGEST, name)
     process = multiprocessing.get_context("spawn").Process(target=_read_all, args=(source,))
@@ -176,7 +176,7 @@ def _kilobytes(process: int) -> tuple[int, int]:
 
 
 @built
-def test_two_ranks_hold_one_copy(mixed):
+def test_two_ranks_share_one_copy(mixed):
     config = small(mixed, memory_pixels=90)  # no image is larger
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
@@ -207,7 +207,7 @@ def test_memory_is_filled_once_and_does_not_grow(mixed):
 
 @built
 @pytest.mark.parametrize("left", [0, 2])
-def test_images_without_room_are_decoded_each_time(mixed, raw, monkeypatch, left):
+def test_images_beyond_memory_are_decoded_each_time(mixed, raw, monkeypatch, left):
     free = itertools.chain([1 << 30] * (2 + left), itertools.repeat(0))
     monkeypatch.setattr(memory, "available_memory", lambda: next(free))
     monkeypatch.setattr(memory, "INTERVAL", 0)
@@ -215,7 +215,7 @@ def test_images_without_room_are_decoded_each_time(mixed, raw, monkeypatch, left
 
 
 @built
-def test_memory_that_ran_short_stays_closed(mixed, monkeypatch):
+def test_exhausted_memory_stays_closed(mixed, monkeypatch):
     """A fifth of what was available at first is left to others."""
     free = {"bytes": 1000}
     monkeypatch.setattr(memory, "available_memory", lambda: free["bytes"])
@@ -270,7 +270,7 @@ def _said(config: DataConfig, spoil: Callable[[], object]) -> str:
 @built
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("rule", ["error", "skip"])
-def test_hostile_images_are_met_as_from_files(mixed, tmp_path, name, rule):
+def test_hostile_images_fail_as_from_files(mixed, tmp_path, name, rule):
     root, said = tmp_path / "images", []
     bad = root / "train" / "ant" / "000.jpg"
     for pixels in (0, LONGEST):

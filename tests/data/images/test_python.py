@@ -7,7 +7,7 @@ from resnet_recipes.data.images.python import centred
 
 
 @pytest.mark.parametrize("turned", [0, 1])
-def test_what_is_at_the_ends_of_an_image_is_kept_by_pad_and_squash_only(turned):
+def test_pad_and_squash_keep_image_edges(turned):
     pixels = np.zeros((40, 160, 3), np.uint8)
     pixels[:, :40] = pixels[:, -40:] = 255  # a quarter at each end
     image = Pixels(np.rot90(pixels, turned).copy())
@@ -23,7 +23,7 @@ def test_what_is_at_the_ends_of_an_image_is_kept_by_pad_and_squash_only(turned):
     assert (padded[20:] == np.rint(MEAN)).all()
 
 
-def test_what_is_padded_is_in_the_middle_of_the_crop_as_in_timm():
+def test_pad_centers_the_image_as_timm():
     white = np.full((100, 75, 3), 255, np.uint8)
     padded = centred(Pixels(white), 41, 32, False, "pad")  # 41 x 31: a column is left to the right
     assert (padded[:, :31] == 255).all()

@@ -89,7 +89,7 @@ def same(ours: list, theirs: list) -> bool:
 
 
 @pytest.mark.parametrize("bad", [(), (0, 3, 4, 39)])
-def test_threads_processes_and_the_caller_make_the_same_batches(bad):
+def test_batches_are_equal_from_threads_processes_and_caller(bad):
     expected = run(0, bad=bad)
     assert [pixels.shape for pixels, _ in expected[:3]] == [
         (7, 3, side, side) for side in (4, 5, 6)
@@ -99,13 +99,13 @@ def test_threads_processes_and_the_caller_make_the_same_batches(bad):
     assert same(run(2, in_threads=False, bad=bad), expected)
 
 
-def test_an_image_that_comes_twice_in_an_epoch_comes_with_two_crops():
+def test_repeated_image_has_two_crops():
     pixels, labels = run(0, count=1)[0]
     assert labels.tolist() == [0, 0, 0, 0, 0, 0, 0]
     assert len(set(pixels[:, 0, 0, 0])) == 7
 
 
-def test_a_skipped_image_is_replaced_by_the_next_good_one_with_its_label_and_named():
+def test_skipped_image_is_replaced_by_the_next():
     made = pipeline_of(2, bad=(3, 4))
     batches = list(made.run([BatchOrder(0, np.array([2, 3, 5]), np.zeros(3, np.int64), 4)]))
     assert batches[0].labels.tolist() == [0, 1, 1]
@@ -114,12 +114,12 @@ def test_a_skipped_image_is_replaced_by_the_next_good_one_with_its_label_and_nam
     made.close()
 
 
-def test_a_hundred_bad_images_in_a_row_are_not_a_few_bad_files():
+def test_hundred_bad_images_in_a_row_fail():
     with pytest.raises(TrainingError, match="image 0 and the 99 images after it cannot be read"):
         run(2, bad=tuple(range(40)))
 
 
-def test_a_new_run_ends_an_earlier_one_and_does_not_mix_with_it():
+def test_new_iteration_ends_the_earlier_one():
     made = pipeline_of(2, prefetch=3)
     first = made.run(jobs(99))
     next(first)
@@ -130,7 +130,7 @@ def test_a_new_run_ends_an_earlier_one_and_does_not_mix_with_it():
     made.close()
 
 
-def test_prefetch_says_how_many_batches_are_made_ahead_and_none_into_the_one_in_use():
+def test_prefetch_limits_batches_made_ahead():
     storage, seen = Greys(True), []
     fill = storage.fill
     storage.fill = lambda rows: (seen.append(int(rows.indices[0])), fill(rows))
@@ -147,13 +147,13 @@ def test_prefetch_says_how_many_batches_are_made_ahead_and_none_into_the_one_in_
     made.close()
 
 
-def test_batches_take_the_announced_memory_whatever_the_number_of_workers():
+def test_batch_memory_is_independent_of_workers():
     capacities = [Capacity(workers, prefetch=3, rows=7, pixels=60) for workers in (1, 64)]
     assert capacities[0].memory == capacities[1].memory
     assert capacities[0].memory >= 4 * 7 * 60 * 60 * 3
 
 
-def test_a_storage_that_never_responds_is_given_up_on(monkeypatch):
+def test_unresponsive_storage_is_given_up(monkeypatch):
     monkeypatch.setattr(loading, "STUCK_SECONDS", 0.1)
     storage, gate = Greys(True), threading.Event()
     storage.fill = lambda rows: gate.wait()
@@ -168,7 +168,7 @@ def test_a_storage_that_never_responds_is_given_up_on(monkeypatch):
     gate.set()
 
 
-def test_a_process_that_dies_between_two_batches_is_told():
+def test_dead_worker_is_reported():
     before = set(multiprocessing.active_children())
     made = pipeline_of(1, in_threads=False)
     batches = made.run(jobs(99))
@@ -187,7 +187,7 @@ class Refusal:
     value = 2
 
 
-def test_memory_that_cuda_cannot_pin_is_used_unpinned_and_a_note_says_so(monkeypatch):
+def test_unpinnable_memory_is_used_with_a_note(monkeypatch):
     cudart = type("Cudart", (), {"cudaHostRegister": staticmethod(lambda *_: Refusal())})
     monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
     monkeypatch.setattr("torch.cuda.cudart", lambda: cudart)
@@ -260,9 +260,7 @@ def case(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("repeats", [1, 3])
 @pytest.mark.parametrize(("rank", "world"), [(0, 1), (0, 2), (1, 2)])
-def test_a_run_decodes_its_own_steps_once_and_beyond_them_at_most_what_it_has_read_ahead(
-    case, rank, world, repeats
-):
+def test_run_decodes_its_steps_once_plus_prefetch(case, rank, world, repeats):
     case = case._replace(config=replace(case.config, repeats=repeats))
     share = Share(rank, world, global_size=12, eval_size=4, seed=5, groups=world)
     steps = case.by_step(share, STEPS + PREFETCH)

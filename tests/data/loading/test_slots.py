@@ -24,14 +24,14 @@ def notes(root: Path, workers: int | str, backend: str = "torchvision") -> str:
     )
 
 
-def test_the_cores_are_shared_by_the_ranks_and_what_a_recipe_says_is_kept(monkeypatch):
+def test_workers_split_cores_unless_recipe_sets_them(monkeypatch):
     assert [slots.workers(DataConfig(), ranks) for ranks in (1, 2, 3, 9)] == [8, 4, 2, 1]
     assert [slots.workers(DataConfig(workers=number), 2) for number in (0, 64)] == [0, 64]
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     assert slots.workers(DataConfig(), 1) == 2
 
 
-def test_more_workers_than_cores_are_reported_with_the_number_that_fits(folder, betons):
+def test_more_workers_than_cores_are_noted(folder, betons):
     for said in (notes(folder, 64), notes(betons, 64, "ffcv")):
         assert "data.workers=64 is more than the 8 cores of this machine" in said
         assert "which slows loading; use data.workers=8" in said
@@ -39,9 +39,7 @@ def test_more_workers_than_cores_are_reported_with_the_number_that_fits(folder, 
 
 
 @pytest.mark.parametrize("launched", [True, False])
-def test_all_ranks_of_this_machine_count_and_before_a_launch_its_gpus(
-    folder, monkeypatch, launched
-):
+def test_workers_count_local_ranks_or_gpus(folder, monkeypatch, launched):
     if launched:
         monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     else:

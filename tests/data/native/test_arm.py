@@ -15,7 +15,7 @@ COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64-static"
     not (shutil.which(COMPILER) and shutil.which(EMULATOR)),
     reason="sudo apt-get install g++-aarch64-linux-gnu qemu-user-static",
 )
-def test_neon_resizes_to_the_same_bits_as_plain_loops(tmp_path):
+def test_neon_resize_is_bit_identical_to_scalar_loops(tmp_path):
     source, program = PATH.parent / "src", tmp_path / "same_bits"
     files = [
         Path(__file__).with_name("same_bits.cpp"),

@@ -36,7 +36,7 @@ def augmented(engine, sources: list[np.ndarray], steps: list) -> np.ndarray:
 
 @pytest.mark.parametrize("side", [8, 61, 176])
 @pytest.mark.parametrize("name", RANDAUGMENT_OPS)
-def test_every_operation_of_randaugment_has_pillows_pixels(engine, name, side):
+def test_randaugment_operations_equal_pillow(engine, name, side):
     sources = images(side)
     rng = np.random.default_rng(1)
     values = [RandAugment().value(name, side, rng) for _ in range(COUNT)]
@@ -73,7 +73,7 @@ def test_hue_equals_pillow_for_colors_and_steps(engine):
     ],
     ids=["randaugment", "original", "trivial_augment", "flips", "color_jitter"],
 )
-def test_the_same_draw_gives_the_same_pixels_with_and_without_the_engine(engine, method):
+def test_augmentation_is_equal_without_the_engine(engine, method):
     augment, side = method.augment_sample(), 48
     sources = images(side) * 12
     pixels = augmented(
@@ -87,11 +87,11 @@ def test_the_same_draw_gives_the_same_pixels_with_and_without_the_engine(engine,
         ), seed
 
 
-def test_no_steps_leave_an_image_as_it_is(engine):
+def test_no_steps_keep_the_image(engine):
     sources = images(16)
     assert np.array_equal(augmented(engine, sources, [[] for _ in sources]), sources)
 
 
-def test_every_operation_of_the_engine_is_used():
+def test_every_engine_operation_is_used():
     used = {make_native_step(name, 1.0, 16)[0] for name in IMAGE_OPS}
     assert used == set(OPERATIONS)

@@ -55,15 +55,15 @@ START, END = b"\xff\xd8", b"\xff\xd9"
     ],
     ids=str,
 )
-def test_what_is_no_sound_jpeg_is_refused_by_its_name(engine, status, images):
+def test_invalid_jpegs_are_rejected_by_kind(engine, status, images):
     assert [status_of(engine, data) for data in images] == [status] * len(images)
 
 
-def test_no_bytes_are_no_image(engine):
+def test_empty_bytes_are_rejected(engine):
     assert status_of(engine, b"\0", length=0) == Status.FOREIGN
 
 
-def test_bytes_left_over_before_a_restart_marker_are_damage(engine):
+def test_bytes_before_restart_marker_are_damage(engine):
     if not description().endswith("inside"):
         pytest.skip("a libjpeg-turbo of the system decodes every code, and passes over them")
     data = encoded(photo(), restart_marker_blocks=3)
@@ -98,11 +98,11 @@ def grey_in_scans(side: int, times: int) -> bytes:
     ("side", "times", "status"),
     [(64, 1, Status.DONE), (64, 2, Status.EXCESSIVE), (2112, 1, Status.EXCESSIVE)],
 )
-def test_scans_that_are_all_valid_are_too_many_by_number_or_by_size(engine, side, times, status):
+def test_valid_scans_are_limited_by_number_and_size(engine, side, times, status):
     assert status_of(engine, grey_in_scans(side, times)) == status
 
 
-def test_a_size_that_is_not_the_announced_one_is_a_mismatch(engine):
+def test_unexpected_size_is_a_mismatch(engine):
     sizes = (150, 211), (150, 212), (151, 211)
     found = [status_of(engine, WHOLE, size=size) for size in sizes]
     assert found == [Status.DONE, Status.MISMATCHED, Status.MISMATCHED]
@@ -126,18 +126,18 @@ nan | 0 | 9 | 9
     ),
 )
 @pytest.mark.parametrize("raw", [False, True])
-def test_a_box_outside_the_image_is_a_mismatch(engine, box, raw):
+def test_box_outside_image_is_a_mismatch(engine, box, raw):
     image = np.asarray(photo()) if raw else encoded(photo())
     batch = Batch([image], 32, box=tuple(map(float, box)), size=(150, 211), raw=raw)
     assert batch.filled(engine)[0] == Status.MISMATCHED
 
 
-def test_raw_bytes_must_be_three_a_pixel(engine):
+def test_raw_pixels_need_three_bytes_each(engine):
     batch = Batch([bytes(3 * 64 * 64 - 1)], 32, box=BOX, size=(64, 64), raw=True)
     assert batch.filled(engine)[0] == Status.MISMATCHED
 
 
-def test_tables_of_an_earlier_image_do_not_serve_a_later_one(engine):
+def test_tables_are_not_reused_across_images(engine):
     whole = encoded(photo(1, 64, 64), quality=20)
     start, end = whole.index(b"\xff\xdb"), whole.index(b"\xff\xc0")
     # no quantisation tables: libjpeg would keep those of the image before
@@ -146,7 +146,7 @@ def test_tables_of_an_earlier_image_do_not_serve_a_later_one(engine):
     assert batch.filled(engine).tolist() == [Status.DONE, Status.DAMAGED] * 10
 
 
-def test_codes_of_an_earlier_image_do_not_serve_one_whose_table_is_empty(built):
+def test_empty_huffman_table_reuses_no_earlier_codes(built):
     whole = encoded(photo(1, 64, 64), quality=20)
     at = whole.index(b"\xff\xc4\x00\x1f\x01")  # the codes of the colours' mean values
     without = whole[:at] + b"\xff\xc4\x00\x13\x01" + bytes(16) + whole[at + 33 :]
@@ -157,7 +157,7 @@ def test_codes_of_an_earlier_image_do_not_serve_one_whose_table_is_empty(built):
 
 
 @pytest.mark.parametrize("kind", ["missing", "folder", "pipe", "unreadable"])
-def test_anything_but_a_regular_file_is_refused_at_once(engine, tmp_path, kind):
+def test_special_files_are_rejected_at_once(engine, tmp_path, kind):
     path = tmp_path / "image.jpg"
     if kind == "folder":
         path.mkdir()
@@ -175,9 +175,7 @@ def test_anything_but_a_regular_file_is_refused_at_once(engine, tmp_path, kind):
 
 
 @pytest.mark.parametrize("raw", [True, False])
-def test_a_mapped_file_that_loses_its_end_is_a_status_and_not_the_end_of_the_process(
-    engine, tmp_path, raw
-):
+def test_truncated_mapped_file_is_a_status(engine, tmp_path, raw):
     image, path = np.asarray(photo(0, 400, 500)), tmp_path / "mapped"
     image = image if raw else np.frombuffer(encoded(photo(0, 900, 1100), quality=98), np.uint8)
     path.write_bytes(image.tobytes())
@@ -191,9 +189,7 @@ def test_a_mapped_file_that_loses_its_end_is_a_status_and_not_the_end_of_the_pro
 
 @pytest.mark.parametrize("progressive", [False, True])
 @pytest.mark.parametrize("segment", [b"", b"\0\4ab", b"\0\0", b"\x7f\xffab"])
-def test_what_pillow_refuses_between_the_last_scan_and_the_end_is_damaged(
-    engine, segment, progressive
-):
+def test_data_after_last_scan_is_damage(engine, segment, progressive):
     data = PROGRESSIVE if progressive else WHOLE
     markers, refused = range(1, 256, 3), 0
     for marker in markers:

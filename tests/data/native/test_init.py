@@ -30,7 +30,7 @@ def jpeg() -> bytes:
     return encoded(photo(), quality=90)
 
 
-def test_pixels_do_not_depend_on_the_number_of_threads(built, jpeg):
+def test_pixels_are_independent_of_thread_count(built, jpeg):
     images = []
     for threads in (1, 2, 7):
         with closing(Engine(threads)) as engine:
@@ -38,7 +38,7 @@ def test_pixels_do_not_depend_on_the_number_of_threads(built, jpeg):
     assert np.array_equal(images, images[:1] * 3)
 
 
-def test_several_batches_are_filled_at_once_and_may_be_waited_for_in_any_order(engine, jpeg):
+def test_batches_can_be_awaited_in_any_order(engine, jpeg):
     batches = [Batch([jpeg] * 20, 16 + n, box=BOXES[:20]) for n in range(6)]
     tickets = [engine.submit(batch.rows) for batch in batches]
     assert len(set(tickets)) == 6
@@ -48,11 +48,11 @@ def test_several_batches_are_filled_at_once_and_may_be_waited_for_in_any_order(e
         assert (batch.pixels != 77).any(axis=(1, 2, 3)).all()
 
 
-def test_an_empty_batch_is_whole_at_once(engine):
+def test_empty_batch_is_complete_at_once(engine):
     assert engine.wait(engine.submit(blank_rows(0)), 0)
 
 
-def test_a_row_that_fails_leaves_the_others_alone(engine, jpeg):
+def test_failing_row_leaves_other_rows(engine, jpeg):
     batch = Batch([jpeg, b"not an image at all", jpeg], 32, box=BOXES[:3])
     assert batch.filled(engine).tolist() == [Status.DONE, Status.FOREIGN, Status.DONE]
     assert (batch.pixels[1] == 77).all()
@@ -88,7 +88,7 @@ def is_in_page_cache(path: Path) -> bool:
         return bool(resident.value & 1)
 
 
-def test_files_are_fetched_before_a_thread_comes_to_them(built, jpeg, tmp_path):
+def test_files_are_prefetched_before_decoding(built, jpeg, tmp_path):
     late = FileBatch(tmp_path, jpeg)
     with late.path.open("rb") as file:
         os.fsync(file.fileno())
@@ -112,7 +112,7 @@ def status(name: str, task: Path = Path("/proc/self")) -> str:
     return next(line.split()[1] for line in lines if line.startswith(name))
 
 
-def test_threads_give_back_the_memory_of_a_large_file(built, tmp_path):
+def test_threads_release_memory_of_large_files(built, tmp_path):
     large = FileBatch(tmp_path, b"")
     os.truncate(large.path, 40 << 20)
     large.rows = np.repeat(large.rows, 8)
@@ -123,13 +123,13 @@ def test_threads_give_back_the_memory_of_a_large_file(built, tmp_path):
         assert int(status("RssAnon")) - before < 60 << 10
 
 
-def test_a_changed_image_is_noticed_by_its_checksum(engine, jpeg):
+def test_changed_image_fails_its_checksum(engine, jpeg):
     crc = zlib.crc32(jpeg)
     batch = Batch([jpeg, jpeg], 32, box=BOXES[:2], checked=True, crc=[crc, crc ^ 1])
     assert batch.filled(engine).tolist() == [Status.DONE, Status.ALTERED]
 
 
-def test_half_size_level_is_checked_by_its_own_crc(engine):
+def test_half_size_level_has_its_own_crc(engine):
     full, half = np.full((40, 40, 3), 50, np.uint8), np.full((20, 20, 3), 90, np.uint8)
     batch = Batch([full] * 2, 10, raw=True, size=40, box=(0, 0, 40, 40))
     small = batch.rows["small"]
@@ -139,7 +139,7 @@ def test_half_size_level_is_checked_by_its_own_crc(engine):
     assert (batch.pixels[0] == 90).all()
 
 
-def test_nothing_is_read_behind_the_end_of_raw_pixels(engine, tmp_path):
+def test_raw_pixels_are_never_read_past_end(engine, tmp_path):
     size, page = 64 * 64 * 3, mmap.PAGESIZE
     assert size % page == 0
     with (tmp_path / "pixels").open("w+b") as file:
@@ -153,13 +153,13 @@ def test_nothing_is_read_behind_the_end_of_raw_pixels(engine, tmp_path):
         assert (batch.decoded(engine) == 50).all()
 
 
-def test_raw_pixels_are_those_that_were_given(engine):
+def test_raw_pixels_are_returned_unchanged(engine):
     raw = np.asarray(photo())
     batch = Batch([raw], 60, geometry=BOX, box=(11, 13, 60, 60), size=raw.shape[:2], raw=True)
     assert np.array_equal(batch.decoded(engine)[0], raw[13:73, 11:71])
 
 
-def test_closing_drops_the_rows_that_were_not_begun_and_waits_for_the_others(built, jpeg):
+def test_close_drops_pending_rows_and_awaits_running(built, jpeg):
     batch = Batch([jpeg] * 3000, 64, box=(0, 0, 150, 150))
     engine = Engine(2)
     engine.submit(batch.rows)
@@ -174,7 +174,7 @@ def test_closing_drops_the_rows_that_were_not_begun_and_waits_for_the_others(bui
         engine.submit(batch.rows)
 
 
-def test_waiting_gives_up_after_its_seconds_and_leaves_the_interpreter_free(built):
+def test_wait_times_out_and_releases_the_gil(built):
     # Regular files cannot make a thread hang, so this waits for a batch that the only thread has
     # not reached yet.
     image = encoded(photo(0, 600, 800), quality=95)
@@ -189,7 +189,7 @@ def test_waiting_gives_up_after_its_seconds_and_leaves_the_interpreter_free(buil
         assert ran == [True]
 
 
-def test_a_forked_child_is_told_that_it_has_no_threads(engine, jpeg):
+def test_forked_child_reports_missing_threads(engine, jpeg):
     batch = Batch([jpeg], 32, box=BOXES[0])
     child = os.fork()
     if not child:
@@ -203,7 +203,7 @@ def test_a_forked_child_is_told_that_it_has_no_threads(engine, jpeg):
     assert not batch.filled(engine).any()
 
 
-def test_signals_are_left_to_pythons_threads(engine, jpeg):
+def test_engine_threads_block_signals(engine, jpeg):
     Batch([jpeg] * 20, 32, box=BOXES[0]).filled(engine)  # a thread has its name once it works
     tasks = [*Path("/proc/self/task").iterdir()]
     ours = [task for task in tasks if (task / "comm").read_text().strip() == "decode"]
@@ -213,7 +213,7 @@ def test_signals_are_left_to_pythons_threads(engine, jpeg):
         assert all(mask >> (one - 1) & 1 for mask in blocked)
 
 
-def test_a_limit_of_threads_is_reported(built):
+def test_thread_limit_is_reported(built):
     child = os.fork()
     if not child:
         os.setuid(65534)  # root has no limit
@@ -226,6 +226,6 @@ def test_a_limit_of_threads_is_reported(built):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_rows_must_be_rows(engine):
+def test_fill_rejects_other_dtypes(engine):
     with pytest.raises(AssertionError):
         engine.submit(np.zeros(3))

@@ -24,7 +24,7 @@ from tests.data.conftest import small
 
 
 @pytest.mark.parametrize("name", known.PIXELS)
-def test_the_known_pixels_are_pillows(name):
+def test_known_pixels_equal_pillow(name):
     for (left, top, size, side), crc in zip(known.WAYS.values(), known.PIXELS[name], strict=True):
         with Image.open(known.FOLDER / f"{name}.jpg") as image:
             shrink = size // side
@@ -41,9 +41,7 @@ def reloaded(built):
     library.cache_clear()
 
 
-def test_a_library_with_other_pixels_is_left_out_and_the_plan_and_the_doctor_say_so(
-    reloaded, folder, monkeypatch
-):
+def test_library_with_other_pixels_is_not_used(reloaded, folder, monkeypatch):
     monkeypatch.setitem(known.PIXELS, "grey", (0, *known.PIXELS["grey"][1:]))
     assert "gives wrong pixels (grey cropped; 1 of 30 trials)" in why_not()
     (note,) = data.measure(small(folder)).notes
@@ -54,18 +52,18 @@ def test_a_library_with_other_pixels_is_left_out_and_the_plan_and_the_doctor_say
 
 
 @pytest.mark.skipif(not PATH.exists(), reason="it was not built")
-def test_a_library_that_was_built_can_be_used():
+def test_built_library_is_usable():
     """Other tests would skip it, and a run would decode more slowly without a failure."""
     assert why_not() == ""
 
 
-def test_a_library_that_lacks_a_function_was_built_from_other_sources():
+def test_library_without_a_function_is_rejected():
     another = next(Path(np.__file__).parent.rglob("*.so"))
     with pytest.raises(UnavailableError, match="built from other sources; install"):
         library(another)
 
 
-def test_library_whose_fields_moved_is_refused(reloaded, monkeypatch):
+def test_library_with_moved_fields_is_rejected(reloaded, monkeypatch):
     """Two fields of one byte change places, and the struct keeps its size."""
     row, others = native_rows.blank_rows(0).dtype, {"raw": "mirror", "mirror": "raw"}
     kinds, places = zip(*row.fields.values(), strict=True)
@@ -143,13 +141,13 @@ def named(folder: Path, name: str, library: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_built_library_has_the_same_pixels_with_another_libjpeg(built, wheels, job, tmp_path):
+def test_library_is_bit_identical_with_another_libjpeg(built, wheels, job, tmp_path):
     _, right = decoded(PATH, job, named(tmp_path, SONAME, wheels))
     assert right
 
 
 @pytest.mark.exhaustive  # compiling takes seconds
-def test_the_public_interface_has_the_same_pixels_with_each_libjpeg(wheels, job, build, tmp_path):
+def test_public_interface_is_bit_identical_across_libjpegs(wheels, job, build, tmp_path):
     for_system, for_wheel = build("for_system", "-ljpeg"), build("for_wheel", str(wheels))
     (tmp_path / "wheel").mkdir()
     (tmp_path / "system").mkdir()

@@ -27,7 +27,7 @@ def boxes(count: int, seed: int = 0, square: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("options", JPEGS.values(), ids=JPEGS.keys())
-def test_a_crop_that_is_not_resized_is_full_decoding_to_the_bit(engine, options):
+def test_unresized_crop_is_bit_identical_to_full_decode(engine, options):
     data = encoded(photo(), quality=85, **options)
     whole, cut = by_pillow(data), boxes(40, square=33)
     pixels = Batch([data] * 40, 33, box=cut).decoded(engine)
@@ -37,7 +37,7 @@ def test_a_crop_that_is_not_resized_is_full_decoding_to_the_bit(engine, options)
 
 @pytest.mark.parametrize("chosen", FILTERS)
 @pytest.mark.parametrize("side", [8, 61, 176])
-def test_resizing_is_within_one_grey_level_of_pillows(engine, chosen, side):
+def test_resize_is_within_one_level_of_pillow(engine, chosen, side):
     raw, cut, how = np.asarray(photo()), boxes(30, seed=side), FILTERS[chosen]
     batch = Batch([raw] * 30, side, box=cut, size=(HEIGHT, WIDTH), raw=True, filter=chosen)
     for image, (left, top, width, height) in zip(batch.decoded(engine), cut, strict=True):
@@ -47,7 +47,7 @@ def test_resizing_is_within_one_grey_level_of_pillows(engine, chosen, side):
         assert np.abs(image - np.asarray(theirs).astype(int)).max() <= 1
 
 
-def test_plain_instructions_give_the_same_bits(engine):
+def test_scalar_instructions_are_bit_identical(engine):
     for side, chosen in ((8, BILINEAR), (37, BICUBIC), (176, BILINEAR)):
         best, plain = (
             Batch([encoded(photo())] * 20, side, box=boxes(20), filter=chosen) for _ in range(2)
@@ -56,7 +56,7 @@ def test_plain_instructions_give_the_same_bits(engine):
             assert np.array_equal(best.decoded(engine), plain.decoded(scalar))
 
 
-def test_a_box_with_fractions_is_resized_as_pillow_resizes_it(engine):
+def test_fractional_box_resizes_as_pillow(engine):
     raw = np.asarray(photo())
     box = np.array([[0, 0, WIDTH / 2, HEIGHT / 3], [3.5, 7.25, 150.5, 100.25]])
     batch = Batch([raw] * 2, 32, box=box, size=(HEIGHT, WIDTH), raw=True)
@@ -68,7 +68,7 @@ def test_a_box_with_fractions_is_resized_as_pillow_resizes_it(engine):
         assert np.abs(image - np.asarray(theirs).astype(int))[inner, inner].max() <= 2
 
 
-def test_random_crops_are_those_of_the_python_loader(engine):
+def test_random_crops_equal_python_loader(engine):
     sizes = np.array([[150, 211], [211, 150], [32, 32], [20, 700], [700, 20], [1, 1], [3, 2]])
     images = [encoded(photo(0, *size)) for size in sizes.tolist()]
     crop, indices = TrainCrop(5, (0.08, 1.0), (0.75, 4 / 3), flip=True), np.arange(len(sizes))
@@ -82,7 +82,7 @@ def test_random_crops_are_those_of_the_python_loader(engine):
         assert np.array_equal(batch.rows["box"][:, [1, 0, 3, 2]], boxes)
 
 
-def test_real_photographs_are_decoded_as_pillow_decodes_them(engine, photographs):
+def test_photographs_decode_as_pillow(engine, photographs):
     for path in photographs:
         data = Path(path).read_bytes()
         whole = by_pillow(data)
@@ -94,7 +94,7 @@ def test_real_photographs_are_decoded_as_pillow_decodes_them(engine, photographs
             assert np.array_equal(batch.pixels[0], whole[top:, left:][:side, :side]), path
 
 
-def test_the_decoder_reduces_only_to_twice_the_output(engine):
+def test_reduced_decode_keeps_twice_the_output(engine):
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
     jpeg = encoded(Image.fromarray(noise), quality=95, subsampling="4:4:4")
     found = {}

@@ -78,7 +78,7 @@ def filled(engine, case: Case) -> tuple[Status, np.ndarray]:
 
 
 @pytest.mark.parametrize("seed", range(max(1, CASES // 500)))
-def test_random_jpegs_have_pillows_pixels_however_they_are_cut_and_scaled(engine, seed):
+def test_random_jpegs_equal_pillow_for_any_crop(engine, seed):
     rng = np.random.default_rng(seed)
     for _ in range(min(CASES, 500)):
         case = random_case(USUAL + GREY, rng)
@@ -90,7 +90,7 @@ def test_random_jpegs_have_pillows_pixels_however_they_are_cut_and_scaled(engine
         assert apart <= (0 if case.shrink else 2), case
 
 
-def test_unusual_sampling_is_left_to_pillow_which_decodes_it_whole(engine):
+def test_unusual_sampling_is_decoded_by_pillow(engine):
     rng = np.random.default_rng(1)
     for _ in range(100):
         case = random_case(OTHER, rng)

@@ -43,7 +43,7 @@ def bucket(address: str, betons: Path, monkeypatch: pytest.MonkeyPatch) -> "s3fs
     return files
 
 
-def test_a_bucket_is_copied_and_compared_with_its_md5(bucket, betons, tmp_path):
+def test_bucket_copy_is_compared_with_md5(bucket, betons, tmp_path):
     config = DataConfig(root="s3://images/set", cache=str(tmp_path))
     facts = data.measure(config)
     assert facts.digest == data.measure(DataConfig(root=str(betons))).digest
@@ -52,7 +52,7 @@ def test_a_bucket_is_copied_and_compared_with_its_md5(bucket, betons, tmp_path):
     assert (copied / "train.beton").read_bytes() == (betons / "train.beton").read_bytes()
 
 
-def test_a_bucket_that_is_not_there_or_not_ours_is_named(bucket, tmp_path, monkeypatch):
+def test_missing_or_forbidden_bucket_is_named(bucket, tmp_path, monkeypatch):
     with pytest.raises(NotReadyError, match=r"has neither train\.beton and val\.beton nor a table"):
         data.local(DataConfig(root="s3://nobody/set", cache=str(tmp_path)))
 
@@ -69,9 +69,7 @@ def test_a_bucket_that_is_not_there_or_not_ours_is_named(bucket, tmp_path, monke
         del refusals[0]
 
 
-def test_an_object_in_parts_that_is_replaced_while_it_is_fetched_is_refused(
-    bucket, tmp_path, monkeypatch
-):
+def test_object_replaced_during_fetch_is_rejected(bucket, tmp_path, monkeypatch):
     """Its ETag is no MD5, and a range of it is read whatever its version."""
     size, parts = 11 << 20, {"chunksize": 5 << 20}
     for split in ("train", "val"):

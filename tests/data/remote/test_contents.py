@@ -43,7 +43,7 @@ class Watched(ThreadPoolExecutor):
             Watched.waiting -= 1
 
 
-def test_of_many_images_a_thousand_are_asked_for_at_once(monkeypatch):
+def test_at_most_1000_sizes_are_requested_at_once(monkeypatch):
     monkeypatch.setattr(contents, "ThreadPoolExecutor", Watched)
     head = RemoteFile("labels.csv", len(Shelf.table), "1")
     found = contents.contents_of(Shelf("http://shelf"), (head,), "labels.csv")

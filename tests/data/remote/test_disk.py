@@ -28,7 +28,7 @@ def mounts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     return found
 
 
-def test_a_copy_that_exists_is_continued_where_it_is(folders):
+def test_existing_copy_is_continued_in_place(folders):
     cache, own = folders
     assert disk.with_room("", "set", "v.part", 1000) == cache / "set"
     (own / "set").mkdir(parents=True)
@@ -38,7 +38,7 @@ def test_a_copy_that_exists_is_continued_where_it_is(folders):
 
 
 @pytest.mark.parametrize("kind", ["nfs4", "fuse.sshfs", "tmpfs", "ramfs"])
-def test_a_disk_of_another_machine_or_memory_is_only_taken_by_name(folders, mounts, tmp_path, kind):
+def test_network_disk_or_memory_must_be_named(folders, mounts, tmp_path, kind):
     device = os.stat(tmp_path).st_dev
     (folders[1]).mkdir()
     mounts.append((f"{os.major(device)}:{os.minor(device)}", kind))
@@ -46,14 +46,14 @@ def test_a_disk_of_another_machine_or_memory_is_only_taken_by_name(folders, moun
     assert disk.with_room(str(tmp_path / "named"), "set", "v.part", 1) == tmp_path / "named" / "set"
 
 
-def test_a_folder_that_another_user_prepared_is_left_alone(folders, tmp_path):
+def test_folder_of_another_user_is_not_used(folders, tmp_path):
     (tmp_path / "theirs").mkdir()
     folders[1].symlink_to(tmp_path / "theirs")
     assert not disk.is_local(folders[1])
 
 
 @pytest.mark.parametrize("planted", ["link", "file", "open", "theirs"])
-def test_the_folder_of_a_copy_that_others_could_fill_is_refused(planted, tmp_path, monkeypatch):
+def test_copy_folder_writable_by_others_is_rejected(planted, tmp_path, monkeypatch):
     home, elsewhere = tmp_path / "cache" / "set", tmp_path / "elsewhere"
     elsewhere.mkdir()
     home.parent.mkdir()
@@ -75,7 +75,7 @@ def test_the_folder_of_a_copy_that_others_could_fill_is_refused(planted, tmp_pat
     assert not [*elsewhere.iterdir()]
 
 
-def test_what_is_there_already_needs_no_room_again(folders, free):
+def test_fetched_files_need_no_more_space(folders, free):
     part = folders[0] / "set" / "v.part"
     part.mkdir(parents=True)
     (part / "train.beton").write_bytes(bytes(1 << 20))

@@ -87,7 +87,7 @@ def write_sums(folder: Path) -> None:
     subprocess.run("sha256sum * > SHA256SUMS", shell=True, cwd=folder, check=True)
 
 
-def test_a_copy_is_the_original_and_is_fetched_once(config, site, origin):
+def test_copy_equals_original_and_is_fetched_once(config, site, origin):
     assert data.local(config, stopped=lambda: True) is None
     assert not gets(site)
     copied = fetched(config)
@@ -111,7 +111,7 @@ def test_a_copy_is_the_original_and_is_fetched_once(config, site, origin):
         (["data.root={root}", "data.cache=/mine"], False),
     ],
 )
-def test_refuse_unasked_wants_address_and_cache_typed(changes, is_refused, config, site):
+def test_refuse_unasked_needs_typed_address_and_cache(changes, is_refused, config, site):
     typed = [change.format(root=config.root) for change in changes]
     with pytest.raises(NotReadyError) if is_refused else nullcontext() as failure:
         data.refuse_unasked(config, typed, "resnet-recipes eval a")
@@ -130,7 +130,7 @@ def test_refuse_unasked_trusts_images_fetched_before(config, site):
         data.refuse_unasked(replace(config, root=f"{config.root}/other"), [], "eval")
 
 
-def test_a_plan_counts_images_that_are_not_there_yet(config, site, betons, monkeypatch):
+def test_plan_counts_images_before_they_are_fetched(config, site, betons, monkeypatch):
     monkeypatch.setattr("resnet_recipes.data.remote._SAMPLED", -1.0)
     facts, local = data.measure(config), data.measure(DataConfig(root=str(betons)))
     assert replace(facts, root=betons, notes=()) == replace(local, notes=())
@@ -142,7 +142,7 @@ def test_a_plan_counts_images_that_are_not_there_yet(config, site, betons, monke
 
 
 @pytest.mark.parametrize("trouble", ["cuts", "stalls", "busy"])
-def test_requests_that_fail_are_repeated(config, site, origin, monkeypatch, trouble):
+def test_failed_requests_are_repeated(config, site, origin, monkeypatch, trouble):
     # a busy machine may miss the second of the read on its own: leave it attempts for that
     monkeypatch.setattr(stores, "_TIMEOUT", urllib3.Timeout(connect=9, read=1))
     monkeypatch.setattr(store, "WAITS", (0.0,) * 9)
@@ -151,7 +151,7 @@ def test_requests_that_fail_are_repeated(config, site, origin, monkeypatch, trou
 
 
 @pytest.mark.parametrize("cut", [0, 2])  # bytes of the journal that a kill has cut off
-def test_what_was_fetched_before_a_stop_is_not_fetched_again(config, site, cut):
+def test_stopped_fetch_continues_without_repeating(config, site, cut):
     stopped_after(config, 3)
     (journal,) = Path(config.cache).rglob("*.journal")
     os.truncate(journal, journal.stat().st_size - cut)
@@ -163,7 +163,7 @@ def test_what_was_fetched_before_a_stop_is_not_fetched_again(config, site, cut):
     assert len(again) == bool(cut)
 
 
-def test_a_stop_does_not_wait_until_the_copy_has_been_compared(config, origin):
+def test_stop_does_not_wait_for_comparison(config, origin):
     write_sums(origin)
     total = sum(path.stat().st_size for path in origin.iterdir())
     seen = []
@@ -175,7 +175,7 @@ def test_a_stop_does_not_wait_until_the_copy_has_been_compared(config, origin):
     assert (fetched(config) / "train.beton").is_file()
 
 
-def test_a_place_that_fails_keeps_what_was_fetched(config, site):
+def test_failed_fetch_keeps_fetched_files(config, site):
     stopped_after(config, 3)
     site.busy = 10_000
     assert "could not be fetched in 3 attempts: the server answered 503" in unfetched(config)
@@ -186,7 +186,7 @@ def test_a_place_that_fails_keeps_what_was_fetched(config, site):
     assert len(gets(site)) < total
 
 
-def test_two_versions_of_a_file_are_never_mixed(config, site, origin):
+def test_copy_never_mixes_file_versions(config, site, origin):
     stopped_after(config, 3)
     new = (origin / "val.beton").read_bytes()
     (origin / "train.beton").write_bytes(new)  # another size and another ETag
@@ -197,7 +197,7 @@ def test_two_versions_of_a_file_are_never_mixed(config, site, origin):
 
 
 @pytest.mark.parametrize("has_etag", [True, False])
-def test_a_file_that_changes_while_it_is_fetched_is_refused(config, site, origin, has_etag):
+def test_file_changed_during_fetch_is_rejected(config, site, origin, has_etag):
     site.has_etag = has_etag
     path, changes = origin / "train.beton", []
 
@@ -220,12 +220,12 @@ def test_a_file_that_changes_while_it_is_fetched_is_refused(config, site, origin
         ("no ranges", "no HTTP ranges"),
     ],
 )
-def test_answers_that_lie_are_refused(config, site, fault, rule):
+def test_false_responses_are_rejected(config, site, fault, rule):
     site.fault = fault
     assert re.search(rule, unfetched(config))
 
 
-def test_content_that_differs_from_its_digest_is_refused_and_fetched_anew(config, site, origin):
+def test_content_with_wrong_digest_is_fetched_again(config, site, origin):
     write_sums(origin)
     path = origin / "val.beton"
     right = path.read_bytes()
@@ -243,7 +243,7 @@ def test_content_that_differs_from_its_digest_is_refused_and_fetched_anew(config
 
 
 @pytest.mark.parametrize("drops", [b"H", b"HTTP/1.1 100 Continue\r\n\r\n"])
-def test_an_answer_that_comes_too_slowly_is_given_up(config, site, monkeypatch, drops):
+def test_slow_response_times_out(config, site, monkeypatch, drops):
     monkeypatch.setattr(store, "_PATIENCE", 0.1)
     monkeypatch.setattr(store, "_SLOWEST", 1 << 30)
     site.drops = drops
@@ -262,12 +262,12 @@ def test_an_answer_that_comes_too_slowly_is_given_up(config, site, monkeypatch, 
 """
     ),
 )
-def test_a_place_that_gives_nothing_is_named(config, site, status, moved_to, rule):
+def test_empty_address_is_named(config, site, status, moved_to, rule):
     site.status, site.moved_to = int(status), moved_to
     assert rule in unfetched(config)
 
 
-def test_a_server_that_is_not_there_or_has_nothing_is_named_with_the_reason(config, origin):
+def test_unreachable_server_is_named_with_reason(config, origin):
     said = unfetched(replace(config, root="http://127.0.0.1:1/images"))
     assert "could not be fetched in 3 attempts" in said
     assert "Connection refused" in said
@@ -275,7 +275,7 @@ def test_a_server_that_is_not_there_or_has_nothing_is_named_with_the_reason(conf
     assert "train.beton: is empty" in unfetched(config)
 
 
-def test_what_a_server_says_of_a_refusal_is_cut_short():
+def test_server_error_text_is_shortened():
     place = store.Store("http://x")
     place._look = Mock(side_effect=PermissionError("x\n" * 60_000))
     with pytest.raises(NotReadyError) as refused:
@@ -283,14 +283,14 @@ def test_what_a_server_says_of_a_refusal_is_cut_short():
     assert len(str(refused.value)) < 500
 
 
-def test_a_plan_does_not_ask_with_a_password_in_the_address(config, site):
+def test_plan_rejects_password_in_address(config, site):
     address = site.address.replace("://", "://me:secret@")
     with pytest.raises(RecipeError, match="without password"):
         data.measure(replace(config, root=address))
     assert not site.asked
 
 
-def test_a_disk_without_room_is_refused_before_anything_is_fetched(config, site, free):
+def test_full_disk_is_rejected_before_fetch(config, site, free):
     free(4096)
     said = unfetched(config)
     assert "has 4.1 kB free, and the copy needs" in said
@@ -298,7 +298,7 @@ def test_a_disk_without_room_is_refused_before_anything_is_fetched(config, site,
     assert not gets(site)
 
 
-def test_processes_on_one_machine_fetch_once(config, site):
+def test_processes_of_one_machine_fetch_once(config, site):
     with ThreadPoolExecutor(3) as pool:
         assert len({*pool.map(fetched, [config] * 3)}) == 1
     assert len(gets(site)) == len({*gets(site)})
@@ -317,7 +317,7 @@ def table(origin: Path, site: type[Site], config: DataConfig) -> DataConfig:
     return replace(config, root=f"{site.address}/labels.csv")
 
 
-def test_a_table_brings_its_images(table, origin):
+def test_table_fetches_its_images(table, origin):
     facts = data.measure(table)
     local = data.measure(replace(table, root=str(origin / "labels.csv")))
     assert facts.digest == local.digest
@@ -331,7 +331,7 @@ def test_a_table_brings_its_images(table, origin):
     assert here == there
 
 
-def test_tables_at_an_address_give_the_labels_of_images_in_class_folders(config, origin):
+def test_remote_tables_label_images_in_class_folders(config, origin):
     for name in FILES:
         (origin / name).unlink()
     for split in ("train", "val"):
@@ -352,13 +352,13 @@ def test_tables_at_an_address_give_the_labels_of_images_in_class_folders(config,
 @pytest.mark.parametrize(
     "name", ["../secret", "/etc/passwd", "img/../../x", "a\x1b[2Jb", "a/" * 2000 + "b"]
 )
-def test_a_table_cannot_name_files_outside_of_its_folder(table, origin, name):
+def test_remote_table_rejects_files_outside_its_folder(table, origin, name):
     with (origin / "labels.csv").open("a") as file:
         file.write(f"{name},x,train\n")
     assert "names no file below its folder in line 10" in unfetched(table)
 
 
-def test_what_is_wrong_in_a_table_is_said_of_its_address(table, origin):
+def test_remote_table_errors_name_the_address(table, origin):
     (origin / "img" / "a b%3.png").unlink()
     said = "a b%3.png: does not exist, like 1 of the 8 files in the table"
     assert said in unfetched(table)
@@ -369,20 +369,20 @@ def test_what_is_wrong_in_a_table_is_said_of_its_address(table, origin):
     assert f"data.root={table.root}: has no validation images" in refusal(table)
 
 
-def test_a_plan_says_that_images_of_a_copy_were_not_compared(table, origin):
+def test_plan_notes_uncompared_copies(table, origin):
     fetched(table)
     Image.new("RGB", (9, 9)).save(origin / "img" / "a b%1.png")
     assert "whether its images still are was not compared" in data.measure(table).notes[0]
 
 
-def test_a_package_that_is_missing_is_named_with_its_command(tmp_path, monkeypatch):
+def test_missing_package_suggests_its_command(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "resnet_recipes.data.remote.stores", None)
     said = unfetched(DataConfig(root="s3://bucket/images", cache=str(tmp_path)))
     assert "needs a package that is not installed" in said
     assert "[remote]" in said
 
 
-def test_objects_of_any_bucket_are_read_through_fsspec(origin, tmp_path, monkeypatch):
+def test_bucket_objects_are_read_through_fsspec(origin, tmp_path, monkeypatch):
     fsspec = pytest.importorskip("fsspec")
     monkeypatch.setattr(paths, "FETCHED", ("memory",))
     memory = fsspec.filesystem("memory")
