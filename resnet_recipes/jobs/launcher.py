@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import ExitCode
+from resnet_recipes.base.errors import ExitCode, Hint, NotReadyError
 from resnet_recipes.base.text import Say
 from resnet_recipes.jobs.group import GRACE, Group, Ranks, build_environments
 from resnet_recipes.jobs.rank import LaunchFacts, read_job
@@ -50,7 +50,9 @@ def start(folder: Path, group: Group, say: Say, shows_all_times: bool = False) -
         launch.receive
     ):  # until the ending is written: a late signal changes nothing
         with start_session(folder):
-            held.confirm()  # another command of this name may have replaced it
+            if not held.is_in_place:
+                rule = "was replaced by another command of the same name"
+                raise NotReadyError.at(folder, rule, Hint("run the command again"))
             result = launch.run()
             held.confirm()
         ending.write_ending(folder / EXIT, result)

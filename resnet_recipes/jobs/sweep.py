@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.base.errors import STOPPED, ExitCode
+from resnet_recipes.base.errors import REFUSED, STOPPED, ExitCode
 from resnet_recipes.base.text import Say
 from resnet_recipes.jobs.rank import die_with_parent
 from resnet_recipes.jobs.signals import handle_signals
@@ -55,6 +55,7 @@ class Sweep:
         self._waiting = deque(runs)
         self._active: list[_Child] = []
         self._elsewhere: set[str] = set()  # names of runs that another command was seen to train
+        self._rejected: set[str] = set()  # names of runs that were not started, the first time
         self._failed: dict[str, int] = {}  # names of runs with their exit codes
         self._received: deque[int] = deque()  # signals that were not passed on to the runs yet
         self._stop: int = ExitCode.DONE  # the exit code of the sweep, once it was stopped
@@ -165,11 +166,17 @@ class Sweep:
             if code in STOPPED:  # and the sweep as well: somebody wants the machine
                 self._stop = self._stop or code
                 self.say(f"{self._head(child.name)}: stopped")
-            elif code and is_running(self.root / child.name):  # another sweep was first
+            elif code and self._lost_race(child.name, code):
                 self._waiting.append(child.name)
             elif code and not self._stop:
                 self._failed[child.name] = code
                 self.say(f"{self._head(child.name)}: failed with exit code {code}")
+
+    def _lost_race(self, name: str, code: int) -> bool:
+        """Return whether another sweep was first, which may be between two steps of its start."""
+        is_first = name not in self._rejected and code in REFUSED
+        self._rejected.add(name)
+        return is_running(self.root / name) or (is_first and (self.root / name).exists())
 
     def _head(self, name: str) -> str:
         return f"[{list(self.runs).index(name) + 1} of {len(self.runs)}] {name}"

@@ -16,7 +16,7 @@ from unittest.mock import Mock
 import pytest
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import NotReadyError, TrainingError
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.jobs import group as group_module
 from resnet_recipes.jobs import launcher as launching
 from resnet_recipes.jobs import watchdog
@@ -132,7 +132,7 @@ def test_folder_replaced_while_its_lock_is_awaited_is_rejected(tmp_path, monkeyp
         return begun(place)
 
     monkeypatch.setattr(launching, "start_session", replaced)
-    with pytest.raises(TrainingError, match="was moved, deleted or replaced"):
+    with pytest.raises(NotReadyError, match="was replaced by another command"):
         start(folder, Group(), print)
     assert not (folder / "logs").exists()  # no rank has started
 

@@ -90,6 +90,22 @@ def test_sweep_continues_after_a_failed_run(stand_in, tmp_path):
     assert said[-2:] == [f"2 of 3 runs are finished in {tmp_path}", "  failed with exit code 3: a"]
 
 
+@pytest.mark.parametrize("code", [2, 3])
+def test_sweep_tries_again_after_it_lost_a_race(code, stand_in, tmp_path):
+    stand_in.codes = {"b": code}
+    (tmp_path / "b").mkdir()  # another sweep has just made it, and not locked it yet
+    ended, _ = train(tmp_path)
+    names = [command[5] for command in stand_in.commands]
+    assert (ended, names) == (1, ["run=a", "run=b", "run=c", "run=b"])
+
+
+@pytest.mark.parametrize("code", [1, 137])
+def test_sweep_tries_a_run_that_failed_once(code, stand_in, tmp_path):
+    stand_in.codes = {"b": code}
+    (tmp_path / "b").mkdir()
+    assert (train(tmp_path)[0], len(stand_in.commands)) == (1, 3)
+
+
 def test_killed_run_has_shell_exit_code(stand_in, tmp_path):
     stand_in.codes = {"b": -signal.SIGKILL}
     code, said = train(tmp_path)
