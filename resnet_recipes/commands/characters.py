@@ -30,7 +30,7 @@ def refuse_pasted(program: str, argv: Sequence[str]) -> None:
         typed, names = _cleaned(word)
         words += typed
         problems += [(word, f"contains {name}") for name in names]
-        if not word.strip():
+        if word.isspace():  # an empty word may be a shell variable that is not set
             problems.append(("a word of spaces", "stands where a line of a longer command ended"))
     while words and words[0] in _PROMPTS:
         problems.append((words[0], "is not a part of the command"))
@@ -51,7 +51,7 @@ def _cleaned(word: str) -> tuple[list[str], list[str]]:
     What names a file or folder is left as it is.
     """
     if word.isascii() or any(map(os.path.lexists, (word, word.partition("=")[2]))):
-        return ([word] if word.strip() else []), []
+        return ([] if word.isspace() else [word]), []
     names, text = [], word
     for name, pattern, plain in _LOOKALIKES:
         cleaned = pattern.sub(plain, text)

@@ -115,9 +115,10 @@ def test_names_of_images_act_nowhere(run, tmp_path, monkeypatch, capsys):
     assert "1 of 7 images cannot be read" in said(["predict", run, images / "val"], capsys)
     assert "unreadable images" in said(["doctor", "data", images], capsys, 3)
     assert "unreadable: " in said(["convert", images, tmp_path / "b", "--dry-run"], capsys)
-    words = [images / "val", tmp_path / f"{PLACE}.beton", "workers=1", "on_bad_image=skip"]
+    visible = PLACE.replace("\u202e", "")  # a command is asked to leave that out
+    words = [images / "val", tmp_path / f"{visible}.beton", "workers=1", "on_bad_image=skip"]
     assert "\\x1b" in said(["convert", *words], capsys)
-    assert "no file matches" in said(["predict", run, images / PLACE], capsys, 3)
+    assert "no file matches" in said(["predict", run, images / visible], capsys, 3)
 
 
 def test_a_recipe_shows_invisible_characters_of_its_place_and_comments(tmp_path, capsys):
