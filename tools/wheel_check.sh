@@ -25,7 +25,7 @@ wheel=$(ls "$work"/*.whl)
 missing=$(comm -13 "$work/inside" "$work/wanted")
 [ -z "$missing" ] || fail "the wheel lacks $missing"
 other=$(grep -v '\.dist-info/' "$work/inside" |
-    grep -vE '^(resnet_recipes|hydra_plugins/resnet_recipes)/.*(\.(py|yaml|csv|css|js|json|jpg)|native/libengine\.so|py\.typed|__init__\.pyi)$' || true)
+    grep -vE '^(resnet_recipes|hydra_plugins/resnet_recipes)/.*(\.(py|yaml|csv|css|js|json|jpg)|data/imagenet\.txt|native/libengine\.so|py\.typed|__init__\.pyi)$' || true)
 [ -z "$other" ] || fail "the wheel also has $other"
 grep -q 'licenses/libjpeg-turbo.txt$' "$work/inside" || fail "the licence of libjpeg-turbo is missing"
 case $wheel in
@@ -80,7 +80,7 @@ ln -s "$work/images" images
 page=$root/docs/howto/hydra.md
 sed -n '/^```yml$/,/^```$/p' "$page" | sed '/^```/d' >conf/config.yaml
 sed -n '/^```python$/,/^```$/p' "$page" | sed '/^```/d' >app.py
-sed -n 's/^python app.py //p' "$page" | while read -r words; do
+sed -n 's/^python app.py \([^-]\)/\1/p' "$page" | while read -r words; do
     # shellcheck disable=SC2086
     clean "$bin/python" app.py $words recipe.batch.global_size=8 recipe.batch.bn_size=8
 done | awk '{print $1, $2, $3}' >said
