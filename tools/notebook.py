@@ -17,7 +17,8 @@ NOTEBOOK = Path(__file__).parents[1] / "docs" / "notebook.ipynb"
 
 def figures(notebook: dict) -> list[set[str]]:
     """Return the names of the figures that each cell prints: loss=, top1=."""
-    return [set(re.findall(r"(?<![\w.])\w+=", str(cell.get("outputs")))) for cell in notebook["cells"]]
+    outputs = [str(cell.get("outputs")) for cell in notebook["cells"]]
+    return [set(re.findall(r"(?<![\w.])\w+=", output)) for output in outputs]
 
 
 def main() -> None:
