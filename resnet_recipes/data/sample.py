@@ -22,7 +22,7 @@ from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.listing import strata
 from resnet_recipes.data.images import train_pipeline
 from resnet_recipes.data.images.decode import BadImageError, ChangedError, Pixels
-from resnet_recipes.data.images.memory import USABLE
+from resnet_recipes.data.images.memory import reserve
 from resnet_recipes.data.images.shrink import shrunk_size
 from resnet_recipes.data.native import why_not
 from resnet_recipes.data.order import BatchOrder
@@ -181,4 +181,5 @@ def _is_cached(file: FileIO, first: int, length: int) -> bool:
 
 def room() -> int:
     """Return how many bytes of images the memory of this machine or container has room for."""
-    return int(USABLE * available_memory())
+    available = available_memory()
+    return max(0, available - reserve(available))

@@ -40,7 +40,7 @@ class SharedArrays:
         """
         made = cls.__new__(cls)
         made.layout, size = layout, layout_bytes(layout)
-        with _alone(name):
+        with alone(name):
             if (descriptor := _held(name, size)) is None:
                 descriptor = os.memfd_create(name)
                 os.ftruncate(descriptor, size)
@@ -49,6 +49,14 @@ class SharedArrays:
             with suppress(OSError):  # where the system has none
                 made._memory.madvise(advice)
         return made
+
+    def free(self, name: str, start: int, end: int) -> None:
+        """Give back the whole pages of an array of bytes from `start` to `end`; they become 0."""
+        array, page = self.arrays[name], mmap.PAGESIZE
+        place = array.ctypes.data - self.whole.ctypes.data
+        first = place + -(-start // page) * page
+        if (length := place + end // page * page - first) > 0:
+            self._memory.madvise(mmap.MADV_REMOVE, first, length)
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.arrays[name]
@@ -93,7 +101,7 @@ def _array_bytes(dtype: npt.DTypeLike, shape: tuple[int, ...]) -> int:
 
 
 @contextmanager
-def _alone(name: str) -> Iterator[None]:
+def alone(name: str) -> Iterator[None]:
     """Let one process of this machine at a time look for a name."""
     with socket.socket(socket.AF_UNIX) as lock:
         while True:

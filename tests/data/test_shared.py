@@ -1,5 +1,6 @@
 """Arrays in memory that processes share by its name."""
 
+import mmap
 import multiprocessing
 import os
 from contextlib import suppress
@@ -70,6 +71,21 @@ def test_oversized_memory_takes_only_written_pages(name):
     assert (
         held(name)[0].stat().st_blocks * 512 < 10 << 20
     )  # three pages, huge ones where they are allowed
+
+
+def test_freed_bytes_are_whole_pages_and_become_zero(name):
+    page = mmap.PAGESIZE
+    layout = {"numbers": ("i8", (3,)), "rest": ("u1", (8 * page,))}
+    arrays, other = (SharedArrays.joined(name, **layout) for _ in range(2))
+    arrays["numbers"][:] = 5
+    arrays["rest"][:] = 7
+    arrays.free("rest", page + 1, 5 * page - 1)
+    assert held(name)[0].stat().st_blocks * 512 == 7 * page
+    assert other["numbers"].tolist() == [5, 5, 5]
+    assert other["rest"].reshape(8, page).mean(axis=1).tolist() == [7, 7, 0, 0, 7, 7, 7, 7]
+    arrays.free("rest", 100, 200)
+    arrays.free("rest", 0, 0)
+    assert other["rest"][:page].tolist() == [7] * page
 
 
 def test_memory_of_another_size_is_rejected(name):

@@ -63,7 +63,8 @@ def test_first_epoch_fills_memory_and_reads_a_slow_disk(monkeypatch):
 def test_memory_for_a_part_is_a_mixture(monkeypatch):
     plan = imagenet("mild cache=352", 8)
     whole = plan_memory(plan, sample_images(plan))
-    half = (whole.needed / 2 + plan.batch_memory) / sample.USABLE
+    half = whole.needed / 2 + plan.batch_memory
+    monkeypatch.setattr(sample, "reserve", lambda available: 0)
     monkeypatch.setattr(sample, "available_memory", lambda: half)
     assert supply(plan).rates[176] == pytest.approx(32 / ((KEPT + FIRST) / 2), rel=1e-4)
 

@@ -18,9 +18,8 @@ PER_PIXEL = 2.2
 
 def having(monkeypatch: pytest.MonkeyPatch, plan: Plan, free: float) -> None:
     """Give the machine this many bytes for images, besides those of batches."""
-    monkeypatch.setattr(
-        sample, "available_memory", lambda: (free + plan.batch_memory) / sample.USABLE + 10
-    )
+    monkeypatch.setattr(sample, "available_memory", lambda: free + plan.batch_memory + 10**10)
+    monkeypatch.setattr(sample, "reserve", lambda available: 10**10)
     monkeypatch.setattr(memory, "why_not", lambda: "")
 
 

@@ -9,11 +9,11 @@ from resnet_recipes.data import native
 from resnet_recipes.data.images.decode import Pixels
 from resnet_recipes.data.images.python import Source
 from resnet_recipes.data.images.shrink import shrunk_size
-from resnet_recipes.data.shared import SharedArrays
+from resnet_recipes.data.shared import SharedArrays, alone
 
 #: Fraction of the available memory that images may fill. The rest is for batches, pages of the
-#: files that are read, and other programs.
-USABLE = 0.8
+#: files that are read, and other programs. It is at least RESERVE, in bytes.
+USABLE, RESERVE = 0.8, 1 << 30
 
 #: Seconds between two questions whether memory is short: 96 cores fill less than 2 GB meanwhile.
 INTERVAL = 0.1
@@ -38,7 +38,7 @@ class Shrunk:
     mostly_jpeg = True  # the engine also crops what only Python decodes
 
     def __init__(self, source: Source, longest: int, name: str = ""):
-        self._source, self._longest, self._arrays = source, longest, None
+        self._source, self._longest, self._name, self._arrays = source, longest, name, None
         self._asked = 0.0  # when the system was last asked for its memory
         if not name or native.why_not():
             return
@@ -50,9 +50,9 @@ class Shrunk:
         }
         self._arrays = SharedArrays.joined(name, **layout)
         counts = self._arrays["counts"]
-        if not counts[_CAPACITY]:
-            counts[_LEAST] = (1 - USABLE) * available_memory()
-            counts[_CAPACITY] = room
+        with alone(name):
+            if not counts[_LEAST]:  # the memory is new
+                counts[_CAPACITY], counts[_LEAST] = room, reserve(available_memory())
 
     def __len__(self) -> int:
         return len(self._source)
@@ -76,8 +76,10 @@ class Shrunk:
 
     def read(self, index: int) -> Pixels:
         """Return image `index` from memory, or decode and shrink it; see Source."""
-        if self._arrays is not None and (kept := self._kept(index)) is not None:
-            return Pixels(kept)
+        if self._arrays is not None:
+            self._watch()
+            if (kept := self._kept(index)) is not None:
+                return Pixels(kept)
         picture = self._source.read(index)
         size = shrunk_size(picture.height, picture.width, self._longest)
         pixels = np.ascontiguousarray(picture.shrunk(*size))
@@ -93,23 +95,47 @@ class Shrunk:
         wanted["small"]["data"] = 0
         wanted["longest"] = self._longest
         if self._arrays is not None:
+            self._watch()
             self._put_places(indices, wanted)
 
     def _put_places(self, indices: np.ndarray, wanted: np.ndarray) -> None:
-        """Make rows [n] point into the memory; check first that the system has more of it."""
+        """Make rows [n] point into the memory."""
         counts, entries = self._arrays["counts"], self._arrays["entries"]
-        is_due = not counts[_CLOSED] and time.monotonic() > self._asked + INTERVAL
-        if is_due and not entries[indices].all():
-            counts[_CLOSED], self._asked = available_memory() < counts[_LEAST], time.monotonic()
         wanted["memory"], wanted["kept"] = counts.ctypes.data, self._arrays["kept"].ctypes.data
         wanted["entry"] = entries.ctypes.data + entries.itemsize * indices
 
+    def _watch(self) -> None:
+        """Keep nothing more if the system runs short of memory, then free some.
+
+        The images that came last go first; see native/src/memory.h.
+        """
+        counts = self._arrays["counts"]
+        if time.monotonic() < self._asked + INTERVAL:
+            return
+        self._asked, left = time.monotonic(), available_memory()
+        counts[_CLOSED] |= left < counts[_LEAST]
+        if left >= counts[_LEAST] // 2:
+            return
+        with alone(self._name):  # another process may just have done so
+            lacking = max(0, int(counts[_LEAST]) - available_memory())
+            end = min(int(counts[_USED]), int(counts[_CAPACITY]))
+            counts[_CAPACITY] = max(0, end - lacking)
+            self._arrays.free("kept", int(counts[_CAPACITY]), end)
+
     def _kept(self, index: int) -> np.ndarray | None:
-        """Return the pixels of an image in memory, a view; None if it is not there."""
+        """Return the pixels of an image in memory; None if it is not there."""
         entry, side = int(self._arrays["entries"][index]), (1 << _SIDE_BITS) - 1
         if entry in (0, _TAKEN):
             return None
         start = ((entry >> 2 * _SIDE_BITS) - 1) * _UNIT
         height, width = 1 + (entry >> _SIDE_BITS & side), 1 + (entry & side)
-        pixels = self._arrays["kept"][start : start + 3 * height * width]
-        return pixels.reshape(height, width, 3)
+        end, counts = start + 3 * height * width, self._arrays["counts"]
+        if end > counts[_CAPACITY]:
+            return None
+        pixels = self._arrays["kept"][start:end].reshape(height, width, 3).copy()
+        return pixels if end <= counts[_CAPACITY] else None  # freed in the meantime
+
+
+def reserve(available: int) -> int:
+    """Return how many bytes of the available memory images may not fill."""
+    return max(RESERVE, int((1 - USABLE) * available))

@@ -1,6 +1,7 @@
 """Images in memory: decoded once, with the crops of a raw .beton of that size, whatever happens."""
 
 import itertools
+import mmap
 import multiprocessing
 import os
 import re
@@ -165,13 +166,13 @@ def _read_epoch(config: DataConfig, pipe: Connection) -> None:
         pipe.recv()
 
 
-def _kilobytes(process: int) -> tuple[int, int]:
+def _kilobytes(process: int, name: str = "resnet-recipes ") -> tuple[int, int]:
     """Return what a process holds of the largest memory for images, and its share of that."""
     maps = re.split(r"^(?=[0-9a-f]+-)", Path(f"/proc/{process}/smaps").read_text(), flags=re.M)
     return max(
         tuple(int(re.search(rf"^{key}: +(\d+)", one, re.M)[1]) for key in ("Rss", "Pss"))
         for one in maps
-        if "/memfd:resnet-recipes " in one and "memfd:resnet-recipes (" not in one
+        if f"/memfd:{name}" in one and "memfd:resnet-recipes (" not in one
     )
 
 
@@ -191,6 +192,58 @@ def test_two_ranks_share_one_copy(mixed):
     process.join()
     assert min(rss, other_rss) > 250  # most of 41 images
     assert pss + other_pss < 1.2 * max(rss, other_rss)
+
+
+@pytest.mark.parametrize(
+    ("available", "kept_back"), [(10**9, 1 << 30), (4 << 30, 1 << 30), (10**12, 2 * 10**11)]
+)
+def test_a_fifth_of_the_memory_and_at_least_a_gigabyte_is_reserved(available, kept_back):
+    assert memory.reserve(available) == pytest.approx(kept_back)
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes that the system has left, of which 200,000 are a reserve; to be changed."""
+    left = [200_000]
+    monkeypatch.setattr(memory, "RESERVE", 200_000)
+    monkeypatch.setattr(memory, "available_memory", lambda: left[0])
+    monkeypatch.setattr(memory, "INTERVAL", 0)
+    return left
+
+
+@built
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("augment", [None, Darken()])
+def test_images_whose_memory_was_freed_are_decoded_again(mixed, raw, free, workers, augment):
+    expected = crops(small(raw, "ffcv"), augment)[:STEPS]
+    config = in_memory(mixed, workers=0 if augment else workers)
+    with closing(data.open_train(config, data.measure(config), ALONE, augment)) as loader:
+        for left in (200_000, 199_999, 150_000, 99_999, 200_000, 0, 200_000):
+            free[0] = left
+            batches = itertools.islice(loader.batches(), STEPS)
+            found = [batch.pixels.permute(0, 2, 3, 1).numpy().tobytes() for batch in batches]
+            assert found == expected
+
+
+@built
+def test_memory_goes_back_when_the_system_runs_short(mixed, free):
+    files, name = Files.of(in_memory(mixed), "train"), f"test freed {os.getpid()}"
+    source = Shrunk(files, 90, name)
+    expected = [source.read(index).whole().tobytes() for index in range(len(source))]
+    before = _kilobytes(os.getpid(), name)[0]
+    assert 1000 * before > 0.9 * sum(map(len, expected)) > 300_000
+    free[0] = 100_000  # half of the reserve: nothing more is kept
+    source.read(0)
+    assert _kilobytes(os.getpid(), name)[0] == before
+    free[0] = 90_000
+    source.read(0)
+    free[0] = 200_000
+    freed = 1024 * (before - _kilobytes(os.getpid(), name)[0])
+    assert freed == pytest.approx(110_000, abs=2 * mmap.PAGESIZE)
+    late = Shrunk(files, 90, name)  # joins the memory as it is
+    for each in (source, late):
+        assert [each.read(index).whole().tobytes() for index in range(len(each))] == expected
+    assert 1024 * (before - _kilobytes(os.getpid(), name)[0]) == freed
 
 
 @built
@@ -218,6 +271,7 @@ def test_images_beyond_memory_are_decoded_each_time(mixed, raw, monkeypatch, lef
 def test_exhausted_memory_stays_closed(mixed, monkeypatch):
     """A fifth of what was available at first is left to others."""
     free = {"bytes": 1000}
+    monkeypatch.setattr(memory, "RESERVE", 0)
     monkeypatch.setattr(memory, "available_memory", lambda: free["bytes"])
     monkeypatch.setattr(memory, "INTERVAL", 0)
     source = Shrunk(Files.of(in_memory(mixed), "train"), LONGEST, f"closed {os.getpid()}")

@@ -11,21 +11,38 @@ constexpr int SIDE_BITS = 13, MOST_SIDE = 1 << SIDE_BITS;
 
 uint64_t entry_of(const Row &row) { return row.entry ? __atomic_load_n(row.entry, __ATOMIC_ACQUIRE) : 0; }
 
+struct Place {
+    uint64_t at;
+    int height, width;          // 0: the image is not there
+
+    explicit Place(const Row &row) : at(0), height(0), width(0) {
+        uint64_t entry = entry_of(row);
+        if (entry == 0 || entry == TAKEN) {
+            return;
+        }
+        at = ((entry >> 2 * SIDE_BITS) - 1) * UNIT;
+        int high = 1 + static_cast<int>(entry >> SIDE_BITS & (MOST_SIDE - 1));
+        int wide = 1 + static_cast<int>(entry & (MOST_SIDE - 1));
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);        // pixels that were read before were read before this
+        if (at + uint64_t{3} * high * wide <= __atomic_load_n(&row.memory->capacity, __ATOMIC_SEQ_CST)) {
+            height = high;
+            width = wide;
+        }
+    }
+};
+
 }  // namespace
 
-bool is_kept(const Row &row) {
-    uint64_t entry = entry_of(row);
-    return entry != 0 && entry != TAKEN;
-}
+bool is_kept(const Row &row) { return Place(row).height; }
 
 bool recall(Row &row, Bytes &bytes) {
-    if (!is_kept(row)) {
+    Place place(row);
+    if (!place.height) {
         return false;
     }
-    uint64_t entry = entry_of(row), at = ((entry >> 2 * SIDE_BITS) - 1) * UNIT;
-    row.height = 1 + static_cast<int>(entry >> SIDE_BITS & (MOST_SIDE - 1));
-    row.width = 1 + static_cast<int>(entry & (MOST_SIDE - 1));
-    bytes = {row.kept + at, size_t{3} * row.height * row.width};
+    row.height = place.height;
+    row.width = place.width;
+    bytes = {row.kept + place.at, size_t{3} * row.height * row.width};
     return true;
 }
 
@@ -37,7 +54,7 @@ void keep(const Row &row, Bytes bytes) {
     }
     uint64_t size = (bytes.size + UNIT - 1) / UNIT * UNIT;
     uint64_t at = __atomic_fetch_add(&row.memory->used, size, __ATOMIC_RELAXED);
-    if (at + size > row.memory->capacity) {
+    if (at + size > __atomic_load_n(&row.memory->capacity, __ATOMIC_SEQ_CST)) {
         return;
     }
     jmp_buf escape;

@@ -62,8 +62,9 @@ bool suits_small(Row &row) {
 }
 
 // Point `bytes` at the row's image as raw pixels, shrunk: it is in memory, or decoded now and put there.
-Status read_shrunk(Row &row, Workspace &work, Bytes &bytes) {
-    if (!recall(row, bytes)) {
+Status read_shrunk(Row &row, Workspace &work, Bytes &bytes, bool &recalled) {
+    recalled = recall(row, bytes);
+    if (!recalled) {
         if (Status status = shrink(row, work); status != DONE) {
             return status;
         }
@@ -89,11 +90,18 @@ Status shrink(Row &row, Workspace &work) {
 Status fill(Row &row, Workspace &work, const Instructions &instructions) {
     try {
         Bytes bytes{};
-        Status status = row.longest ? read_shrunk(row, work, bytes) : read_source(row, work.file, bytes);
+        Row asked = row;
+        bool recalled = false;
+        Status status =
+            row.longest ? read_shrunk(row, work, bytes, recalled) : read_source(row, work.file, bytes);
         if (status != DONE) {
             return status;
         }
         status = row.raw ? resize_raw(bytes, row, work, instructions) : decode_jpeg(bytes, row, work, instructions);
+        if (recalled && !is_kept(asked)) {      // its memory was freed meanwhile
+            row = asked;
+            return fill(row, work, instructions);
+        }
         if (status == DONE) {
             augment(row, work.augmented);
         }

@@ -1,0 +1,70 @@
+"""Images in memory as the engine finds them: there, not there, or freed while it reads."""
+
+import numpy as np
+import pytest
+
+from resnet_recipes.data.native import Engine
+from resnet_recipes.data.native.rows import Status, blank_rows
+from tests.data.conftest import built
+
+pytestmark = built
+
+HEIGHT, WIDTH, SIDE = 3000, 4000, 64
+
+
+class Memory:
+    """A memory for one image, and a row that crops it."""
+
+    def __init__(self):
+        rng = np.random.default_rng(0)
+        self.source = rng.integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
+        self.kept = np.zeros(self.source.size + 64, np.uint8)
+        self.counts = np.array([0, self.kept.size, 0], np.uint64)
+        self.entry, self.pixels = np.zeros(1, np.uint64), np.zeros((SIDE, SIDE, 3), np.uint8)
+
+    def row(self) -> np.ndarray:
+        """Return a row [1] for the engine."""
+        row = blank_rows(1)
+        row["data"], row["length"] = self.source.ctypes.data, self.source.size
+        row["size"], row["raw"] = self.source.shape[:2], True
+        row["longest"], row["side"], row["box"] = WIDTH, SIDE, (0, 0, WIDTH, HEIGHT)
+        row["pixels"], row["kept"] = self.pixels.ctypes.data, self.kept.ctypes.data
+        row["memory"], row["entry"] = self.counts.ctypes.data, self.entry.ctypes.data
+        return row
+
+
+@pytest.fixture
+def memory() -> Memory:
+    """A memory that has its image."""
+    made = Memory()
+    Engine(1).fill(made.row(), np.zeros(1, bool))
+    assert made.entry[0] not in (0, 2**64 - 1)
+    return made
+
+
+def test_image_that_is_there_is_not_read_again(memory):
+    expected = memory.pixels.copy()
+    memory.source[:] = 0
+    Engine(1).fill(memory.row(), np.zeros(1, bool))
+    assert np.array_equal(memory.pixels, expected)
+
+
+def test_image_behind_the_capacity_is_read_again(memory):
+    expected = memory.pixels.copy()
+    memory.counts[1] -= 65  # less than the image
+    memory.kept[:] = 0
+    Engine(1).fill(memory.row(), np.zeros(1, bool))
+    assert np.array_equal(memory.pixels, expected)
+    assert not memory.kept.any()
+
+
+def test_image_that_is_freed_while_it_is_read_is_read_again(memory):
+    expected, row, engine = memory.pixels.copy(), memory.row(), Engine(1)
+    ticket = engine.submit(row)
+    while row["status"][0] == Status.WAITING:
+        pass  # until a thread has begun
+    memory.counts[1] = 0
+    memory.kept[-memory.kept.size // 2 :] = 0
+    assert engine.wait(ticket, 60.0)
+    assert row["status"][0] == Status.DONE
+    assert np.array_equal(memory.pixels, expected)
