@@ -4,6 +4,7 @@ Read as people write them, and refused with the line where they went wrong.
 """
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -140,3 +141,21 @@ def test_label_column_is_found_in_first_line(text, tmp_path, monkeypatch):
     path.write_text("file_name,text\na.jpg,a cat\n")
     monkeypatch.setattr(table, "_read", lambda _: pytest.fail("read as a whole"))
     assert not table.has_labels(path)
+
+
+def test_listing_asks_for_a_thousand_sizes_in_one_task(folder, monkeypatch):
+    tasks, submit = [], ThreadPoolExecutor.submit
+
+    def counted(self, *work):
+        tasks.append(work)
+        return submit(self, *work)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", counted)
+    for number in range(2500):
+        (folder / f"{number}.png").write_bytes(bytes(number % 7))
+    path = folder / "labels.csv"
+    path.write_text("path,label\n" + "".join(f"{number}.png,a\n" for number in range(2500)))
+    found = table.listing(path, table.rows(path))
+    assert len(tasks) == 3
+    sizes = dict(zip(found.names, found.sizes.tolist(), strict=True))
+    assert sizes == {f"{number}.png": number % 7 for number in range(2500)}
