@@ -191,7 +191,7 @@ def test_fine_tuning_starts_from_library_file(tmp_path: Path):
     assert "(the file has 7)" in start.head
     model = build_model(config, 3, seed=0)
     pretrained.load(model, start)
-    pretrained.freeze(model, "backbone")
+    pretrained.freeze(model, ModelConfig(freeze="backbone"))
     trained = [name for name, weight in model.named_parameters() if weight.requires_grad]
     assert trained == ["classifier.weight", "classifier.bias"]
     assert all(

@@ -80,6 +80,8 @@ class ModelConfig(Section):
     weights: str = ""
     # not trained, from the input up to: stem | layer1 to layer3 | backbone
     freeze: Annotated[str, OneOf(*FREEZABLE)] = "none"
+    # BatchNorm keeps the mean and variance of the initial weights; its own weights are trained
+    freeze_bn: bool = False
 
     @property
     def arguments(self) -> ModelArguments:
@@ -114,6 +116,9 @@ class ModelConfig(Section):
             yield Problem(
                 "freeze", self.freeze, "would freeze random weights", "model.weights=torchvision"
             )
+        if self.freeze_bn and not self.weights:
+            rule = "would freeze the statistics of random weights"
+            yield Problem("freeze_bn", True, rule, "model.freeze_bn=false")
 
     def _misfits(self) -> Iterator[Problem]:
         """Yield the settings that do not apply to a library's networks, or only to its ResNets."""

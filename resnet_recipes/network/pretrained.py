@@ -43,6 +43,8 @@ class Start(NamedTuple):
             yield "summed over colors, for gray images"
         if config.freeze != "none":
             yield f"frozen: up to {config.freeze}"
+        if config.freeze_bn:
+            yield "BatchNorm statistics frozen"
         is_public = names.WEIGHTS.fullmatch(config.weights) or ":" in config.name
         if (
             is_public
@@ -109,16 +111,17 @@ def load(model: nn.Module, start: Start) -> None:
     unfold(model)
 
 
-def freeze(model: nn.Module, up_to: str) -> None:
-    """Freeze the weights and BatchNorm statistics from the input up to `up_to`, in place.
+def freeze(model: nn.Module, config: ModelConfig) -> None:
+    """Freeze the weights and BatchNorm statistics from the input up to `config.freeze`, in place.
 
-    Call it before DDP.
+    With `config.freeze_bn`, the statistics of all BatchNorms. Call it before DDP.
     """
-    is_frozen = select_frozen(model, up_to)
+    is_frozen = select_frozen(model, config.freeze)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(parameter.requires_grad and not is_frozen(name))
     for name, module in model.named_modules():
-        if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and is_frozen(name):
+        keeps = config.freeze_bn or is_frozen(name)
+        if keeps and isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
             adopt(module, _make_frozen(type(module)))
             module.eval()
 

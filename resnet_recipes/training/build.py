@@ -64,7 +64,7 @@ def build(plan: Plan, rank: Rank, searches: Collection[int] | None = None) -> Ru
     # 1. the network, 2. what its modules call on this device, 3. its compilation
     methods = plan.new_stack()
     model = build_network(recipe, methods, plan.num_classes, rank.device)
-    freeze(model, recipe.model.freeze)
+    freeze(model, recipe.model)
     precision = Precision(rank.device, dtype, model)
     fuse(model, operations)
     casts = (

@@ -42,7 +42,7 @@ def test_operations_match_torch_flop_counter(name, side, frozen, blur):
                     module.blur = lambda x, stride=1: F.max_pool2d(
                         x, 1, stride
                     )  # blurs do not count
-        freeze(network, frozen)
+        freeze(network, config)
     with FlopCounterMode(display=False) as counter:
         network(images).sum().backward()
     found = count_operations(config, 7, side, Stack(methods))

@@ -91,6 +91,8 @@ def test_classifier_is_kept_for_same_class_names(theirs, ours, places, text, tmp
     assert text in " ".join(start.details(CONFIG, DataConfig()))
     stem = config_of(path, freeze="stem")
     assert "frozen: up to stem" in [*start.details(stem, DataConfig())]
+    still = config_of(path, freeze_bn=True)
+    assert "BatchNorm statistics frozen" in [*start.details(still, DataConfig())]
 
 
 def test_imagenet_classifier_is_kept_for_imagenet_folders(tmp_path):
@@ -225,6 +227,16 @@ def test_frozen_parts_keep_weights_and_statistics(make_run):
     assert not run.model.layer1[0].bn1.training
 
 
+def test_frozen_statistics_keep_only_statistics(make_run):
+    run = make_run("max_duration=3ba schedule.warmup=0ba model.weights=unread model.freeze_bn=true")
+    before = {name: value.clone() for name, value in run.model.state_dict().items()}
+    train(run, Mock(spec=RunReporter, **{"is_asked_to_stop.return_value": False}))
+    after = run.model.state_dict()
+    kept = {name for name in after if torch.equal(after[name], before[name])}
+    statistics = ("running_mean", "running_var", "num_batches_tracked")
+    assert kept == {name for name in after if name.endswith(statistics)}
+
+
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer.name)
 def test_backbone_rate_scales_only_the_backbone(optimizer):
     model = build_model(CONFIG, 3, seed=0)
@@ -257,3 +269,6 @@ def test_decoupled_decay_follows_shape_of_each_rate():
 def test_freezing_random_weights_is_rejected():
     assert [problem.key for problem in replace(CONFIG, freeze="stem").problems()] == ["freeze"]
     assert not list(config_of(Path("weights.pt"), freeze="stem").problems())
+    random = replace(CONFIG, freeze_bn=True)
+    assert [problem.fix for problem in random.problems()] == ["model.freeze_bn=false"]
+    assert not list(config_of(Path("weights.pt"), freeze_bn=True).problems())
