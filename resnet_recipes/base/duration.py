@@ -72,6 +72,8 @@ def parse_time(text: str) -> float:
 
 
 def _check_bound(seconds: float) -> float:
+    if not seconds:
+        raise ValueError("must be positive")
     if seconds > _LONGEST_TIME:
         raise ValueError("is longer than ten years")
     return seconds

@@ -113,14 +113,15 @@ class Problem(NamedTuple):
             below = ["hint:  leave it out"]
         if self.valid:
             below.append(f"valid: {', '.join(self.valid)}")
-        return [masked(line) for line in [self._first(), *below]]
+        first = f"{self.where}: {self._first()}" if self.where else self._first()
+        return [masked(line) for line in [first, *below]]
 
     def _first(self) -> str:
         """Return what is wrong, with secrets."""
         said = self.key if self.value is None else f"{self.key}={_text(self.value)}"
         if self._is_argument and self.value not in (None, ""):  # an argument of a usage line
             said = f"`{_text(self.value)}`"
-        said = f"{self.where}: {said}" if self.where else self.typed or said
+        said = self.typed or said
         match self.kind:
             case Kind.UNKNOWN:
                 return f"unknown {self.clause} {said}" + "".join(
@@ -149,6 +150,8 @@ class Problem(NamedTuple):
     def command(self, fix: str) -> str:
         """Return what to type instead: of another value, the setting with it."""
         is_setting = self.value is not None and not self.where and not self._is_argument
+        if self.where and isinstance(fix, Value):
+            return f"{self.key.rpartition('.')[2]}: {fix}"
         if not (isinstance(fix, Value) and is_setting):
             return fix
         if self.key.startswith("-"):
@@ -163,6 +166,7 @@ class Problem(NamedTuple):
 def _text(value: object) -> str:
     """Return a value as it is typed; a long one is cut."""
     shown = str(value).removesuffix(".0") if isinstance(value, float) else str(value)
+    shown = str(list(value)) if isinstance(value, tuple) else shown
     text = masked(shown.lower() if isinstance(value, bool) else shown)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.kinds import WrongTypeError, convert, find_dataclasses, kinds_of
-from resnet_recipes.base.limits import find_broken_limits
+from resnet_recipes.base.limits import IsDuration, find_broken_limits, get_limits
 from resnet_recipes.base.suggestions import closest
 from resnet_recipes.base.values import helped
 
@@ -50,6 +50,9 @@ def fit_value(cls: type, name: str, value: object, place: str) -> Any:
         return convert(value, kinds[name])
     except WrongTypeError as error:
         rule, is_number = f"must be {error}", kinds[name] in (int, float)
+        durations = [each for each in get_limits(cls).get(name, ()) if isinstance(each, IsDuration)]
+        if durations:
+            rule = durations[0].broken("")
         if is_number and isinstance(value, str) and value.replace(".", "", 1).isdigit():
             fix = Hint(f"write {value} without quotes")
             raise RecipeError.of(key, value, rule, fix) from None

@@ -75,9 +75,21 @@ def told(problem: Problem, meaning: Meaning) -> Problem:
         return problem._replace(clause=rule or problem.clause, fix=(), kind=Kind.UNUSED)
     key, _, value = words.partition("=")
     fix = Hint(words) if meaning.is_form else words
-    if key == problem.key and " " not in words:  # another value of the same setting
+    if (
+        key == problem.key and " " not in words and not meaning.is_form
+    ):  # another value of the same setting
         fix = Value(value)
     return problem._replace(fix=(fix, Hint(rule)) if rule else fix)
+
+
+def told_of_file(problem: Problem) -> Problem:
+    """Return the problem of an unknown setting of a recipe file with what its name means."""
+    meaning = meaning_of(problem.key, "")
+    if meaning is None:
+        return problem._replace(fix=Hint(EVERY_SETTING))
+    if meaning.words.startswith("-"):
+        meaning = Meaning("", f"is not a setting of a file; on the command line: {meaning.words}")
+    return told(problem, meaning)
 
 
 def unknown(noun: str, name: str, known: Collection[str]) -> Problem:
@@ -89,6 +101,8 @@ def closest(name: str, known: Iterable[str]) -> str:
     """Return the known dotted name that `name` stands for or misspells, or ""."""
     leaf, known = _leaf(name.lower()), list(known)
     is_foreign = leaf in MEANINGS and leaf not in map(_leaf, known)
+    if leaf == name.lower() and not MEANINGS.get(leaf, Meaning("x")).words and name not in known:
+        return ""
     words = [leaf] if is_foreign else []
     for word in words or ([] if near(name, known) else _nearest(leaf, MEANINGS)):
         key, equals, _ = MEANINGS[word].words.partition("=")
@@ -109,13 +123,16 @@ def _nearest(name: str, known: Iterable[str]) -> list[str]:
 
     Those with the fewest different letters and the most similar section.
     """
-    name = name[:80].lower().replace("-", "_").replace("/", ".")
+    name = name[:80].lower().replace("-", "_").replace("/", ".").replace(":", ".")
     section, leaf = name.rpartition(".")[0], _leaf(name)
     ranked: dict[int, list[str]] = {}
+    known = list(known)
+    places = {key.rpartition(".")[0] for key in known}
     for key in known:
         place = key.rpartition(".")[0]
         slips = _slips(leaf, _leaf(key), 4 if place == section != "" else 6)
-        if slips is None or name.startswith(f"{key}."):  # in its own section
+        is_inside = section in places and place != section and place.startswith("methods.")
+        if slips is None or is_inside or name.startswith(f"{key}."):  # in its own section
             continue
         far = _slips(_leaf(section), _leaf(place), 6)
         ranked.setdefault(slips + (3 if far is None else far), []).append(key)
@@ -137,7 +154,8 @@ def _slips(typed: str, name: str, long: int) -> int | None:
     found = 0
     for one, other in pairs:
         edits, size = _edits(one, other), min(len(one), len(other))
-        is_other = size < SHORT and (one[:1] != other[:1] or len(one) == len(other))
+        is_other = size < SHORT and len(one) <= len(other)
+        is_other = is_other or (size <= 4 and sorted(one[:1]) != sorted(other[:1]) and edits > 0)
         if edits > (2 if size >= long else 1) or (edits and is_other):
             return None
         found += edits
@@ -170,6 +188,7 @@ def meaning_of(
     whole = name.lstrip("-").lower().replace("-", "_")
     leaf = _leaf(whole)
     known = [word for word in (whole.replace(".", "_"), leaf) if word in table][:1]
+    known = known if len(leaf) > 1 or "." not in whole else []  # -a and -b are flags alone
     known = known or ([] if exactly or len(leaf) <= SHORT else _nearest(leaf, table))
     if not known or len({table[word] for word in known}) > 1:
         return None
@@ -178,7 +197,9 @@ def meaning_of(
     if value.lower() in _OFF and method:
         return Meaning(f"'~{method[0]}'", "a method is turned off by its name")
     if value.lower() in _OFF[:-1]:
-        return _OFF_MEANINGS.get(known[0], Meaning("", rule or "is off unless it is asked for"))
+        takes_value = "{}" in words.replace("{{}}", "")
+        off = Meaning("", rule or "is off unless it is requested")
+        return _OFF_MEANINGS.get(known[0], None if takes_value else off)
     if "{}" in words.replace("{{}}", "") and value in ("", "{}"):
         return Meaning(words.format("VALUE"), rule or "needs a value")
     if not value.replace(".", "", 1).isdecimal():

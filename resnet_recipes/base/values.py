@@ -8,11 +8,11 @@ from typing import Any, get_args, get_origin
 from resnet_recipes.base.duration import Duration
 from resnet_recipes.base.errors import Problem, Value
 from resnet_recipes.base.kinds import is_union, kinds_of
-from resnet_recipes.base.limits import Bounds, IsDuration, Limit, get_limits
+from resnet_recipes.base.limits import Bounds, IsDuration, Limit, Span, get_limits
 from resnet_recipes.base.suggestions import UNITS, VALUES, closest, told
 
 ON = ("true", "yes", "on", "1")
-OFF = ("false", "no", "off", "none", "null", "0")
+OFF = ("false", "no", "off", "none", "null", "0", "disable", "disabled", "never")
 
 #: From so many on, a number without a unit counts steps rather than epochs.
 MANY = 100
@@ -20,7 +20,8 @@ MANY = 100
 _NUMBER = r"([0-9]+(?:\.[0-9]*)?(?:e[0-9])?)"
 _MEASURE = re.compile(rf"\$?{_NUMBER} ?([a-z%$/]*)")
 _SQUARE = re.compile(rf"[\[(]?{_NUMBER}(?:, ?|x){_NUMBER}[\])]?")
-_POWER = re.compile(r"(?:([0-9.]+)[*x])?10(?:\^|\*\*)(-?[0-9]{1,2})")
+_POWER = re.compile(rf"(?:{_NUMBER}[*x])?(10|2)(?:\^|\*\*)(-?[0-9]{{1,2}})")
+_PRODUCT = re.compile(rf"{_NUMBER} ?\* ?{_NUMBER}")
 _RATIO = re.compile(r"([0-9.]+)/([0-9.]*[1-9][0-9.]*)")
 _MONEY = re.compile(rf"(?:\$|usd|eur|\u20ac) ?{_NUMBER}|{_NUMBER} ?(?:\$|usd|eur|\u20ac|dollars?)")
 _CLOCK = re.compile(r"(\d{1,3}):([0-5]\d)(?::([0-5]\d))?")
@@ -34,10 +35,11 @@ def helped(problem: Problem, cls: type, name: str, value: object) -> Problem:
     """
     key = f"{getattr(cls, '_place', '')}{name}"
     text = _text(value)
-    if meaning := VALUES.get(key, {}).get(text):
+    group = key.removesuffix(".name")  # of optimizer.name
+    if meaning := VALUES.get(key, {}).get(text) or VALUES.get(group, {}).get(text):
         return told(problem, meaning)
-    meant = "" if problem.fixes else _meant(cls, name, text)
-    if not meant or meant == str(value):
+    meant = _meant(cls, name, text)
+    if not meant or meant == _text(value, quotes=True):
         return problem
     return problem._replace(fix=meant if "=" in meant else Value(meant))
 
@@ -63,9 +65,13 @@ def likely_length(text: str) -> str:
     return _duration(_text(text), "max_duration", "", ("ep", "ba"))
 
 
-def _text(value: object) -> str:
-    """Return a value as it is typed, in lower case."""
-    return re.sub(r"[\s'\"]+", " ", str(value)).strip().lower()
+def _text(value: object, quotes: bool = False) -> str:
+    """Return a value as it is typed, in lower case; without `quotes`, and signs of a slip."""
+    items = [_text(item) for item in value] if isinstance(value, list | tuple) else []
+    text = f"[{','.join(items)}]" if items else str(value)
+    if quotes:
+        return text
+    return re.sub(r"[\s'\"]+", " ", text).strip(" =,;").lower()
 
 
 def _measured(text: str) -> tuple[float, str]:
@@ -104,10 +110,13 @@ def _default(cls: type, name: str) -> str:
 
 def _listed(text: str, kind: Any, limits: Sequence[Limit]) -> str:
     """Return a list of the values in a text."""
-    items = [item.strip() for item in text.strip("[]()").split(",") if item.strip()]
+    items = re.split(r"[,;]|(?<=\d)-(?=\d)", text.strip("[]()"))
+    items = [item.strip() for item in items if item.strip()]
     for limit in limits:
         if limit.valid:
             items = [item if item in limit.valid else closest(item, limit.valid) for item in items]
+        if isinstance(limit, Span) and all(re.fullmatch(_NUMBER, item) for item in items):
+            items.sort(key=float)
         if isinstance(limit, IsDuration):
             items = [f"{item}ep" if re.fullmatch(_NUMBER, item) else item for item in items]
     wanted = get_args(kind)
@@ -133,11 +142,16 @@ def _number(text: str, takes_fractions: bool, limits: Sequence[Limit]) -> str:
     if (square := _SQUARE.fullmatch(text)) and square[1] == square[2]:
         text = square[1]
     if power := _POWER.fullmatch(text):
-        return f"{float(f'{power[1] or 1}e{power[2]}'):.12g}"
+        return f"{float(power[1] or 1) * float(power[2]) ** int(power[3]):.12g}"
+    if takes_fractions and re.fullmatch(r"\d+,\d+", text):
+        text = text.replace(",", ".")
+    if product := _PRODUCT.fullmatch(text):
+        return f"{float(product[1]) * float(product[2]):.12g}"
     if ratio := _RATIO.fullmatch(text):
         return f"{float(ratio[1]) / float(ratio[2]):.6g}" if takes_fractions else ""
     number, unit = _measured(text)
-    most = next((limit.most for limit in limits if isinstance(limit, Bounds)), None)
+    bounds = [limit for limit in limits if isinstance(limit, Bounds)]
+    most = min(bounds[0].most, bounds[0].below) if bounds else None
     if most == 100 and unit in ("", "%"):
         number *= 100 if unit == "" and number <= 1 else 1
     elif unit == "%" or (unit == "" and most == 1 and 1 < number <= 100):  # a part of 100

@@ -16,6 +16,7 @@ from resnet_recipes.base.names import SHORT, short, targets
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.suggestions import (
     FLAGS,
+    FORMATS,
     IMAGES,
     MEANINGS,
     RUNS,
@@ -45,6 +46,9 @@ _SPACES = re.compile(r"(^|\0)([\w.]+)(?:\0=\0?|[=:]\0)([^\0=]+)(?=\0|$)")
 
 
 _NUMBER = re.compile(r"-?[0-9.]+(e-?[0-9]+)?")
+
+#: Formats of `export`, as their own flags.
+_FORMATS = {meaning.words for meaning in FORMATS.values()}
 
 #: What begins a word in the middle of another: a flag or a setting.
 _SEVERAL = re.compile(rf"\s(--[a-z]|({'|'.join(SHORT)}|[a-z_]+\.[a-z_.]+)=)")
@@ -191,9 +195,10 @@ def _foreign(flag: str, given: Sequence[str], usage: Usage) -> Problem | None:
     """
     key, value = _key(flag), ",".join(given)
     template = MEANINGS.get(key, Meaning("recipe={}")).words
-    name, takes_value, _ = template.replace("{{}}", "").partition("={}")
-    is_number = value.replace(".", "", 1).isdecimal() and name in (*SHORT, "seed")
-    if "RUN|FILE" in usage.line or (takes_value and not is_number):
+    takes_value = "{}" in template.replace("{{}}", "")
+    is_safe = template.removesuffix("={}") in (*SHORT, "seed")
+    is_judged = takes_value and not (is_safe and value.replace(".", "", 1).isdecimal())
+    if "RUN|FILE" in usage.line or is_judged:
         return None
     typed = " ".join([flag, *given]).strip()
     meaning = meaning_of(key, value)
@@ -323,10 +328,12 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
         fix = f"{command} {shlex.join([value or 'RUN', *others])}"
     elif "IMAGE" in usage.line and key in IMAGES:
         rule, kind, fix = "is typed without a flag", Kind.WRONG, f"{command} RUN {value}"
-    elif re.fullmatch(r"-methods\.\w+", typed):
-        fix = f"'~{key}'"
+    elif off := re.fullmatch(r"-methods\.(\w+)|--no-methods\.(\w+)", typed):
+        fix = f"'~methods.{off[1] or off[2]}'"
     elif flag := _flag(key, value, known, "-m" in map(HYDRAS.get, argv, argv)):
         fix = f"{flag} {value}".strip()
+    elif "--to" in known and (meant := key if key in _FORMATS else FORMATS.get(key, ("",))[0]):
+        fix = f"--to {meant}"
     elif known.get(f"--{value}") == "":  # --format json
         fix = f"--{value}"
     elif f"[{key}=" in usage.line:

@@ -30,6 +30,9 @@ def refuse_pasted(program: str, argv: Sequence[str]) -> None:
         typed, names = _cleaned(word)
         words += typed
         problems += [(word, f"contains {name}") for name in names]
+        if word == "...":
+            problems.append((word, "stands for the other words of your command"))
+            words.remove(word)
         if word.isspace():  # an empty word may be a shell variable that is not set
             problems.append(("a word of spaces", "stands where a line of a longer command ended"))
     while words and words[0] in _PROMPTS:

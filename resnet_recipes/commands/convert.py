@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Value
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.suggestions import closest, unknown
 from resnet_recipes.base.text import byte_size, clock_time, printable
@@ -96,11 +96,14 @@ def _options(words: Sequence[str], known: Collection[str]) -> "ConvertOptions":
     options = build(ConvertOptions, values, "", problems)
     problems += options.problems()
 
-    def fix_of(problem: Problem) -> str:
+    def helped(problem: Problem) -> Problem:
+        if problem.fix or problem.kind is Kind.UNKNOWN:
+            return problem
         meant = closest(str(problem.value), problem.valid)
-        return f"{problem.key}={meant or getattr(ConvertOptions(), problem.key)}"
+        default = getattr(ConvertOptions(), problem.key)
+        return problem._replace(fix=Value(meant) if meant else Hint(f"the default is {default}"))
 
-    RecipeError.refuse(one._replace(fix=one.fix or fix_of(one)) for one in problems)
+    RecipeError.refuse(map(helped, problems))
     return options
 
 

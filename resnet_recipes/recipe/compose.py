@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import find_implied_settings
 from resnet_recipes.base.duration import is_duration
-from resnet_recipes.base.errors import Hint, Problem, RecipeError
+from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.names import targets
-from resnet_recipes.base.suggestions import VALUES, told
+from resnet_recipes.base.suggestions import VALUES, told, told_of_file
 from resnet_recipes.methods import ORDER
 from resnet_recipes.recipe import frozen, hydra_compose, overrides
 from resnet_recipes.recipe.library import Entry, Library, Origin, read
@@ -248,8 +248,9 @@ def _idle_settings(changed: Sequence[Override], schedule: ScheduleConfig) -> Ite
         section, _, name = override.key.partition(".")
         readers = schedule.READ_BY.get(name, ()) if section == "schedule" else ()
         if readers and schedule.name not in readers:
-            rule = f"does not use {override.typed}, which is for {' and '.join(readers)}"
-            yield Problem("schedule.name", schedule.name, rule, f"schedule.name={readers[0]}")
+            rule = f"is for {' and '.join(readers)}, and the schedule is {schedule.name}"
+            fix = f"schedule.name={readers[0]}"
+            yield Problem(override.key, override.value, rule, fix, typed=override.typed)
 
 
 def _located(problem: Problem, changed: Sequence[Override], links: Links) -> Problem:
@@ -270,6 +271,8 @@ def _located(problem: Problem, changed: Sequence[Override], links: Links) -> Pro
 def _placed(problem: Problem, document: Document) -> Problem:
     """Name file and line of a problem, and answer a value that has another name elsewhere."""
     known = VALUES.get(problem.key, {})
-    ours = known.get(str(problem.value).lower())
-    problem = told(problem, ours) if ours else problem
+    if ours := known.get(str(problem.value).lower()):
+        problem = told(problem, ours)
+    elif problem.kind is Kind.UNKNOWN and not problem.fixes:
+        problem = told_of_file(problem)
     return problem._replace(where=document.where(problem.key))

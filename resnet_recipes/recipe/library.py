@@ -12,7 +12,7 @@ from pathlib import Path
 
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS
-from resnet_recipes.base.errors import Hint, Kind, RecipeError
+from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.suggestions import unknown
 from resnet_recipes.recipe import strict_yaml
@@ -145,7 +145,9 @@ class Library:
             ]
         except RecipeError as error:
             place = document.where("defaults")
-            raise RecipeError([error.problems[0]._replace(where=place, typed="")]) from None
+            problem = error.problems[0]
+            named = {"key": problem.value, "value": None} if problem.kind is Kind.UNKNOWN else {}
+            raise RecipeError([problem._replace(where=place, typed="", **named)]) from None
         return [
             Entry(entry.name, entry.shadows, "packaged")
             if entry.path == child.path and entry.shadows
@@ -159,7 +161,7 @@ class Library:
         document = read(entry)
         if entry.path in below:
             rule = "recipes inherit from each other in a circle"
-            raise RecipeError.of(document.where("defaults"), None, rule)
+            raise RecipeError([_of_defaults(document, rule)])
         if len(links) + len(below) >= MAX_PARENTS:
             rule = f"a recipe may inherit from at most {MAX_PARENTS - 1} files"
             raise RecipeError.of(shown(entry.path), None, rule)
@@ -173,7 +175,8 @@ class Library:
             fix = Hint(f"rename it to {path.stem}.yaml")
             raise RecipeError.of("recipe", name, "recipe files end in .yaml", fix)
         if not os.path.isfile(path):  # Path.is_file raises for a name that is too long
-            fix = f"recipe={path.stem}" if path.stem in {*self.user, *self.packaged} else ""
+            known = path.stem in {*self.user, *self.packaged}
+            fix = f"recipe={path.stem}" if known else "resnet-recipes ls"
             raise RecipeError.of("recipe", name, "", fix, Kind.ABSENT)
         if self.user.get(path.stem) == path and names.RECIPE.fullmatch(path.stem):
             return self.find(path.stem)
@@ -214,11 +217,16 @@ def parents(document: Document) -> list[tuple[str, str]]:
     if None in found:
         rule = f"must be a list of recipe names, and of options of {' and '.join(GROUPS)}"
         fix = ("defaults: [hot]", "defaults: [hot, optimizer: lamb]")
-        raise RecipeError.of(document.where("defaults"), listed, rule, fix)
+        raise RecipeError([_of_defaults(document, rule, fix)])
     if ("", "_self_") in found[:-1]:
         rule = "_self_ must come last: a recipe changes what it inherits"
-        raise RecipeError.of(document.where("defaults"), listed, rule)
+        raise RecipeError([_of_defaults(document, rule)])
     return [pair for pair in found if pair != ("", "_self_")]
+
+
+def _of_defaults(document: Document, rule: str, fix: Fix = ()) -> Problem:
+    listed, place = document.tree["defaults"], document.where("defaults")
+    return Problem("defaults", listed, rule, fix, where=place)
 
 
 def _parent(item: object) -> tuple[str, str] | None:

@@ -31,7 +31,11 @@ _SETTING = re.compile(r"[a-z][\w.]*=.*")
 _WEIGHTS = (".pt", ".pth", ".safetensors")
 
 #: A method that is switched off, in other spellings than ~methods.ema.
-_OFF_METHOD = re.compile(r"(?:[!^-]+ ?methods\.|methods\.(?:[!^~-]+|no_|not_|without_))(\w+)(=.*)?")
+_NO = r"(?:[!^~-]+ ?|(?:no|not|without|disable)[._-])"
+_OFF_METHOD = re.compile(
+    rf"(?:-*{_NO}(?:methods\.)?|methods\.{_NO})(\w+)(=(?:true|yes|on|1|{{}})?)?"
+)
+_QUOTED = re.compile("(['\"])(.*=.*)\\1")
 
 
 class Own(NamedTuple):
@@ -63,15 +67,23 @@ def answered(problem: Problem, words: Sequence[str], own: Own) -> Problem:
         problem = problem._replace(fix=())  # it was tried
     if problem.advice or problem.valid:
         return problem
-    if problem.kind is Kind.UNKNOWN:
-        return problem._replace(fix=Hint(own.listed))
+    if problem.kind is Kind.UNKNOWN or "=" not in word:
+        return problem._replace(fix=Hint(_siblings(word) or own.listed))
     before, whose = own.before(problem.key), f"{own.name} uses"
     if before is None:
         before, whose = _default(problem.key), "the default is"
-    if before in (None, "", []) or isinstance(before, dict | list | tuple):
+    if before in (None, "", []) or isinstance(before, dict):
         return problem
     shown = str(before).lower() if isinstance(before, bool) else before
+    shown = list(before) if isinstance(before, tuple) else shown
     return problem._replace(fix=Hint(f"{whose} {shown}"))
+
+
+def _siblings(word: str) -> str:
+    """Return the settings of the section in which an unknown one was looked for; "" if none."""
+    section = word.partition("=")[0].rpartition(".")[0]
+    names = [name for each in find_dataclasses(kind_of(section)) for name in kinds_of(each)]
+    return f"settings of {section}: {', '.join(dict.fromkeys(names))}" if names else ""
 
 
 def _default(key: str) -> object:
@@ -132,9 +144,13 @@ def keys_of(word: str) -> list[str]:
 def _meaning(word: str, problem: Problem, own: Own) -> Meaning | None:
     """Return what is meant by a word that has a problem; None if that is not known."""
     name, equals, value = word.partition("=")
-    if off := _OFF_METHOD.fullmatch(word):
-        method = near(f"methods.{off[1]}", [f"methods.{each}" for each in own.methods])
-        return Meaning(shlex.quote(f"~{method or f'methods.{off[1]}'}"))
+    if quoted := _QUOTED.fullmatch(word):
+        return Meaning(shlex.quote(quoted[2]))
+    if "," in word and "=" in value and all("=" in part for part in word.split(",")):
+        return Meaning(" ".join(map(shlex.quote, word.split(","))))
+    off = _OFF_METHOD.fullmatch(word.lower())
+    if off and word[0] != "~" and (method := _method(off[1])):
+        return Meaning(shlex.quote(f"~{method}"))
     if name[:1] in ("+", "~") or not equals:
         return _misshapen(word, own)
     kind = kind_of(expanded(f"{name}=0")[0].key)
@@ -152,6 +168,17 @@ def _meaning(word: str, problem: Problem, own: Own) -> Meaning | None:
     return _other_value(name, value, kind)
 
 
+def _method(name: str) -> str:
+    """Return the setting of a method by its name, which may be misspelled; "" if there is none."""
+    known = kinds_of(find_dataclasses(settings()["methods"])[0])
+    found = near(name, known)
+    return f"methods.{found}" if found else ""
+
+
+def _on(own: Own) -> list[str]:
+    return [f"methods.{name}" for name in own.methods]
+
+
 def _misshapen(word: str, own: Own) -> Meaning | None:
     """Return the setting for a word that is not written key=value."""
     key, _, value = map(str.strip, word.partition(":"))
@@ -160,7 +187,7 @@ def _misshapen(word: str, own: Own) -> Meaning | None:
         wrong = _wrong(setting) if "=" in setting else None
         return (wrong and _meaning(setting, wrong, own)) or Meaning(shlex.quote(setting))
     if word[0] == "~":
-        method = near(word[1:], [f"methods.{name}" for name in own.methods])
+        method = near(f"methods.{word[1:].removeprefix('methods.')}", _on(own))
         return Meaning(shlex.quote(f"~{method}")) if method else None
     if value and value[:2] != "//" and key.replace(".", "").replace("_", "").isalnum():
         return Meaning(shlex.quote(f"{key}={value}"))
@@ -168,14 +195,15 @@ def _misshapen(word: str, own: Own) -> Meaning | None:
         return Meaning(shlex.quote(f"data={word}"))
     if time := likely_time(word):
         return Meaning(f"budget={time}")
-    method = near(word if "." in word else f"methods.{word}", settings())
-    return Meaning(shlex.quote(f"{method}={{}}")) if find_dataclasses(kind_of(method)) else None
+    if method := _method(word.removeprefix("methods.")):
+        return Meaning(shlex.quote(f"{method}={{}}"))
+    return meaning_of(word, "", table=own.meanings)
 
 
 def _misnamed(name: str, value: str, own: Own) -> Meaning | None:
     """Return the setting with a name like this one, or what the name means elsewhere."""
-    alike = near(name, [*settings(), *SHORT])
-    is_placed = "." in name and name.rpartition(".")[2] in {
+    alike = ("." not in name and near(name, SHORT)) or near(name, settings())
+    is_placed = "." in name and name.lower().rpartition(".")[2] in {
         key.rpartition(".")[2] for key in settings()
     }
     foreign = None if is_placed and alike else meaning_of(name, value, table=own.meanings)
@@ -231,7 +259,11 @@ def _in_section(section: str, value: str, names: list[str], own: Own) -> Meaning
         return None  # a section has nothing to switch off
     if section == "model" and value.endswith(_WEIGHTS):
         return Meaning(shlex.quote(f"model.weights={value}"))
-    if meaning := meaning_of(section, value, table=own.meanings):
+    if section in GROUPS:  # optimizer=torch.optim.SGD
+        leaf = value.rpartition(".")[2].lower()
+        return VALUES[section].get(leaf, Meaning(shlex.quote(f"{section}={leaf}")))
+    is_method = section.startswith("methods.")
+    if not is_method and (meaning := meaning_of(section, value, table=own.meanings)):
         return meaning
     if "name" in names and value.lower() not in ON:
         return Meaning(shlex.quote(f"{section}.name={value}"))

@@ -130,7 +130,12 @@ def _refused(word: str) -> Problem | None:
     if word.startswith("~"):
         if re.fullmatch(r"~(methods|optimizer)\.[a-z][a-z0-9_]*", word):
             return None
-        return Problem(word, None, "only a method or a setting of the optimizer can be removed")
+        return Problem(
+            word,
+            None,
+            "only a method or a setting of the optimizer can be removed",
+            Hint("~methods.ema removes ema"),
+        )
     if not equals:
         return Problem(word, None, "settings are written key=value")
     if not _KEY.fullmatch(key):

@@ -1,5 +1,6 @@
 """The sections of a recipe that belong to no other room, each with its defaults and rules."""
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -206,7 +207,10 @@ class LaunchConfig(Section):
                 if isinstance(error, NoPriceError):
                     fix: Fix = Hint("launch.price=32.8, if an hour costs 32.8")
                 else:
-                    fix = Value(likely_budget(value) or f"{value if value.isdecimal() else 2}h")
+                    meant = likely_budget(value)
+                    fix = Value(meant) if meant != value else ()
+                    if value.isdecimal():
+                        fix = (Value(f"{value}h"), Value(f"{value}m"))
                 yield Problem(key, value, str(error), fix)
 
 
@@ -229,7 +233,10 @@ class RunConfig(Section):
                 "must consist of letters, digits, '.', '_', '+' and '-', and start with a "
                 "letter or digit"
             )
-            called = re.sub(r"[^\w.+-]", "-", self.name.rpartition("/")[2], flags=re.ASCII)
-            yield Problem("name", self.name, rule, f"run={called}")
+            place, _, last = self.name.rpartition("/")
+            name = last if os.path.isdir(place or "/") or place == self.root else self.name
+            called = re.sub(r"[^\w.+-]+", "-", name, flags=re.ASCII).strip("-.")
+            fix = f"run={called}" if names.RUN.fullmatch(called) else Hint("as in run=baseline")
+            yield Problem("name", self.name, rule, fix)
         if self.name == "last":
             yield Problem("name", self.name, "stands for the run that was started last")

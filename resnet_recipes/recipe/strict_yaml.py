@@ -15,8 +15,10 @@ from typing import Any, NoReturn
 
 import yaml
 
-from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.names import SHORT, targets
 from resnet_recipes.base.reading import read_bytes
+from resnet_recipes.base.suggestions import closest, told_of_file
 
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 6
@@ -130,10 +132,13 @@ class _Reader:
 
     def refuse(self, line: int, value: object, rule: str, fix: Fix = ()) -> None:
         """Note a problem at a line."""
-        place = f"{shown(self.path)}:{line}"
+        place = self._place(line)
         self.problems.append(
             Problem(place if value is None else f"{place}: {value}", None, rule, fix)
         )
+
+    def _place(self, line: int) -> str:
+        return f"{shown(self.path)}:{line}"
 
     def stop(self, line: int, rule: str) -> NoReturn:
         """Note a problem after which reading cannot continue, and raise."""
@@ -178,7 +183,10 @@ class _Reader:
         """Return the values of a document."""
         tree = self._value(root, "") if isinstance(root, yaml.MappingNode) else {}
         if not self.problems and not tree:
-            self.stop(1, "a recipe is a mapping of settings, as in 'name: mine'")
+            word = re.fullmatch(r"([\w.]+)\s*[=:]\s*(\S+)", str(root.value)) if root else None
+            fix = f"{word[1]}: {word[2]}" if word else ()
+            self.refuse(1, None, "a recipe is a mapping of settings, as in 'name: mine'", fix)
+            raise RecipeError(self.problems)
         return tree
 
     def _value(self, node: yaml.Node, key: str) -> Any:
@@ -208,9 +216,7 @@ class _Reader:
             fix = ("defaults: [hot]", Hint("or write the values out"))
             self.refuse(line, name, "merge keys are not used in recipes", fix)
         elif not form.fullmatch(name):
-            fix = Hint("write it as nested keys, one on each line" if "." in name else "delete it")
-            rule = "is not the name of a setting (letters, digits and '_', starting with a letter)"
-            self.refuse(line, name[:80], rule, fix)
+            self.problems.append(_misspelled(name[:80])._replace(where=self._place(line)))
         return name
 
     def _scalar(self, node: yaml.ScalarNode, line: int, key: str) -> Any:
@@ -240,6 +246,22 @@ class _Reader:
             rule = f"is one reference too many; a recipe may have {MAX_REFERENCES}"
         if rule:
             self.refuse(line, text[:80], rule, Hint("write the value out"))
+
+
+def _misspelled(name: str) -> Problem:
+    """Return the problem of a key that no setting could have, with the one that is meant."""
+    if method := re.fullmatch(r"[~!-]methods\.(\w+)", name):
+        fix: Fix = f"methods: {{{method[1]}: null}}"
+    elif parts := re.fullmatch(r"(\w+)\.(\w+)", name):
+        fix = Hint(f"{parts[1]}: {{{parts[2]}: ...}}")
+    else:
+        plain_name = re.sub(r"[^\x20-\x7e]|^[+~-]+", "", name).replace("-", "_").lower()
+        settings = {targets(word, "1")[0].partition("=")[0]: word for word in SHORT}
+        meant = closest(plain_name, [*settings, *SHORT])
+        if not (fix := settings.get(meant, meant)):
+            unknown = Problem(plain_name.strip("_"), None, "setting", kind=Kind.UNKNOWN)
+            return told_of_file(unknown)._replace(key=name)
+    return Problem(name, None, "setting", fix, kind=Kind.UNKNOWN)
 
 
 def doubtful(text: str, key: str) -> tuple[str | None, str, Hint] | None:

@@ -4,9 +4,11 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any, get_args, get_origin
 
-from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError
+from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.kinds import find_dataclasses, kinds_of, words
-from resnet_recipes.base.suggestions import closest
+from resnet_recipes.base.names import targets
+from resnet_recipes.base.suggestions import closest, meaning_of, near
+from resnet_recipes.base.values import OFF, ON
 from resnet_recipes.recipe.schema import Recipe
 
 
@@ -28,12 +30,8 @@ def fitting(
             and not (value is None and type(None) in get_args(kind))
         ):
             rule = "must be a mapping of its settings"
-            fix = _settings_of(sections[0])
-            if in_file and "name" in kinds_of(sections[0]) and isinstance(value, str):
-                fix = f"{name}: {{name: {value}}}"
-            elif in_file and prefix == "methods.":
-                fix = Hint(f"{fix}; null turns it off")
-            problems.append(Problem(key, value, rule, fix))
+            fix = _as_mapping(key, value, sections[0]) if in_file else ""
+            problems.append(Problem(key, value, rule, fix or _settings_of(sections[0])))
         elif kind and not sections and get_origin(kind) is not dict and isinstance(value, dict):
             problems.append(Problem(key, value, f"must be {words(kind)}"))
         elif isinstance(value, dict):
@@ -42,6 +40,26 @@ def fitting(
         else:
             fits[name] = value
     return fits, problems
+
+
+def _as_mapping(key: str, value: Any, section: type) -> Fix:
+    """Return the lines of a recipe file for a section whose value is not a mapping; or ""."""
+    text, name, kinds = str(value).lower(), key.rpartition(".")[2], kinds_of(section)
+    if key == "methods":
+        listed = [near(each, kinds) for each in (value if isinstance(value, list) else [text])]
+        on = ", ".join(f"{each}: {{}}" for each in listed)
+        return f"methods: {{{on}}}" if all(listed) else ""
+    if key.startswith("methods."):
+        if isinstance(value, int | float) and not isinstance(value, bool) and kinds:
+            return f"{name}: {{{next(iter(kinds))}: {value}}}"
+        shown = f"{name}: {{}}" if text in ON else f"{name}: null"
+        return shown if text in (*ON, *OFF) else Hint(f"{name}: {{}} turns it on, null off")
+    if isinstance(value, str) and "name" in kinds:
+        return f"{name}: {{name: {value}}}"
+    meaning = meaning_of(key, str(value))
+    setting, equals, found = meaning.words.partition("=") if meaning else ("", "", "")
+    place, _, last = targets(setting, found)[0].partition("=")[0].rpartition(".")
+    return f"{name}: {{{last}: {found}}}" if equals and place == key else ""
 
 
 def whole(section: str, chosen: dict[str, Any]) -> dict[str, Any]:

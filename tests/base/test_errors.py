@@ -161,7 +161,7 @@ def test_settings_that_cannot_be_are_all_named_with_their_rules(capsys, wrong):
     [
         *rows(
             r"""
-defaults: [mild]\noptimizer:\n  lrr: 1.7 | recipes/mine.yaml:3: optimizer.lrr | mean optimizer.lr?
+defaults: [mild]\noptimizer:\n  lrr: 1.7 | mine.yaml:3: unknown setting optimizer.lrr | optimizer.lr
 defaults: [mild]\nseed: yes | recipes/mine.yaml:2 | true or false
 defaults: [mild]\nseed: 0777 | recipes/mine.yaml:2
 defaults: [mild]\noptimizer: 5 | recipes/mine.yaml | optimizer
@@ -169,7 +169,7 @@ defaults: [mildd] | recipes/mine.yaml:1 | did you mean mild?
 defaults: [mine] | recipes/mine.yaml:1 | in a circle
 defaults: [../../etc/passwd] | recipes/mine.yaml:1 | a list of recipe names
 defaults: [_self_, mild] | recipes/mine.yaml:1 | must come last
-defaults:\n  - override hydra/launcher: joblib | recipes/mine.yaml:2 | not the name of a setting
+defaults:\n  - override hydra/launcher: joblib | recipes/mine.yaml:2 | unknown setting
 hydra:\n  callbacks: {x: {_target_: os.system}} | recipes/mine.yaml:1 | cannot configure Hydra
 # @package _global_\nname: mine | recipes/mine.yaml:1 | instruction to Hydra
 name: mine\nabout: ${oc.env:SECRET} | recipes/mine.yaml:2 | is not a reference to one setting

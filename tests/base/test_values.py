@@ -111,7 +111,8 @@ def test_a_value_of_another_tool_is_answered_with_ours():
     assert "precision.dtype=fp16" in problem.fixes
 
 
-def test_a_value_that_has_its_own_fix_keeps_it():
-    problem = Problem("part", 10, "wrong", "part=0.5")
-    assert helped(problem, Section, "part", 10) == problem
+def test_a_value_of_no_meaning_keeps_its_fix():
+    problem = Problem("part", 1000, "wrong", "part=0.5")
+    assert helped(problem, Section, "part", 1000) == problem
+    assert helped(problem, Section, "part", 50).fixes == (Value("0.5"),)
     assert problem.kind is Kind.WRONG

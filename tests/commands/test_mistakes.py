@@ -57,7 +57,7 @@ freeze=10 | model.freeze=backbone model.weights=torchvision
 --sync-bn | leave it out
 --local-rank 0 | leave it out
 task=classify | leave it out
-weight_decay=none | leave it out
+weight_decay=none | wd=0
 workers 4 | workers=4
 model.name=resnet-50 | model.name=resnet50
 model.name=resent50 | model.name=resnet50
@@ -111,7 +111,7 @@ num_workers=4 | workers=4
 batch_size=64 | bs=64
 crop=128 | data.train_size=128
 optimizer.wd=0.01 | wd=0.01
-model.lr=1 | lr=1
+model.lr=1 | optimizer.lr=1
 """
 )
 

@@ -148,6 +148,9 @@ convert a b shufle=true workers=x | 2 | did you mean shuffle?
 convert a b shufle=true workers=x | 2 | workers=x: must be a whole number
 convert im=g out=b workers=1 | 3 | `im=g` does not exist
 convert im=g max_resoltion=500 | 2 | needs a source and a target
+convert a b quality=90 | 2 | unknown option quality=90
+train mild data=x ... gpus=2 | 2 | stands for the other words
+train mild data=x budget=0h | 2 | budget=0h: must be positive
 cp hot mine.txt | 2 | must end in .yaml
 cp hot My-own.yaml | 2 | recipes/my_own.yaml
 cp hott a.yaml | 2 | did you mean hot?

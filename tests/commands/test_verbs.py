@@ -132,7 +132,7 @@ def test_validate_names_each_wrong_file_and_line(enter):
     Path("bad.yaml").write_text("name: bad\noptimizer:\n  lrr: 1\n")
     out, err = enter("resnet-recipes validate good.yaml bad.yaml", 2)
     assert out == "good.yaml: ok\n"
-    assert err.startswith("unknown setting bad.yaml:3: optimizer.lrr")
+    assert err.startswith("bad.yaml:3: unknown setting optimizer.lrr")
 
 
 def test_validate_lists_a_folder_once(said, recipes, monkeypatch):

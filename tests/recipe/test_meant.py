@@ -26,7 +26,7 @@ def test_what_is_wrong_in_a_file_is_answered_as_it_is_written_there(tmp_path, mo
     )
     said = said_about("mine.yaml")
     assert "optimizer: {name: lamb}" in said
-    assert "{} for their defaults; null turns it off" in said
+    assert "ema: null" in said
     assert "a Mac's GPU cannot be used" in said
     assert "gpus=auto" in said
 
@@ -139,3 +139,113 @@ def test_words_of_other_tools_without_a_setting_get_no_other_one(typed):
     assert problem.fixes == ()
     assert problem.kind in (Kind.UNKNOWN, Kind.UNUSED) or typed == "log=trackio"
     assert problem.kind is Kind.UNUSED or problem.advice
+
+
+@pytest.mark.parametrize(
+    ("typed", "fix"),
+    rows(
+        """
+!methods.ema | '~methods.ema'
+methods.-ema | '~methods.ema'
+methods.no_ema | '~methods.ema'
+no_ema | '~methods.ema'
+no_ema=true | '~methods.ema'
+methods.ema=disabled | '~methods.ema'
+methods.ema=never | '~methods.ema'
+~ema | '~methods.ema'
+"""
+    ),
+)
+def test_no_spelling_of_off_switches_a_method_on(typed, fix):
+    (problem,) = problems_of("mild", typed)
+    assert problem.fixes == (fix,)
+
+
+@pytest.mark.parametrize("typed", ["methods.ema=", "methods.ema=-1", "methods=", "methods=[]"])
+def test_what_may_mean_on_or_off_is_answered_with_neither(typed):
+    (problem,) = problems_of("mild", typed)
+    assert problem.fixes == ()
+    assert problem.advice
+
+
+@pytest.mark.parametrize(
+    ("typed", "fix"),
+    rows(
+        """
+"lr=0.1" | lr=0.1
+lr==0.1 | lr=0.1
+lr=0.1, | lr=0.1
+lr='0.1 | lr=0.1
+lr=10^-3 | lr=0.001
+bs=256*8 | bs=2048
+bs=2^10 | bs=1024
+optimizer:lr=0.1 | lr=0.1
+optimizer=sgd,lr=0.1 | optimizer=sgd lr=0.1
+optimizer=torch.optim.SGD | optimizer=sgd
+ep=5 | epochs=5
+pretrained | model.weights=torchvision
+warmup=none | schedule.warmup=0ep
+weight_decay=0 | wd=0
+data.crop_scale=0.25-1 | 'data.crop_scale=[0.25,1]'
+data.crop_scale=[1,0.25] | 'data.crop_scale=[0.25,1.0]'
+data.val_share=20 | data.val_share=0.2
+schedule.name=onecycle | schedule=cosine
+checkpoint.best=true | checkpoint.best=top1
+run=2024/05/01 | run=2024-05-01
+budget=20usd | 'budget=$20'
+budget=1h30m | budget=90m
+methods.MixUp={} | 'methods.mixup={}'
+"""
+    ),
+)
+def test_slips_of_the_hand_are_answered_with_what_works(typed, fix):
+    (problem,) = problems_of("mild", typed)
+    assert problem.command(problem.fixes[0]) == fix
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "data.labels=labels.csv",
+        "methods.randaugment.magnitude=9",
+        "methods.mixup.a=0.2",
+        "test=images/val",
+        "run=$(date +%H:%M)",
+        "run=.",
+        "extends=hot",
+        "budget=overnight",
+    ],
+)
+def test_no_setting_of_another_section_or_meaning_is_suggested(typed):
+    (problem,) = problems_of("mild", typed)
+    assert problem.fixes == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "fix"),
+    rows(
+        """
+learning-rate: 0.1 | lr
+data: {lr: 0.1} | optimizer.lr
++lr: 1 | lr
+~methods.ema: null | methods: {ema: null}
+methods: [mixup, ema] | methods: {mixup: {}, ema: {}}
+methods: {mixup: 0.2} | mixup: {alpha: 0.2}
+methods: {mixup: false} | mixup: null
+precision: fp16 | precision: {dtype: fp16}
+schedule: {warmup: 5} | warmup: 5ep
+lr=0.1 | lr: 0.1
+extends: hot |
+_base_: hot |
+early_stopping: 5 |
+layer_decay: 0.7 |
+resume: true |
+"""
+    ),
+)
+def test_a_recipe_file_is_answered_with_what_to_write(text, fix, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text(f"{text}\n")
+    (problem,) = problems_of("mine.yaml")
+    assert [problem.command(each) for each in problem.fixes] == ([fix] if fix else [])
+    assert problem.advice or problem.kind is Kind.UNUSED

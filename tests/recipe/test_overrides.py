@@ -98,10 +98,14 @@ hydra.sweeper.n_trials=9 | Hydra itself cannot be configured | OWN
 hydra.run.dir=. | Hydra itself cannot be configured |
 name=exp1 | is the name of the recipe, not of the run | run=exp1
 a{b}=3 | unknown setting | resnet-train mild --cfg   prints every setting
-{"lr": 0.1} | settings are written key=value |
+{"lr": 0.1} | settings are written key=value | resnet-train mild --cfg   prints every setting
 """
         ),
-        (f"data.crop_scale={1500 * '['}", "at most 4096 characters and 32 brackets", ""),
+        (
+            f"data.crop_scale={1500 * '['}",
+            "at most 4096 characters and 32 brackets",
+            "mild uses [0.08, 1.0]",
+        ),
         (
             f"data.crop_scale={30 * '['}{31 * ']'}",
             "cannot be read",

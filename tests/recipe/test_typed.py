@@ -49,7 +49,7 @@ data: {workers: 1.5} | data.workers=1.5 | a whole number or text
 methods: {bce_loss: true} | methods.bce_loss=true | a mapping of reduction
 methods: {label_smoothing: 0.1} | methods.label_smoothing=0.1 | a mapping of smoothing
 methods: [] | methods=[] | a mapping
-schedule: {milestones: [3ep, 5]} | schedule.milestones | text
+schedule: {milestones: [3ep, 5]} | schedule.milestones | a number and a unit
 published: [{top: 1.0}] | published | (not top)
 published: [{epochs: 3}] | published | (top1 is missing)
 published: {top1: 1.0} | published | a list
