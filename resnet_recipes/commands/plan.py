@@ -143,6 +143,8 @@ def _loading(plan: "Plan", found: "RunForecast | None") -> LabelledRows:
         found.format_time(60 * minutes)
         for minutes in (found.estimate.total_minutes, saves.alone, saves.minutes)
     )
+    if limited == alone:
+        return
     better = f"; decoded in memory ({saves.kept.space}): {other}" if saves.kept else ""
     yield "loading", f"limits: {limited} instead of {alone}{better}".replace("roughly ", "")
     if saves.fix:

@@ -36,6 +36,7 @@ _PIXEL_SETTINGS = (
     "interpolation",
     "flip",
     "reduced_decode",
+    "memory_pixels",
     "repeats",
 )
 
@@ -202,6 +203,7 @@ def read_outputs(plan: Plan, method: Method) -> Teacher:
         outputs, description = read(path)
         if not description.keys() >= {*_TEACHER_KEYS}:
             raise ValueError(FOREIGN)
+        description.setdefault("data.memory_pixels", "0")  # absent from older files
         teacher, *_ = (description.pop(key) for key in _TEACHER_KEYS)
         epochs = outputs.sha256.size // 32
         cycle = 0 if "epochs" in description else epochs

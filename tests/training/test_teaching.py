@@ -225,6 +225,19 @@ def test_run_with_other_crops_is_rejected_with_values(settings, recipe, tmp_path
         assert text in message, message
 
 
+def test_run_with_images_of_another_size_in_memory_is_rejected(settings, recipe, tmp_path):
+    path = write(planned(recipe, settings(words=RESIZED)), tmp_path / "two.safetensors", 2)
+    message = refusal(recipe, RecipeError, settings(path, f"{RESIZED} data.memory_pixels=64"))
+    assert "data.memory_pixels=64: is 0 in" in message
+    with safe_open(path, "np") as file:
+        metadata = file.metadata()
+    save_file(load_file(path), path, metadata | {"data.memory_pixels": "64"})
+    planned(recipe, settings(path, f"{RESIZED} data.memory_pixels=64"))
+    del metadata["data.memory_pixels"]  # as older versions wrote it
+    save_file(load_file(path), path, metadata)
+    planned(recipe, settings(path, RESIZED))
+
+
 def test_run_resized_elsewhere_is_rejected(settings, recipe, tmp_path):
     path = write(planned(recipe, settings(words=RESIZED)), tmp_path / "two.safetensors", 2)
     other = f"{RESIZED} methods.progressive_resizing.at=loader"
