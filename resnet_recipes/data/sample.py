@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -61,8 +61,9 @@ class Sample(NamedTuple):
             source = open_samples(path) if is_beton else Files.named(facts.sample)
         except NotReadyError:
             return None
-        some, parts = range(len(source)), [(path, 0, 0) for path in facts.sample]
-        if is_beton:
+        some: Sequence[int] = range(len(source))
+        parts: list[tuple[Path | str, int, int]] = [(path, 0, 0) for path in facts.sample]
+        if isinstance(source, Samples):
             beton = source.beton
             some = strata(beton.lengths, SAMPLED).tolist()
             parts = [(path, int(beton.starts[i]), int(beton.lengths[i])) for i in some]

@@ -100,6 +100,7 @@ class Shrunk:
 
     def _put_places(self, indices: np.ndarray, wanted: np.ndarray) -> None:
         """Make rows [n] point into the memory."""
+        assert self._arrays is not None  # asked for by the callers
         counts, entries = self._arrays["counts"], self._arrays["entries"]
         wanted["memory"], wanted["kept"] = counts.ctypes.data, self._arrays["kept"].ctypes.data
         wanted["entry"] = entries.ctypes.data + entries.itemsize * indices
@@ -109,6 +110,7 @@ class Shrunk:
 
         The images that came last go first; see native/src/memory.h.
         """
+        assert self._arrays is not None  # asked for by the callers
         counts = self._arrays["counts"]
         if time.monotonic() < self._asked + INTERVAL:
             return
@@ -124,6 +126,7 @@ class Shrunk:
 
     def _kept(self, index: int) -> np.ndarray | None:
         """Return the pixels of an image in memory; None if it is not there."""
+        assert self._arrays is not None  # asked for by the callers
         entry, side = int(self._arrays["entries"][index]), (1 << _SIDE_BITS) - 1
         if entry in (0, _TAKEN):
             return None
