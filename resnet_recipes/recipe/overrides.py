@@ -134,7 +134,7 @@ def _refused(word: str) -> Problem | None:
             word,
             None,
             "only a method or a setting of the optimizer can be removed",
-            Hint("~methods.ema removes ema"),
+            Hint("'~methods.ema' removes ema"),
         )
     if not equals:
         return Problem(word, None, "settings are written key=value")
