@@ -47,6 +47,71 @@ def test_nobody_who_plans_trains_or_measures_knows_a_method_by_name():
     )
 
 
+#: Methods and functions whose answer about a text decides something.
+_DECIDES = {
+    *("startswith", "endswith", "find", "rfind", "index", "count"),
+    *("match", "search", "fullmatch", "findall", "finditer"),
+}
+
+
+def readings(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield where a program decides by the text of an error or a problem."""
+    handlers = (node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler))
+    errors = {"problem", "error", *(handler.name for handler in handlers if handler.name)}
+    for node in ast.walk(tree):
+        texts: list[ast.AST | None] = []
+        if isinstance(node, ast.Compare):
+            texts = [node.left, *node.comparators]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            texts = [node.func.value, *node.args] if node.func.attr in _DECIDES else []
+        elif isinstance(node, ast.Dict):
+            texts = list(node.keys)
+        elif isinstance(node, ast.DictComp):
+            texts = [node.key]
+        if any(text and is_message(text, errors) for text in texts):
+            yield node
+
+
+def is_message(node: ast.AST, errors: set[str]) -> bool:
+    """Return whether an expression is the text of an error or a problem, or made of it."""
+    match node:
+        case ast.Attribute(attr="clause" | "message"):
+            return True
+        case ast.Call(func=ast.Name(id="str" | "repr"), args=[ast.Name(id=name)]):
+            return name in errors
+        case ast.Call(func=ast.Attribute(attr="lines" | "about")):
+            return True
+        case ast.Call(func=ast.Attribute(value=value)) | ast.Subscript(value=value):
+            return is_message(value, errors)
+        case ast.Attribute(value=ast.Name(id=name), attr="args"):
+            return name in errors
+    return False
+
+
+def test_no_module_decides_by_the_text_of_a_problem():
+    none(
+        f"{module}:{node.lineno} {ast.unparse(node)[:60]}"
+        for module, path in modules().items()
+        for node in readings(sources()[path])
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'if "price" in str(error): pass',
+        'problem.clause.startswith("must be")',
+        "re.search(rule, str(problem).lower())",
+        'error.args[0] == "is missing"',
+        "{str(problem): problem for problem in problems}",
+        '"unknown" in problem.lines()[0]',
+        "try: pass\nexcept ValueError as wrong: _RULE.fullmatch(str(wrong))",
+    ],
+)
+def test_the_search_for_such_modules_finds_them(text):
+    assert [*readings(ast.parse(text))]
+
+
 def written(module: ast.Module) -> Iterator[tuple[ast.AST, list[str]]]:
     """Yield every node with the words it is written with.
 

@@ -79,7 +79,7 @@ def named(found: list[list[str]], arguments: Arguments, own: Sequence[str] = ())
     Raises RecipeError with the problems of all points.
     """
     runs: Runs = {}
-    problems: dict[str, Problem] = {}
+    problems: list[Problem] = []
     swept = {
         word for words in found for word in words if not all(word in others for others in found)
     }
@@ -93,8 +93,8 @@ def named(found: list[list[str]], arguments: Arguments, own: Sequence[str] = ())
                 words = [f"recipe={point.origin.entry.name}", *words]
             runs[name] = point, words
         except RecipeError as error:
-            problems |= {str(problem): problem for problem in error.problems}
-    RecipeError.refuse(problems.values())
+            problems += [problem for problem in error.problems if problem not in problems]
+    RecipeError.refuse(problems)
     return runs
 
 

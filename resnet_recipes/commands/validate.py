@@ -34,9 +34,7 @@ def run(arguments: Arguments) -> int:
             wrong += 1
             print(
                 "\n".join(
-                    printable(line)
-                    for problem in error.problems
-                    for line in str(problem).splitlines()
+                    printable(line) for problem in error.problems for line in problem.lines()
                 ),
                 file=sys.stderr,
             )
