@@ -24,7 +24,7 @@ import timm
 import torch
 from PIL import Image
 
-from resnet_recipes.data.imagenet import wordnet_ids
+from resnet_recipes.data.imagenet import get_wordnet_ids
 
 #: Class of each image, by its path.
 Classes = dict[str, str]
@@ -45,7 +45,7 @@ def of_timm(weights: str, name: str, paths: Sequence[Path]) -> Classes:
         with torch.inference_mode():
             labels = model(images).argmax(1).tolist()
         found |= {
-            str(path): wordnet_ids()[label] for path, label in zip(batch, labels, strict=True)
+            str(path): get_wordnet_ids()[label] for path, label in zip(batch, labels, strict=True)
         }
     return found
 

@@ -27,11 +27,11 @@ from PIL import Image
 
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data import native
-from resnet_recipes.data.beton import JPEG, Beton, half_path, open_beton
+from resnet_recipes.data.beton import JPEG, Beton, get_half_path, open_beton
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.data.images.jpeg import frame_size
-from resnet_recipes.data.native import PATH, Engine, library
+from resnet_recipes.data.images.jpeg import read_frame_size
+from resnet_recipes.data.native import PATH, Engine, load_library
 from resnet_recipes.data.native.rows import BOX, CENTRE, SMALL, Status
 from tests.data.native.batch import JPEGS, Batch, encoded, photo
 
@@ -152,7 +152,7 @@ def decoded_twice(engine: Engine, sources: list[np.ndarray], columns: dict) -> I
 def fuzz_jpegs(engine: Engine, count: int, rng: np.random.Generator) -> Counter:
     """Decode mutated JPEGs, cropped to random boxes and as for evaluation."""
     originals, found = jpegs(rng), Counter()
-    sizes = np.array([frame_size(original)[:2] for original in originals])
+    sizes = np.array([read_frame_size(original)[:2] for original in originals])
 
     def some() -> Images:
         """Return a hundred of them, each mutated in its own way, with their originals' sizes."""
@@ -190,7 +190,7 @@ def fuzz_betons(engine: Engine, count: int, rng: np.random.Generator, folder: Pa
     convert(folder, made, options, lambda done, total: None)
     path, found = made / "train.beton", Counter()
     for _ in range(count):
-        beton, half = (opened(original, rng) for original in (path, half_path(path)))
+        beton, half = (opened(original, rng) for original in (path, get_half_path(path)))
         found["refused when opened"] += (beton is None) + (half is None)
         if beton is not None:
             images, halves = samples(beton), samples(half or beton)
@@ -242,7 +242,7 @@ def main() -> None:
             "UBSAN_OPTIONS": "print_stacktrace=1",
         }
         os.execve(sys.executable, sys.orig_argv, environment)
-    native.library = lambda: library(BUILT)
+    native.load_library = lambda: load_library(BUILT)
     began, rng = time.monotonic(), np.random.default_rng(args.seed)
     with tempfile.TemporaryDirectory() as folder, closing(Engine(2)) as engine:
         told(f"{args.jpegs} JPEGs", fuzz_jpegs(engine, args.jpegs, rng))

@@ -32,7 +32,7 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
     for name, value in facts.items():
         yield {"case": name, "note": str(value)}
     lacks = {name: _fails(name) for name in PACKAGES}
-    lacks |= {"compiler": selftest.find_missing_package(), "decoder": native.why_not()}
+    lacks |= {"compiler": selftest.find_missing_package(), "decoder": native.explain_unavailable()}
     for name, missing in lacks.items():
         yield {"case": name} | ({"fault": missing} if missing else {"note": "there"})
 

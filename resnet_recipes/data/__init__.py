@@ -12,14 +12,14 @@ from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.text import Progress, Say, silent
 from resnet_recipes.data import remote, synthetic
 from resnet_recipes.data.base import Augment, DataConfig, DataFacts, Share, normalize
-from resnet_recipes.data.beton.samples import Samples, open_samples, quasi_random
+from resnet_recipes.data.beton.samples import Samples, make_quasi_random_order, open_samples
 from resnet_recipes.data.files import Files
-from resnet_recipes.data.images import eval_pipeline, train_pipeline
+from resnet_recipes.data.images import build_eval_pipeline, build_train_pipeline
 from resnet_recipes.data.loading import EvalLoader, TrainLoader
-from resnet_recipes.data.loading.slots import oversubscription
-from resnet_recipes.data.native import description, why_not
+from resnet_recipes.data.loading.slots import find_oversubscription
+from resnet_recipes.data.native import describe, explain_unavailable
 from resnet_recipes.data.remote.copy import Stopped
-from resnet_recipes.data.root import SPLITS, root_problem
+from resnet_recipes.data.root import SPLITS, find_root_problem
 from resnet_recipes.data.survey import survey_betons, survey_files
 from resnet_recipes.data.synthetic import Synthetic
 
@@ -46,9 +46,9 @@ def measure(config: DataConfig, tell: Say = silent) -> DataFacts:
         fix = 'DataConfig(root="images")'
         raise RecipeError.of("config", None, f"must be a DataConfig, not {config!r}", fix)
     if config.backend == "synthetic":
-        return synthetic.facts(config)
+        return synthetic.make_facts(config)
     if is_fetched(config.root):
-        root, note = remote.outlined(config)
+        root, note = remote.fetch_outline(config)
         try:
             facts = measure(replace(config, root=str(root)), tell)
         except NotReadyError as error:
@@ -58,7 +58,7 @@ def measure(config: DataConfig, tell: Say = silent) -> DataFacts:
             return tuple(text.replace(str(root), config.root) for text in texts)
 
         return replace(facts, notes=(note, *named(facts.notes)), details=named(facts.details))
-    NotReadyError.refuse([root_problem(config.root)])
+    NotReadyError.refuse([find_root_problem(config.root)])
     backend, details = config.backend, []
     if backend == "auto":
         has_betons = all((Path(config.root) / f"{split}.beton").exists() for split in SPLITS)
@@ -67,12 +67,12 @@ def measure(config: DataConfig, tell: Say = silent) -> DataFacts:
             details.append("images are decoded from their files: no train.beton and val.beton")
     facts = survey_betons(config) if backend == "ffcv" else survey_files(config, tell)
     notes, details = [*facts.notes], [*details, *facts.details]
-    if why := why_not():
+    if why := explain_unavailable():
         slow = f"JPEGs are decoded in Python, at about half the speed: the native decoder {why}"
         notes.append(f"{slow}; resnet-recipes doctor native")
     else:
-        details.append(f"JPEGs are decoded natively ({description()})")
-    notes += oversubscription(config)
+        details.append(f"JPEGs are decoded natively ({describe()})")
+    notes += find_oversubscription(config)
     return replace(facts, notes=tuple(notes), details=tuple(details))
 
 
@@ -96,7 +96,7 @@ def refuse_unasked(config: DataConfig, changes: Sequence[str], command: str) -> 
     raise NotReadyError.of("data.root", config.root, rule, fix)
 
 
-def local(
+def fetch(
     config: DataConfig,
     progress: Progress = silent,
     stopped: Stopped = lambda: False,
@@ -108,7 +108,7 @@ def local(
     """
     if config.backend == "synthetic" or not is_fetched(config.root):
         return config
-    root = remote.staged(config, progress, stopped)
+    root = remote.fetch_copy(config, progress, stopped)
     return None if root is None else replace(config, root=str(root))
 
 
@@ -121,10 +121,10 @@ def open_train(
     """
     if facts.backend == "synthetic":
         return TrainLoader(config, share, Synthetic(facts.train_examples, len(facts.classes)))
-    source = _source(config, facts, "train")
-    pipeline = train_pipeline(source, config, share, augment, _name(config, facts, "train"))
+    source = _open_source(config, facts, "train")
+    pipeline = build_train_pipeline(source, config, share, augment, _name(config, facts, "train"))
     if config.order == "quasi_random" and isinstance(source, Samples):
-        pipeline.permute = quasi_random(source.beton)
+        pipeline.permute = make_quasi_random_order(source.beton)
     return TrainLoader(config, share, pipeline)
 
 
@@ -133,11 +133,11 @@ def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> EvalLoader:
     if facts.backend == "synthetic":
         images = Synthetic(facts.eval_examples, len(facts.classes), epoch=-1)
         return EvalLoader(config, share, images)
-    source, name = _source(config, facts, "val"), _name(config, facts, "val")
-    return EvalLoader(config, share, eval_pipeline(source, config, share, name))
+    source, name = _open_source(config, facts, "val"), _name(config, facts, "val")
+    return EvalLoader(config, share, build_eval_pipeline(source, config, share, name))
 
 
-def _source(config: DataConfig, facts: DataFacts, split: str) -> Samples | Files:
+def _open_source(config: DataConfig, facts: DataFacts, split: str) -> Samples | Files:
     """Return the images of a split, which must be those of the facts. Raises NotReadyError."""
     digest = facts.train_digest if split == "train" else facts.eval_digest
     if facts.backend == "ffcv":

@@ -16,7 +16,7 @@ from resnet_recipes.base.paths import no_images
 from resnet_recipes.base.reading import make_read_error, read_json
 from resnet_recipes.base.section import Section
 from resnet_recipes.base.values import helped
-from resnet_recipes.data.root import address_problems
+from resnet_recipes.data.root import find_address_problems
 
 #: How far from the natural frequencies of classes to equal ones.
 SHARES = {"natural": 0.0, "sqrt": 0.5, "balanced": 1.0}
@@ -113,7 +113,7 @@ class DataConfig(Section):
         yield from super().problems()
         if not self.root and self.backend != "synthetic":
             yield no_images()._replace(key="root")
-        yield from address_problems(self.root)
+        yield from find_address_problems(self.root)
         if self.eval_resize < self.eval_size:
             rule = f"must be at least data.eval_size ({self.eval_size}): the crop is cut from it"
             yield Problem("eval_resize", self.eval_resize, rule)
@@ -271,11 +271,11 @@ def normalize(pixels: Tensor, mean: Mean = MEAN, std: Deviation = STD) -> Tensor
 
     One pass over uint8 of any strides.
     """
-    shift, scale = shift_and_scale(pixels.device, mean, std).view(2, 1, 3, 1, 1)
+    shift, scale = compute_shift_and_scale(pixels.device, mean, std).view(2, 1, 3, 1, 1)
     return torch.addcmul(shift, pixels, scale).contiguous(memory_format=torch.channels_last)
 
 
-def relative(
+def relate_levels(
     levels: tuple[Mean, Deviation], given: tuple[Mean, Deviation]
 ) -> tuple[Mean, Deviation]:
     """Return what `normalize` needs for `levels` if the images are normalised for `given`."""
@@ -285,7 +285,7 @@ def relative(
 
 
 @lru_cache
-def shift_and_scale(device: torch.device, mean: Mean, std: Deviation) -> Tensor:
+def compute_shift_and_scale(device: torch.device, mean: Mean, std: Deviation) -> Tensor:
     """Return -mean / std and 1 / std, rounded once, from float64; [2, 3]."""
     means, deviations = torch.tensor((mean, std), dtype=torch.float64)
     return torch.stack([-means / deviations, 1 / deviations]).float().to(device)

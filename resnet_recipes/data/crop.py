@@ -15,7 +15,7 @@ TRIES = 100
 COVERED = 0.1
 
 
-def distorted_crops(
+def draw_crops(
     draws: np.ndarray, sizes: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]
 ) -> np.ndarray:
     """Return int64 [N, 4] crops (top, left, height, width) of images of `sizes` [N, 2].
@@ -23,7 +23,7 @@ def distorted_crops(
     Width / height is uniform in `ratio`, and the height is uniform over values that keep the area
     within `scale`. Takes the first of 100 tries that fits, otherwise the whole image. As in the
     original, a crop smaller than the image never touches its right or bottom border. `draws` is [N,
-    4 * 100], from `uniforms`.
+    4 * 100], from `draw_uniforms`.
     """
     tall, wide = np.split(sizes.astype(np.float64), 2, axis=1)
     shape, length, down, right = np.moveaxis(draws.reshape(-1, TRIES, 4), 2, 0)
@@ -44,10 +44,12 @@ def distorted_crops(
     fits &= (width <= wide) & (height <= tall)
     top, left = np.floor(down * (tall - height)), np.floor(right * (wide - width))
     tried = np.stack([top, left, height, width], axis=-1)
-    return _first_fitting(tried, fits, np.concatenate([0 * tall, 0 * wide, tall, wide], axis=1))
+    return _choose_first_fitting(
+        tried, fits, np.concatenate([0 * tall, 0 * wide, tall, wide], axis=1)
+    )
 
 
-def _first_fitting(tried: np.ndarray, fits: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
+def _choose_first_fitting(tried: np.ndarray, fits: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
     """Return the first of each image's tries [N, tries, 4] that fits, int64 [N, 4]."""
     chosen = tried[np.arange(len(tried)), fits.argmax(axis=1)]
     return np.where(fits.any(axis=1, keepdims=True), chosen, otherwise).astype(np.int64)
@@ -89,26 +91,26 @@ class TrainCrop:
         The crops are int64 [N, 4]: top, left, height, width.
         """
         draws, mirrored = self._draws(rows)
-        crops = distorted_crops if self.rule == "tensorflow" else random_crops
+        crops = draw_crops if self.rule == "tensorflow" else draw_random_crops
         return crops(draws, sizes, self.scale, self.ratio), mirrored
 
     def attempts(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         """Return the numbers that `boxes` needs once sizes are known, and mirrored, bool [N].
 
-        The numbers are float64 [N, 42]: ten `attempts` and the ratio. With TensorFlow's rule they
-        are [N, 404]: draws, scale and ratio.
+        The numbers are float64 [N, 42]: ten attempts and the ratio. With TensorFlow's rule they are
+        [N, 404]: draws, scale and ratio.
         """
         draws, mirrored = self._draws(rows)
         limits: tuple[float, ...] = *self.scale, *self.ratio
         if self.rule == "torchvision":
             limits = self.ratio
-            draws = attempts(draws, self.scale, self.ratio).reshape(len(draws), -1)
+            draws = make_attempts(draws, self.scale, self.ratio).reshape(len(draws), -1)
         return np.concatenate([draws, np.tile(limits, (len(draws), 1))], axis=1), mirrored
 
     def _draws(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         """Return the random draws for each image's crop, and whether it is mirrored."""
         tries = TRIES if self.rule == "tensorflow" else _TRIES
-        draws = uniforms(self.seed, rows.epoch, rows.indices, 4 * tries + 1, rows.copies)
+        draws = draw_uniforms(self.seed, rows.epoch, rows.indices, 4 * tries + 1, rows.copies)
         return draws[:, :-1], self.flip & (draws[:, -1] < 0.5)
 
     def bicubic(self, rows: Rows) -> np.ndarray:
@@ -118,7 +120,7 @@ class TrainCrop:
         """
         if self.interpolation != "random":
             return np.full(len(rows.indices), self.interpolation == "bicubic")
-        draws = uniforms(self.seed, rows.epoch, rows.indices, 4 * _TRIES + 2, rows.copies)
+        draws = draw_uniforms(self.seed, rows.epoch, rows.indices, 4 * _TRIES + 2, rows.copies)
         return draws[:, -1] < 0.5
 
     def generator(self, rows: Rows, row: int) -> np.random.Generator:
@@ -128,7 +130,7 @@ class TrainCrop:
         return np.random.default_rng((*key, copy) if copy else key)
 
 
-def uniforms(
+def draw_uniforms(
     seed: int, epoch: int, indices: np.ndarray, count: int, copies: np.ndarray | int = 0
 ) -> np.ndarray:
     """Return float64 [N, count] draws in [0, 1), by (seed, epoch, index, copy) alone.
@@ -144,17 +146,17 @@ def uniforms(
     return (bits >> np.uint64(11)) * 2.0**-53
 
 
-def random_crops(
+def draw_random_crops(
     draws: np.ndarray, sizes: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]
 ) -> np.ndarray:
     """Return int64 [N, 4] crops (top, left, height, width) of images of `sizes` [N, 2].
 
     Inception-style, as in RandomResizedCrop of torchvision and FFCV: a relative area from `scale`
     and a log-uniform aspect ratio from `ratio`; if ten tries fail, the largest centred crop within
-    `ratio`. `draws` is [N, 4 * 10], from `uniforms`.
+    `ratio`. `draws` is [N, 4 * 10], from `draw_uniforms`.
     """
     height, width = np.split(sizes.astype(np.float64), 2, axis=1)
-    share, aspect, down, right = np.moveaxis(attempts(draws, scale, ratio), 2, 0)
+    share, aspect, down, right = np.moveaxis(make_attempts(draws, scale, ratio), 2, 0)
     area = height * width * share
     tried_width, tried_height = np.rint(np.sqrt(area * aspect)), np.rint(np.sqrt(area / aspect))
     fits = (tried_width > 0) & (tried_width <= width)
@@ -162,10 +164,10 @@ def random_crops(
     top = np.floor(down * (height - tried_height + 1))
     left = np.floor(right * (width - tried_width + 1))
     tried = np.stack([top, left, tried_height, tried_width], axis=-1)
-    return _first_fitting(tried, fits, _widest_crops(height, width, ratio))
+    return _choose_first_fitting(tried, fits, _compute_widest_crops(height, width, ratio))
 
 
-def attempts(
+def make_attempts(
     draws: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]
 ) -> np.ndarray:
     """Return float64 [N, 10, 4], crops to try.
@@ -179,7 +181,9 @@ def attempts(
     return tried
 
 
-def _widest_crops(height: np.ndarray, width: np.ndarray, ratio: tuple[float, float]) -> np.ndarray:
+def _compute_widest_crops(
+    height: np.ndarray, width: np.ndarray, ratio: tuple[float, float]
+) -> np.ndarray:
     """Return float64 [N, 4]: the whole image, trimmed if it is too wide or too tall.
 
     Height and width are [N, 1].

@@ -44,36 +44,36 @@ def write(
                 place.mkdir(parents=True)
                 for number in range(count):
                     rng = np.random.default_rng((seed, part, label, number))
-                    scene = picture(name, rng)
+                    scene = draw_picture(name, rng)
                     scene.save(place / f"{number:04d}.jpg", quality=int(rng.integers(60, 95)))
     return folder
 
 
-def picture(name: str, rng: np.random.Generator) -> Image.Image:
+def draw_picture(name: str, rng: np.random.Generator) -> Image.Image:
     """Draw one picture: an object of the class somewhere over clutter, unevenly lit and noisy."""
     texture, shape = name.split("_")
     width, height = (int(side) for side in rng.integers(64, 113, 2))
-    far, near, ink = _colours(HUES[shape], rng)
+    far, near, ink = _choose_colors(HUES[shape], rng)
     scene = Image.new("RGB", (width, height), tuple(int(value) for value in far))
     draw = ImageDraw.Draw(scene)
     for _ in range(rng.integers(1, 5)):
-        _clutter(draw, width, height, rng)
+        _draw_clutter(draw, width, height, rng)
     radius = min(width, height) * rng.uniform(0.38, 0.48)
     middle = (rng.uniform(radius, width - radius), rng.uniform(radius, height - radius))
     mask = Image.new("L", (2 * width, 2 * height))
-    outline = _outline(shape, middle, radius, rng)
+    outline = _draw_outline(shape, middle, radius, rng)
     ImageDraw.Draw(mask).polygon(outline, fill=255)
     if shape == "ring":  # with a hole of half the size
         ImageDraw.Draw(mask).polygon(
             [(x + middle[0], y + middle[1]) for x, y in np.array(outline) / 2], fill=0
         )
-    strength = _pattern(texture, (width, height), middle, rng)
+    strength = _draw_pattern(texture, (width, height), middle, rng)
     surface = Image.fromarray((near + strength[..., None] * (ink - near)).astype(np.uint8))
     scene.paste(surface, mask=mask.resize((width, height), Image.BOX))
-    return _photographed(scene, rng)
+    return _photograph(scene, rng)
 
 
-def _colours(hue: float, rng: np.random.Generator) -> np.ndarray:
+def _choose_colors(hue: float, rng: np.random.Generator) -> np.ndarray:
     """Choose three distinct colours [3, 3].
 
     Background, object (close to this hue), and the pattern on the object.
@@ -87,7 +87,7 @@ def _colours(hue: float, rng: np.random.Generator) -> np.ndarray:
             return colours
 
 
-def _pattern(
+def _draw_pattern(
     texture: str, size: tuple[int, int], middle: tuple[float, float], rng: np.random.Generator
 ) -> np.ndarray:
     """Return a pattern of random angle and period as opacity, float32 [height, width] in 0..1."""
@@ -104,7 +104,7 @@ def _pattern(
     return np.clip(2 * np.sin(np.float32(2 * np.pi / period) * along + np.float32(phase)), 0, 1)
 
 
-def _outline(
+def _draw_outline(
     shape: str, middle: tuple[float, float], radius: float, rng: np.random.Generator
 ) -> list[tuple[float, float]]:
     """Return the corners of a shape at twice the picture's size, turned and a little squeezed."""
@@ -121,7 +121,9 @@ def _outline(
     return [(2 * x, 2 * y) for x, y in middle + radius * squeeze * turned]
 
 
-def _clutter(draw: ImageDraw.ImageDraw, width: int, height: int, rng: np.random.Generator) -> None:
+def _draw_clutter(
+    draw: ImageDraw.ImageDraw, width: int, height: int, rng: np.random.Generator
+) -> None:
     """Draw a small object that belongs to no class: a line, a box or a blob."""
     x, y, w, h = rng.uniform(0, width), rng.uniform(0, height), *rng.uniform(3, 12, 2)
     colour = tuple(int(value) for value in rng.integers(0, 256, 3))
@@ -136,7 +138,7 @@ def _clutter(draw: ImageDraw.ImageDraw, width: int, height: int, rng: np.random.
         draw.ellipse((x, y, x + w, y + h), fill=colour)
 
 
-def _photographed(scene: Image.Image, rng: np.random.Generator) -> Image.Image:
+def _photograph(scene: Image.Image, rng: np.random.Generator) -> Image.Image:
     """Blur the scene a little, light it from one side and add the noise of a cheap camera."""
     pixels = np.asarray(scene.filter(ImageFilter.GaussianBlur(rng.uniform(0.0, 0.7))), np.float32)
     height, width = pixels.shape[:2]

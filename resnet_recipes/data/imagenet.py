@@ -6,11 +6,11 @@ from importlib.resources import files
 
 
 @cache
-def wordnet_ids() -> tuple[str, ...]:
+def get_wordnet_ids() -> tuple[str, ...]:
     """Return the names of ImageNet-1k's class folders in label order, as n01440764."""
     return tuple(files("resnet_recipes.data").joinpath("imagenet.txt").read_text().split())
 
 
-def are_imagenets(classes: Sequence[str]) -> bool:
+def is_imagenet(classes: Sequence[str]) -> bool:
     """Return whether these are ImageNet-1k's classes, in any order."""
-    return len(classes) == 1000 and {*classes} == {*wordnet_ids()}
+    return len(classes) == 1000 and {*classes} == {*get_wordnet_ids()}

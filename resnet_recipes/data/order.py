@@ -43,7 +43,7 @@ class BatchOrder(NamedTuple):
             )
 
 
-def shuffled(seed: int, epoch: int, examples: int) -> np.ndarray:
+def shuffle(seed: int, epoch: int, examples: int) -> np.ndarray:
     """Return the training order of one epoch: a permutation, int64 [examples].
 
     Costs 20 ms for ImageNet.
@@ -51,25 +51,25 @@ def shuffled(seed: int, epoch: int, examples: int) -> np.ndarray:
     return np.random.default_rng((seed, epoch, 0, _ORDER)).permutation(examples)
 
 
-def train_jobs(
-    config: DataConfig, share: Share, examples: int, first_step: int, permute: Permute = shuffled
+def list_train_jobs(
+    config: DataConfig, share: Share, examples: int, first_step: int, permute: Permute = shuffle
 ) -> Iterator[BatchOrder]:
     """Yield this rank's batches from `first_step` on, without end."""
     steps = steps_per_epoch(examples, share.global_size)
     epoch, first = divmod(first_step, steps)
     while True:
         order = permute(share.seed, epoch, examples)
-        before = occurrences(order)
+        before = count_occurrences(order)
         pixels = get_epoch_value(epoch, share.train_pixels or [config.train_size])
         drawn = epoch % share.stored.epochs if share.stored else epoch
         for step in range(first, steps):
-            places = _places(share, step, config.repeats)
+            places = _find_places(share, step, config.repeats)
             rows = places // config.repeats
             yield BatchOrder(drawn, order[rows], before[rows] + places % config.repeats, pixels)
         epoch, first = epoch + 1, 0
 
 
-def whole_epoch(
+def list_epoch_jobs(
     config: DataConfig, share: Share, examples: int, epoch: int
 ) -> Iterator[BatchOrder]:
     """Yield this rank's blocks of all images of an epoch, in the order of their indices.
@@ -85,7 +85,7 @@ def whole_epoch(
             yield BatchOrder(epoch, block, np.full_like(block, copy), pixels)
 
 
-def occurrences(order: np.ndarray) -> np.ndarray:
+def count_occurrences(order: np.ndarray) -> np.ndarray:
     """Return how often each index of an epoch's order came before in it: int64 [N]."""
     if np.bincount(order).max() == 1:
         return np.zeros_like(order)
@@ -98,7 +98,7 @@ def occurrences(order: np.ndarray) -> np.ndarray:
     return found
 
 
-def _places(share: Share, step: int, repeats: int) -> np.ndarray:
+def _find_places(share: Share, step: int, repeats: int) -> np.ndarray:
     """Return this rank's positions of a step in an order with each image `repeats` times in a row.
 
     Copies of an image are dealt to different micro-batches, as the samplers of timm and torchvision
@@ -111,7 +111,7 @@ def _places(share: Share, step: int, repeats: int) -> np.ndarray:
     return places[share.rank * share.rank_size : (share.rank + 1) * share.rank_size]
 
 
-def eval_jobs(config: DataConfig, share: Share, indices: np.ndarray) -> Iterator[BatchOrder]:
+def list_eval_jobs(config: DataConfig, share: Share, indices: np.ndarray) -> Iterator[BatchOrder]:
     """Yield evaluation examples in batches, the last one short."""
     starts = range(0, len(indices), share.eval_size)
     parts = (indices[start : start + share.eval_size] for start in starts)
@@ -124,7 +124,7 @@ _SAMPLING = 0x73616D70
 FEW = 20  # images of a class below which its accuracy is mostly chance
 
 
-def sampled(labels: np.ndarray, share: float) -> Permute:
+def sample_classes(labels: np.ndarray, share: float) -> Permute:
     """Return an order with class c in proportion to its images to the power of 1 - `share`.
 
     0 is natural, 1 equal for all classes that have images. An epoch keeps its length. Within a
@@ -146,7 +146,7 @@ def sampled(labels: np.ndarray, share: float) -> Permute:
         ends[-1] = examples
         quotas = np.diff(ends, prepend=0).astype(np.int64)
         drawn = [
-            _of_class(rng, members[start : start + count], quota)
+            _sample_class(rng, members[start : start + count], quota)
             for start, count, quota in zip(starts, counts, quotas, strict=True)
             if quota
         ]
@@ -155,13 +155,13 @@ def sampled(labels: np.ndarray, share: float) -> Permute:
     return order
 
 
-def _of_class(rng: np.random.Generator, images: np.ndarray, quota: int) -> np.ndarray:
+def _sample_class(rng: np.random.Generator, images: np.ndarray, quota: int) -> np.ndarray:
     """Return `quota` of a class's images, each as often as any other, or once more."""
     rounds, rest = divmod(quota, len(images))
     return np.concatenate([np.tile(images, rounds), rng.permutation(images)[:rest]])
 
 
-def imbalance(counts: np.ndarray, config: DataConfig) -> Iterator[str]:
+def find_imbalance(counts: np.ndarray, config: DataConfig) -> Iterator[str]:
     """Yield a note if the largest class has at least three times the images of the smallest."""
     most, least = int(counts.max()), int(counts[counts > 0].min())
     if most < 3 * least:

@@ -39,7 +39,7 @@ _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".rar", ".7z")
 _SEARCHED = 200  # folders searched for splits
 
 
-def root_problem(given: str) -> Problem | None:
+def find_root_problem(given: str) -> Problem | None:
     """Return why `given` cannot be used, with the folder that was probably meant.
 
     None if it looks right.
@@ -48,32 +48,32 @@ def root_problem(given: str) -> Problem | None:
     try:
         names = set(os.listdir(root))
     except FileNotFoundError:
-        return _missing(root)
+        return _explain_missing(root)
     except OSError as error:
         if not os.path.isfile(root):
-            return unreadable(error)
-        return None if root.suffix.lower() in TABLES else _file_problem(root)
+            return explain_unreadable(error)
+        return None if root.suffix.lower() in TABLES else _explain_file(root)
     betons = [split for split in SPLITS if f"{split}.beton" in names]
-    folders, known = split_folders(root), {*chain(*SYNONYMS.values())}
+    folders, known = find_split_folders(root), {*chain(*SYNONYMS.values())}
     tables = [Path(name).stem.lower() for name in names if name.lower().endswith(TABLES)]
     is_split = bool(folders or known & {*tables})
     if {"images", "labels"} <= {*_folders(root / "train" if is_split else root)}:
         rule = "has bounding boxes, in labels/, but no class for each image"
-        return problem(root, rule, Hint(f"for classification, {LAYOUT}"))
+        return make_problem(root, rule, Hint(f"for classification, {LAYOUT}"))
     if {*SYNONYMS["train"]} & {*folders.values(), *tables} or len(betons) == 2:
         return None
     if betons:
         rule = f"has only {betons[0]}.beton; a run needs train.beton and val.beton"
-        return problem(root, rule, "resnet-recipes convert SRC DST")
-    if root.name in split_folders(root.parent) and _has_splits(root.parent):
+        return make_problem(root, rule, "resnet-recipes convert SRC DST")
+    if root.name in find_split_folders(root.parent) and _has_splits(root.parent):
         rule = "is one split; use the folder containing train/ and val/"
-        return problem(root, rule, _value(root.parent))
-    if meant := next(filter(_has_splits, islice(_below(root), _SEARCHED)), None):
-        return problem(root, "has no train/ and val/, but a folder in it does", _value(meant))
+        return make_problem(root, rule, _value(root.parent))
+    if meant := next(filter(_has_splits, islice(_list_below(root), _SEARCHED)), None):
+        return make_problem(root, "has no train/ and val/, but a folder in it does", _value(meant))
     return None
 
 
-def split_families(names: Iterable[str]) -> dict[str, dict[str, str]]:
+def find_split_families(names: Iterable[str]) -> dict[str, dict[str, str]]:
     """Return names with one word for a split, and that word, by the rest of the name.
 
     {"set": {"training_set": "training", "test_set": "test"}}; the rest of "val" is "".
@@ -92,30 +92,30 @@ def is_both(words: Collection[str]) -> bool:
     return not any({*known}.isdisjoint(words) for known in SYNONYMS.values())
 
 
-def split_words(names: Iterable[str]) -> dict[str, str]:
+def find_split_names(names: Iterable[str]) -> dict[str, str]:
     """Return the names of splits with the synonym that each stands for.
 
     Either they are synonyms, or they differ in these alone, as "seg_train" and "seg_test".
     """
-    families = split_families(names)
+    families = find_split_families(names)
     if exact := families.pop("", None):
         return exact
     both = [family for family in families.values() if is_both(family.values())]
     return both[0] if len(both) == 1 else {}
 
 
-def split_folders(folder: Path) -> dict[str, str]:
-    """Return the folders in a folder that are splits, as `split_words` does.
+def find_split_folders(folder: Path) -> dict[str, str]:
+    """Return the folders in a folder that are splits, as `find_split_names` does.
 
     Those with more in their names than a synonym have class folders: "seg_train" alone could be
     a class.
     """
-    words = split_words(_folders(folder))
-    is_exact = "" in split_families(words)
+    words = find_split_names(_folders(folder))
+    is_exact = "" in find_split_families(words)
     return words if is_exact or all(any(_folders(folder / name)) for name in words) else {}
 
 
-def address_problems(given: str) -> Iterator[Problem]:
+def find_address_problems(given: str) -> Iterator[Problem]:
     """Yield why images cannot be fetched from an address; its key is relative to `data`."""
     if not is_fetched(given):
         return
@@ -133,16 +133,16 @@ def address_problems(given: str) -> Iterator[Problem]:
         yield Problem("root", given, rule, Hint("unpack it, and give the folder"))
 
 
-def unreadable(error: OSError) -> Problem:
+def explain_unreadable(error: OSError) -> Problem:
     """Return the problem for a folder below `data.root` that cannot be listed, or a file in it."""
     folder = Path(error.filename)
     fix = ""
     if isinstance(error, PermissionError):
         fix = f"ls -ld {shlex.quote(str(folder))}"
-    return problem(folder, f"cannot be read: {error.strerror}", fix)
+    return make_problem(folder, f"cannot be read: {error.strerror}", fix)
 
 
-def _missing(root: Path) -> Problem:
+def _explain_missing(root: Path) -> Problem:
     """Return the problem for a folder that does not exist, with what exists instead."""
     there = next(parent for parent in root.parents if os.path.isdir(parent))
     wrong, *rest = root.relative_to(there).parts
@@ -159,24 +159,26 @@ def _missing(root: Path) -> Problem:
 
 
 def _absent(root: Path, fix: Fix) -> Problem:
-    return problem(root, "", fix)._replace(kind=Kind.ABSENT)
+    return make_problem(root, "", fix)._replace(kind=Kind.ABSENT)
 
 
-def _file_problem(root: Path) -> Problem:
+def _explain_file(root: Path) -> Problem:
     if root.suffix != ".beton":
         fix: Fix = Hint(f"unpack an archive; {LAYOUT}; a table has the columns path and label")
-        return problem(root, f"is neither a folder nor a table ({', '.join(TABLES)})", fix)
+        return make_problem(root, f"is neither a folder nor a table ({', '.join(TABLES)})", fix)
     fix = "resnet-recipes convert SRC DST"
     if _has_splits(root.parent):
         fix = _value(root.parent)
-    return problem(root, "is a file; a run reads train.beton and val.beton from one folder", fix)
+    return make_problem(
+        root, "is a file; a run reads train.beton and val.beton from one folder", fix
+    )
 
 
 def _has_splits(folder: Path) -> bool:
     """Return whether a folder has both splits, with class folders or tables."""
     if all(os.path.exists(folder / f"{split}.beton") for split in SPLITS):
         return True
-    words = split_folders(folder)
+    words = find_split_folders(folder)
     if not is_both(words.values()):
         return False
     return any(
@@ -184,7 +186,7 @@ def _has_splits(folder: Path) -> bool:
     ) or any(name.lower().endswith(TABLES) for name in os.listdir(folder))
 
 
-def _below(root: Path) -> Iterator[Path]:
+def _list_below(root: Path) -> Iterator[Path]:
     """Yield the folders below `root`, three levels deep, the upper ones first."""
     level = [root]
     for _ in range(3):
@@ -212,11 +214,11 @@ def _value(folder: Path) -> Value:
     return Value(str(folder))
 
 
-def problem(root: object, rule: str, fix: Fix = ()) -> Problem:
+def make_problem(root: object, rule: str, fix: Fix = ()) -> Problem:
     """Return the problem with `data.root`, or a part of it."""
     return Problem("data.root", str(root), rule, fix)
 
 
-def unusable(root: object, rule: str, fix: Fix = ()) -> NotReadyError:
+def make_error(root: object, rule: str, fix: Fix = ()) -> NotReadyError:
     """Return the error of the images at `data.root`, or of a part of them."""
-    return NotReadyError([problem(root, rule, fix)])
+    return NotReadyError([make_problem(root, rule, fix)])

@@ -19,12 +19,12 @@ from resnet_recipes.base.reading import open_regular
 from resnet_recipes.data.base import SAMPLED, Augment, DataConfig, DataFacts, Share
 from resnet_recipes.data.beton.samples import Samples, open_samples
 from resnet_recipes.data.files import Files
-from resnet_recipes.data.files.listing import strata
-from resnet_recipes.data.images import train_pipeline
+from resnet_recipes.data.files.listing import choose_strata
+from resnet_recipes.data.images import build_train_pipeline
 from resnet_recipes.data.images.decode import BadImageError, ChangedError, Pixels
 from resnet_recipes.data.images.memory import reserve
-from resnet_recipes.data.images.shrink import shrunk_size
-from resnet_recipes.data.native import why_not
+from resnet_recipes.data.images.shrink import compute_shrunk_size
+from resnet_recipes.data.native import explain_unavailable
 from resnet_recipes.data.order import BatchOrder
 
 #: CPU milliseconds of a crop of a photograph of ImageNet at 88 to 176 px, on an AMD EPYC 9004 core:
@@ -65,9 +65,9 @@ class Sample(NamedTuple):
         parts: list[tuple[Path | str, int, int]] = [(path, 0, 0) for path in facts.sample]
         if isinstance(source, Samples):
             beton = source.beton
-            some = strata(beton.lengths, SAMPLED).tolist()
+            some = choose_strata(beton.lengths, SAMPLED).tolist()
             parts = [(path, int(beton.starts[i]), int(beton.lengths[i])) for i in some]
-        shapes, disk = {}, _disk_seconds(parts)
+        shapes, disk = {}, _time_disk(parts)
         end = time.monotonic() + PATIENCE
         for index in some:
             with suppress(BadImageError, ChangedError, OSError):
@@ -82,7 +82,9 @@ class Sample(NamedTuple):
 
     def bytes_at(self, longest: int) -> int:
         """Return about how many bytes all images take with a longer side of `longest`."""
-        sizes = [shrunk_size(int(height), int(width), longest) for height, width in self.shapes]
+        sizes = [
+            compute_shrunk_size(int(height), int(width), longest) for height, width in self.shapes
+        ]
         return int(self.images * mean(3 * height * width for height, width in sizes))
 
     def crop_seconds(
@@ -95,7 +97,7 @@ class Sample(NamedTuple):
         config = replace(config, workers=0, train_size=side, sampling="natural")
         name, share = f"resnet-recipes sample {os.getpid()}", Share(0, 1, _AT_ONCE, 1, seed=0)
         laps, read, end = np.zeros(3), 0, time.monotonic() + PATIENCE
-        with closing(train_pipeline(self.source, config, share, augment, name)) as pipeline:
+        with closing(build_train_pipeline(self.source, config, share, augment, name)) as pipeline:
             while read < len(self.indices) and (not read or time.monotonic() < end):
                 some = self.indices[read : read + _AT_ONCE]
                 for epoch in range(len(laps)):
@@ -129,7 +131,8 @@ class Typical:
     ) -> tuple[float, float]:
         """Return the CPU seconds of a training crop: in the first epoch, and later."""
         files, kept, first = (
-            milliseconds / 1000 for milliseconds in TABLE["Python" if why_not() else "engine"]
+            milliseconds / 1000
+            for milliseconds in TABLE["Python" if explain_unavailable() else "engine"]
         )
         more = AUGMENT / 1000 if augment else 0.0
         return (first + more, kept + more) if config.memory_pixels else (files + more,) * 2
@@ -137,7 +140,7 @@ class Typical:
     source_text = "by a table for photographs and a core of an AMD EPYC 9004"
 
 
-def _disk_seconds(parts: Iterable[tuple[str | Path, int, int]]) -> float:
+def _time_disk(parts: Iterable[tuple[str | Path, int, int]]) -> float:
     """Return the seconds in which the disk delivers a part of a file; 0.0 for those in memory.
 
     A part has a path, its first byte and its length; 0: the whole file. What was not in memory is
@@ -180,7 +183,7 @@ def _is_cached(file: FileIO, first: int, length: int) -> bool:
     return True
 
 
-def room() -> int:
+def measure_usable_memory() -> int:
     """Return how many bytes of images the memory of this machine or container has room for."""
     available = available_memory()
     return max(0, available - reserve(available))

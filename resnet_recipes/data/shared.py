@@ -28,7 +28,7 @@ class SharedArrays:
     def __init__(self, **layout: tuple[npt.DTypeLike, tuple[int, ...]]):
         """Allocate zeros; `layout` gives each array's dtype and shape."""
         self.layout, descriptor = layout, os.memfd_create("resnet-recipes")
-        os.ftruncate(descriptor, layout_bytes(layout))
+        os.ftruncate(descriptor, count_layout_bytes(layout))
         self._attach(descriptor)
 
     @classmethod
@@ -39,9 +39,9 @@ class SharedArrays:
         the layout may be larger than the memory.
         """
         made = cls.__new__(cls)
-        made.layout, size = layout, layout_bytes(layout)
+        made.layout, size = layout, count_layout_bytes(layout)
         with alone(name):
-            if (descriptor := _held(name, size)) is None:
+            if (descriptor := _open_held(name, size)) is None:
                 descriptor = os.memfd_create(name)
                 os.ftruncate(descriptor, size)
             made._attach(descriptor)
@@ -67,14 +67,14 @@ class SharedArrays:
         return np.frombuffer(self._memory, np.uint8)
 
     def _attach(self, descriptor: int) -> None:
-        self._memory = mmap.mmap(descriptor, layout_bytes(self.layout))
+        self._memory = mmap.mmap(descriptor, count_layout_bytes(self.layout))
         self._descriptor = descriptor
         self.arrays, at = {}, 0
         for name, (dtype, shape) in self.layout.items():
             self.arrays[name] = np.frombuffer(self._memory, dtype, int(np.prod(shape)), at).reshape(
                 shape
             )
-            at += _array_bytes(dtype, shape)
+            at += _count_array_bytes(dtype, shape)
 
     def __del__(self):
         if hasattr(self, "_descriptor"):
@@ -89,12 +89,12 @@ class SharedArrays:
         self._attach(descriptor.detach())
 
 
-def layout_bytes(layout: Layout) -> int:
+def count_layout_bytes(layout: Layout) -> int:
     """Return the bytes of all arrays."""
-    return sum(_array_bytes(dtype, shape) for dtype, shape in layout.values())
+    return sum(_count_array_bytes(dtype, shape) for dtype, shape in layout.values())
 
 
-def _array_bytes(dtype: npt.DTypeLike, shape: tuple[int, ...]) -> int:
+def _count_array_bytes(dtype: npt.DTypeLike, shape: tuple[int, ...]) -> int:
     """Return the bytes of one array, in whole pages so that every array starts aligned."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     return max(1, -(-size // mmap.PAGESIZE)) * mmap.PAGESIZE
@@ -115,7 +115,7 @@ def alone(name: str) -> Iterator[None]:
         yield
 
 
-def _held(name: str, size: int) -> int | None:
+def _open_held(name: str, size: int) -> int | None:
     """Return a descriptor of the memory file of this name that a process of this user has open."""
     for link in glob.iglob("/proc/[0-9]*/fd/*"):
         with suppress(OSError):  # the process is another user's, or has ended

@@ -38,7 +38,7 @@ class Taught:
     def __init__(self, storage: Storage, stored: Stored):
         self.labels, self.in_threads, self.path = storage.labels, storage.in_threads, storage.path
         self._storage, self._stored = storage, stored
-        self._outputs = _checked(stored)
+        self._outputs = _open_checked(stored)
 
     def __reduce__(self) -> tuple:
         return Taught, (self._storage, self._stored)  # a mapping would travel as its bytes
@@ -48,13 +48,13 @@ class Taught:
         self._storage.fill(rows)
         values, classes, _ = self._outputs
         place = rows.epoch, rows.copies, rows.indices
-        spread(values[place], classes[place], self._stored.temperature, rows.taught)
+        spread_probabilities(values[place], classes[place], self._stored.temperature, rows.taught)
 
 
-def _checked(stored: Stored) -> "Outputs":
+def _open_checked(stored: Stored) -> "Outputs":
     """Map a file. Raises NotReadyError unless it still has the outputs that were checked."""
     try:
-        outputs, _ = read(stored.path)
+        outputs, _ = map_outputs(stored.path)
         if outputs.checksum != stored.checksum:
             raise ValueError("it was replaced after it was checked")
     except (OSError, ValueError) as error:
@@ -62,13 +62,15 @@ def _checked(stored: Stored) -> "Outputs":
     return outputs
 
 
-def kept(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def choose_kept(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return values and classes, [n, count], of what is stored of a batch's logits [n, K]."""
     values = logits if count == logits.shape[1] else logits.log_softmax(1)
     return values.topk(count)
 
 
-def spread(values: np.ndarray, classes: np.ndarray, temperature: float, out: np.ndarray) -> None:
+def spread_probabilities(
+    values: np.ndarray, classes: np.ndarray, temperature: float, out: np.ndarray
+) -> None:
     """Write probabilities [n, K] of outputs [n, k] that were kept, at a temperature.
 
     If all are kept, these are the bits of torch's softmax; else the others share what is left.
@@ -119,7 +121,11 @@ class Outputs(NamedTuple):
         """
         count = (0, *self.values.shape)[-1]
         found = {name: (part.dtype, part.shape) for name, part in self._asdict().items()}
-        if not self.values.size or count > classes or found != layout((*shape, count), classes):
+        if (
+            not self.values.size
+            or count > classes
+            or found != make_layout((*shape, count), classes)
+        ):
             raise ValueError("its tensors do not belong to these images")
         if self.missing():
             raise ValueError("it was changed after it was written")
@@ -128,7 +134,7 @@ class Outputs(NamedTuple):
             raise ValueError("it has outputs that are not finite numbers, or of no class")
 
 
-def layout(shape: tuple[int, int, int, int], classes: int) -> dict[str, Any]:
+def make_layout(shape: tuple[int, int, int, int], classes: int) -> dict[str, Any]:
     """Return dtype and shape of the tensors, by name.
 
     `shape` is [epochs, copies, images, k], `classes` K.
@@ -140,7 +146,7 @@ def layout(shape: tuple[int, int, int, int], classes: int) -> dict[str, Any]:
     }
 
 
-def read(path: Path, mode: Literal["r", "r+"] = "r") -> tuple[Outputs, dict[str, str]]:
+def map_outputs(path: Path, mode: Literal["r", "r+"] = "r") -> tuple[Outputs, dict[str, str]]:
     """Map a file; return its outputs, and its description.
 
     Raises OSError, or ValueError with a phrase for the user.
@@ -157,13 +163,13 @@ def read(path: Path, mode: Literal["r", "r+"] = "r") -> tuple[Outputs, dict[str,
         raise ValueError(FOREIGN) from None
 
 
-def header(
+def make_header(
     about: dict[str, str], shape: tuple[int, int, int, int], classes: int
 ) -> tuple[bytes, int]:
-    """Return the first bytes of a file, and the number of all its bytes; see `layout`."""
+    """Return the first bytes of a file, and the number of all its bytes; see `make_layout`."""
     found: dict[str, Any] = {"__metadata__": about}
     start = end = 0
-    for name, (dtype, size) in layout(shape, classes).items():
+    for name, (dtype, size) in make_layout(shape, classes).items():
         start, end = end, end + prod(size) * dtype.itemsize
         code = f"{dtype.kind.upper()}{8 * dtype.itemsize}"
         found[name] = {"dtype": code, "shape": size, "data_offsets": [start, end]}
@@ -173,7 +179,7 @@ def header(
     return first, len(first) + end
 
 
-def begin(part: Path, first: bytes, size: int) -> BinaryIO:
+def open_for_writing(part: Path, first: bytes, size: int) -> BinaryIO:
     """Create a file with all its room, or go on with it; others cannot while it is open.
 
     Raises NotReadyError if it is that of another command, OSError if it cannot be written.

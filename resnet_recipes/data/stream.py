@@ -26,7 +26,7 @@ class Stream:
         self.waited = 0.0  # seconds spent waiting for the loader
         self._batches = batches
         self._device = device
-        self._side = _side(device) if device.type == "cuda" else None
+        self._side = _get_side_stream(device) if device.type == "cuda" else None
         self._copied: torch.cuda.Event | None = None
         # one for each batch under way: the device is finished with the batch before it
         self._finished: deque[torch.cuda.Event] = deque(maxlen=AHEAD)
@@ -65,7 +65,7 @@ class Stream:
 
 
 @cache
-def _side(device: torch.device) -> torch.cuda.Stream:
+def _get_side_stream(device: torch.device) -> torch.cuda.Stream:
     """Return the stream of all copies to a device.
 
     Torch reuses a batch's memory on the same stream only.

@@ -14,19 +14,26 @@ from resnet_recipes.base.cores import available_memory
 from resnet_recipes.base.errors import Fix, Hint, NotReadyError, Problem, Value
 from resnet_recipes.base.text import Say, byte_size, silent
 from resnet_recipes.data.base import SAMPLED, DataConfig, DataFacts
-from resnet_recipes.data.beton import Beton, pair_problems
+from resnet_recipes.data.beton import Beton, find_pair_problems
 from resnet_recipes.data.beton.samples import (
     Samples,
+    find_quasi_random_problem,
     fits_memory,
     open_samples,
-    quasi_random_problem,
 )
 from resnet_recipes.data.files.copies import find_copies
-from resnet_recipes.data.files.doubtful import doubtful, inner_folders, some
-from resnet_recipes.data.files.layout import Part, listing_of, parts
-from resnet_recipes.data.files.listing import Listing, class_names, image_names
-from resnet_recipes.data.order import imbalance
-from resnet_recipes.data.root import LAYOUT, SPLITS, TABLES, problem, split_folders, unreadable
+from resnet_recipes.data.files.doubtful import find_doubts, find_inner_folders, list_first
+from resnet_recipes.data.files.layout import Part, find_parts, list_split
+from resnet_recipes.data.files.listing import Listing, list_classes, list_images
+from resnet_recipes.data.order import find_imbalance
+from resnet_recipes.data.root import (
+    LAYOUT,
+    SPLITS,
+    TABLES,
+    explain_unreadable,
+    find_split_folders,
+    make_problem,
+)
 
 #: A share that is advised.
 _TENTH = 0.1
@@ -38,32 +45,32 @@ def survey_files(config: DataConfig, tell: Say = silent, compares: bool = True) 
     With `compares`, read a few validation images, and note those that are training images.
     """
     try:
-        facts, train, val = _surveyed(config, tell)
-        notes = _copies(config, train, val) if compares else ()
+        facts, train, val = _survey(config, tell)
+        notes = _note_copies(config, train, val) if compares else ()
         return replace(facts, notes=(*facts.notes, *notes))
     except OSError as error:  # a folder is unreadable or has just vanished
-        raise NotReadyError([unreadable(error)]) from None
+        raise NotReadyError([explain_unreadable(error)]) from None
 
 
-def _surveyed(config: DataConfig, tell: Say) -> tuple[DataFacts, Listing, Listing]:
-    root, there = Path(config.root), parts(Path(config.root))
-    NotReadyError.refuse(_part_problems(root, there))
-    NotReadyError.refuse(_split_problems(config, there, tell))
-    train, val = listings = [listing_of(config, split, tell) for split in SPLITS]
-    unread = _unread(train.others + val.others)
+def _survey(config: DataConfig, tell: Say) -> tuple[DataFacts, Listing, Listing]:
+    root, there = Path(config.root), find_parts(Path(config.root))
+    NotReadyError.refuse(_find_part_problems(root, there))
+    NotReadyError.refuse(_find_split_problems(config, there, tell))
+    train, val = listings = [list_split(config, split, tell) for split in SPLITS]
+    unread = _describe_unread(train.others + val.others)
     # what val_share sets aside has no part
     of_parts = list(zip(there.values(), listings, strict=False))
     NotReadyError.refuse(
-        problem(part.place, "has no images", Hint(f"{LAYOUT}{unread}"))
+        make_problem(part.place, "has no images", Hint(f"{LAYOUT}{unread}"))
         for part, listing in of_parts
         if not listing.classes  # with data.nested_classes, folders without images are none
     )
-    NotReadyError.refuse(_doubts(config, there, listings))
-    problems = list(_class_problems(config, train, val))
+    NotReadyError.refuse(_find_doubts(config, there, listings))
+    problems = list(_find_class_problems(config, train, val))
     has_table = any(part.is_table for part in there.values())
     if has_table and "val" in there and (twice := {*train.paths} & {*val.paths}):
         rule = f"has {len(twice):,} images for training that are for validation too: {min(twice)}"
-        problems.append(problem(root, rule, Hint("keep each in one of them")))
+        problems.append(make_problem(root, rule, Hint("keep each in one of them")))
     NotReadyError.refuse(problems)
     facts = DataFacts(
         "torchvision",
@@ -71,65 +78,69 @@ def _surveyed(config: DataConfig, tell: Say) -> tuple[DataFacts, Listing, Listin
         len(train),
         len(val),
         train.classes,
-        (*_source(root, there), *_notes(config, train, val, has_table)),
+        (*_describe_source(root, there), *_list_notes(config, train, val, has_table)),
         train.digest,
         val.digest,
         tuple(map(int, train.counts)),
-        tuple(_details(config, there, train, val)),
+        tuple(_describe_details(config, there, train, val)),
         train.sample(SAMPLED),
     )
     return facts, train, val
 
 
-def _part_problems(root: Path, there: Mapping[str, Part]) -> Iterator[Problem]:
+def _find_part_problems(root: Path, there: Mapping[str, Part]) -> Iterator[Problem]:
     """Yield why parts cannot be read at all, as one problem."""
-    flat = [part.place for part in there.values() if not (part.is_table or class_names(part.place))]
+    flat = [
+        part.place for part in there.values() if not (part.is_table or list_classes(part.place))
+    ]
     if not flat:
         return
     place, rule = flat[0] if len(flat) == 1 else root, "contains images without class folders"
-    some_image, quoted = next(image_names(place), None), shlex.quote(str(root))
+    some_image, quoted = next(list_images(place), None), shlex.quote(str(root))
     if some_image is None:
-        yield problem(place, "has no images", Hint(LAYOUT))
-    elif tables := [*_tables(flat[0]), *_tables(root)]:
+        yield make_problem(place, "has no images", Hint(LAYOUT))
+    elif tables := [*_list_tables(flat[0]), *_list_tables(root)]:
         fix = f"data={shlex.quote(str(tables[0]))}"
-        yield problem(place, f"{rule}, and a table that is not read", fix)
+        yield make_problem(place, f"{rule}, and a table that is not read", fix)
     elif place != root and some_image.startswith("ILSVRC2012_val_"):
         fix = f"resnet-recipes doctor data {quoted} --fix-val LOC_val_solution.csv"
-        yield problem(place, f"{rule}; Kaggle's list can sort them", fix)
+        yield make_problem(place, f"{rule}; Kaggle's list can sort them", fix)
     else:
         more = "or a table with the columns path and label: data=TABLE"
-        if place.parent == root and {*class_names(root)} > {*split_folders(root)}:
+        if place.parent == root and {*list_classes(root)} > {*find_split_folders(root)}:
             more = f"or, if {place.name} is a class: mkdir set && ln -s {quoted} set/train"
-        yield problem(place, rule, (Hint(LAYOUT), Hint(more)))
+        yield make_problem(place, rule, (Hint(LAYOUT), Hint(more)))
 
 
-def _tables(folder: Path) -> list[Path]:
+def _list_tables(folder: Path) -> list[Path]:
     """Return the tables in a folder; none if it is a table itself."""
     if folder.is_file():
         return []
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in TABLES)
 
 
-def _split_problems(config: DataConfig, there: dict[str, Part], tell: Say) -> Iterator[Problem]:
+def _find_split_problems(
+    config: DataConfig, there: dict[str, Part], tell: Say
+) -> Iterator[Problem]:
     """Yield missing splits, and data.val_share if it is set beside validation images."""
     if not there.keys() - {"val"}:
-        yield problem(config.root, "has no training images", Hint(LAYOUT))
+        yield make_problem(config.root, "has no training images", Hint(LAYOUT))
     if "val" in there and config.val_share:
         rule = f"is for data without validation images; {there['val'].name} has some"
         yield Problem("data.val_share", config.val_share, rule, "data.val_share=0")
     if "val" not in there and not config.val_share:
         try:
-            _surveyed(replace(config, val_share=_TENTH), tell)
+            _survey(replace(config, val_share=_TENTH), tell)
         except NotReadyError as error:  # the share would not help
             NotReadyError.refuse(one for one in error.problems if one.key != "data.val_share")
             hint = error.problems[0].about("")
         else:
             hint = "it sets a tenth of each class aside"
         fix = (f"data.val_share={_TENTH}", Hint(hint))
-        yield problem(config.root, "has no validation images", fix)
+        yield make_problem(config.root, "has no validation images", fix)
 
 
-def _doubts(
+def _find_doubts(
     config: DataConfig, there: Mapping[str, Part], listings: list[Listing]
 ) -> Iterator[Problem]:
     """Yield why folders are probably not classes, of one split; the other has the same ones."""
@@ -139,28 +150,28 @@ def _doubts(
                 one
                 for part, listing in zip(there.values(), listings, strict=False)
                 if not part.is_table
-                for one in doubtful(part.place, listing)
+                for one in find_doubts(part.place, listing)
             ),
             1,
         )
 
 
-def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterator[Problem]:
+def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterator[Problem]:
     """Yield how the classes of the splits differ.
 
     Labels are positions in the sorted list, so one extra shifts them.
     """
     in_train, in_val = ({*compress(one.classes, one.counts)} for one in (train, val))
-    unread = _unread(train.others + val.others)
+    unread = _describe_unread(train.others + val.others)
     if empty := sorted({*train.classes, *val.classes} - in_train - in_val):
         hint = Hint(f"add images, or remove these folders from both splits{unread}")
-        yield problem(config.root, f"has no images in {some(empty)}", hint)
+        yield make_problem(config.root, f"has no images in {list_first(empty)}", hint)
     sides = [(in_train, in_val, "val"), (in_val, in_train, "train")]
     for here, there, split in [] if config.val_share else sides:
         if missing := sorted(here - there):
-            rule = f"lacks {some(missing)} of the classes of the other split"
+            rule = f"lacks {list_first(missing)} of the classes of the other split"
             hint = Hint(f"add these, or remove them from the other split{unread}")
-            yield problem(f"{config.root}/{split}", rule, hint)
+            yield make_problem(f"{config.root}/{split}", rule, hint)
     if len(train.classes) < 2:
         fix: Fix = Hint(LAYOUT)
         if config.val_share and train.has_inner:
@@ -168,31 +179,35 @@ def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterato
             fix = (Value(place), Hint("it makes each folder in it a class"))
         elif train.has_inner:
             fix = ("data.nested_classes=true", Hint("it makes each inner folder a class"))
-        yield problem(config.root, f"has one class, {train.classes[0]}; at least 2 are needed", fix)
+        yield make_problem(
+            config.root, f"has one class, {train.classes[0]}; at least 2 are needed", fix
+        )
     if odd := [ascii(name) for name in train.classes if not name.isprintable()]:
-        rule = f"has class names that are not printable UTF-8 text: {some(odd)}"
-        yield problem(f"{config.root}/train", rule, Hint("rename these folders in both splits"))
+        rule = f"has class names that are not printable UTF-8 text: {list_first(odd)}"
+        yield make_problem(
+            f"{config.root}/train", rule, Hint("rename these folders in both splits")
+        )
     both = zip(train.classes, train.counts, val.counts, strict=False)
     if config.val_share and (alone := [name for name, *counts in both if sum(counts) == 1]):
-        rule = f"it needs two images of each class; there is one of {some(alone)}"
+        rule = f"it needs two images of each class; there is one of {list_first(alone)}"
         yield Problem(
             "data.val_share", config.val_share, rule, Hint("add images, or remove the class")
         )
 
 
-def _notes(config: DataConfig, train: Listing, val: Listing, has_table: bool) -> Iterator[str]:
+def _list_notes(config: DataConfig, train: Listing, val: Listing, has_table: bool) -> Iterator[str]:
     """Yield what a user may want to change about these images."""
     if others := train.others + (Counter() if config.val_share else val.others):
-        yield f"ignored because of their suffixes: {_kinds(others)}"
+        yield f"ignored because of their suffixes: {_count_kinds(others)}"
     if not (has_table or config.nested_classes) and _has_nested_classes(train):
         yield (
             "some class folders contain folders: data.nested_classes=true makes each of "
             "these a class"
         )
-    yield from imbalance(train.counts, config)
+    yield from find_imbalance(train.counts, config)
 
 
-def _copies(config: DataConfig, train: Listing, val: Listing) -> Iterator[str]:
+def _note_copies(config: DataConfig, train: Listing, val: Listing) -> Iterator[str]:
     """Yield that some validation images are training images."""
     if (copies := find_copies(train, val)).paths:
         yield (
@@ -204,24 +219,24 @@ def _copies(config: DataConfig, train: Listing, val: Listing) -> Iterator[str]:
 
 def _has_nested_classes(listing: Listing) -> bool:
     """Return whether folders in a class folder could be classes: no other has any of them."""
-    inside = inner_folders(listing).values()
+    inside = find_inner_folders(listing).values()
     known = [name for names in inside for name in names]
     return len(known) == len({*known}) and any(len(names) > 1 for names in inside)
 
 
-def _source(root: Path, there: dict[str, Part]) -> Iterator[str]:
+def _describe_source(root: Path, there: dict[str, Part]) -> Iterator[str]:
     """Yield where labels come from, if a folder has tables as well."""
     labels = [
         str(part.place) if part.is_table else f"the names of folders in {part.place}"
         for part in there.values()
     ]
-    unread = [str(path) for path in _tables(root) if str(path) not in labels]
+    unread = [str(path) for path in _list_tables(root) if str(path) not in labels]
     if unread or (root.is_dir() and any(part.is_table for part in there.values())):
-        said = f", not from {some(unread)}" if unread else ""
+        said = f", not from {list_first(unread)}" if unread else ""
         yield f"labels come from {' and '.join(dict.fromkeys(labels))}{said}"
 
 
-def _details(
+def _describe_details(
     config: DataConfig, there: dict[str, Part], train: Listing, val: Listing
 ) -> Iterator[str]:
     """Yield where images come from."""
@@ -237,12 +252,12 @@ def _details(
         yield f"{' and '.join(kept)}: using the cached listing, since no folder has changed"
 
 
-def _unread(others: Counter) -> str:
+def _describe_unread(others: Counter) -> str:
     """Return what a fix for missing images says of other files."""
-    return f"  (not read: {_kinds(others)})" if others else ""
+    return f"  (not read: {_count_kinds(others)})" if others else ""
 
 
-def _kinds(others: Counter) -> str:
+def _count_kinds(others: Counter) -> str:
     """Return the most common suffixes of other files: '12 .heic, 1 .txt'."""
     hint = "; pip install pillow-heif  makes .heic readable" if ".heic" in others else ""
     common = others.most_common(5)
@@ -256,14 +271,14 @@ def survey_betons(config: DataConfig) -> DataFacts:
     """
     root = Path(config.root)
     train, val = open_samples(root / "train.beton"), open_samples(root / "val.beton")
-    NotReadyError.refuse(_beton_problems(config, train.beton, val.beton))
+    NotReadyError.refuse(_find_beton_problems(config, train.beton, val.beton))
     return DataFacts(
         "ffcv",
         root,
         len(train),
         len(val),
         train.beton.classes,
-        tuple(_beton_notes(config, train, val.beton)),
+        tuple(_list_beton_notes(config, train, val.beton)),
         train.digest,
         val.digest,
         tuple(np.bincount(train.beton.labels, minlength=len(train.beton.classes)).tolist()),
@@ -275,9 +290,9 @@ def survey_betons(config: DataConfig) -> DataFacts:
     )
 
 
-def _beton_problems(config: DataConfig, train: Beton, val: Beton) -> Iterator[Problem]:
+def _find_beton_problems(config: DataConfig, train: Beton, val: Beton) -> Iterator[Problem]:
     """Yield why these two files cannot be used with these settings."""
-    yield from pair_problems(train, val)
+    yield from find_pair_problems(train, val)
     if config.val_share:
         rule = "applies only to image files; val.beton already exists"
         fix = "resnet-recipes convert SRC DST val_share=0.1"
@@ -288,14 +303,14 @@ def _beton_problems(config: DataConfig, train: Beton, val: Beton) -> Iterator[Pr
             "must be made again"
         )
         yield Problem("data.on_bad_image", "skip", rule, "data.on_bad_image=error")
-    if config.order == "quasi_random" and (problem := quasi_random_problem(train)):
+    if config.order == "quasi_random" and (problem := find_quasi_random_problem(train)):
         yield problem
 
 
-def _beton_notes(config: DataConfig, samples: Samples, val: Beton) -> Iterator[str]:
+def _list_beton_notes(config: DataConfig, samples: Samples, val: Beton) -> Iterator[str]:
     """Yield what a user should know about these files on this machine."""
     train = samples.beton
-    yield from imbalance(np.bincount(train.labels), config)
+    yield from find_imbalance(np.bincount(train.labels), config)
     if not fits_memory(train):
         hint = (
             ""

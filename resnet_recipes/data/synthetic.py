@@ -31,8 +31,8 @@ class SyntheticImages:
         # the same at every size
         coarse = np.random.default_rng(0).integers(64, 128, (CLASSES, 4, 4, 3), dtype=np.uint8)
         place = np.arange(pixels) * 4 // pixels
-        self._patterns = _on_device(coarse[:, place][:, :, place])
-        self._noises = _on_device(
+        self._patterns = _to_device(coarse[:, place][:, :, place])
+        self._noises = _to_device(
             rng.integers(0, 128, (_NOISES, pixels, pixels, 3), dtype=np.uint8)
         )
 
@@ -41,9 +41,9 @@ class SyntheticImages:
 
         The class is the index modulo their number, CLASSES at most.
         """
-        labels = _on_device(indices % self._classes)
+        labels = _to_device(indices % self._classes)
         noises = (indices // self._classes * 31 + epoch * 17) % _NOISES
-        pixels = self._patterns[labels] + self._noises[_on_device(noises)]
+        pixels = self._patterns[labels] + self._noises[_to_device(noises)]
         return RawBatch(pixels.permute(0, 3, 1, 2), labels)
 
 
@@ -70,7 +70,7 @@ class Synthetic(BatchSource):
         return f"synthetic image {index}"
 
 
-def facts(config: DataConfig) -> DataFacts:
+def make_facts(config: DataConfig) -> DataFacts:
     """Return the facts about the generated images; there is nothing to check."""
     return DataFacts(
         "synthetic",
@@ -83,6 +83,6 @@ def facts(config: DataConfig) -> DataFacts:
     )
 
 
-def _on_device(array: np.ndarray) -> torch.Tensor:
+def _to_device(array: np.ndarray) -> torch.Tensor:
     device = "cuda" if torch.cuda.is_initialized() else "cpu"
     return torch.from_numpy(np.ascontiguousarray(array)).to(device, non_blocking=True)

@@ -8,9 +8,9 @@ import numpy as np
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.text import Progress, byte_size
-from resnet_recipes.data.beton import Beton, pair_problems
-from resnet_recipes.data.beton.samples import Samples, open_samples, stored_by_class
-from resnet_recipes.data.images import natively
+from resnet_recipes.data.beton import Beton, find_pair_problems
+from resnet_recipes.data.beton.samples import Samples, is_sorted_by_class, open_samples
+from resnet_recipes.data.images import use_engine
 from resnet_recipes.data.images.python import EvalImages
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.doctor import Finding, list_few, make_finding, run_checks
@@ -32,7 +32,7 @@ def check_betons(paths: Sequence[Path], images: bool, progress: Progress) -> Ite
             problems += error.problems
     betons = [samples.beton for samples in found]
     if len(betons) == 2:
-        problems += pair_problems(*betons)
+        problems += find_pair_problems(*betons)
     betons += [samples.small for samples in found if samples.small]
     for beton in betons:
         yield from _described(beton)
@@ -47,7 +47,7 @@ def make_verifier(beton: Beton) -> Callable[[int], str | None]:
 
     It is thread-safe.
     """
-    storage = natively(EvalImages(Samples(beton), _THUMBNAIL), cores())
+    storage = use_engine(EvalImages(Samples(beton), _THUMBNAIL), cores())
 
     def complaint(index: int) -> str | None:
         one, pixels = np.array([index]), np.empty((1, _THUMBNAIL, _THUMBNAIL, 3), np.uint8)
@@ -70,7 +70,7 @@ def _described(beton: Beton) -> Iterator[Finding]:
         yield Finding(
             "warn", f"{name} has no sidecar with checksums: damaged images may go unnoticed", _AGAIN
         )
-    if stored_by_class(beton):
+    if is_sorted_by_class(beton):
         what = f"{name} is stored class by class: data.order=quasi_random cannot be used"
         yield Finding("warn", what, f"{_AGAIN} shuffles by default")
 

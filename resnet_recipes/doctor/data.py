@@ -16,10 +16,10 @@ from PIL import Image
 from resnet_recipes.base.errors import NotReadyError, Value
 from resnet_recipes.base.text import Progress, silent
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.data.files.layout import listing_of, parts
-from resnet_recipes.data.imagenet import are_imagenets
+from resnet_recipes.data.files.layout import find_parts, list_split
+from resnet_recipes.data.imagenet import is_imagenet
 from resnet_recipes.data.images.decode import FORMATS, KINDS, BadImageError, Picture, read_file
-from resnet_recipes.data.root import SPLITS, root_problem
+from resnet_recipes.data.root import SPLITS, find_root_problem
 from resnet_recipes.data.survey import survey_files
 from resnet_recipes.doctor import Finding, list_few, make_finding, run_checks
 from resnet_recipes.doctor.beton import check_betons
@@ -63,7 +63,7 @@ def check_data(root: Path, images: bool = True, progress: Progress = silent) -> 
     root = Path(root)
     betons = _betons(root)
     found = list(check_betons(betons, images, progress))
-    if not betons and (problem := root_problem(str(root.absolute()))):
+    if not betons and (problem := find_root_problem(str(root.absolute()))):
         command = ["resnet-recipes", "doctor", "data"]
         fix = [
             shlex.join([*command, each]) if isinstance(each, Value) else each
@@ -80,7 +80,7 @@ def check_data(root: Path, images: bool = True, progress: Progress = silent) -> 
         return found + [Finding("fix", f"{root} has no {split}.beton", fix) for split in lacking]
     config = DataConfig(root=str(root.absolute()))
     try:
-        has_val = "val" in parts(root)
+        has_val = "val" in find_parts(root)
         config.val_share = 0.0 if has_val else 0.1
         found += _check_folders(config, compares=not images)
         if not has_val:
@@ -103,7 +103,7 @@ def _check_folders(config: DataConfig, compares: bool) -> Iterator[Finding]:
     facts = survey_files(config, compares=compares)
     for split, total in zip(SPLITS, (facts.train_examples, facts.eval_examples), strict=True):
         yield Finding("ok", f"{split}: {total:,} images in {len(facts.classes):,} classes")
-        if are_imagenets(facts.classes) and total != IMAGENET[split]:
+        if is_imagenet(facts.classes) and total != IMAGENET[split]:
             what = (
                 f"{split} looks like ImageNet, which should have {IMAGENET[split]:,} images there"
             )
@@ -117,7 +117,7 @@ def _check_images(config: DataConfig, progress: Progress) -> Iterator[Finding]:
     odd = defaultdict(list)
     bad = {split: [] for split in SPLITS}
     digests = {split: {} for split in SPLITS}
-    files = [(split, path) for split in SPLITS for path in listing_of(config, split).paths]
+    files = [(split, path) for split in SPLITS for path in list_split(config, split).paths]
     for (split, path), one in run_checks(files, lambda file: check_image(file[1]), progress):
         digests[split][one.digest] = path
         if one.bad:
@@ -155,7 +155,7 @@ class DecodedImages(NamedTuple):
 
 def decode_some(config: DataConfig, seconds: float) -> DecodedImages:
     """Decode the images of both splits, in random order, until all are or the time is over."""
-    listings = {split: listing_of(config, split) for split in SPLITS}
+    listings = {split: list_split(config, split) for split in SPLITS}
     train, total = len(listings["train"]), sum(map(len, listings.values()))
     order = np.random.default_rng(0).permutation(total).tolist()
     bad, count, end = {split: [] for split in SPLITS}, 0, time.monotonic() + seconds

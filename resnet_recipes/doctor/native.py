@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from resnet_recipes.data.native import Engine, description, why_not
+from resnet_recipes.data.native import Engine, describe, explain_unavailable
 from resnet_recipes.doctor import Finding
 
 _COST = "images are decoded in Python instead, at about half the speed"
@@ -15,13 +15,13 @@ _REINSTALL = "pip install --force-reinstall --no-deps ."
 
 def check_native() -> list[Finding]:
     """Load the library and start a thread; if that fails, name everything that its build lacks."""
-    if why := why_not():
+    if why := explain_unavailable():
         return [*_missing(), Finding("warn", f"the native decoder {why}; {_COST}", _REINSTALL)]
     try:
         Engine(1).close()
     except OSError as error:
         return [*_missing(), Finding("fix", f"the native decoder {error}", "ulimit -u")]
-    return [Finding("ok", f"the native decoder works ({description()})")]
+    return [Finding("ok", f"the native decoder works ({describe()})")]
 
 
 def _missing() -> Iterator[Finding]:

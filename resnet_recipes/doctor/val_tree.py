@@ -7,7 +7,7 @@ from pathlib import Path
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import Hint, NotReadyError
 from resnet_recipes.base.reading import read_bytes
-from resnet_recipes.data.files.listing import SUFFIXES, class_names
+from resnet_recipes.data.files.listing import SUFFIXES, list_classes
 
 
 def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Path:
@@ -31,7 +31,7 @@ def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Pa
     if target.exists():
         fix = (f"data={target}", f"rm -r {target}")
         raise NotReadyError.at(target, "already exists", fix)
-    classes, wanted = class_names(root / "train"), _read(class_map, files, names)
+    classes, wanted = list_classes(root / "train"), _read(class_map, files, names)
     if missing := [file for file in files if file not in wanted]:
         rule = f"has no class for {len(missing)} of {len(files)} files, such as {missing[0]}"
         raise NotReadyError.at(class_map, rule)

@@ -157,7 +157,9 @@ def _generate_images() -> list[Image.Image]:
     rng = np.random.default_rng(0)
     sizes = rng.integers(40, 400, (IMAGES, 2)).tolist()
     names = islice(cycle(demo.CLASSES), IMAGES)
-    return [demo.picture(name, rng).resize(size) for name, size in zip(names, sizes, strict=True)]
+    return [
+        demo.draw_picture(name, rng).resize(size) for name, size in zip(names, sizes, strict=True)
+    ]
 
 
 def _load_images(trained: TrainedNetwork) -> tuple[Tensor, str]:

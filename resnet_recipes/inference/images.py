@@ -14,14 +14,14 @@ from resnet_recipes.base.paths import typed_path
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.beton.samples import Samples, open_samples
 from resnet_recipes.data.files import Files
-from resnet_recipes.data.files.doubtful import some
-from resnet_recipes.data.files.layout import listing_of, parts
-from resnet_recipes.data.files.listing import Listing, image_names
-from resnet_recipes.data.imagenet import wordnet_ids
-from resnet_recipes.data.images import eval_pipeline
-from resnet_recipes.data.images.decode import BadImageError, Pixels, pixels_of
+from resnet_recipes.data.files.doubtful import list_first
+from resnet_recipes.data.files.layout import find_parts, list_split
+from resnet_recipes.data.files.listing import Listing, list_images
+from resnet_recipes.data.imagenet import get_wordnet_ids
+from resnet_recipes.data.images import build_eval_pipeline
+from resnet_recipes.data.images.decode import BadImageError, Pixels, read_pixels
 from resnet_recipes.data.loading import EvalLoader
-from resnet_recipes.data.root import root_problem, unreadable, unusable
+from resnet_recipes.data.root import explain_unreadable, find_root_problem, make_error
 
 #: An image in an argument of the Python API: a path, a file's bytes, or pixels.
 OneImage = str | bytes | os.PathLike[str] | Image.Image | np.ndarray
@@ -52,36 +52,36 @@ def open_labeled(
     except OSError as error:
         if error.filename is None:  # not the error of a file
             raise
-        raise NotReadyError([root_problem(str(root)) or unreadable(error)]) from None
-    return EvalLoader(config, share, eval_pipeline(source, config, share))
+        raise NotReadyError([find_root_problem(str(root)) or explain_unreadable(error)]) from None
+    return EvalLoader(config, share, build_eval_pipeline(source, config, share))
 
 
 def _open_samples(path: Path, classes: Sequence[str], num_classes: int) -> Samples:
     samples = open_samples(path)
     beton, most = samples.beton, samples.labels.max()
     if beton.sidecar and classes and beton.classes != tuple(classes):
-        raise unusable(path, "has different classes from the network, or another order")
+        raise make_error(path, "has different classes from the network, or another order")
     if most >= num_classes:
-        raise unusable(path, f"has labels up to {most}; the network has {num_classes} classes")
+        raise make_error(path, f"has labels up to {most}; the network has {num_classes} classes")
     return samples
 
 
 def _open_files(config: DataConfig, root: Path, classes: Sequence[str], num_classes: int) -> Files:
     listing = _list_files(config, root)
     if not len(listing):
-        raise unusable(root, "has no images in class folders")
+        raise make_error(root, "has no images in class folders")
     files = Files(listing, config.root)
     files.labels[:] = _map_labels(root, listing.classes, classes, num_classes)[files.labels]
     return files
 
 
 def _list_files(config: DataConfig, root: Path) -> Listing:
-    splits = parts(root)
+    splits = find_parts(root)
     if config.val_share or "val" in splits:
-        return listing_of(config, "val")
+        return list_split(config, "val")
     if "" not in splits:
         fix = Value(splits["train"].place)
-        raise unusable(root, "has training images only", fix)
+        raise make_error(root, "has training images only", fix)
     return splits[""].listing(config)
 
 
@@ -91,15 +91,15 @@ def _map_labels(
     """Return the network's label of each class folder, int64."""
     if not classes and len(folders) == num_classes:
         return np.arange(num_classes)
-    if not classes and num_classes == len(wordnet_ids()) and {*folders} <= {*wordnet_ids()}:
-        classes = wordnet_ids()
+    if not classes and num_classes == len(get_wordnet_ids()) and {*folders} <= {*get_wordnet_ids()}:
+        classes = get_wordnet_ids()
     if not classes:
         rule = f"has {len(folders)} classes; the network has {num_classes} classes, unnamed"
-        raise unusable(root, rule)
+        raise make_error(root, rule)
     if unknown := sorted({*folders} - {*classes}):
         known = f"it knows {', '.join(classes[:5])}{' ...' if len(classes) > 5 else ''}"
-        raise unusable(
-            root, f"has classes that the network does not know: {some(unknown)}", Hint(known)
+        raise make_error(
+            root, f"has classes that the network does not know: {list_first(unknown)}", Hint(known)
         )
     labels = {name: label for label, name in enumerate(classes)}
     return np.array([labels[name] for name in folders], np.int64)
@@ -117,7 +117,7 @@ def collect_images(images: object) -> list[Path | Pixels]:
             collected.append(typed_path("images", os.fspath(image)))
             continue
         try:
-            collected.append(pixels_of(image))
+            collected.append(read_pixels(image))
         except BadImageError as error:
             problems.append(Problem(f"images[{number}]", None, str(error), _IMAGES))
     RecipeError.refuse(problems[:_MAX_PROBLEMS])
@@ -150,7 +150,7 @@ def find_images(places: Sequence[Path | Pixels]) -> Iterator[str | Pixels]:
             yield path if isinstance(path, Pixels) else str(path)
             continue
         try:
-            names = sorted(image_names(path))
+            names = sorted(list_images(path))
         except OSError as error:
             raise NotReadyError.at(path, f"cannot be read: {error.strerror}") from None
         if not names:
@@ -197,7 +197,7 @@ class UnlabeledImages(EvalLoader):
         self._files.in_memory = {
             number: image for number, image in enumerate(images) if isinstance(image, Pixels)
         }
-        super().__init__(config, share, eval_pipeline(self._files, config, share))
+        super().__init__(config, share, build_eval_pipeline(self._files, config, share))
 
     def reading_error(self, index: int) -> str:
         """Return why a black image could not be read, or "" if it is black."""

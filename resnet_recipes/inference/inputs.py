@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from resnet_recipes.data.base import shift_and_scale
+from resnet_recipes.data.base import compute_shift_and_scale
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import Network
 
@@ -28,7 +28,9 @@ class PreprocessingNetwork(nn.Module):
         self.model = model
         self.resize, self.size, self.flip = about.eval_resize, about.eval_size, about.flip
         self.register_buffer(
-            "levels", shift_and_scale(torch.device("cpu"), about.mean, about.std).clone(), False
+            "levels",
+            compute_shift_and_scale(torch.device("cpu"), about.mean, about.std).clone(),
+            False,
         )
         self.bicubic, self.fit = about.eval_interpolation == "bicubic", about.fit
         self.register_buffer("mean", torch.tensor(about.mean).round().view(3, 1, 1), False)

@@ -165,7 +165,7 @@ class TrainedNetwork:
 
 
 def _find_local_copy(config: DataConfig, fetches: bool) -> DataConfig:
-    local = data.local(config, stopped=lambda: not fetches)
+    local = data.fetch(config, stopped=lambda: not fetches)
     if local is None:
         raise NotReadyError.of("data.root", config.root, "has no whole copy on this machine")
     return local

@@ -28,7 +28,7 @@ def evaluate(network: TrainedNetwork, sizes: Sequence[int], say: Say) -> list[Ev
     """Evaluate at each size, in this process or one per device. Raises NotDoneError."""
     config, group = network.recipe.data, make_group(network.recipe.launch)
     with Waiting(f"fetching {config.root}", "MB") as waiting:
-        data.local(config, waiting)  # what opens the images finds them here
+        data.fetch(config, waiting)  # what opens the images finds them here
     if group.ranks == 1:
         trained = network.to_device()
         with Waiting("evaluating") as waiting:

@@ -6,8 +6,8 @@ from shlex import quote
 from typing import NamedTuple
 
 from resnet_recipes.base.cores import estimate_speedup
-from resnet_recipes.data.loading.slots import workers
-from resnet_recipes.data.native import why_not
+from resnet_recipes.data.loading.slots import count_workers
+from resnet_recipes.data.native import explain_unavailable
 from resnet_recipes.data.sample import Sample, Typical
 from resnet_recipes.estimating.estimate import Speeds
 from resnet_recipes.jobs.memory import InMemory, plan_memory, sample_images
@@ -30,7 +30,7 @@ class Supply(NamedTuple):
         """Return what loaders supply, judged by some images; None if one is damaged."""
         kept = plan_memory(plan, sample)
         config = replace(plan.recipe.data, memory_pixels=kept.pixels if kept else 0)
-        threads = estimate_speedup(plan.world_size * max(1, workers(config, plan.world_size)))
+        threads = estimate_speedup(plan.world_size * max(1, count_workers(config, plan.world_size)))
         augment, sides = plan.new_stack().augment_sample(), plan.loader_pixels
         costs = {}
         for side in (sides[0], sides[-1]) if sides else (config.train_size,):
@@ -96,7 +96,7 @@ def gain(plan: Plan, speeds: Speeds) -> Gain | None:
     smaller = f"resnet-recipes convert {folder} {folder}-beton write_mode=jpg levels=2"
     has_folder = data.root and plan.facts.backend == "torchvision"
     nothing = Gain(alone, None, now, smaller if has_folder else "")
-    if data.memory_pixels or sample is None or why_not():
+    if data.memory_pixels or sample is None or explain_unavailable():
         return nothing
     other = _with_memory(plan, AUTO)
     kept, before, after = plan_memory(other, sample), Supply.of(plan, sample), None

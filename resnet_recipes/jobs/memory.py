@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.text import Say, byte_size
-from resnet_recipes.data.native import why_not
-from resnet_recipes.data.sample import Sample, Typical, room
+from resnet_recipes.data.native import explain_unavailable
+from resnet_recipes.data.sample import Sample, Typical, measure_usable_memory
 from resnet_recipes.planning.plan import IMAGENET, Plan
 from resnet_recipes.recipe.sections import AUTO
 
@@ -63,7 +63,7 @@ def find_largest(plan: Plan, sample: Sample | Typical) -> InMemory | None:
 
 def _free(plan: Plan) -> int:
     """Return how many bytes are left for images."""
-    return max(0, room() - plan.batch_memory)
+    return max(0, measure_usable_memory() - plan.batch_memory)
 
 
 def plan_memory(plan: Plan, sample: Sample | Typical | None) -> InMemory | None:
@@ -84,7 +84,7 @@ def resolve_memory_pixels(plan: Plan, say: Say) -> Plan:
     data = plan.recipe.data
     if not data.memory_pixels or not plan.facts.augments_samples:
         return plan
-    if why := why_not():
+    if why := explain_unavailable():
         rule = f"needs the native decoder, which {why}"
         raise RecipeError.of("data.memory_pixels", data.memory_pixels, rule, "data.memory_pixels=0")
     if data.memory_pixels != AUTO:
@@ -94,7 +94,11 @@ def resolve_memory_pixels(plan: Plan, say: Say) -> Plan:
     if images:
         say(f"data.memory_pixels={images.pixels}: {images}")
     else:
-        why = "no image can be read" if sample is None else f"{byte_size(room())} may be used"
+        why = (
+            "no image can be read"
+            if sample is None
+            else f"{byte_size(measure_usable_memory())} may be used"
+        )
         say(
             f"data.memory_pixels=0: images do not fit into memory at {min(list_sizes(plan))} px "
             f"({why})"

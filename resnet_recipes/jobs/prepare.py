@@ -69,7 +69,7 @@ def _digest(text: str) -> str:
 def _fetch_images(process: RankProcess, config: DataConfig, rank: Rank) -> DataConfig | None:
     """Return the settings with images on this machine; remote ones are fetched, for all ranks."""
     with show_progress(process, f"fetching {config.root}", "MB") as progress:
-        local = data.local(config, progress, lambda: process.interruption.requested)
+        local = data.fetch(config, progress, lambda: process.interruption.requested)
     if local is not None and local is not config:
         for _ in Meeting.on("images", rank).await_all():
             process.watchdog.beat(0, "start")

@@ -13,7 +13,7 @@ from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, Recip
 from resnet_recipes.base.paths import is_fetched
 from resnet_recipes.base.text import Say
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.data.root import root_problem
+from resnet_recipes.data.root import find_root_problem
 from resnet_recipes.jobs import external
 from resnet_recipes.jobs.group import make_group
 from resnet_recipes.planning.disk import find_lack_of_space
@@ -181,7 +181,7 @@ def _find_moved_data(recipe: Recipe, folder: Path) -> Problem | None:
     root = recipe.data.root
     problem = None
     if recipe.data.backend != "synthetic" and not is_fetched(root):
-        problem = root_problem(root)
+        problem = find_root_problem(root)
     if problem is None:
         return None
     suggestion = next((fix for fix in problem.fixes if isinstance(fix, Value)), "/where/it/is/now")

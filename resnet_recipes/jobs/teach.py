@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import find_folder_problem, new_path, typed_path
 from resnet_recipes.base.text import Say, byte_size, counted
-from resnet_recipes.data.stored import begin, header, read
+from resnet_recipes.data.stored import make_header, map_outputs, open_for_writing
 from resnet_recipes.estimating.network import count_teaching
 from resnet_recipes.jobs.budget import plan_here
 from resnet_recipes.jobs.group import make_group
@@ -51,7 +51,7 @@ def teach(
     stored_outputs = classes if top == "all" else min(int(top), classes)
     device = distributed.read_rank(plan.recipe.launch.device).device.type
     description = describe_file(plan, int(cycle), device)
-    first, size = header(description, (len(sizes), copies, images, stored_outputs), classes)
+    first, size = make_header(description, (len(sizes), copies, images, stored_outputs), classes)
     part = path.with_name(f"{path.name}.part")
     need = f"the teacher's outputs need {byte_size(size)}"
     room = 0 if os.path.exists(part) else size
@@ -69,7 +69,7 @@ def teach(
     ranks = Task("teach", failure, values).run(
         plan.recipe, plan.facts, make_group(plan.recipe.launch), say
     )
-    with begin(part, first, size) as file, ranks:
+    with open_for_writing(part, first, size) as file, ranks:
         os.fsync(file)
         part.rename(path)
     return path
@@ -85,7 +85,7 @@ def work(process: RankProcess) -> int:
         return process.interruption.exit_code
     (rank, plan), job, interruption = rank_plan, read_job(process.folder), process.interruption
     distributed.join(rank)
-    outputs, about = read(Path(job["part"]), "r+")
+    outputs, about = map_outputs(Path(job["part"]), "r+")
     if about != describe_file(plan, job["cycle"], rank.device.type):
         rule = "was replaced after it was checked"
         raise NotReadyError.at(plan.teachers[0].key, rule, "run the same command again")

@@ -10,7 +10,7 @@ from resnet_recipes.base.kinds import WrongTypeError, convert, kinds_of
 from resnet_recipes.base.limits import Bounds, OneOf, find_broken_limits
 from resnet_recipes.base.reading import parse_json
 from resnet_recipes.data.base import MEAN, STD, Deviation, Mean
-from resnet_recipes.data.imagenet import wordnet_ids
+from resnet_recipes.data.imagenet import get_wordnet_ids
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe.schema import Recipe, enabled
@@ -81,7 +81,7 @@ class About:
         """Return the name of a class; if unknown, ImageNet's of 1,000 classes, else its number."""
         if self.classes:
             return self.classes[label]
-        return wordnet_ids()[label] if self.num_classes == 1000 else str(label)
+        return get_wordnet_ids()[label] if self.num_classes == 1000 else str(label)
 
     def to_json(self) -> str:
         """Return all fields as one line of JSON; `from_json` returns an equal object."""

@@ -20,8 +20,8 @@ from resnet_recipes import backbones
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import Hint, NotReadyError, RecipeError
 from resnet_recipes.data.base import normalize
-from resnet_recipes.data.images.decode import BadImageError, pixels_of, read_file
-from resnet_recipes.data.images.python import centred
+from resnet_recipes.data.images.decode import BadImageError, read_file, read_pixels
+from resnet_recipes.data.images.python import center_crop
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.methods.stochastic_depth import fold
 from resnet_recipes.network import about, published
@@ -90,10 +90,10 @@ class Network(nn.Module):
         about = self.about
         is_file = isinstance(image, str | os.PathLike)
         try:
-            picture = pixels_of(read_file(image) if is_file else image)
+            picture = read_pixels(read_file(image) if is_file else image)
         except BadImageError as error:
             raise BadImageError(f"{os.fspath(image) if is_file else 'image'} {error}") from None
-        pixels = centred(
+        pixels = center_crop(
             picture,
             about.eval_resize,
             about.eval_size,

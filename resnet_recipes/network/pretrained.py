@@ -12,7 +12,7 @@ from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS, ModelArguments, ModelConfig
 from resnet_recipes.base.errors import Fix, NotReadyError
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.data.imagenet import are_imagenets, wordnet_ids
+from resnet_recipes.data.imagenet import get_wordnet_ids, is_imagenet
 from resnet_recipes.methods.stochastic_depth import unfold
 from resnet_recipes.methods.surgery import adopt
 from resnet_recipes.network.about import About
@@ -140,7 +140,7 @@ def _make_frozen(kind: type[nn.Module]) -> type[nn.Module]:
 def _match_rows(about: About, classes: Sequence[str]) -> tuple[list[int], str]:
     """Return the row of a file's classifier for each class, none for a new one, and a text."""
     new = f"new classifier for {len(classes):,} classes"
-    theirs = about.classes or (wordnet_ids() if are_imagenets(classes) else ())
+    theirs = about.classes or (get_wordnet_ids() if is_imagenet(classes) else ())
     if about.num_classes != len(classes):
         return [], f"{new} (the file has {about.num_classes:,})"
     if not theirs:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from resnet_recipes.base import schedule
 from resnet_recipes.base.duration import Duration, Horizon
 from resnet_recipes.data.base import DataFacts, Share
-from resnet_recipes.data.imagenet import wordnet_ids
+from resnet_recipes.data.imagenet import get_wordnet_ids
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.estimating.network import NetworkFacts, Teacher, count_teaching
 from resnet_recipes.estimating.published import IMAGENET_IMAGES
@@ -27,7 +27,7 @@ IMAGENET = DataFacts(
     Path("ImageNet-1k"),
     IMAGENET_IMAGES,
     50_000,
-    wordnet_ids(),
+    get_wordnet_ids(),
     ("data.root is not set: this plan assumes ImageNet-1k.",),
 )
 

@@ -15,7 +15,7 @@ from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.text import byte_size, counted
 from resnet_recipes.data.base import Stored
-from resnet_recipes.data.stored import FOREIGN, WRITE, read
+from resnet_recipes.data.stored import FOREIGN, WRITE, map_outputs
 from resnet_recipes.estimating.network import NetworkFacts, Teacher, make_network_facts
 from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.stack import Stack
@@ -200,7 +200,7 @@ def read_outputs(plan: Plan, method: Method) -> Teacher:
     key = f"methods.{method.name}.{method.stored_setting}"
     path = Path(getattr(method, method.stored_setting))
     try:
-        outputs, description = read(path)
+        outputs, description = map_outputs(path)
         if not description.keys() >= {*_TEACHER_KEYS}:
             raise ValueError(FOREIGN)
         description.setdefault("data.memory_pixels", "0")  # absent from older files

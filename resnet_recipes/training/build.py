@@ -11,7 +11,7 @@ from torch import Tensor
 from resnet_recipes import data, ops
 from resnet_recipes.backbones import get_first_line, is_resnet
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.data.base import DataConfig, normalize, relative
+from resnet_recipes.data.base import DataConfig, normalize, relate_levels
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_network, cast_once, cast_together
 from resnet_recipes.network.fuse import fold_batchnorm, fuse
@@ -125,7 +125,7 @@ def build_teacher(
     """
     model, about = network.model, network.about
     own_levels, run_levels = (about.mean, about.std), (config.mean, config.std)
-    levels = relative(own_levels, run_levels) if own_levels != run_levels else None
+    levels = relate_levels(own_levels, run_levels) if own_levels != run_levels else None
     if is_resnet(model):
         model = fold_batchnorm(model)
         if precision.dtype != torch.float32:

@@ -67,7 +67,7 @@ def test_remote_images_are_fetched_before_anything_else_and_it_shows(run, evalua
         asked.append(progress.what if progress else "opened")
         return config
 
-    monkeypatch.setattr(data, "local", local)
+    monkeypatch.setattr(data, "fetch", local)
     evaluated()
     assert asked == [f"fetching {run.parent / 'images'}", "opened"]
 

@@ -30,7 +30,7 @@ def test_an_export_is_compared_on_the_runs_images_and_has_a_card(run, tmp_path, 
 
 
 def test_remote_images_are_not_fetched_to_compare_on(run, enter, monkeypatch):
-    monkeypatch.setattr("resnet_recipes.data.local", lambda config, **_: None)
+    monkeypatch.setattr("resnet_recipes.data.fetch", lambda config, **_: None)
     said = enter("resnet-recipes export mine --to safetensors --out out").out
     assert "on 64 drawn images" in said
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 import resnet_recipes as rr
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.data.imagenet import wordnet_ids
+from resnet_recipes.data.imagenet import get_wordnet_ids
 from tests.commands.conftest import csv_rows
 
 timm = pytest.importorskip("timm")
@@ -34,7 +34,7 @@ def theirs() -> dict[str, torch.Tensor]:
     transform = timm.data.create_transform(**timm.data.resolve_data_config({}, model=model))
     rng, found = np.random.default_rng(0), {}
     for label in LABELS:
-        folder = Path("some/val", wordnet_ids()[label])
+        folder = Path("some/val", get_wordnet_ids()[label])
         folder.mkdir(parents=True)
         for number in range(3):
             small = rng.integers(256, size=(5, 7, 3), dtype=np.uint8)
@@ -61,7 +61,7 @@ def test_foreign_weights_predict_what_their_library_predicts(theirs, enter):
             own = network(network.transform(path)[None])[0]
         torch.testing.assert_close(own, logits, rtol=0.02, atol=0.02)
         for name, probability in (rows[path], others[path]):
-            assert name == wordnet_ids()[int(label)]
+            assert name == get_wordnet_ids()[int(label)]
             assert float(probability) == pytest.approx(float(share), abs=0.01)
 
 
@@ -69,12 +69,14 @@ def test_foreign_weights_are_measured_on_a_part_of_imagenet(theirs, enter):
     said = enter(f"resnet-recipes eval theirs.pth {NAME} data=some --json")
     found = json.loads(said.out)
     right = sum(
-        wordnet_ids()[int(logits.argmax())] == Path(path).parent.name
+        get_wordnet_ids()[int(logits.argmax())] == Path(path).parent.name
         for path, logits in theirs.items()
     )
     assert found["top1_percent"] == pytest.approx(100 * right / 12)
     assert (found["eval_size"], found["eval_resize"]) == (160, 168)
-    assert {row["class"] for row in found["classes"]} == {wordnet_ids()[each] for each in LABELS}
+    assert {row["class"] for row in found["classes"]} == {
+        get_wordnet_ids()[each] for each in LABELS
+    }
     assert "assuming timm:test_vit, and images normalized with a mean of 0.5/0.5/0.5" in said.err
     Path("some/val/n0").mkdir()
     Path("some/val/n0/a.png").write_bytes(Path(next(iter(theirs))).read_bytes())
@@ -92,7 +94,7 @@ def test_exported_foreign_weights_predict_the_same(theirs, enter):
     for path, logits in theirs.items():
         pixels = np.asarray(Image.open(path))[None]
         (shares,) = session.run(["probabilities"], {"images": pixels})
-        assert classes[shares[0].argmax()] == wordnet_ids()[int(logits.argmax())]
+        assert classes[shares[0].argmax()] == get_wordnet_ids()[int(logits.argmax())]
 
 
 def test_a_file_that_names_no_network_is_refused_with_words_that_work(theirs, enter):

@@ -54,7 +54,7 @@ def test_loading_that_limits_is_shown_with_what_helps(told, monkeypatch):
         monkeypatch.setattr(module, "cores", lambda: 16)
     monkeypatch.setattr(sample, "available_memory", lambda: 10**12)
     monkeypatch.setattr(sample, "TABLE", dict.fromkeys(("engine", "Python"), (1.0, 0.1, 3.0)))
-    monkeypatch.setattr(loading, "why_not", lambda: "")
+    monkeypatch.setattr(loading, "explain_unavailable", lambda: "")
     text = told("NVIDIA A100-SXM4-80GB", 85, "epochs=32 --verbose")
     limits = "limits: 44 minutes instead of 11 minutes"
     kept = "decoded in memory (363 GB of 799 GB usable): 15 minutes try: cache=ram"

@@ -19,7 +19,7 @@ from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.loading.storage import Rows
-from resnet_recipes.data.native import why_not
+from resnet_recipes.data.native import explain_unavailable
 
 sys.path.append(str(Path(__file__).parent))  # loader workers import augmentations.py by name
 
@@ -28,7 +28,7 @@ TRAIN, VAL = 37, 11
 RAW = ConvertOptions("raw", workers=1)
 SMALL_PAGE = 1 << 20  # bytes: an image of 500 px fits
 ALONE = Share(0, 1, global_size=12, eval_size=4, seed=5)
-built = pytest.mark.skipif(bool(why_not()), reason="the native library was not built")
+built = pytest.mark.skipif(bool(explain_unavailable()), reason="the native library was not built")
 
 
 def which(epoch: int, indices: Sequence[int], copies: Sequence[int] | int = 0) -> Rows:
@@ -112,7 +112,7 @@ def betons(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def without_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Decode in Python, as if the native library was not built."""
     for module in (data, images):
-        monkeypatch.setattr(module, "why_not", lambda: "was not built")
+        monkeypatch.setattr(module, "explain_unavailable", lambda: "was not built")
 
 
 @pytest.fixture(params=[pytest.param("engine", marks=built), "python"])

@@ -20,7 +20,7 @@ from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data import measure
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import JPEG, RAW, open_beton
-from resnet_recipes.data.beton.sidecar import sidecar_path
+from resnet_recipes.data.beton.sidecar import get_sidecar_path
 from tests.data.conftest import ALONE, built, opened, small, train_pixels
 
 
@@ -66,7 +66,7 @@ def test_damaged_jpeg_is_named_without_checksum(copied, damage):
     }[damage]
     overwrite(path, int(beton.starts[index]) + place, data)
     for split in ("train", "val"):
-        sidecar_path(copied / f"{split}.beton").unlink()
+        get_sidecar_path(copied / f"{split}.beton").unlink()
     with pytest.raises(TrainingError, match=rf"train\.beton: sample {index} is damaged"):
         train_pixels(config(copied, workers=0), 6)
 

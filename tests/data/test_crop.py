@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.data.crop import TRIES, TrainCrop, distorted_crops, random_crops, uniforms
+from resnet_recipes.data.crop import TRIES, TrainCrop, draw_crops, draw_random_crops, draw_uniforms
 from tests.data.conftest import ALONE, which
 
 SIZES = np.array([[500, 375], [32, 32], [20, 2000], [2000, 20], [1, 1], [333, 500], [3, 2]])
@@ -62,17 +62,20 @@ def distorted_crop(draws: np.ndarray, size: list[int], scale: tuple, ratio: tupl
 @pytest.mark.parametrize(
     ("scale", "ratio", "crops", "crop"),
     [
-        *((scale, WIDE, random_crops, random_crop) for scale in ((0.08, 1), (0.35, 1), (1, 1))),
         *(
-            (scale, NARROW, distorted_crops, distorted_crop)
+            (scale, WIDE, draw_random_crops, random_crop)
+            for scale in ((0.08, 1), (0.35, 1), (1, 1))
+        ),
+        *(
+            (scale, NARROW, draw_crops, distorted_crop)
             for scale in ((0.05, 1), (0.35, 0.5), (1, 1))
         ),
     ],
 )
 def test_crops_follow_the_torchvision_rule(scale, ratio, crops, crop):
-    tries = 10 if crops is random_crops else TRIES
+    tries = 10 if crops is draw_random_crops else TRIES
     for epoch in range(3):
-        draws = uniforms(3, epoch, np.arange(len(SIZES)), 4 * tries)
+        draws = draw_uniforms(3, epoch, np.arange(len(SIZES)), 4 * tries)
         pairs = zip(draws.reshape(-1, tries, 4), SIZES.tolist(), strict=True)
         expected = [crop(row, size, scale, ratio) for row, size in pairs]
         assert crops(draws, SIZES, scale, ratio).tolist() == expected
@@ -81,22 +84,22 @@ def test_crops_follow_the_torchvision_rule(scale, ratio, crops, crop):
 @pytest.mark.parametrize("ratio", [(3.0, 4.0), (0.1, 0.3)])
 def test_crops_of_thin_images_are_not_empty(ratio):
     lines = np.array([[1, 1], [1, 500], [500, 1], [1, 2], [2, 1]])
-    found = random_crops(uniforms(0, 0, np.arange(5), 40), lines, (0.08, 1.0), ratio)
+    found = draw_random_crops(draw_uniforms(0, 0, np.arange(5), 40), lines, (0.08, 1.0), ratio)
     assert (found[:, :2] >= 0).all()
     assert (found[:, 2:] > 0).all()
     assert (found[:, :2] + found[:, 2:] <= lines).all()
 
 
 def test_random_numbers_depend_on_seed_epoch_and_index():
-    together = uniforms(7, 2, np.arange(100), 41)
-    assert np.array_equal(uniforms(7, 2, np.array([63, 5]), 41), together[[63, 5]])
-    assert not np.isin(uniforms(8, 2, np.arange(100), 41), together).any()
-    assert not np.isin(uniforms(7, 3, np.arange(100), 41), together).any()
+    together = draw_uniforms(7, 2, np.arange(100), 41)
+    assert np.array_equal(draw_uniforms(7, 2, np.array([63, 5]), 41), together[[63, 5]])
+    assert not np.isin(draw_uniforms(8, 2, np.arange(100), 41), together).any()
+    assert not np.isin(draw_uniforms(7, 3, np.arange(100), 41), together).any()
 
 
 def test_repeated_copies_have_their_own_random_numbers():
     copies = np.arange(4)
-    draws = uniforms(7, 2, np.full(4, 63), 41, copies)
+    draws = draw_uniforms(7, 2, np.full(4, 63), 41, copies)
     assert len(np.unique(draws)) == draws.size
     assert draws[0, :2].tolist() == [0.3516638536144425, 0.04862915538478085]
     crop = TrainCrop(7, (0.08, 1.0), (3 / 4, 4 / 3), flip=True)
@@ -108,7 +111,7 @@ def test_repeated_copies_have_their_own_random_numbers():
 
 
 def test_random_numbers_are_uniform_and_uncorrelated():
-    draws = uniforms(0, 0, np.arange(100_000), 4)
+    draws = draw_uniforms(0, 0, np.arange(100_000), 4)
     assert draws.min() >= 0
     assert draws.max() < 1
     # Standard errors at this size: mean 0.0009, correlation 0.003; five of them.
@@ -131,4 +134,4 @@ def test_data_seed_replaces_the_run_seed():
     for seed, wanted in ((11, 11), ("auto", 5)):
         crop = TrainCrop.of(DataConfig(root="/", seed=seed), ALONE)
         draws, _ = crop.attempts(which(0, [0, 1, 2]))
-        assert draws[:, 2].tolist() == uniforms(wanted, 0, np.arange(3), 3)[:, 2].tolist()
+        assert draws[:, 2].tolist() == draw_uniforms(wanted, 0, np.arange(3), 3)[:, 2].tolist()

@@ -21,7 +21,7 @@ def test_demo_writes_an_image_folder_once(tmp_path, monkeypatch):
     before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
     demo.write(root)
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
-    monkeypatch.setattr(demo, "picture", lambda name, rng: 1 / 0)
+    monkeypatch.setattr(demo, "draw_picture", lambda name, rng: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         demo.write(tmp_path / "other")
     assert list(tmp_path.iterdir()) == [root]
@@ -29,7 +29,7 @@ def test_demo_writes_an_image_folder_once(tmp_path, monkeypatch):
 
 def test_demo_images_are_deterministic_and_distinct():
     def first(seed: int) -> np.ndarray:
-        return np.asarray(demo.picture("striped_cross", np.random.default_rng(seed)))
+        return np.asarray(demo.draw_picture("striped_cross", np.random.default_rng(seed)))
 
     assert np.array_equal(first(3), first(3))
     assert first(3).shape != first(4).shape or not np.array_equal(first(3), first(4))

@@ -13,7 +13,7 @@ from resnet_recipes.data import measure, open_eval
 from resnet_recipes.data.beton import JPEG, RAW, open_beton
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.data.order import shuffled
+from resnet_recipes.data.order import shuffle
 from tests.data.conftest import ALONE, silent, small, train_pixels
 
 pytestmark = [
@@ -117,7 +117,7 @@ def test_files_of_ffcv_are_read(ffcv, tmp_path):
     assert np.array_equal(np.concatenate(pixels).transpose(0, 2, 3, 1), images)
     modes = open_beton(tmp_path / "train.beton").modes
     assert {*modes} == {JPEG, RAW}
-    order = shuffled(ALONE.seed, 0, 37)[:36]
+    order = shuffle(ALONE.seed, 0, 37)[:36]
     for image, index in zip(train_pixels(settings, 3), order, strict=True):
         difference = np.abs(image.transpose(1, 2, 0).astype(int) - images[index])
         # JPEG: under 10; another image or BGR: over 40

@@ -65,7 +65,9 @@ def test_evaluation_resizes_only_the_middle_of_panoramas(folder, tmp_path, monke
     picture.save(tmp_path / "images" / "val" / "ant" / "!first.png")
     resized_to = []
     monkeypatch.setattr(
-        python, "resized", lambda pixels, *to: resized_to.append(to) or decode.resized(pixels, *to)
+        python,
+        "resize_pixels",
+        lambda pixels, *to: resized_to.append(to) or decode.resize_pixels(pixels, *to),
     )
     ours = evaluated(small(tmp_path / "images"))[0]
     # 40 * 500 / 23 is not a whole number
@@ -152,7 +154,7 @@ import multiprocessing.util, os, sys, time
 from concurrent.futures import process
 from resnet_recipes import data
 from resnet_recipes.data import images
-images.why_not = lambda: "left out"    # the engine has threads, the Python decoder processes
+images.explain_unavailable = lambda: "left out"  # so processes
 from resnet_recipes.data.base import DataConfig, Share
 end = "killed" if os.fork() else "finished"
 settings = DataConfig(backend="torchvision", root=sys.argv[1], train_size=32, eval_resize=40,

@@ -14,13 +14,13 @@ import pytest
 from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data import measure, open_train
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.data.beton import JPEG, half_path, open_beton
+from resnet_recipes.data.beton import JPEG, get_half_path, open_beton
 from resnet_recipes.data.beton.samples import open_samples
-from resnet_recipes.data.beton.sidecar import read_sidecar, sidecar_path
+from resnet_recipes.data.beton.sidecar import get_sidecar_path, read_sidecar
 from resnet_recipes.data.convert import convert, forecast
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.crop import TrainCrop
-from resnet_recipes.data.images import natively
+from resnet_recipes.data.images import use_engine
 from resnet_recipes.data.images.python import TrainImages
 from resnet_recipes.data.loading.storage import UnreadableError
 from resnet_recipes.doctor.data import check_data
@@ -61,7 +61,10 @@ def copied(levels: Path, tmp_path: Path) -> Path:
 
 
 def test_small_level_has_half_size_rounded_up(levels):
-    full, half = open_beton(levels / "train.beton"), open_beton(half_path(levels / "train.beton"))
+    full, half = (
+        open_beton(levels / "train.beton"),
+        open_beton(get_half_path(levels / "train.beton")),
+    )
     assert np.array_equal(half.labels, full.labels)
     assert np.array_equal(half.sizes, (full.sizes + 1) // 2)
 
@@ -74,7 +77,7 @@ def test_jpegs_have_restart_markers_every_64_pixels(levels):
 
 @built
 def test_crop_size_selects_the_level(levels, copied):
-    half_path(copied / "train.beton").unlink()
+    get_half_path(copied / "train.beton").unlink()
     assert np.array_equal(pixels(levels, 45), pixels(copied, 45))
     small, alone = pixels(levels, 12).astype(float), pixels(copied, 12, reduced_decode=False)
     assert np.array_equal(pixels(levels, 12, reduced_decode=False), alone)
@@ -86,7 +89,7 @@ def test_crop_size_selects_the_level(levels, copied):
 
 @built
 def test_damage_in_small_level_is_named(copied):
-    half = open_beton(half_path(copied / "train.beton"))
+    half = open_beton(get_half_path(copied / "train.beton"))
     with half.path.open("r+b") as file:
         for start, length in zip(half.starts.tolist(), half.lengths.tolist(), strict=True):
             file.seek(start + length * 2 // 3)
@@ -101,7 +104,7 @@ def test_damage_in_small_level_is_named(copied):
 @built
 def test_full_level_is_checked_after_small_level(copied):
     source = open_samples(copied / "train.beton")
-    images = natively(TrainImages(source, TrainCrop.of(DataConfig(), ALONE)), threads=1)
+    images = use_engine(TrainImages(source, TrainCrop.of(DataConfig(), ALONE)), threads=1)
     fill(images, 8)
     data = source.beton.sample(0).tobytes()
     at = data.index(b"\xff\xdb") + 10  # a quantisation step: still a valid JPEG
@@ -116,10 +119,10 @@ def test_full_level_is_checked_after_small_level(copied):
 def test_small_level_of_other_images_is_rejected(copied, betons):
     sidecar = read_sidecar(copied / "train.beton")
     edited = replace(sidecar, source_sha256="0" * 32)
-    sidecar_path(copied / "train.beton").write_text(edited.dump())
+    get_sidecar_path(copied / "train.beton").write_text(edited.dump())
     with pytest.raises(NotReadyError, match="does not hold the images"):
         open_samples(copied / "train.beton")
-    sidecar_path(copied / "train.beton").write_text(sidecar.dump())
+    get_sidecar_path(copied / "train.beton").write_text(sidecar.dump())
     for name in ("val.beton", "val.beton.json"):
         shutil.copy(betons / name, copied / name.replace("val", "train.half"))
     with pytest.raises(
@@ -130,14 +133,14 @@ def test_small_level_of_other_images_is_rejected(copied, betons):
 
 def test_evaluation_ignores_the_small_level(folder, copied):
     convert(folder / "val", copied / "val.beton", OPTIONS, silent)
-    assert half_path(copied / "val.beton").exists()
+    assert get_half_path(copied / "val.beton").exists()
     config = DataConfig(root=str(copied), workers=1)
     with closing(open_labeled(config, ("ant", "bee", "cat"), 3, ALONE)) as images:
         assert images.examples == 11
 
 
 def test_resume_checks_the_small_level(levels, copied):
-    half_path(copied / "train.beton").unlink()
+    get_half_path(copied / "train.beton").unlink()
     before, after = (measure(config(root)) for root in (levels, copied))
     assert before.train_digest != after.train_digest
     with pytest.raises(NotReadyError, match="is not the file that the run began with"):

@@ -7,39 +7,45 @@ import pytest
 
 from resnet_recipes.data import order
 from resnet_recipes.data.base import DataConfig, Share
-from resnet_recipes.data.order import imbalance, occurrences, sampled, train_jobs
+from resnet_recipes.data.order import (
+    count_occurrences,
+    find_imbalance,
+    list_train_jobs,
+    sample_classes,
+)
 from tests.fixtures import settings
 from tests.tables import rows
 
 
 def test_every_epoch_has_another_permutation():
-    epochs = [order.shuffled(3, epoch, 1000) for epoch in range(3)]
+    epochs = [order.shuffle(3, epoch, 1000) for epoch in range(3)]
     assert all(np.array_equal(np.sort(epoch), np.arange(1000)) for epoch in epochs)
     assert not np.array_equal(epochs[0], epochs[1])
-    assert not np.array_equal(order.shuffled(4, 0, 1000), epochs[0])
+    assert not np.array_equal(order.shuffle(4, 0, 1000), epochs[0])
 
 
 def test_global_batch_is_a_slice_of_permutation():
     share = Share(rank=1, world_size=3, global_size=12, eval_size=4, seed=9)
-    jobs = list(itertools.islice(order.train_jobs(DataConfig(), share, 50, first_step=3), 3))
+    jobs = list(itertools.islice(order.list_train_jobs(DataConfig(), share, 50, first_step=3), 3))
     assert [job.epoch for job in jobs] == [0, 1, 1]
-    assert np.array_equal(jobs[0].indices, order.shuffled(9, 0, 50)[3 * 12 + 4 : 3 * 12 + 8])
-    assert np.array_equal(jobs[2].indices, order.shuffled(9, 1, 50)[12 + 4 : 12 + 8])
+    assert np.array_equal(jobs[0].indices, order.shuffle(9, 0, 50)[3 * 12 + 4 : 3 * 12 + 8])
+    assert np.array_equal(jobs[2].indices, order.shuffle(9, 1, 50)[12 + 4 : 12 + 8])
 
 
 def test_sizes_follow_the_epoch_and_last_stays():
     share = Share(0, 1, 1, 1, 0, train_pixels=(96, 128))
-    jobs = order.train_jobs(DataConfig(), share, 1, 0)
+    jobs = order.list_train_jobs(DataConfig(), share, 1, 0)
     assert [job.pixels for job in itertools.islice(jobs, 4)] == [96, 128, 128, 128]
     assert (
-        next(order.train_jobs(DataConfig(train_size=160), Share(0, 1, 1, 1, 0), 1, 5)).pixels == 160
+        next(order.list_train_jobs(DataConfig(train_size=160), Share(0, 1, 1, 1, 0), 1, 5)).pixels
+        == 160
     )
 
 
 def repeated(share: Share, repeats: int, examples: int, steps: int) -> np.ndarray:
     """Return the (index, copy) pairs of the first steps of a rank, int64 [steps, N, 2]."""
     jobs = itertools.islice(
-        order.train_jobs(DataConfig(repeats=repeats), share, examples, 0), steps
+        order.list_train_jobs(DataConfig(repeats=repeats), share, examples, 0), steps
     )
     return np.stack([np.column_stack([job.indices, job.copies]) for job in jobs])
 
@@ -52,7 +58,7 @@ def test_repeats_follow_timm_and_torchvision_samplers(world_size, repeats):
     The reference keeps N // 256 * 256 / world_size of them.
     """
     examples, batch = 256 * 4 + 11, 840
-    dealt = np.repeat(order.shuffled(5, 0, examples), repeats)
+    dealt = np.repeat(order.shuffle(5, 0, examples), repeats)
     for rank in range(world_size):
         theirs = dealt[rank::world_size][: 1024 // world_size][: batch // world_size].tolist()
         share = Share(rank, world_size, batch, 1, 5, groups=world_size)
@@ -74,7 +80,9 @@ def test_micro_batches_are_equal_on_any_ranks():
 
 def test_resumed_epoch_has_the_same_images():
     share = Share(1, 2, 64, 1, 0, groups=4)
-    [job] = itertools.islice(order.train_jobs(DataConfig(repeats=3), share, 500, first_step=9), 1)
+    [job] = itertools.islice(
+        order.list_train_jobs(DataConfig(repeats=3), share, 500, first_step=9), 1
+    )
     assert np.array_equal(
         np.column_stack([job.indices, job.copies]), repeated(share, 3, 500, 10)[9]
     )
@@ -86,7 +94,7 @@ LABELS = np.repeat(np.arange(4), COUNTS)
 
 def shown(share: float, epoch: int = 0, labels: np.ndarray = LABELS) -> np.ndarray:
     """Return how often an epoch shows each image."""
-    order = sampled(labels, share)(7, epoch, len(labels))
+    order = sample_classes(labels, share)(7, epoch, len(labels))
     assert len(order) == len(labels)
     return np.bincount(order, minlength=len(labels))
 
@@ -108,7 +116,7 @@ def test_classes_are_sampled_by_their_fraction(share, expected):
 def test_remainder_images_vary_by_epoch():
     found = [np.bincount(LABELS, weights=shown(0.5, epoch)).tolist() for epoch in range(40)]
     assert len(set(map(tuple, found))) > 1
-    order = sampled(LABELS, 1.0)
+    order = sample_classes(LABELS, 1.0)
     assert not np.array_equal(order(7, 0, 500), order(8, 0, 500))  # by the seed, too
     assert np.mean(found, 0) == pytest.approx([298.6, 141.6, 44.8, 14.9], abs=0.4)
 
@@ -129,7 +137,7 @@ def test_classes_without_images_are_skipped():
 def test_occurrences_count_earlier_repeats():
     order = np.array([4, 1, 4, 4, 1, 0])
     before = [order[:i].tolist().count(index) for i, index in enumerate(order.tolist())]
-    assert occurrences(order).tolist() == before == [0, 0, 1, 2, 1, 0]
+    assert count_occurrences(order).tolist() == before == [0, 0, 1, 2, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -154,17 +162,17 @@ def test_impossible_settings_are_named(words, said):
 
 
 def test_unequal_classes_suggest_a_setting():
-    (note,) = imbalance(np.array(COUNTS), DataConfig())
+    (note,) = find_imbalance(np.array(COUNTS), DataConfig())
     assert note.startswith("classes have from 1 to 400 training images; 2 of them fewer than 20")
     assert "data.sampling=sqrt" in note
-    assert not list(imbalance(np.array([100, 150]), DataConfig()))
+    assert not list(find_imbalance(np.array([100, 150]), DataConfig()))
 
 
 def rows_of(ranks: int, first: int, steps: int) -> list[tuple[int, int, int]]:
     """Return (epoch, index, copy) of every row of some global batches, rank after rank."""
-    config, order = DataConfig(root="images"), sampled(LABELS, 1.0)
+    config, order = DataConfig(root="images"), sample_classes(LABELS, 1.0)
     shares = [Share(rank, ranks, 40, 1, seed=3) for rank in range(ranks)]
-    jobs = [train_jobs(config, share, len(LABELS), first, order) for share in shares]
+    jobs = [list_train_jobs(config, share, len(LABELS), first, order) for share in shares]
     return [
         (job.epoch, *key)
         for _ in range(steps)

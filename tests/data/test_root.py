@@ -8,7 +8,7 @@ import pytest
 
 from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.data.root import address_problems, root_problem
+from resnet_recipes.data.root import find_address_problems, find_root_problem
 from tests.data.conftest import refusal
 from tests.tables import rows
 
@@ -28,10 +28,10 @@ def refused(root: Path | str) -> str:
 
 
 def test_folder_with_splits_or_betons_is_accepted(images):
-    assert root_problem(str(images)) is None
+    assert find_root_problem(str(images)) is None
     for split in ("train", "val"):
         (images.parent / f"{split}.beton").touch()
-    assert root_problem(str(images.parent)) is None
+    assert find_root_problem(str(images.parent)) is None
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_images_and_labels_folders_alone_are_not_detection(tmp_path, beside):
     for name in ("images", "labels"):
         (tmp_path / name).mkdir()
     (tmp_path / beside).mkdir(parents=True)
-    assert root_problem(str(tmp_path)) is None
+    assert find_root_problem(str(tmp_path)) is None
 
 
 def test_impossible_paths_are_rejected_with_message(images):
@@ -143,8 +143,8 @@ def forbid(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_address_rejects_secrets_and_tricks(address):
-    (problem,) = address_problems(address)
+    (problem,) = find_address_problems(address)
     assert (problem.key, problem.value) == ("root", address)
     assert "ret@" not in str(problem)
     assert "Signature=1" not in str(problem)
-    assert not [*address_problems("s3://bucket/a/b"), *address_problems("/data/a?b")]
+    assert not [*find_address_problems("s3://bucket/a/b"), *find_address_problems("/data/a?b")]

@@ -11,7 +11,7 @@ import pytest
 from resnet_recipes import data
 from resnet_recipes.data import sample as module
 from resnet_recipes.data.base import SAMPLED
-from resnet_recipes.data.files.listing import Listing, packed, strata
+from resnet_recipes.data.files.listing import Listing, choose_strata, pack_names
 from resnet_recipes.data.sample import Sample
 from tests.data.conftest import RAW, small, small_betons
 
@@ -36,7 +36,7 @@ def test_sample_of_million_images_covers_all_sizes():
     names = [b"class/%07d.jpg" % number for number in range(count)]
     sizes = rng.integers(9_000, 11_000, count)
     sizes[-count // 50 :] *= 100
-    listing = Listing("/nowhere", ("class",), *packed(names), sizes, np.array([count]))
+    listing = Listing("/nowhere", ("class",), *pack_names(names), sizes, np.array([count]))
     paths = listing.sample(SAMPLED)
     assert len({*paths}) == SAMPLED
     chosen = [sizes[int(path[-11:-4])] for path in paths]
@@ -45,7 +45,7 @@ def test_sample_of_million_images_covers_all_sizes():
 
 @pytest.mark.parametrize("count", [0, 1, 3, 48, 49, 100])
 def test_strata_are_distinct_and_cover_all_sizes(count):
-    found = strata(np.arange(count)[::-1], 48)
+    found = choose_strata(np.arange(count)[::-1], 48)
     assert len({*found.tolist()}) == min(count, 48)
     assert all(found >= 0)
 

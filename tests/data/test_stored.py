@@ -16,7 +16,15 @@ import torch
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import Stored
 from resnet_recipes.data.loading.storage import Rows
-from resnet_recipes.data.stored import Outputs, Taught, begin, header, kept, read, spread
+from resnet_recipes.data.stored import (
+    Outputs,
+    Taught,
+    choose_kept,
+    make_header,
+    map_outputs,
+    open_for_writing,
+    spread_probabilities,
+)
 from tests.tables import rows
 
 SHAPE = 2, 1, 99
@@ -25,8 +33,8 @@ ABOUT = {"teacher": "a", "data.seed": "1"}
 
 def begun(path: Path, count: int = 2, classes: int = 3) -> Outputs:
     """Begin a file, and map it to be written."""
-    begin(path, *header(ABOUT, (*SHAPE, count), classes)).close()
-    return read(path, "r+")[0]
+    open_for_writing(path, *make_header(ABOUT, (*SHAPE, count), classes)).close()
+    return map_outputs(path, "r+")[0]
 
 
 def finish(outputs: Outputs, epoch: int) -> None:
@@ -45,10 +53,10 @@ def written(path: Path, outputs: tuple[torch.Tensor, torch.Tensor], classes: int
 
 def test_probability_of_other_classes_is_spread_evenly():
     classes, values, found = np.array([[2, 0]]), np.log([[0.5, 0.3]]), np.empty((1, 6), np.float32)
-    spread(values.astype(np.float16), classes, 1.0, found)
+    spread_probabilities(values.astype(np.float16), classes, 1.0, found)
     whole = [0.3, 0.05, 0.5, 0.05, 0.05, 0.05]
     assert found[0].tolist() == pytest.approx(whole, abs=2e-4)
-    spread(values.astype(np.float16), classes, 3.0, found)
+    spread_probabilities(values.astype(np.float16), classes, 3.0, found)
     softened = torch.tensor(whole).log().div(3).softmax(0)
     assert found[0].tolist() == pytest.approx(softened.tolist(), abs=2e-4)
 
@@ -56,8 +64,8 @@ def test_probability_of_other_classes_is_spread_evenly():
 @pytest.mark.parametrize("temperature", [1.0, 3.0])
 def test_all_outputs_are_bit_identical_to_torch_softmax(temperature):
     logits, found = torch.randn(50, 7), np.empty((50, 7), np.float32)
-    values, classes = kept(logits, 7)
-    spread(values.numpy(), classes.numpy(), temperature, found)
+    values, classes = choose_kept(logits, 7)
+    spread_probabilities(values.numpy(), classes.numpy(), temperature, found)
     assert torch.equal(torch.from_numpy(found), torch.softmax(logits / temperature, 1))
 
 
@@ -68,7 +76,7 @@ def fault(outputs: Outputs, shape: tuple[int, int, int] = SHAPE, classes: int = 
 
 
 def test_written_outputs_have_no_fault(tmp_path):
-    outputs, about = read(written(tmp_path / "two", kept(torch.randn(99, 3), 2)))
+    outputs, about = map_outputs(written(tmp_path / "two", choose_kept(torch.randn(99, 3), 2)))
     assert about == ABOUT
     outputs.check(SHAPE, 3)
     for shape in ((2, 1, 98), (2, 2, 99), (1, 1, 99), (2, 99)):
@@ -83,7 +91,7 @@ def test_written_outputs_have_no_fault(tmp_path):
 )
 def test_outputs_reject_unknown_classes_and_nan(tmp_path, values, classes):
     outputs = torch.full((99, 2), values), torch.full((99, 2), classes)
-    found = read(written(tmp_path / "two.safetensors", outputs))[0]
+    found = map_outputs(written(tmp_path / "two.safetensors", outputs))[0]
     assert "not finite numbers, or of no class" in fault(found)
 
 
@@ -106,7 +114,9 @@ sha256 uint8 2,31
     ),
 )
 def test_outputs_reject_other_tensors(tmp_path, changes):
-    outputs = read(written(tmp_path / "two.safetensors", kept(torch.randn(99, 3), 2)))[0]
+    outputs = map_outputs(
+        written(tmp_path / "two.safetensors", choose_kept(torch.randn(99, 3), 2))
+    )[0]
     for name, kind, shape in map(str.split, changes):
         zeros = np.zeros([*map(int, shape.split(","))], kind)
         outputs = outputs._replace(**{name: zeros})
@@ -119,20 +129,20 @@ def part(tmp_path: Path) -> Path:
 
 
 #: The first bytes of a file, and the number of all its bytes.
-SMALL, LARGE = (header(ABOUT, (2, 1, images, 2), 3) for images in (99, 1 << 16))
+SMALL, LARGE = (make_header(ABOUT, (2, 1, images, 2), 3) for images in (99, 1 << 16))
 
 
 def test_file_continues_after_a_killed_writer(part):
-    begin(part, *SMALL).close()
+    open_for_writing(part, *SMALL).close()
     os.truncate(part, 20)  # killed while it began
     for epoch, more in enumerate((0, 9)):  # bytes that are not its own
         os.truncate(part, part.stat().st_size + more)
-        with begin(part, *SMALL):
-            outputs = read(part, "r+")[0]
+        with open_for_writing(part, *SMALL):
+            outputs = map_outputs(part, "r+")[0]
             assert outputs.missing() == list(range(epoch, 2))
             finish(outputs, epoch)
-    begin(part, *SMALL).close()  # killed before the file got its name
-    outputs = read(part, "r+")[0]
+    open_for_writing(part, *SMALL).close()  # killed before the file got its name
+    outputs = map_outputs(part, "r+")[0]
     assert outputs.missing() == []
     outputs.values[0, 0, 98] = 1  # as if it had not reached the disk
     assert outputs.missing() == [0]
@@ -140,7 +150,7 @@ def test_file_continues_after_a_killed_writer(part):
 
 
 def test_file_allocates_its_space_at_once(part):
-    begin(part, *LARGE).close()
+    open_for_writing(part, *LARGE).close()
     assert part.stat().st_blocks * 512 >= part.stat().st_size == LARGE[1] > 1 << 18
 
 
@@ -149,7 +159,7 @@ def test_file_beyond_size_limit_is_not_started(part):
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
     try:
         with pytest.raises(OSError, match="too large") as caught:
-            begin(part, *LARGE)
+            open_for_writing(part, *LARGE)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert caught.value.errno == errno.EFBIG
@@ -162,36 +172,39 @@ def test_writer_rejects_link_under_its_name(part, planted):
     planted(part)
     (part.parent / "other").write_bytes(b"")
     with pytest.raises(OSError):  # noqa: PT011, of many kinds
-        begin(part, *SMALL)
+        open_for_writing(part, *SMALL)
     assert (part.parent / "other").read_bytes() == b""
 
 
 def test_second_writer_is_rejected(part):
-    with begin(part, *SMALL), pytest.raises(NotReadyError, match="being written by another"):
-        begin(part, *SMALL)
+    with (
+        open_for_writing(part, *SMALL),
+        pytest.raises(NotReadyError, match="being written by another"),
+    ):
+        open_for_writing(part, *SMALL)
     with pytest.raises(NotReadyError, match="was begun with other settings"):
-        begin(part, *LARGE)
+        open_for_writing(part, *LARGE)
 
 
 def stored_in(path: Path) -> Stored:
-    return Stored(path, read(path)[0].checksum, 2, 2)
+    return Stored(path, map_outputs(path)[0].checksum, 2, 2)
 
 
 def test_worker_process_rejects_replaced_outputs(tmp_path):
     path, images = tmp_path / "two.safetensors", SimpleNamespace(labels=0, in_threads=0, path=str)
-    written(path, kept(torch.randn(99, 3), 2))
+    written(path, choose_kept(torch.randn(99, 3), 2))
     sent = pickle.dumps(Taught(images, stored_in(path)))  # as a process gets it
     assert len(sent) < path.stat().st_size
     pickle.loads(sent)
-    written(path, kept(torch.randn(99, 3), 2))
+    written(path, choose_kept(torch.randn(99, 3), 2))
     with pytest.raises(NotReadyError, match="was replaced after it was checked"):
         pickle.loads(sent)
 
 
 def test_epochs_and_copies_have_their_own_outputs(tmp_path):
     path, shape = tmp_path / "two.safetensors", (2, 2, 3, 2)
-    begin(path, *header(ABOUT, shape, 2)).close()
-    outputs = read(path, "r+")[0]
+    open_for_writing(path, *make_header(ABOUT, shape, 2)).close()
+    outputs = map_outputs(path, "r+")[0]
     outputs.values[:] = torch.arange(24.0).view(shape).square()
     outputs.classes[:] = [0, 1]
     images, copies, none = np.array([2, 0, 2]), np.array([1, 0, 0]), np.empty(0)

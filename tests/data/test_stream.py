@@ -71,7 +71,7 @@ class Queue:
 def queues(monkeypatch: pytest.MonkeyPatch) -> tuple[Queue, Queue]:
     """Stand-ins for the stream of copies and for that of the steps."""
     side, current = Queue(), Queue()
-    monkeypatch.setattr(streams, "_side", lambda _: side)
+    monkeypatch.setattr(streams, "_get_side_stream", lambda _: side)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _: current)
     monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
     return side, current

@@ -7,15 +7,15 @@ import pytest
 
 from resnet_recipes.data import images
 from resnet_recipes.data.beton import Beton, open_beton
-from resnet_recipes.data.beton.sidecar import sidecar_path
+from resnet_recipes.data.beton.sidecar import get_sidecar_path
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.data.native import why_not
+from resnet_recipes.data.native import explain_unavailable
 from resnet_recipes.doctor import Finding, get_exit_code
 from resnet_recipes.doctor import beton as doctor_beton
 from resnet_recipes.doctor.data import check_data
 
-built = pytest.mark.skipif(bool(why_not()), reason="the native library was not built")
+built = pytest.mark.skipif(bool(explain_unavailable()), reason="the native library was not built")
 readers = pytest.mark.parametrize(
     "reader", [pytest.param("engine", marks=built), "python"], indirect=True
 )
@@ -32,7 +32,7 @@ def betons(root: Path, tmp_path: Path) -> Path:
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the native engine be there, or not."""
     if request.param == "python":
-        monkeypatch.setattr(images, "why_not", lambda: "was not built")
+        monkeypatch.setattr(images, "explain_unavailable", lambda: "was not built")
 
 
 def fixes(findings: list[Finding]) -> list[Finding]:
@@ -81,7 +81,7 @@ def test_without_checksums_the_decoder_decides(betons, reader):
     for index in (0, 3):
         tables = open_beton(path).sample(index).tobytes().index(b"\xff\xc4") + 5
         damage(path, index, tables, b"\xff" * 16)
-    sidecar_path(path).unlink()
+    get_sidecar_path(path).unlink()
     assert not any(open_beton(path).complaint(index) for index in range(6))
     (finding,) = fixes(check_data(path))
     assert [place.partition(":")[0] for place in finding.paths] == ["sample 0", "sample 3"]
@@ -95,7 +95,7 @@ def test_unreadable_beton_is_reported(betons):
 
 
 def test_class_mismatch_is_reported_before_samples(betons):
-    note = sidecar_path(betons / "val.beton")
+    note = get_sidecar_path(betons / "val.beton")
     note.write_text(note.read_text().replace('"ant"', '"zebra"'))
     (finding,) = fixes(
         check_data(betons, progress=lambda done, total: pytest.fail("samples were read"))

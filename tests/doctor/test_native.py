@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from resnet_recipes.data.native import why_not
+from resnet_recipes.data.native import explain_unavailable
 from resnet_recipes.doctor import get_exit_code, native
 
 
@@ -17,7 +17,7 @@ from resnet_recipes.doctor import get_exit_code, native
     ],
 )
 def test_missing_build_tools_are_named_first(compiler, code, fix, monkeypatch):
-    monkeypatch.setattr(native, "why_not", lambda: "was not built")
+    monkeypatch.setattr(native, "explain_unavailable", lambda: "was not built")
     monkeypatch.setattr(native.shutil, "which", lambda name: compiler)
     done = subprocess.CompletedProcess([], code)
     monkeypatch.setattr(native.subprocess, "run", lambda command, **_: done)
@@ -28,7 +28,7 @@ def test_missing_build_tools_are_named_first(compiler, code, fix, monkeypatch):
 
 
 def test_working_library_names_its_instruction_set():
-    if why := why_not():
+    if why := explain_unavailable():
         pytest.skip(f"the native library {why}")
     (decoder,) = native.check_native()
     assert decoder.level == "ok"
@@ -39,7 +39,7 @@ def test_threads_that_cannot_start_are_a_failure(monkeypatch):
     def refuse(threads):
         raise OSError("cannot start 1 threads for decoding: Resource temporarily unavailable")
 
-    monkeypatch.setattr(native, "why_not", lambda: "")
+    monkeypatch.setattr(native, "explain_unavailable", lambda: "")
     monkeypatch.setattr(native, "Engine", refuse)
     findings = native.check_native()
     assert get_exit_code(findings) == 3

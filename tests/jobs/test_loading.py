@@ -27,7 +27,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cores, "SMT", Path("/nowhere"))
     monkeypatch.setattr(sample, "available_memory", lambda: 10**12)
     monkeypatch.setattr(sample, "TABLE", dict.fromkeys(("engine", "Python"), (0.5, 0.1, 2.0)))
-    monkeypatch.setattr(loading, "why_not", lambda: "")
+    monkeypatch.setattr(loading, "explain_unavailable", lambda: "")
 
 
 def supply(plan: Plan) -> Supply:
@@ -122,7 +122,7 @@ def test_what_does_not_help_is_not_offered(why, monkeypatch):
     if why == "memory":
         monkeypatch.setattr(sample, "available_memory", lambda: 10**11)
     if why == "engine":
-        monkeypatch.setattr(loading, "why_not", lambda: "was not built")
+        monkeypatch.setattr(loading, "explain_unavailable", lambda: "was not built")
     monkeypatch.setattr(sample, "TABLE", dict.fromkeys(("engine", "Python"), (0.5, 0.5, 2.0)))
     saves = gain(plan, fast(plan))
     assert saves.alone < saves.minutes

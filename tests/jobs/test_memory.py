@@ -20,7 +20,7 @@ def having(monkeypatch: pytest.MonkeyPatch, plan: Plan, free: float) -> None:
     """Give the machine this many bytes for images, besides those of batches."""
     monkeypatch.setattr(sample, "available_memory", lambda: free + plan.batch_memory + 10**10)
     monkeypatch.setattr(sample, "reserve", lambda available: 10**10)
-    monkeypatch.setattr(memory, "why_not", lambda: "")
+    monkeypatch.setattr(memory, "explain_unavailable", lambda: "")
 
 
 def needed(pixels: int) -> float:
@@ -65,7 +65,7 @@ def test_full_machine_keeps_none(monkeypatch):
 
 def test_machine_without_the_decoder_keeps_nothing(monkeypatch):
     plan = imagenet("mild cache=352", 8)
-    monkeypatch.setattr(memory, "why_not", lambda: "was not built")
+    monkeypatch.setattr(memory, "explain_unavailable", lambda: "was not built")
     with pytest.raises(RecipeError, match="needs the native decoder, which was not built"):
         resolve_memory_pixels(plan, print)
 

@@ -17,7 +17,7 @@ from torch import nn
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.data.imagenet import wordnet_ids
+from resnet_recipes.data.imagenet import get_wordnet_ids
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.stochastic_depth import StochasticDepth
 from resnet_recipes.network import pretrained, published
@@ -98,7 +98,7 @@ def test_classifier_is_kept_for_same_class_names(theirs, ours, places, text, tmp
 def test_imagenet_classifier_is_kept_for_imagenet_folders(tmp_path):
     model = narrow_resnet18(num_classes=1000)
     torch.save(model.state_dict(), tmp_path / "w.pt")
-    folders = wordnet_ids()
+    folders = get_wordnet_ids()
     assert pretrained.find(config_of(tmp_path / "w.pt"), folders).head == "classifier kept"
     turned = pretrained.find(config_of(tmp_path / "w.pt"), folders[::-1])
     assert torch.equal(turned.tensors["fc.weight"], model.fc.weight.flip(0))

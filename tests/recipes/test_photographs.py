@@ -19,7 +19,7 @@ from torchvision.transforms.v2 import functional
 from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.crop import TrainCrop
-from resnet_recipes.data.order import shuffled
+from resnet_recipes.data.order import shuffle
 from resnet_recipes.recipe.compose import compose
 from tests.data.conftest import which
 
@@ -91,7 +91,7 @@ def test_evaluation_images_of_a2_are_those_of_timms_transform(folder, fit, mode)
 
 def test_training_crops_are_resized_as_torchvision_does(settings, folder):
     crop, images = TrainCrop.of(settings, ALONE), opened(folder, "train")
-    order = shuffled(ALONE.seed, 0, COUNT)
+    order = shuffle(ALONE.seed, 0, COUNT)
     sizes = np.array([(images[index].height, images[index].width) for index in order])
     rows = which(0, order)
     (boxes, mirrored), bicubic = crop.boxes(rows, sizes), crop.bicubic(rows)

@@ -5,12 +5,12 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from resnet_recipes.data.native import Engine, why_not
+from resnet_recipes.data.native import Engine, explain_unavailable
 from tools.fuzz_native import fuzz_betons, fuzz_jpegs
 
 
 def test_damaged_files_are_decoded_alike_twice_or_refused(tmp_path):
-    if why := why_not():
+    if why := explain_unavailable():
         pytest.skip(f"the native library {why}")
     rng = np.random.default_rng(0)
     with closing(Engine(2)) as engine:

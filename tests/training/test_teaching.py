@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.data.crop import TrainCrop
-from resnet_recipes.data.stored import begin, header, read
+from resnet_recipes.data.stored import make_header, map_outputs, open_for_writing
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.jobs.teach import work
 from resnet_recipes.methods import ORDER, Distill, MixUp
@@ -79,8 +79,8 @@ def write(
     metadata = describe_file(plan, cycle, "cpu")
     plan = make_cycle(plan, cycle)
     shape = len(plan.sizes), plan.recipe.data.repeats, plan.facts.train_examples, kept
-    begin(path, *header(metadata, shape, len(CLASSES))).close()
-    outputs, progress = read(path, "r+")[0], Mock()
+    open_for_writing(path, *make_header(metadata, shape, len(CLASSES))).close()
+    outputs, progress = map_outputs(path, "r+")[0], Mock()
     complete = [
         write_outputs(
             plan,
@@ -164,7 +164,7 @@ def test_one_file_serves_other_batches_and_seeds(
 def test_rank_waits_until_all_outputs_are_written(settings, recipe, tmp_path, monkeypatch):
     path, missing = tmp_path / "all.safetensors", []
     name = "resnet_recipes.training.teaching.wait_for_ranks"
-    monkeypatch.setattr(name, lambda: missing.append(read(path)[0].missing()))
+    monkeypatch.setattr(name, lambda: missing.append(map_outputs(path)[0].missing()))
     write(planned(recipe, settings()), path)
     assert missing == [[0, 1], []]
 
@@ -326,7 +326,7 @@ def test_interrupted_file_is_completed_bit_identical(settings, recipe, tmp_path)
     plan = planned(recipe, settings())
     complete = write(plan, tmp_path / "whole.safetensors", 2)
     part = write(plan, tmp_path / "part.safetensors", 2, stop=5)  # 4 batches an epoch
-    assert read(part)[0].missing() == [1]
+    assert map_outputs(part)[0].missing() == [1]
     assert write(plan, part, 2).read_bytes() == complete.read_bytes()
 
 
@@ -366,7 +366,7 @@ def test_rank_rejects_teacher_replaced_after_start(settings, recipe, tmp_path, r
     (folder / JOB).write_text(json.dumps({"job": "teach", "part": str(path), "cycle": 0}))
     (message,) = nursery.call(folder, 1, rejection)
     assert message.startswith("methods.distill.teacher: was replaced after it was checked")
-    assert read(path)[0].missing() == [0, 1]
+    assert map_outputs(path)[0].missing() == [0, 1]
 
 
 def test_run_rejects_teacher_replaced_after_plan(settings, recipe, replaced):

@@ -20,7 +20,7 @@ import numpy as np
 from resnet_recipes.base.errors import Hint, NotReadyError, Problem
 from resnet_recipes.base.reading import open_regular
 from resnet_recipes.data.beton.sidecar import Sidecar, read_sidecar
-from resnet_recipes.data.images.jpeg import ends_early, frame_size
+from resnet_recipes.data.images.jpeg import ends_early, read_frame_size
 
 VERSION = 2
 JPEG, RAW = 0, 1  # how a sample is stored: `mode`
@@ -110,14 +110,14 @@ class Beton:
         if self.checksums is not None and zlib.crc32(data) != self.checksums[index]:
             return "checksum mismatch"
         if self.modes[index] == JPEG:
-            height, width, channels = frame_size(data)
+            height, width, channels = read_frame_size(data)
             is_right = (height, width) == tuple(self.sizes[index]) and channels in (1, 3)
             if not is_right or ends_early(data.tobytes()):
                 return "its JPEG is damaged, or of another size than the file says"
         return None
 
 
-def half_path(path: Path) -> Path:
+def get_half_path(path: Path) -> Path:
     """Return the path of a .beton file's small level, its images at half size; it may not exist."""
     return path.with_name(f"{path.stem}.half.beton")
 
@@ -133,7 +133,7 @@ def open_beton(path: Path) -> Beton:
         with open_regular(path) as file:
             total = os.fstat(file.fileno()).st_size
             header = file.read(HEADER.itemsize)
-            _refuse(path, _header_faults(header, total))
+            _refuse(path, _find_header_faults(header, total))
             row = np.frombuffer(header, HEADER)[0]
             count, table_ptr, page_size = (
                 int(row[key]) for key in ("num_samples", "table_ptr", "page_size")
@@ -148,22 +148,22 @@ def open_beton(path: Path) -> Beton:
     types = np.frombuffer(fields, FIELD)["type_id"].tolist()
     samples, allocations = np.frombuffer(metadata, SAMPLE), np.frombuffer(table, ALLOCATION)
     allocations, image = allocations[np.argsort(allocations["sample"])], samples["image"]
-    _refuse(path, _field_faults(types))
-    _refuse(path, _table_faults(image["ptr"], allocations, table_ptr, page_size))
+    _refuse(path, _find_field_faults(types))
+    _refuse(path, _find_table_faults(image["ptr"], allocations, table_ptr, page_size))
     lengths = allocations["size"].astype(np.int64)
-    _refuse(path, _image_faults(image, lengths))
+    _refuse(path, _find_image_faults(image, lengths))
     sidecar, labels = read_sidecar(path), samples["label"].astype(np.int64)
     said = sidecar and (sidecar.examples, sidecar.bytes, sidecar.structure)
     if said not in (None, (count, total, structure)):
         rule = "does not match its sidecar (.json): one of the two was changed"
         raise NotReadyError.at(path, rule, AGAIN)
-    _refuse(path, _label_faults(labels, len(sidecar.classes) if sidecar else _MOST_CLASSES))
+    _refuse(path, _find_label_faults(labels, len(sidecar.classes) if sidecar else _MOST_CLASSES))
     sizes = np.stack([image["height"], image["width"]], axis=1).astype(np.int64)
     starts, modes = image["ptr"].astype(np.int64), np.ascontiguousarray(image["mode"])
     return Beton(path, page_size, modes, sizes, starts, lengths, labels, structure, sidecar)
 
 
-def pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
+def find_pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
     """Yield why two files do not fit: labels that differ in meaning, or classes without images."""
     again = (AGAIN, Hint("convert both together"))
     for beton, split in ((train, "train"), (val, "val")):
@@ -188,7 +188,7 @@ def _refuse(path: Path, faults: Iterator[str]) -> None:
         raise NotReadyError.at(path, fault, AGAIN)
 
 
-def _header_faults(header: bytes, total: int) -> Iterator[str]:
+def _find_header_faults(header: bytes, total: int) -> Iterator[str]:
     """Yield what is wrong with the header of a file of `total` bytes."""
     if len(header) < HEADER.itemsize or total < METADATA_START:
         yield f"has {total} bytes, too few for a .beton file"
@@ -212,14 +212,14 @@ def _header_faults(header: bytes, total: int) -> Iterator[str]:
         yield f"is damaged or cut short: its table has {entries:g} entries for {count} samples"
 
 
-def _field_faults(types: list[int]) -> Iterator[str]:
+def _find_field_faults(types: list[int]) -> Iterator[str]:
     """Yield a fault for anything but an image followed by an integer."""
     if types != [IMAGE_FIELD, INT_FIELD]:
         known = "an RGB image (2) and an integer label (1) are expected"
         yield f"has fields of types {types}; {known}"
 
 
-def _table_faults(
+def _find_table_faults(
     pointers: np.ndarray, allocations: np.ndarray, table_ptr: int, page_size: int
 ) -> Iterator[str]:
     """Yield missing, overlapping or misplaced samples; the table's entries are by sample."""
@@ -227,38 +227,40 @@ def _table_faults(
     if not np.array_equal(allocations["sample"], np.arange(count, dtype=np.uint64)):
         yield "is damaged: its table does not list every sample once"
     moved = allocations["ptr"] != pointers
-    yield from _faults(moved, "has different positions in metadata and table")
+    yield from _report_first(moved, "has different positions in metadata and table")
     outside = (allocations["ptr"] >= table_ptr) | (allocations["size"] > page_size)
-    yield from _faults(outside, "lies outside the data, or is larger than a page")
+    yield from _report_first(outside, "lies outside the data, or is larger than a page")
     start, size = pointers.astype(np.int64), allocations["size"].astype(np.int64)
     outside = start < METADATA_START + count * SAMPLE.itemsize
     outside |= (start + size > table_ptr) | (size == 0)
-    yield from _faults(outside, "is empty, or lies outside the data")
-    yield from _faults(start // page_size != (start + size - 1) // page_size, "crosses a page")
+    yield from _report_first(outside, "is empty, or lies outside the data")
+    yield from _report_first(
+        start // page_size != (start + size - 1) // page_size, "crosses a page"
+    )
     order = np.argsort(start)
     if (overlap := start[order][:-1] + size[order][:-1] > start[order][1:]).any():
         pair = order[:-1][overlap][0], order[1:][overlap][0]
         yield f"is damaged: samples {pair[0]} and {pair[1]} share bytes"
 
 
-def _image_faults(images: np.ndarray, lengths: np.ndarray) -> Iterator[str]:
+def _find_image_faults(images: np.ndarray, lengths: np.ndarray) -> Iterator[str]:
     """Yield images of unknown kind or impossible size, and raw ones without 3 bytes a pixel."""
     pixels = images["height"].astype(np.int64) * images["width"]
-    yield from _faults(images["mode"] > RAW, "is stored neither as JPEG nor raw")
+    yield from _report_first(images["mode"] > RAW, "is stored neither as JPEG nor raw")
     too_many = (pixels == 0) | (pixels > _LARGEST_IMAGE)
-    yield from _faults(too_many, "has no pixels, or more than 64 million")
+    yield from _report_first(too_many, "has no pixels, or more than 64 million")
     odd = (images["mode"] == RAW) & (lengths != 3 * pixels)
-    yield from _faults(odd, "is raw, but does not have three bytes per pixel")
+    yield from _report_first(odd, "is raw, but does not have three bytes per pixel")
 
 
-def _label_faults(labels: np.ndarray, classes: int) -> Iterator[str]:
+def _find_label_faults(labels: np.ndarray, classes: int) -> Iterator[str]:
     """Yield labels outside the range of classes."""
     if (outside := (labels < 0) | (labels >= classes)).any():
         rule = f"has label {labels[outside][0]}; labels go from 0 to {classes - 1}"
-        yield from _faults(outside, rule)
+        yield from _report_first(outside, rule)
 
 
-def _faults(bad: np.ndarray, rule: str) -> Iterator[str]:
+def _report_first(bad: np.ndarray, rule: str) -> Iterator[str]:
     """Yield the fault of the first of these samples, if there are any, and how many have it."""
     if bad.any():
         others = f" ({int(bad.sum())} such samples)" if bad.sum() > 1 else ""

@@ -9,8 +9,8 @@ import numpy as np
 from resnet_recipes.base.cores import available_memory
 from resnet_recipes.base.errors import Hint, NotReadyError, Problem
 from resnet_recipes.base.text import byte_size
-from resnet_recipes.data.beton import JPEG, Beton, half_path, open_beton
-from resnet_recipes.data.beton.sidecar import halved
+from resnet_recipes.data.beton import JPEG, Beton, get_half_path, open_beton
+from resnet_recipes.data.beton.sidecar import make_half_source
 from resnet_recipes.data.images.decode import BadImageError, Picture, Pixels
 from resnet_recipes.data.order import Permute
 
@@ -89,8 +89,8 @@ def open_samples(path: Path, digest: str = "") -> Samples:
 
     Raises NotReadyError if either has changed since the run began.
     """
-    beton, half = open_beton(path), half_path(path)
-    samples = Samples(beton, _small(beton, open_beton(half)) if half.exists() else None)
+    beton, half = open_beton(path), get_half_path(path)
+    samples = Samples(beton, _open_small_level(beton, open_beton(half)) if half.exists() else None)
     if digest and samples.digest != digest:
         rule = "is not the file that the run began with"
         raise NotReadyError.of(
@@ -104,12 +104,12 @@ def fits_memory(beton: Beton) -> bool:
     return beton.content.size < 0.9 * available_memory()
 
 
-def _small(beton: Beton, small: Beton) -> Beton:
+def _open_small_level(beton: Beton, small: Beton) -> Beton:
     """Return the small level after checking that it belongs to this file."""
     is_same = np.array_equal(small.labels, beton.labels)
     is_same &= np.array_equal(small.sizes, (beton.sizes + 1) // 2)
     if beton.sidecar and small.sidecar:  # images of equal sizes may have been edited
-        is_same &= small.sidecar.source_sha256 == halved(beton.sidecar.source_sha256)
+        is_same &= small.sidecar.source_sha256 == make_half_source(beton.sidecar.source_sha256)
     if not is_same or small.checksums is None:
         rule = f"does not hold the images of {beton.path.name} at half their size"
         raise NotReadyError.at(small.path, rule, (Hint("convert again"), f"rm {small.path}"))
@@ -132,7 +132,7 @@ WINDOW = 256
 _PAGES = 0x70616765
 
 
-def quasi_random(beton: Beton) -> Permute:
+def make_quasi_random_order(beton: Beton) -> Permute:
     """Return an order of training that needs only a few GB of the file in memory at a time.
 
     It is a function (seed, epoch, examples) -> permutation.
@@ -151,7 +151,7 @@ def quasi_random(beton: Beton) -> Permute:
     return order
 
 
-def quasi_random_problem(beton: Beton) -> Problem | None:
+def find_quasi_random_problem(beton: Beton) -> Problem | None:
     """Return why this machine cannot read the file in quasi-random order; None if it can."""
     # one window in use, the next on its way
     needed, free = 2 * WINDOW * beton.page_size, available_memory()
@@ -161,7 +161,7 @@ def quasi_random_problem(beton: Beton) -> Problem | None:
             f"and {byte_size(free)} are free"
         )
         return Problem("data.order", "quasi_random", rule, "data.order=random")
-    if stored_by_class(beton):
+    if is_sorted_by_class(beton):
         rule = (
             f"would make batches of a few classes each: {beton.path.name} is stored class by class"
         )
@@ -170,7 +170,7 @@ def quasi_random_problem(beton: Beton) -> Problem | None:
     return None
 
 
-def stored_by_class(beton: Beton) -> bool:
+def is_sorted_by_class(beton: Beton) -> bool:
     """Return whether neighbours in the file are mostly of one class, unlike in a shuffled file."""
     classes = len(np.unique(beton.labels))
     if classes < 2 or len(beton) < 2 * classes:

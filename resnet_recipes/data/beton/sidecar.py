@@ -44,12 +44,12 @@ class Sidecar:
         return json.dumps(asdict(self), indent=1) + "\n"
 
 
-def halved(source_sha256: str) -> str:
+def make_half_source(source_sha256: str) -> str:
     """Return the `source_sha256` of a small level made from the same source."""
     return f"{source_sha256} halved"
 
 
-def sidecar_path(beton: Path) -> Path:
+def get_sidecar_path(beton: Path) -> Path:
     """Return the path of the sidecar of a .beton file."""
     return beton.with_name(beton.name + ".json")
 
@@ -64,7 +64,7 @@ def read_sidecar(beton: Path) -> Sidecar | None:
 
     Raises NotReadyError if it is damaged.
     """
-    path = sidecar_path(beton)
+    path = get_sidecar_path(beton)
     if not os.path.lexists(path):
         return None
     try:

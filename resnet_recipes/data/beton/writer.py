@@ -16,7 +16,7 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.text import byte_size
 from resnet_recipes.data import beton as layout
-from resnet_recipes.data.beton.sidecar import Sidecar, pack_checksums, sidecar_path
+from resnet_recipes.data.beton.sidecar import Sidecar, get_sidecar_path, pack_checksums
 
 #: One record of the journal: a sample that is safely on disk, or (size 0) an image that was
 #: skipped.
@@ -33,22 +33,22 @@ RECORD = np.dtype(
 )
 
 
-def partial_path(path: Path) -> Path:
+def get_partial_path(path: Path) -> Path:
     """Return the name of an incomplete file."""
     return path.with_name(path.name + ".partial")
 
 
 def read_journal(path: Path, key: str) -> np.ndarray:
     """Return the records of an interrupted attempt at `path` by the same conversion, if any."""
-    partial, journal, head = partial_path(path), _journal_path(path), f"{key}\n".encode()
+    partial, journal, head = get_partial_path(path), _get_journal_path(path), f"{key}\n".encode()
     found = journal.read_bytes() if partial.exists() and journal.exists() else b""
     body = found[len(head) :] if found.startswith(head) else b""
     records = np.frombuffer(body, RECORD, len(body) // RECORD.itemsize)  # without a torn last one
-    is_whole = not len(records) or _end(records) <= partial.stat().st_size
+    is_whole = not len(records) or _find_end(records) <= partial.stat().st_size
     return records if is_whole else records[:0]
 
 
-def _end(records: np.ndarray) -> int:
+def _find_end(records: np.ndarray) -> int:
     """Return the byte after the last sample."""
     return int(records["ptr"][-1] + records["size"][-1])
 
@@ -64,7 +64,7 @@ class BetonWriter:
     def __init__(self, path: Path, capacity: int, page_size: int, key: str):
         self.path, self.page_size = path, page_size
         # Both files stay open until finish or close.
-        self._journal = open(_journal_path(path), "ab", buffering=0)  # noqa: SIM115
+        self._journal = open(_get_journal_path(path), "ab", buffering=0)  # noqa: SIM115
         try:
             fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -75,9 +75,9 @@ class BetonWriter:
         write_all(self._journal, f"{key}\n".encode() + self.records.tobytes())
         front = layout.METADATA_START + capacity * layout.SAMPLE.itemsize
         first = -(-front // page_size) * page_size
-        self._end = _end(self.records) if len(self.records) else first
+        self._end = _find_end(self.records) if len(self.records) else first
         mode = "r+b" if len(self.records) else "w+b"
-        self._file = open(partial_path(path), mode, buffering=0)  # noqa: SIM115
+        self._file = open(get_partial_path(path), mode, buffering=0)  # noqa: SIM115
         self._file.truncate(self._end)
         self._file.seek(self._end)
 
@@ -125,21 +125,21 @@ class BetonWriter:
             crc32=pack_checksums(written["crc32"]),
             **about,
         )
-        atomic.write_text(sidecar_path(partial_path(self.path)), sidecar.dump())
+        atomic.write_text(get_sidecar_path(get_partial_path(self.path)), sidecar.dump())
 
     def publish(self) -> None:
         """Give file and sidecar their names, and remove the journal."""
-        partial = partial_path(self.path)
-        os.replace(sidecar_path(partial), sidecar_path(self.path))
+        partial = get_partial_path(self.path)
+        os.replace(get_sidecar_path(partial), get_sidecar_path(self.path))
         os.replace(partial, self.path)
-        _journal_path(self.path).unlink()
+        _get_journal_path(self.path).unlink()
         self.close()
         atomic.sync_folder(self.path.parent)
 
     def discard(self) -> None:
         """Delete what was written, so that the next attempt starts over."""
-        partial = partial_path(self.path)
-        for path in (_journal_path(self.path), partial, sidecar_path(partial)):
+        partial = get_partial_path(self.path)
+        for path in (_get_journal_path(self.path), partial, get_sidecar_path(partial)):
             path.unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -148,7 +148,7 @@ class BetonWriter:
         self._journal.close()
 
 
-def _journal_path(path: Path) -> Path:
+def _get_journal_path(path: Path) -> Path:
     return path.with_name(path.name + ".partial.journal")
 
 

@@ -20,9 +20,9 @@ from resnet_recipes.base.paths import find_existing_parent
 from resnet_recipes.base.processes import ProcessPool
 from resnet_recipes.base.text import Progress, byte_size
 from resnet_recipes.data.beton.samples import open_samples
-from resnet_recipes.data.beton.writer import BetonWriter, partial_path
+from resnet_recipes.data.beton.writer import BetonWriter, get_partial_path
 from resnet_recipes.data.convert.encode import ConvertOptions, Encoded, Halved
-from resnet_recipes.data.convert.splits import Split, divided, splits_of
+from resnet_recipes.data.convert.splits import Split, divide_finished, plan_splits
 from resnet_recipes.data.images.decode import BadImageError
 from resnet_recipes.data.root import SPLITS
 
@@ -52,7 +52,7 @@ class Forecast(NamedTuple):
 
 def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
     """Encode up to 500 images of SRC to forecast size and time; takes seconds, writes nothing."""
-    splits = splits_of(src, dst, options)
+    splits = plan_splits(src, dst, options)
     ends = np.cumsum([len(split) for split in splits])
     total = int(ends[-1])
     chosen = random.Random(options.seed).sample(range(total), min(SAMPLED, total))
@@ -67,7 +67,7 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
         else:
             unreadable.append(f"{split.source.images.path(index)}: {found}")
     seconds = (time.perf_counter() - began) / len(chosen)
-    made, to_make = divided(splits)
+    made, to_make = divide_finished(splits)
     resumed = sum(map(len, made)) + sum(len(split.journal()) for split in to_make)
     return Forecast(
         images=sum(len(split) for split in splits if not isinstance(split.source.images, Halved)),
@@ -103,11 +103,13 @@ def convert(
     are complete. Raises NotReadyError (disk full, unreadable images) or TrainingError (a worker
     died, a file reads back differently).
     """
-    splits = splits_of(src, dst, options)
-    NotReadyError.refuse(problem for split in splits for problem in _left_out(split))
+    splits = plan_splits(src, dst, options)
+    NotReadyError.refuse(problem for split in splits for problem in _find_skipped(split))
     expected = expected or forecast(src, dst, options)
-    made, to_make = divided(splits)
-    written = [split.target for split in made] + [partial_path(split.target) for split in to_make]
+    made, to_make = divide_finished(splits)
+    written = [split.target for split in made] + [
+        get_partial_path(split.target) for split in to_make
+    ]
     missing = expected.bytes - sum(path.stat().st_size for path in written if path.exists())
     if missing > expected.free_bytes:
         rule = f"has {byte_size(expected.free_bytes)} free; about {byte_size(missing)} are needed"
@@ -119,7 +121,7 @@ def convert(
     return [split.target for split in splits]
 
 
-def _left_out(split: Split) -> Iterator[Problem]:
+def _find_skipped(split: Split) -> Iterator[Problem]:
     """Yield images that a resumable attempt skipped, if this one must not skip any."""
     done = split.journal()
     if split.options.on_bad_image == "error":
@@ -127,7 +129,7 @@ def _left_out(split: Split) -> Iterator[Problem]:
             "was unreadable and was skipped by the earlier attempt (on_bad_image=skip) that "
             "this one would resume"
         )
-        partial = shlex.quote(str(partial_path(split.target)))
+        partial = shlex.quote(str(get_partial_path(split.target)))
         fix = ("on_bad_image=skip", Hint(f"to start over: rm {partial}"))
         for index in split.order()[: len(done)][done["size"] == 0]:
             yield Problem(split.source.images.path(index), None, rule, fix)
@@ -140,7 +142,7 @@ def _convert_split(split: Split, progress: Progress) -> None:
     writer = BetonWriter(split.target, total, page_size, split.key())
     first = len(writer.records)
     try:
-        for samples, unreadable in _encoded(split, order[first:]):
+        for samples, unreadable in _encode(split, order[first:]):
             if split.options.on_bad_image == "error":
                 fix = ("on_bad_image=skip", "resnet-recipes doctor data DIR")
                 NotReadyError.refuse(Problem(name, None, why, fix) for name, why in unreadable)
@@ -159,7 +161,7 @@ def _convert_split(split: Split, progress: Progress) -> None:
                 "options": asdict(split.options),
             }
         )
-        if complaint := _complaint(partial_path(split.target)):
+        if complaint := _verify(get_partial_path(split.target)):
             writer.discard()
             raise TrainingError(f"{split.target}: {complaint}; check the disk and convert again")
         writer.publish()
@@ -174,7 +176,7 @@ def _convert_split(split: Split, progress: Progress) -> None:
         writer.close()
 
 
-def _encoded(split: Split, order: np.ndarray) -> Iterator[_Chunk]:
+def _encode(split: Split, order: np.ndarray) -> Iterator[_Chunk]:
     """Yield the images in chunks, in the given order.
 
     The processes work at most a few chunks ahead.
@@ -216,7 +218,7 @@ def _encode_chunk(split: Split, chunk: np.ndarray) -> _Chunk:
     return samples, unreadable
 
 
-def _complaint(path: Path) -> str | None:
+def _verify(path: Path) -> str | None:
     """Read a finished file back: its description, and 500 of its images, decoded."""
     samples = open_samples(path)
     for index in random.Random(0).sample(range(len(samples)), min(SAMPLED, len(samples))):

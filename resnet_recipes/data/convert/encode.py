@@ -14,14 +14,14 @@ from resnet_recipes.base.limits import BelowOne, Bounds, OneOf, ZeroToOne
 from resnet_recipes.base.section import Section
 from resnet_recipes.data.beton import JPEG, RAW
 from resnet_recipes.data.beton.samples import open_samples
-from resnet_recipes.data.beton.sidecar import halved
-from resnet_recipes.data.crop import uniforms
+from resnet_recipes.data.beton.sidecar import make_half_source
+from resnet_recipes.data.crop import draw_uniforms
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import BadImageError, ChangedError, Picture, Pixels
-from resnet_recipes.data.images.jpeg import ends_early, frame_size, has_usual_chroma
+from resnet_recipes.data.images.jpeg import ends_early, has_usual_chroma, read_frame_size
 from resnet_recipes.data.images.python import Readable
-from resnet_recipes.data.images.shrink import area_mean, shrunk_size
+from resnet_recipes.data.images.shrink import compute_shrunk_size, shrink_by_area
 
 WRITE_MODES = ("raw", "proportion", "jpg")
 _RESTART = 4  # units of 16 pixels between two restart markers
@@ -70,7 +70,7 @@ def encode(image: Pixels, index: int, options: ConvertOptions) -> Encoded:
     levels it is encoded again with restart markers every 64 pixels, so that the native decoder can
     skip the intervals outside a crop. The EXIF orientation is ignored, as in training.
     """
-    pixels = image.shrunk(*shrunk_size(image.height, image.width, options.max_resolution))
+    pixels = image.shrunk(*compute_shrunk_size(image.height, image.width, options.max_resolution))
     longest = options.max_resolution or _LONGEST
     is_kept = options.write_mode == "jpg" and options.levels == 1 and isinstance(image, Picture)
     if is_kept and max(image.height, image.width) <= longest and _is_plain(image.data):
@@ -82,7 +82,7 @@ def encode(image: Pixels, index: int, options: ConvertOptions) -> Encoded:
         )
     compress = options.write_mode == "jpg"
     if options.write_mode == "proportion":
-        drawn = uniforms(options.seed, 0, np.array([index]), 1).item()
+        drawn = draw_uniforms(options.seed, 0, np.array([index]), 1).item()
         compress = drawn < options.compress_probability
     if not compress:
         return Encoded(RAW, made.height, made.width, made.tobytes())
@@ -97,7 +97,7 @@ def _is_plain(data: bytes) -> bool:
 
     These may be a second image, as of many phones.
     """
-    channels = frame_size(np.frombuffer(data, np.uint8))[2]
+    channels = read_frame_size(np.frombuffer(data, np.uint8))[2]
     return channels in (1, 3) and has_usual_chroma(data) and not ends_early(data)
 
 
@@ -132,7 +132,7 @@ class Original:
 
         `longest` is the longer side of its images in the full level, in pixels.
         """
-        images, fingerprint = Halved(self.images, longest), halved(self.fingerprint)
+        images, fingerprint = Halved(self.images, longest), make_half_source(self.fingerprint)
         return replace(self, images=images, fingerprint=fingerprint, left_out=())
 
     def encoded(self, index: int, options: ConvertOptions) -> Encoded | str:
@@ -162,6 +162,6 @@ class Halved:
     def read(self, index: int) -> Pixels:
         """Read one image. Raises BadImageError, or ChangedError."""
         picture = self._images.read(index)
-        pixels = picture.shrunk(*shrunk_size(picture.height, picture.width, self._longest))
+        pixels = picture.shrunk(*compute_shrunk_size(picture.height, picture.width, self._longest))
         height, width, _ = pixels.shape
-        return Pixels(area_mean(pixels, -(-height // 2), -(-width // 2)))
+        return Pixels(shrink_by_area(pixels, -(-height // 2), -(-width // 2)))

@@ -16,7 +16,7 @@ from resnet_recipes.base.errors import Hint, NotReadyError
 from resnet_recipes.base.extras import suggest_install
 from resnet_recipes.base.reading import MAX_BYTES, open_regular, parse_json, read_bytes
 from resnet_recipes.data.convert.encode import Original
-from resnet_recipes.data.convert.tar import Member, members
+from resnet_recipes.data.convert.tar import Member, list_members
 from resnet_recipes.data.files.table import LABEL
 from resnet_recipes.data.images import decode
 from resnet_recipes.data.root import SYNONYMS
@@ -88,28 +88,28 @@ class ParquetShards(Shards):
     def read(self, index: int) -> decode.Picture:
         """Read one image. Raises ValueError, or OSError."""
         path, row, number = self.at(index)
-        images = row_group(path, number)
+        images = read_row_group(path, number)
         if row not in images:
             raise ValueError("its row has no image")
         return decode.Picture(images[row])
 
 
-def shards_of(src: Path) -> dict[str, Original]:
+def find_shards(src: Path) -> dict[str, Original]:
     """Return the images of the shards in a folder, under "train" and "val", or all under "".
 
     Empty if it has none. Raises NotReadyError if they cannot be used, or OSError.
     """
-    there = sorted(_files_in(src))
+    there = sorted(_list_files(src))
     tars = [path for path in there if path.suffix == ".tar"]
     files = tars or [path for path in there if path.suffix == ".parquet"]
     if not files:
         return {}
-    kind, samples = (TarShards, _in_tar) if tars else (ParquetShards, _in_parquet)
-    named = _by_split(src, files)
+    kind, samples = (TarShards, _read_tar) if tars else (ParquetShards, _read_parquet)
+    named = _group_by_split(src, files)
     found = {path: [*samples(path)] for path in sorted(chain(*named.values()))}
     if empty := [path for path, shard in found.items() if not shard]:
         raise NotReadyError.at(empty[0], "has no images", Hint("remove it, or make it again"))
-    classes = _classes(src, found)
+    classes = _find_classes(src, found)
     left_out, made = tuple(str(path) for path in files if path not in found), {}
     for split, paths in named.items():
         images, groups = kind({path: found[path] for path in paths}, classes), None
@@ -124,7 +124,7 @@ def shards_of(src: Path) -> dict[str, Original]:
     return made
 
 
-def _files_in(src: Path) -> list[Path]:
+def _list_files(src: Path) -> list[Path]:
     """Return the files of a folder and of those of its splits; none if these have class folders."""
     if not src.is_dir():
         return []
@@ -135,7 +135,7 @@ def _files_in(src: Path) -> list[Path]:
     return [path for path in (*top, *below) if path.is_file()]
 
 
-def _by_split(src: Path, files: Sequence[Path]) -> dict[str, list[Path]]:
+def _group_by_split(src: Path, files: Sequence[Path]) -> dict[str, list[Path]]:
     """Return the shards of each split, those of its first name that exists; or all under ""."""
     words = {path: re.findall("[a-z]+", str(path.relative_to(src)).lower()) for path in files}
     named: dict[str, list[Path]] = {}
@@ -146,7 +146,7 @@ def _by_split(src: Path, files: Sequence[Path]) -> dict[str, list[Path]]:
     return named if all(named.values()) else {"": [*files]}
 
 
-def _classes(src: Path, found: dict[Path, list[ShardSample]]) -> Sequence[str]:
+def _find_classes(src: Path, found: dict[Path, list[ShardSample]]) -> Sequence[str]:
     """Return the names of the classes, by label."""
     labels = {sample.label for shard in found.values() for sample in shard}
     numbers = {label for label in labels if isinstance(label, int)}
@@ -158,15 +158,15 @@ def _classes(src: Path, found: dict[Path, list[ShardSample]]) -> Sequence[str]:
         return sorted(names)
     count = max(numbers) + 1
     for path in found:
-        if path.suffix == ".parquet" and (known := _described(path)) is not None:
-            return _names(path, known, count)
+        if path.suffix == ".parquet" and (known := _read_class_names(path)) is not None:
+            return _read_names(path, known, count)
     for path in (src / name for name in NAMES):
         if path.exists():
-            return _names(path, read_bytes(path).decode(errors="replace").splitlines(), count)
+            return _read_names(path, read_bytes(path).decode(errors="replace").splitlines(), count)
     return [str(label) for label in range(count)]
 
 
-def _names(path: Path, given: object, count: int) -> list[str]:
+def _read_names(path: Path, given: object, count: int) -> list[str]:
     """Return the names of at least `count` classes. Raises NotReadyError if they are none."""
     names = given if isinstance(given, list) else []
     texts = {name for name in names if isinstance(name, str)}
@@ -182,26 +182,26 @@ def _bytes(path: str, start: int, size: int) -> bytes:
         return file.read(size)
 
 
-def _in_tar(path: Path) -> Iterator[ShardSample]:
+def _read_tar(path: Path) -> Iterator[ShardSample]:
     """Yield the samples of a tar file: members that differ only in their suffix, one an image."""
     try:
-        for key, group in groupby(members(path), lambda member: _parted(member)[0]):
-            yield _sample(path, key, [*group])
+        for key, group in groupby(list_members(path), lambda member: _split_name(member)[0]):
+            yield _make_sample(path, key, [*group])
     except ValueError as error:
         rule = f"cannot be read as a tar file: {error}"
         raise NotReadyError.at(path, rule, "download it or make it again") from None
 
 
-def _parted(member: Member) -> tuple[str, str]:
+def _split_name(member: Member) -> tuple[str, str]:
     """Return what a sample's members have in common, up to the name's first dot; and the suffix."""
     folder, _, name = member.name.rpartition("/")
     stem, _, suffix = name.partition(".")
     return f"{folder}/{stem}", suffix.lower()
 
 
-def _sample(path: Path, key: str, group: Sequence[Member]) -> ShardSample:
+def _make_sample(path: Path, key: str, group: Sequence[Member]) -> ShardSample:
     """Return the only image of a sample's members, and its label. Raises NotReadyError."""
-    by_suffix = {_parted(member)[1]: member for member in group}
+    by_suffix = {_split_name(member)[1]: member for member in group}
     images = [member for suffix, member in by_suffix.items() if f".{suffix}" in decode.SUFFIXES]
     if len(by_suffix) < len(group) or len(images) > 1:
         names = ", ".join(member.name for member in group[:8])
@@ -209,14 +209,14 @@ def _sample(path: Path, key: str, group: Sequence[Member]) -> ShardSample:
     if not images:
         raise NotReadyError.at(path, f"sample {key} lacks an image")
     suffix = next((suffix for suffix in ("cls", "json") if suffix in by_suffix), "")
-    label = _label_in(path, by_suffix[suffix], suffix) if suffix else None
+    label = _read_label(path, by_suffix[suffix], suffix) if suffix else None
     if label is None:
         rule = f"sample {key} lacks a label: {_LABELS} in .cls, or under label in .json"
         raise NotReadyError.at(path, rule)
     return ShardSample(label, images[0].place, min(images[0].size, decode.MAX_BYTES + 1))
 
 
-def _label_in(path: Path, member: Member, suffix: str) -> int | str | None:
+def _read_label(path: Path, member: Member, suffix: str) -> int | str | None:
     """Return the label in a .cls or .json member; None if there is none."""
     if member.size > _LONGEST:
         return None
@@ -230,10 +230,10 @@ def _label_in(path: Path, member: Member, suffix: str) -> int | str | None:
         return None
     if isinstance(value, str) and re.fullmatch("-[0-9]+|[0-9]{1,6}", value):
         value = int(value)
-    return _label(value)
+    return _parse_label(value)
 
 
-def _label(value: object) -> int | str | None:
+def _parse_label(value: object) -> int | str | None:
     """Return a value that can be the label of an image; None for others."""
     if isinstance(value, str):
         return value if 0 < len(value) <= _LONGEST_NAME else None
@@ -242,9 +242,9 @@ def _label(value: object) -> int | str | None:
     return value if 0 <= value < _MOST_CLASSES else None
 
 
-def _in_parquet(path: Path) -> Iterator[ShardSample]:
+def _read_parquet(path: Path) -> Iterator[ShardSample]:
     """Yield the samples of a parquet file. Raises NotReadyError if they have no labels."""
-    file = _parquet(path)
+    file = _open_parquet(path)
     columns = file.schema_arrow.names
     label = next((name for name in LABEL if name in columns), None)
     if label is None or columns.count("image") != 1 or columns.count(label) != 1:
@@ -253,8 +253,8 @@ def _in_parquet(path: Path) -> Iterator[ShardSample]:
     row = 0
     for number in range(file.num_row_groups):
         try:
-            for value in _column(file, number, label):
-                if (known := _label(value)) is None:
+            for value in _read_column(file, number, label):
+                if (known := _parse_label(value)) is None:
                     raise NotReadyError.at(path, f"has no label in row {row}: {_LABELS}")
                 yield ShardSample(known, row, number)
                 row += 1
@@ -263,14 +263,14 @@ def _in_parquet(path: Path) -> Iterator[ShardSample]:
 
 
 @lru_cache(maxsize=1)
-def row_group(path: str, number: int) -> dict[int, bytes]:
+def read_row_group(path: str, number: int) -> dict[int, bytes]:
     """Return the images of a group of rows, by row. Raises ValueError or OSError."""
-    file = _parquet(Path(path))
+    file = _open_parquet(Path(path))
     if number >= file.num_row_groups:
         raise ValueError("the file has changed")
     first = sum(file.metadata.row_group(before).num_rows for before in range(number))
     found, size = {}, 0
-    for row, cell in enumerate(_column(file, number, "image"), first):
+    for row, cell in enumerate(_read_column(file, number, "image"), first):
         content = cell.get("bytes") if isinstance(cell, dict) else cell
         found[row] = content if isinstance(content, bytes) else b""
         size += len(found[row])
@@ -279,7 +279,7 @@ def row_group(path: str, number: int) -> dict[int, bytes]:
     return found
 
 
-def _column(file: "ParquetFile", group: int, name: str) -> Iterator[Any]:
+def _read_column(file: "ParquetFile", group: int, name: str) -> Iterator[Any]:
     """Yield the values of a column in a group of rows. Raises ValueError or OSError.
 
     A few kilobytes may stand for one large value in each row, so that as many rows are decoded
@@ -304,17 +304,17 @@ def _column(file: "ParquetFile", group: int, name: str) -> Iterator[Any]:
         raise ValueError(str(error)) from None
 
 
-def _described(path: Path) -> object:
+def _read_class_names(path: Path) -> object:
     """Return the names of the classes in Hugging Face's description; None without one."""
     try:
-        said = parse_json(_parquet(path).schema_arrow.metadata[b"huggingface"].decode())
+        said = parse_json(_open_parquet(path).schema_arrow.metadata[b"huggingface"].decode())
         features = said["info"]["features"]
         return next(features[name]["names"] for name in LABEL if name in features)
     except (TypeError, KeyError, ValueError, StopIteration):
         return None
 
 
-def _parquet(path: Path) -> "ParquetFile":
+def _open_parquet(path: Path) -> "ParquetFile":
     """Open a parquet file. Raises NotReadyError if pyarrow is missing, or the file damaged."""
     try:
         from pyarrow import ArrowException

@@ -10,15 +10,15 @@ import numpy as np
 from resnet_recipes.base.errors import NotReadyError, RecipeError, Value
 from resnet_recipes.base.paths import new_path
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.data.beton import half_path, open_beton
+from resnet_recipes.data.beton import get_half_path, open_beton
 from resnet_recipes.data.beton.sidecar import Sidecar
-from resnet_recipes.data.beton.writer import partial_path, read_journal
+from resnet_recipes.data.beton.writer import get_partial_path, read_journal
 from resnet_recipes.data.convert.encode import ConvertOptions, Original
-from resnet_recipes.data.convert.shards import shards_of
-from resnet_recipes.data.files.doubtful import doubtful
-from resnet_recipes.data.files.layout import listing_of, parts
+from resnet_recipes.data.convert.shards import find_shards
+from resnet_recipes.data.files.doubtful import find_doubts
+from resnet_recipes.data.files.layout import find_parts, list_split
 from resnet_recipes.data.files.listing import SUFFIXES
-from resnet_recipes.data.root import SPLITS, root_problem
+from resnet_recipes.data.root import SPLITS, find_root_problem
 from resnet_recipes.data.survey import survey_files
 
 _ANY = {"workers": 0, "on_bad_image": ""}  # options that may change when an attempt is resumed
@@ -70,7 +70,7 @@ class Split:
 
     def is_made(self) -> bool:
         """Return whether an earlier attempt finished this file, with these options."""
-        if partial_path(self.target).exists():
+        if get_partial_path(self.target).exists():
             return False
         sidecar = self.earlier()
         if sidecar is None or (sidecar.skipped and self.options.on_bad_image == "error"):
@@ -82,7 +82,7 @@ class Split:
         )
 
 
-def splits_of(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
+def plan_splits(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
     """Return the files to make: DST/train.beton and DST/val.beton if SRC has both, else DST.
 
     Raises NotReadyError if SRC cannot be read, or RecipeError if DST does not fit it, or is
@@ -90,7 +90,7 @@ def splits_of(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
     """
     RecipeError.refuse(options.problems())
     src, dst = Path(src), Path(dst)
-    sources = _sources(src, options)
+    sources = _find_sources(src, options)
     if len(sources) == 1 and dst.suffix != ".beton":
         rule = (
             f"must be one file that ends in .beton, as {src} does not keep training and validation "
@@ -106,14 +106,14 @@ def splits_of(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
     if options.levels == 2:
         first = splits[0]
         small = first.source.halved(options.max_resolution)
-        splits.insert(1, Split(f"{first.name}.half", small, half_path(first.target), options))
+        splits.insert(1, Split(f"{first.name}.half", small, get_half_path(first.target), options))
     for split in splits:
         if split.is_taken():
             new_path("DST", str(split.target))
     return splits
 
 
-def divided(splits: list[Split]) -> tuple[list[Split], list[Split]]:
+def divide_finished(splits: list[Split]) -> tuple[list[Split], list[Split]]:
     """Return the files that an interrupted attempt finished and those to make.
 
     All if none is left.
@@ -122,7 +122,7 @@ def divided(splits: list[Split]) -> tuple[list[Split], list[Split]]:
     return splits[:made], splits[made:]
 
 
-def _sources(src: Path, options: ConvertOptions) -> dict[str, Original]:
+def _find_sources(src: Path, options: ConvertOptions) -> dict[str, Original]:
     """Return the images under "train" and "val", or all under "". Raises NotReadyError."""
     if src.suffix == ".beton":
         return {"": Original.beton(src)}
@@ -132,14 +132,14 @@ def _sources(src: Path, options: ConvertOptions) -> dict[str, Original]:
         val_seed=options.val_seed,
         nested_classes=options.nested_classes,
     )
-    if not src.is_dir() and (problem := root_problem(str(src))):
+    if not src.is_dir() and (problem := find_root_problem(str(src))):
         raise NotReadyError([problem._replace(key="SRC")])
-    if found := shards_of(src):
+    if found := find_shards(src):
         return found
-    there = parts(src)
+    there = find_parts(src)
     if "val" in there or options.val_share:
         survey_files(config)
-        return {split: Original.files(listing_of(config, split), src) for split in SPLITS}
+        return {split: Original.files(list_split(config, split), src) for split in SPLITS}
     if all((src / f"{split}.beton").is_file() for split in SPLITS):
         return {split: Original.beton(src / f"{split}.beton") for split in SPLITS}
     part = there.get("train") or there[""]
@@ -147,5 +147,5 @@ def _sources(src: Path, options: ConvertOptions) -> dict[str, Original]:
     if not len(listing):
         raise NotReadyError.at(src, f"has no images ({', '.join(SUFFIXES)}) in class folders")
     if options.nested_classes is None and not part.is_table:
-        NotReadyError.refuse(doubtful(part.place, listing))
+        NotReadyError.refuse(find_doubts(part.place, listing))
     return {"": Original.files(listing, src)}

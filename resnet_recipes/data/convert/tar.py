@@ -30,7 +30,7 @@ class Member(NamedTuple):
     size: int  # bytes
 
 
-def members(path: Path) -> Iterator[Member]:
+def list_members(path: Path) -> Iterator[Member]:
     """Yield the files of an archive. Raises OSError, or ValueError with a phrase for the user.
 
     Python's tarfile takes a damaged header for the end of the archive, and neither tarfile nor
@@ -55,7 +55,7 @@ def members(path: Path) -> Iterator[Member]:
                 yield Member(name, place, size)
                 later = {}
             elif header.type in (*_EXTENDED, *_LONG_NAME, *_IGNORED):
-                later |= _described(header.type, file.read(min(size, _LONGEST + 1)))
+                later |= _parse_header(header.type, file.read(min(size, _LONGEST + 1)))
             elif header.type == tarfile.DIRTYPE:
                 later = {}
             else:
@@ -66,7 +66,7 @@ def members(path: Path) -> Iterator[Member]:
                 raise ValueError(f"it goes on after its closing blocks, at byte {file.tell():,}")
 
 
-def _described(kind: bytes, content: bytes) -> dict[bytes, bytes]:
+def _parse_header(kind: bytes, content: bytes) -> dict[bytes, bytes]:
     """Return what a header says of the next member, by key. Raises ValueError."""
     if len(content) > _LONGEST:
         raise ValueError(f"it has a name of more than {_LONGEST:,} bytes")

@@ -9,8 +9,8 @@ import numpy as np
 
 from resnet_recipes.base.errors import Hint, NotReadyError
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.data.files.layout import listing_of
-from resnet_recipes.data.files.listing import Listing, packed
+from resnet_recipes.data.files.layout import list_split
+from resnet_recipes.data.files.listing import Listing, pack_names
 from resnet_recipes.data.images.decode import KINDS, ChangedError, Picture, Pixels, read_file
 from resnet_recipes.data.shared import SharedArrays
 
@@ -44,7 +44,7 @@ class Files:
 
         Raises NotReadyError if a `digest` is given, and names or sizes differ.
         """
-        listing = listing_of(config, split)
+        listing = list_split(config, split)
         if digest and listing.digest != digest:
             rule = f"has changed since the run began: files in {split} differ in name or size"
             raise NotReadyError.of(
@@ -57,7 +57,7 @@ class Files:
         """Return files by their absolute paths, in this order, with label 0."""
         names = [os.fsencode(path.removeprefix("/")) for path in paths]
         return cls(
-            Listing("/", ("",), *packed(names), np.full(len(names), -1), np.array([len(names)]))
+            Listing("/", ("",), *pack_names(names), np.full(len(names), -1), np.array([len(names)]))
         )
 
     def __len__(self) -> int:

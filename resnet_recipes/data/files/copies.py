@@ -32,7 +32,7 @@ def find_copies(train: Listing, val: Listing) -> Copies:
 
     def is_copy(index: int) -> bool:
         alike = np.flatnonzero(train.sizes == val.sizes[index])
-        places = [*_called(train, val.name(index), alike), *alike[:_COMPARED]]
+        places = [*_match_name(train, val.name(index), alike), *alike[:_COMPARED]]
         path = val.path(index)
         others = [other for other in map(train.path, places) if other != path]
         return bool(others) and _is_among(path, others)
@@ -43,7 +43,7 @@ def find_copies(train: Listing, val: Listing) -> Copies:
     return Copies(paths, len(found))
 
 
-def _called(listing: Listing, name: str, among: np.ndarray) -> np.ndarray:
+def _match_name(listing: Listing, name: str, among: np.ndarray) -> np.ndarray:
     """Return which of these images have a name, int64 [0 or 1]."""
     lengths = listing.ends[among] - np.where(among > 0, listing.ends[among - 1], 0)
     wanted = os.fsencode(name)

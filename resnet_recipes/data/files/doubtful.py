@@ -8,28 +8,35 @@ from pathlib import Path
 
 from resnet_recipes.base.errors import Hint, Problem
 from resnet_recipes.data.files.listing import Listing
-from resnet_recipes.data.root import LAYOUT, SPLITS, SYNONYMS, is_both, problem, split_families
+from resnet_recipes.data.root import (
+    LAYOUT,
+    SPLITS,
+    SYNONYMS,
+    find_split_families,
+    is_both,
+    make_problem,
+)
 
 _CLASSES = ("data.nested_classes=false", Hint("if they are classes"))
 
 
-def doubtful(root: Path, listing: Listing) -> Iterator[Problem]:
+def find_doubts(root: Path, listing: Listing) -> Iterator[Problem]:
     """Yield why the class folders in `root` look like something else, as one problem.
 
     A network would learn to tell the splits of a dataset apart, with an accuracy that looks
     meaningful.
     """
-    inside = inner_folders(listing)
-    if alike := _alike(inside):
-        yield _repeating(root, listing, alike, {*chain(*(inside[name] for name in alike))})
+    inside = find_inner_folders(listing)
+    if alike := _find_similar(inside):
+        yield _report_repeated(root, listing, alike, {*chain(*(inside[name] for name in alike))})
         return
-    families = split_families(listing.classes).values()
+    families = find_split_families(listing.classes).values()
     if named := [sorted(family) for family in families if is_both(family.values())]:
-        rule = f"has class folders that are called like splits: {some(named[0])}"
-        yield problem(root, rule, (Hint(LAYOUT), *_CLASSES))
+        rule = f"has class folders that are called like splits: {list_first(named[0])}"
+        yield make_problem(root, rule, (Hint(LAYOUT), *_CLASSES))
 
 
-def inner_folders(listing: Listing) -> dict[str, set[str]]:
+def find_inner_folders(listing: Listing) -> dict[str, set[str]]:
     """Return the folders with images in each class folder that has few images beside them."""
     if not listing.has_inner:
         return {}
@@ -45,7 +52,7 @@ def inner_folders(listing: Listing) -> dict[str, set[str]]:
     }
 
 
-def _alike(inside: Mapping[str, Collection[str]]) -> list[str]:
+def _find_similar(inside: Mapping[str, Collection[str]]) -> list[str]:
     """Return the class folders that share at least two inner folders, and half of theirs."""
     count = Counter(name.casefold() for names in inside.values() for name in names)
     shared = {
@@ -56,12 +63,12 @@ def _alike(inside: Mapping[str, Collection[str]]) -> list[str]:
     return sorted(found) if len(found) > 1 else []
 
 
-def _repeating(root: Path, listing: Listing, alike: list[str], inner: set[str]) -> Problem:
+def _report_repeated(root: Path, listing: Listing, alike: list[str], inner: set[str]) -> Problem:
     """Return the problem of class folders with the same folders inside."""
-    rule = f"has the same folders ({some(sorted(inner))}) in {some(alike)}"
-    if any(is_both(family.values()) for family in split_families(inner).values()):
-        return problem(root, f"{rule}: a split for each class", (Hint(LAYOUT), *_CLASSES))
-    if pair := _pair(listing, alike):
+    rule = f"has the same folders ({list_first(sorted(inner))}) in {list_first(alike)}"
+    if any(is_both(family.values()) for family in find_split_families(inner).values()):
+        return make_problem(root, f"{rule}: a split for each class", (Hint(LAYOUT), *_CLASSES))
+    if pair := _choose_pair(listing, alike):
         links = (
             f"ln -s {shlex.quote(name)} {shlex.quote(str(root / split))}"
             for split, name in zip(SPLITS, pair, strict=True)
@@ -70,12 +77,12 @@ def _repeating(root: Path, listing: Listing, alike: list[str], inner: set[str]) 
     else:
         place = shlex.quote(str(root / alike[0]))
         fix = (f"data={place} data.val_share=0.1", Hint("to train on one of them"))
-    return problem(root, f"{rule}: they look like splits, not classes", (*fix, *_CLASSES))
+    return make_problem(root, f"{rule}: they look like splits, not classes", (*fix, *_CLASSES))
 
 
-def _pair(listing: Listing, alike: list[str]) -> tuple[str, ...]:
+def _choose_pair(listing: Listing, alike: list[str]) -> tuple[str, ...]:
     """Return the folders to train on and to validate with: by their names, or the larger first."""
-    for family in split_families(alike).values():
+    for family in find_split_families(alike).values():
         if is_both(family.values()):
             names = {word: name for name, word in family.items()}
             return tuple(
@@ -85,6 +92,6 @@ def _pair(listing: Listing, alike: list[str]) -> tuple[str, ...]:
     return tuple(sorted(alike, key=lambda name: -counts[name])) if len(alike) == 2 else ()
 
 
-def some(names: list[str]) -> str:
+def list_first(names: list[str]) -> str:
     """Return the first few names, and how many there are."""
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -13,13 +13,13 @@ from resnet_recipes.base.errors import Hint
 from resnet_recipes.base.text import Say, silent
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files import table
-from resnet_recipes.data.files.listing import Listing, class_names
+from resnet_recipes.data.files.listing import Listing, list_classes
 from resnet_recipes.data.root import (
     SYNONYMS,
     TABLES,
-    split_families,
-    split_folders,
-    unusable,
+    find_split_families,
+    find_split_folders,
+    make_error,
 )
 
 
@@ -38,46 +38,48 @@ class Part(NamedTuple):
     def listing(self, config: DataConfig, tell: Say = silent) -> Listing:
         """List the images. Raises NotReadyError, or OSError."""
         if self.is_table:
-            rows = table.rows(self.place, self.name.lower() if self.is_whole else "")
-            return table.listing(
+            rows = table.read_rows(self.place, self.name.lower() if self.is_whole else "")
+            return table.list_rows(
                 self.place, [row for row in rows if self.is_whole or row.split == self.name]
             )
         found = Listing.of(self.place, tell)
-        return _by_folder(found) if config.nested_classes else found
+        return _label_by_folder(found) if config.nested_classes else found
 
 
-def parts(root: Path) -> dict[str, Part]:
+def find_parts(root: Path) -> dict[str, Part]:
     """Return the parts named "train" and "val", or all images as "".
 
     Labels come from a table if there is one, else from the names of folders. Raises NotReadyError,
     also if more than one table or folder can be meant, or OSError.
     """
     if root.is_file():
-        return _divided(root)
-    whole, there = _metadata(root), _named(root)
+        return _divide_table(root)
+    whole, there = _find_metadata(root), _find_named(root)
     if whole:
         tables = [part.place for part in there.values() if part.is_table]
-        return _divided(_only(root, [*whole, *tables]))
+        return _divide_table(_require_one(root, [*whole, *tables]))
     return there or {"": Part("", root)}
 
 
-def listing_of(config: DataConfig, split: str, tell: Say = silent) -> Listing:
+def list_split(config: DataConfig, split: str, tell: Say = silent) -> Listing:
     """List the images of "train" or "val".
 
     With data.val_share, validation images are those set aside.
 
     Raises NotReadyError, or OSError.
     """
-    there = parts(Path(config.root))
+    there = find_parts(Path(config.root))
     if config.val_share and "val" not in there:
         whole = (there.get("train") or there[""]).listing(config, tell)
-        return whole.chosen(set_aside(whole, config.val_share, config.val_seed) == (split == "val"))
+        return whole.chosen(
+            choose_validation(whole, config.val_share, config.val_seed) == (split == "val")
+        )
     if split not in there:
-        raise unusable(config.root, f"has no images for {split}")
+        raise make_error(config.root, f"has no images for {split}")
     return there[split].listing(config, tell)
 
 
-def set_aside(whole: Listing, share: float, seed: int) -> np.ndarray:
+def choose_validation(whole: Listing, share: float, seed: int) -> np.ndarray:
     """Return which images to set aside, bool [N].
 
     A fraction `share` of each class, at least one and never all.
@@ -97,9 +99,9 @@ def set_aside(whole: Listing, share: float, seed: int) -> np.ndarray:
     return chosen
 
 
-def _divided(place: Path) -> dict[str, Part]:
+def _divide_table(place: Path) -> dict[str, Part]:
     """Return the parts of a table that says itself which row is of which split."""
-    splits = {row.split for row in table.rows(place)}
+    splits = {row.split for row in table.read_rows(place)}
     if splits == {""}:
         return {"": Part("", place)}
     return {
@@ -109,11 +111,11 @@ def _divided(place: Path) -> dict[str, Part]:
     }
 
 
-def _named(root: Path) -> dict[str, Part]:
+def _find_named(root: Path) -> dict[str, Part]:
     """Return the folders and tables that are called like a split or a synonym."""
     folders: dict[str, list[Path]] = {}
     tables: dict[str, list[Path]] = {}
-    for name, word in sorted(split_folders(root).items()):
+    for name, word in sorted(find_split_folders(root).items()):
         folders.setdefault(word, []).append(root / name)
     for path in sorted(root.iterdir()):
         if path.suffix.lower() in TABLES and not path.is_dir():
@@ -122,45 +124,45 @@ def _named(root: Path) -> dict[str, Part]:
     for split, synonyms in SYNONYMS.items():
         if names := [name for name in synonyms if name in {*folders, *tables}]:
             here, listed = folders.get(names[0], []), tables.get(names[0], [])
-            labels = [*filter(table.has_labels, listed), *chain(*map(_metadata, here))]
+            labels = [*filter(table.has_labels, listed), *chain(*map(_find_metadata, here))]
             if here and not labels:
                 # a table called like another folder is of that one; any other may be of this one
                 others = chain(*(tables[name] for name in names[1:] if name not in folders))
                 labels = [*here, *filter(table.has_labels, others)]
-            place = _only(root, labels or listed)
+            place = _require_one(root, labels or listed)
             is_folder = place.is_dir()
-            where = _unwrapped(place, split) if is_folder else place
+            where = _unwrap(place, split) if is_folder else place
             named[split] = Part(place.name if is_folder else names[0], where)
     return named
 
 
-def _unwrapped(place: Path, split: str) -> Path:
+def _unwrap(place: Path, split: str) -> Path:
     """Return the folder with a split's class folders, as train/train of some archives."""
-    while len(inner := class_names(place)) == 1:
-        words = chain(*(family.values() for family in split_families(inner).values()))
+    while len(inner := list_classes(place)) == 1:
+        words = chain(*(family.values() for family in find_split_families(inner).values()))
         only = place / inner[0]
-        if only.is_symlink() or not {*words} & {*SYNONYMS[split]} or not class_names(only):
+        if only.is_symlink() or not {*words} & {*SYNONYMS[split]} or not list_classes(only):
             break
         place = only
     return place
 
 
-def _metadata(folder: Path) -> list[Path]:
+def _find_metadata(folder: Path) -> list[Path]:
     """Return the metadata files in a folder that have labels."""
     found = (folder / name for name in table.METADATA)
     return [path for path in found if path.is_file() and table.has_labels(path)]
 
 
-def _only(root: Path, places: list[Path]) -> Path:
+def _require_one(root: Path, places: list[Path]) -> Path:
     """Return the only place. Raises NotReadyError if there are more."""
     if len(places) > 1:
         said = " and ".join(str(place.relative_to(root)) for place in places)
         rule = f"has more than one place that labels could come from: {said}"
-        raise unusable(root, rule, Hint("keep one of them here, or name a table: data=TABLE"))
+        raise make_error(root, rule, Hint("keep one of them here, or name a table: data=TABLE"))
     return places[0]
 
 
-def _by_folder(found: Listing) -> Listing:
+def _label_by_folder(found: Listing) -> Listing:
     """Return the same images with the folder of each as its class: "animals/cat"."""
     names = found.names
     images = zip(map(os.path.dirname, names), names, found.sizes.tolist(), strict=True)

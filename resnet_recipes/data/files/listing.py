@@ -27,7 +27,7 @@ from resnet_recipes.data.root import DEBRIS
 _DEEPEST = 100  # folders in one another
 
 
-def class_names(split: Path) -> list[str]:
+def list_classes(split: Path) -> list[str]:
     """Return the class folders of `split`, sorted."""
     with os.scandir(split) as entries:
         return sorted(
@@ -35,7 +35,7 @@ def class_names(split: Path) -> list[str]:
         )
 
 
-def image_names(folder: Path) -> Iterator[str]:
+def list_images(folder: Path) -> Iterator[str]:
     """Yield the paths of images below `folder`, relative to it and unsorted, without a `stat` each.
 
     See `walk`.
@@ -88,7 +88,7 @@ _NO_SIZE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
 _Stamps = list[tuple[str, int, int]]
 
 
-def strata(sizes: np.ndarray, count: int) -> np.ndarray:
+def choose_strata(sizes: np.ndarray, count: int) -> np.ndarray:
     """Return positions of at most `count` sizes, ascending: the middle one of each equal part.
 
     So a mean over them is close to the mean over all, even if a few are much larger.
@@ -153,21 +153,21 @@ class Listing:
         return [os.path.join(self.folder, name) for name in self.names]
 
     def sample(self, count: int) -> tuple[str, ...]:
-        """Return the paths of at most `count` images; see `strata`."""
-        return tuple(self.path(int(place)) for place in strata(self.sizes, count))
+        """Return the paths of at most `count` images; see `choose_strata`."""
+        return tuple(self.path(int(place)) for place in choose_strata(self.sizes, count))
 
     @classmethod
     def of(cls, split: Path, tell: Say = silent) -> Self:
         """List a folder of class folders, or return the cached listing if no folder has changed."""
-        cache = cache_path(split)
-        if (kept := _kept(cache, split)) is not None:
+        cache = get_cache_path(split)
+        if (kept := _read_cache(cache, split)) is not None:
             return kept
-        began, listing, folders = time.time_ns(), *_listed(split, tell)
+        began, listing, folders = time.time_ns(), *_list(split, tell)
         if (
             len(listing) >= _WORTH_KEEPING
             and max(changed for _, changed, _ in folders) < began - _SETTLED
         ):
-            _keep(cache, listing, folders, tell)
+            _write_cache(cache, listing, folders, tell)
         return listing
 
     @classmethod
@@ -181,7 +181,7 @@ class Listing:
         return cls(
             folder,
             tuple(classes),
-            *packed([os.fsencode(name) for _, name, _ in rows]),
+            *pack_names([os.fsencode(name) for _, name, _ in rows]),
             np.array([size for _, _, size in rows], np.int64),
             counts,
         )
@@ -199,19 +199,19 @@ class Listing:
         )
 
 
-def cache_path(split: Path) -> Path:
+def get_cache_path(split: Path) -> Path:
     """Return the path of a split's cached listing."""
     digest = hashlib.sha256(os.fsencode(split.absolute())).hexdigest()
     return cache_folder() / f"listing-{digest[:32]}.npz"
 
 
-def _listed(split: Path, tell: Say) -> tuple[Listing, _Stamps]:
+def _list(split: Path, tell: Say) -> tuple[Listing, _Stamps]:
     """List a split; return with it (path, time of change, inode) of all its folders."""
-    classes, others = class_names(split), Counter()
+    classes, others = list_classes(split), Counter()
     folders, images, counts = [_stamp(split, "")], [], []
     began = told = time.monotonic()
     with ThreadPoolExecutor(_THREADS) as pool:
-        for of_class, inside, rest in pool.map(lambda name: _class(split, name), classes):
+        for of_class, inside, rest in pool.map(lambda name: _list_class(split, name), classes):
             images += of_class
             counts.append(len(of_class))
             folders += inside
@@ -224,16 +224,20 @@ def _listed(split: Path, tell: Say) -> tuple[Listing, _Stamps]:
                     f"classes, {left:.0f} s left"
                 )
     sizes = np.array([size for _, size in images], np.int64)
-    arrays = *packed([os.fsencode(name) for name, _ in images]), sizes, np.array(counts, np.int64)
+    arrays = (
+        *pack_names([os.fsencode(name) for name, _ in images]),
+        sizes,
+        np.array(counts, np.int64),
+    )
     return Listing(str(split), tuple(classes), *arrays, others), folders
 
 
-def packed(names: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+def pack_names(names: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
     """Join names into one uint8 array; return it and the end of each name, int64 [N]."""
     return np.frombuffer(b"".join(names), np.uint8), np.cumsum([*map(len, names)], dtype=np.int64)
 
 
-def _class(split: Path, name: str) -> tuple[list[tuple[str, int]], _Stamps, Counter]:
+def _list_class(split: Path, name: str) -> tuple[list[tuple[str, int]], _Stamps, Counter]:
     """Return the images of a class with their sizes, its folders, and a count of other files."""
     others, folders, images = Counter(), [], []
     for path, entry in walk(split, name, others, folders):
@@ -252,7 +256,7 @@ def _stamp(split: Path, folder: str) -> tuple[str, int, int]:
     return folder, status.st_ctime_ns, status.st_ino  # unlike mtime, no program can set ctime back
 
 
-def _kept(cache: Path, split: Path) -> Listing | None:
+def _read_cache(cache: Path, split: Path) -> Listing | None:
     """Read a cached listing; None if there is none or a folder has changed since."""
     try:
         with np.load(cache) as content:
@@ -268,7 +272,7 @@ def _kept(cache: Path, split: Path) -> Listing | None:
         return None
 
 
-def _keep(cache: Path, listing: Listing, folders: _Stamps, tell: Say) -> None:
+def _write_cache(cache: Path, listing: Listing, folders: _Stamps, tell: Say) -> None:
     about = {"classes": listing.classes, "folders": folders, "others": listing.others}
     arrays = {name: getattr(listing, name) for name in _ARRAYS}
     try:

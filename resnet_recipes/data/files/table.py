@@ -18,7 +18,7 @@ from typing import NamedTuple
 from resnet_recipes.base.errors import Hint
 from resnet_recipes.base.reading import open_regular, parse_json, read_bytes
 from resnet_recipes.data.files.listing import Listing
-from resnet_recipes.data.root import SYNONYMS, split_words, unusable
+from resnet_recipes.data.root import SYNONYMS, find_split_names, make_error
 
 #: Files with labels next to the images, as Hugging Face's `imagefolder` reads them.
 METADATA = ("metadata.csv", "metadata.jsonl")
@@ -56,30 +56,30 @@ class TableRow(NamedTuple):
         return bool(is_file and self.label)
 
 
-def rows(table: Path, only: str = "") -> list[TableRow]:
+def read_rows(table: Path, only: str = "") -> list[TableRow]:
     """Read a table, which has `only` one split if that is given.
 
     Raises NotReadyError with its problems, or OSError.
     """
     columns, cells = _read(table)
-    file, label, split = (_first(columns, known) for known in (FILE, LABEL, SPLIT))
+    file, label, split = (_find_first(columns, known) for known in (FILE, LABEL, SPLIT))
     wanted = {"paths": (FILE, file), "labels": (LABEL, label)}
     if lacking := [
         f"{what} ({', '.join(known)})" for what, (known, at) in wanted.items() if at is None
     ]:
         rule = f"has no column of {' or '.join(lacking)}, but {', '.join(columns[:8])}"
-        raise unusable(table, rule, _NAMELESS)
+        raise make_error(table, rule, _NAMELESS)
     made = [
         TableRow(line, _cell(row, file), _cell(row, label), _cell(row, split).lower())
         for line, row in cells
     ]
     if wrong := [row.line for row in made if not row.is_whole]:
         rule = f"has {len(wrong):,} rows without a file or a label, the first in line {wrong[0]}"
-        raise unusable(table, rule)
+        raise make_error(table, rule)
     if not made:
-        raise unusable(table, "has no rows")
+        raise make_error(table, "has no rows")
     if split is None and not only:
-        words = split_words({_first_folder(row.name) for row in made})
+        words = find_split_names({_first_folder(row.name) for row in made})
         made = [row._replace(split=words.get(_first_folder(row.name), "")) for row in made]
     known = next((names for names in SYNONYMS.values() if only in names), _SPLITS)
     splits = {row.split for row in made}
@@ -87,7 +87,7 @@ def rows(table: Path, only: str = "") -> list[TableRow]:
         meant = "that of the table's name" if only else "training or validation"
         rule = f"has rows whose split is not {meant}: {', '.join(sorted(odd)) or 'none'}"
         fix = Hint(f"call it one of {', '.join(sorted(known))}")
-        raise unusable(table, rule, (fix, Hint("data=TABLE reads both splits")) if only else fix)
+        raise make_error(table, rule, (fix, Hint("data=TABLE reads both splits")) if only else fix)
     return made
 
 
@@ -100,28 +100,28 @@ def has_labels(table: Path) -> bool:
     if table.suffix.lower() != ".jsonl":
         with suppress(OSError, ValueError, csv.Error), BufferedReader(open_regular(table)) as file:
             line = file.readline(_LONGEST_LINE).decode("utf-8-sig")
-            columns, _ = _of_csv(io.StringIO(line, newline=""))
-    return _first(columns or _read(table)[0], LABEL) is not None
+            columns, _ = _parse_csv(io.StringIO(line, newline=""))
+    return _find_first(columns or _read(table)[0], LABEL) is not None
 
 
-def listing(table: Path, found: Sequence[TableRow]) -> Listing:
+def list_rows(table: Path, found: Sequence[TableRow]) -> Listing:
     """Return the images of these rows.
 
     Raises NotReadyError if files are missing or listed twice.
     """
     folder = os.path.realpath(table.parent)
-    names = [_relative(row.name, folder) for row in found]
+    names = [_make_relative(row.name, folder) for row in found]
     some = [names[first : first + _ASKED] for first in range(0, len(names), _ASKED)]
     with ThreadPoolExecutor(_THREADS) as pool:
         sizes = list(chain(*pool.map(lambda part: _sizes(folder, part), some)))
     if missing := [row for row, size in zip(found, sizes, strict=True) if size < 0]:
         first = f"{missing[0].name}, line {missing[0].line}"
         rule = f"names {len(missing):,} of {len(found):,} files that do not exist: {first}"
-        raise unusable(table, rule, Hint(f"paths are relative to {folder}"))
+        raise make_error(table, rule, Hint(f"paths are relative to {folder}"))
     seen: set[str] = set()
     for row, name in zip(found, names, strict=True):
         if name in seen:
-            raise unusable(table, f"names images twice: {row.name}, line {row.line}")
+            raise make_error(table, f"names images twice: {row.name}, line {row.line}")
         seen.add(name)
     return Listing.made(folder, zip((row.label for row in found), names, sizes, strict=True))
 
@@ -132,14 +132,14 @@ def _read(table: Path) -> _Cells:
     try:
         code = "utf-16" if content[:2] in _UTF16 else "utf-8-sig"
         text = io.StringIO(content.decode(code), newline="")
-        return _of_objects(text) if table.suffix.lower() == ".jsonl" else _of_csv(text)
+        return _parse_objects(text) if table.suffix.lower() == ".jsonl" else _parse_csv(text)
     except UnicodeDecodeError:
-        raise unusable(table, "is not text in UTF-8", Hint("save it as UTF-8")) from None
+        raise make_error(table, "is not text in UTF-8", Hint("save it as UTF-8")) from None
     except (ValueError, csv.Error) as error:
-        raise unusable(table, f"cannot be read as a table: {error}") from None
+        raise make_error(table, f"cannot be read as a table: {error}") from None
 
 
-def _of_csv(text: io.StringIO) -> _Cells:
+def _parse_csv(text: io.StringIO) -> _Cells:
     """Read comma-, semicolon- or tab-separated values.
 
     Two columns without names are path and label.
@@ -154,7 +154,7 @@ def _of_csv(text: io.StringIO) -> _Cells:
     return columns, found[1:]
 
 
-def _of_objects(text: io.StringIO) -> _Cells:
+def _parse_objects(text: io.StringIO) -> _Cells:
     """Read one JSON object per line."""
     found = [
         (number, parse_json(line)) for number, line in enumerate(text, start=1) if line.strip()
@@ -169,7 +169,7 @@ def _text(value: object) -> str:
     return str(value) if isinstance(value, str | int | float) else ""
 
 
-def _first(columns: Sequence[str], known: Sequence[str]) -> int | None:
+def _find_first(columns: Sequence[str], known: Sequence[str]) -> int | None:
     """Return the position of the first of the `known` columns; None if none is present."""
     return next((columns.index(name) for name in known if name in columns), None)
 
@@ -182,7 +182,7 @@ def _first_folder(name: str) -> str:
     return name.partition("/")[0]
 
 
-def _relative(name: str, folder: str) -> str:
+def _make_relative(name: str, folder: str) -> str:
     """Return a path relative to `folder`, whose links are already resolved."""
     return os.path.relpath(name, folder) if os.path.isabs(name) else os.path.normpath(name)
 

@@ -9,49 +9,51 @@ from resnet_recipes.data.images.python import EvalImages, Source, TrainImages
 from resnet_recipes.data.loading import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.loading.storage import Rows, Storage
-from resnet_recipes.data.native import Engine, why_not
+from resnet_recipes.data.native import Engine, explain_unavailable
 from resnet_recipes.data.native.rows import Status
-from resnet_recipes.data.order import sampled
+from resnet_recipes.data.order import sample_classes
 from resnet_recipes.data.stored import Taught
 
 
-def train_pipeline(
+def build_train_pipeline(
     source: Source, config: DataConfig, share: Share, augment: Augment | None, name: str = ""
 ) -> Pipeline:
     """Return random crops, of images that are in memory under `name`."""
     capacity, crop = Capacity.for_training(config, share), TrainCrop.of(config, share)
-    cropped = TrainImages(_shrunk(source, config, name), crop, augment, config.reduced_decode)
-    images = natively(cropped, capacity.workers)
+    cropped = TrainImages(_shrink(source, config, name), crop, augment, config.reduced_decode)
+    images = use_engine(cropped, capacity.workers)
     if share.stored:
         images = Taught(images, share.stored)
     pipeline = Pipeline(images, capacity, config.on_bad_image == "skip")
     if config.class_share:
-        pipeline.permute = sampled(source.labels, config.class_share)
+        pipeline.permute = sample_classes(source.labels, config.class_share)
     return pipeline
 
 
-def eval_pipeline(source: Source, config: DataConfig, share: Share, name: str = "") -> Pipeline:
+def build_eval_pipeline(
+    source: Source, config: DataConfig, share: Share, name: str = ""
+) -> Pipeline:
     """Return centre crops.
 
     An unreadable image is always an error, to keep accuracies comparable.
     """
     capacity = Capacity.for_evaluation(config, share)
-    source, is_bicubic = _shrunk(source, config, name), config.eval_interpolation == "bicubic"
+    source, is_bicubic = _shrink(source, config, name), config.eval_interpolation == "bicubic"
     cropped = EvalImages(source, config.eval_resize, is_bicubic, config.fit, config.mean)
-    return Pipeline(natively(cropped, capacity.workers), capacity)
+    return Pipeline(use_engine(cropped, capacity.workers), capacity)
 
 
-def _shrunk(source: Source, config: DataConfig, name: str) -> Source:
+def _shrink(source: Source, config: DataConfig, name: str) -> Source:
     """Return the images as `data.memory_pixels` asks for them, kept in memory under a name."""
     return Shrunk(source, int(config.memory_pixels), name) if config.memory_pixels else source
 
 
-def natively(images: TrainImages | EvalImages, threads: int) -> Storage:
+def use_engine(images: TrainImages | EvalImages, threads: int) -> Storage:
     """Return images that the engine reads, if it is built and can; else these.
 
     Of images that are mostly no JPEGs, processes read more than the engine's threads.
     """
-    if why_not() or not images.source.mostly_jpeg or not images.suit_engine:
+    if explain_unavailable() or not images.source.mostly_jpeg or not images.suit_engine:
         return images
     return NativeImages(images, threads)
 

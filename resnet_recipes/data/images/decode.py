@@ -14,8 +14,8 @@ from torch import Tensor
 
 from resnet_recipes.base.reading import open_regular
 from resnet_recipes.data import native
-from resnet_recipes.data.images.jpeg import has_usual_chroma, passes
-from resnet_recipes.data.images.shrink import area_mean
+from resnet_recipes.data.images.jpeg import count_passes, has_usual_chroma
+from resnet_recipes.data.images.shrink import shrink_by_area
 
 #: Suffixes by Pillow's name of the format. Suffixes decide which files are images; their content
 #: decides of which kind.
@@ -97,13 +97,13 @@ class Pixels:
 
     def shrunk(self, height: int, width: int) -> np.ndarray:
         """Shrink by the mean over areas to uint8 [height, width, 3]. Raises BadImageError."""
-        return area_mean(self.whole(), height, width)
+        return shrink_by_area(self.whole(), height, width)
 
     def resized_crop(
         self, box: Sequence[int], side: int, reduce: bool = True, bicubic: bool = False
     ) -> np.ndarray:
         """Return a part (top, left, height, width) resized to uint8 [side, side, 3]."""
-        return resized(self.crop(*box), side, side, bicubic)[0].permute(1, 2, 0).numpy()
+        return resize_pixels(self.crop(*box), side, side, bicubic)[0].permute(1, 2, 0).numpy()
 
 
 class Picture(Pixels):
@@ -115,7 +115,7 @@ class Picture(Pixels):
     def __init__(self, data: bytes):
         """Read the header. Raises BadImageError if it is missing or announces too much work."""
         self.data = data
-        self._image = _opened(data)
+        self._image = _open(data)
         self.width, self.height = self._image.size
         pixels = self.height * self.width
         if not 0 < pixels <= MAX_PIXELS:
@@ -123,7 +123,7 @@ class Picture(Pixels):
                 f"is {self.width} x {self.height} pixels; the limit is "
                 f"{MAX_PIXELS // 10**6} million"
             )
-        if (scans := passes(data)) > MAX_SCANS:
+        if (scans := count_passes(data)) > MAX_SCANS:
             raise BadImageError(f"has more than {MAX_SCANS} JPEG scans")
         if scans and pixels * max(scans, USUAL_SCANS) > MAX_PASSES:
             raise BadImageError(
@@ -134,14 +134,14 @@ class Picture(Pixels):
 
     def crop(self, top: int, left: int, height: int, width: int) -> np.ndarray:
         """Return that part of the image as uint8 [height, width, 3]. Raises BadImageError."""
-        return rgb(self._image, (left, top, left + width, top + height))
+        return to_rgb(self._image, (left, top, left + width, top + height))
 
     def shrunk(self, height: int, width: int) -> np.ndarray:
         """Return the image by the mean over areas; the engine decodes the JPEGs that it takes."""
         made = None
-        if self._image.format == "JPEG" and not native.why_not():
+        if self._image.format == "JPEG" and not native.explain_unavailable():
             data = np.frombuffer(self.data, np.uint8)
-            made = native.shrunk(data, (self.height, self.width), (height, width))
+            made = native.shrink(data, (self.height, self.width), (height, width))
         return super().shrunk(height, width) if made is None else made
 
     def resized_crop(
@@ -158,10 +158,10 @@ class Picture(Pixels):
             shrink *= 2
         if shrink == 1 or not has_usual_chroma(self.data):
             return super().resized_crop(box, side, reduce, bicubic)
-        image = _opened(self.data)  # Pillow reduces an image once
+        image = _open(self.data)  # Pillow reduces an image once
         image.draft(None, (self.width // shrink, self.height // shrink))
         bottom, right, first, begin = top + height, left + width, top // shrink, left // shrink
-        part = rgb(image, (begin, first, -(-right // shrink), -(-bottom // shrink)))
+        part = to_rgb(image, (begin, first, -(-right // shrink), -(-bottom // shrink)))
         inside = (
             left / shrink - begin,
             top / shrink - first,
@@ -172,7 +172,7 @@ class Picture(Pixels):
         return np.asarray(Image.fromarray(part).resize((side, side), filter, inside))
 
 
-def pixels_of(image: object) -> Pixels:
+def read_pixels(image: object) -> Pixels:
     """Return an image that a program holds: a file's bytes, Pillow's image, or an array.
 
     The array is uint8 [h, w], [h, w, 3] or [h, w, 4]. Raises BadImageError.
@@ -191,10 +191,10 @@ def pixels_of(image: object) -> Pixels:
         )
     if not image.width * image.height:
         raise BadImageError("has no pixels")
-    return Pixels(rgb(image))
+    return Pixels(to_rgb(image))
 
 
-def resized(pixels: np.ndarray, height: int, width: int, bicubic: bool = False) -> Tensor:
+def resize_pixels(pixels: np.ndarray, height: int, width: int, bicubic: bool = False) -> Tensor:
     """Resize uint8 [h, w, 3] to channels_last [1, 3, height, width].
 
     Antialiased; bilinear within 1 of Pillow's, bicubic within 2 for photographs.
@@ -207,26 +207,26 @@ def resized(pixels: np.ndarray, height: int, width: int, bicubic: bool = False) 
     )
 
 
-def _opened(data: bytes) -> Image.Image:
+def _open(data: bytes) -> Image.Image:
     """Return a Pillow image that has read the header."""
     try:
         # odd EXIF is ignored; Picture judges the size
         with warnings.catch_warnings(action="ignore"):
             return Image.open(io.BytesIO(data), formats=FORMATS)
     except Image.UnidentifiedImageError:
-        raise BadImageError(_unknown(data)) from None
+        raise BadImageError(_identify(data)) from None
     except Exception as error:  # Pillow's parsers raise all kinds
         raise BadImageError(f"cannot be opened: {error}") from None
 
 
-def _unknown(data: bytes) -> str:
+def _identify(data: bytes) -> str:
     """Return what a file is that Pillow takes for no image."""
     if data[4:11] in (b"ftyphei", b"ftyphev") and "HEIF" not in FORMATS:
         return "is HEIC;  pip install pillow-heif  makes it readable"
     return f"is not an image of a known format ({', '.join(FORMATS)})" if data else "is empty"
 
 
-def rgb(image: Image.Image, box: tuple[int, int, int, int] | None = None) -> np.ndarray:
+def to_rgb(image: Image.Image, box: tuple[int, int, int, int] | None = None) -> np.ndarray:
     """Return an image, or a part (left, top, right, bottom), as RGB, uint8 [h, w, 3].
 
     Raises BadImageError.
@@ -234,7 +234,7 @@ def rgb(image: Image.Image, box: tuple[int, int, int, int] | None = None) -> np.
     try:
         with warnings.catch_warnings(action="ignore"):
             if image.mode[0] in "IF":
-                image = Image.fromarray(_eight_bits(image))
+                image = Image.fromarray(_to_eight_bits(image))
             return np.array(image.crop(box).convert("RGB"))
     except BadImageError:
         raise
@@ -242,7 +242,7 @@ def rgb(image: Image.Image, box: tuple[int, int, int, int] | None = None) -> np.
         raise BadImageError(f"cannot be decoded: {error or type(error).__name__}") from None
 
 
-def _eight_bits(image: Image.Image) -> np.ndarray:
+def _to_eight_bits(image: Image.Image) -> np.ndarray:
     """Return deep grey as uint8: the upper half of 16 bits.
 
     Of 32 bits, without agreed white, 0 to 255 or to 1.0.

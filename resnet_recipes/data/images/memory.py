@@ -8,7 +8,7 @@ from resnet_recipes.base.cores import available_memory
 from resnet_recipes.data import native
 from resnet_recipes.data.images.decode import Pixels
 from resnet_recipes.data.images.python import Source
-from resnet_recipes.data.images.shrink import shrunk_size
+from resnet_recipes.data.images.shrink import compute_shrunk_size
 from resnet_recipes.data.shared import SharedArrays, alone
 
 #: Fraction of the available memory that images may fill. The rest is for batches, pages of the
@@ -40,7 +40,7 @@ class Shrunk:
     def __init__(self, source: Source, longest: int, name: str = ""):
         self._source, self._longest, self._name, self._arrays = source, longest, name, None
         self._asked = 0.0  # when the system was last asked for its memory
-        if not name or native.why_not():
+        if not name or native.explain_unavailable():
             return
         room = 3 * longest**2 * len(source)
         layout = {
@@ -81,12 +81,12 @@ class Shrunk:
             if (kept := self._kept(index)) is not None:
                 return Pixels(kept)
         picture = self._source.read(index)
-        size = shrunk_size(picture.height, picture.width, self._longest)
+        size = compute_shrunk_size(picture.height, picture.width, self._longest)
         pixels = np.ascontiguousarray(picture.shrunk(*size))
         if self._arrays is not None:
-            row = native.blank_rows(1)
+            row = native.make_blank_rows(1)
             self._put_places(np.array([index]), row)
-            native.keep(row, pixels)
+            native.copy_pixels(row, pixels)
         return Pixels(pixels)
 
     def locate(self, indices: np.ndarray, wanted: np.ndarray) -> None:

@@ -13,9 +13,9 @@ from PIL import Image
 
 from resnet_recipes.data.base import MEAN, Augment, Mean
 from resnet_recipes.data.crop import TrainCrop
-from resnet_recipes.data.images.decode import BadImageError, Pixels, resized
+from resnet_recipes.data.images.decode import BadImageError, Pixels, resize_pixels
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
-from resnet_recipes.data.native.rows import CENTRE, CROP, DISTORTED, blank_rows, put_steps
+from resnet_recipes.data.native.rows import CENTRE, CROP, DISTORTED, make_blank_rows, put_steps
 
 
 class Readable(Protocol):
@@ -120,7 +120,7 @@ class TrainImages(PythonRows):
 
     def for_engine(self, rows: Rows) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return the engine's rows, which lack images and pixels; and memory that they point to."""
-        crop, wanted = self.crop, blank_rows(len(rows.indices))
+        crop, wanted = self.crop, make_blank_rows(len(rows.indices))
         draws, wanted["mirror"] = crop.attempts(rows)
         wanted["draws"] = draws.ctypes.data + np.arange(len(wanted)) * draws.strides[0]
         wanted["geometry"] = DISTORTED if crop.rule == "tensorflow" else CROP
@@ -157,19 +157,19 @@ class EvalImages(PythonRows):
         for row in range(len(rows.indices)):
             picture = self.opened(rows, row)
             with self._reading(rows, row):
-                rows.pixels[row] = centred(
+                rows.pixels[row] = center_crop(
                     picture, self.resize, side, self.bicubic, self.fit, self.mean
                 )
 
     def for_engine(self, rows: Rows) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return the engine's rows, which lack images and pixels."""
-        wanted = blank_rows(len(rows.indices))
+        wanted = make_blank_rows(len(rows.indices))
         wanted["geometry"], wanted["resize"], wanted["whole"] = CENTRE, self.resize, True
         wanted["filter"] = self.bicubic
         return wanted, []
 
 
-def centred(
+def center_crop(
     picture: Pixels,
     resize: int,
     side: int,
@@ -184,35 +184,38 @@ def centred(
     """
     sizes = picture.height, picture.width
     if fit == "crop":
-        box, top, left = _centre(*sizes, resize, side)
-        image = resized(picture.crop(*box), *_shorter_side(*box[2:], resize), bicubic)
+        box, top, left = _find_center_box(*sizes, resize, side)
+        image = resize_pixels(picture.crop(*box), *_scale_shorter_side(*box[2:], resize), bicubic)
         return image[0].permute(1, 2, 0).numpy()[top : top + side, left : left + side]
     height, width = resize, resize
     if fit == "pad":
         longer = max(sizes)
         height, width = (max(1, (2 * resize * size + longer) // (2 * longer)) for size in sizes)
-    image = resized(picture.crop(0, 0, *sizes), height, width, bicubic)
-    (rows, kept_rows), (columns, kept_columns) = _middle(height, side), _middle(width, side)
+    image = resize_pixels(picture.crop(0, 0, *sizes), height, width, bicubic)
+    (rows, kept_rows), (columns, kept_columns) = (
+        _find_middle(height, side),
+        _find_middle(width, side),
+    )
     square = np.tile(np.rint(mean).astype(np.uint8), (side, side, 1))
     square[rows, columns] = image[0].permute(1, 2, 0).numpy()[kept_rows, kept_columns]
     return square
 
 
-def _middle(length: int, side: int) -> tuple[slice, slice]:
+def _find_middle(length: int, side: int) -> tuple[slice, slice]:
     """Return where the middle of a line goes in one of `side` pixels, and which pixels that is."""
     kept, to = min(length, side), max(0, side - length) // 2
     first = round(max(0, length - side) / 2)
     return slice(to, to + kept), slice(first, first + kept)
 
 
-def _centre(height: int, width: int, resize: int, side: int) -> tuple[list[int], int, int]:
+def _find_center_box(height: int, width: int, resize: int, side: int) -> tuple[list[int], int, int]:
     """Return the box to resize, and the corner of the centre crop: (box, top, left).
 
     The box is the whole image, or four squares in the middle of one longer than five: otherwise a
     line of 20,000 pixels would become 4.6 million by 232. That moves the crop by less than a pixel.
     """
     box, sizes, shorter = [0, 0, height, width], (height, width), min(height, width)
-    resized = _shorter_side(height, width, resize)
+    resized = _scale_shorter_side(height, width, resize)
     corner = [round((length - side) / 2) for length in resized]  # half to even, as torchvision
     if (squares := max(sizes) // shorter) > 5:
         axis, before = sizes.index(max(sizes)), squares // 2 - 2
@@ -221,7 +224,7 @@ def _centre(height: int, width: int, resize: int, side: int) -> tuple[list[int],
     return box, *corner
 
 
-def _shorter_side(height: int, width: int, side: int) -> tuple[int, int]:
+def _scale_shorter_side(height: int, width: int, side: int) -> tuple[int, int]:
     """Return the size of an image whose shorter side becomes `side`.
 
     The longer is rounded down, as in torchvision.

@@ -5,7 +5,7 @@ import numpy as np
 from resnet_recipes.data import native
 
 
-def shrunk_size(height: int, width: int, longest: int | None) -> tuple[int, int]:
+def compute_shrunk_size(height: int, width: int, longest: int | None) -> tuple[int, int]:
     """Return an image's size if its longer side is at most `longest`; 600x800 becomes 375x500."""
     if longest is None or max(height, width) <= longest:
         return height, width
@@ -13,23 +13,23 @@ def shrunk_size(height: int, width: int, longest: int | None) -> tuple[int, int]
     return max(1, int(ratio * height)), max(1, int(ratio * width))
 
 
-def area_mean(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
+def shrink_by_area(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
     """Shrink uint8 [h, w, 3] to [height, width, 3].
 
     The engine and Python give the same bits.
     """
     if pixels.shape[:2] == (height, width):
         return pixels
-    if not native.why_not():
+    if not native.explain_unavailable():
         pixels = np.ascontiguousarray(pixels)
-        shrunk = native.shrunk(pixels, pixels.shape[:2], (height, width), raw=True)
+        shrunk = native.shrink(pixels, pixels.shape[:2], (height, width), raw=True)
         assert shrunk is not None  # the engine refuses damaged JPEGs only
         return shrunk
-    rows = _area_mean(pixels.astype(np.float32), height)
-    return np.rint(_area_mean(rows.swapaxes(0, 1), width).swapaxes(0, 1)).astype(np.uint8)
+    rows = _shrink_axis(pixels.astype(np.float32), height)
+    return np.rint(_shrink_axis(rows.swapaxes(0, 1), width).swapaxes(0, 1)).astype(np.uint8)
 
 
-def _area_mean(values: np.ndarray, length: int) -> np.ndarray:
+def _shrink_axis(values: np.ndarray, length: int) -> np.ndarray:
     """Shrink the first axis to `length` by area means, as OpenCV's INTER_AREA does.
 
     Pillow's BOX counts whole rows only, which is visible when an image shrinks a little.

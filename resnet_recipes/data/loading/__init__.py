@@ -24,7 +24,7 @@ class BatchSource:
     examples: int
     notes: Sequence[str] = ()  # what a user should know
     skipped: Sequence[str] = ()
-    permute: Permute = staticmethod(order.shuffled)
+    permute: Permute = staticmethod(order.shuffle)
 
     def run(self, jobs: Iterable[BatchOrder]) -> Iterator[RawBatch]:
         """Yield one batch for each job, in order; it is valid until the next one is requested.
@@ -60,7 +60,7 @@ class EvalLoader:
 
     def only(self, indices: np.ndarray) -> Iterator[RawBatch]:
         """Yield these images in batches, the last one short."""
-        return self.source.run(order.eval_jobs(self._config, self._share, indices))
+        return self.source.run(order.list_eval_jobs(self._config, self._share, indices))
 
     def normalized(self, batch: RawBatch) -> Tensor:
         """Return a batch's images as the network takes them, float32 [N, 3, H, W]."""
@@ -94,7 +94,7 @@ class TrainLoader(EvalLoader):
         with the path of an unreadable image.
         """
         return self.source.run(
-            order.train_jobs(
+            order.list_train_jobs(
                 self._config, self._share, self.examples, first_step, self.source.permute
             )
         )
@@ -104,7 +104,7 @@ class TrainLoader(EvalLoader):
 
         They are blocks in the order of the files, copy after copy.
         """
-        return list(order.whole_epoch(self._config, self._share, self.examples, epoch))
+        return list(order.list_epoch_jobs(self._config, self._share, self.examples, epoch))
 
 
 #: Seconds without an image after which the loader gives up: a dead network drive never answers.
@@ -137,7 +137,7 @@ class Pipeline(BatchSource):
         A new run ends an earlier one.
         """
         self._abandon()
-        return map(_batch, self._filled(iter(jobs), self._runs))
+        return map(_make_batch, self._filled(iter(jobs), self._runs))
 
     def path(self, index: int) -> str:
         """Return the name of image `index`."""
@@ -207,7 +207,7 @@ class Pipeline(BatchSource):
         self._ahead.clear()
 
 
-def _batch(rows: Rows) -> RawBatch:
+def _make_batch(rows: Rows) -> RawBatch:
     """Return rows as a batch, a view of them."""
     pixels, labels, taught = map(torch.from_numpy, (rows.pixels, rows.labels, rows.taught))
     return RawBatch(pixels.permute(0, 3, 1, 2), labels, taught if taught.shape[1] else None)

@@ -12,12 +12,12 @@ from resnet_recipes.base.text import byte_size
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.loading.storage import Rows
 from resnet_recipes.data.order import BatchOrder
-from resnet_recipes.data.shared import Layout, SharedArrays, layout_bytes
+from resnet_recipes.data.shared import Layout, SharedArrays, count_layout_bytes
 
 _MOST = 16  # more would not make one rank faster
 
 
-def workers(config: DataConfig, ranks: int = 1) -> int:
+def count_workers(config: DataConfig, ranks: int = 1) -> int:
     """Return a rank's loader processes or threads.
 
     The recipe's number, or its share of the cores, at most 16.
@@ -26,15 +26,15 @@ def workers(config: DataConfig, ranks: int = 1) -> int:
     """
     if config.workers != "auto":
         return int(config.workers)
-    return fair_share(int(os.environ.get("LOCAL_WORLD_SIZE", ranks)))
+    return count_fair_workers(int(os.environ.get("LOCAL_WORLD_SIZE", ranks)))
 
 
-def fair_share(ranks: int) -> int:
+def count_fair_workers(ranks: int) -> int:
     """Return the workers per rank with `data.workers=auto`, for `ranks` on this machine."""
     return max(1, min(_MOST, cores() // ranks))
 
 
-def oversubscription(config: DataConfig) -> Iterator[str]:
+def find_oversubscription(config: DataConfig) -> Iterator[str]:
     """Yield a note if a recipe asks for more workers than cores.
 
     Before a launch, one rank per GPU is assumed.
@@ -45,7 +45,7 @@ def oversubscription(config: DataConfig) -> Iterator[str]:
         each = f" for each of {ranks} ranks" if ranks > 1 else ""
         yield (
             f"data.workers={config.workers}{each} is more than the {cores()} cores of this "
-            f"machine, which slows loading; use data.workers={fair_share(ranks)}"
+            f"machine, which slows loading; use data.workers={count_fair_workers(ranks)}"
         )
 
 
@@ -63,14 +63,17 @@ class Capacity(NamedTuple):
         """Return the capacity that a rank's training images need."""
         pixels = max(share.train_pixels, default=config.train_size)
         taught = share.stored.classes if share.stored else 0
-        parallel = workers(config, share.world_size)
+        parallel = count_workers(config, share.world_size)
         return cls(parallel, config.prefetch, share.rank_size, pixels, taught)
 
     @classmethod
     def for_evaluation(cls, config: DataConfig, share: Share) -> Self:
         """Return the capacity that a rank's evaluation images need."""
         return cls(
-            workers(config, share.world_size), config.prefetch, share.eval_size, config.eval_size
+            count_workers(config, share.world_size),
+            config.prefetch,
+            share.eval_size,
+            config.eval_size,
         )
 
     @property
@@ -81,7 +84,7 @@ class Capacity(NamedTuple):
     @property
     def memory(self) -> int:
         """Bytes of these batches at most, which more workers do not change."""
-        return layout_bytes(self.layout)
+        return count_layout_bytes(self.layout)
 
     @property
     def layout(self) -> Layout:

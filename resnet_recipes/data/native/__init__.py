@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from resnet_recipes.data.native.rows import Status, blank_rows, layout
+from resnet_recipes.data.native.rows import Status, describe_layout, make_blank_rows
 
 PATH = Path(__file__).with_name("libengine.so")
 FOLDER = Path(__file__).with_name("known")
@@ -44,9 +44,9 @@ class UnavailableError(Exception):
     """The native library cannot be used; the message says why."""
 
 
-def rows_of(files: list[np.ndarray], pixels: list[np.ndarray]) -> np.ndarray:
+def make_rows(files: list[np.ndarray], pixels: list[np.ndarray]) -> np.ndarray:
     """Return files x WAYS rows: what is decoded, and where to; both must stay alive."""
-    rows = blank_rows(len(files) * len(WAYS)).reshape(len(files), len(WAYS))
+    rows = make_blank_rows(len(files) * len(WAYS)).reshape(len(files), len(WAYS))
     rows["data"] = [[file.ctypes.data] for file in files]
     rows["length"] = [[file.size] for file in files]
     left, top, rows["box"][..., 2], rows["side"] = np.array(list(WAYS.values())).T
@@ -55,7 +55,7 @@ def rows_of(files: list[np.ndarray], pixels: list[np.ndarray]) -> np.ndarray:
     return rows.ravel()
 
 
-def mismatch(library: ctypes.CDLL) -> str:
+def find_mismatch(library: ctypes.CDLL) -> str:
     """Return what the library decodes wrongly; empty if everything is right.
 
     Takes 2 ms, without a thread.
@@ -63,7 +63,7 @@ def mismatch(library: ctypes.CDLL) -> str:
     files = [np.fromfile(FOLDER / f"{name}.jpg", np.uint8) for name in PIXELS]
     sides = [side for _ in files for *_, side in WAYS.values()]
     pixels = [np.zeros((side, side, 3), np.uint8) for side in sides]
-    rows = rows_of(files, pixels)
+    rows = make_rows(files, pixels)
     library.engine_try(rows.ctypes.data, len(rows))
     names = [f"{name} {way}" for name in PIXELS for way in WAYS]
     expected = [crc for file in PIXELS.values() for crc in file]
@@ -73,58 +73,58 @@ def mismatch(library: ctypes.CDLL) -> str:
 
 
 @functools.cache
-def library(path: Path = PATH) -> ctypes.CDLL:
+def load_library(path: Path = PATH) -> ctypes.CDLL:
     """Load the library and try it on known JPEGs. Raises UnavailableError if it cannot be used."""
     if not path.exists():
         raise UnavailableError("was not built when resnet-recipes was installed")
     try:
         loaded = ctypes.CDLL(str(path))
         _declare(loaded)
-        is_current = loaded.engine_layout().decode() == layout()
+        is_current = loaded.engine_layout().decode() == describe_layout()
     except OSError as error:
         raise UnavailableError(f"cannot be loaded: {error}") from None
     except AttributeError:  # a function is missing
         is_current = False
     if not is_current:
         raise UnavailableError("was built from other sources; install resnet-recipes again")
-    if wrong := mismatch(loaded):
+    if wrong := find_mismatch(loaded):
         raise UnavailableError(f"with {loaded.engine_jpeg().decode()} {wrong}")
     return loaded
 
 
-def why_not() -> str:
+def explain_unavailable() -> str:
     """Return why the native library cannot be used; empty if it can."""
     try:
-        library()
+        load_library()
     except UnavailableError as error:
         return str(error)
     return ""
 
 
-def description() -> str:
+def describe() -> str:
     """Return a description of the instructions and libraries in use."""
     return (
-        f"{library().engine_instructions().decode()} instructions, "
-        f"{library().engine_jpeg().decode()}"
+        f"{load_library().engine_instructions().decode()} instructions, "
+        f"{load_library().engine_jpeg().decode()}"
     )
 
 
-def shrunk(
+def shrink(
     data: np.ndarray, size: tuple[int, int], to: tuple[int, int], raw: bool = False
 ) -> np.ndarray | None:
     """Shrink an image of `size` (height, width), uint8, to [*to, 3] by the mean over areas.
 
     `data` are the bytes of a JPEG, or raw pixels. None if the engine refuses it.
     """
-    row, made = blank_rows(1), np.empty((*to, 3), np.uint8)
+    row, made = make_blank_rows(1), np.empty((*to, 3), np.uint8)
     row["data"], row["length"], row["size"], row["raw"] = data.ctypes.data, data.size, size, raw
-    refused = library().engine_shrink(row.ctypes.data, *to, made.ctypes.data)
+    refused = load_library().engine_shrink(row.ctypes.data, *to, made.ctypes.data)
     return None if refused else made
 
 
-def keep(row: np.ndarray, pixels: np.ndarray) -> None:
+def copy_pixels(row: np.ndarray, pixels: np.ndarray) -> None:
     """Put an image, uint8 [h, w, 3], into the memory that a row [1] points to."""
-    library().engine_keep(row.ctypes.data, pixels.ctypes.data, *pixels.shape[:2])
+    load_library().engine_keep(row.ctypes.data, pixels.ctypes.data, *pixels.shape[:2])
 
 
 def _declare(loaded: ctypes.CDLL) -> None:
@@ -158,7 +158,7 @@ class Engine:
 
         OSError if the system allows no more threads.
         """
-        self._library = library()
+        self._library = load_library()
         reason = ctypes.create_string_buffer(200)
         self._engine = self._library.engine_create(threads, scalar, reason, len(reason))
         if not self._engine:
@@ -180,7 +180,7 @@ class Engine:
 
     def submit(self, rows: np.ndarray) -> int:
         """Start filling rows [N]; return a ticket to wait for."""
-        assert rows.dtype == blank_rows(0).dtype
+        assert rows.dtype == make_blank_rows(0).dtype
         assert rows.flags.c_contiguous
         ticket = self._checked(
             self._library.engine_submit(self._open(), rows.ctypes.data, len(rows))

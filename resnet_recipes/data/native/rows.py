@@ -87,27 +87,27 @@ class Status(IntEnum):
     CUT_SHORT = 8
 
 
-def blank_rows(count: int) -> np.ndarray:
+def make_blank_rows(count: int) -> np.ndarray:
     """Return rows [count] in which everything is zero."""
     return np.zeros(count, _ROW)
 
 
-def layout() -> str:
+def describe_layout() -> str:
     """Return a line for each field of these structs: its name, its offset and its size."""
-    lines = [*_fields(_ROW), f"row 0 {_ROW.itemsize}"]
-    lines += [*_fields(OPERATION), f"operation 0 {OPERATION.itemsize}"]
+    lines = [*_list_fields(_ROW), f"row 0 {_ROW.itemsize}"]
+    lines += [*_list_fields(OPERATION), f"operation 0 {OPERATION.itemsize}"]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _fields(dtype: np.dtype, name: str = "", place: int = 0) -> Iterator[str]:
+def _list_fields(dtype: np.dtype, name: str = "", place: int = 0) -> Iterator[str]:
     """Yield a line for each number in a struct that starts at `place`."""
     if dtype.fields:
         for key, (kind, offset, *_) in dtype.fields.items():
-            yield from _fields(kind, f"{name}.{key}" if name else key, place + offset)
+            yield from _list_fields(kind, f"{name}.{key}" if name else key, place + offset)
     elif dtype.subdtype:
         kind, (count,) = dtype.subdtype
         for index in range(count):
-            yield from _fields(kind, f"{name}[{index}]", place + index * kind.itemsize)
+            yield from _list_fields(kind, f"{name}[{index}]", place + index * kind.itemsize)
     else:
         yield f"{name} {place} {dtype.itemsize}"
 

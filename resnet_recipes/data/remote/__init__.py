@@ -14,16 +14,16 @@ from resnet_recipes.base.extras import suggest_install
 from resnet_recipes.base.text import Progress, byte_size
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.remote import disk
-from resnet_recipes.data.remote.contents import THREADS, contents_of, heads_of
+from resnet_recipes.data.remote.contents import THREADS, fetch_heads, list_contents
 from resnet_recipes.data.remote.copy import PART, Copy, Stopped
 from resnet_recipes.data.remote.store import RemoteFile, Store
-from resnet_recipes.data.root import TABLES, address_problems
+from resnet_recipes.data.root import TABLES, find_address_problems
 
 #: Seconds for which a plan fetches, to know how fast that is.
 _SAMPLED = 3.0
 
 
-class _There(NamedTuple):
+class _Remote(NamedTuple):
     """What is at an address, and its copy on this machine."""
 
     store: Store
@@ -35,18 +35,18 @@ class _There(NamedTuple):
 
     def copy(self, cache: str) -> Copy:
         """Return a copy to complete. Raises NotReadyError if no disk has room for it."""
-        contents = contents_of(self.store, self.heads, self.named)
-        home = disk.with_room(cache, self.name, f"{self.version}{PART}", contents.size)
+        contents = list_contents(self.store, self.heads, self.named)
+        home = disk.choose_folder(cache, self.name, f"{self.version}{PART}", contents.size)
         return Copy(self.store, contents, home, self.version)
 
 
-def outlined(config: DataConfig) -> tuple[Path, str]:
+def fetch_outline(config: DataConfig) -> tuple[Path, str]:
     """Return files to count the images at an address, and a note; fetches for a few seconds.
 
     The sizes of files are right, but not all content may be there. Raises NotReadyError, also if
     no disk has room for all of them.
     """
-    there = _there(config)
+    there = _look_up(config)
     if whole := there.whole:
         note = f"read from a copy on this machine, {whole}"
         if not (whole / "train.beton").exists():
@@ -70,12 +70,12 @@ def outlined(config: DataConfig) -> tuple[Path, str]:
     return copy.place / there.named, note
 
 
-def staged(config: DataConfig, progress: Progress, stopped: Stopped) -> Path | None:
+def fetch_copy(config: DataConfig, progress: Progress, stopped: Stopped) -> Path | None:
     """Return the folder, or table, with a whole copy of the images at an address.
 
     None if it was told to stop before. Raises NotReadyError.
     """
-    there = _there(config)
+    there = _look_up(config)
     if there.whole:
         return there.whole / there.named
     if stopped():
@@ -84,34 +84,34 @@ def staged(config: DataConfig, progress: Progress, stopped: Stopped) -> Path | N
     return copy.whole / there.named if copy.complete(progress, stopped) else None
 
 
-def _there(config: DataConfig) -> _There:
+def _look_up(config: DataConfig) -> _Remote:
     """Ask what is at an address, and look for a copy of it."""
     # a plan does without data.root, so it was not checked
-    RecipeError.refuse(problem.under("data") for problem in address_problems(config.root))
+    RecipeError.refuse(problem.under("data") for problem in find_address_problems(config.root))
     address, named = config.root, ""
     if address.lower().endswith(TABLES):
         address, _, named = address.rpartition("/")
-    store = _store(address)
-    heads = heads_of(store, named, config.backend)
-    name = _name(config.root)
+    store = _open_store(address)
+    heads = fetch_heads(store, named, config.backend)
+    name = _make_name(config.root)
     version = _digest(repr(heads))
-    home = disk.existing(config.cache, name)
+    home = disk.find_copy(config.cache, name)
     whole = home / version if home and (home / version).is_dir() else None
-    return _There(store, heads, named, name, version, whole)
+    return _Remote(store, heads, named, name, version, whole)
 
 
 def is_trusted(config: DataConfig) -> bool:
     """Return whether images at this address were fetched into this cache before; asks nobody."""
-    return disk.existing(config.cache, _name(config.root)) is not None
+    return disk.find_copy(config.cache, _make_name(config.root)) is not None
 
 
-def _name(address: str) -> str:
+def _make_name(address: str) -> str:
     """Return the name of the folder with the copies of what is at an address."""
     title = re.sub("[^A-Za-z0-9.-]+", "-", address.rpartition("/")[2])[:40]
     return f"{title}-{_digest(address)}"
 
 
-def _store(address: str) -> Store:
+def _open_store(address: str) -> Store:
     """Return what fetches from an address. Raises NotReadyError if a package is missing."""
     try:
         from resnet_recipes.data.remote.stores import Bucket, Web

@@ -58,12 +58,12 @@ class Contents(NamedTuple):
         return " and ".join(known) or f"sizes, for there is no {SUMS}"
 
 
-def heads_of(store: Store, named: str, backend: str) -> tuple[RemoteFile, ...]:
+def fetch_heads(store: Store, named: str, backend: str) -> tuple[RemoteFile, ...]:
     """Return the files that describe a data set, of which the address may have named a table.
 
     Raises NotReadyError if there are none.
     """
-    found = {remote.name: remote for remote in _present(store, named)}
+    found = {remote.name: remote for remote in _find_present(store, named)}
     if named or backend == "torchvision" or not {*_FILES} <= found.keys():
         wanted = [name for name in found if name not in _BETONS]
     else:
@@ -80,7 +80,7 @@ def heads_of(store: Store, named: str, backend: str) -> tuple[RemoteFile, ...]:
     return tuple(found[name] for name in wanted)
 
 
-def contents_of(store: Store, heads: Sequence[RemoteFile], named: str) -> Contents:
+def list_contents(store: Store, heads: Sequence[RemoteFile], named: str) -> Contents:
     """Return all files of a data set; reads its tables, of which the address may have named one.
 
     Raises NotReadyError.
@@ -91,20 +91,20 @@ def contents_of(store: Store, heads: Sequence[RemoteFile], named: str) -> Conten
         sums: dict[str, str] = {}
         for head in heads:
             if head.name == SUMS:
-                sums = _sums(store, head)
+                sums = _parse_sums(store, head)
             elif head in tables:
                 only = "" if named else Path(head.name).stem
                 place = Path(folder) / head.name
-                names |= dict.fromkeys(_named(store, head, place, only, len(tables) > 1))
+                names |= dict.fromkeys(_list_named(store, head, place, only, len(tables) > 1))
     names = {name: None for name in names if name not in {head.name for head in heads}}
-    images = list(_each(store.look, names))
+    images = list(_look_at_each(store.look, names))
     if missing := [name for name, image in zip(names, images, strict=True) if image is None]:
         rule = f"does not exist, like {len(missing):,} of the {len(names):,} files in the table"
         raise store.refused(missing[0], rule)
     return Contents(tuple(heads), tuple(image for image in images if image), sums)
 
 
-def _present(store: Store, named: str) -> list[RemoteFile]:
+def _find_present(store: Store, named: str) -> list[RemoteFile]:
     """Return those of the known files that exist."""
     refusals: list[ForbiddenError] = []
 
@@ -116,13 +116,13 @@ def _present(store: Store, named: str) -> list[RemoteFile]:
             return None
 
     known = (named, SUMS) if named else (*_BETONS, *_TABLES, SUMS)
-    present = [remote for remote in _each(look, known) if remote]
+    present = [remote for remote in _look_at_each(look, known) if remote]
     if not {remote.name for remote in present} - {SUMS} and refusals:
         raise refusals[0]
     return present
 
 
-def _each(
+def _look_at_each(
     look: Callable[[str], RemoteFile | None], names: Iterable[str]
 ) -> Iterator[RemoteFile | None]:
     """Yield what is at each name, asked for in parallel; a million requests never wait at once."""
@@ -132,7 +132,7 @@ def _each(
             yield from pool.map(look, some)
 
 
-def _sums(store: Store, head: RemoteFile) -> dict[str, str]:
+def _parse_sums(store: Store, head: RemoteFile) -> dict[str, str]:
     """Return the digests that a file in the format of sha256sum lists, by name."""
     if head.size > MAX_BYTES:
         raise store.refused(head.name, f"is larger than {MAX_BYTES:,} bytes")
@@ -147,7 +147,7 @@ def _sums(store: Store, head: RemoteFile) -> dict[str, str]:
     return sums
 
 
-def _named(
+def _list_named(
     store: Store, head: RemoteFile, place: Path, only: str, is_beside: bool
 ) -> Iterator[str]:
     """Yield the names of the images in a table, brought to `place`; they must be below its folder.
@@ -160,7 +160,7 @@ def _named(
     try:
         if is_beside and head.name in table.METADATA and not table.has_labels(place):
             return
-        found = table.rows(place, only)
+        found = table.read_rows(place, only)
     except NotReadyError as error:
         raise error.elsewhere(place, f"{store.address}/{head.name}") from None
     for row in found:

@@ -87,7 +87,7 @@ class Copy:
             self._of(
                 (remote, *part)
                 for remote in betons
-                for part in _described(self.place / remote.name)
+                for part in _list_descriptions(self.place / remote.name)
             )
         )
         self._fetch(range(min(len(self._pieces), 64)), stopped=stopped)
@@ -239,7 +239,7 @@ class Copy:
     @contextmanager
     def _lock(self, is_over: Stopped) -> Iterator[bool]:
         """Hold the lock of this address's copies; yield False if it `is_over` before."""
-        disk.make(self._home)
+        disk.make_folder(self._home)
         with open(self._home / "lock", "a") as file:
             while not is_over():
                 try:
@@ -262,7 +262,7 @@ class Copy:
             raise NotReadyError.of("data.cache", str(self._home), rule, fix) from None
 
 
-def _described(beton: Path) -> Iterator[tuple[int, int]]:
+def _list_descriptions(beton: Path) -> Iterator[tuple[int, int]]:
     """Yield the parts of a .beton file that are not images, as bytes from and to, by its header."""
     with open(beton, "rb") as file:
         header, size = file.read(HEADER.itemsize), os.fstat(file.fileno()).st_size

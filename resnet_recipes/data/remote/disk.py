@@ -16,18 +16,18 @@ _UNFIT = {"nfs", "nfs4", "cifs", "smb3", "lustre", "ceph", "gpfs", "beegfs", "af
 _UNFIT |= {"tmpfs", "ramfs"}
 
 
-def existing(cache: str, name: str) -> Path | None:
+def find_copy(cache: str, name: str) -> Path | None:
     """Return the folder `name` in data.cache, or on a local disk, if it exists.
 
     Raises NotReadyError if it is not this user's own.
     """
-    for folder in _folders(cache):
+    for folder in _list_folders(cache):
         if (folder / name).is_dir():
-            return own(folder / name)
+            return check_owner(folder / name)
     return None
 
 
-def own(folder: Path) -> Path:
+def check_owner(folder: Path) -> Path:
     """Return the folder of a copy. Raises NotReadyError if another user may have put things there.
 
     A group's folder is not refused: Kubernetes opens volumes to the group of a pod.
@@ -40,21 +40,21 @@ def own(folder: Path) -> Path:
     raise NotReadyError.of("data.cache", str(folder), rule, "data.cache=/another/folder")
 
 
-def make(folder: Path) -> None:
-    """Make the folder of a copy, unless it is there. Raises NotReadyError as `own` does."""
+def make_folder(folder: Path) -> None:
+    """Make the folder of a copy, unless it is there. Raises NotReadyError as `check_owner` does."""
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700, parents=True)
-    own(folder)
+    check_owner(folder)
 
 
-def with_room(cache: str, name: str, begun: str, needed: int) -> Path:
+def choose_folder(cache: str, name: str, begun: str, needed: int) -> Path:
     """Return a folder `name` for `needed` bytes, those that are in its folder `begun` included.
 
     Raises NotReadyError if no disk has room.
     """
-    there = existing(cache, name)
+    there = find_copy(cache, name)
     problems = []
-    for folder in [there.parent] if there else _folders(cache):
+    for folder in [there.parent] if there else _list_folders(cache):
         blocks = sum(path.lstat().st_blocks for path in (folder / name / begun).rglob("*"))
         left = needed - 512 * blocks
         need = f"the copy needs {byte_size(left)}"
@@ -65,7 +65,7 @@ def with_room(cache: str, name: str, begun: str, needed: int) -> Path:
     raise NotReadyError(problems)
 
 
-def _folders(cache: str) -> list[Path]:
+def _list_folders(cache: str) -> list[Path]:
     """Return the folders that may hold copies, the best first."""
     if cache:
         return [Path(cache)]
@@ -81,11 +81,11 @@ def is_local(folder: Path) -> bool:
     if there == folder.absolute() and (folder.is_symlink() or facts.st_uid != os.getuid()):
         return False
     number = f"{os.major(facts.st_dev)}:{os.minor(facts.st_dev)}"
-    kinds = [kind for device, kind in _mounts() if device == number]
+    kinds = [kind for device, kind in _list_mounts() if device == number]
     return not any(kind in _UNFIT or kind.startswith("fuse") for kind in kinds)
 
 
-def _mounts() -> Iterator[tuple[str, str]]:
+def _list_mounts() -> Iterator[tuple[str, str]]:
     """Yield the device number and the type of each mounted file system (Linux)."""
     try:
         lines = Path("/proc/self/mountinfo").read_text().splitlines()

@@ -86,24 +86,24 @@ class Store:
         """Ask until there is an answer, a few times, and wait so many seconds each time."""
         for wait in (*self.waits, None):
             try:
-                return _within(seconds, ask)
+                return _ask_within(seconds, ask)
             except FileNotFoundError:
                 raise
             except PermissionError as error:
-                rule = f"may not be read with these credentials: {_reason(error)}"
+                rule = f"may not be read with these credentials: {_find_reason(error)}"
                 fix = Hint(f"{DOCS}/howto/remote_data.html says how to give others")
                 raise ForbiddenError(self.refused(name, rule, fix).problems) from None
             except OSError as error:
                 if wait is None:
                     fix = Hint("run the command again: what has been fetched is kept")
                     attempts = f" in {1 + len(self.waits)} attempts" if self.waits else ""
-                    rule = f"could not be fetched{attempts}: {_reason(error)}"
+                    rule = f"could not be fetched{attempts}: {_find_reason(error)}"
                     raise self.refused(name, rule, fix) from None
                 time.sleep(wait)
         raise AssertionError("the last attempt returns or raises")
 
 
-def _within(seconds: float, ask: Callable[[], _T]) -> _T:
+def _ask_within(seconds: float, ask: Callable[[], _T]) -> _T:
     """Return the answer. Raises what `ask` raises, or TimeoutError after some seconds.
 
     A thread asks, and may stay behind: no library ends an answer that comes byte by byte, or whose
@@ -123,6 +123,6 @@ def _within(seconds: float, ask: Callable[[], _T]) -> _T:
     return answer.result()
 
 
-def _reason(error: OSError) -> str:
+def _find_reason(error: OSError) -> str:
     """Return the reason that an error gives, which may be a server's text of any length."""
     return " ".join(str(error).split())[:200] or type(error).__name__

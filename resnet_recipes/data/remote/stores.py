@@ -46,7 +46,7 @@ class Web(Store):
             length, md5 = (answer.headers.get(key, "") for key in ("Content-Length", "Content-MD5"))
             if not re.fullmatch("[0-9]{1,18}", length):
                 raise self.refused(name, "comes from a server that does not say how long it is")
-            return RemoteFile(name, int(length), _version(answer), _hex(md5))
+            return RemoteFile(name, int(length), _get_version(answer), _decode_md5(md5))
 
     def _read(self, remote: RemoteFile, start: int, end: int) -> bytes:
         wanted = {"Range": f"bytes={start}-{end - 1}"}
@@ -58,7 +58,7 @@ class Web(Store):
             is_part = answer.status == 206
             if is_part and answer.headers.get("Content-Range", "").strip() != expected:
                 raise self.changed(remote)
-            version = _version(answer)
+            version = _get_version(answer)
             if answer.status == 416 or version != remote.version:
                 raise self._differing(remote, version)
             return answer.read(end - start + 1, decode_content=False)
@@ -101,11 +101,11 @@ class Web(Store):
             raise OSError(str(getattr(error, "reason", None) or error)) from None
 
 
-def _version(answer: urllib3.BaseHTTPResponse) -> str:
+def _get_version(answer: urllib3.BaseHTTPResponse) -> str:
     return answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
 
 
-def _hex(md5: str) -> str:
+def _decode_md5(md5: str) -> str:
     """Return the header Content-MD5, which is in base64, in hex; "" if it is none."""
     try:
         found = b64decode(md5, validate=True)
@@ -135,7 +135,7 @@ class Bucket(Store):
         with _as_system_errors():
             said = self._said(f"{self.address}/{name}")
         version = next((str(said[key]) for key in _VERSIONS if said.get(key)), "")
-        return RemoteFile(name, int(said["size"]), version, _md5(said))
+        return RemoteFile(name, int(said["size"]), version, _get_md5(said))
 
     def _read(self, remote: RemoteFile, start: int, end: int) -> bytes:
         with _as_system_errors():
@@ -154,7 +154,7 @@ class Bucket(Store):
         return said
 
 
-def _md5(said: dict[str, Any]) -> str:
+def _get_md5(said: dict[str, Any]) -> str:
     """Return an object's MD5 in hex, if the store gives it."""
     if "md5Hash" in said:  # Google's
         return b64decode(said["md5Hash"]).hex()

@@ -17,7 +17,7 @@ from resnet_recipes.data.beton import (
     SAMPLE,
     open_beton,
 )
-from resnet_recipes.data.beton.sidecar import sidecar_path
+from resnet_recipes.data.beton.sidecar import get_sidecar_path
 from tests.tables import rows
 
 
@@ -120,13 +120,13 @@ def test_beton_round_trips_through_its_file(file):
     assert beton.classes == ("ant", "bee", "cat")
     assert set(beton.modes) == {0, 1}
     assert all(beton.complaint(index) is None for index in range(37))
-    sidecar_path(file).unlink()
+    get_sidecar_path(file).unlink()
     assert open_beton(file).classes == ("0", "1", "2")
 
 
 def refused(file: Path, content: bytes) -> None:
     """Write a file without its note, which must be refused."""
-    sidecar_path(file).unlink(missing_ok=True)
+    get_sidecar_path(file).unlink(missing_ok=True)
     file.write_bytes(content)
     with pytest.raises(NotReadyError) as refusal:
         open_beton(file)
@@ -190,7 +190,7 @@ def test_changed_byte_is_reported_for_its_image(file):
 
 
 def test_jpeg_size_mismatch_is_reported_without_sidecar(file):
-    sidecar_path(file).unlink()
+    get_sidecar_path(file).unlink()
     parts = Parts(file.read_bytes())
     index = parts.first(0)
     parts.images["height"][index] += 1
@@ -200,13 +200,13 @@ def test_jpeg_size_mismatch_is_reported_without_sidecar(file):
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"classes": 3}', "[" * 100_000, "\xff"])
 def test_open_rejects_invalid_sidecar(file, text):
-    sidecar_path(file).write_text(text, encoding="latin-1")
+    get_sidecar_path(file).write_text(text, encoding="latin-1")
     with pytest.raises(NotReadyError, match=r"train\.beton\.json"):
         open_beton(file)
 
 
 def test_open_rejects_sidecar_of_another_file(file):
-    shutil.copy(file.with_name("val.beton.json"), sidecar_path(file))
+    shutil.copy(file.with_name("val.beton.json"), get_sidecar_path(file))
     with pytest.raises(NotReadyError, match="does not match its sidecar"):
         open_beton(file)
 

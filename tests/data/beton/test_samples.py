@@ -7,9 +7,9 @@ import pytest
 
 from resnet_recipes.data.beton import open_beton, samples
 from resnet_recipes.data.beton.samples import (
-    quasi_random,
-    quasi_random_problem,
-    stored_by_class,
+    find_quasi_random_problem,
+    is_sorted_by_class,
+    make_quasi_random_order,
 )
 
 
@@ -29,7 +29,7 @@ def beton(betons):
 
 
 def test_epoch_order_depends_on_seed_and_epoch(beton):
-    order = quasi_random(beton)
+    order = make_quasi_random_order(beton)
     first = order(1, 0, len(beton))
     assert np.array_equal(np.sort(first), np.arange(len(beton)))
     assert np.array_equal(first, order(1, 0, len(beton)))
@@ -39,7 +39,7 @@ def test_epoch_order_depends_on_seed_and_epoch(beton):
 
 def test_quasi_random_order_opens_few_pages(beton, monkeypatch):
     monkeypatch.setattr(samples, "WINDOW", 16)
-    pages = (beton.starts // beton.page_size)[quasi_random(beton)(0, 0, len(beton))]
+    pages = (beton.starts // beton.page_size)[make_quasi_random_order(beton)(0, 0, len(beton))]
     places = np.arange(len(pages))
     last, first = np.zeros((2, pages.max() + 1), int)
     last[pages], first[pages[::-1]] = places, places[::-1]
@@ -49,13 +49,13 @@ def test_quasi_random_order_opens_few_pages(beton, monkeypatch):
 
 def test_window_larger_than_memory_is_rejected(beton, monkeypatch):
     monkeypatch.setattr(samples, "available_memory", lambda: 1000)
-    problem = quasi_random_problem(replace(beton, page_size=8 << 20))
+    problem = find_quasi_random_problem(replace(beton, page_size=8 << 20))
     assert "4.29 GB" in problem.clause
 
 
 def test_quasi_random_order_rejects_file_sorted_by_class(beton):
-    assert quasi_random_problem(beton) is None
-    assert not stored_by_class(beton)
+    assert find_quasi_random_problem(beton) is None
+    assert not is_sorted_by_class(beton)
     clumped = replace(beton, labels=np.sort(beton.labels))
-    assert stored_by_class(clumped)
-    assert "class by class" in quasi_random_problem(clumped).clause
+    assert is_sorted_by_class(clumped)
+    assert "class by class" in find_quasi_random_problem(clumped).clause

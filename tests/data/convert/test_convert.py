@@ -18,7 +18,7 @@ from resnet_recipes.base.errors import NotReadyError, RecipeError, TrainingError
 from resnet_recipes.data import convert as room
 from resnet_recipes.data.beton import METADATA_START, open_beton
 from resnet_recipes.data.beton import writer as beton_writer
-from resnet_recipes.data.beton.sidecar import sidecar_path
+from resnet_recipes.data.beton.sidecar import get_sidecar_path
 from resnet_recipes.data.convert import convert, forecast
 from resnet_recipes.data.convert.encode import ConvertOptions, Original
 from tests.data.conftest import CLASSES, RAW, SMALL_PAGE, silent
@@ -73,7 +73,7 @@ def test_convert_keeps_images_labels_and_options(folder, tmp_path):
         ]
         assert sorted(contents(tmp_path / f"{split}.beton")) == sorted(expected)
     assert names(tmp_path) == {"train.beton", "train.beton.json", "val.beton", "val.beton.json"}
-    note = json.loads(sidecar_path(tmp_path / "train.beton").read_text())
+    note = json.loads(get_sidecar_path(tmp_path / "train.beton").read_text())
     assert (tuple(note["classes"]), note["examples"]) == (CLASSES, 37)
     assert (note["source"], note["options"]["write_mode"]) == (str(folder), "raw")
     assert len(note["source_sha256"]) == 32
@@ -207,7 +207,7 @@ def test_convert_rejects_full_disk_before_writing(folder, tmp_path, monkeypatch)
 def test_disk_full_during_conversion_keeps_old_file(folder, tmp_path, small_chunks, monkeypatch):
     target = tmp_path / "train.beton"
     convert(folder / "train", target, ConvertOptions("jpg", workers=1), silent)
-    old = target.read_bytes(), sidecar_path(target).read_bytes()
+    old = target.read_bytes(), get_sidecar_path(target).read_bytes()
     write, limit = beton_writer.write_all, room.PAGE_SIZE + 100_000
 
     def full(file, data):
@@ -219,7 +219,7 @@ def test_disk_full_during_conversion_keeps_old_file(folder, tmp_path, small_chun
         patch.setattr(beton_writer, "write_all", full)
         with pytest.raises(NotReadyError, match=r"No space left on device.*kept"):
             convert(folder / "train", target, RAW, silent)
-    assert (target.read_bytes(), sidecar_path(target).read_bytes()) == old
+    assert (target.read_bytes(), get_sidecar_path(target).read_bytes()) == old
     assert first_step(folder / "train", target) > 4
     assert len(open_beton(target)) == 37
 
@@ -306,7 +306,7 @@ def test_conversion_killed_during_verification_finishes_when_repeated(
     folder, tmp_path, monkeypatch
 ):
     with monkeypatch.context() as patch:
-        patch.setattr(room, "_complaint", lambda path: 1 / 0)  # as if killed
+        patch.setattr(room, "_verify", lambda path: 1 / 0)  # as if killed
         with pytest.raises(ZeroDivisionError):
             convert(folder / "val", tmp_path / "a.beton", RAW, silent)
     assert not (tmp_path / "a.beton").exists()

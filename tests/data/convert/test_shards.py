@@ -13,7 +13,7 @@ import pytest
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.beton import open_beton
 from resnet_recipes.data.convert import convert, forecast, shards
-from resnet_recipes.data.convert.shards import shards_of
+from resnet_recipes.data.convert.shards import find_shards
 from tests.data.conftest import CLASSES, RAW, silent
 
 TWO = ({"bytes": b"x"}, {"bytes": b"y"})
@@ -92,7 +92,7 @@ def contents(path: Path) -> list[tuple[int, bytes]]:
 def refused(folder: Path, said: str) -> None:
     """Assert that shards cannot be used, for this reason."""
     with pytest.raises(NotReadyError, match=said):
-        shards_of(folder)
+        find_shards(folder)
 
 
 @pytest.mark.parametrize("kind", ["json", "number", "name", "parquet"])
@@ -111,10 +111,10 @@ def test_shards_convert_like_folders(kind, folder, tmp_path):
 
 def test_changed_shard_is_another_source(folder, tmp_path):
     write_tars(folder, tmp_path)
-    alone, other = shards_of(tmp_path), tmp_path / "test-0000.tar"
+    alone, other = find_shards(tmp_path), tmp_path / "test-0000.tar"
     other.write_bytes(b"not even read")  # the first by name counts, the other is listed
     write_tar(tmp_path / "train-9.tar", {"x.jpg": b"", "x.cls": b"ant"})
-    found = shards_of(tmp_path)
+    found = find_shards(tmp_path)
     assert found["val"].fingerprint == alone["val"].fingerprint
     assert found["train"].fingerprint != alone["train"].fingerprint
     assert forecast(tmp_path, tmp_path / "out", RAW).left_out == (str(other),)
@@ -122,15 +122,15 @@ def test_changed_shard_is_another_source(folder, tmp_path):
 
 def test_row_groups_stay_together_in_random_order(folder, tmp_path):
     write_parquet(folder, tmp_path, group=3)
-    source = shards_of(tmp_path)["train"]
+    source = find_shards(tmp_path)["train"]
     order = source.shuffled(np.random.default_rng(0))
     assert sorted(order) == [*range(len(source.images.labels))] != [*order]
     groups = [index // 3 for index in order]
     assert sum(a != b for a, b in pairwise(groups)) == len({*groups}) - 1
-    shards.row_group.cache_clear()
+    shards.read_row_group.cache_clear()
     for index in order:
         source.images.read(index)
-    assert shards.row_group.cache_info().misses == len({*groups})
+    assert shards.read_row_group.cache_info().misses == len({*groups})
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_damaged_or_unlabeled_shards_are_named(tmp_path):
 def test_archive_next_to_class_folders_is_ignored(folder, tmp_path):
     (tmp_path / "train").symlink_to(folder / "train")
     (tmp_path / "ILSVRC2012_img_train.tar").write_bytes(b"anything")
-    assert shards_of(tmp_path) == {}
+    assert find_shards(tmp_path) == {}
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_class_names_in_shards_are_validated(names, tmp_path):
 def test_missing_or_oversized_description_leaves_numbers(feature, tmp_path):
     described = f'{{"info": {{"features": {{"label": {feature}}}}}}}'
     write_rows(tmp_path / "a.parquet", [*TWO], [0, 1], described)
-    assert shards_of(tmp_path)[""].classes == ("0", "1")
+    assert find_shards(tmp_path)[""].classes == ("0", "1")
 
 
 @pytest.mark.parametrize("cells", [[{"path": "x"}], [5], ["text"], [None], [{"bytes": "text"}]])
@@ -238,7 +238,7 @@ def test_group_of_rows_too_large_is_not_decoded(tmp_path, monkeypatch):
     writer = pytest.importorskip("pyarrow.parquet")
     monkeypatch.setattr(writer.ParquetFile, "iter_batches", None)
     with pytest.raises(ValueError, match="group of rows has more than 1,073,741,824 bytes"):
-        shards.row_group(str(tmp_path / "a.parquet"), 0)
+        shards.read_row_group(str(tmp_path / "a.parquet"), 0)
 
 
 def test_repeated_large_value_is_decoded_in_parts(tmp_path, monkeypatch):
@@ -249,7 +249,7 @@ def test_repeated_large_value_is_decoded_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(shards, "_MOST_BATCH", 2 << 20)
     before = arrow.default_memory_pool().max_memory()
     with pytest.raises(ValueError, match="group of rows"):
-        shards.row_group(str(tmp_path / "a.parquet"), 0)
+        shards.read_row_group(str(tmp_path / "a.parquet"), 0)
     assert arrow.default_memory_pool().max_memory() - before < 32 << 20
 
 
@@ -271,7 +271,7 @@ def test_class_names_file_is_read_within_limits(tmp_path):
     names = tmp_path / "classnames.txt"
     write_tar(tmp_path / "a.tar", {"a.jpg": b"x", "a.cls": b"1"})
     names.write_bytes(b"\xff\xfe\n\xff\xfd\xff\n")
-    assert len(shards_of(tmp_path)[""].classes) == 2
+    assert len(find_shards(tmp_path)[""].classes) == 2
     names.write_text("ant\n")
     refused(tmp_path, "at least 2 different classes")
     names.unlink()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.data.convert.tar import Member, members
+from resnet_recipes.data.convert.tar import Member, list_members
 
 NAMES = [f"{index}.{suffix}" for index in range(20) for suffix in ("jpg", "cls")]
 
@@ -34,7 +34,7 @@ def start(path: Path, number: int) -> int:
 def contents(path: Path) -> list[tuple[str, int]]:
     """Return name and number of every file."""
     whole = path.read_bytes()
-    return [(one.name, int(whole[one.place : one.place + 3])) for one in members(path)]
+    return [(one.name, int(whole[one.place : one.place + 3])) for one in list_members(path)]
 
 
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
@@ -108,7 +108,7 @@ def test_members_rejects_incomplete_archive(tmp_path, said, damage: Callable[[Pa
     path = archive(tmp_path / "a.tar")
     damage(path)
     with pytest.raises((ValueError, OSError), match=said):
-        list(members(path))
+        list(list_members(path))
 
 
 def test_members_loses_no_file_to_a_changed_header(tmp_path):

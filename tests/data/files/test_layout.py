@@ -18,7 +18,7 @@ from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import open_beton
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.data.files.layout import listing_of
+from resnet_recipes.data.files.layout import list_split
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.doctor.data import check_data
 from tests.data.conftest import ALONE, CLASSES, found, refusal, silent, small
@@ -40,12 +40,12 @@ def images(folder: Path, tmp_path: Path) -> Path:
 
 def validation(config: DataConfig) -> set[str]:
     """Return the names of the validation images."""
-    return {*listing_of(config, "val").names}
+    return {*list_split(config, "val").names}
 
 
 def labelled(root: Path) -> dict[str, str]:
     """Return the label of each validation image, by its name."""
-    val = listing_of(small(root), "val")
+    val = list_split(small(root), "val")
     labels = [val.classes[label] for label in val.labels]
     return dict(zip((Path(path).name for path in val.paths), labels, strict=True))
 
@@ -70,7 +70,7 @@ def test_folder_without_val_suggests_a_setting(flowers):
 
 def test_validation_fraction_is_taken_from_each_class(flowers):
     config = small(flowers, val_share=0.25)
-    train, val = {*listing_of(config, "train").names}, validation(config)
+    train, val = {*list_split(config, "train").names}, validation(config)
     assert train | val == {*Listing.of(flowers).names}
     assert not train & val
     assert Counter(name[:3] for name in val) == dict.fromkeys(CLASSES, 3)
@@ -99,7 +99,7 @@ def test_every_class_has_images_in_both_splits(flowers):
             path.unlink()
     for share in (0.01, 0.99):
         config = small(flowers, val_share=share)
-        assert min(listing_of(config, "val").counts) >= 1 <= min(listing_of(config, "train").counts)
+        assert min(list_split(config, "val").counts) >= 1 <= min(list_split(config, "train").counts)
     next((flowers / "bee").iterdir()).unlink()
     said = refusal(small(flowers, val_share=0.1))
     assert "needs two images of each class; there is one of bee" in said

@@ -11,7 +11,7 @@ from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files import listing
-from resnet_recipes.data.files.listing import Listing, cache_path
+from resnet_recipes.data.files.listing import Listing, get_cache_path
 from tests.data.conftest import ALONE, small
 
 
@@ -82,7 +82,7 @@ def test_hundred_nested_folders_are_rejected(root):
 def test_listing_of_changing_folder_is_not_cached(root, monkeypatch):
     monkeypatch.setattr(listing, "_SETTLED", 60 * 10**9)
     assert not Listing.of(root / "train").kept
-    assert not cache_path(root / "train").exists()
+    assert not get_cache_path(root / "train").exists()
 
 
 def test_unreadable_size_is_an_error(root, monkeypatch):
@@ -108,7 +108,7 @@ def test_dead_link_has_no_size(root):
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut", b"\x93NUMPY\x01\x00"])
 def test_damaged_cache_is_ignored(root, content):
     Listing.of(root / "train")
-    cache_path(root / "train").write_bytes(content)
+    get_cache_path(root / "train").write_bytes(content)
     assert named(Listing.of(root / "train")) == EXPECTED
 
 

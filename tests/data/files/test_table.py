@@ -25,7 +25,7 @@ def read(folder: Path, text: str | bytes, name: str = "labels.csv") -> list[tupl
     """Return (name, label, split) of each row."""
     path = folder / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return [row[1:] for row in table.rows(path)]
+    return [row[1:] for row in table.read_rows(path)]
 
 
 ROWS = [("a.jpg", "cat", ""), ("c, d.jpg", "dog", "")]
@@ -97,7 +97,7 @@ def test_table_errors_name_their_line(folder, text, said):
     path = folder / "labels.csv"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(NotReadyError) as caught:
-        table.listing(path, table.rows(path))
+        table.list_rows(path, table.read_rows(path))
     assert said in str(caught.value)
 
 
@@ -108,7 +108,7 @@ def test_table_rejects_other_json_lines_and_fifos(folder, text):
         read(folder, text, "metadata.jsonl")
     os.mkfifo(folder / "labels.csv")
     with pytest.raises(NotReadyError, match="Not a regular file"):
-        table.rows(folder / "labels.csv")
+        table.read_rows(folder / "labels.csv")
 
 
 def test_table_follows_absolute_paths_and_links(folder, tmp_path):
@@ -118,7 +118,7 @@ def test_table_follows_absolute_paths_and_links(folder, tmp_path):
         f"path,label\n{tmp_path}/link/a.jpg,x\n../b.jpg,y\n"
     )
     path = tmp_path / "elsewhere" / "labels.csv"
-    found = table.listing(path, table.rows(path))
+    found = table.list_rows(path, table.read_rows(path))
     assert [Path(place).read_bytes() for place in found.paths] == [b"12345"] * 2
     assert (found.sizes.tolist(), found.classes) == ([5, 5], ("x", "y"))
 
@@ -155,7 +155,7 @@ def test_listing_asks_for_a_thousand_sizes_in_one_task(folder, monkeypatch):
         (folder / f"{number}.png").write_bytes(bytes(number % 7))
     path = folder / "labels.csv"
     path.write_text("path,label\n" + "".join(f"{number}.png,a\n" for number in range(2500)))
-    found = table.listing(path, table.rows(path))
+    found = table.list_rows(path, table.read_rows(path))
     assert len(tasks) == 3
     sizes = dict(zip(found.names, found.sizes.tolist(), strict=True))
     assert sizes == {f"{number}.png": number % 7 for number in range(2500)}

@@ -16,9 +16,9 @@ from resnet_recipes.data.images.decode import (
     BadImageError,
     Picture,
     read_file,
-    resized,
+    resize_pixels,
 )
-from resnet_recipes.data.images.jpeg import passes
+from resnet_recipes.data.images.jpeg import count_passes
 from tests.base.test_reading import special
 from tests.data.native.batch import HEIGHT, JPEGS, WIDTH, announcing, by_pillow, encoded, photo
 from tests.tables import rows
@@ -119,8 +119,8 @@ def test_scan_count_ignores_thumbnails_and_orientation():
     exif = b"Exif\0\0MM\0*\0\0\0\x08" + thumbnail
     data = announcing(encoded(PHOTO, progressive=True, exif=exif), 5000, 5000)
     assert Picture(data + thumbnail).height == 5000
-    assert passes(encoded(PHOTO, exif=exif) + thumbnail) == 0
-    assert passes(data + thumbnail) == 10
+    assert count_passes(encoded(PHOTO, exif=exif) + thumbnail) == 0
+    assert count_passes(data + thumbnail) == 10
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_reduced_jpeg_is_cropped_at_exact_fractions(side, shrink, monkeypatch):
 
 @pytest.mark.parametrize(("height", "width"), [(64, 64), (33, 77), (HEIGHT, 40), (300, 400)])
 def test_resize_is_within_one_of_pillow_and_torchvision(height, width):
-    ours = resized(np.asarray(PHOTO).copy(), height, width)
+    ours = resize_pixels(np.asarray(PHOTO).copy(), height, width)
     assert ours.is_contiguous(memory_format=torch.channels_last)
     theirs = np.asarray(v2.Resize((height, width), antialias=True)(PHOTO))
     assert np.abs(ours[0].permute(1, 2, 0).numpy().astype(int) - theirs).max() <= 1

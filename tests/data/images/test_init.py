@@ -11,15 +11,17 @@ from PIL import Image
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.files import Files
 from resnet_recipes.data.files.listing import Listing
-from resnet_recipes.data.images import NativeImages, natively
+from resnet_recipes.data.images import NativeImages, use_engine
 from resnet_recipes.data.images.decode import ChangedError
 from resnet_recipes.data.images.python import EvalImages, PythonRows, TrainImages
 from resnet_recipes.data.loading.storage import Rows, Storage, UnreadableError, fill
-from resnet_recipes.data.native import Engine, why_not
+from resnet_recipes.data.native import Engine, explain_unavailable
 from resnet_recipes.methods.randaugment import RandAugment
 from tests.data.conftest import which
 
-pytestmark = pytest.mark.skipif(bool(why_not()), reason="the native library was not built")
+pytestmark = pytest.mark.skipif(
+    bool(explain_unavailable()), reason="the native library was not built"
+)
 
 CROP = TrainCrop(3, (0.08, 1.0), (0.75, 4 / 3), flip=True)
 KINDS = {"png.png": {}, "cmyk.jpg": {}, "grey.jpg": {}, "progressive.jpg": {"progressive": True}}
@@ -39,7 +41,7 @@ def files(folder: Path, tmp_path: Path) -> Files:
 
 def in_engine(*settings) -> Storage:
     """Return training images of the engine, if it suits them."""
-    return natively(TrainImages(*settings), 2)
+    return use_engine(TrainImages(*settings), 2)
 
 
 def filled(storage: PythonRows, files: Files, epoch: int = 2, side: int = 32) -> np.ndarray:
@@ -52,7 +54,7 @@ def filled(storage: PythonRows, files: Files, epoch: int = 2, side: int = 32) ->
 @pytest.mark.parametrize("kind", [TrainImages, EvalImages])
 def test_file_unreadable_for_a_moment_keeps_engine_pixels(files, monkeypatch, kind):
     images = kind(files, CROP) if kind is TrainImages else kind(files, 36)
-    storage, broken = natively(images, 2), 1
+    storage, broken = use_engine(images, 2), 1
     expected = filled(storage, files)
     python = filled(images, files)
     assert not np.array_equal(python[broken], expected[broken])
@@ -108,7 +110,7 @@ def test_training_crops_equal_python_decoder(files, changes, reduce, side, most)
 
 @pytest.mark.parametrize("bicubic", [False, True])
 def test_evaluation_crops_equal_python_decoder(files, bicubic):
-    ours, theirs = natively(EvalImages(files, 40, bicubic), 2), EvalImages(files, 40, bicubic)
+    ours, theirs = use_engine(EvalImages(files, 40, bicubic), 2), EvalImages(files, 40, bicubic)
     assert isinstance(ours, NativeImages)
     assert np.abs(filled(ours, files).astype(int) - filled(theirs, files)).max() <= 1
 
@@ -134,7 +136,7 @@ def test_unsupported_images_stay_in_python(files, tmp_path, request):
     assert type(in_engine(pngs, CROP)) is TrainImages
     request.getfixturevalue("without_engine")
     assert type(in_engine(files, CROP, None, True)) is TrainImages
-    assert type(natively(EvalImages(files, 40), 2)) is EvalImages
+    assert type(use_engine(EvalImages(files, 40), 2)) is EvalImages
 
 
 def test_damaged_file_is_named_as_in_python(files):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from resnet_recipes.data.images.jpeg import ends_early, frame_size
+from resnet_recipes.data.images.jpeg import ends_early, read_frame_size
 from tests.data.native.batch import encoded, photo
 
 
@@ -18,16 +18,16 @@ def jpeg(mode: str = "RGB", **options) -> np.ndarray:
     [{}, {"progressive": True}, {"comment": b"\xff\xc0" * 50}, {"exif": b"Exif\0\0" + bytes(90)}],
 )
 def test_header_is_found_after_other_segments(mode, channels, options):
-    assert frame_size(jpeg(mode, **options)) == (31, 47, channels)
+    assert read_frame_size(jpeg(mode, **options)) == (31, 47, channels)
 
 
 def test_fill_bytes_before_marker_are_allowed():
-    assert frame_size(np.insert(jpeg(), 2, [0xFF, 0xFF])) == (31, 47, 3)
+    assert read_frame_size(np.insert(jpeg(), 2, [0xFF, 0xFF])) == (31, 47, 3)
 
 
 @pytest.mark.parametrize("cut", [slice(1, None), slice(None, -1), slice(0, 15), slice(0, 0)])
 def test_jpeg_without_start_or_end_has_no_size(cut):
-    assert frame_size(jpeg()[cut]) == (0, 0, 0)
+    assert read_frame_size(jpeg()[cut]) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("options", [{}, {"progressive": True}, {"restart_marker_blocks": 1}])

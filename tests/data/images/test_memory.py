@@ -104,7 +104,7 @@ def test_beton_memory_crops_equal_raw_copy(mixed, tmp_path):
 
 
 def test_images_without_engine_are_shrunk_not_kept(mixed, raw, without_engine, monkeypatch):
-    monkeypatch.setattr("resnet_recipes.data.native.why_not", lambda: "was not built")
+    monkeypatch.setattr("resnet_recipes.data.native.explain_unavailable", lambda: "was not built")
     assert crops(in_memory(mixed)) == crops(small(raw, "ffcv"))
 
 

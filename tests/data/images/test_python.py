@@ -3,7 +3,7 @@ import pytest
 
 from resnet_recipes.data.base import MEAN
 from resnet_recipes.data.images.decode import Pixels
-from resnet_recipes.data.images.python import centred
+from resnet_recipes.data.images.python import center_crop
 
 
 @pytest.mark.parametrize("turned", [0, 1])
@@ -12,7 +12,8 @@ def test_pad_and_squash_keep_image_edges(turned):
     pixels[:, :40] = pixels[:, -40:] = 255  # a quarter at each end
     image = Pixels(np.rot90(pixels, turned).copy())
     cut, padded, squashed = (
-        np.rot90(centred(image, 32, 32, False, fit), -turned) for fit in ("crop", "pad", "squash")
+        np.rot90(center_crop(image, 32, 32, False, fit), -turned)
+        for fit in ("crop", "pad", "squash")
     )
     assert not cut.any()
     for ends in (squashed, padded[12:20]):
@@ -25,6 +26,8 @@ def test_pad_and_squash_keep_image_edges(turned):
 
 def test_pad_centers_the_image_as_timm():
     white = np.full((100, 75, 3), 255, np.uint8)
-    padded = centred(Pixels(white), 41, 32, False, "pad")  # 41 x 31: a column is left to the right
+    padded = center_crop(
+        Pixels(white), 41, 32, False, "pad"
+    )  # 41 x 31: a column is left to the right
     assert (padded[:, :31] == 255).all()
     assert (padded[:, 31] == (124, 116, 104)).all()

@@ -5,7 +5,7 @@ import pytest
 
 from resnet_recipes.data import native
 from resnet_recipes.data.images.decode import Picture, Pixels
-from resnet_recipes.data.images.shrink import area_mean, shrunk_size
+from resnet_recipes.data.images.shrink import compute_shrunk_size, shrink_by_area
 from tests.data.conftest import built
 from tests.data.native.batch import JPEGS, by_pillow, encoded, photo
 
@@ -43,19 +43,19 @@ def by_hand(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
 def shrunk_by(request, monkeypatch):
     """Shrink by the engine, or in Python."""
     if request.param == "python":
-        monkeypatch.setattr(native, "why_not", lambda: "was not built")
+        monkeypatch.setattr(native, "explain_unavailable", lambda: "was not built")
 
 
 @pytest.mark.parametrize(("before", "after"), SIZES)
 def test_area_mean_equals_sums_by_hand(before, after, shrunk_by):
     pixels = np.random.default_rng(1).integers(0, 256, (*before, 3), np.uint8)
-    assert np.array_equal(area_mean(pixels, *after), by_hand(pixels, *after))
+    assert np.array_equal(shrink_by_area(pixels, *after), by_hand(pixels, *after))
 
 
 @pytest.mark.parametrize("kind", JPEGS)
 def test_shrunk_jpeg_equals_mean_of_pillow_pixels(kind, shrunk_by):
     data = encoded(photo(), **JPEGS[kind])
-    found = Picture(data).shrunk(*shrunk_size(150, 211, 99))
+    found = Picture(data).shrunk(*compute_shrunk_size(150, 211, 99))
     assert np.array_equal(found, by_hand(by_pillow(data), 70, 99))
 
 
@@ -74,4 +74,4 @@ def test_area_mean_of_view_reads_its_pixels(shrunk_by):
     [((600, 800), 500, (375, 500)), ((10, 9), None, (10, 9)), ((1, 9000), 16, (1, 16))],
 )
 def test_shrunk_size_limits_the_longer_side(size, longest, found):
-    assert shrunk_size(*size, longest) == found
+    assert compute_shrunk_size(*size, longest) == found

@@ -21,7 +21,7 @@ from resnet_recipes import data
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data import loading
 from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch, Share
-from resnet_recipes.data.crop import uniforms
+from resnet_recipes.data.crop import draw_uniforms
 from resnet_recipes.data.images import NativeImages
 from resnet_recipes.data.images.python import TrainImages
 from resnet_recipes.data.loading import Pipeline
@@ -46,7 +46,7 @@ class Greys:
             if index in self.bad:
                 raise UnreadableError(index, f"{self.path(index)} is bad")
         rows.pixels[:] = (
-            256 * uniforms(1, rows.epoch, rows.indices, 1, rows.copies)[:, :, None, None]
+            256 * draw_uniforms(1, rows.epoch, rows.indices, 1, rows.copies)[:, :, None, None]
         )
 
     def path(self, index: int) -> str:

@@ -25,10 +25,10 @@ def notes(root: Path, workers: int | str, backend: str = "torchvision") -> str:
 
 
 def test_workers_split_cores_unless_recipe_sets_them(monkeypatch):
-    assert [slots.workers(DataConfig(), ranks) for ranks in (1, 2, 3, 9)] == [8, 4, 2, 1]
-    assert [slots.workers(DataConfig(workers=number), 2) for number in (0, 64)] == [0, 64]
+    assert [slots.count_workers(DataConfig(), ranks) for ranks in (1, 2, 3, 9)] == [8, 4, 2, 1]
+    assert [slots.count_workers(DataConfig(workers=number), 2) for number in (0, 64)] == [0, 64]
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    assert slots.workers(DataConfig(), 1) == 2
+    assert slots.count_workers(DataConfig(), 1) == 2
 
 
 def test_more_workers_than_cores_are_noted(folder, betons):

@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image
 
 from resnet_recipes.data.native import Engine
-from resnet_recipes.data.native.rows import blank_rows
+from resnet_recipes.data.native.rows import make_blank_rows
 from tests.fixtures import settings
 from tests.tables import rows
 
@@ -68,7 +68,7 @@ class Batch:
             for image in images
         ]
         self.pixels = np.full((len(images), side, side, 3), 77, np.uint8)
-        self.rows = blank_rows(len(images))
+        self.rows = make_blank_rows(len(images))
         self.rows["data"] = [source.ctypes.data for source in self.sources]
         self.rows["length"] = [source.size for source in self.sources]
         self.rows["side"] = side

@@ -5,13 +5,13 @@ from contextlib import closing
 
 import pytest
 
-from resnet_recipes.data.native import Engine, why_not
+from resnet_recipes.data.native import Engine, explain_unavailable
 
 
 @pytest.fixture(scope="session")
 def built() -> None:
     """Skip tests of the native library where it was not built."""
-    if why := why_not():
+    if why := explain_unavailable():
         pytest.skip(f"the native library {why}: python setup.py build_ext --inplace")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from resnet_recipes.data.images.decode import BadImageError, Picture
-from resnet_recipes.data.native import Engine, description
+from resnet_recipes.data.native import Engine, describe
 from resnet_recipes.data.native.rows import Status
 from tests.data.native.batch import Batch, announcing, encoded, photo
 from tests.tables import rows
@@ -64,7 +64,7 @@ def test_empty_bytes_are_rejected(engine):
 
 
 def test_bytes_before_restart_marker_are_damage(engine):
-    if not description().endswith("inside"):
+    if not describe().endswith("inside"):
         pytest.skip("a libjpeg-turbo of the system decodes every code, and passes over them")
     data = encoded(photo(), restart_marker_blocks=3)
     for marker in (b"\xff\xd0", b"\xff\xd5"):

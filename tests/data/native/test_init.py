@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from resnet_recipes.data.native import Engine
-from resnet_recipes.data.native.rows import BOX, Status, blank_rows
+from resnet_recipes.data.native.rows import BOX, Status, make_blank_rows
 from tests.data.native.batch import Batch, encoded, photo
 
 BOXES = [(n % 50, n % 30, 100 + n % 60, 90 + n % 20) for n in range(200)]
@@ -49,7 +49,7 @@ def test_batches_can_be_awaited_in_any_order(engine, jpeg):
 
 
 def test_empty_batch_is_complete_at_once(engine):
-    assert engine.wait(engine.submit(blank_rows(0)), 0)
+    assert engine.wait(engine.submit(make_blank_rows(0)), 0)
 
 
 def test_failing_row_leaves_other_rows(engine, jpeg):

@@ -17,7 +17,7 @@ from PIL import Image
 
 from resnet_recipes import data
 from resnet_recipes.data import native as known
-from resnet_recipes.data.native import PATH, UnavailableError, library, why_not
+from resnet_recipes.data.native import PATH, UnavailableError, explain_unavailable, load_library
 from resnet_recipes.data.native import rows as native_rows
 from resnet_recipes.doctor.native import check_native
 from tests.data.conftest import small
@@ -36,14 +36,14 @@ def test_known_pixels_equal_pillow(name):
 @pytest.fixture
 def reloaded(built):
     """Load the library again, during the test and after it."""
-    library.cache_clear()
+    load_library.cache_clear()
     yield
-    library.cache_clear()
+    load_library.cache_clear()
 
 
 def test_library_with_other_pixels_is_not_used(reloaded, folder, monkeypatch):
     monkeypatch.setitem(known.PIXELS, "grey", (0, *known.PIXELS["grey"][1:]))
-    assert "gives wrong pixels (grey cropped; 1 of 30 trials)" in why_not()
+    assert "gives wrong pixels (grey cropped; 1 of 30 trials)" in explain_unavailable()
     (note,) = data.measure(small(folder)).notes
     assert "in Python, at about half the speed: the native decoder with " in note
     assert (
@@ -54,23 +54,23 @@ def test_library_with_other_pixels_is_not_used(reloaded, folder, monkeypatch):
 @pytest.mark.skipif(not PATH.exists(), reason="it was not built")
 def test_built_library_is_usable():
     """Other tests would skip it, and a run would decode more slowly without a failure."""
-    assert why_not() == ""
+    assert explain_unavailable() == ""
 
 
 def test_library_without_a_function_is_rejected():
     another = next(Path(np.__file__).parent.rglob("*.so"))
     with pytest.raises(UnavailableError, match="built from other sources; install"):
-        library(another)
+        load_library(another)
 
 
 def test_library_with_moved_fields_is_rejected(reloaded, monkeypatch):
     """Two fields of one byte change places, and the struct keeps its size."""
-    row, others = native_rows.blank_rows(0).dtype, {"raw": "mirror", "mirror": "raw"}
+    row, others = native_rows.make_blank_rows(0).dtype, {"raw": "mirror", "mirror": "raw"}
     kinds, places = zip(*row.fields.values(), strict=True)
     fields = {"names": [others.get(name, name) for name in row.names], "formats": kinds}
     moved = np.dtype(fields | {"offsets": places, "itemsize": row.itemsize})
     monkeypatch.setattr(native_rows, "_ROW", moved)
-    assert "built from other sources; install" in why_not()
+    assert "built from other sources; install" in explain_unavailable()
 
 
 SONAME = "libjpeg.so.62"
@@ -91,7 +91,7 @@ def job(tmp_path_factory) -> Path:
     """The known JPEGs, as a file for decode.py."""
     files = [np.fromfile(known.FOLDER / f"{name}.jpg", np.uint8) for name in known.PIXELS]
     spare = np.zeros(1, np.uint8)
-    rows = known.rows_of(files, [spare] * len(files) * len(known.WAYS))
+    rows = known.make_rows(files, [spare] * len(files) * len(known.WAYS))
     images = [file for file in files for _ in known.WAYS]
     path = tmp_path_factory.mktemp("job") / "job.npz"
     np.savez(path, rows=rows, images=np.concatenate(images))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from resnet_recipes.data.native import Engine
-from resnet_recipes.data.native.rows import Status, blank_rows
+from resnet_recipes.data.native.rows import Status, make_blank_rows
 from tests.data.conftest import built
 
 pytestmark = built
@@ -24,7 +24,7 @@ class Memory:
 
     def row(self) -> np.ndarray:
         """Return a row [1] for the engine."""
-        row = blank_rows(1)
+        row = make_blank_rows(1)
         row["data"], row["length"] = self.source.ctypes.data, self.source.size
         row["size"], row["raw"] = self.source.shape[:2], True
         row["longest"], row["side"], row["box"] = WIDTH, SIDE, (0, 0, WIDTH, HEIGHT)

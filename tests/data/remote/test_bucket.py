@@ -48,13 +48,13 @@ def test_bucket_copy_is_compared_with_md5(bucket, betons, tmp_path):
     facts = data.measure(config)
     assert facts.digest == data.measure(DataConfig(root=str(betons))).digest
     assert "the MD5 that the store gives (4 files)" in facts.notes[0]
-    copied = Path(data.local(config).root)
+    copied = Path(data.fetch(config).root)
     assert (copied / "train.beton").read_bytes() == (betons / "train.beton").read_bytes()
 
 
 def test_missing_or_forbidden_bucket_is_named(bucket, tmp_path, monkeypatch):
     with pytest.raises(NotReadyError, match=r"has neither train\.beton and val\.beton nor a table"):
-        data.local(DataConfig(root="s3://nobody/set", cache=str(tmp_path)))
+        data.fetch(DataConfig(root="s3://nobody/set", cache=str(tmp_path)))
 
     # as s3fs translates a 403, and when there are no credentials
     refusals = [PermissionError("Access Denied"), botocore.NoCredentialsError()]
@@ -65,7 +65,7 @@ def test_missing_or_forbidden_bucket_is_named(bucket, tmp_path, monkeypatch):
     monkeypatch.setattr(s3fs.S3FileSystem, "call_s3", refuse)
     while refusals:
         with pytest.raises(NotReadyError, match=f"with these credentials: {refusals[0]}"):
-            data.local(DataConfig(root="s3://images/set", cache=str(tmp_path)))
+            data.fetch(DataConfig(root="s3://images/set", cache=str(tmp_path)))
         del refusals[0]
 
 
@@ -87,4 +87,4 @@ def test_object_replaced_during_fetch_is_rejected(bucket, tmp_path, monkeypatch)
     monkeypatch.setattr(Bucket, "_read", replaced)
     config = DataConfig(root="s3://images/set", backend="torchvision", cache=str(tmp_path))
     with pytest.raises(NotReadyError, match="changed while it was fetched"):
-        data.local(config)
+        data.fetch(config)

@@ -24,17 +24,17 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path
 def mounts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Mounted file systems as a test wants them; at first the disk under all folders is local."""
     found: list[tuple[str, str]] = []
-    monkeypatch.setattr(disk, "_mounts", lambda: found)
+    monkeypatch.setattr(disk, "_list_mounts", lambda: found)
     return found
 
 
 def test_existing_copy_is_continued_in_place(folders):
     cache, own = folders
-    assert disk.with_room("", "set", "v.part", 1000) == cache / "set"
+    assert disk.choose_folder("", "set", "v.part", 1000) == cache / "set"
     (own / "set").mkdir(parents=True)
-    assert disk.with_room("", "set", "v.part", 1000) == own / "set"
-    assert disk.existing("", "set") == own / "set"
-    assert disk.existing("", "other") is None
+    assert disk.choose_folder("", "set", "v.part", 1000) == own / "set"
+    assert disk.find_copy("", "set") == own / "set"
+    assert disk.find_copy("", "other") is None
 
 
 @pytest.mark.parametrize("kind", ["nfs4", "fuse.sshfs", "tmpfs", "ramfs"])
@@ -43,7 +43,10 @@ def test_network_disk_or_memory_must_be_named(folders, mounts, tmp_path, kind):
     (folders[1]).mkdir()
     mounts.append((f"{os.major(device)}:{os.minor(device)}", kind))
     assert not disk.is_local(folders[1])
-    assert disk.with_room(str(tmp_path / "named"), "set", "v.part", 1) == tmp_path / "named" / "set"
+    assert (
+        disk.choose_folder(str(tmp_path / "named"), "set", "v.part", 1)
+        == tmp_path / "named" / "set"
+    )
 
 
 def test_folder_of_another_user_is_not_used(folders, tmp_path):
@@ -68,10 +71,10 @@ def test_copy_folder_writable_by_others_is_rejected(planted, tmp_path, monkeypat
         us = os.getuid()
         monkeypatch.setattr(os, "getuid", lambda: us + 1)
     with pytest.raises(NotReadyError, match=r"data\.cache=.*set: must be a folder of yours"):
-        disk.make(home)
+        disk.make_folder(home)
     if planted != "file":
         with pytest.raises(NotReadyError, match="must be a folder of yours"):
-            disk.existing(str(home.parent), "set")
+            disk.find_copy(str(home.parent), "set")
     assert not [*elsewhere.iterdir()]
 
 
@@ -80,6 +83,6 @@ def test_fetched_files_need_no_more_space(folders, free):
     part.mkdir(parents=True)
     (part / "train.beton").write_bytes(bytes(1 << 20))
     free(1 << 16)
-    assert disk.with_room("", "set", "v.part", 1 << 20) == folders[0] / "set"
+    assert disk.choose_folder("", "set", "v.part", 1 << 20) == folders[0] / "set"
     with pytest.raises(NotReadyError, match=r"has 65\.5 kB free, and the copy needs"):
-        disk.with_room("", "set", "w.part", 1 << 20)
+        disk.choose_folder("", "set", "w.part", 1 << 20)

@@ -20,7 +20,7 @@ from resnet_recipes import data
 from resnet_recipes.base import paths
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.data.files.layout import listing_of
+from resnet_recipes.data.files.layout import list_split
 from resnet_recipes.data.remote import copy, store, stores
 from tests.data.conftest import refusal
 from tests.data.remote.places import Site, site_of
@@ -60,14 +60,14 @@ def config(site: type[Site], tmp_path: Path) -> DataConfig:
 
 def fetched(config: DataConfig) -> Path:
     """Return the folder of the copy."""
-    local = data.local(config)
+    local = data.fetch(config)
     assert local is not None
     return Path(local.root)
 
 
 def unfetched(config: DataConfig) -> str:
     """Return why nothing can be fetched."""
-    return refusal(config, data.local)
+    return refusal(config, data.fetch)
 
 
 def gets(site: type[Site]) -> list[str]:
@@ -78,7 +78,7 @@ def gets(site: type[Site]) -> list[str]:
 def stopped_after(config: DataConfig, pieces: int) -> None:
     """Fetch until about so many pieces are there."""
     seen: list[int] = []
-    told = data.local(config, lambda done, _: seen.append(done), lambda: len(seen) > pieces)
+    told = data.fetch(config, lambda done, _: seen.append(done), lambda: len(seen) > pieces)
     assert told is None
 
 
@@ -88,7 +88,7 @@ def write_sums(folder: Path) -> None:
 
 
 def test_copy_equals_original_and_is_fetched_once(config, site, origin):
-    assert data.local(config, stopped=lambda: True) is None
+    assert data.fetch(config, stopped=lambda: True) is None
     assert not gets(site)
     copied = fetched(config)
     assert {path.name: path.read_bytes() for path in copied.iterdir()} == {
@@ -97,7 +97,7 @@ def test_copy_equals_original_and_is_fetched_once(config, site, origin):
     pieces = sum(-(-(origin / name).stat().st_size // PIECE) for name in FILES)
     assert len(gets(site)) == len({*gets(site)}) == pieces
     site.asked.clear()
-    assert fetched(config) == Path(data.local(config, stopped=lambda: True).root) == copied
+    assert fetched(config) == Path(data.fetch(config, stopped=lambda: True).root) == copied
     assert not gets(site)
 
 
@@ -171,7 +171,7 @@ def test_stop_does_not_wait_for_comparison(config, origin):
     def stopped() -> bool:
         return seen.count(total // 10**6) > 12  # all is there, and pieces of it are being compared
 
-    assert data.local(config, lambda done, _: seen.append(done), stopped) is None
+    assert data.fetch(config, lambda done, _: seen.append(done), stopped) is None
     assert (fetched(config) / "train.beton").is_file()
 
 
@@ -207,7 +207,7 @@ def test_file_changed_during_fetch_is_rejected(config, site, origin, has_etag):
             os.utime(path, (1, 1))
 
     with pytest.raises(NotReadyError, match="changed while it was fetched"):
-        data.local(config, change)
+        data.fetch(config, change)
     assert changes
 
 
@@ -345,7 +345,7 @@ def test_remote_tables_label_images_in_class_folders(config, origin):
     notes = data.measure(config).notes
     said = f"labels come from {config.root}/train.csv and {config.root}/val.csv"
     assert sum(said in note for note in notes) == 1
-    found = listing_of(replace(config, root=str(fetched(config))), "val")
+    found = list_split(replace(config, root=str(fetched(config))), "val")
     assert (found.names, found.classes) == (["val/b/0.png", "val/a/0.png"], ("a", "b"))
 
 
@@ -363,7 +363,7 @@ def test_remote_table_errors_name_the_address(table, origin):
     said = "a b%3.png: does not exist, like 1 of the 8 files in the table"
     assert said in unfetched(table)
     (origin / "labels.csv").write_text("path,label\nimg/a b%1.png,\n")
-    for ask in (data.local, data.measure):
+    for ask in (data.fetch, data.measure):
         assert f"data.root={table.root}: has 1 rows without" in refusal(table, ask)
     (origin / "labels.csv").write_text("path,label\nimg/a b%1.png,x\nimg/a b%2.png,y\n")
     assert f"data.root={table.root}: has no validation images" in refusal(table)
