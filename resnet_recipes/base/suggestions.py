@@ -15,7 +15,6 @@ from resnet_recipes.base.errors import Hint, Kind, Problem, Value
 from resnet_recipes.base.names import targets
 
 EVERY_SETTING = "resnet-train mild --cfg   prints every setting"
-LEAVE_OUT = "leave it out"
 SHORT = 3  # letters of a word; in a shorter one only an extra letter is a slip
 
 

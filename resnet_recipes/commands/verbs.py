@@ -24,7 +24,6 @@ from resnet_recipes.commands.composed import (
 from resnet_recipes.commands.places import extended, has_run, is_setting, with_weights
 from resnet_recipes.commands.printing import page_width, say
 from resnet_recipes.jobs import external
-from resnet_recipes.jobs.lookup import LAST, find_runs
 from resnet_recipes.recipe.library import Library, read
 
 #: The commands of `resnet-recipes`, in the order of the overview. Each is a file of this folder,
@@ -187,35 +186,15 @@ def _refuse_verb(argv: Sequence[str]) -> None:
     name, *rest = argv
     if name == "classify" and rest[:1] and rest[0] in (*VERBS, *OTHERS, "train"):  # a task
         name, *rest = rest
-    words = OTHERS[name].words if name in OTHERS else name
-    candidates = [candidate.split() or [name] for candidate in words.split(" | ")]
-    if candidates[0][0] not in (*VERBS, "train"):
+    first, _, other = (OTHERS[name].words if name in OTHERS else name).partition(" | ")
+    named = [word for word in rest if not word.startswith("-")]
+    is_first = named and (first != "show" or named[0] in Library().names())
+    ours, *own = (first if is_first or not other else other).split() or [name]
+    if ours not in (*VERBS, "train"):
         return
-    wrong: list[Problem] = []
-    for ours, *own in candidates:
-        command = [*(["resnet-train"] if ours == "train" else ["resnet-recipes", ours]), *own]
-        rule = f"is a command of {command[0]}" if name in VERBS else "is not a command here"
-        problem = Problem(name, None, rule, shlex.join([*command, *rest]))
-        try:
-            _check(ours, _parsed(ours, [*own, *rest]))
-        except RecipeError as error:
-            fix = " ".join([*command, "..."])
-            wrong = wrong or [problem._replace(fix=fix), *error.problems]
-        else:
-            raise RecipeError([problem])
-    raise RecipeError(wrong)
-
-
-def _check(name: str, found: Arguments) -> None:
-    """Raise RecipeError if a command would be refused for its words."""
-    words = found.words
-    if name == "show":
-        Library(found.recipes).chain(words[0].removeprefix("recipe="))
-    elif "RUN" in usage_of(name).line and name != "diff":
-        find_runs(word for word in words if word not in (LAST, "rm") and not is_setting(word))
-    elif name == "ls" and words:
-        raise RecipeError.of("ls", None, "lists all recipes")
-    _judge(name, found)
+    command = [*(["resnet-train"] if ours == "train" else ["resnet-recipes", ours]), *own]
+    rule = f"is a command of {command[0]}" if name in VERBS else "is not a command here"
+    raise RecipeError([Problem(name, None, rule, shlex.join([*command, *rest]))])
 
 
 def _module(name: str) -> ModuleType:
