@@ -18,7 +18,7 @@ from typing import NoReturn
 from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
 from resnet_recipes.base.text import counted, printable, wrapped
 from resnet_recipes.commands import verbs
-from resnet_recipes.commands.arguments import as_typed
+from resnet_recipes.commands.arguments import name_as_typed
 from resnet_recipes.commands.printing import line_width
 from resnet_recipes.report.terminal import find_lost_output, protect_output
 
@@ -106,7 +106,7 @@ def boxed(error: RecipeError | TrainingError, starts: bool, argv: Sequence[str] 
     width = line_width()
     lines = [f"error: {counted(len(error.problems), 'problem')}", ""]
     for problem in error.problems:
-        first, *below = as_typed(problem, argv).lines()
+        first, *below = name_as_typed(problem, argv).lines()
         lines += wrapped(first, width, "  ", "    ")
         for line in below:
             glue = "(?<!,) " if line.startswith("try:") else " (?=%)"

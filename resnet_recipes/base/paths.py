@@ -32,7 +32,7 @@ _COPIES = {
 }
 
 
-def no_images() -> Problem:
+def make_missing_data() -> Problem:
     """Return the problem of a recipe that does not say where its images are."""
     rule = "the folder that contains train/CLASS and val/CLASS"
     return Problem("data.root", None, rule, Hint("data=/path/to/images"), kind=Kind.MISSING)

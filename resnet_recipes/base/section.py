@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.kinds import WrongTypeError, convert, find_dataclasses, kinds_of
 from resnet_recipes.base.limits import IsDuration, find_broken_limits, get_limits
-from resnet_recipes.base.suggestions import closest
-from resnet_recipes.base.values import helped
+from resnet_recipes.base.suggestions import find_closest
+from resnet_recipes.base.values import add_likely_value
 
 
 class Section:
@@ -30,7 +30,7 @@ class Section:
         """Yield what is wrong with the values; keys are relative to the section ("alpha")."""
         for problem in find_broken_limits(self):
             value = getattr(self, problem.key)
-            yield helped(problem, type(self), problem.key, value)
+            yield add_likely_value(problem, type(self), problem.key, value)
 
 
 def fit_value(cls: type, name: str, value: object, place: str) -> Any:
@@ -43,7 +43,7 @@ def fit_value(cls: type, name: str, value: object, place: str) -> Any:
             for option in find_dataclasses(kind)
             for inner in kinds_of(option)
         ]
-        meant = closest(key, [f"{place}{each}" for each in (*kinds, *inside)])
+        meant = find_closest(key, [f"{place}{each}" for each in (*kinds, *inside)])
         fix: Fix = meant or Hint(f"settings: {', '.join(kinds)}")
         raise RecipeError.of(key, value, "setting", fix, Kind.UNKNOWN)
     try:
@@ -56,4 +56,4 @@ def fit_value(cls: type, name: str, value: object, place: str) -> Any:
         if is_number and isinstance(value, str) and value.replace(".", "", 1).isdigit():
             fix = Hint(f"write {value} without quotes")
             raise RecipeError.of(key, value, rule, fix) from None
-        raise RecipeError([helped(Problem(key, value, rule), cls, name, value)]) from None
+        raise RecipeError([add_likely_value(Problem(key, value, rule), cls, name, value)]) from None

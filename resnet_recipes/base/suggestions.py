@@ -30,7 +30,7 @@ class Meaning(NamedTuple):
         return bool(_FORM.search(self.words))
 
 
-def _of(kind: str) -> dict[str, Meaning]:
+def _read_rows(kind: str) -> dict[str, Meaning]:
     """Return what words of a kind mean, by word."""
     return {
         word: Meaning(row["here"], row["rule"])
@@ -44,22 +44,22 @@ with Path(__file__).with_name("answers.csv").open(encoding="utf-8", newline="") 
     _ROWS = list(csv.DictReader(_file))
 
 #: Flags and keys for a setting or for a word of our commands, and those that are switched off.
-MEANINGS, _OFF_MEANINGS = _of("setting"), _of("off")
+MEANINGS, _OFF_MEANINGS = _read_rows("setting"), _read_rows("off")
 
 #: Those whose meaning is another for a trained network: sizes are those of its evaluation.
-OF_TRAINED = MEANINGS | _of("trained")
+OF_TRAINED = MEANINGS | _read_rows("trained")
 
 #: Values with other names elsewhere, by our setting; and units, with the values that they make.
-VALUES, UNITS = {row["kind"]: _of(row["kind"]) for row in _ROWS}, _of("unit")
+VALUES, UNITS = {row["kind"]: _read_rows(row["kind"]) for row in _ROWS}, _read_rows("unit")
 
 #: Commands, and formats of `export`: those of others, or those that their converters read.
-VERBS, FORMATS = _of("verb"), _of("format")
+VERBS, FORMATS = _read_rows("verb"), _read_rows("format")
 
 #: Flags of ours, of which a command has at most one.
-FLAGS = _of("flag")
+FLAGS = _read_rows("flag")
 
 #: Flags for what are words of their own in eval, predict and export: RUN, and its images.
-RUNS, IMAGES = _of("run"), _of("images")
+RUNS, IMAGES = _read_rows("run"), _read_rows("images")
 
 _OFF = ("false", "no", "off", "none", "null", "0")
 
@@ -67,7 +67,7 @@ _OFF = ("false", "no", "off", "none", "null", "0")
 _FORM = re.compile(r"[= ]\[?[A-Z]+(?=[,\] ]|$)|\.NAME=")
 
 
-def told(problem: Problem, meaning: Meaning) -> Problem:
+def apply_meaning(problem: Problem, meaning: Meaning) -> Problem:
     """Return a problem with what was meant."""
     words, rule = meaning
     if not words:
@@ -81,64 +81,64 @@ def told(problem: Problem, meaning: Meaning) -> Problem:
     return problem._replace(fix=(fix, Hint(rule)) if rule else fix)
 
 
-def told_of_file(problem: Problem) -> Problem:
+def explain_key(problem: Problem) -> Problem:
     """Return the problem of an unknown setting of a recipe file with what its name means."""
-    meaning = meaning_of(problem.key, "")
+    meaning = find_meaning(problem.key, "")
     if meaning is None:
         return problem._replace(fix=Hint(EVERY_SETTING))
     if meaning.words.startswith("-"):
         meaning = Meaning("", f"is not a setting of a file; on the command line: {meaning.words}")
-    return told(problem, meaning)
+    return apply_meaning(problem, meaning)
 
 
-def unknown(noun: str, name: str, known: Collection[str]) -> Problem:
+def make_unknown(noun: str, name: str, known: Collection[str]) -> Problem:
     """Return the problem of a name that is none of those that are known."""
-    return Problem(name, None, noun, closest(name, known), tuple(known), Kind.UNKNOWN)
+    return Problem(name, None, noun, find_closest(name, known), tuple(known), Kind.UNKNOWN)
 
 
-def closest(name: str, known: Iterable[str]) -> str:
+def find_closest(name: str, known: Iterable[str]) -> str:
     """Return the known dotted name that `name` stands for or misspells, or ""."""
-    leaf, known = _leaf(name.lower()), list(known)
-    is_foreign = leaf in MEANINGS and leaf not in map(_leaf, known)
+    leaf, known = _get_leaf(name.lower()), list(known)
+    is_foreign = leaf in MEANINGS and leaf not in map(_get_leaf, known)
     if leaf == name.lower() and not MEANINGS.get(leaf, Meaning("x")).words and name not in known:
         return ""
     words = [leaf] if is_foreign else []
-    for word in words or ([] if near(name, known) else _nearest(leaf, MEANINGS)):
+    for word in words or ([] if find_misspelled(name, known) else _rank_names(leaf, MEANINGS)):
         key, equals, _ = MEANINGS[word].words.partition("=")
         meant = targets(key, "1")[0].partition("=")[0] if equals else ""
         if meant in known:
             return meant
-    return near(name, known)
+    return find_misspelled(name, known)
 
 
-def near(name: str, known: Iterable[str]) -> str:
+def find_misspelled(name: str, known: Iterable[str]) -> str:
     """Return the one known dotted name that `name` misspells; "" if none or several are alike."""
-    best = _nearest(name, known)
+    best = _rank_names(name, known)
     return best[0] if len(best) == 1 else ""
 
 
-def _nearest(name: str, known: Iterable[str]) -> list[str]:
+def _rank_names(name: str, known: Iterable[str]) -> list[str]:
     """Return the known names whose last part differs from that of `name` by at most two letters.
 
     Those with the fewest different letters and the most similar section.
     """
     name = name[:80].lower().replace("-", "_").replace("/", ".").replace(":", ".")
-    section, leaf = name.rpartition(".")[0], _leaf(name)
+    section, leaf = name.rpartition(".")[0], _get_leaf(name)
     ranked: dict[int, list[str]] = {}
     known = list(known)
     places = {key.rpartition(".")[0] for key in known}
     for key in known:
         place = key.rpartition(".")[0]
-        slips = _slips(leaf, _leaf(key), 4 if place == section != "" else 6)
+        slips = _count_slips(leaf, _get_leaf(key), 4 if place == section != "" else 6)
         is_inside = section in places and place != section and place.startswith("methods.")
         if slips is None or is_inside or name.startswith(f"{key}."):  # in its own section
             continue
-        far = _slips(_leaf(section), _leaf(place), 6)
+        far = _count_slips(_get_leaf(section), _get_leaf(place), 6)
         ranked.setdefault(slips + (3 if far is None else far), []).append(key)
     return ranked[min(ranked)] if ranked else []
 
 
-def _slips(typed: str, name: str, long: int) -> int | None:
+def _count_slips(typed: str, name: str, long: int) -> int | None:
     """Return how many letters of a name are wrong; None if it is another word.
 
     Names from `long` letters may have two wrong ones. Words joined by "_" are compared one by one,
@@ -152,7 +152,7 @@ def _slips(typed: str, name: str, long: int) -> int | None:
         return None  # the opposite
     found = 0
     for one, other in pairs:
-        edits, size = _edits(one, other), min(len(one), len(other))
+        edits, size = _count_edits(one, other), min(len(one), len(other))
         is_other = size < SHORT and len(one) <= len(other)
         is_other = is_other or (size <= 4 and sorted(one[:1]) != sorted(other[:1]) and edits > 0)
         if edits > (2 if size >= long else 1) or (edits and is_other):
@@ -161,7 +161,7 @@ def _slips(typed: str, name: str, long: int) -> int | None:
     return found if found <= most else None
 
 
-def _edits(typed: str, name: str) -> int:
+def _count_edits(typed: str, name: str) -> int:
     """Return how many letters are missing, wrong, too many or swapped, at most 3."""
     if abs(len(typed) - len(name)) > 2:
         return 3
@@ -177,7 +177,7 @@ def _edits(typed: str, name: str) -> int:
     return min(above[-1], 3)
 
 
-def meaning_of(
+def find_meaning(
     name: str, value: str, exactly: bool = True, table: Mapping[str, Meaning] = MEANINGS
 ) -> Meaning | None:
     """Return what a foreign flag or key means, with its value in place; None if it is unknown.
@@ -185,10 +185,10 @@ def meaning_of(
     If not `exactly`, the name may be misspelled.
     """
     whole = name.lstrip("-").lower().replace("-", "_")
-    leaf = _leaf(whole)
+    leaf = _get_leaf(whole)
     known = [word for word in (whole.replace(".", "_"), leaf) if word in table][:1]
     known = known if len(leaf) > 1 or "." not in whole else []  # -a and -b are flags alone
-    known = known or ([] if exactly or len(leaf) <= SHORT else _nearest(leaf, table))
+    known = known or ([] if exactly or len(leaf) <= SHORT else _rank_names(leaf, table))
     if not known or len({table[word] for word in known}) > 1:
         return None
     words, rule = table[known[0]]
@@ -212,5 +212,5 @@ def meaning_of(
     return Meaning(" ".join(shlex.quote(word.format(value)) for word in words.split()), rule)
 
 
-def _leaf(name: str) -> str:
+def _get_leaf(name: str) -> str:
     return name.rpartition(".")[2]

@@ -9,7 +9,7 @@ from resnet_recipes.base.duration import Duration
 from resnet_recipes.base.errors import Problem, Value
 from resnet_recipes.base.kinds import is_union, kinds_of
 from resnet_recipes.base.limits import Bounds, IsDuration, Limit, Span, get_limits
-from resnet_recipes.base.suggestions import UNITS, VALUES, closest, told
+from resnet_recipes.base.suggestions import UNITS, VALUES, apply_meaning, find_closest
 
 ON = ("true", "yes", "on", "1")
 OFF = ("false", "no", "off", "none", "null", "0", "disable", "disabled", "never")
@@ -28,53 +28,53 @@ _CLOCK = re.compile(r"(\d{1,3}):([0-5]\d)(?::([0-5]\d))?")
 _HOURS = re.compile(r"(\d{1,3}) ?h(?:ours?)? ?([0-5]?\d) ?(?:m(?:in(?:utes)?)?)?")
 
 
-def helped(problem: Problem, cls: type, name: str, value: object) -> Problem:
+def add_likely_value(problem: Problem, cls: type, name: str, value: object) -> Problem:
     """Return a problem of a setting of a section with the value that was meant.
 
     Unchanged if it has something to type already, or if nothing is known to be meant.
     """
     key = f"{getattr(cls, '_place', '')}{name}"
-    text = _text(value)
+    text = _make_text(value)
     group = key.removesuffix(".name")  # of optimizer.name
     if meaning := VALUES.get(key, {}).get(text) or VALUES.get(group, {}).get(text):
-        return told(problem, meaning)
-    meant = _meant(cls, name, text)
-    if not meant or meant == _text(value, quotes=True):
+        return apply_meaning(problem, meaning)
+    meant = _find_value(cls, name, text)
+    if not meant or meant == _make_text(value, quotes=True):
         return problem
     return problem._replace(fix=meant if "=" in meant else Value(meant))
 
 
-def likely_time(text: str) -> str:
+def read_time(text: str) -> str:
     """Return a time as settings take it, "90m" for "1h30m" or "1:30:00"; "" if it is none."""
     text = text.strip("'\" ").lower()
     if clock := _CLOCK.fullmatch(text) or _HOURS.fullmatch(text):
         hours, minutes, *seconds = (int(part or 0) for part in clock.groups())
         return f"{60 * hours + minutes + any(seconds)}m"
-    number, unit = _measured(text)
+    number, unit = _split_unit(text)
     return f"{number:.12g}{unit}" if unit in ("h", "m", "s") else ""
 
 
-def likely_budget(text: str) -> str:
+def read_budget(text: str) -> str:
     """Return a budget as it is set: a time, or a sum such as $20; "" if it is none."""
     money = _MONEY.fullmatch(text.strip("'\" ").lower())
-    return f"${money[1] or money[2]}" if money else likely_time(text)
+    return f"${money[1] or money[2]}" if money else read_time(text)
 
 
-def likely_length(text: str) -> str:
+def read_length(text: str) -> str:
     """Return the value of `epochs` that is meant by a text, or the budget; "" if none is known."""
-    return _duration(_text(text), "max_duration", "", ("ep", "ba"))
+    return _read_duration(_make_text(text), "max_duration", "", ("ep", "ba"))
 
 
-def _text(value: object, quotes: bool = False) -> str:
+def _make_text(value: object, quotes: bool = False) -> str:
     """Return a value as it is typed, in lower case; without `quotes`, and signs of a slip."""
-    items = [_text(item) for item in value] if isinstance(value, list | tuple) else []
+    items = [_make_text(item) for item in value] if isinstance(value, list | tuple) else []
     text = f"[{','.join(items)}]" if items else str(value)
     if quotes:
         return text
     return re.sub(r"[\s'\"]+", " ", text).strip(" =,;").lower()
 
 
-def _measured(text: str) -> tuple[float, str]:
+def _split_unit(text: str) -> tuple[float, str]:
     """Return the number in a text, and its unit: "%", "k", "ep", "ba", "h", "m", "s" or "".
 
     (0, "?") if it is no number.
@@ -86,35 +86,37 @@ def _measured(text: str) -> tuple[float, str]:
     return (number * 24, "h") if unit == "d" else (number, unit)
 
 
-def _meant(cls: type, name: str, text: str) -> str:
+def _find_value(cls: type, name: str, text: str) -> str:
     """Return the value that is meant by a text, or the setting; "" if that is not known."""
     kind, limits = kinds_of(cls)[name], get_limits(cls).get(name, ())
     options = get_args(kind) if is_union(kind) else (kind,)
     if get_origin(kind) in (list, tuple):
-        return _listed(text, kind, limits)
+        return _read_list(text, kind, limits)
     if durations := [limit for limit in limits if isinstance(limit, IsDuration)]:
-        return _duration(text, name, _default(cls, name), durations[0].units)
+        return _read_duration(text, name, _get_default(cls, name), durations[0].units)
     if bool in options:
         return "true" if text in ON else "false" if text in OFF else ""
     if int in options or float in options:
-        number = _number(text, float in options, limits)
+        number = _read_number(text, float in options, limits)
         if number and not any(limit.broken(float(number)) for limit in limits):
             return number
-    return next((closest(text, limit.valid) for limit in limits if limit.valid), "")
+    return next((find_closest(text, limit.valid) for limit in limits if limit.valid), "")
 
 
-def _default(cls: type, name: str) -> str:
+def _get_default(cls: type, name: str) -> str:
     found = next(item.default for item in fields(cls) if item.name == name)
     return "" if found is MISSING else str(found)
 
 
-def _listed(text: str, kind: Any, limits: Sequence[Limit]) -> str:
+def _read_list(text: str, kind: Any, limits: Sequence[Limit]) -> str:
     """Return a list of the values in a text."""
     items = re.split(r"[,;]|(?<=\d)-(?=\d)", text.strip("[]()"))
     items = [item.strip() for item in items if item.strip()]
     for limit in limits:
         if limit.valid:
-            items = [item if item in limit.valid else closest(item, limit.valid) for item in items]
+            items = [
+                item if item in limit.valid else find_closest(item, limit.valid) for item in items
+            ]
         if isinstance(limit, Span) and all(re.fullmatch(_NUMBER, item) for item in items):
             items.sort(key=float)
         if isinstance(limit, IsDuration):
@@ -124,11 +126,11 @@ def _listed(text: str, kind: Any, limits: Sequence[Limit]) -> str:
     return "" if is_short or not all(items) else f"[{','.join(items)}]"
 
 
-def _duration(text: str, name: str, default: str, units: Sequence[str]) -> str:
+def _read_duration(text: str, name: str, default: str, units: Sequence[str]) -> str:
     """Return a duration in the unit that is meant, or the budget that a time is."""
-    if time := likely_time(text):
+    if time := read_time(text):
         return f"budget={time}" if name == "max_duration" else ""
-    number, unit = _measured(text)
+    number, unit = _split_unit(text)
     if unit == "":
         unit = Duration.parse(default).unit if default else "ep"
         unit = "ba" if unit == "ep" and number >= MANY and name != "max_duration" else unit
@@ -137,7 +139,7 @@ def _duration(text: str, name: str, default: str, units: Sequence[str]) -> str:
     return f"{number:.12g}{unit}" if unit in units and number else ""
 
 
-def _number(text: str, takes_fractions: bool, limits: Sequence[Limit]) -> str:
+def _read_number(text: str, takes_fractions: bool, limits: Sequence[Limit]) -> str:
     """Return the number that is meant: of a power, a ratio, a square, or with a unit."""
     if (square := _SQUARE.fullmatch(text)) and square[1] == square[2]:
         text = square[1]
@@ -149,7 +151,7 @@ def _number(text: str, takes_fractions: bool, limits: Sequence[Limit]) -> str:
         return f"{float(product[1]) * float(product[2]):.12g}"
     if ratio := _RATIO.fullmatch(text):
         return f"{float(ratio[1]) / float(ratio[2]):.6g}" if takes_fractions else ""
-    number, unit = _measured(text)
+    number, unit = _split_unit(text)
     bounds = [limit for limit in limits if isinstance(limit, Bounds)]
     most = min(bounds[0].most, bounds[0].below) if bounds else None
     if most == 100 and unit in ("", "%"):

@@ -21,9 +21,9 @@ from resnet_recipes.base.suggestions import (
     MEANINGS,
     RUNS,
     Meaning,
-    closest,
-    meaning_of,
-    told,
+    apply_meaning,
+    find_closest,
+    find_meaning,
 )
 from resnet_recipes.base.text import wrapped
 
@@ -201,8 +201,8 @@ def _foreign(flag: str, given: Sequence[str], usage: Usage) -> Problem | None:
     if "RUN|FILE" in usage.line or is_judged:
         return None
     typed = " ".join([flag, *given]).strip()
-    meaning = meaning_of(key, value)
-    return meaning and told(Problem(typed, None, "flag", kind=Kind.UNKNOWN), meaning)
+    meaning = find_meaning(key, value)
+    return meaning and apply_meaning(Problem(typed, None, "flag", kind=Kind.UNKNOWN), meaning)
 
 
 def _as_setting(flag: str, given: Sequence[str]) -> str:
@@ -222,7 +222,7 @@ def _values(ahead: deque[str]) -> list[str]:
     return given
 
 
-def as_typed(problem: Problem, argv: Sequence[str]) -> Problem:
+def name_as_typed(problem: Problem, argv: Sequence[str]) -> Problem:
     """Return a problem with the word of the command that it is about, and with short paths.
 
     A setting that is not among the words has its short name.
@@ -312,9 +312,9 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
     """
     typed, key = f"{name} {value}".strip(), _key(name)
     command, known = " ".join(usage.line.split()[:2]), usage.values
-    meaning = meaning_of(name, value) if usage.has_settings else None
+    meaning = find_meaning(name, value) if usage.has_settings else None
     flags = {_key(flag): flag for flag in (*known, "--help")}
-    near = flags.get(closest(key, flags), "")
+    near = flags.get(find_closest(key, flags), "")
     taken = known.get(near, "")
     shown = taken if taken in ("", "DIR") else value or taken
     meant = near and f"{near} {shown}".strip()
@@ -340,7 +340,7 @@ def _unknown(name: str, value: str, usage: Usage, argv: Sequence[str]) -> Proble
         fix = shlex.quote(f"{key}={value}")
     elif "option=value" in usage.line:
         options = dict.fromkeys(re.findall(r"([a-z_]+)=", usage.more))
-        near = closest(key, options)
+        near = find_closest(key, options)
         fix = f"{near}={value}" if near else meant
         valid = () if fix else tuple(options)
     elif meant and not meaning:

@@ -26,8 +26,8 @@ _PROMPTS = ("$", "#", "%", ">", ">>>", "\u276f", "\u279c", "resnet-train", "resn
 def refuse_pasted(program: str, argv: Sequence[str]) -> None:
     """Raise RecipeError with the cleaned command if words have what nobody types."""
     words, problems = [], []
-    for word in _joined(argv):
-        typed, names = _cleaned(word)
+    for word in _join(argv):
+        typed, names = _clean(word)
         words += typed
         problems += [(word, f"contains {name}") for name in names]
         if word == "...":
@@ -48,7 +48,7 @@ def refuse_pasted(program: str, argv: Sequence[str]) -> None:
         raise RecipeError([Problem(key, None, rule, command)])
 
 
-def _cleaned(word: str) -> tuple[list[str], list[str]]:
+def _clean(word: str) -> tuple[list[str], list[str]]:
     """Return the words that are meant by one, and the names of what is wrong with it.
 
     What names a file or folder is left as it is.
@@ -70,7 +70,7 @@ def _cleaned(word: str) -> tuple[list[str], list[str]]:
     return (quoted if {'"', "'"} & {*text} or " " not in word else [text]), names
 
 
-def _joined(argv: Sequence[str]) -> Iterator[str]:
+def _join(argv: Sequence[str]) -> Iterator[str]:
     """Yield the words of a command, joined where typographic quotes were meant to do so."""
     ahead = list(argv)
     while ahead:

@@ -136,7 +136,7 @@ def chosen(arguments: Arguments) -> tuple[str, list[str]]:
     return names[0], changes
 
 
-def packaged(arguments: Arguments) -> Entry | None:
+def find_packaged(arguments: Arguments) -> Entry | None:
     """Return the packaged recipe that words name without changing more than its images.
 
     None if a file of the user's, or another setting, has to be judged.

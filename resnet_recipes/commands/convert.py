@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError, Value
 from resnet_recipes.base.paths import typed_path
-from resnet_recipes.base.suggestions import closest, unknown
+from resnet_recipes.base.suggestions import find_closest, make_unknown
 from resnet_recipes.base.text import byte_size, clock_time, printable
 from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.printing import say
@@ -55,7 +55,7 @@ def run(arguments: Arguments) -> int:
         places = [
             word
             for word in arguments.words
-            if word in places or not closest(word.partition("=")[0], known)
+            if word in places or not find_closest(word.partition("=")[0], known)
         ]
     if len(places) != 2:
         raise RecipeError.of("convert", None, "needs a source and a target", USAGE.example)
@@ -91,7 +91,9 @@ def _options(words: Sequence[str], known: Collection[str]) -> "ConvertOptions":
     from resnet_recipes.recipe.typed import build
 
     given = dict(word.split("=", 1) for word in words)
-    problems = [unknown("option", key, known) for key, value in given.items() if key not in known]
+    problems = [
+        make_unknown("option", key, known) for key, value in given.items() if key not in known
+    ]
     values = {key: plain(value) for key, value in given.items() if key in known}
     options = build(ConvertOptions, values, "", problems)
     problems += options.problems()
@@ -99,7 +101,7 @@ def _options(words: Sequence[str], known: Collection[str]) -> "ConvertOptions":
     def helped(problem: Problem) -> Problem:
         if problem.fix or problem.kind is Kind.UNKNOWN:
             return problem
-        meant = closest(str(problem.value), problem.valid)
+        meant = find_closest(str(problem.value), problem.valid)
         default = getattr(ConvertOptions(), problem.key)
         return problem._replace(fix=Value(meant) if meant else Hint(f"the default is {default}"))
 

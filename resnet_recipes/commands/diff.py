@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.base.suggestions import closest
+from resnet_recipes.base.suggestions import find_closest
 from resnet_recipes.commands.arguments import CSV, JSON, RECIPES, RUN, Arguments, Usage
 from resnet_recipes.commands.compare import sides
 from resnet_recipes.commands.printing import show
@@ -42,7 +42,7 @@ def _settings(word: str, folder: Path | None) -> dict[str, str]:
     run = None if name in known else find_place("RECIPE|RUN", word)
     if not run and name not in known and not name.endswith((".yaml", ".yml")):
         others = [*known, *(path.name for path in list_newest(ROOT))]
-        fix = closest(name, others) or ("resnet-recipes ls", "resnet-recipes runs")
+        fix = find_closest(name, others) or ("resnet-recipes ls", "resnet-recipes runs")
         raise RecipeError.of("RECIPE|RUN", name, "is not a recipe or a run", fix)
     from resnet_recipes.recipe import frozen
     from resnet_recipes.recipe.compose import compose

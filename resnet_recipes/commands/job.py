@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from resnet_recipes.base.duration import parse_budget
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.extras import find_needed_extras
-from resnet_recipes.base.suggestions import closest
+from resnet_recipes.base.suggestions import find_closest
 from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.composed import chosen, problems_of, with_recipe
 from resnet_recipes.commands.printing import say
@@ -144,7 +144,7 @@ def _engine_problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield what is wrong with the engine, and with flags that are for another one."""
     engine, known = arguments.flags.get("--for"), ("slurm", *_ENGINES)
     if engine not in known:
-        meant = closest(engine or "", known)
+        meant = find_closest(engine or "", known)
         kind = Kind.WRONG if engine else Kind.MISSING
         yield Problem("--for", engine, "", meant and f"--for {meant}", known, kind)
         return

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.base.suggestions import unknown
+from resnet_recipes.base.suggestions import make_unknown
 from resnet_recipes.base.text import labelled, wrapped
 from resnet_recipes.commands.arguments import Arguments, Usage, row
 from resnet_recipes.commands.printing import page_width
@@ -23,7 +23,7 @@ def run(arguments: Arguments) -> int:
     words, width = arguments.words, page_width()
     known = {item.name: item for item in (*ORDER, *OPTIMIZERS)}
     if strange := [word for word in words if word not in known]:
-        raise RecipeError([unknown("method", strange[0], known)])
+        raise RecipeError([make_unknown("method", strange[0], known)])
     for word in words:
         print("\n".join(_page(known[word], width)))
     if not words:

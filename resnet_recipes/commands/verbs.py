@@ -8,16 +8,16 @@ from types import ModuleType
 
 from resnet_recipes import __version__
 from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
-from resnet_recipes.base.paths import no_images
+from resnet_recipes.base.paths import make_missing_data
 from resnet_recipes.base.suggestions import VERBS as OTHERS
-from resnet_recipes.base.suggestions import unknown
+from resnet_recipes.base.suggestions import make_unknown
 from resnet_recipes.commands.arguments import Arguments, Usage, row, split
 from resnet_recipes.commands.characters import refuse_pasted
 from resnet_recipes.commands.composed import (
     chosen,
     composed,
+    find_packaged,
     is_named,
-    packaged,
     problems_of,
     with_recipe,
 )
@@ -116,7 +116,7 @@ def run(argv: Sequence[str]) -> int:
             rule = "is a recipe, not a command"
             raise RecipeError.of(name, None, rule, shlex.join(["resnet-train", *argv]))
         _refuse_verb([name.lstrip("-"), *rest])
-        raise RecipeError([unknown("command", name, (*VERBS, "train", "--help"))])
+        raise RecipeError([make_unknown("command", name, (*VERBS, "train", "--help"))])
     usage = usage_of(name)
     if {"--help", "-h"} & set(rest):
         print(usage.page(page_width()), end="")
@@ -167,10 +167,10 @@ def _parsed(name: str, argv: Sequence[str]) -> Arguments:
             found.words = [word for word in found.words if not word.startswith("recipe=")]
             found.words.insert(0, "recipe=mild")
         needs_data = asked != "plan" and "--cfg" not in found and not wrong
-        if "-m" not in found and (entry := packaged(found)):  # nothing else needs torch
+        if "-m" not in found and (entry := find_packaged(found)):  # nothing else needs torch
             is_set = any(word.startswith(("data=", "data.root=")) for word in found.words)
             is_set = is_set or "root" in read(entry).tree.get("data", {})
-            return [*wrong, *([] if is_set or not needs_data else [no_images()])]
+            return [*wrong, *([] if is_set or not needs_data else [make_missing_data()])]
         return [*wrong, *problems_of(partial(_judge, asked, needs_data=needs_data), found)]
 
     return split(argv, usage_of(name), also)

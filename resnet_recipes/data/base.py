@@ -12,10 +12,10 @@ from torch import Tensor
 
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.limits import Bounds, OneOf, Span
-from resnet_recipes.base.paths import no_images
+from resnet_recipes.base.paths import make_missing_data
 from resnet_recipes.base.reading import make_read_error, read_json
 from resnet_recipes.base.section import Section
-from resnet_recipes.base.values import helped
+from resnet_recipes.base.values import add_likely_value
 from resnet_recipes.data.root import find_address_problems
 
 #: How far from the natural frequencies of classes to equal ones.
@@ -112,7 +112,7 @@ class DataConfig(Section):
         """Yield the problems with these values alone; keys are relative to `data`."""
         yield from super().problems()
         if not self.root and self.backend != "synthetic":
-            yield no_images()._replace(key="root")
+            yield make_missing_data()._replace(key="root")
         yield from find_address_problems(self.root)
         if self.eval_resize < self.eval_size:
             rule = f"must be at least data.eval_size ({self.eval_size}): the crop is cut from it"
@@ -125,7 +125,7 @@ class DataConfig(Section):
         if not (given in SHARES if isinstance(given, str) else 0 <= given <= 1):
             known = (*SHARES, "a fraction from 0 (natural) to 1 (balanced)")
             problem = Problem("sampling", given, "", valid=known)
-            yield helped(problem, type(self), "sampling", given)
+            yield add_likely_value(problem, type(self), "sampling", given)
         elif self.class_share:
             for key, plain in {"repeats": 1, "order": "random"}.items():
                 if getattr(self, key) != plain:

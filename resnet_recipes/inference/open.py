@@ -10,13 +10,13 @@ from resnet_recipes.backbones import is_resnet
 from resnet_recipes.base.architecture import ModelConfig, find_implied_settings
 from resnet_recipes.base.errors import Hint, Problem, RecipeError
 from resnet_recipes.base.names import targets
-from resnet_recipes.base.suggestions import OF_TRAINED, near
+from resnet_recipes.base.suggestions import OF_TRAINED, find_misspelled
 from resnet_recipes.inference.inputs import is_size_accepted
 from resnet_recipes.inference.trained import TrainedNetwork, make_recipe
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.open import open_network
 from resnet_recipes.recipe import frozen, hydra_compose, overrides
-from resnet_recipes.recipe.meant import Own, answered
+from resnet_recipes.recipe.meant import Own, explain
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import typed
 
@@ -106,7 +106,7 @@ def apply_changes(
     """Return a recipe with settings of `known` changed. Raises RecipeError with every problem."""
     made, problems = _changed(recipe, known, words)
     own = Own(recipe.name, partial(_before, recipe), (), known, _list_settings(known), OF_TRAINED)
-    RecipeError.refuse(answered(problem, words, own) for problem in problems)
+    RecipeError.refuse(explain(problem, words, own) for problem in problems)
     return made
 
 
@@ -138,7 +138,7 @@ def _changed(
             change.value,
             "cannot be changed here",
             next(
-                (f"{key}={change.value}" for key in [near(change.key, known)] if key),
+                (f"{key}={change.value}" for key in [find_misspelled(change.key, known)] if key),
                 _list_settings(known),
             ),
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 from resnet_recipes.base import names
 from resnet_recipes.base.errors import Kind, NotReadyError, Problem
 from resnet_recipes.base.paths import typed_path
-from resnet_recipes.base.suggestions import closest
+from resnet_recipes.base.suggestions import find_closest
 from resnet_recipes.network import hub
 from resnet_recipes.run_folder.runs import list_newest
 
@@ -51,5 +51,5 @@ def describe_missing_run(key: str, word: str) -> Problem:
     runs = [folder.name for folder in list_newest(ROOT)]
     if word == LAST or (word == str(ROOT) and not runs):
         return Problem(key, word, "there are no runs in ./runs yet", "resnet-train mild data=PATH")
-    nearest = closest(word.rpartition("/")[2], runs)
+    nearest = find_closest(word.rpartition("/")[2], runs)
     return Problem(key, word, "", (nearest, LIST), kind=Kind.ABSENT)

@@ -11,11 +11,11 @@ from resnet_recipes.base.architecture import find_implied_settings
 from resnet_recipes.base.duration import is_duration
 from resnet_recipes.base.errors import Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.names import targets
-from resnet_recipes.base.suggestions import VALUES, told, told_of_file
+from resnet_recipes.base.suggestions import VALUES, apply_meaning, explain_key
 from resnet_recipes.methods import ORDER
 from resnet_recipes.recipe import frozen, hydra_compose, overrides
 from resnet_recipes.recipe.library import Entry, Library, Origin, read
-from resnet_recipes.recipe.meant import Own, answered
+from resnet_recipes.recipe.meant import Own, explain
 from resnet_recipes.recipe.overrides import Override, absolute
 from resnet_recipes.recipe.schema import Recipe, enabled
 from resnet_recipes.recipe.sections import ScheduleConfig
@@ -62,7 +62,7 @@ def _answered(
 ) -> list[Problem]:
     """Return what is wrong with a recipe and with changes, with what is meant by each."""
     own = Own(recipe.name, partial(_before, links), tuple(_methods_on(links)))
-    told = [answered(problem, changes, own) for problem in problems]
+    told = [explain(problem, changes, own) for problem in problems]
     others = [problem for problem in told if problem.key != "data.root"]
     is_found = any(fix.startswith("data=") for one in others for fix in one.fixes)
     return others if is_found else told
@@ -272,7 +272,7 @@ def _placed(problem: Problem, document: Document) -> Problem:
     """Name file and line of a problem, and answer a value that has another name elsewhere."""
     known = VALUES.get(problem.key, {})
     if ours := known.get(str(problem.value).lower()):
-        problem = told(problem, ours)
+        problem = apply_meaning(problem, ours)
     elif problem.kind is Kind.UNKNOWN and not problem.fixes:
-        problem = told_of_file(problem)
+        problem = explain_key(problem)
     return problem._replace(where=document.where(problem.key))

@@ -14,7 +14,7 @@ from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
-from resnet_recipes.base.suggestions import unknown
+from resnet_recipes.base.suggestions import make_unknown
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.short import written_out
 from resnet_recipes.recipe.strict_yaml import Document, shown
@@ -202,7 +202,7 @@ def read(entry: Entry) -> Document:
 def _not_found(key: str, name: str, known: list[str]) -> RecipeError:
     part = name.lower()
     within = [one for one in known if one in part or (len(part) > 3 and one.startswith(part))]
-    problem = unknown(key, within[0] if within else name, known)
+    problem = make_unknown(key, within[0] if within else name, known)
     return RecipeError([problem._replace(key=key, value=name, typed=name)])
 
 

@@ -3,7 +3,7 @@
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, get_args, get_origin
 
 from resnet_recipes import backbones
@@ -15,11 +15,11 @@ from resnet_recipes.base.suggestions import (
     MEANINGS,
     VALUES,
     Meaning,
-    meaning_of,
-    near,
-    told,
+    apply_meaning,
+    find_meaning,
+    find_misspelled,
 )
-from resnet_recipes.base.values import OFF, ON, likely_time
+from resnet_recipes.base.values import OFF, ON, read_time
 from resnet_recipes.recipe.hydra_compose import nested
 from resnet_recipes.recipe.library import GROUPS, Library
 from resnet_recipes.recipe.overrides import expanded, parse
@@ -49,29 +49,31 @@ class Own(NamedTuple):
     meanings: Mapping[str, Meaning] = MEANINGS  # of words of other tools
 
 
-def answered(problem: Problem, words: Sequence[str], own: Own) -> Problem:
+def explain(problem: Problem, words: Sequence[str], own: Own) -> Problem:
     """Return a problem of one of the words that were typed, with what is meant.
 
     Else what the problem says, else the value without the word, or where settings are listed.
     """
-    word = next((word for word in words if problem.key in keys_of(word)), "")
+    word = next((word for word in words if problem.key in list_keys(word)), "")
     if not word or problem.kind is Kind.UNUSED:
         return problem
-    meaning = _meaning(word, problem, own)
+    meaning = _find_meaning(word, problem, own)
     if meaning and _is_taken(meaning, own):
-        meaning, wrong = _corrected(meaning, own)
+        meaning, wrong = _correct_value(meaning, own)
         if not wrong:
-            return told(problem, meaning)
+            return apply_meaning(problem, meaning)
         if wrong.key != problem.key:
-            return _refused(problem, wrong)
+            return _reject_value(problem, wrong)
         problem = problem._replace(fix=())  # it was tried
     if problem.advice or problem.valid:
         return problem
     if problem.kind is Kind.UNKNOWN or "=" not in word:
-        return problem._replace(fix=Hint(_siblings(word) or own.listed))
+        return problem._replace(fix=Hint(_list_siblings(word) or own.listed))
     before, whose = own.before(problem.key), f"{own.name} uses"
     if before is None:
-        before, whose = _default(problem.key), "the default is"
+        section, _, name = problem.key.rpartition(".")
+        defaults = [getattr(each(), name, None) for each in find_dataclasses(kind_of(section))]
+        before, whose = next(iter(defaults), None), "the default is"
     if before in (None, "", []) or isinstance(before, dict):
         return problem
     shown = str(before).lower() if isinstance(before, bool) else before
@@ -79,17 +81,11 @@ def answered(problem: Problem, words: Sequence[str], own: Own) -> Problem:
     return problem._replace(fix=Hint(f"{whose} {shown}"))
 
 
-def _siblings(word: str) -> str:
+def _list_siblings(word: str) -> str:
     """Return the settings of the section in which an unknown one was looked for; "" if none."""
     section = word.partition("=")[0].rpartition(".")[0]
     names = [name for each in find_dataclasses(kind_of(section)) for name in kinds_of(each)]
     return f"settings of {section}: {', '.join(dict.fromkeys(names))}" if names else ""
-
-
-def _default(key: str) -> object:
-    """Return the default of a setting of a method; None of any other."""
-    section, _, name = key.rpartition(".")
-    return next((getattr(each(), name, None) for each in find_dataclasses(kind_of(section))), None)
 
 
 def _is_taken(meaning: Meaning, own: Own) -> bool:
@@ -98,23 +94,23 @@ def _is_taken(meaning: Meaning, own: Own) -> bool:
     return not own.known or all(each.key in own.known for word in words for each in expanded(word))
 
 
-def _corrected(meaning: Meaning, own: Own) -> tuple[Meaning, Problem | None]:
+def _correct_value(meaning: Meaning, own: Own) -> tuple[Meaning, Problem | None]:
     """Return what is meant with a value that fits, and what is wrong with it if none is known."""
     several = shlex.split(meaning.words)
     if len(several) > 1 and all(_SETTING.fullmatch(word) for word in several):
-        return meaning._replace(words=" ".join(map(_with_value, several))), None
+        return meaning._replace(words=" ".join(map(_convert_value, several))), None
     wrong = None
     for _ in range(3):  # such as model=vit_base, model.name=timm:vit_base, and its full name
         words = shlex.split(meaning.words)
         is_setting = len(words) == 1 and _SETTING.fullmatch(words[0]) and not meaning.is_form
-        wrong = _wrong(words[0]) if is_setting else None
+        wrong = _check_setting(words[0]) if is_setting else None
         if wrong is None:
             break
-        better = _meaning(words[0], wrong, own)
+        better = _find_meaning(words[0], wrong, own)
         if better is None and wrong.fixes:
             hints = [each for each in wrong.advice if isinstance(each, Hint)]
             better = Meaning(wrong.command(wrong.fixes[0]), "".join(hints[:1]))
-            if better.words.strip("'").partition("=")[0] not in keys_of(words[0]):
+            if better.words.strip("'").partition("=")[0] not in list_keys(words[0]):
                 return meaning, None  # it needs another setting too, as the next message says
         if better is None:
             break
@@ -122,26 +118,30 @@ def _corrected(meaning: Meaning, own: Own) -> tuple[Meaning, Problem | None]:
     return meaning, wrong
 
 
-def _with_value(word: str) -> str:
+def _convert_value(word: str) -> str:
     """Return a setting with the value that its own value stands for."""
-    wrong = _wrong(word)
+    wrong = _check_setting(word)
     values = [fix for fix in wrong.fixes if isinstance(fix, Value)] if wrong else []
     return wrong.command(values[0]) if wrong and values else shlex.quote(word)
 
 
-def _refused(problem: Problem, wrong: Problem) -> Problem:
+def _reject_value(problem: Problem, wrong: Problem) -> Problem:
     """Return the problem of an unknown name whose value its setting does not take either."""
     setting = short(wrong.key)
     fix = Hint(f"the setting is {setting}" if wrong.valid else wrong.about(f"{setting}"))
     return problem._replace(fix=fix, valid=wrong.valid)
 
 
-def keys_of(word: str) -> list[str]:
+def _set(key: str, value: str) -> Meaning:
+    return Meaning(shlex.quote(f"{key}={value}"))
+
+
+def list_keys(word: str) -> list[str]:
     """Return the names that a word may have in a problem: as it was typed, and in full."""
     return [word, word.partition("=")[0], *(change.key for change in expanded(word))]
 
 
-def _meaning(word: str, problem: Problem, own: Own) -> Meaning | None:
+def _find_meaning(word: str, problem: Problem, own: Own) -> Meaning | None:
     """Return what is meant by a word that has a problem; None if that is not known."""
     name, equals, value = word.partition("=")
     if quoted := _QUOTED.fullmatch(word):
@@ -149,71 +149,71 @@ def _meaning(word: str, problem: Problem, own: Own) -> Meaning | None:
     if "," in word and "=" in value and all("=" in part for part in word.split(",")):
         return Meaning(" ".join(map(shlex.quote, word.split(","))))
     off = _OFF_METHOD.fullmatch(word.lower())
-    if off and word[0] != "~" and (method := _method(off[1])):
+    if off and word[0] != "~" and (method := _find_method(off[1])):
         return Meaning(shlex.quote(f"~{method}"))
     if name[:1] in ("+", "~") or not equals:
-        return _misshapen(word, own)
+        return _read_misshapen(word, own)
     kind = kind_of(expanded(f"{name}=0")[0].key)
     if kind is None:
-        return _misnamed(name, value, own)
+        return _read_misnamed(name, value, own)
     if value.lower() in (*ON, *OFF) and name.startswith("methods."):
-        return _switched(name, value)
+        method = ".".join(name.split(".")[:2])
+        return _set(method, "{}") if value.lower() in ON else Meaning(shlex.quote(f"~{method}"))
     if problem.kind is Kind.UNKNOWN:  # an option of a group
         return VALUES.get(name, {}).get(value.lower())
     if find_dataclasses(kind):
-        return _in_section(name, value, list(kinds_of(find_dataclasses(kind)[0])), own)
+        return _read_section_value(name, value, list(kinds_of(find_dataclasses(kind)[0])), own)
     if problem.fixes:
         is_network = name == "model.name"
         return Meaning(problem.command(problem.fixes[0])) if is_network else None
-    return _other_value(name, value, kind)
+    return _read_several_values(name, value, kind)
 
 
-def _method(name: str) -> str:
-    """Return the setting of a method by its name, which may be misspelled; "" if there is none."""
-    known = kinds_of(find_dataclasses(settings()["methods"])[0])
-    found = near(name, known)
+def _find_method(name: str, known: Iterable[str] = ()) -> str:
+    """Return the setting of a method by its name, which may be misspelled; "" if there is none.
+
+    One of `known`, or of all.
+    """
+    every = kinds_of(find_dataclasses(settings()["methods"])[0])
+    found = find_misspelled(name, known or every)
     return f"methods.{found}" if found else ""
 
 
-def _on(own: Own) -> list[str]:
-    return [f"methods.{name}" for name in own.methods]
-
-
-def _misshapen(word: str, own: Own) -> Meaning | None:
+def _read_misshapen(word: str, own: Own) -> Meaning | None:
     """Return the setting for a word that is not written key=value."""
     key, _, value = map(str.strip, word.partition(":"))
     if word[0] == "+":
         setting = word.lstrip("+").replace("/", ".", 1)
-        wrong = _wrong(setting) if "=" in setting else None
-        return (wrong and _meaning(setting, wrong, own)) or Meaning(shlex.quote(setting))
+        wrong = _check_setting(setting) if "=" in setting else None
+        return (wrong and _find_meaning(setting, wrong, own)) or Meaning(shlex.quote(setting))
     if word[0] == "~":
-        method = near(f"methods.{word[1:].removeprefix('methods.')}", _on(own))
+        method = _find_method(word[1:].removeprefix("methods."), own.methods)
         return Meaning(shlex.quote(f"~{method}")) if method else None
     if value and value[:2] != "//" and key.replace(".", "").replace("_", "").isalnum():
-        return Meaning(shlex.quote(f"{key}={value}"))
+        return _set(key, value)
     if os.path.isdir(word):
-        return Meaning(shlex.quote(f"data={word}"))
-    if time := likely_time(word):
-        return Meaning(f"budget={time}")
-    if method := _method(word.removeprefix("methods.")):
-        return Meaning(shlex.quote(f"{method}={{}}"))
-    return meaning_of(word, "", table=own.meanings)
+        return _set("data", word)
+    if time := read_time(word):
+        return _set("budget", time)
+    if method := _find_method(word.removeprefix("methods.")):
+        return _set(method, "{}")
+    return find_meaning(word, "", table=own.meanings)
 
 
-def _misnamed(name: str, value: str, own: Own) -> Meaning | None:
+def _read_misnamed(name: str, value: str, own: Own) -> Meaning | None:
     """Return the setting with a name like this one, or what the name means elsewhere."""
-    alike = ("." not in name and near(name, SHORT)) or near(name, settings())
+    alike = ("." not in name and find_misspelled(name, SHORT)) or find_misspelled(name, settings())
     is_placed = "." in name and name.lower().rpartition(".")[2] in {
         key.rpartition(".")[2] for key in settings()
     }
-    foreign = None if is_placed and alike else meaning_of(name, value, table=own.meanings)
+    foreign = None if is_placed and alike else find_meaning(name, value, table=own.meanings)
     if foreign is None and alike:
         is_method = alike.startswith("methods.") and find_dataclasses(kind_of(alike))
-        return Meaning(shlex.quote(f"{alike}={value or '{}' if is_method else value}"))
-    return foreign or meaning_of(name, value, exactly=False, table=own.meanings)
+        return _set(alike, value or "{}" if is_method else value)
+    return foreign or find_meaning(name, value, exactly=False, table=own.meanings)
 
 
-def _wrong(setting: str) -> Problem | None:
+def _check_setting(setting: str) -> Problem | None:
     """Return what is wrong with a setting by itself."""
     if setting.startswith("recipe="):
         return None
@@ -240,17 +240,11 @@ def _wrong(setting: str) -> Problem | None:
     return next(iter(problems), None)
 
 
-def _switched(name: str, value: str) -> Meaning:
-    """Return what switches a method on or off."""
-    method = ".".join(name.split(".")[:2])
-    return Meaning(shlex.quote(f"{method}={{}}" if value.lower() in ON else f"~{method}"))
-
-
-def _in_section(section: str, value: str, names: list[str], own: Own) -> Meaning | None:
+def _read_section_value(section: str, value: str, names: list[str], own: Own) -> Meaning | None:
     """Return the setting of a section, which has these, for a value in its place."""
     several = re.findall(r"\w+", value)
     if section == "methods":
-        methods = [near(name, names) for name in several]
+        methods = [find_misspelled(name, names) for name in several]
         words = [shlex.quote(f"methods.{name}={{}}") for name in methods]
         return Meaning(" ".join(words)) if all(methods) and methods else None
     if value[:1] == "[" and several and "name" in names:
@@ -258,21 +252,21 @@ def _in_section(section: str, value: str, names: list[str], own: Own) -> Meaning
     if not value or value.lower() in OFF:
         return None  # a section has nothing to switch off
     if section == "model" and value.endswith(_WEIGHTS):
-        return Meaning(shlex.quote(f"model.weights={value}"))
+        return _set("model.weights", value)
     if section in GROUPS:  # optimizer=torch.optim.SGD
         leaf = value.rpartition(".")[2].lower()
-        return VALUES[section].get(leaf, Meaning(shlex.quote(f"{section}={leaf}")))
+        return VALUES[section].get(leaf, _set(section, leaf))
     is_method = section.startswith("methods.")
-    if not is_method and (meaning := meaning_of(section, value, table=own.meanings)):
+    if not is_method and (meaning := find_meaning(section, value, table=own.meanings)):
         return meaning
     if "name" in names and value.lower() not in ON:
-        return Meaning(shlex.quote(f"{section}.name={value}"))
+        return _set(f"{section}.name", value)
     if section.startswith("methods.") and names and value[:1] not in ("[", "{"):
-        return Meaning(shlex.quote(f"{section}.{names[0]}={value}"))
+        return _set(f"{section}.{names[0]}", value)
     return None
 
 
-def _other_value(name: str, value: str, kind: Any) -> Meaning | None:
+def _read_several_values(name: str, value: str, kind: Any) -> Meaning | None:
     """Return what several values of a setting mean that has one."""
     setting, text = expanded(f"{name}=0")[0].key, value.strip("'\" ").lower()
     if setting in ("launch.device", "launch.gpus") and (ids := _GPU_IDS.fullmatch(text)):

@@ -10,7 +10,7 @@ from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, Value
 from resnet_recipes.base.kinds import find_dataclasses, is_union, kinds_of
 from resnet_recipes.base.names import DECIMAL, targets
 from resnet_recipes.base.paths import EMPTY, is_fetched, typed_path
-from resnet_recipes.base.values import helped, likely_length
+from resnet_recipes.base.values import add_likely_value, read_length
 from resnet_recipes.recipe.hydra_compose import OWN_APPLICATION, nested, value_of
 from resnet_recipes.recipe.library import GROUPS
 from resnet_recipes.recipe.typed import fitting, kind_of
@@ -161,7 +161,7 @@ def _no_value(key: str, value: str) -> Problem | None:
     elif key == "epochs" and (value == "curve" or "," in value):
         rule, fix = "stands for several lengths: a sweep", SWEEP
     elif key == "epochs" and not is_number and not is_duration(value):
-        length = likely_length(value)
+        length = read_length(value)
         rule, fix = "must be a positive number", length if "=" in length else Value(length)
     else:
         return None
@@ -202,7 +202,7 @@ def _helped(problem: Problem) -> Problem:
     owner = next(
         (each for each in find_dataclasses(kind_of(section)) if name in kinds_of(each)), None
     )
-    return helped(problem, owner, name, problem.value) if owner else problem
+    return add_likely_value(problem, owner, name, problem.value) if owner else problem
 
 
 def _respelled(key: str, value: str) -> Fix:

@@ -21,7 +21,7 @@ from resnet_recipes.base.limits import (
     ZeroToOne,
 )
 from resnet_recipes.base.section import Section
-from resnet_recipes.base.values import likely_budget
+from resnet_recipes.base.values import read_budget
 
 #: `batch.bn_size` that is to be found by trying.
 AUTO = "auto"
@@ -207,7 +207,7 @@ class LaunchConfig(Section):
                 if isinstance(error, NoPriceError):
                     fix: Fix = Hint("launch.price=32.8, if an hour costs 32.8")
                 else:
-                    meant = likely_budget(value)
+                    meant = read_budget(value)
                     fix = Value(meant) if meant != value else ()
                     if value.isdecimal():
                         fix = (Value(f"{value}h"), Value(f"{value}m"))

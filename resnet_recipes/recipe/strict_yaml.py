@@ -18,7 +18,7 @@ import yaml
 from resnet_recipes.base.errors import Fix, Hint, Kind, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.names import SHORT, targets
 from resnet_recipes.base.reading import read_bytes
-from resnet_recipes.base.suggestions import closest, told_of_file
+from resnet_recipes.base.suggestions import explain_key, find_closest
 
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 6
@@ -257,10 +257,10 @@ def _misspelled(name: str) -> Problem:
     else:
         plain_name = re.sub(r"[^\x20-\x7e]|^[+~-]+", "", name).replace("-", "_").lower()
         settings = {targets(word, "1")[0].partition("=")[0]: word for word in SHORT}
-        meant = closest(plain_name, [*settings, *SHORT])
+        meant = find_closest(plain_name, [*settings, *SHORT])
         if not (fix := settings.get(meant, meant)):
             unknown = Problem(plain_name.strip("_"), None, "setting", kind=Kind.UNKNOWN)
-            return told_of_file(unknown)._replace(key=name)
+            return explain_key(unknown)._replace(key=name)
     return Problem(name, None, "setting", fix, kind=Kind.UNKNOWN)
 
 

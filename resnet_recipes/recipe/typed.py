@@ -7,7 +7,7 @@ from typing import Any, get_args, get_origin
 from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError
 from resnet_recipes.base.kinds import find_dataclasses, kinds_of, words
 from resnet_recipes.base.names import targets
-from resnet_recipes.base.suggestions import closest, meaning_of, near
+from resnet_recipes.base.suggestions import find_closest, find_meaning, find_misspelled
 from resnet_recipes.base.values import OFF, ON
 from resnet_recipes.recipe.schema import Recipe
 
@@ -46,7 +46,8 @@ def _as_mapping(key: str, value: Any, section: type) -> Fix:
     """Return the lines of a recipe file for a section whose value is not a mapping; or ""."""
     text, name, kinds = str(value).lower(), key.rpartition(".")[2], kinds_of(section)
     if key == "methods":
-        listed = [near(each, kinds) for each in (value if isinstance(value, list) else [text])]
+        given = value if isinstance(value, list) else [text]
+        listed = [find_misspelled(each, kinds) for each in given]
         on = ", ".join(f"{each}: {{}}" for each in listed)
         return f"methods: {{{on}}}" if all(listed) else ""
     if key.startswith("methods."):
@@ -56,7 +57,7 @@ def _as_mapping(key: str, value: Any, section: type) -> Fix:
         return shown if text in (*ON, *OFF) else Hint(f"{name}: {{}} turns it on, null off")
     if isinstance(value, str) and "name" in kinds:
         return f"{name}: {{name: {value}}}"
-    meaning = meaning_of(key, str(value))
+    meaning = find_meaning(key, str(value))
     setting, equals, found = meaning.words.partition("=") if meaning else ("", "", "")
     place, _, last = targets(setting, found)[0].partition("=")[0].rpartition(".")
     return f"{name}: {{{last}: {found}}}" if equals and place == key else ""
@@ -110,7 +111,8 @@ def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem])
     """Build one section; an unknown name, or a value that does not fit, is a problem."""
     made, kinds = cls(), kinds_of(cls)
     for key in (f"{prefix}{name}" for name in tree if name not in kinds):
-        problems.append(Problem(key, None, "setting", closest(key, settings()), kind=Kind.UNKNOWN))
+        meant = find_closest(key, settings())
+        problems.append(Problem(key, None, "setting", meant, kind=Kind.UNKNOWN))
     for name, kind in kinds.items():
         if name not in tree:
             continue
@@ -138,7 +140,7 @@ def _chosen(
         return sections[0], tree
     name = tree.get("name", sections[0].name)
     if not isinstance(name, str) or name not in names:
-        meant = closest(str(name), names)
+        meant = find_closest(str(name), names)
         fix = f"{key}={meant}" if meant else ""
         problems.append(Problem(f"{key}.name", name, "", fix, tuple(names)))
         return sections[0], {}

@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.base.suggestions import MEANINGS, VERBS, closest, meaning_of
+from resnet_recipes.base.suggestions import MEANINGS, VERBS, find_closest, find_meaning
 from resnet_recipes.commands import verbs
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.verbs import usage_of
@@ -74,7 +74,7 @@ def value_for(name: str) -> str:
 
 def test_every_row_of_settings_is_accepted_by_a_recipe():
     for name in MEANINGS:
-        suggested = meaning_of(name, value_for(name))
+        suggested = find_meaning(name, value_for(name))
         words = shlex.split(suggested.words.rpartition(" ... ")[2])
         if words[:1] == ["resnet-recipes"]:
             split(words[2:], usage_of(words[1]))
@@ -126,7 +126,7 @@ xyzzy.plugh |
     ),
 )
 def test_what_people_type_leads_to_the_setting_they_mean(typed, meant):
-    assert closest(typed, settings()) == meant
+    assert find_closest(typed, settings()) == meant
 
 
 def test_one_wrong_letter_is_nearly_always_understood():
@@ -137,5 +137,5 @@ def test_one_wrong_letter_is_nearly_always_understood():
             typo = key[:place] + key[place + 1 :]
             if typo not in settings() and key[place] != "." and "." in key:
                 tried += 1
-                right += closest(typo, settings()) == key
+                right += find_closest(typo, settings()) == key
     assert right / tried > 0.95

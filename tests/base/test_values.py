@@ -7,7 +7,7 @@ import pytest
 
 from resnet_recipes.base.errors import Kind, Problem, Value
 from resnet_recipes.base.limits import Bounds, IsDuration, OneOf
-from resnet_recipes.base.values import helped, likely_length, likely_time
+from resnet_recipes.base.values import add_likely_value, read_length, read_time
 from resnet_recipes.recipe.sections import PrecisionConfig
 from tests.tables import rows
 
@@ -75,7 +75,7 @@ fit | stretch |
     ),
 )
 def test_the_value_that_is_meant_is_told(name, typed, meant):
-    fixes = helped(Problem(name, typed, "wrong"), Section, name, typed).fixes
+    fixes = add_likely_value(Problem(name, typed, "wrong"), Section, name, typed).fixes
     assert fixes == ((Value(meant),) if meant else ())
 
 
@@ -98,12 +98,12 @@ soon |
     ),
 )
 def test_a_time_is_read_in_the_forms_that_people_use(text, time):
-    assert likely_time(text) == time
+    assert read_time(text) == time
 
 
 @pytest.mark.parametrize(("text", "length"), [("3epochs", "3ep"), ("1h", "budget=1h"), ("x", "")])
 def test_a_length_is_in_epochs_or_a_budget(text, length):
-    assert likely_length(text) == length
+    assert read_length(text) == length
 
 
 def test_a_value_of_another_tool_is_answered_with_ours():
@@ -113,6 +113,6 @@ def test_a_value_of_another_tool_is_answered_with_ours():
 
 def test_a_value_of_no_meaning_keeps_its_fix():
     problem = Problem("part", 1000, "wrong", "part=0.5")
-    assert helped(problem, Section, "part", 1000) == problem
-    assert helped(problem, Section, "part", 50).fixes == (Value("0.5"),)
+    assert add_likely_value(problem, Section, "part", 1000) == problem
+    assert add_likely_value(problem, Section, "part", 50).fixes == (Value("0.5"),)
     assert problem.kind is Kind.WRONG

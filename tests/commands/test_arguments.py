@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.base.errors import Hint, Problem, Value
-from resnet_recipes.commands.arguments import as_typed
+from resnet_recipes.commands.arguments import name_as_typed
 from tests.tables import rows
 
 
@@ -27,19 +27,19 @@ eval run | --csv | x.txt | --csv=x.txt
     ),
 )
 def test_a_problem_has_the_word_that_was_typed(argv, key, value, named):
-    assert as_typed(Problem(key, value, "wrong"), argv.split()).lines()[0] == f"{named}: wrong"
+    assert name_as_typed(Problem(key, value, "wrong"), argv.split()).lines()[0] == f"{named}: wrong"
 
 
 def test_a_value_to_type_instead_is_of_the_name_that_was_typed():
     problem = Problem("optimizer.lr", "1%", "wrong", Value("0.01"))
-    assert as_typed(problem, ["lr=1%"]).lines()[1] == "try:   lr=0.01"
-    assert as_typed(problem, ["optimizer.lr=1%"]).lines()[1] == "try:   optimizer.lr=0.01"
+    assert name_as_typed(problem, ["lr=1%"]).lines()[1] == "try:   lr=0.01"
+    assert name_as_typed(problem, ["optimizer.lr=1%"]).lines()[1] == "try:   optimizer.lr=0.01"
 
 
 def test_paths_are_short_in_the_folder_of_the_command():
     place = f"{Path.cwd()}/images"
     problem = Problem("data.root", place, f"{place}/a is odd", (f"data={place}", Hint(place)))
-    found = as_typed(problem, ["mild"])
+    found = name_as_typed(problem, ["mild"])
     assert (found.value, found.clause) == ("images", "images/a is odd")
     assert found.advice == ("data=images", "images")
     assert found.fixes == ("data=images",)
@@ -47,4 +47,4 @@ def test_paths_are_short_in_the_folder_of_the_command():
 
 def test_a_problem_of_a_file_keeps_its_place():
     problem = Problem("optimizer.lr", -1, "wrong", where="mine.yaml:2")
-    assert as_typed(problem, ["lr=1"]) == problem
+    assert name_as_typed(problem, ["lr=1"]) == problem
