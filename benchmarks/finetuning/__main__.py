@@ -45,22 +45,8 @@ FACTORS = {
 }
 
 
-#: What the selection composed, but for the rate; and the recipe as it was, for 16 images a step.
-COMPOSED = [
-    "optimizer=adamw",
-    "schedule=cosine",
-    "schedule.warmup=0.1dur",
-    "data.crop_scale=[0.35,1.0]",
-]
-BEFORE = ["lr=0.004"]
-
-#: Rates of the composed recipe.
-ARMS = {
-    "0.001": ["lr=0.001"],
-    "0.00033": ["lr=0.00033"],
-    "0.001, backbone 0.0001": ["lr=0.001", "optimizer.backbone_rate=0.1"],
-    "0.01, classifier alone": ["lr=0.01", "model.freeze=backbone"],
-}
+#: The arm that is tested.
+TAKEN = "0.001, backbone 0.0003, frozen statistics"
 
 
 @dataclass(frozen=True)
@@ -132,7 +118,7 @@ def arms(options: argparse.Namespace) -> Iterator[Run]:
     for seed, (name, images) in itertools.product((2, 3), selection_sets(options).items()):
         for arm, words in ARMS.items():
             row = {"set": name, "seed": str(seed), "arm": arm}
-            yield row, images, [*COMPOSED, *words, f"seed={seed}"]
+            yield row, images, [*words, f"seed={seed}"]
 
 
 def test(options: argparse.Namespace) -> Iterator[Run]:
@@ -142,7 +128,7 @@ def test(options: argparse.Namespace) -> Iterator[Run]:
     for count in (10, 50, 300):
         name = f"imagenette {count}"
         sets[name] = with_val(imagenette, options.work / name, Images(name, count, 500))
-    recipes = {"before": BEFORE, "composed": [*COMPOSED, f"lr={options.rates[1]:g}"]}
+    recipes = {"before": before(), "composed": ARMS[TAKEN]}
     for steps, seed in ((64, 1), (64, 2), (64, 3), (192, 1)):
         for (name, images), (arm, words) in itertools.product(sets.items(), recipes.items()):
             row = {"set": name, "steps": str(steps), "seed": str(seed), "arm": arm}
@@ -164,10 +150,8 @@ def words_of(levels: dict[str, str], rates: dict[str, float]) -> list[str]:
     """Return the settings of a combination of levels."""
     backbone = rates[levels["optimizer"]] * (1 if levels["backbone"] == "rate" else 1 / 3)
     head = backbone * (1 if levels["head"] == "rate" else 10)
-    words = optimized(levels["optimizer"], head, backbone)
-    if levels["schedule"] == "cosine":
-        words += ["schedule=cosine", "schedule.warmup=0.1dur"]
-    words.append(f"data.crop_scale=[{levels['crops']},1.0]")
+    words = [*optimized(levels["optimizer"], head, backbone), *SCHEDULES[levels["schedule"]]]
+    words += [f"data.crop_scale=[{levels['crops']},1.0]", "model.freeze_bn=false"]
     if levels["smoothing"] != "0":
         words.append(f"methods.label_smoothing.smoothing={levels['smoothing']}")
     if levels["average"] == "ema":
@@ -175,10 +159,45 @@ def words_of(levels: dict[str, str], rates: dict[str, float]) -> list[str]:
     return words
 
 
+#: Settings of the optimizers and schedules, whatever the recipe has.
+OPTIMIZERS = {
+    "sgd": ["optimizer=sgd", "optimizer.momentum=0.9", "wd=0"],
+    "adamw": ["optimizer=adamw"],
+}
+SCHEDULES = {
+    "multistep": ["schedule=step", "schedule.milestones=[0.28dur,0.56dur,0.84dur]"],
+    "cosine": ["schedule=cosine", "schedule.warmup=0.1dur"],
+}
+
+
 def optimized(name: str, head: float, backbone: float) -> list[str]:
     """Return the words for an optimizer and its rates."""
-    words = ["optimizer=adamw"] if name == "adamw" else []
-    return [*words, f"lr={head:.6g}", f"optimizer.backbone_rate={backbone / head:.6g}"]
+    rates = [f"lr={head:.6g}", f"optimizer.backbone_rate={backbone / head:.6g}"]
+    return [*OPTIMIZERS[name], *rates]
+
+
+def before() -> list[str]:
+    """Return the settings of the recipe before this study, for 16 images a step."""
+    first = {name: levels[0] for name, levels in FACTORS.items()}
+    return words_of(first, {"sgd": 0.004})
+
+
+def composed(head: float, backbone: float, frozen: str) -> list[str]:
+    """Return what the selection composed, with rates and what is frozen."""
+    rates = optimized("adamw", head, backbone)
+    return [*rates, *SCHEDULES["cosine"], "data.crop_scale=[0.35,1.0]", f"model.{frozen}"]
+
+
+#: Rates of the composed recipe, and what is frozen.
+ARMS = {
+    "0.001": composed(0.001, 0.001, "freeze_bn=false"),
+    "0.00033": composed(0.00033, 0.00033, "freeze_bn=false"),
+    "0.001, backbone 0.0001": composed(0.001, 0.0001, "freeze_bn=false"),
+    "0.001, backbone 0.0001, frozen statistics": composed(0.001, 0.0001, "freeze_bn=true"),
+    "0.001, backbone 0.0003, frozen statistics": composed(0.001, 0.0003, "freeze_bn=true"),
+    "0.003, backbone 0.0001, frozen statistics": composed(0.003, 0.0001, "freeze_bn=true"),
+    "0.01, classifier alone": composed(0.01, 0.01, "freeze=backbone"),
+}
 
 
 def common(weights: Path) -> list[str]:

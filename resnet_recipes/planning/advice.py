@@ -75,6 +75,8 @@ def _advise_on_batch(recipe: Recipe, rank_size: int) -> Iterator[str]:
             f"batch.bn_size={batch.bn_size}, but each rank has {rank_size} examples per step, so "
             f"BatchNorm uses those {rank_size}."
         )
+    if recipe.model.weights:
+        return  # what is usual is for random weights
     usual = optimizer.usual_rate * (batch.global_size / 2048) ** optimizer.rate_power
     ratio = optimizer.lr / usual
     if not 0.2 <= ratio <= 5:

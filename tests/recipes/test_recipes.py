@@ -152,16 +152,16 @@ def test_published_results_name_their_source_and_stand_in_the_header(name):
     assert f"{recipe.published[0].top1:g}" in header
 
 
-def test_finetune_is_the_tutorial_of_pytorch_with_a_batch_of_32():
-    """Chilamkurthy: SGD at 0.001, momentum 0.9, a tenth after every 7 of 25 epochs.
-
-    His batches have 4 images.
-    """
-    photos = DataFacts("torchvision", Path("photos"), 500, 100, ("ants", "bees"))
+@pytest.mark.parametrize("images", [100, 245, 9469])
+def test_finetune_has_the_same_steps_for_every_number_of_images(images):
+    """docs/lab/finetuning.md: AdamW, a cosine after a warm-up, frozen statistics, no epochs."""
+    photos = DataFacts("torchvision", Path("photos"), images, 100, ("ants", "bees"))
     made = make_plan(compose("finetune", needs_data=False).recipe, photos, 1)
-    rates = [made.lr_at(epoch * made.steps_per_epoch) for epoch in range(25)]
-    assert rates == pytest.approx([0.001 * 32 / 4 * 0.1 ** (epoch // 7) for epoch in range(25)])
-    assert made.recipe.model.weights == "torchvision"
+    assert (made.total_steps, made.recipe.batch.global_size) == (400, 16)
+    assert [made.lr_at(step) for step in (0, 40, 220)] == pytest.approx([0, 1e-3, 5e-4], abs=1e-6)
+    assert made.recipe.optimizer.name == "adamw"
+    assert (made.recipe.model.weights, made.recipe.model.freeze_bn) == ("torchvision", True)
+    assert not made.notes
 
 
 def test_demo_is_mild_at_the_size_of_a_laptop():
