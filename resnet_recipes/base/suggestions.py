@@ -71,7 +71,7 @@ def apply_meaning(problem: Problem, meaning: Meaning) -> Problem:
     """Return a problem with what was meant."""
     words, rule = meaning
     if not words:
-        return problem._replace(clause=rule or problem.clause, fix=(), kind=Kind.UNUSED)
+        return problem._replace(fix=Hint(rule))
     key, _, value = words.partition("=")
     fix = Hint(words) if meaning.is_form else words
     if (
@@ -87,7 +87,7 @@ def explain_key(problem: Problem) -> Problem:
     if meaning is None:
         return problem._replace(fix=Hint(EVERY_SETTING))
     if meaning.words.startswith("-"):
-        meaning = Meaning("", f"is not a setting of a file; on the command line: {meaning.words}")
+        meaning = Meaning("", f"on the command line: {meaning.words}")
     return apply_meaning(problem, meaning)
 
 
@@ -197,7 +197,7 @@ def find_meaning(
         return Meaning(f"'~{method[0]}'", "a method is turned off by its name")
     if value.lower() in _OFF[:-1]:
         takes_value = "{}" in words.replace("{{}}", "")
-        off = Meaning("", rule or "is off unless it is requested")
+        off = Meaning("", rule or "leave it out, as it is off unless it is requested")
         return _OFF_MEANINGS.get(known[0], None if takes_value else off)
     if "{}" in words.replace("{{}}", "") and value in ("", "{}"):
         return Meaning(words.format("VALUE"), rule or "needs a value")

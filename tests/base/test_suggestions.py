@@ -6,11 +6,24 @@ import shlex
 import pytest
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.base.suggestions import MEANINGS, VERBS, find_closest, find_meaning
+from resnet_recipes.base.suggestions import (
+    FLAGS,
+    FORMATS,
+    MEANINGS,
+    OF_TRAINED,
+    VERBS,
+    find_closest,
+    find_meaning,
+)
+from resnet_recipes.base.suggestions import VALUES as VALUES_ELSEWHERE
 from resnet_recipes.commands import verbs
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.verbs import usage_of
+from resnet_recipes.inference.formats import TARGETS
+from resnet_recipes.inference.open import apply_changes
 from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.library import GROUPS
+from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import settings
 from tests.tables import rows
 
@@ -139,3 +152,29 @@ def test_one_wrong_letter_is_nearly_always_understood():
                 tried += 1
                 right += find_closest(typo, settings()) == key
     assert right / tried > 0.95
+
+
+def test_every_row_of_values_is_accepted_by_a_recipe():
+    for setting, meanings in VALUES_ELSEWHERE.items():
+        for value, meaning in meanings.items() if "." in setting or setting in GROUPS else ():
+            assert meaning.words or meaning.rule, (setting, value)
+            compose("mild", shlex.split(meaning.words), needs_data=False)
+
+
+def test_every_row_of_what_is_off_is_accepted_by_a_recipe():
+    for name in VALUES_ELSEWHERE["off"]:
+        meaning = find_meaning(name, "false")
+        compose("mild", shlex.split(meaning.words), needs_data=False)
+
+
+def test_every_row_of_trained_networks_is_accepted_by_one():
+    for name in VALUES_ELSEWHERE["trained"]:
+        meaning = find_meaning(name, "64", table=OF_TRAINED)
+        apply_changes(Recipe(), shlex.split(meaning.words))
+
+
+def test_every_row_of_flags_and_formats_names_one_of_ours():
+    flags = {flag for verb in verbs.VERBS for flag in usage_of(verb).values}
+    flags |= usage_of("train").values.keys()
+    assert all(set(meaning.words.split()) <= flags for meaning in FLAGS.values())
+    assert {meaning.words for meaning in FORMATS.values()} <= TARGETS.keys()

@@ -78,7 +78,7 @@ convert images out.zip | resnet-recipes convert images out
 convert images out max_resolution=500px | max_resolution=500
 convert images out jpeg_quality=0.9 | jpeg_quality=90
 job mild data=/d nodes=two --for slurm | nodes=2
-job mild data=/d --partition gpu --for slurm | leave it out
+job mild data=/d --partition gpu --for slurm | sbatch takes it before the script
 cp mild recipes/ | recipes/recipes.yaml
 list runs | resnet-recipes runs runs
 list | resnet-recipes ls

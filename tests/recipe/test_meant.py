@@ -137,8 +137,8 @@ def test_words_of_other_tools_that_have_a_setting_get_it(typed, fix):
 def test_words_of_other_tools_without_a_setting_get_no_other_one(typed):
     (problem,) = problems_of("mild", typed)
     assert problem.fixes == ()
-    assert problem.kind in (Kind.UNKNOWN, Kind.UNUSED) or typed == "log=trackio"
-    assert problem.kind is Kind.UNUSED or problem.advice
+    assert problem.kind is Kind.UNKNOWN or typed == "log=trackio"
+    assert problem.advice
 
 
 @pytest.mark.parametrize(
@@ -248,4 +248,4 @@ def test_a_recipe_file_is_answered_with_what_to_write(text, fix, tmp_path, monke
     (tmp_path / "mine.yaml").write_text(f"{text}\n")
     (problem,) = problems_of("mine.yaml")
     assert [problem.command(each) for each in problem.fixes] == ([fix] if fix else [])
-    assert problem.advice or problem.kind is Kind.UNUSED
+    assert problem.advice
