@@ -37,12 +37,12 @@ esac
 # What is inside from others: the plotting library, and libjpeg-turbo of the version that the library names.
 "$python" -c '
 import json, sys, zipfile
-from resnet_recipes.data.native import description
+from resnet_recipes.data.native import describe
 wheel = zipfile.ZipFile(sys.argv[1])
 (listed,) = [name for name in wheel.namelist() if "/sboms/" in name]
 found = ["{name} {version} inside".format(**part) for part in json.loads(wheel.read(listed))["components"]]
 assert [name.split()[0] for name in found[:3]] == ["vega", "vega-lite", "vega-embed"], found
-said = description().split(", ")[-1] if any(name.endswith(".so") for name in wheel.namelist()) else ""
+said = describe().split(", ")[-1] if any(name.endswith(".so") for name in wheel.namelist()) else ""
 assert found[3:] == [said] * said.endswith("inside"), (found, said)
 ' "$wheel"
 
