@@ -46,7 +46,7 @@ FACTORS = {
 
 
 #: The arm that is tested.
-TAKEN = "0.001, backbone 0.0003, frozen statistics"
+TAKEN = "0.001, backbone 0.0001, frozen statistics"
 
 
 @dataclass(frozen=True)
