@@ -1,9 +1,10 @@
 """Fine-tune a network with other settings, and write the accuracy of each run.
 
-    python benchmarks/finetuning pilot WEIGHTS FLOWERS --csv FILE
     python benchmarks/finetuning select WEIGHTS ANTS_BEES FLOWERS --rates 0.012 0.001 --csv FILE
     python benchmarks/proof/factors.py FILE
     python benchmarks/finetuning arms WEIGHTS ANTS_BEES FLOWERS --csv FILE
+    python benchmarks/finetuning sizes WEIGHTS ANTS_BEES FLOWERS --csv FILE
+    python benchmarks/finetuning ways WEIGHTS ANTS_BEES FLOWERS --csv FILE
     python benchmarks/finetuning test WEIGHTS WASTE IMAGENETTE --csv FILE
 
 WEIGHTS is a file for `timm:tf_efficientnet_lite0`. ANTS_BEES and IMAGENETTE have train/ and val/ by
@@ -26,12 +27,8 @@ from rows import append, cpu_seconds, finished
 import resnet_recipes as rr
 
 NETWORK = "timm:tf_efficientnet_lite0"
-SIDE = 96  # pixels of a training crop and of an evaluated image
-RESIZED = 110  # pixels, shorter side before the center crop: 256 / 224 of SIDE
+SIDE = 96  # pixels of an image, in the parts before `sizes`
 IMAGES = (".jpg", ".jpeg", ".png")
-
-#: Learning rates of all layers in the pilot, for SGD and for AdamW.
-PILOT = {"sgd": (0.004, 0.012, 0.036), "adamw": (0.0003, 0.001)}
 
 #: The factors of the selection with their two levels, the recipe's first.
 FACTORS = {
@@ -44,9 +41,11 @@ FACTORS = {
     "average": ("none", "ema"),
 }
 
-
-#: The arm that is tested.
+#: The arm that was taken.
 TAKEN = "0.001, backbone 0.0001, frozen statistics"
+
+#: Steps of 16 images at each size: 48, and what takes as many CPU seconds as 48 at 224 px.
+SIZES = ((224, 48), (160, 48), (96, 48), (160, 92), (96, 256))
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,6 @@ class Images:
     name: str
     train: float  # of each class: how many, or below 1 the share of them
     val: int  # of all classes together
-    skip: int = 0  # images of each class that come before
 
 
 def main() -> None:
@@ -64,33 +62,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", choices=("pilot", "select", "arms", "test"))
+    parser.add_argument("part", choices=("select", "arms", "sizes", "ways", "test"))
     parser.add_argument("weights", type=Path)
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--csv", type=Path, required=True)
     parser.add_argument("--work", type=Path, default=Path("runs/finetuning"))
     parser.add_argument("--rates", type=float, nargs=2, default=(0.004, 0.0003), help="SGD, AdamW")
     options = parser.parse_args()
-    parts = {"pilot": pilot, "select": select, "arms": arms, "test": test}
+    parts = {"select": select, "arms": arms, "sizes": sizes, "ways": ways, "test": test}
     runs = parts[options.part](options)
-    for row, images, words in runs:
-        if row in finished(options.csv, row):
-            continue
-        result = trained(images, [*common(options.weights), *words], options.work)
-        append(options.csv, row | result)
+    for row, images, *stages in runs:
+        if row not in finished(options.csv, row):
+            append(options.csv, row | trained(images, stages, options))
 
 
-Run = tuple[dict[str, str], Path, list[str]]
-
-
-def pilot(options: argparse.Namespace) -> Iterator[Run]:
-    """Yield a run for each rate."""
-    chosen = Images("flowers-pilot", train=40, val=500, skip=400)
-    images = split(options.folders[0], options.work / chosen.name, chosen)
-    for optimizer, rates in PILOT.items():
-        for rate in rates:
-            row = {"optimizer": optimizer, "rate": f"{rate:g}"}
-            yield row, images, optimized(optimizer, rate, rate)
+#: A row, the images, and the settings of one training or of several in a row.
+Run = tuple[dict[str, str], Path, *tuple[list[str], ...]]
 
 
 def select(options: argparse.Namespace) -> Iterator[Run]:
@@ -121,6 +108,33 @@ def arms(options: argparse.Namespace) -> Iterator[Run]:
             yield row, images, [*words, f"seed={seed}"]
 
 
+def sizes(options: argparse.Namespace) -> Iterator[Run]:
+    """Yield runs of the taken arm at other sizes and lengths."""
+    for seed, (name, images) in itertools.product((2, 3), selection_sets(options).items()):
+        for side, steps in SIZES:
+            row = {"set": name, "seed": str(seed), "side": str(side), "steps": str(steps)}
+            yield row, images, [*ARMS[TAKEN], *sized(side), *length(steps, seed)]
+
+
+def ways(options: argparse.Namespace) -> Iterator[Run]:
+    """Yield runs that take about as many CPU seconds, and longer ones, all at 224 px."""
+    taken, alone = ARMS[TAKEN], ARMS["0.01, classifier alone"]
+    slower = composed(0.001, 0.00003, "freeze_bn=true")
+    for seed, (name, images) in itertools.product((2, 3), selection_sets(options).items()):
+        arms = {
+            "classifier alone": [[*alone, *length(144, seed)]],
+            "classifier, then all layers": [
+                [*alone, *length(72, seed)],
+                [*taken, *length(24, seed)],
+            ],
+            "backbone 0.00003": [[*slower, *length(48, seed)]],
+            "four times the steps": [[*taken, *length(192, seed)]],
+        }
+        for arm, stages in arms.items():
+            row = {"set": name, "seed": str(seed), "arm": arm}
+            yield row, images, *([*stage, *sized(224)] for stage in stages)
+
+
 def test(options: argparse.Namespace) -> Iterator[Run]:
     """Yield the runs of the test: three seeds of short runs, then one of longer ones."""
     waste, imagenette = options.folders
@@ -132,7 +146,7 @@ def test(options: argparse.Namespace) -> Iterator[Run]:
     for steps, seed in ((64, 1), (64, 2), (64, 3), (192, 1)):
         for (name, images), (arm, words) in itertools.product(sets.items(), recipes.items()):
             row = {"set": name, "steps": str(steps), "seed": str(seed), "arm": arm}
-            yield row, images, [*words, f"max_duration={steps}ba", f"seed={seed}"]
+            yield row, images, [*words, *length(steps, seed)]
 
 
 def design() -> list[tuple[int, ...]]:
@@ -205,9 +219,7 @@ def common(weights: Path) -> list[str]:
     return [
         f"model.name={NETWORK}",
         f"model.weights={weights.absolute()}",
-        f"data.train_size={SIDE}",
-        f"data.eval_size={SIDE}",
-        f"data.eval_resize={RESIZED}",
+        *sized(SIDE),
         "data.eval_interpolation=bicubic",
         "max_duration=64ba",
         "bs=16",
@@ -217,18 +229,33 @@ def common(weights: Path) -> list[str]:
     ]
 
 
-def trained(images: Path, words: list[str], work: Path) -> dict[str, str]:
-    """Train one run and return what it reached."""
-    before = cpu_seconds(), time.monotonic()
-    places = [f"data.root={images.absolute()}", f"run.root={(work / 'runs').absolute()}"]
-    run = rr.train(rr.compose("finetune", *words, *places))
+def sized(side: int) -> list[str]:
+    """Return the settings for images of a size; the center crop is 7/8 of the resized image."""
+    resized = round(side * 8 / 7)
+    return [f"data.train_size={side}", f"data.eval_size={side}", f"data.eval_resize={resized}"]
+
+
+def length(steps: int, seed: int) -> list[str]:
+    """Return the settings for a number of steps, with a seed."""
+    return [f"max_duration={steps}ba", f"seed={seed}"]
+
+
+def trained(images: Path, stages: list[list[str]], options: argparse.Namespace) -> dict[str, str]:
+    """Train each stage from the weights of the one before, and return what the last reached."""
+    before, runs = (cpu_seconds(), time.monotonic()), options.work.absolute() / "runs"
+    words, pflops = common(options.weights), 0.0
+    for stage in stages:
+        places = [f"data.root={images.absolute()}", f"run.root={runs}"]
+        run = rr.train(rr.compose("finetune", *words, *stage, *places))
+        words.append(f"model.weights={run.folder}")
+        pflops += run.summary["training_pflops"]
     seconds, wall = cpu_seconds() - before[0], time.monotonic() - before[1]
     summary = run.summary
-    shutil.rmtree(run.folder)
+    shutil.rmtree(runs)
     prefix = "" if "top1_percent" in summary else "raw_"
     return {
         "top1_percent": f"{summary[f'{prefix}top1_percent']:.3f}",
-        "pflops": f"{summary['training_pflops']:.6f}",
+        "pflops": f"{pflops:.6f}",
         "loss": f"{summary[f'{prefix}loss']:.4f}",
         "cpu_seconds": f"{seconds:.0f}",
         "wall_seconds": f"{wall:.0f}",
@@ -241,7 +268,6 @@ def split(folder: Path, out: Path, chosen: Images) -> Path:
     rest = []
     for kind in sorted(path for path in folder.iterdir() if path.is_dir()):
         files = by_digest(path for path in kind.iterdir() if path.suffix.lower() in IMAGES)
-        files = files[chosen.skip :]
         count = int(chosen.train if chosen.train >= 1 else chosen.train * len(files))
         link(files[:count], out / "train" / kind.name)
         rest += files[count:]
