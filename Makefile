@@ -4,8 +4,8 @@ TEST := .venv/test
 BIN := .venv/bin
 DEMO := data/demo
 # what a processor's instructions can change: sums, roundings, kernels
-PROCESSOR_TESTS := tests/ops tests/methods tests/optim tests/network tests/training tests/test_gpu_session.py
-FLOOR_TESTS := tests/base tests/recipe tests/methods tests/optim tests/planning tests/run_folder tests/data/images
+PROCESSOR_TESTS := tests/ops tests/methods tests/network tests/training tests/test_gpu_session.py
+FLOOR_TESTS := tests/base tests/recipe tests/methods tests/planning tests/run_folder tests/data/images
 NIGHTLY := https://download.pytorch.org/whl/nightly/cpu
 
 .PHONY: help demo docs test processors check floors previews fuzz setup clean

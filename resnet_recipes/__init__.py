@@ -25,9 +25,9 @@ __all__ = [
     "train",
 ]
 
-#: The public names that are modules; all others are in the module api. Each is imported when it is
-#: first used.
-_MODULES = ("data", "methods", "optim")
+#: The public names that are modules, with their paths; all others are in the module api. Each is
+#: imported when it is first used.
+_MODULES = {"data": "data", "methods": "methods", "optim": "methods.optimizers"}
 
 #: What is wrong with Windows, before a module that only Unix has is missing.
 _NEEDS_LINUX = "this program needs Linux; Windows runs it in WSL:  wsl --install"
@@ -38,8 +38,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if sys.platform == "win32":
         raise ImportError(_NEEDS_LINUX)
-    if name in _MODULES:
-        return import_module(f"resnet_recipes.{name}")
+    if path := _MODULES.get(name):
+        return import_module(f"resnet_recipes.{path}")
     return getattr(import_module("resnet_recipes.api"), name)
 
 

@@ -1,6 +1,5 @@
 from resnet_recipes import data as data
 from resnet_recipes import methods as methods
-from resnet_recipes import optim as optim
 from resnet_recipes.api import compose as compose
 from resnet_recipes.api import estimate as estimate
 from resnet_recipes.api import evaluate as evaluate
@@ -11,6 +10,7 @@ from resnet_recipes.api import prepare as prepare
 from resnet_recipes.api import teach as teach
 from resnet_recipes.api import train as train
 from resnet_recipes.base.errors import RecipeError as RecipeError
+from resnet_recipes.methods import optimizers as optim
 
 __version__: str
 _NEEDS_LINUX: str

@@ -6,12 +6,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from resnet_recipes.base.card import list_settings, make_card
 from resnet_recipes.commands.methods import in_your_loop
 from resnet_recipes.commands.verbs import VERBS, usage_of
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import HOOKS
-from resnet_recipes.optim import OPTIMIZERS
+from resnet_recipes.methods.card import list_settings, make_card
+from resnet_recipes.methods.optimizers import OPTIMIZERS
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.library import packaged_folder
 from resnet_recipes.recipe.schema import Recipe

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from verdict import verdict
 
 from resnet_recipes.methods import ORDER
-from resnet_recipes.optim import OPTIMIZERS, DecoupledSGDW, OptimizerSettings
+from resnet_recipes.methods.optimizers import OPTIMIZERS, DecoupledSGDW, OptimizerSettings
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.training import build, graphs
 from resnet_recipes.training.all_reduce import AllReduce

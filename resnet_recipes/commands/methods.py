@@ -18,7 +18,7 @@ USAGE = Usage(
 def run(arguments: Arguments) -> int:
     """Print one line for each method and optimizer, or everything about one."""
     from resnet_recipes.methods import ORDER
-    from resnet_recipes.optim import OPTIMIZERS
+    from resnet_recipes.methods.optimizers import OPTIMIZERS
 
     words, width = arguments.words, page_width()
     known = {item.name: item for item in (*ORDER, *OPTIMIZERS)}
@@ -35,14 +35,14 @@ def run(arguments: Arguments) -> int:
 
 
 def _list(items: Sequence[type], width: int) -> list[str]:
-    from resnet_recipes.base.card import make_card
+    from resnet_recipes.methods.card import make_card
 
     return [row(card.name, card.summary, 0, 24, width) for card in map(make_card, items)]
 
 
 def _page(item: type, width: int) -> Iterator[str]:
-    from resnet_recipes.base.card import make_card
     from resnet_recipes.methods.base import HOOKS, Method
+    from resnet_recipes.methods.card import make_card
 
     card, is_method = make_card(item), issubclass(item, Method)
     prefix = f"methods.{card.name}" if is_method else "optimizer"

@@ -19,7 +19,7 @@ from resnet_recipes.base.limits import Bounds, IsDuration
 from resnet_recipes.base.section import Section
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.methods import Methods
-from resnet_recipes.optim import AnyOptimizer, DecoupledSGDW
+from resnet_recipes.methods.optimizers import AnyOptimizer, DecoupledSGDW
 from resnet_recipes.recipe.sections import (
     BatchConfig,
     CheckpointConfig,

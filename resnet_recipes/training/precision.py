@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.optim.base import Scaling, read_scaling
+from resnet_recipes.methods.optimizers.base import Scaling, read_scaling
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 

@@ -9,7 +9,7 @@ import yaml
 import resnet_recipes as rr
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.methods import EMA, MixUp
-from resnet_recipes.optim import LAMB
+from resnet_recipes.methods.optimizers import LAMB
 from resnet_recipes.recipe.schema import Recipe
 from tests.tables import rows
 

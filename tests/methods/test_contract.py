@@ -11,9 +11,9 @@ import pytest
 import torch
 from PIL import Image
 
-from resnet_recipes.base.card import make_card
 from resnet_recipes.methods import ORDER, Methods
 from resnet_recipes.methods.base import HOOKS, Method
+from resnet_recipes.methods.card import make_card
 
 
 def every_method_that_provides(hook: str) -> pytest.MarkDecorator:

@@ -19,13 +19,13 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.imagenet import get_wordnet_ids
 from resnet_recipes.methods.blurpool import BlurPool
+from resnet_recipes.methods.optimizers import OPTIMIZERS
 from resnet_recipes.methods.stochastic_depth import StochasticDepth
 from resnet_recipes.network import pretrained, published
 from resnet_recipes.network.about import About
 from resnet_recipes.network.build import build_model
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.optim import OPTIMIZERS
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
 from tests.jobs.nursery import narrow_resnet18

@@ -2,7 +2,7 @@ import pytest
 import yaml
 
 from resnet_recipes.base.errors import Kind, Problem
-from resnet_recipes.optim import LAMB
+from resnet_recipes.methods.optimizers import LAMB
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import typed, whole
 from tests.tables import rows

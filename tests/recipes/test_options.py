@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from resnet_recipes.base.schedule import multistep
-from resnet_recipes.optim import OPTIMIZERS
+from resnet_recipes.methods.optimizers import OPTIMIZERS
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import GROUPS, packaged_folder
 from tests.plans import imagenet

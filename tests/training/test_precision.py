@@ -6,7 +6,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 from resnet_recipes.base.errors import TrainingError
-from resnet_recipes.optim import DecoupledSGDW
+from resnet_recipes.methods.optimizers import DecoupledSGDW
 from resnet_recipes.training.precision import Precision, resolve_dtype
 
 CPU = torch.device("cpu")

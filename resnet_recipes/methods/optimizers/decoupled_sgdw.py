@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from resnet_recipes.optim.base import read_scaling, select_trainable
-from resnet_recipes.optim.sgd import SGD, TorchSGD
+from resnet_recipes.methods.optimizers.base import read_scaling, select_trainable
+from resnet_recipes.methods.optimizers.sgd import SGD, TorchSGD
 
 
 @dataclass

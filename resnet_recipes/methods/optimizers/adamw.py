@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from resnet_recipes.base.limits import BelowOne, Positive
-from resnet_recipes.optim.base import OptimizerSettings
+from resnet_recipes.methods.optimizers.base import OptimizerSettings
 
 
 @dataclass

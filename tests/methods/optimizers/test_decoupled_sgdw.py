@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from resnet_recipes import optim
-from resnet_recipes.optim import DecoupledSGDW
+from resnet_recipes.methods import optimizers
+from resnet_recipes.methods.optimizers import DecoupledSGDW
 from tests.tables import rows
 
 
@@ -24,7 +24,7 @@ def test_steps_match_composer(kind, rates, weights, momenta):
     rates, *expected = ([*map(float, cell.split())] for cell in (rates, weights, momenta))
     model = nn.Linear(1, 1, bias=False, dtype=torch.float64)
     nn.init.ones_(model.weight)
-    settings = getattr(optim, kind)(lr=0.1, momentum=0.875, weight_decay=0.01)
+    settings = getattr(optimizers, kind)(lr=0.1, momentum=0.875, weight_decay=0.01)
     optimizer, found = settings.build(model), []
     for rate, gradient in zip(rates, [0.5, 0.25, -1], strict=True):
         optimizer.param_groups[0]["lr"] = rate

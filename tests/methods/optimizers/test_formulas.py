@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from resnet_recipes.optim import LAMB, LARS, OPTIMIZERS, SGD, AdamW, DecoupledSGDW
-from resnet_recipes.optim.base import OptimizerSettings
+from resnet_recipes.methods.optimizers import LAMB, LARS, OPTIMIZERS, SGD, AdamW, DecoupledSGDW
+from resnet_recipes.methods.optimizers.base import OptimizerSettings
 
 PEAK, DECAY, STEPS = 0.3, 0.02, 50
 

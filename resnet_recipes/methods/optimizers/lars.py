@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.optim.sgd import sgd
 
 from resnet_recipes.base.limits import BelowOne, Bounds, Positive
-from resnet_recipes.optim.base import (
+from resnet_recipes.methods.optimizers.base import (
     OptimizerSettings,
     UnderScaler,
     fill_state_with_zeros,

@@ -9,7 +9,7 @@ from torch import nn
 
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.limits import BelowOne
-from resnet_recipes.optim.base import OptimizerSettings, fill_state_with_zeros
+from resnet_recipes.methods.optimizers.base import OptimizerSettings, fill_state_with_zeros
 
 
 @dataclass

@@ -9,7 +9,7 @@ from torch import nn
 from torch.optim.adam import adam
 
 from resnet_recipes.base.limits import BelowOne, Positive
-from resnet_recipes.optim.base import (
+from resnet_recipes.methods.optimizers.base import (
     OptimizerSettings,
     UnderScaler,
     fill_state_with_zeros,

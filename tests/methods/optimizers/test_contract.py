@@ -9,10 +9,10 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-from resnet_recipes.base.card import make_card
 from resnet_recipes.jobs.rank import RankProcess
-from resnet_recipes.optim import OPTIMIZERS
-from resnet_recipes.optim.base import POLICIES, read_scaling
+from resnet_recipes.methods.card import make_card
+from resnet_recipes.methods.optimizers import OPTIMIZERS
+from resnet_recipes.methods.optimizers.base import POLICIES, read_scaling
 from resnet_recipes.training import distributed
 from resnet_recipes.training.all_reduce import AllReduce
 from resnet_recipes.training.precision import Precision

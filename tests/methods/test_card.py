@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from resnet_recipes.base.card import Setting, make_card
-from resnet_recipes.optim import DecoupledSGDW
+from resnet_recipes.methods.card import Setting, make_card
+from resnet_recipes.methods.optimizers import DecoupledSGDW
 
 
 @dataclass

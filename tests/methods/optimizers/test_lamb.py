@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from resnet_recipes.optim import LAMB
+from resnet_recipes.methods.optimizers import LAMB
 
 
 @pytest.mark.parametrize("scale", [0.01, 10.0], ids=["unclipped", "clipped"])

@@ -5,12 +5,12 @@
 
 from typing import get_args
 
-from resnet_recipes.optim.adamw import AdamW
-from resnet_recipes.optim.base import OptimizerSettings
-from resnet_recipes.optim.decoupled_sgdw import DecoupledSGDW
-from resnet_recipes.optim.lamb import LAMB
-from resnet_recipes.optim.lars import LARS
-from resnet_recipes.optim.sgd import SGD
+from resnet_recipes.methods.optimizers.adamw import AdamW
+from resnet_recipes.methods.optimizers.base import OptimizerSettings
+from resnet_recipes.methods.optimizers.decoupled_sgdw import DecoupledSGDW
+from resnet_recipes.methods.optimizers.lamb import LAMB
+from resnet_recipes.methods.optimizers.lars import LARS
+from resnet_recipes.methods.optimizers.sgd import SGD
 
 __all__ = ["LAMB", "LARS", "SGD", "AdamW", "DecoupledSGDW", "OptimizerSettings"]
 
