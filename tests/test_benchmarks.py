@@ -3,6 +3,7 @@
 They follow the package, and write what they promise.
 """
 
+import itertools
 import json
 import re
 import runpy
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import stdev
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -241,3 +243,27 @@ def test_supply_compares_predictions_with_epochs(tmp_path, monkeypatch, capsys):
         "memory at 48 px, first epoch",
     ]
     assert all(row["predicted"] > 0 and row["measured"] > 0 for row in found)
+
+
+def test_smaller_images_are_compared_with_full_ones(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    for split, name in itertools.product(("train", "val"), "ab"):
+        folder = tmp_path / "images" / split / name
+        folder.mkdir(parents=True)
+        for number in range(25):
+            pixels = rng.integers(0, 256, (40, 60, 3), np.uint8)
+            Image.fromarray(pixels).save(folder / f"{number}.jpg")
+    words = str(tmp_path / "images"), "--sizes", "16", "--memory", "30,60"
+    found = rows_of("smaller_images.py", *words, rows=tmp_path / "rows.json", patched=monkeypatch)
+    assert [row["memory"] for row in found] == [0, 30, 60]
+    assert found[1]["changed_percent"] == 100
+    assert found[1]["low_db"] < found[1]["median_db"] < 30
+    assert found[2]["changed_percent"] == 0  # no image is larger
+
+
+def test_psnr_follows_its_formula():
+    measured = runpy.run_path(str(BENCHMARKS / "smaller_images.py"))["psnr"]
+    expected = np.zeros((2, 4, 4, 3), np.uint8)
+    pixels = expected.copy()
+    pixels[1, 0, 0] = 255, 0, 0
+    assert measured(pixels, expected).tolist() == [np.inf, pytest.approx(10 * np.log10(48))]
