@@ -237,7 +237,7 @@ def main() -> None:
             done = small(data, max(1, round(pflops / SMALL_EPOCH)), seed)
             ours.append(done["raw_top1_percent"])
             print(
-                f"small, {done['training_pflops']:.2f} PFLOPs, seed {seed}: {ours[-1]:.2f} %",
+                f"small, {done['training_pflops']:.2f} PFLOPs, seed {seed}: {ours[-1]:.2f}%",
                 flush=True,
             )
         found = statistics.mean(ours), statistics.mean(theirs)

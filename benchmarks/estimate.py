@@ -78,7 +78,7 @@ def error(case: Case) -> dict[str, object]:
     percent = 100 * (estimated / trained - 1)
     print(
         f"{case.name:<22} estimated {estimated:6.1f} s ({low:.1f} to {high:.1f}), trained "
-        f"{trained:6.1f} s: {percent:+.1f} %; evaluation estimated {evaluation:.1f} s, took "
+        f"{trained:6.1f} s: {percent:+.1f}%; evaluation estimated {evaluation:.1f} s, took "
         f"{evaluated:.1f} s",
         flush=True,
     )
@@ -98,7 +98,7 @@ def used(case: Case, budget: str) -> dict[str, object]:
     """Train a run within a budget, and return how much of it that takes."""
     done = case.trained(f"budget={budget}")
     share = 100 * done["wall_seconds"] / parse_budget(budget, None)
-    print(f"{case.name:<22} {budget}: {done['epochs']:5.1f} epochs, {share:5.1f} %", flush=True)
+    print(f"{case.name:<22} {budget}: {done['epochs']:5.1f} epochs, {share:5.1f}%", flush=True)
     return {"case": case.name, "budget": budget, "epochs": done["epochs"], "used_percent": share}
 
 

@@ -109,7 +109,7 @@ def boxed(error: RecipeError | TrainingError, starts: bool, argv: Sequence[str] 
         first, *below = name_as_typed(problem, argv).lines()
         lines += wrapped(first, width, "  ", "    ")
         for line in below:
-            glue = "(?<!,) " if line.startswith("try:") else " (?=%)"
+            glue = "(?<!,) " if line.startswith("try:") else ""
             lines += wrapped(line, width, " " * 6, " " * 13, glue)
     done = "Nothing was started.  " if starts else ""
     return "\n".join([*lines, "", f"{done}[exit {error.exit_code}]"])

@@ -60,7 +60,7 @@ def _kernels(size: str, events: list, device: torch.device) -> Iterator[dict]:
     }
     yield {"case": f"{size}: all of them", "value": whole} | unit
     for kind, spent in kinds.items():
-        share = f"{100 * spent / whole:.1f} %"
+        share = f"{100 * spent / whole:.1f}%"
         yield {"case": f"{size}: {kind}", "value": spent, "note": share} | unit
     for name, spent in taken.most_common():
         yield unit | {
@@ -68,7 +68,7 @@ def _kernels(size: str, events: list, device: torch.device) -> Iterator[dict]:
             "kernel": name,
             "count": counts[name],
             "value": spent,
-            "note": f"{counts[name]:g} x, {100 * spent / whole:.1f} %",
+            "note": f"{counts[name]:g} x, {100 * spent / whole:.1f}%",
         }
 
 

@@ -41,15 +41,13 @@ def printable(text: object) -> str:
 TRY = "try"
 
 
-def wrapped(
-    text: object, width: int, first: str = "", rest: str = "", glue: str = " (?=%)"
-) -> list[str]:
+def wrapped(text: object, width: int, first: str = "", rest: str = "", glue: str = "") -> list[str]:
     """Return text for a terminal, in lines of at most `width` columns that begin as given.
 
     `glue` matches spaces at which no line ends. Long words, which may be paths, are not cut.
     """
     lines = textwrap.wrap(
-        re.sub(glue, "\0", printable(text)),
+        re.sub(glue, "\0", printable(text)) if glue else printable(text),
         width,
         initial_indent=first,
         subsequent_indent=rest,
@@ -114,8 +112,8 @@ def counted(number: int, noun: str) -> str:
 
 
 def percent(share: float) -> str:
-    """Format a fraction as whole percent; a small one as "<1 %", not as 0."""
-    return "<1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"
+    """Format a fraction as whole percent; a small one as "<1%", not as 0."""
+    return "<1%" if 0 < share < 0.005 else f"{100 * share:.0f}%"
 
 
 def digits(number: float) -> str:

@@ -157,7 +157,7 @@ def _results(runs: Sequence[RunRecord]) -> SettingRows:
     return [
         ("state", [run.state for run in runs]),
         ("epochs", [f"{run.epochs_done:.4g}" for run in runs]),
-        ("top-1", [or_dash(run.top1_percent, "{:.2f} %".format) for run in runs]),
+        ("top-1", [or_dash(run.top1_percent, "{:.2f}%".format) for run in runs]),
         ("PFLOPs", [or_dash(run.pflops, digits) for run in runs]),
         *(
             (clock, [or_dash(getattr(run, name), minutes) for run in runs])
@@ -180,7 +180,7 @@ def _verdict(groups: Sequence[SeedGroup]) -> Iterator[str]:
         if group.mean_top1 is not None:
             noise = "" if group.noise is None else f" +- {group.noise:.2f}"
             names, seeds = ", ".join(run.name for run in group.runs), len(group.top1)
-            yield f"top-1 {group.mean_top1:.2f}{noise} % over {counted(seeds, 'seed')}: {names}"
+            yield f"top-1 {group.mean_top1:.2f}{noise}% over {counted(seeds, 'seed')}: {names}"
     if len(several) > 1:
         best, second = sorted(several, key=lambda group: -group.mean_top1)[:2]
         gap = best.mean_top1 - second.mean_top1

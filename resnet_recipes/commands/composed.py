@@ -51,7 +51,7 @@ def _best(changes: Sequence[str], arguments: Arguments) -> str:
     if not found:
         raise NotReadyError.of("budget", None, UNKNOWN, "resnet-recipes estimate mild data=PATH")
     names = [
-        f"{plan.recipe.name}" + (f" ({accuracy.top1:.1f} %, {accuracy.source})" if accuracy else "")
+        f"{plan.recipe.name}" + (f" ({accuracy.top1:.1f}%, {accuracy.source})" if accuracy else "")
         for plan, _, _, accuracy in found
     ]
     others = f"; next: {', '.join(names[1:3])}" if names[1:] else ""

@@ -248,7 +248,7 @@ def _offer_lines(offers: "Offers", rows: Sequence[dict[str, Any]], asked: bool) 
             "EPOCHS": f"{row['epochs']:g}",
             "TIME": or_dash(row["minutes"], minutes if row["measured"] else _guess),
             "COST": or_dash(row["cost"], "{:,.2f}".format),
-            "TOP-1": or_dash(row["top1_percent"], "{:.1f} %".format),
+            "TOP-1": or_dash(row["top1_percent"], "{:.1f}%".format),
             "ACCURACY": row["accuracy"] or "not known",
         }
         for row in rows

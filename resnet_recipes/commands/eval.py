@@ -213,10 +213,10 @@ def _facts(opened: "TrainedNetwork", result: ResultRow) -> list[str]:
         "size": f"{result['eval_size']} px, cut from a {_CUT[opened.recipe.data.fit]} of "
         f"{result['eval_resize']}{flip}",
         "top-1": f"{result['top1_percent']:.2f}%, 95% interval {low:.2f} to {high:.2f}%",
-        "top-5": f"{result['top5_percent']:.2f} %",
-        "balanced": f"{result['balanced_percent']:.2f} %, the mean over classes of their top-1",
+        "top-5": f"{result['top5_percent']:.2f}%",
+        "balanced": f"{result['balanced_percent']:.2f}%, the mean over classes of their top-1",
         "loss": f"{result['loss']:.4f}",
-        "ECE": f"{result['calibration_error_percent']:.2f} %, the expected calibration error "
+        "ECE": f"{result['calibration_error_percent']:.2f}%, the expected calibration error "
         "of the probabilities",
         "speed": f"{digits(result['images_per_second'])} images/s on {result['device']}, "
         "decoding included",
@@ -242,10 +242,10 @@ def _tables(
     yield from table(
         [
             {
-                "TOP-1": f"{row['top1_percent']:.2f} %",
+                "TOP-1": f"{row['top1_percent']:.2f}%",
                 "OF": f"{row['images']:,}",
-                "PRECISION": f"{row['precision_percent']:.2f} %",
-                "F1": f"{row['f1_percent']:.2f} %",
+                "PRECISION": f"{row['precision_percent']:.2f}%",
+                "F1": f"{row['f1_percent']:.2f}%",
                 "CLASS": printable(row["class"]),
             }
             for row in classes[:_SHOWN]
@@ -271,8 +271,8 @@ def _sizes(rows: Sequence[ResultRow]) -> list[str]:
         {
             "SIZE": str(row["eval_size"]),
             "OF": str(row["eval_resize"]),
-            "TOP-1": f"{row['top1_percent']:.2f} %",
-            "TOP-5": f"{row['top5_percent']:.2f} %",
+            "TOP-1": f"{row['top1_percent']:.2f}%",
+            "TOP-5": f"{row['top5_percent']:.2f}%",
             "LOSS": f"{row['loss']:.4f}",
             "IMAGES/S": digits(row["images_per_second"]),
         }

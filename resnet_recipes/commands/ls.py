@@ -123,7 +123,7 @@ def _result(result: dict[str, Any] | None) -> str:
     """Return accuracy, time and length in one cell."""
     if not result:
         return "-"
-    cells = [f"{result['top1']:.4g} %"]
+    cells = [f"{result['top1']:.4g}%"]
     cells += [f"{result['minutes']:.4g} min"] if result["minutes"] else []
     cells += [f"{result['epochs']} epochs"] if result["epochs"] else []
     return ", ".join(cells)

@@ -82,7 +82,7 @@ def run(arguments: Arguments) -> int:
             if not one.error:
                 print(printable(one.file))
             for name, share in one.classes:
-                print(f"  {100 * share:6.2f} %  {printable(name)}")
+                print(f"  {100 * share:6.2f}%  {printable(name)}")
     if bad:
         say("\n".join(_unread(bad, len(paths))))
     failed = len(bad) == len(paths) or (bad and "--strict" in arguments)

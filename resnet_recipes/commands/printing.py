@@ -14,7 +14,7 @@ from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.text import clock_time, csv_line, printable
 from resnet_recipes.commands.arguments import Arguments
 
-_NUMBER = re.compile(r"[-?]|<?[\d.,:/?]+( [%\w]+)?")
+_NUMBER = re.compile(r"[-?]|<?[\d.,:/?]+(%| \w+)?")
 
 
 def say(text: str) -> None:

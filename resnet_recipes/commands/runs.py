@@ -143,9 +143,9 @@ def listed(runs: Sequence[RunRecord], price: float | None = None) -> Iterator[st
             text = f"extends: {printable(run.extends)}"
             yield from wrapped(text, width(), "    ", "    ")
         if run.better_raw:
-            yield f"    EMA trails: the raw weights have {run.better_raw:.2f} %"
+            yield f"    EMA trails: the raw weights have {run.better_raw:.2f}%"
         if run.best_top1_percent is not None:
-            best = f"{run.best_top1_percent:.2f} % at epoch {run.best_epoch or 0:.4g}"
+            best = f"{run.best_top1_percent:.2f}% at epoch {run.best_epoch or 0:.4g}"
             yield f"    best evaluation: {best}, flattered; weights-best.safetensors"
         if run.reason:
             yield from wrapped(run.reason.splitlines()[0], width(), "    ", "    ")
@@ -171,7 +171,7 @@ def _cells(run: RunRecord, price: float | None) -> dict[str, str]:
         "RECIPE": printable(run.recipe),
         "STATE": run.state,
         "EPOCHS": total if run.state == "finished" else f"{run.epochs_done:.3g}/{total}",
-        "TOP-1": or_dash(run.top1_percent, "{:.2f} %".format),
+        "TOP-1": or_dash(run.top1_percent, "{:.2f}%".format),
         "PFLOPS": or_dash(run.pflops, digits),
         "TIME": or_dash(run.minutes, minutes),
     }

@@ -108,7 +108,7 @@ def _lines(found: RunRecord, records: list[Record]) -> Iterator[str]:
     if evaluations:
         best = max(evaluations, key=_top1)
         yield (
-            f"top-1 {_top1(evaluations[-1]):.2f} %   best {_top1(best):.2f} % at epoch "
+            f"top-1 {_top1(evaluations[-1]):.2f}%   best {_top1(best):.2f}% at epoch "
             f"{best['epoch']:g}"
         )
     if len(steps) > 1 and found.epochs and found.state == "running":

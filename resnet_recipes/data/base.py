@@ -136,7 +136,7 @@ class DataConfig(Section):
                 yield Problem("sampling", self.sampling, rule, "data.sampling=natural")
 
 
-#: Images of a sample: a mean over them is known to some 5 %.
+#: Images of a sample: a mean over them is known to some 5%.
 SAMPLED = 48
 
 #: What a run folder keeps of the facts, with its types.

@@ -41,7 +41,7 @@ def _advise_on_length(
 ) -> Iterator[str]:
     warmup = horizon.steps(Duration.parse(recipe.schedule.warmup))
     if warmup * 2 > horizon.total_steps:
-        percentage = f"{100 * warmup / horizon.total_steps:.0f} %"
+        percentage = f"{100 * warmup / horizon.total_steps:.0f}%"
         yield (
             f"The warm-up takes {percentage} of the run ({recipe.schedule.warmup}, never "
             "stretched); schedule.warmup=0.1dur leaves more time at useful rates."

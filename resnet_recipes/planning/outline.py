@@ -147,7 +147,7 @@ def format_sizes(sizes: tuple[int, ...]) -> str:
 
 def format_published(result: Published) -> str:
     """Return a published result in one line."""
-    parts = [f"{result.top1:g} % top-1"]
+    parts = [f"{result.top1:g}% top-1"]
     parts += [counted(result.epochs, "epoch")] if result.epochs else []
     parts += [f"{result.minutes:g} min"] if result.minutes else []
     parts += [result.hardware] if result.hardware else []
@@ -161,7 +161,7 @@ def _scaling(plan: Plan) -> str:
 
 def _target(plan: Plan) -> str:
     target = plan.recipe.evaluation.stop_at_top1
-    return "" if target is None else f"; ends early if an evaluation reaches {target:g} % top-1"
+    return "" if target is None else f"; ends early if an evaluation reaches {target:g}% top-1"
 
 
 def _describe_lr(plan: Plan) -> str:
@@ -180,7 +180,7 @@ def _spell(duration: str) -> str:
     """Return a duration in words: "4 epochs"."""
     length = Duration.parse(duration)
     if length.unit == "dur":
-        return f"{float(100 * length.value):g} % of the run"
+        return f"{float(100 * length.value):g}% of the run"
     noun = {"ep": "epoch", "ba": "step"}[length.unit]
     return f"{float(length.value):g} {noun}{'s' * (length.value != 1)}"
 

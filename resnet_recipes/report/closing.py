@@ -60,7 +60,7 @@ def _accuracy(summary: Summary, full: bool) -> Iterator[tuple[str, str]]:
 
 
 def _format_metrics(metrics: Metrics) -> str:
-    return "   ".join(f"{name} {value:5.2f} %" for name, value in metrics.named.items())
+    return "   ".join(f"{name} {value:5.2f}%" for name, value in metrics.named.items())
 
 
 def _published(summary: Summary) -> Iterator[tuple[str, str]]:
@@ -70,7 +70,7 @@ def _published(summary: Summary) -> Iterator[tuple[str, str]]:
         return
     length = f" after {published.epochs} epochs" if published.epochs else ""
     took = f" in {published.minutes:g} min" if published.minutes else ""
-    yield "published", f"top-1 {published.top1:5.2f} %{length}{took}"
+    yield "published", f"top-1 {published.top1:5.2f}%{length}{took}"
     if published.hardware or published.source:
         yield "", "; ".join(text for text in (published.hardware, published.source) if text)
     if published.epochs and abs(published.epochs - summary.epochs) <= 0.1 * published.epochs:
@@ -82,7 +82,7 @@ def _training(summary: Summary) -> Iterator[tuple[str, str]]:
     estimate = ""
     if summary.estimated_seconds:
         error = 100 * (summary.estimated_seconds / summary.training_seconds - 1)
-        estimate = f" ({clock_time(summary.estimated_seconds)} was estimated: {error:+.0f} %)"
+        estimate = f" ({clock_time(summary.estimated_seconds)} was estimated: {error:+.0f}%)"
     yield (
         "training",
         f"{clock_time(summary.training_seconds)} without evaluations and checkpoints{estimate}",

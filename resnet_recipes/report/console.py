@@ -208,7 +208,7 @@ class LiveConsole:
         for label, text in describe_run(summary, self._facts.shows_all_times):
             room = sys.maxsize if label in COPIED else self._out.width
             lines = Text(
-                "\n".join(wrapped(text, room, f"  {label:<12}", " " * 14, glue=r" (?=[%\d])"))
+                "\n".join(wrapped(text, room, f"  {label:<12}", " " * 14, glue=r" (?=\d)"))
             )
             lines.stylize("cyan", 0, 14)
             self._out.print(lines, soft_wrap=True)
@@ -226,7 +226,7 @@ class LiveConsole:
         head.add_row(
             f"epoch {facts.epoch(done):.1f} of {facts.epochs:.4g}",
             ProgressBar(facts.total_steps, done),
-            f"{100 * done // facts.total_steps} %",
+            f"{100 * done // facts.total_steps}%",
             left,
         )
         figures.no_wrap, figures.overflow = True, "ellipsis"

@@ -5,12 +5,12 @@ from typing import NamedTuple, Self
 
 from resnet_recipes.run_folder.hits import Hits
 
-#: Quantile of the normal distribution for an interval of 95 %, and for a power of 80 %.
+#: Quantile of the normal distribution for an interval of 95%, and for a power of 80%.
 _Z, _POWER = 1.959964, 0.841621
 
 
 class Confidence(NamedTuple):
-    """The ends of a confidence interval of 95 %, in percent or points."""
+    """The ends of a confidence interval of 95%, in percent or points."""
 
     low: float
     high: float
@@ -67,12 +67,12 @@ class PairedVerdict(NamedTuple):
 
     @property
     def is_settled(self) -> bool:
-        """Whether the difference is more than chance: p below 5 %."""
+        """Whether the difference is more than chance: p below 5%."""
         return self.p < 0.05
 
     @property
     def images_to_settle(self) -> int | None:
-        """About how many images would settle a difference of this size, with a power of 80 %.
+        """About how many images would settle a difference of this size, with a power of 80%.
 
         None if there is no difference. Connor, 1987, Biometrics 43.
         """

@@ -87,7 +87,7 @@ def _build_data_sections(
     ]
     labelled = label_runs(groups, names)
     trailing = [
-        f"EMA trails in {name}: its raw weights have {run.better_raw:.2f} % top-1."
+        f"EMA trails in {name}: its raw weights have {run.better_raw:.2f}% top-1."
         for name, run in labelled.items()
         if run.better_raw
     ]
@@ -151,7 +151,7 @@ def _best(front: Sequence[dict[str, Any]], price: float | None) -> Iterator[str]
     cost = "" if price is None else f", ${best['cost']:,.2f}"
     seeds = f" (mean of {best['seeds']} runs)" if best["seeds"] > 1 else ""
     yield (
-        f"Best: {best['name']}, {best['top1_percent']:.2f} % top-1{seeds} in "
+        f"Best: {best['name']}, {best['top1_percent']:.2f}% top-1{seeds} in "
         f"{clock_time(60 * best['minutes'])} of training{cost}."
     )
 

@@ -42,10 +42,10 @@ roughly | 6912000 | 11 weeks
 roughly | 63072000 | 100 weeks
 roughly | 63936000 | 2 years
 roughly | 3.2e9 | 100 years
-percent | 0 | 0 %
-percent | 0.004 | <1 %
-percent | 0.03 | 3 %
-percent | 1 | 100 %
+percent | 0 | 0%
+percent | 0.004 | <1%
+percent | 0.03 | 3%
+percent | 1 | 100%
 digits | 27310.4 | 27,310
 digits | 143.2 | 143
 digits | 8.237 | 8.24

@@ -64,7 +64,7 @@ def test_unfinished_runs_do_not_narrow_the_standard_error(compared):
     # 4 * (0.1**2 + 0.1**2) / 0.12**2 is 5.6
     assert "About 6 seeds each would settle" in said
     assert "(0.08)" in said
-    assert "+- 0.10 % over 3 seeds" in said
+    assert "+- 0.10% over 3 seeds" in said
 
 
 def test_a_table_that_is_too_wide_for_the_terminal_is_stacked(compared, monkeypatch):

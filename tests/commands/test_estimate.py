@@ -79,7 +79,7 @@ def test_phases_and_cost_are_there_for_programs(enter):
 def test_what_limits_the_run_is_named_with_what_to_change(enter):
     out = enter(f"resnet-recipes estimate {WORDS}").out
     assert "step alone    100 at 88 px, 25 at 176 px, in images/s" in out
-    assert "At 88 px the loader is the bottleneck: steps wait 50 % of the time" in out
+    assert "At 88 px the loader is the bottleneck: steps wait 50% of the time" in out
     assert "methods.progressive_resizing.at=loader" in out
 
 

@@ -73,7 +73,7 @@ def test_images_may_be_named_by_a_pattern_and_classes_counted(predicted):
 
 def test_printed_shares_of_all_classes_are_percent(run, enter):
     lines = enter(f"resnet-recipes predict mine {GOOD} --top 10").out.splitlines()[1:]
-    assert sum(float(line.split()[0]) for line in lines) == pytest.approx(100, abs=0.1)
+    assert sum(float(line.split("%")[0]) for line in lines) == pytest.approx(100, abs=0.1)
 
 
 def test_a_pattern_finds_each_image_once_whatever_links_there_are(predicted):

@@ -155,7 +155,7 @@ def test_the_published_results_alone_are_a_page_and_an_empty_folder_is_not(page,
 def test_the_head_answers_and_says_shared_settings_once(page):
     three_runs(training_pflops=0.0018)
     text = page("runs --price 36")
-    assert "Best: lr 72.0, 72.00 % top-1 in 20:00 of training, $13.20." in text
+    assert "Best: lr 72.0, 72.00% top-1 in 20:00 of training, $13.20." in text
     assert text.count(">0.0018<") == 3
     assert "Data: 5,000 images to train on." in text
     assert "Accuracies on different images" not in text
@@ -179,7 +179,7 @@ def test_each_data_set_has_its_own_best_and_its_own_plots(page):
 def test_one_run_has_its_accuracy_settings_and_next_command_and_no_plot_of_a_dot(page):
     folder = run_folder(RUNS, "mine", images=5000)
     text = page(folder)
-    assert "70.00 % top-1" in text
+    assert "70.00% top-1" in text
     assert "Settings: recipe=mild  seed=1" in text
     assert f"Next: resnet-recipes predict {folder} IMAGES" in text
     assert "time" not in specs(text)
@@ -193,7 +193,7 @@ def test_a_damaged_run_is_named_and_the_others_are_shown(page):
     (run_folder(RUNS, "damaged") / SUMMARY).write_text("[")
     text = page()
     assert "<li>damaged: " in text
-    assert "70.00 % top-1" in text
+    assert "70.00% top-1" in text
 
 
 def test_plots_are_written_as_pictures_beside_no_others(page, enter):

@@ -62,7 +62,7 @@ def test_bad_folders_are_lines_of_the_list_and_the_report_and_messages_of_other_
     table = [line for line in out.splitlines() if line and not line.startswith((" ", "all with"))]
     names = sorted(path.name for path in (*bad, good))
     assert sorted(line.split()[0] for line in table[1:]) == names
-    assert "76.54 %" in out
+    assert "76.54%" in out
     enter(f"resnet-recipes report {runs} --out {tmp_path}/page.html")
     page = (tmp_path / "page.html").read_text()
     assert all(name in page for name in (*names, "76.54"))

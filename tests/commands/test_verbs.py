@@ -46,7 +46,7 @@ def test_ls_shows_the_nearest_of_ones_own_results(said, recipes):
         "defaults: [hot]\nmax_duration: 10ep\nscale_schedule_ratio: 1\n"
         "published: [{top1: 70, epochs: 90}, {top1: 60, epochs: 9}, {top1: 50}]\n"
     )
-    assert "60 %, 9 epochs" in said("ls")
+    assert "60%, 9 epochs" in said("ls")
 
 
 def test_ls_survives_whatever_a_recipe_says_about_itself(said, recipes):

@@ -16,7 +16,7 @@ def test_progress_is_shown_with_the_time_left(tmp_path, enter):
         fcntl.flock(lock, fcntl.LOCK_EX)
         out = enter(f"resnet-recipes watch {folder} --once").out
     assert "mine: running, epoch 4.00 of 9" in out
-    assert "top-1 70.00 %" in out
+    assert "top-1 70.00%" in out
     assert "about 5:00 of training left" in out  # 60 seconds an epoch, five epochs
 
 

@@ -26,7 +26,7 @@ def test_notes_on_published_recipes_are_empty(name):
     ("line", "expected"),
     rows(
         """
-mild epochs=15 | The warm-up takes 53 % of the run (8ep, never stretched)
+mild epochs=15 | The warm-up takes 53% of the run (8ep, never stretched)
 medium epochs=59 | mixup together with label_smoothing costs accuracy
 hot epochs=180 | pays off only from 240 epochs
 hot epochs=180 | methods.sam.interval=5: at 180 epochs of Hot, 10 gave the same accuracy

@@ -36,7 +36,7 @@ def test_outline_lists_rates_sizes_hooks_and_published_results():
         "colout, progressive_resizing, label_smoothing, mixup",
         "sam (every 5th step)",
         "by epoch: 0 at 0, 2.05 at 8",
-        "81.03 % top-1, 810 epochs, 980 min, 8x A100 80GB",
+        "81.03% top-1, 810 epochs, 980 min, 8x A100 80GB",
     ):
         assert part in outline_text
 
@@ -53,7 +53,7 @@ def test_outline_describes_each_learning_rate_schedule():
 
 def test_outline_names_the_target_that_ends_a_run():
     outline_text = " ".join(text("nvidia_mlperf_pt").split())
-    assert "steps; ends early if an evaluation reaches 75.9 % top-1 batch" in outline_text
+    assert "steps; ends early if an evaluation reaches 75.9% top-1 batch" in outline_text
 
 
 def test_loader_memory_is_independent_of_threads_and_ranks():

@@ -30,10 +30,10 @@ def test_title_counts_epochs_and_sessions(summary):
 def test_raw_weights_are_listed_only_in_full(summary):
     both = replace(summary, raw_weights="runs/one/weights-raw.safetensors")
     average = "on 500 images (EMA)"
-    assert f"accuracy|top-1 89.00 %   top-5 90.00 %   {average}" in page(both)
+    assert f"accuracy|top-1 89.00%   top-5 90.00%   {average}" in page(both)
     assert "weights|weights.safetensors\n" in page(both)
     assert "weights-raw" not in page(both)
-    assert "|top-1 88.00 %   top-5 90.00 %   weights-raw.safetensors" in page(both, full=True)
+    assert "|top-1 88.00%   top-5 90.00%   weights-raw.safetensors" in page(both, full=True)
     assert "raw weights|runs/one/weights-raw.safetensors" in page(both, full=True)
 
 
@@ -47,8 +47,8 @@ def test_best_weights_are_listed_as_optimistic(recorder, driver):
         40, seconds=9, weights=Path("weights.safetensors"), best_weights=Path("weights-best.x")
     )
     text = page(summary)
-    assert "accuracy|top-1 90.00 %" in text
-    assert "|top-1 91.00 %   top-5 95.00 %   weights-best.x, of epoch 3:" in text
+    assert "accuracy|top-1 90.00%" in text
+    assert "|top-1 91.00%   top-5 95.00%   weights-best.x, of epoch 3:" in text
     assert f"|the best evaluation of {summary.evaluations}, which flatters it" in text
     assert summary.as_json()["best_top1_percent"] == 91
 
@@ -93,6 +93,6 @@ def test_other_clocks_are_listed_only_in_full(summary):
 
 def test_estimate_is_compared_with_training_time(summary):
     assert "was estimated" not in page(summary)
-    assert "(2:01 was estimated: +10 %)" in page(
+    assert "(2:01 was estimated: +10%)" in page(
         replace(summary, estimated_seconds=1.1 * summary.training_seconds)
     )

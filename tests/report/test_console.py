@@ -93,7 +93,7 @@ def test_balanced_accuracy_is_shown_if_different(balanced, is_shown, kind, facts
         recorder.evaluation(10, averaged=None, raw=metrics, seconds=1)
         summary = recorder.finish(10, seconds=1.0, weights=Path("weights.pt"))
     err, out = console.err.getvalue(), console.out.getvalue()
-    assert ("41.50" in err) == ("balanced" in err) == ("balanced 41.50 %" in out) == is_shown
+    assert ("41.50" in err) == ("balanced" in err) == ("balanced 41.50%" in out) == is_shown
     assert summary.as_json()["raw_balanced_percent"] == balanced
 
 
@@ -107,7 +107,7 @@ def test_plain_output_throttles_steps_but_not_evaluations(facts, driver):
 def test_live_display_fits_in_80_columns(facts, driver):
     text = plain(shown(facts, driver, opened(LiveConsole))[0])
     assert "epoch 0.1 of 4" in text
-    assert "64 px   loss 1.000   lr 0.5   50 images/s   data wait 50 %" in text
+    assert "64 px   loss 1.000   lr 0.5   50 images/s   data wait 50%" in text
     assert "3:18 left" in text
     assert "EMA top-1" in text
     assert max(map(len, text.splitlines())) <= 80
@@ -149,9 +149,9 @@ def test_console_escapes_control_characters(kind, facts, driver):
 def test_result_goes_to_stdout_without_the_log(kind, full, facts, driver):
     log, page = shown(replace(facts, shows_all_times=full), driver, opened(kind))
     page = plain(page)
-    assert "top-1 89.00 %   top-5 90.00 %   on 500 images (EMA)" in page
+    assert "top-1 89.00%   top-5 90.00%   on 500 images (EMA)" in page
     assert "1:50 without evaluations and checkpoints" in page
-    published = "published   top-1 76.60 % after 5 epochs in 27 min\n"
+    published = "published   top-1 76.60% after 5 epochs in 27 min\n"
     assert f"{published}              8 x A100; the paper\n" in page
     assert ("25 images/s at 128 px" in page) == full
     assert "1:50 without" not in log

@@ -54,7 +54,7 @@ def test_paired_verdict_settles_where_p_is_small():
 
 
 def test_paired_images_to_settle_give_that_many_differences():
-    """With that many images in the same proportions the test is well below 5 %."""
+    """With that many images in the same proportions the test is well below 5%."""
     verdict = PairedVerdict(153, 9, 3)
     images = verdict.images_to_settle
     assert 153 < images < 1000

@@ -84,7 +84,7 @@ def build_gallery(title: str, text: str, tiles: Iterable[Tile]) -> str:
     """Return the page, about 10 kB for each image; every name is escaped."""
     figures = [
         f'<figure><img src="data:image/jpeg;base64,{_jpeg(tile.pixels)}" alt="">'
-        f"<figcaption>{100 * tile.probability:.1f} % {in_html(tile.prediction)}<br>"
+        f"<figcaption>{100 * tile.probability:.1f}% {in_html(tile.prediction)}<br>"
         f"is {in_html(tile.label)}<br><small>{in_html(tile.name)}</small></figcaption></figure>"
         for tile in tiles
     ]
