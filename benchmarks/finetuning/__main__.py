@@ -44,8 +44,8 @@ FACTORS = {
 #: The arm that was taken.
 TAKEN = "0.001, backbone 0.0001, frozen statistics"
 
-#: Steps of 16 images at each size: 48, and what takes as many CPU seconds as 48 at 224 px.
-SIZES = ((224, 48), (160, 48), (96, 48), (160, 92), (96, 256))
+#: Sizes with the steps of 16 images that take 64 CPU seconds, and with 48 steps.
+SIZES = (((224, 48), (160, 92), (96, 256)), ((160, 48), (96, 48)))
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,10 @@ def arms(options: argparse.Namespace) -> Iterator[Run]:
 
 
 def sizes(options: argparse.Namespace) -> Iterator[Run]:
-    """Yield runs of the taken arm at other sizes and lengths."""
-    for seed, (name, images) in itertools.product((2, 3), selection_sets(options).items()):
-        for side, steps in SIZES:
+    """Yield runs of the taken arm at other sizes, two seeds for the same CPU seconds."""
+    sets, (seconds, steps) = selection_sets(options), SIZES
+    for seed, pairs in ((2, seconds), (3, seconds), (2, steps)):
+        for (name, images), (side, steps) in itertools.product(sets.items(), pairs):
             row = {"set": name, "seed": str(seed), "side": str(side), "steps": str(steps)}
             yield row, images, [*ARMS[TAKEN], *sized(side), *length(steps, seed)]
 
@@ -128,7 +129,7 @@ def ways(options: argparse.Namespace) -> Iterator[Run]:
                 [*taken, *length(24, seed)],
             ],
             "backbone 0.00003": [[*slower, *length(48, seed)]],
-            "four times the steps": [[*taken, *length(192, seed)]],
+            "192 steps": [[*taken, *length(192, seed)]],
         }
         for arm, stages in arms.items():
             row = {"set": name, "seed": str(seed), "arm": arm}
