@@ -1,9 +1,11 @@
 from operator import attrgetter
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.recipe import hydra_compose, overrides
 from resnet_recipes.recipe.compose import compose, from_config
 from resnet_recipes.recipe.schema import enabled
 from tests.tables import values
@@ -369,3 +371,16 @@ def test_the_config_of_another_application_becomes_a_recipe_or_says_what_is_wron
     assert "did you mean seed?" in str(caught.value)
     with pytest.raises(RecipeError, match="nothing"):
         from_config({"about": "${nothing}"})
+
+
+def test_compose_refused_parses_and_composes_once(folder, monkeypatch):
+    calls = []
+    for module, name in ((overrides, "parse"), (hydra_compose, "composed")):
+        real = getattr(module, name)
+        counted = Mock(side_effect=real)
+        monkeypatch.setattr(module, name, counted)
+        calls.append(counted)
+    with pytest.raises(RecipeError) as refused:
+        compose("mild", [DATA, "lr=high", "batch_size=64", "methods.mixup=0.2"])
+    assert len(refused.value.problems) == 3
+    assert [counted.call_count for counted in calls] == [1, 1]
