@@ -110,6 +110,8 @@ def _get_default(cls: type, name: str) -> str:
 
 def _read_list(text: str, kind: Any, limits: Sequence[Limit]) -> str:
     """Return a list of the values in a text."""
+    if text in OFF and get_origin(kind) is list:
+        return "[]"
     items = re.split(r"[,;]|(?<=\d)-(?=\d)", text.strip("[]()"))
     items = [item.strip() for item in items if item.strip()]
     for limit in limits:
@@ -156,7 +158,7 @@ def _read_number(text: str, takes_fractions: bool, limits: Sequence[Limit]) -> s
     most = min(bounds[0].most, bounds[0].below) if bounds else None
     if most == 100 and unit in ("", "%"):
         number *= 100 if unit == "" and number <= 1 else 1
-    elif unit == "%" or (unit == "" and most == 1 and 1 < number <= 100):  # a part of 100
+    elif unit == "%" or (unit == "" and most == 1 and 2 <= number <= 100):  # a part of 100
         number /= 100
     elif unit == "k":
         number *= 1000

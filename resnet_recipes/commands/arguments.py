@@ -6,7 +6,6 @@ import shlex
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from math import inf
 from pathlib import Path
 
@@ -40,10 +39,6 @@ RUN = "RUN is its folder, its name in ./runs, or last: the run that was started 
 HYDRAS = {"--multirun": "-m", "--cfg=job": "--cfg"}
 
 _WRITTEN = "settings are written key=value"
-
-#: A setting in two or three words, in words that are joined by \0.
-_SPACES = re.compile(r"(^|\0)([\w.]+)(?:\0=\0?|[=:]\0)([^\0=]+)(?=\0|$)")
-
 
 _NUMBER = re.compile(r"-?[0-9.]+(e-?[0-9]+)?")
 
@@ -269,14 +264,18 @@ def _as_flags(settings: Mapping[str, str], usage: Usage, wrong: list[Problem]) -
         is_blank = problem and problem.typed != word and word[-1] == "="
         wrong = [one for one in wrong if one is not problem]
         if problem and not is_blank:
-            written = [Hint(_WRITTEN)] if problem.kind is Kind.WRONG else []
-            advice = [_of_command(fix, usage) for fix in problem.advice]
+            is_unknown = problem.kind is Kind.UNKNOWN or problem.fixes
+            written = [] if is_unknown else [Hint(_WRITTEN)]
+            advice = [_of_command(problem.command(fix), usage) for fix in problem.fixes]
+            hints = [each for each in problem.advice if isinstance(each, Hint)]
             yield problem._replace(
                 key=flag,
                 value=None,
                 typed=flag,
-                clause="flag" if problem.kind is Kind.UNKNOWN else problem.clause,
-                fix=tuple(advice or written),
+                clause="flag" if is_unknown else problem.clause,
+                fix=(*advice, *hints) or tuple(written),
+                valid=() if advice else problem.valid,
+                kind=Kind.UNKNOWN if is_unknown else problem.kind,
             )
         else:
             fix: Fix = Hint(f"{word}VALUE") if word[-1] == "=" else shlex.quote(word)
@@ -372,20 +371,21 @@ def _spaced(words: list[str], usage: Usage) -> tuple[list[Problem], list[str]]:
 
     And the words with those settings in one piece.
     """
-    for index, (word, value) in enumerate(pairwise(words)):
-        is_run = index == 0 and "RUN|FILE" in usage.line
-        if usage.has_settings and not is_run and word in SHORT and "=" not in value:
-            setting = f"{word}={value}"
-            problem = Problem(f"{word} {value}", None, _WRITTEN, shlex.quote(setting))
-            return [problem], [*words[:index], setting, *words[index + 2 :]]
-    text = "\0".join(words)
-    problems = [
-        Problem(
-            match[0].strip("\0").replace("\0", " "),
-            None,
-            _WRITTEN,
-            shlex.quote(f"{match[2]}={match[3]}"),
-        )
-        for match in _SPACES.finditer(text)
-    ]
-    return problems, _SPACES.sub(r"\1\2=\3", text).split("\0") if problems else words
+    problems, joined, ahead = list[Problem](), list[str](), deque(words)
+    while ahead:
+        word = ahead.popleft()
+        after = ahead[0] if ahead else "="
+        name, value = word.rstrip("=:"), after.lstrip("=")
+        is_run = not joined and "RUN|FILE" in usage.line
+        is_short = usage.has_settings and not is_run and word in SHORT
+        is_split = value and re.fullmatch(r"[\w.]+", name) and "=" not in value
+        if is_split and (name != word or value != after or is_short):  # lr= 1, lr =1, lr 1
+            typed = [word, ahead.popleft()]
+        elif after == "=" and len(ahead) > 1 and re.fullmatch(r"[\w.]+", word):  # lr = 1
+            typed = [word, ahead.popleft(), ahead.popleft()]
+        else:
+            joined.append(word)
+            continue
+        joined.append(f"{name}={typed[-1].lstrip('=')}")
+        problems.append(Problem(" ".join(typed), None, _WRITTEN, shlex.quote(joined[-1])))
+    return problems, joined

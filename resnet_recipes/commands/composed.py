@@ -114,6 +114,7 @@ def chosen(arguments: Arguments) -> tuple[str, list[str]]:
     """
     library = Library(arguments.recipes)
     names = [word.removeprefix("recipe=") for word in arguments.words if word.startswith("recipe=")]
+    names = list(filter(None, names))
     changes = [word for word in arguments.words if not word.startswith("recipe=")]
     known = library.names()
     if not names and any(word.startswith(("budget=", "launch.budget=")) for word in changes):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import starmap
 
-from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
+from resnet_recipes.base.errors import ExitCode, Kind, Problem, RecipeError
 from resnet_recipes.base.text import digits, printable, wrapped
 from resnet_recipes.commands.arguments import CSV, JSON, Arguments, Usage
 from resnet_recipes.commands.places import records
@@ -121,7 +121,8 @@ def _wrong(key: str, value: str) -> Problem | None:
     if key in ("sort", "price", "csv"):
         return Problem(key, value, "is a flag", f"--{key} {shlex.quote(value)}")
     if key not in ("recipe", "state", "name"):
-        return Problem(key, value, "unknown filter", "filters: recipe=NAME state=STATE name=TEXT")
+        known = ("recipe=NAME", "state=STATE", "name=TEXT")
+        return Problem(key, value, "filter", valid=known, kind=Kind.UNKNOWN)
     if key == "state" and value not in STATES:
         return Problem(key, value, "", valid=STATES)
     return None

@@ -51,7 +51,7 @@ def compose(
     made, wrong = _composed(links, options, changed, library)
     problems += unknown + wrong
     # a file's own problem begins with its place
-    if problems := [one for one in problems if needs_data or not one.key.endswith("data.root")]:
+    if problems := [one for one in problems if needs_data or one.key != "data.root"]:
         raise RecipeError(_answered(problems, changes, made.recipe, [*links, *options]))
     _make_absolute(made.recipe)
     return made

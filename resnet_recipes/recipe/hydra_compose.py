@@ -86,7 +86,7 @@ def points(words: Sequence[str]) -> list[list[str]]:
             count *= len(choices[-1])
         except ValueError as error:
             is_unlisted = isinstance(error, UnlistedError)
-            fix = OWN_APPLICATION if is_unlisted else ("seed=1,2,3", "seed=range(1,4)")
+            fix = OWN_APPLICATION if is_unlisted else Hint("as in seed=1,2,3 or seed=range(1,4)")
             problems.append(Problem(word, None, str(error), fix))
     if count > MAX_POINTS:
         problems.append(
@@ -141,7 +141,7 @@ def _texts_of(override: str, most: int) -> list[str]:
         ):
             return list(map(str, found))
         return list(islice(parsed.sweep_iterator(transformer=_text), most))
-    except (HydraException, ArithmeticError):
+    except (HydraException, ArithmeticError, ValueError):
         raise ValueError("must be a range of finite numbers with a step other than 0") from None
 
 

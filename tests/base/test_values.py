@@ -49,6 +49,7 @@ rate | high |
 rate | 1/0 |
 part | 10% | 0.1
 part | 10 | 0.1
+part | 1.5 |
 part | 101 |
 percent | 90% | 90
 percent | 0.9 | 90

@@ -92,6 +92,8 @@ max_time=90 | budget=90s
 --warmup_ratio 0.1 | schedule.warmup=0.1dur
 --quiet | leave it out
 log.to=[wandbb] | 'log.to=[wandb]'
+log.to=none | 'log.to=[]'
+--log.interval 5 | log.interval=5ba
 checkpoint.best=top-1 | checkpoint.best=top1
 launch.device=cud | launch.device=cuda
 'epochs: 5' | epochs=5
@@ -158,6 +160,8 @@ resnet-recipes show runs/first | recipe=runs/first/config.yaml
 resnet-recipes doctor images | resnet-recipes doctor data images
 resnet-recipes cp mild My-Recipe | recipes/my_recipe.yaml
 resnet-train '' data=images | recipe is missing
+resnet-train mild data=images recipe= | recipe=mild
+resnet-train -m mild data=images seed=range(1,4,0) | as in seed=1,2,3 or seed=range(1,4)
 resnet-train medium_rare | did you mean medium?
 resnet-train mild data=images schedule=CosineAnnealingLR | did you mean cosine?
 resnet-train mild data=images optimizer=[sgd,lamb] | -m optimizer=sgd,lamb
@@ -204,6 +208,7 @@ SEVERAL = rows(
 resnet-train --batch-size 64 data=images | bs=64 | recipe is missing
 resnet-train smal data=images --lr high | did you mean small? | must be a number
 resnet-train mild --epochs 3 | epochs=3 | data is missing
+resnet-train mild data=images lr 0.1 bs 64 | lr=0.1 | bs=64
 resnet-train mild data=images schedule.milestones=[30,60] | schedule.name=multistep | =[30ep,60ep]'
 resnet-train small data=images model.name=timm:convnext_tiny | model.stem=standard | model.width=1.0
 """

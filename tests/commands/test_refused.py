@@ -75,7 +75,7 @@ runs runs --sort x | 2 | valid: name, top1, minutes
 runs runs --price free | 2 | --price free: must be a price per hour
 runs runs --price -1 | 2 | --price PER_HOUR: needs a value
 runs runs --price nan | 2 | --price nan: must be a price per hour
-runs runs epochs=3 | 2 | epochs=3: unknown filter
+runs runs epochs=3 | 2 | unknown filter epochs=3
 runs runs state=done | 2 | valid: finished, running
 runs rm | 2 | needs the runs to delete
 runs rm . --yes | 2 | is not a run's folder
