@@ -22,7 +22,6 @@ from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.section import Section
 from resnet_recipes.base.text import Say, silent
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.estimating.estimate import Estimate
 from resnet_recipes.jobs import new_run
 from resnet_recipes.jobs.budget import plan_here, resolve_plan
 from resnet_recipes.jobs.extension import find_stable_state
@@ -31,6 +30,7 @@ from resnet_recipes.jobs.measure import keep_estimate, measure_time
 from resnet_recipes.jobs.rank import LaunchFacts, RankProcess
 from resnet_recipes.jobs.signals import Interruption, handle_signals
 from resnet_recipes.jobs.watchdog import Watchdog
+from resnet_recipes.planning.estimate import Estimate
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import IMAGENET, InitialWeights, Plan
 from resnet_recipes.recipe import compose as composing

@@ -9,9 +9,9 @@ import torchvision
 
 from resnet_recipes import backbones
 from resnet_recipes.base.architecture import ModelConfig, find_implied_settings
-from resnet_recipes.estimating.network import BuiltNetwork
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_model
+from resnet_recipes.planning.network_facts import BuiltNetwork
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
 from tests.training.test_loop import RecordingReporter

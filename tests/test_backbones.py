@@ -15,7 +15,6 @@ from resnet_recipes import backbones
 from resnet_recipes.backbones import build_resnet
 from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import NotReadyError, RecipeError
-from resnet_recipes.estimating.network import make_network_facts
 from resnet_recipes.inference.export import find_problems
 from resnet_recipes.inference.formats import export
 from resnet_recipes.methods.stack import Stack
@@ -24,6 +23,7 @@ from resnet_recipes.network.build import build_model, build_network
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning import outline
 from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.network_facts import make_network_facts
 from resnet_recipes.planning.plan import IMAGENET
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.training.loop import train

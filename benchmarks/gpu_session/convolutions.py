@@ -11,7 +11,7 @@ from torch import Tensor
 from verdict import tried
 
 from resnet_recipes.doctor.rates import measure_seconds
-from resnet_recipes.estimating.roofline import START, Convolution, Gpu, list_convolutions
+from resnet_recipes.planning.roofline import START, Convolution, Gpu, list_convolutions
 
 SIDES, BATCH = (224, 88, 176), 256
 

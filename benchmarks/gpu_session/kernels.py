@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from verdict import tried
 
 from resnet_recipes.doctor.rates import measure_seconds
-from resnet_recipes.estimating.roofline import FUSED_SHARE, START
 from resnet_recipes.network.fuse import FoldedConv2d
 from resnet_recipes.ops import batch_norm, blur, max_pool
 from resnet_recipes.ops.norm import Epilogue, Norm
+from resnet_recipes.planning.roofline import FUSED_SHARE, START
 
 
 class Case(NamedTuple):

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from resnet_recipes.data.base import DataFacts, RawBatch
 from resnet_recipes.doctor.rates import settle
-from resnet_recipes.estimating import roofline
 from resnet_recipes.methods import ORDER
+from resnet_recipes.planning import roofline
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import typed

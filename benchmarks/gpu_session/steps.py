@@ -10,8 +10,8 @@ from ratios import MODES
 from session import gpu_of, timed
 from verdict import tried
 
-from resnet_recipes.estimating import roofline
-from resnet_recipes.estimating.roofline import Work
+from resnet_recipes.planning import roofline
+from resnet_recipes.planning.roofline import Work
 
 #: Image side and images per step, the most important first, in case the part is stopped.
 CASES = ((176, 256), (88, 256), (224, 256))

@@ -14,8 +14,8 @@ from resnet_recipes.commands.runs import price_of
 from resnet_recipes.recipe.library import Library
 
 if TYPE_CHECKING:
-    from resnet_recipes.estimating.estimate import RunForecast, Speeds
     from resnet_recipes.jobs.offers import Offer, Offers
+    from resnet_recipes.planning.estimate import RunForecast, Speeds
     from resnet_recipes.planning.plan import Plan
 
 USAGE = Usage(

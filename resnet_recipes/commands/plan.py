@@ -17,7 +17,7 @@ from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.run_folder.facts import find_nearest
 
 if TYPE_CHECKING:
-    from resnet_recipes.estimating.estimate import RunForecast
+    from resnet_recipes.planning.estimate import RunForecast
     from resnet_recipes.planning.plan import Plan
     from resnet_recipes.recipe.schema import Recipe
 
@@ -120,7 +120,7 @@ def _device(plan: "Plan", memory: Memory) -> LabelledRows:
         f"CPU with {counted(cores(), 'core')}, {'fp32' if dtype == 'auto' else dtype}",
     )
     if is_emulated(dtype):
-        from resnet_recipes.estimating.estimate import EMULATION_FACTOR
+        from resnet_recipes.planning.estimate import EMULATION_FACTOR
 
         yield (
             WARNING,

@@ -18,13 +18,13 @@ from resnet_recipes.commands.printing import say
 from resnet_recipes.commands.runs import listed
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.doctor import cuda
-from resnet_recipes.estimating.network import NetworkFacts
 from resnet_recipes.jobs import external
 from resnet_recipes.jobs.budget import fit_length
 from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.jobs.measure import UNKNOWN, predict_time
 from resnet_recipes.jobs.sweep import Sweep, make_slots
 from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.network_facts import NetworkFacts
 from resnet_recipes.planning.plan import IMAGENET, Plan
 from resnet_recipes.planning.stable_phase import find_chains
 from resnet_recipes.recipe.compose import Composed

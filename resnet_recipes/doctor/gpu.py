@@ -17,7 +17,7 @@ from resnet_recipes.doctor.cuda import (
     explain_unused_gpu,
     is_usable,
 )
-from resnet_recipes.estimating.roofline import find_gpu
+from resnet_recipes.planning.roofline import find_gpu
 
 _SMALLEST = 10e9  # bytes; the recipes' micro-batch of 256 images at 176 px in bfloat16 takes this
 _SLOW = 0.75  # share of its expected speed below which a GPU is called slow

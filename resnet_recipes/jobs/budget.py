@@ -10,13 +10,13 @@ from resnet_recipes import data
 from resnet_recipes.base.duration import Duration, parse_budget
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.base.text import Say, clock_time
-from resnet_recipes.estimating.estimate import Estimate, RunForecast
 from resnet_recipes.jobs import external
 from resnet_recipes.jobs.fit import fit_micro_batch
 from resnet_recipes.jobs.group import make_group
 from resnet_recipes.jobs.measure import UNKNOWN, measure_time, predict_time
 from resnet_recipes.jobs.memory import resolve_memory_pixels
 from resnet_recipes.planning.course import estimate_run
+from resnet_recipes.planning.estimate import Estimate, RunForecast
 from resnet_recipes.planning.make import MAX_EPOCHS, make_plan
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.stable_phase import change_length

@@ -9,9 +9,9 @@ from resnet_recipes.base.cores import estimate_speedup
 from resnet_recipes.data.loading.slots import count_workers
 from resnet_recipes.data.native import explain_unavailable
 from resnet_recipes.data.sample import Sample, Typical
-from resnet_recipes.estimating.estimate import Speeds
 from resnet_recipes.jobs.memory import InMemory, plan_memory, sample_images
 from resnet_recipes.planning.course import estimate_run
+from resnet_recipes.planning.estimate import Speeds
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.sections import AUTO
 

@@ -17,7 +17,12 @@ from resnet_recipes.base.text import Say
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.doctor import cuda
 from resnet_recipes.doctor.data import decode_some
-from resnet_recipes.estimating.estimate import (
+from resnet_recipes.jobs.group import Group, count_threads, make_group
+from resnet_recipes.jobs.loading import with_loaders
+from resnet_recipes.jobs.rank import RankProcess, show_progress
+from resnet_recipes.jobs.task import Task, run_sample
+from resnet_recipes.planning.course import estimate_gpu_memory, estimate_run, make_course
+from resnet_recipes.planning.estimate import (
     RunForecast,
     Speeds,
     estimate,
@@ -29,13 +34,8 @@ from resnet_recipes.estimating.estimate import (
     remember,
     sample_epochs,
 )
-from resnet_recipes.estimating.roofline import find_gpu
-from resnet_recipes.jobs.group import Group, count_threads, make_group
-from resnet_recipes.jobs.loading import with_loaders
-from resnet_recipes.jobs.rank import RankProcess, show_progress
-from resnet_recipes.jobs.task import Task, run_sample
-from resnet_recipes.planning.course import estimate_gpu_memory, estimate_run, make_course
 from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.roofline import find_gpu
 from resnet_recipes.run_folder import ESTIMATE, METRICS
 from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.run_folder.summary import time_epochs, time_evaluations

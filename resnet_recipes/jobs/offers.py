@@ -18,20 +18,20 @@ from resnet_recipes.base.reading import read_json
 from resnet_recipes.base.text import Say, silent
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.files import Files
-from resnet_recipes.estimating.estimate import Estimate
-from resnet_recipes.estimating.published import (
-    IMAGENET_IMAGES,
-    Accuracy,
-    estimate_accuracy,
-    find_shortest,
-)
 from resnet_recipes.jobs.budget import fit_length
 from resnet_recipes.jobs.group import make_group
 from resnet_recipes.jobs.measure import predict_time
 from resnet_recipes.network import pretrained
 from resnet_recipes.planning.course import estimate_run
+from resnet_recipes.planning.estimate import Estimate
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.published import (
+    IMAGENET_IMAGES,
+    Accuracy,
+    estimate_accuracy,
+    find_shortest,
+)
 from resnet_recipes.planning.stable_phase import change_length
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.run_folder import DATA

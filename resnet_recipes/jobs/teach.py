@@ -9,11 +9,11 @@ from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeE
 from resnet_recipes.base.paths import find_folder_problem, new_path, typed_path
 from resnet_recipes.base.text import Say, byte_size, counted
 from resnet_recipes.data.stored import make_header, map_outputs, open_for_writing
-from resnet_recipes.estimating.network import count_teaching
 from resnet_recipes.jobs.budget import plan_here
 from resnet_recipes.jobs.group import make_group
 from resnet_recipes.jobs.rank import RankProcess, read_job, show_progress
 from resnet_recipes.jobs.task import Task
+from resnet_recipes.planning.network_facts import count_teaching
 from resnet_recipes.planning.teachers import describe_file, find_unstorable, make_cycle
 from resnet_recipes.training import distributed
 

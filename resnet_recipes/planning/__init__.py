@@ -1,1 +1,1 @@
-"""All that a run will do, derived before it starts."""
+"""Everything a run will do and take, derived before it starts."""

@@ -1,9 +1,9 @@
 """Facts of a plan from which the time and the GPU memory of its run are estimated."""
 
-from resnet_recipes.estimating import roofline
-from resnet_recipes.estimating.estimate import Course, Estimate, Speeds, estimate
-from resnet_recipes.estimating.roofline import Work
+from resnet_recipes.planning import roofline
+from resnet_recipes.planning.estimate import Course, Estimate, Speeds, estimate
 from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.roofline import Work
 
 
 def make_course(plan: Plan) -> Course:

@@ -6,9 +6,9 @@ from dataclasses import replace
 from resnet_recipes.base.duration import MAX_LENGTH, Duration, Horizon
 from resnet_recipes.base.errors import Hint, Problem, RecipeError
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.estimating.network import NetworkFacts, make_network_facts
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning.advice import MIN_RANK_SIZE, scale_lr
+from resnet_recipes.planning.network_facts import NetworkFacts, make_network_facts
 from resnet_recipes.planning.plan import Plan, make_stack
 from resnet_recipes.planning.teachers import add_teachers
 from resnet_recipes.recipe.library import PROGRAM, Origin

@@ -16,10 +16,10 @@ from resnet_recipes.base.errors import Hint, NotReadyError, Problem, RecipeError
 from resnet_recipes.base.text import byte_size, counted
 from resnet_recipes.data.base import Stored
 from resnet_recipes.data.stored import FOREIGN, WRITE, map_outputs
-from resnet_recipes.estimating.network import NetworkFacts, Teacher, make_network_facts
 from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.weights import compute_digest
+from resnet_recipes.planning.network_facts import NetworkFacts, Teacher, make_network_facts
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.planning.stable_phase import change_length
 from resnet_recipes.recipe.schema import enabled

@@ -10,7 +10,7 @@ from typing import Any
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import read_bytes, read_json
 from resnet_recipes.base.text import clock_time
-from resnet_recipes.estimating.published import CONTRADICTIONS, IMAGENET_IMAGES, read_published
+from resnet_recipes.planning.published import CONTRADICTIONS, IMAGENET_IMAGES, read_published
 from resnet_recipes.report.comparison import (
     SeedGroup,
     group_seeds,

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from resnet_recipes.base.text import Progress, silent
 from resnet_recipes.data.loading import TrainLoader
-from resnet_recipes.estimating.estimate import Speeds
+from resnet_recipes.planning.estimate import Speeds
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.training.build import build, choose_searched_sizes, open_train

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import api
-from resnet_recipes.estimating.estimate import DRIFT, Speeds
 from resnet_recipes.jobs import measure
+from resnet_recipes.planning.estimate import DRIFT, Speeds
 from resnet_recipes.recipe.frozen import read
 from tests.commands.conftest import TINY
 

@@ -9,8 +9,8 @@ import yaml
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.plan import USAGE
-from resnet_recipes.estimating.estimate import Speeds
 from resnet_recipes.jobs import budget, launcher, measure
+from resnet_recipes.planning.estimate import Speeds
 from resnet_recipes.run_folder.ending import Ending
 
 WORDS = (

@@ -10,8 +10,8 @@ import pytest
 from resnet_recipes import backbones
 from resnet_recipes.doctor import cuda
 from resnet_recipes.doctor.cuda import Gpus
-from resnet_recipes.estimating.estimate import Speeds
 from resnet_recipes.jobs import measure
+from resnet_recipes.planning.estimate import Speeds
 from resnet_recipes.run_folder.runs import list_runs
 from tests.commands.conftest import TINY
 from tests.run_folders import run_folder

@@ -8,11 +8,11 @@ import pytest
 from resnet_recipes.base import cores
 from resnet_recipes.data import sample
 from resnet_recipes.data.loading import slots
-from resnet_recipes.estimating.estimate import Speeds
 from resnet_recipes.jobs import loading
 from resnet_recipes.jobs.loading import Supply, gain, supplies, with_loaders
 from resnet_recipes.jobs.memory import plan_memory, sample_images
 from resnet_recipes.planning.course import estimate_run
+from resnet_recipes.planning.estimate import Speeds
 from resnet_recipes.planning.plan import Plan
 from tests.plans import imagenet
 

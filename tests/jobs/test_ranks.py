@@ -20,13 +20,13 @@ from resnet_recipes.base.text import silent
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.estimating.network import Teacher
 from resnet_recipes.jobs import prepare
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.jobs.train import work
 from resnet_recipes.network import about
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.network_facts import Teacher
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.metrics import filter_kind, read_metrics
 from resnet_recipes.run_folder.summary import time_epochs

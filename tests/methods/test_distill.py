@@ -14,7 +14,6 @@ from resnet_recipes import data
 from resnet_recipes.base.errors import NotReadyError, RecipeError, TrainingError
 from resnet_recipes.base.text import printable
 from resnet_recipes.data.base import normalize
-from resnet_recipes.estimating.network import count_teaching
 from resnet_recipes.methods.base import Batch
 from resnet_recipes.methods.distill import Distill
 from resnet_recipes.methods.stack import Stack
@@ -23,6 +22,7 @@ from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.course import estimate_gpu_memory
 from resnet_recipes.planning.make import make_plan
+from resnet_recipes.planning.network_facts import count_teaching
 from resnet_recipes.training.gradient import Gradient
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter

@@ -2,16 +2,16 @@
 
 import pytest
 
-from resnet_recipes.estimating import estimate as speeds
-from resnet_recipes.estimating.estimate import (
+from resnet_recipes.planning import estimate as speeds
+from resnet_recipes.planning.course import estimate_gpu_memory, make_course
+from resnet_recipes.planning.estimate import (
     Estimate,
     estimate,
     guess_cpu_speeds,
     predict_gpu_speeds,
 )
-from resnet_recipes.estimating.roofline import GPUS, SPLIT, Work, predict_speed
-from resnet_recipes.planning.course import estimate_gpu_memory, make_course
 from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.roofline import GPUS, SPLIT, Work, predict_speed
 from tests.plans import imagenet
 
 FIXED = "~methods.progressive_resizing data.train_size=224"

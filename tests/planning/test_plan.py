@@ -9,9 +9,9 @@ from resnet_recipes import backbones
 from resnet_recipes.base.architecture import NETWORKS, ModelConfig
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.estimating.layers import count_operations
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.trivial_augment import TrivialAugment
+from resnet_recipes.planning.layers import count_operations
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.compose import compose

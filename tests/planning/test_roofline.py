@@ -12,8 +12,11 @@ from torchvision import models
 
 from resnet_recipes import ops
 from resnet_recipes.base.architecture import ModelConfig
-from resnet_recipes.estimating.layers import count_operations, list_convolutions
-from resnet_recipes.estimating.roofline import (
+from resnet_recipes.methods.blurpool import BlurPool
+from resnet_recipes.methods.stack import Stack
+from resnet_recipes.network.fuse import fuse
+from resnet_recipes.planning.layers import count_operations, list_convolutions
+from resnet_recipes.planning.roofline import (
     FUSED_SHARE,
     GPUS,
     POOLED,
@@ -25,9 +28,6 @@ from resnet_recipes.estimating.roofline import (
     find_gpu,
     predict_speed,
 )
-from resnet_recipes.methods.blurpool import BlurPool
-from resnet_recipes.methods.stack import Stack
-from resnet_recipes.network.fuse import fuse
 from tests.tables import rows, values
 
 

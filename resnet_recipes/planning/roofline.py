@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base.kinds import parse_texts
-from resnet_recipes.estimating.layers import Convolution, count_backbone_weights, list_convolutions
+from resnet_recipes.planning.layers import Convolution, count_backbone_weights, list_convolutions
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import cores, is_emulated
 from resnet_recipes.base.paths import cache_folder
 from resnet_recipes.base.text import clock_time, roughly
-from resnet_recipes.estimating.network import NetworkFacts
-from resnet_recipes.estimating.roofline import Gpu, Work, predict_speed
+from resnet_recipes.planning.network_facts import NetworkFacts
+from resnet_recipes.planning.roofline import Gpu, Work, predict_speed
 
 #: If exchanging gradients alone takes more than this share of a step, the step is waiting for the
 #: exchange.

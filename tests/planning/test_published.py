@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from resnet_recipes.estimating.published import (
+from resnet_recipes.planning.published import (
     INTERPOLATION_ERROR,
     estimate_accuracy,
     find_shortest,

@@ -6,12 +6,12 @@ import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from resnet_recipes.base.architecture import ModelConfig
-from resnet_recipes.estimating.layers import count_operations
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_model
 from resnet_recipes.network.pretrained import freeze
 from resnet_recipes.ops.blur import Blurring
+from resnet_recipes.planning.layers import count_operations
 from tests.tables import values
 
 

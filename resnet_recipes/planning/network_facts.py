@@ -12,13 +12,13 @@ from resnet_recipes import backbones
 from resnet_recipes.base.architecture import NETWORKS, ModelConfig
 from resnet_recipes.base.errors import Hint, Problem
 from resnet_recipes.data.base import Stored
-from resnet_recipes.estimating.layers import (
+from resnet_recipes.methods.stack import Stack
+from resnet_recipes.planning.layers import (
     OperationCount,
     count_backbone_weights,
     count_features,
     count_operations,
 )
-from resnet_recipes.methods.stack import Stack
 
 
 class Teacher(NamedTuple):

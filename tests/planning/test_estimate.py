@@ -5,8 +5,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from resnet_recipes.estimating import estimate as speeds
-from resnet_recipes.estimating.estimate import (
+from resnet_recipes.planning import estimate as speeds
+from resnet_recipes.planning.estimate import (
     Course,
     Estimate,
     Speeds,
@@ -15,7 +15,7 @@ from resnet_recipes.estimating.estimate import (
     predict_gpu_speeds,
     sample_epochs,
 )
-from resnet_recipes.estimating.roofline import GPUS, Work, predict_speed
+from resnet_recipes.planning.roofline import GPUS, Work, predict_speed
 from tests.tables import values
 
 SPEEDS = Speeds({88: (0.001,) * 5, 176: (0.004,) * 5}, evaluation=500.0, batch=64)
