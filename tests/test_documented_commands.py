@@ -44,6 +44,7 @@ FEWER = {
     "epochs=curve": "epochs=22.5,30",
     "seed=1,2,3": "seed=1",
     "seed=1,2": "seed=1",
+    "data.share=0.1,0.3,1": "data.share=0.3",
     "model.freeze=none,backbone": "model.freeze=backbone",
     "budget=$20": "budget=9h",
     "budget=30m,1h,2h": "budget=9h",  # which is not too little on any CPU

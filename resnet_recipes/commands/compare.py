@@ -19,6 +19,7 @@ from resnet_recipes.report.comparison import (
     read_machine,
     read_settings,
 )
+from resnet_recipes.report.learning_curve import find_learning_curves
 from resnet_recipes.report.paired import PairedVerdict
 from resnet_recipes.run_folder.hits import Hits
 from resnet_recipes.run_folder.runs import RunRecord
@@ -55,6 +56,7 @@ def run(arguments: Arguments) -> int:
         "results": _results(runs),
     }
     groups, verdicts = group_seeds(runs), dict(_paired(letters, runs))
+    curves = list(find_learning_curves(groups))
     values = {
         "runs": [run.as_dict() for run in runs],
         "settings": dict(tables["settings"]),
@@ -73,6 +75,7 @@ def run(arguments: Arguments) -> int:
             | {"interval": list(verdict.interval)}
             for pair, verdict in verdicts.items()
         ],
+        "learning_curves": [curve.as_dict() for curve in curves],
     }
     folders: SettingRows = [("folder", [str(run.folder) for run in runs])]
     rows = [
@@ -83,6 +86,8 @@ def run(arguments: Arguments) -> int:
     sentences = ["", *_verdict(groups)]
     for pair, verdict in verdicts.items():
         sentences += ["", *_same_images(pair, verdict)]
+    for curve in curves:
+        sentences += ["", curve.describe()]
     lines = [*_lines(letters, runs, tables)]
     for sentence in sentences:
         lines += wrapped(sentence, width()) or [""]

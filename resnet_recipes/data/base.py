@@ -51,9 +51,12 @@ class DataConfig(Section):
     cache: str = ""
     # fraction of each class set aside for validation if there is no val/
     val_share: Annotated[float, Bounds(least=0, below=1, fix="data.val_share=0.1")] = 0.0
+    # fraction of each class's training images that is used, at least one; a larger fraction has all
+    # images of a smaller one
+    share: Annotated[float, Bounds(above=0, most=1, fix="data.share=0.5")] = 1.0
     # seed of crops and mirror images; auto: the run's, which stored outputs of a teacher fix
     seed: Annotated[int | str, Bounds(least=0, most=2**32 - 1, word="auto")] = "auto"
-    # chooses the images set aside; separate from `seed`, so all runs use the same
+    # chooses the images of val_share and share; separate from `seed`, so all runs use the same
     val_seed: int = 0
     # true: every folder of images is a class; false: only the folders in train/; null: as false,
     # but folders that look like splits are refused

@@ -248,6 +248,11 @@ def _describe_details(
         )
     elif (name := there["val"].name) != "val":
         yield f"validation images come from {name}"
+    if config.share < 1:
+        yield (
+            f"{len(train):,} images are trained on, a fraction of {config.share:g} of each class, "
+            f"the same with every seed (data.val_seed={config.val_seed})"
+        )
     if kept := [split for split, listing in zip(SPLITS, (train, val), strict=True) if listing.kept]:
         yield f"{' and '.join(kept)}: using the cached listing, since no folder has changed"
 
@@ -297,6 +302,9 @@ def _find_beton_problems(config: DataConfig, train: Beton, val: Beton) -> Iterat
         rule = "applies only to image files; val.beton already exists"
         fix = "resnet-recipes convert SRC DST val_share=0.1"
         yield Problem("data.val_share", config.val_share, rule, fix)
+    if config.share < 1:
+        fix = Hint("data=FOLDER, the image files")
+        yield Problem("data.share", config.share, "applies only to image files", fix)
     if config.on_bad_image == "skip":
         rule = (
             "applies only to image files; if one sample of a .beton file is damaged, the file "

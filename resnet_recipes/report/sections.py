@@ -19,6 +19,7 @@ from resnet_recipes.report.comparison import (
     read_settings,
 )
 from resnet_recipes.report.course import make_section
+from resnet_recipes.report.learning_curve import find_learning_curves
 from resnet_recipes.report.page import charts
 from resnet_recipes.report.page.html import Figure, PageSection, Table
 from resnet_recipes.run_folder import COMMAND, DATA, METRICS, SUMMARY
@@ -42,10 +43,10 @@ def build_sections(runs: Sequence[RunRecord], price: float | None) -> Iterator[P
     With `price` per hour, cost as well as time.
     """
     runs = list(map(_check_run, runs))
-    sets: dict[tuple[str, str], list[RunRecord]] = {}
+    sets: dict[tuple[object, ...], list[RunRecord]] = {}
     for run in runs:
         if run.state != "unreadable":
-            sets.setdefault(_describe_data(run), []).append(run)
+            sets.setdefault(_identify_data(run), []).append(run)
     if len(sets) > 1:
         told = "Accuracies on different images cannot be compared: each data set is by itself."
         yield PageSection(f"{len(sets)} data sets", [told])
@@ -97,7 +98,8 @@ def _build_data_sections(
         if run.extends
     ]
     head = _headline(runs, rows, price)
-    yield replace(head, text=[*head.text, *trailing, *extended])
+    curves = [curve.describe() for curve in find_learning_curves(groups)]
+    yield replace(head, text=[*head.text, *trailing, *extended, *curves])
     if len(rows) > 1 or (rows and known):
         note = "" if known else "Published results are for ImageNet, and left out."
         yield PageSection(
@@ -108,23 +110,40 @@ def _build_data_sections(
     yield make_section(labelled, mark)
 
 
-def _describe_data(run: RunRecord) -> tuple[str, str]:
-    """Return the name of a run's data set, and what is in it."""
+def _identify_data(run: RunRecord) -> tuple[object, ...]:
+    """Return what is the same for runs whose accuracies can be compared."""
     found = read_json(run.folder / DATA, may_be_absent=True)
+    return _name_data(run), found.get("eval_digest") or found.get("train_examples")
+
+
+def _name_data(run: RunRecord) -> str:
+    return PurePath(read_settings(run.folder).get("data.root", "")).name
+
+
+def _count_images(run: RunRecord) -> int:
+    """Return the number of a run's training images; 0 if it is unknown."""
+    count = read_json(run.folder / DATA, may_be_absent=True).get("train_examples")
+    return count if isinstance(count, int) else 0
+
+
+def _describe_data(runs: Sequence[RunRecord]) -> str:
+    """Return what is in the data set of some runs, which may use fractions of it."""
+    found = read_json(runs[0].folder / DATA, may_be_absent=True)
+    sizes = sorted({*map(_count_images, runs)} - {0})
     counts = (
-        (found.get("train_examples"), "images to train on"),
+        (sizes[-1:] and sizes[-1], "images to train on"),
         (found.get("eval_examples"), "to evaluate"),
         (len(found.get("classes") or ()), "classes"),
     )
-    said = [f"{n:,} {noun}" for n, noun in counts if isinstance(n, int) and n]
-    return PurePath(read_settings(run.folder).get("data.root", "")).name, ", ".join(said)
+    least = f"{sizes[0]:,} to " if len(sizes) > 1 else ""
+    return least + ", ".join(f"{n:,} {noun}" for n, noun in counts if isinstance(n, int) and n)
 
 
 def _headline(
     runs: Sequence[RunRecord], rows: Sequence[dict[str, Any]], price: float | None
 ) -> PageSection:
     """Return the section that answers first; `rows` are of the finished runs, seeds together."""
-    name, content = _describe_data(runs[0])
+    name, content = _name_data(runs[0]), _describe_data(runs)
     front = list(charts.find_pareto(rows, "minutes"))
     tables = [_front(front, price)] if len(front) > 1 else []
     text = [*_best(front, price), *_facts(runs, content)]
@@ -221,13 +240,16 @@ def _figures(
         ),
         "epochs": ("epochs", "epochs", "The same against epochs.", []),
     }
+    if len({row["images"] for row in rows}) > 1:
+        caption = "The same against the number of training images."
+        axes["images"] = ("images", "training images", caption, [])
     for key, (name, title, caption, others) in axes.items():
         if key == "minutes" or (len(rows) > 1 and all(row[key] for row in rows)):
             yield Figure(f"{mark}{name}", caption, charts.plot_accuracy(rows, key, title, others))
 
 
 def _is_on_imagenet(run: RunRecord) -> bool:
-    return read_json(run.folder / DATA, may_be_absent=True).get("train_examples") == IMAGENET_IMAGES
+    return _count_images(run) == IMAGENET_IMAGES
 
 
 def _group_row(group: SeedGroup, price: float) -> dict[str, Any]:
@@ -242,6 +264,7 @@ def _group_row(group: SeedGroup, price: float) -> dict[str, Any]:
         "low": mean - noise,
         "high": mean + noise,
         "seeds": len(group.top1),
+        "images": _count_images(first),
         "epochs": first.epochs or first.epochs_done,
         "minutes": group.mean("minutes"),
         "pflops": group.mean("pflops"),

@@ -54,6 +54,7 @@ data.mean | 1,2,3
 depth | 18
 model_depth | 18
 data.std | 9,9,9
+data.share | 0.1
 data.val_share | 0.1
 batch.eval_size | 4
 log.to | csv

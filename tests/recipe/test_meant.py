@@ -123,7 +123,6 @@ def test_words_of_other_tools_that_have_a_setting_get_it(typed, fix):
         "methods.focal_loss={}",
         "data.rotation=15",
         "dropout=0.2",
-        "fraction=0.5",
         "gradient_accumulation_steps=2",
         "kd_model_name=resnet101",
         "min_lr=1e-5",

@@ -64,39 +64,51 @@ def find_parts(root: Path) -> dict[str, Part]:
 def list_split(config: DataConfig, split: str, tell: Say = silent) -> Listing:
     """List the images of "train" or "val".
 
-    With data.val_share, validation images are those set aside.
+    With data.val_share, validation images are those set aside; with data.share, training images are
+    some of all.
 
     Raises NotReadyError, or OSError.
     """
     there = find_parts(Path(config.root))
     if config.val_share and "val" not in there:
         whole = (there.get("train") or there[""]).listing(config, tell)
-        return whole.chosen(
-            choose_validation(whole, config.val_share, config.val_seed) == (split == "val")
-        )
-    if split not in there:
+        chosen = choose_images(whole, config.val_share, config.val_seed, most=whole.counts - 1)
+        listing = whole.chosen(chosen == (split == "val"))
+    elif split in there:
+        listing = there[split].listing(config, tell)
+    else:
         raise make_error(config.root, f"has no images for {split}")
-    return there[split].listing(config, tell)
+    if split == "train" and config.share < 1:
+        listing = listing.chosen(
+            choose_images(listing, config.share, config.val_seed, most=listing.counts)
+        )
+    return listing
 
 
-def choose_validation(whole: Listing, share: float, seed: int) -> np.ndarray:
-    """Return which images to set aside, bool [N].
+def choose_images(listing: Listing, share: float, seed: int, most: np.ndarray) -> np.ndarray:
+    """Return which images are in a fraction `share` of each class, bool [N].
 
-    A fraction `share` of each class, at least one and never all.
-
-    The choice depends only on the seed and the names: adding an image moves at most one other.
+    The number is rounded to the nearest, and is at least one and at most that in `most` [C]. A
+    larger fraction has all images of a smaller one.
     """
-    chosen, first = np.zeros(len(whole), bool), 0
+    wanted = np.minimum(np.maximum(1, (share * listing.counts + 0.5).astype(int)), most)
+    return _rank_in_class(listing, seed) < wanted[listing.labels]
+
+
+def _rank_in_class(listing: Listing, seed: int) -> np.ndarray:
+    """Return the place of each image in its class, int64 [N], in an order by digest.
+
+    It depends only on the seed and the names: an image that is added moves each other by at most
+    one place.
+    """
+    labels = listing.labels
     keys = [
-        hashlib.sha256(f"{seed}/{name}".encode(errors="surrogateescape")).digest()
-        for name in whole.names
+        (label, hashlib.sha256(f"{seed}/{name}".encode(errors="surrogateescape")).digest())
+        for label, name in zip(labels.tolist(), listing.names, strict=True)
     ]
-    for count in whole.counts.tolist():
-        wanted = min(max(1, int(share * count + 0.5)), count - 1)
-        order = sorted(range(first, first + count), key=keys.__getitem__)
-        chosen[order[: max(0, wanted)]] = True
-        first += count
-    return chosen
+    places = np.empty(len(listing), np.int64)
+    places[sorted(range(len(listing)), key=keys.__getitem__)] = np.arange(len(listing))
+    return places - (np.cumsum(listing.counts) - listing.counts)[labels]
 
 
 def _divide_table(place: Path) -> dict[str, Part]:

@@ -7,6 +7,7 @@ import shutil
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +92,50 @@ def test_validation_images_depend_on_seed_not_folder(
     assert first == again != other
     shutil.copy(flowers / "ant" / "000.jpg", flowers / "ant" / "new.jpg")
     assert len(validation(small(flowers, val_share=0.3)) - first) <= 1
+
+
+def training(config: DataConfig) -> set[str]:
+    """Return the names of the training images."""
+    return {*list_split(config, "train").names}
+
+
+def test_share_is_taken_from_each_class_and_nested(images):
+    counts = Counter(name[:3] for name in training(small(images)))
+    chosen = [training(small(images, share=share)) for share in (0.01, 0.1, 0.3, 0.5, 1.0)]
+    for share, names in zip((0.01, 0.1, 0.3, 0.5, 1.0), chosen, strict=True):
+        wanted = {name: max(1, int(share * count + 0.5)) for name, count in counts.items()}
+        assert Counter(name[:3] for name in names) == wanted
+    for fewer, more in pairwise(chosen):
+        assert fewer <= more
+    facts = data.measure(small(images, share=0.3))
+    assert facts.train_examples == len(chosen[2])
+    assert facts.eval_examples == 11
+    assert "12 images are trained on, a fraction of 0.3" in notes(images, share=0.3)
+
+
+def test_share_depends_on_val_seed_and_names(images):
+    first, again, other = (
+        training(small(images, share=0.4, val_seed=seed, seed=run))
+        for seed, run in ((0, 1), (0, 2), (1, 1))
+    )
+    assert first == again != other
+    (images / "train" / "ant" / "001.jpg").touch()
+    shutil.copy(images / "train" / "ant" / "000.jpg", images / "train" / "ant" / "-first.jpg")
+    assert len(first - training(small(images, share=0.4))) <= 1
+
+
+def test_share_leaves_validation_as_it_is(flowers):
+    whole, part = (small(flowers, val_share=0.25, share=share) for share in (1.0, 0.2))
+    assert validation(part) == validation(whole)
+    assert training(part) < training(whole)
+
+
+def test_resume_checks_the_share(images):
+    config = small(images, share=0.5)
+    facts = data.measure(config)
+    data.open_train(config, facts, ALONE).close()
+    with pytest.raises(NotReadyError, match="has changed since the run began"):
+        data.open_train(replace(config, share=0.6), facts, ALONE)
 
 
 def test_every_class_has_images_in_both_splits(flowers):
