@@ -232,7 +232,7 @@ def test_a_run_is_planned_without_images_and_prepared_only_with_them(images, mon
     folder = resnet_recipes.prepare(small)
     assert (folder / "command.txt").read_text() == "python\n"
     # a long temporary path wraps the line
-    assert "32 to train on" in " ".join((folder / "plan.txt").read_text().split())
+    assert "32 for training" in " ".join((folder / "plan.txt").read_text().split())
 
 
 def test_the_example_of_the_readme_runs(images, monkeypatch):

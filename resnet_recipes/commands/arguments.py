@@ -33,7 +33,7 @@ NARROW = 60  # columns below which texts are below their labels, not to the righ
 RECIPES = {"--recipes DIR": "your own recipes (default ./recipes)"}
 CSV = {"--csv FILE.csv": "also write the table as CSV"}
 JSON = {"--json": "print JSON"}
-RUN = "RUN is its folder, its name in ./runs, or last: the run that was started last."
+RUN = "RUN is a run folder, the name of a run in ./runs, or `last`, the most recent run."
 
 #: Flags in Hydra's spelling, and in ours.
 HYDRAS = {"--multirun": "-m", "--cfg=job": "--cfg"}

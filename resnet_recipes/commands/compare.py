@@ -26,7 +26,7 @@ from resnet_recipes.run_folder.runs import RunRecord
 
 USAGE = Usage(
     "resnet-recipes compare RUN RUN ...",
-    "show what differs between runs, and whether seeds explain it",
+    "compare runs, and check whether seed noise explains the difference",
     "resnet-recipes compare first last",
     CSV | JSON,
     RUN,

@@ -20,25 +20,24 @@ if TYPE_CHECKING:
 
 USAGE = Usage(
     "resnet-recipes convert SRC DST [option=value ...]",
-    "convert images to .beton files, the format of FFCV, one per split",
+    "convert images to FFCV files (.beton), one per split",
     "resnet-recipes convert /data/imagenet /data/imagenet-ffcv max_resolution=500",
-    {"--dry-run": "only predict size and time"},
+    {"--dry-run": "predict size and time, and write nothing"},
     """\
-SRC is a folder with train/ and val/, or one folder of classes; then DST is a
-.beton file, unless val_share splits it into two. SRC may also be a folder of
-WebDataset's tar files or of Hugging Face's parquet files. To resume a conversion, run
-the same command again.
+SRC is a folder with train/ and val/, or a folder of class folders. DST is a new folder; for a
+folder of class folders without val_share, it is a .beton file. SRC may also contain WebDataset
+tar files or Hugging Face parquet files. To resume a conversion, run the same command again.
 
 Options, with their defaults:
-  max_resolution=500         pixels; larger images are shrunk; null: none are
-  write_mode=proportion      raw: pixels; jpg: JPEG; proportion: some of each
-  compress_probability=0.5   share of JPEG, for write_mode=proportion
+  max_resolution=500         pixels; larger images are shrunk; null: never
+  write_mode=proportion      raw (pixels), jpg, or proportion (some of each)
+  compress_probability=0.5   fraction of JPEG with write_mode=proportion
   jpeg_quality=90            from 1 to 100
-  levels=1                   2: also store half size, for small crops
+  levels=1                   2: also store images at half size, for small crops
   shuffle=true  seed=0       store in random order
   on_bad_image=error         error or skip
-  val_share=0  val_seed=0    as data.val_share: some images become val.beton
-  nested_classes=null        as data.nested_classes
+  val_share=0  val_seed=0    like data.val_share: the fraction for val.beton
+  nested_classes=null        like data.nested_classes
   workers=0                  processes; 0: one per core""",
 )
 

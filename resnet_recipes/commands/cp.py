@@ -14,8 +14,7 @@ USAGE = Usage(
     "resnet-recipes cp NAME FILE",
     "start your own recipe from another one",
     "resnet-recipes cp hot recipes/mine.yaml",
-    {"--full": "a complete copy; without it, FILE inherits from NAME and has only what differs"}
-    | RECIPES,
+    {"--full": "write a complete copy (default: inherit from NAME)"} | RECIPES,
     words=(2, 2),
     takes="a recipe and a file",
 )

@@ -15,19 +15,19 @@ from resnet_recipes.report.waiting import Waiting
 
 USAGE = Usage(
     "resnet-recipes doctor [TOPIC] [PATH]",
-    "check data, decoder, GPUs and machine, and say how to fix what is wrong",
+    "check images, decoder, GPUs and machine, with a fix for each problem",
     "resnet-recipes doctor data /data/imagenet",
     {
         "--no-images": "data: do not decode the images",
-        "--fix-val MAP": "data: sort a flat val/ into class folders by this file",
-        "--synsets NAMES": "data: the class folder of each number in MAP, one per line",
+        "--fix-val MAP": "data: sort a flat val/ into class folders, as listed in MAP",
+        "--synsets NAMES": "data: file with the class folder of each number in MAP, one per line",
     }
     | JSON,
     """\
 Topics:
   data PATH           the images in a folder
-  native              whether the native decoder works, or what its build lacks
-  gpu                 driver, memory and what torch sees
+  native              the native JPEG decoder
+  gpu                 driver, memory, and GPUs that torch finds
   run [PATH]          cores, memory and disk
 Without a topic: native, gpu and run.""",
 )

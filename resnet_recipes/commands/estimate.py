@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 
 USAGE = Usage(
     "resnet-recipes estimate [NAME] data=PATH [key=value ...]",
-    "measure this machine for a minute; predict a run's time and cost, and say what limits it",
+    "measure this machine; predict time, cost and bottleneck of a run",
     "resnet-recipes estimate mild data=/data/imagenet --price 32.8",
     RECIPES
     | {
-        "--price PER_HOUR": "price of the machine",
-        "--within BUDGET": "compare recipes: the longest run of each in 2h, 90m or '$20'",
-        "--reach TOP1": "compare recipes: the shortest run of each with this accuracy, in percent",
-        "--again": "measure again, not recall what was measured before",
-        "--sample N": "train, evaluate and save N epochs for real instead: the first of the whole "
-        "run, or some at several image sizes; the rest follows by the papers' rule. Nothing is "
-        "kept",
+        "--price PER_HOUR": "price of the machine per hour, to print the cost",
+        "--within BUDGET": "compare recipes: the longest run of each that fits in 2h, 90m or '$20'",
+        "--reach TOP1": "compare recipes: the shortest run of each that reaches this accuracy, in "
+        "percent",
+        "--again": "measure again; do not use the saved measurement",
+        "--sample N": "time N real epochs, with evaluations and checkpoints, and extrapolate; "
+        "nothing is kept",
     }
     | CSV
     | JSON,
     """\
-Run it while nothing else is running. All devices of this machine are measured at once.
+The measurement takes about a minute and uses all devices. Run it while nothing else is running.
 
-Without NAME it measures nothing, and prints a table of all recipes that fit the images: their
-lengths with time, cost and accuracy, as far as they are known.""",
+Without NAME, nothing is measured: the command prints a table of all recipes that fit the images,
+with the time, cost and accuracy of each duration, where they are known.""",
     composes=True,
 )
 

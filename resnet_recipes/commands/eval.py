@@ -21,27 +21,26 @@ if TYPE_CHECKING:
 
 USAGE = Usage(
     "resnet-recipes eval RUN|FILE [data=PATH] [key=value ...]",
-    "evaluate a run, a checkpoint or a weights file: accuracy, classes and confusions",
+    "evaluate a network: accuracy, classes and confusions",
     "resnet-recipes eval last data=/data/imagenet data.eval_size=256",
     {
         "--json": "print everything as JSON",
-        "--csv FILE.csv": "also write the accuracy of every class, or of every size, as CSV",
+        "--csv FILE.csv": "also write the accuracy of each class, or of each size, as CSV",
         "--png FILE.png": "plot the confusion matrix and the accuracy of the 40 worst classes",
-        "--images FILE.csv": "write prediction, probability and loss of every image as CSV",
-        "--gallery FILE.html": "show the most confidently wrong images on an HTML page",
+        "--images FILE.csv": "write prediction, probability and loss of each image as CSV",
+        "--gallery FILE.html": "write an HTML page of the most confident mistakes",
     },
     f"""\
-{RUN} FILE may be ours, or a .pt, .pth or .safetensors
-file of any program: model.name=timm:NAME or torchvision:NAME says which network it
-is, unless it is torchvision's ResNet. timm:NAME or torchvision:NAME in place of FILE
-are published weights, if they are on this machine. PATH is a folder with val/,
-val.beton or class folders, or a table of labels; by default, a run's own images are
-used. Settings are those of a recipe:
-data.eval_size, data.eval_resize, evaluation.flip, batch.eval_size, precision.dtype,
-launch.device, workers, gpus. All GPUs are used, as in training; gpus=1 takes one.
+{RUN} FILE is a checkpoint, a
+weights file of this program, or a .pt, .pth or .safetensors file of another program. For
+another program, add model.name=timm:NAME or torchvision:NAME, except for torchvision
+ResNets. timm:NAME and torchvision:NAME also work in place of FILE, if their weights are on
+this machine. PATH is a folder with val/, val.beton or class folders, or a table of labels
+(default: the images of the run). All GPUs are used; gpus=1 uses one.
 
-'evaluation.sizes=[192,224,256,288]' prints a table of test sizes in pixels; the
-shorter side of the images grows with them.""",
+Settings: data.eval_size, data.eval_resize, evaluation.flip, batch.eval_size,
+precision.dtype, launch.device, workers, gpus. 'evaluation.sizes=[192,224,256,288]'
+prints a table of test sizes in pixels, and resizes the images in proportion.""",
 )
 
 #: How many classes and confusions are printed, how many classes are in the picture, and how many

@@ -11,21 +11,21 @@ from resnet_recipes.report.waiting import Waiting
 
 USAGE = Usage(
     "resnet-recipes export RUN|FILE --to FORMAT --out FOLDER [data=PATH]",
-    "write a trained network for another program, and compare what that program computes "
-    "with the run",
+    "export a network, and check that its outputs match the run",
     "resnet-recipes export last --to onnx --out exported",
     {
         "--to FORMAT": "torchvision, timm, safetensors, onnx or exported_program",
-        "--out FOLDER": "a new folder for the network and README.md, its model card",
+        "--out FOLDER": "new folder for the network and its model card, README.md",
         "--push hf:USER/NAME": "upload the folder to the Hugging Face Hub (hf auth login)",
         "--fold-batchnorm": "fold BatchNorm into the convolutions (onnx, exported_program)",
-        "--with-preprocessing": "from uint8 images of any size to probabilities (onnx, "
+        "--with-preprocessing": "accept uint8 images of any size, return probabilities (onnx, "
         "exported_program)",
     },
     f"""\
-{RUN} BlurPool stays in the network, and StochasticDepth's factors become part of its
-weights. The other program reads it back, and its results are compared on 64
-validation images (of the run, or of PATH; random ones if there are none).""",
+{RUN} The target program loads the export, and its
+outputs are compared on 64 validation images of the run or of PATH, or on random images
+if there are none. BlurPool stays in the network; the factors of StochasticDepth become
+part of the weights.""",
 )
 
 

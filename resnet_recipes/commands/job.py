@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 USAGE = Usage(
     "resnet-recipes job --for ENGINE NAME [key=value ...]",
-    "print a run as a job for Slurm, SkyPilot, Kubernetes or torchx, resumed until it is done",
+    "print a job file for Slurm, SkyPilot, Kubernetes or torchx",
     "resnet-recipes job --for slurm hot data=/data/imagenet nodes=2 > job.sh",
     {
         "--for ENGINE": "slurm, skypilot, kubernetes (Kubeflow Trainer) or torchx",
-        "--storage NAME": "skypilot: the URL of a bucket, or a volume; kubernetes: a claim. "
-        "It holds the runs, and is mounted at /storage",
-        "--time HH:MM:SS": "slurm: limit of a job (default 24:00:00, or a budget and 15 minutes)",
-        "-m": "slurm: a job array with one job for each combination of several values: "
-        "mild,medium seed=1,2,3",
+        "--storage NAME": "where runs are kept, mounted at /storage: a bucket URL or a volume "
+        "(skypilot), or a claim (kubernetes)",
+        "--time HH:MM:SS": "slurm: time limit (default 24:00:00, or budget= plus 15 minutes)",
+        "-m": "slurm: a job array, one job per combination of values: mild,medium seed=1,2,3",
         "--parallel N": "slurm: with -m, at most N jobs at a time",
     },
-    "nodes=N and gpus=N (default 1 and 8) are the machines, and the GPUs of each.\n"
+    "The job resumes the run until it is finished. nodes=N is the number of machines (default 1),\n"
+    "gpus=N the number of GPUs in each (default 8).\n"
     "'resnet-recipes slurm' is short for 'resnet-recipes job --for slurm'.",
 )
 

@@ -17,7 +17,7 @@ from resnet_recipes.run_folder.facts import Published, find_nearest
 
 USAGE = Usage(
     "resnet-recipes ls",
-    "list recipes, with their length and best-known result",
+    "list the recipes, with durations and published results",
     "resnet-recipes ls",
     RECIPES | CSV | JSON,
 )

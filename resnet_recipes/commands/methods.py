@@ -10,7 +10,7 @@ from resnet_recipes.commands.printing import page_width
 
 USAGE = Usage(
     "resnet-recipes methods [NAME]",
-    "list the speed-up methods and optimizers, or show one with its settings",
+    "list methods and optimizers, or describe one",
     "resnet-recipes methods mixup",
 )
 

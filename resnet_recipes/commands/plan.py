@@ -23,12 +23,15 @@ if TYPE_CHECKING:
 
 USAGE = Usage(
     "resnet-recipes plan NAME [key=value ...]",
-    "print everything a run would do, without starting it",
+    "print the plan of a run: time, memory, disk, settings",
     "resnet-recipes plan mild data=/data/imagenet gpus=8",
     RECIPES
-    | {"--verbose": "also rates and sizes by epoch, hooks, memory, all published results"}
+    | {
+        "--verbose": "also print learning rates and image sizes by epoch, hooks, memory and all "
+        "published results"
+    }
     | JSON,
-    "resnet-train NAME ... --dry-run prints the same; neither needs the data.",
+    "The same as `resnet-train NAME ... --dry-run`. Without data=, the plan assumes ImageNet.",
     words=(1, inf),
     takes="a recipe",
     composes=True,
@@ -103,7 +106,7 @@ def _device(plan: "Plan", memory: Memory) -> LabelledRows:
     """Yield what the run computes on and in which precision, and whether it may not fit there."""
     launch, dtype = plan.recipe.launch, plan.recipe.precision.dtype
     if launch.device != "cpu" and ((found := cuda.find_gpus()).count or plan.world_size > 1):
-        here = "" if found.count else ", of which this machine has none"
+        here = "" if found.count else " (this machine has no GPU)"
         if dtype == "auto":
             dtype = found.dtype or "bf16 if the GPU supports it, else fp16"
         yield "device", f"{plan.world_size} x {found.name or 'GPU'}{here}, {dtype}"
@@ -111,8 +114,8 @@ def _device(plan: "Plan", memory: Memory) -> LabelledRows:
         if is_known and memory and memory[0] > memory[1]:
             yield (
                 WARNING,
-                f"may not fit in a GPU's memory: batch.bn_size={plan.bn_size // 2} needs about "
-                "half as much; BatchNorm then sees fewer images, which barely changes the result",
+                f"may not fit in GPU memory: batch.bn_size={plan.bn_size // 2} needs about half as "
+                "much, and barely changes the result",
             )
         return
     yield (
@@ -146,7 +149,10 @@ def _loading(plan: "Plan", found: "RunForecast | None") -> LabelledRows:
     if limited == alone:
         return
     better = f"; decoded in memory ({saves.kept.space}): {other}" if saves.kept else ""
-    yield "loading", f"limits: {limited} instead of {alone}{better}".replace("roughly ", "")
+    yield (
+        "loading",
+        f"is the bottleneck: {limited} instead of {alone}{better}".replace("about ", ""),
+    )
     if saves.fix:
         yield "", f"try: {saves.fix}"
 
@@ -172,7 +178,7 @@ def _supplies(plan: "Plan", found: "RunForecast | None") -> LabelledRows:
     if found:
         sides = dict.fromkeys(plan.sizes[place] for place in (0, len(plan.sizes) // 2, -1))
         needs = (f"{digits(1 / found.speeds.seconds_at(side)[1])} at {side} px" for side in sides)
-        yield "need", f"{', '.join(needs)}, in images/s, if nothing has to be loaded"
+        yield "need", f"{', '.join(needs)}, in images/s, without loading"
     for place, (rates, first_epoch), source in supplies(plan):
         each = ", ".join(f"{digits(rate)} at {side} px" for side, rate in rates.items())
         yield (

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 USAGE = Usage(
     "resnet-recipes predict RUN|FILE IMAGE ... | FOLDER ... [key=value ...]",
-    "print the most likely classes of each image, with their probabilities",
+    "print the most likely classes of each image",
     "resnet-recipes predict last ~/photos --csv photos.csv",
     {
-        "--top N": "how many classes, the most likely first (default 5)",
-        "--csv FILE.csv": "write CSV instead, with a row for each image",
+        "--top N": "number of classes to print (default 5)",
+        "--csv FILE.csv": "write CSV instead, one row per image",
         "--json": "print JSON",
-        "--strict": "end with 3 if any image cannot be read, not only if none can",
+        "--strict": "exit with code 3 if any image is unreadable (default: only if all are)",
     },
     f"""\
-{RUN} Folders are searched with their subfolders. Images that cannot be read are
-reported on stderr, and the others are classified. Settings are those of `eval`,
-but for gpus.""",
+{RUN} Subfolders are included. Unreadable images are
+reported on stderr, and the others are classified. All settings of `eval` except gpus
+can be used.""",
 )
 
 #: How many images that cannot be read are named.

@@ -13,15 +13,15 @@ from resnet_recipes.report.sections import build_sections
 
 USAGE = Usage(
     "resnet-recipes report [RUN|FOLDER ...]",
-    "draw the curves of runs over published results, as one HTML page that needs no network",
+    "plot runs against published results, in one self-contained HTML page",
     "resnet-recipes report runs --price 32.77 --out report.html",
     {
-        "--out FILE.html": "the page (default report.html); replaces an older report",
-        "--price PER_HOUR": "in dollars: also plot accuracy against cost",
-        "--published": "only the published results",
-        "--png FOLDER": "also write every plot as a picture; replaces those of an older report",
+        "--out FILE.html": "write FILE.html (default report.html); an older report is replaced",
+        "--price PER_HOUR": "dollars per hour of the machine, to plot accuracy against cost",
+        "--published": "plot only the published results",
+        "--png FOLDER": "also write each plot as a PNG file; older ones are replaced",
     },
-    f"{RUN} FOLDER has runs (default ./runs).",
+    f"{RUN} FOLDER is a folder of runs (default ./runs).",
 )
 
 

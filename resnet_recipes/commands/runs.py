@@ -18,19 +18,19 @@ from resnet_recipes.run_folder.runs import STATES, RunRecord, find_shared_change
 
 USAGE = Usage(
     "resnet-recipes runs [RUN|FOLDER] [recipe=NAME] [state=STATE] [name=TEXT] | rm RUN ...",
-    "list runs with their state, progress, accuracy, time and cost, or delete some",
+    "list runs, with state, accuracy, time and cost, or delete them",
     "resnet-recipes runs --sort top1 recipe=mild",
     {
-        "--sort KEY": "name, top1, minutes, epochs, recipe or state",
-        "--price PER_HOUR": "show what each run cost, by its wall time",
-        "--yes": "with rm: do not ask",
+        "--sort KEY": "sort by name, top1, minutes, epochs, recipe or state",
+        "--price PER_HOUR": "print the cost of each run, from its wall time",
+        "--yes": "with rm: delete without asking",
     }
     | JSON
     | CSV,
     """\
-The default folder is runs. States: finished, running, stopped, failed, killed,
-prepared (not started yet), unreadable. PFLOPS and TIME are training only;
-`compare` and --json have the other clocks.""",
+The default FOLDER is ./runs. STATE is finished, running, stopped, failed, killed,
+prepared (not started yet) or unreadable. PFLOPS and TIME count training only;
+`compare` and --json include the other clocks.""",
 )
 
 #: What the list can be sorted by; the best, or the latest name, comes first.

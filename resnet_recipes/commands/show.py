@@ -11,7 +11,7 @@ from resnet_recipes.recipe.library import Library
 
 USAGE = Usage(
     "resnet-recipes show NAME",
-    "print a recipe's file, with the source of every value",
+    "print a recipe file, with the source of every value",
     "resnet-recipes show mild",
     RECIPES,
     words=(1, 1),

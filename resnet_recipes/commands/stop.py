@@ -11,7 +11,7 @@ from resnet_recipes.run_folder.lock import find_holder, is_running
 
 USAGE = Usage(
     "resnet-recipes stop RUN",
-    "let a run save a checkpoint and end, to be resumed later",
+    "save a checkpoint and stop a run; resume it with --resume",
     "resnet-recipes stop last",
     more=RUN,
     words=(1, 1),

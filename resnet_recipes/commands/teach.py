@@ -7,20 +7,18 @@ from resnet_recipes.commands.printing import say
 
 USAGE = Usage(
     "resnet-recipes teach NAME data=PATH methods.distill.teacher=T [key=value ...]",
-    "store what a teacher says of every image of a run, for runs that learn from it without the "
-    "teacher",
+    "store a teacher's soft labels, to distill without running the teacher",
     "resnet-recipes teach mild data=D methods.distill.teacher=last",
     RECIPES
     | {
         "--out FILE.safetensors": "the file to write (default labels.safetensors)",
-        "--top K": "outputs to keep of each image, the largest (default 10); all: every one, exact",
-        "--cycle N": "store N epochs, which runs of any length repeat in turn, at full size",
-        "--dry-run": "only say what it takes",
+        "--top K": "keep the K largest outputs of each image (default 10); all: all, exactly",
+        "--cycle N": "store N epochs of full-size crops; runs of any duration cycle through them",
+        "--dry-run": "print time and disk space, and store nothing",
     },
     """\
-The crops of a run are functions of its seed, the epoch and the image, so each output belongs to
-one crop. Train with the same settings and methods.distill.labels=FILE. To resume, type the same
-command again.""",
+Train with the same settings and methods.distill.labels=FILE: crops depend on the seed, the epoch
+and the image, so each output belongs to one crop. To resume, run the same command again.""",
     composes=True,
 )
 

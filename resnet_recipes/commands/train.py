@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 
 USAGE = Usage(
     "resnet-train NAME data=/path/to/images [key=value ...]",
-    "train a ResNet by a recipe",
+    "train an image classifier with a recipe",
     "resnet-train hot data=/data/imagenet epochs=180 '~methods.sam'",
     {
         "--list": "list recipes",
-        "--describe NAME": "show a recipe, with the source of every value",
-        "--dry-run": "print the plan without starting (--json: as JSON)",
-        "--verbose": "print the whole plan, and every time in the summary",
+        "--describe NAME": "print a recipe, with the source of every value",
+        "--dry-run": "print the plan and start nothing",
+        "--verbose": "print the full plan, and all times in the summary",
         "--no-plan": "start without printing the plan",
-        "--check": "decode images for up to a minute, train the last two steps, evaluate and save "
-        "once, delete all of it",
+        "--check": "smoke test: decode images for up to a minute, train the last two steps, "
+        "evaluate and save once, then delete everything",
         "--cfg": "print the complete recipe as YAML",
-        "--resume RUN": "continue a run: its folder, its name in ./runs, last, or auto for the "
-        "unfinished run with these settings, or else a new one",
-        "--extend RUN": "train another length from the stable phase of a run of schedule=wsd: "
-        "--extend RUN epochs=60",
-        "-m": "run every combination of several values: recipe=mild,medium seed=1,2,3 epochs=curve "
-        "(22.5, 30, 54, 60, 72 and 90: the lengths of MosaicML's curves)",
-        "--parallel N": "with -m: N runs at a time, one GPU each",
+        "--resume RUN": "resume RUN: a run folder, a name in ./runs, or `last`. `auto` resumes the "
+        "unfinished run with these settings, or starts a new one",
+        "--extend RUN": "train RUN for a different number of epochs, from its stable phase "
+        "(schedule=wsd only): --extend RUN epochs=60",
+        "-m": "train every combination of several values: recipe=mild,medium seed=1,2,3. "
+        "epochs=curve means 22.5,30,54,60,72,90, the durations of MosaicML's curves",
+        "--parallel N": "with -m: train N runs at a time, each on one GPU or part of the cores",
     }
     | RECIPES
     | {
@@ -48,14 +48,15 @@ USAGE = Usage(
     },
     """\
 Settings are key=value, in any order:
-  data=PATH  epochs=N  ssr=R    images; length in epochs, or max_duration x R
-  budget=2h                     or a time: as many epochs as fit; '$20' with launch.price
+  data=PATH  epochs=N           images, duration
+  ssr=R                         scale the duration of the recipe by R
+  budget=2h                     as many epochs as fit; '$20' needs launch.price
   lr=  wd=  bs=  seed=          learning rate, weight decay, global batch size
   gpus=  workers=  run=NAME     GPUs, loader processes per GPU, name of the run
-  optimizer=lamb schedule=step  another optimizer, another schedule, as a whole
-  optimizer.momentum=0.9        any setting of the recipe (--cfg prints all)
-  'methods.mixup={}'            turn a method on, with its defaults
-  methods.mixup.alpha=0.3       turn it on with another value
+  optimizer=lamb schedule=step  use another optimizer, another schedule
+  optimizer.momentum=0.9        change any setting (--cfg prints all)
+  'methods.mixup={}'            turn a method on
+  methods.mixup.alpha=0.3       turn it on, with another value
   '~methods.ema'                turn it off
 
 Under another launcher:
@@ -63,8 +64,8 @@ Under another launcher:
   srun --ntasks-per-node=8 resnet-train NAME data=PATH
 
 Exit codes: 0 done; 1 training failed; 2 wrong command or recipe; 3 data or
-machine not ready; 75 stopped from outside and saved, or to be
-typed again later; 130 Ctrl-C and saved.
+machine not ready; 75 interrupted and saved: run the same
+command again; 130 stopped by Ctrl-C and saved.
 
 Other commands (cp, compare, convert, doctor ...): resnet-recipes --help""",
     composes=True,

@@ -11,9 +11,10 @@ from resnet_recipes.recipe.strict_yaml import shown
 
 USAGE = Usage(
     "resnet-recipes validate [FILE ...]",
-    "check recipe files, by default all in ./recipes, without data or a GPU",
+    "check recipe files, without data or a GPU",
     "resnet-recipes validate recipes/mine.yaml",
     RECIPES,
+    "Without FILE, all files in ./recipes are checked.",
 )
 
 

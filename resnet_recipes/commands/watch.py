@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 USAGE = Usage(
     "resnet-recipes watch RUN",
-    "follow a run from another terminal, with the curve of its loss",
+    "follow a run from another terminal, with its loss curve",
     "resnet-recipes watch last",
     {"--once": "print the state of the run once"},
-    f"{RUN} watch ends when the run does; into a pipe it prints a line for each evaluation.",
+    f"{RUN} watch ends with the run. In a pipe it prints one line per evaluation.",
     (1, 1),
     "one run",
 )

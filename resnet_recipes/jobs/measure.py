@@ -41,8 +41,8 @@ from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.run_folder.summary import time_epochs, time_evaluations
 
 #: How a person gets to know it better.
-MEASURES = "`resnet-recipes estimate` measures"
-UNKNOWN = f"no time is known; {MEASURES}"
+MEASURES = "`resnet-recipes estimate` measures it"
+UNKNOWN = f"the time is unknown; {MEASURES}"
 
 
 def predict_time(plan: Plan) -> RunForecast | None:
@@ -60,7 +60,7 @@ def predict_time(plan: Plan) -> RunForecast | None:
     elif ranks == 1 and (launch.device == "cpu" or not cuda.find_gpus().count):
         guess = guess_cpu_speeds(course, cores(), plan.recipe.precision.dtype)
         speeds = with_loaders(plan, guess, shares_cores=True)
-        source = f"a guess from the network's arithmetic on this CPU; {MEASURES}"
+        source = f"a guess from the FLOPs of the network; {MEASURES}"
     else:
         return None
     return RunForecast(estimate(course, speeds), speeds, source)

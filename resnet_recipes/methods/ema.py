@@ -114,15 +114,15 @@ class EMA(Method):
         if max(half_life, interval) * 10 > horizon.total_steps:
             fitting = max(1, horizon.total_steps // 50)
             yield (
-                f"methods.ema (half-life {self.half_life}, updated every {self.update_interval}) "
-                f"is slow for {horizon.total_steps:,} steps: the averaged weights will trail "
-                f"behind; try methods.ema.half_life={fitting}ba "
+                f"EMA averages over too many steps (half-life {self.half_life}, updated every "
+                f"{self.update_interval}) for a run of {horizon.total_steps:,}, so its weights "
+                f"will lag. Try methods.ema.half_life={fitting}ba "
                 f"methods.ema.update_interval={max(1, fitting // 5)}ba."
             )
         elif interval > half_life:
             yield (
-                f"methods.ema is updated every {self.update_interval} with a half-life of "
-                f"{self.half_life}: its average is little more than the latest weights."
+                f"EMA is updated every {self.update_interval} with a half-life of "
+                f"{self.half_life}, so its average is little more than the latest weights."
             )
 
     def state_dict(self) -> dict[str, Tensor]:

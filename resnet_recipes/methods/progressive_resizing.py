@@ -120,14 +120,14 @@ class ProgressiveResizing(Method):
             return
         finetune = _parse_fraction(self.finetune)
         if self.stairs:
-            fix = "end methods.progressive_resizing.stairs with a scale of 1, earlier"
+            fix = "a scale of 1 at the end of methods.progressive_resizing.stairs"
         elif finetune:
             fix = f"epochs={ceil(1 / finetune)}"
         else:
             fix = "methods.progressive_resizing.finetune=0.2dur"
         yield (
-            f"progressive_resizing never reaches full size ({last} of {full} pixels in the last "
-            f"epoch): {fix}, or '~methods.progressive_resizing'."
+            f"progressive_resizing does not reach full size ({last} of {full} pixels in the last "
+            f"epoch). Try {fix}, or '~methods.progressive_resizing'."
         )
 
     def loader_hints(self) -> Iterator[str]:

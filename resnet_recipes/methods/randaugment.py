@@ -49,8 +49,8 @@ class RandAugment(Method):
     def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
         if "stochastic_depth" in others and horizon.epochs < 240:
             yield (
-                "Regularization as strong as Hot's pays off only from 240 epochs (on ImageNet, 180 "
-                "epochs reached 79.9%); recipe=medium is meant for 60 to 240 epochs."
+                "The strong regularization of `hot` pays off from 240 epochs (on ImageNet, 180 "
+                "epochs reached 79.9%). For 60 to 240 epochs, try recipe=medium."
             )
 
     def augment_sample(self) -> ImageAugment:

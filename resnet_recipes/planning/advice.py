@@ -24,14 +24,14 @@ def advise(
     """
     for name in enabled(recipe.methods):
         if name not in stack.methods:
-            yield f"{name} is left out: synthetic images are not augmented."
+            yield f"{name} is skipped: synthetic images are not augmented."
     yield from _advise_on_length(recipe, horizon, recipe.batch.global_size // rank_size, typed)
     for method in stack:
         yield from method.advice(horizon, recipe.data.train_size, stack.methods.keys())
     yield from _advise_on_batch(recipe, rank_size)
     if recipe.evaluation.sizes:
         yield (
-            f"evaluation.sizes is for `resnet-recipes eval`: during training, the test size is "
+            f"evaluation.sizes applies to `resnet-recipes eval`. During training, the test size is "
             f"data.eval_size={recipe.data.eval_size}."
         )
 
@@ -43,14 +43,14 @@ def _advise_on_length(
     if warmup * 2 > horizon.total_steps:
         percentage = f"{100 * warmup / horizon.total_steps:.0f}%"
         yield (
-            f"The warm-up takes {percentage} of the run ({recipe.schedule.warmup}, never "
-            "stretched); schedule.warmup=0.1dur leaves more time at useful rates."
+            f"The warm-up takes {percentage} of the run: schedule.warmup={recipe.schedule.warmup} "
+            "does not shrink with the run. Try schedule.warmup=0.1dur."
         )
     size = max(recipe.batch.global_size * horizon.steps_per_epoch // 64, MIN_RANK_SIZE * ranks)
     if horizon.steps_per_epoch < 8 and size < recipe.batch.global_size:
         changes = " ".join([f"bs={size}", *scale_lr(recipe, size, typed)])
         steps = counted(horizon.steps_per_epoch, "step")
-        yield f"An epoch has only {steps}; a smaller batch gives more: {changes}."
+        yield f"An epoch has only {steps}. Try a smaller batch: {changes}."
 
 
 def scale_lr(recipe: Recipe, size: int, typed: Collection[str]) -> list[str]:
@@ -67,20 +67,20 @@ def _advise_on_batch(recipe: Recipe, rank_size: int) -> Iterator[str]:
     batch, optimizer = recipe.batch, recipe.optimizer
     if batch.bn_size == AUTO:
         yield (
-            "batch.bn_size=auto is the most images that fit in the GPU's memory, found by trying "
-            f"when the run begins. This plan assumes that all {rank_size} of a rank's step fit."
+            "batch.bn_size=auto finds the largest size that fits in GPU memory at the start; "
+            f"this plan assumes {rank_size} images, the step of one GPU."
         )
     elif int(batch.bn_size) > rank_size:
         yield (
-            f"batch.bn_size={batch.bn_size}, but each rank has {rank_size} examples per step, so "
-            f"BatchNorm uses those {rank_size}."
+            f"batch.bn_size={batch.bn_size} is more than the {rank_size} images of a step on each "
+            f"device, so BatchNorm uses {rank_size}."
         )
     if recipe.model.weights:
-        return  # what is usual is for random weights
+        return  # the usual learning rate is for random weights
     usual = optimizer.usual_rate * (batch.global_size / 2048) ** optimizer.rate_power
     ratio = optimizer.lr / usual
     if not 0.2 <= ratio <= 5:
         yield (
-            f"lr={optimizer.lr:g} is {ratio:.3g} times what is usual with {optimizer.name} for a "
-            f"batch of {batch.global_size}: {usual:.3g}."
+            f"lr={optimizer.lr:g} is {ratio:.3g} times the usual learning rate of {optimizer.name} "
+            f"for a batch of {batch.global_size}. Try lr={usual:.3g}."
         )

@@ -170,7 +170,7 @@ class RunForecast(NamedTuple):
 
     def format_time(self, seconds: float) -> str:
         """Return a length of time as exactly as it is known."""
-        return clock_time(seconds) if self.when else f"roughly {roughly(seconds)}"
+        return clock_time(seconds) if self.when else f"about {roughly(seconds)}"
 
 
 def estimate(course: Course, speeds: Speeds) -> Estimate:

@@ -38,8 +38,8 @@ def describe_essentials(plan: Plan, machine: Iterable[OutlineRow] = ()) -> Itera
     facts = plan.facts
     yield (
         "images",
-        f"{plan.recipe.data.root or facts.root}: {facts.train_examples:,} to train on and "
-        f"{facts.eval_examples:,} to evaluate, {counted(len(facts.classes), 'class')}",
+        f"{plan.recipe.data.root or facts.root}: {facts.train_examples:,} for training, "
+        f"{facts.eval_examples:,} for evaluation, {counted(len(facts.classes), 'class')}",
     )
     if plan.start:
         yield "start", str(plan.start)
@@ -50,9 +50,7 @@ def describe_essentials(plan: Plan, machine: Iterable[OutlineRow] = ()) -> Itera
     if result := find_nearest(plan.published, plan.epochs):
         yield "published", format_published(result)
     elif others := {result.model for result in plan.recipe.published} - {plan.recipe.model.title}:
-        rule = (
-            f"the recipe's results are for {', '.join(others)}, not for {plan.recipe.model.title}"
-        )
+        rule = f"results are for {', '.join(others)}, not for {plan.recipe.model.title}"
         yield "published", rule
 
 
@@ -69,15 +67,15 @@ def describe_details(plan: Plan) -> Iterator[OutlineRow]:
     """Yield the rows of what a run does, each figure with its unit, each method in words."""
     recipe = plan.recipe
     yield (
-        "length",
-        f"{format_length(plan)}{_scaling(plan)}, {counted(plan.steps_per_epoch, 'step')} each: "
+        "duration",
+        f"{format_length(plan)}{_scaling(plan)} of {counted(plan.steps_per_epoch, 'step')}: "
         f"{counted(plan.total_steps, 'step')}{_target(plan)}",
     )
     yield (
         "batch",
-        f"{recipe.batch.global_size:,} images a step: {counted(plan.world_size, 'device')} x "
-        f"{counted(plan.microbatches, 'micro-batch')} of {plan.bn_size}, each with its own "
-        "BatchNorm statistics",
+        f"{recipe.batch.global_size:,} images per step: {counted(plan.world_size, 'device')} x "
+        f"{counted(plan.microbatches, 'micro-batch')} of {plan.bn_size} (BatchNorm statistics per "
+        "micro-batch)",
     )
     yield "lr", f"learning rate {_describe_lr(plan)}"
     yield "optimizer", recipe.optimizer.text()
@@ -85,15 +83,16 @@ def describe_details(plan: Plan) -> Iterator[OutlineRow]:
     if recipe.precision.kernels == "off":
         forms += ", without fused kernels and CUDA graphs"
     yield "model", f"{recipe.model.title}, {plan.network.parameters:,} parameters{forms}"
+    fit = "" if recipe.data.fit == "crop" else f"{recipe.data.fit}, "
     sizes = " to ".join(map(str, dict.fromkeys((plan.sizes[0], plan.sizes[-1]))))
     yield (
         "pixels",
-        f"{sizes} to train, {recipe.data.eval_size} to evaluate: the centre of images resized to "
-        f"{recipe.data.eval_resize}" + f" ({recipe.data.fit})" * (recipe.data.fit != "crop"),
+        f"train at {sizes}; evaluate at {recipe.data.eval_size} (resize to "
+        f"{recipe.data.eval_resize}, {fit}center crop)",
     )
     yield (
         "saving",
-        f"an evaluation {_every(recipe.evaluation.interval)}, a checkpoint "
+        f"evaluate {_every(recipe.evaluation.interval)}, save a checkpoint "
         f"{_every(recipe.checkpoint.interval)}",
     )
     named = [f"{method.name}: {_summary(method)}" for method in plan.new_stack().methods.values()]
@@ -108,18 +107,17 @@ def describe_extras(plan: Plan) -> Iterator[OutlineRow]:
         f"{plan.lr_at(step):.3g} at {step / plan.steps_per_epoch:.3g}"
         for step in sorted(steps | {plan.total_steps - 1})
     )
-    yield "rates", f"updated every {plan.recipe.schedule.interval}; by epoch: {points}"
+    yield "lr values", f"by epoch: {points} (updated every {plan.recipe.schedule.interval})"
     yield "sizes", format_sizes(plan.sizes)
     total = digits(sum(plan.flops) / 1e15)
-    yield "arithmetic", f"{total} PFLOPs (10^15 operations), forward and backward"
+    yield "compute", f"{total} PFLOPs (10^15 operations), forward and backward"
     for index, (hook, names) in enumerate(plan.hooks.items()):
         yield "" if index else "hooks", f"{hook:<16} {', '.join(names)}"
     if plan.batch_memory:
         yield (
             "loader",
-            f"up to {byte_size(plan.batch_memory)} of memory for the "
-            f"batches of {counted(plan.world_size, 'device')} in all, with "
-            f"data.prefetch={plan.recipe.data.prefetch}",
+            f"up to {byte_size(plan.batch_memory)} of memory for the batches of "
+            f"{counted(plan.world_size, 'device')} (data.prefetch={plan.recipe.data.prefetch})",
         )
     for index, detail in enumerate(plan.facts.details):
         yield "" if index else "reading", detail
@@ -161,7 +159,7 @@ def _scaling(plan: Plan) -> str:
 
 def _target(plan: Plan) -> str:
     target = plan.recipe.evaluation.stop_at_top1
-    return "" if target is None else f"; ends early if an evaluation reaches {target:g}% top-1"
+    return "" if target is None else f"; stops early if an evaluation reaches {target:g}% top-1"
 
 
 def _describe_lr(plan: Plan) -> str:

@@ -28,7 +28,7 @@ IMAGENET = DataFacts(
     IMAGENET_IMAGES,
     50_000,
     get_wordnet_ids(),
-    ("data.root is not set: this plan assumes ImageNet-1k.",),
+    ("data= is missing, so this plan assumes ImageNet-1k.",),
 )
 
 

@@ -45,18 +45,19 @@ def _accuracy(summary: Summary, full: bool) -> Iterator[tuple[str, str]]:
     if summary.best and summary.best_weights:
         name = Path(summary.best_weights).name
         yield "", f"{_format_metrics(summary.best)}   {name}, of epoch {summary.best_epoch:.4g}:"
-        yield "", f"the best evaluation of {summary.evaluations}, which flatters it"
+        yield (
+            "",
+            f"best of {summary.evaluations} evaluations; optimistic, chosen on these images",
+        )
     if ema is None or raw is None:
         return
     is_far_behind = raw.top1 - ema.top1 > FAR_BEHIND
     if full or is_far_behind:
         yield "", f"{_format_metrics(raw)}   {raw_file}"
     if is_far_behind:
-        yield "", f"WARNING: EMA is {raw.top1 - ema.top1:.2f} points behind: use {raw_file}."
-        yield (
-            "",
-            f"Its half-life is too long: try methods.ema.half_life={max(1, summary.steps // 50)}ba",
-        )
+        yield "", f"WARNING: EMA is {raw.top1 - ema.top1:.2f} points worse than the raw weights"
+        yield "", f"use {raw_file}, or train with"
+        yield "", f"methods.ema.half_life={max(1, summary.steps // 50)}ba"
 
 
 def _format_metrics(metrics: Metrics) -> str:
@@ -82,7 +83,7 @@ def _training(summary: Summary) -> Iterator[tuple[str, str]]:
     estimate = ""
     if summary.estimated_seconds:
         error = 100 * (summary.estimated_seconds / summary.training_seconds - 1)
-        estimate = f" ({clock_time(summary.estimated_seconds)} was estimated: {error:+.0f}%)"
+        estimate = f" ({clock_time(summary.estimated_seconds)} estimated, {error:+.0f}%)"
     yield (
         "training",
         f"{clock_time(summary.training_seconds)} without evaluations and checkpoints{estimate}",
@@ -94,11 +95,11 @@ def _training(summary: Summary) -> Iterator[tuple[str, str]]:
 def _times(summary: Summary) -> Iterator[tuple[str, str]]:
     """Yield every other time, and the speed at each image size."""
     times = {
-        "papers' clock: the first epoch timed as the second": (
+        "papers' clock: first epoch counted like the second": (
             summary.training_seconds_papers_rule
         ),
         "MLPerf's clock: from first image to last evaluation": summary.mlperf_seconds,
-        "in all": summary.wall_seconds,
+        "total": summary.wall_seconds,
         "start-up": summary.startup_seconds,
         "evaluations": summary.evaluation_seconds,
         "checkpoints": summary.checkpoint_seconds,
@@ -110,6 +111,6 @@ def _times(summary: Summary) -> Iterator[tuple[str, str]]:
     for index, (pixels, speed) in enumerate(summary.images_per_second_by_pixels.items()):
         yield "" if index else "speed", f"{digits(speed):>8} images/s at {pixels} px"
     operations = f"{digits(summary.training_pflops)} PFLOPs (10^15 operations)"
-    yield "arithmetic", f"{operations}, forward and backward"
+    yield "compute", f"{operations}, forward and backward"
     if summary.raw_weights:
         yield "raw weights", summary.raw_weights

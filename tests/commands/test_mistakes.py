@@ -143,7 +143,7 @@ resnet-train mild data=images --config-dir conf | --recipes conf
 resnet-train mild data=images --ckpt 'a b.pt' | --resume 'a b.pt'
 resnet-train mild data=images --epochs | epochs=VALUE
 resnet-train mild data=images model.config=hot | recipe=hot
-resnet-train mild --resume | its name in ./runs, last, or auto
+resnet-train mild --resume | a name in ./runs, or `last`
 resnet-recipes mild data=images | resnet-train mild data=images
 resnet-recipes resume | resnet-train --resume last
 resnet-recipes bottleneck mild data=x | resnet-recipes estimate mild data=x

@@ -56,7 +56,7 @@ def test_loading_that_limits_is_shown_with_what_helps(told, monkeypatch):
     monkeypatch.setattr(sample, "TABLE", dict.fromkeys(("engine", "Python"), (1.0, 0.1, 3.0)))
     monkeypatch.setattr(loading, "explain_unavailable", lambda: "")
     text = told("NVIDIA A100-SXM4-80GB", 85, "epochs=32 --verbose")
-    limits = "limits: 44 minutes instead of 11 minutes"
+    limits = "is the bottleneck: 44 minutes instead of 11 minutes"
     kept = "decoded in memory (363 GB of 799 GB usable): 15 minutes try: cache=ram"
     assert f"loading {limits}; {kept}" in text
     assert "supply files: 16,000 at 176 px, 16,000 in the first epoch, in images/s; by a" in text
@@ -69,9 +69,7 @@ def test_the_expected_memory_is_shown_and_a_gpu_too_small_is_a_warning(told):
     assert "of 85 GB per GPU: predicted, not measured" in text
     assert "WARNING" not in text
     text = told("Tesla T4", 8)
-    assert (
-        "WARNING may not fit in a GPU's memory: batch.bn_size=128 needs about half as much" in text
-    )
+    assert "WARNING may not fit in GPU memory: batch.bn_size=128 needs about half as much" in text
     assert "memory about" not in told("NVIDIA Z1", 0, "--verbose")
 
 

@@ -97,10 +97,10 @@ def test_a_dry_run_adds_up_what_this_machine_was_measured_to_need(runs, monkeypa
     out = enter(f"resnet-train -m recipe=mild,hot seed=1,2 {words} --dry-run").out
     # 2 x 6,000 steps x 16 images x 0.01 s
     assert re.search(r"^  mild-seed1-\w+  16:00\n", out, re.MULTILINE)
-    assert re.search(r"^  hot-seed1-\w+  roughly \d+ \w+\n", out, re.MULTILINE)
+    assert re.search(r"^  hot-seed1-\w+  about \d+ \w+\n", out, re.MULTILINE)
     assert re.search(r"^about [\d:]+ in total, [\d.]+ at launch.price$", out, re.MULTILINE)
     assert re.search(r"^2 of 4: measured on this machine ", out, re.MULTILINE)
-    assert re.search(r"^2 of 4: a guess from the network's arithmetic ", out, re.MULTILINE)
+    assert re.search(r"^2 of 4: a guess from the FLOPs of the network", out, re.MULTILINE)
     assert re.search(r"^[\d.]+ PFLOPs of training in total$", out, re.MULTILINE)
 
 

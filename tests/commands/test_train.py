@@ -90,8 +90,8 @@ def test_a_dry_run_makes_nothing_and_is_the_plan(started, enter, tmp_path):
     words = "mild gpus=8 epochs=18 optimizer=sgd ~methods.ema"
     out, err = enter(f"resnet-train {words} --dry-run")
     assert err == ""
-    assert "625 steps each: 11,250 steps" in out
-    assert "2,048 images a step: 8 devices x 1 micro-batch of 256" in out
+    assert "of 625 steps: 11,250 steps" in out
+    assert "2,048 images per step: 8 devices x 1 micro-batch of 256" in out
     assert "changed    gpus=8  epochs=18  optimizer=sgd  ~methods.ema\n" in out
     assert enter(f"resnet-recipes plan {words}").out == out
     plan = json.loads(enter("resnet-train hot --dry-run --json gpus=8").out)
@@ -137,16 +137,16 @@ def test_the_plan_opens_with_images_and_device_and_says_how_long_a_cpu_needs(
 ):
     monkeypatch.setattr(cuda, "find_gpus", cuda.Gpus)
     lines = enter("resnet-train mild --dry-run").out.splitlines()
-    assert lines[2].startswith("  images     ImageNet-1k: 1,281,167 to train on")
+    assert lines[2].startswith("  images     ImageNet-1k: 1,281,167 for training")
     assert lines[4:6] == [
         "  device     CPU with 2 cores, fp32",
-        "  time       roughly 14 weeks: a guess from the network's arithmetic on this",
+        "  time       about 14 weeks: a guess from the FLOPs of the network;",
     ]
     monkeypatch.setattr("resnet_recipes.commands.plan.is_emulated", lambda dtype: dtype == "bf16")
     said = enter("resnet-train mild --dry-run precision.dtype=bf16").out
     assert "no instructions for bf16" in said
     said = " ".join(enter("resnet-train mild --dry-run gpus=8").out.split())
-    assert "8 x GPU, of which this machine has none, bf16 if the GPU supports it, else fp16" in said
+    assert "8 x GPU (this machine has no GPU), bf16 if the GPU supports it, else fp16" in said
     monkeypatch.setattr(cuda, "find_gpus", lambda: cuda.Gpus(8, "NVIDIA A100", "bf16"))
     lines = enter("resnet-train mild --dry-run").out.splitlines()
     assert "  device     8 x NVIDIA A100, bf16" in lines

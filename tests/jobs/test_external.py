@@ -241,7 +241,7 @@ def test_srun_tasks_train_one_run_and_print_once(nursery, tmp_path, told):
     (code, out, err), other = (task.wait() for task in tasks(nursery, tmp_path, [[], []]))
     assert (code, *other) == (0, 0, "", ""), err
     assert "top-1" in out
-    assert "8 images a step: 2 devices x 1 micro-batch of 4" in err
+    assert "8 images per step: 2 devices x 1 micro-batch of 4" in err
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["one"]
     assert read_ending(tmp_path / "runs/one/exit.json").step == 2
     assert "2 processes" in (tmp_path / "runs/one/summary.json").read_text()

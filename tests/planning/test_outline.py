@@ -45,7 +45,7 @@ def test_outline_describes_each_learning_rate_schedule():
     outline_text = text("mild schedule=constant schedule.warmup=0ep")
     assert "learning rate 2.048, constant" in outline_text
     outline_text = text("mild checkpoint.interval=2ep schedule.warmup=1ep")
-    assert "an evaluation every epoch, a checkpoint every 2 epochs" in outline_text
+    assert "evaluate every epoch, save a checkpoint every 2 epochs" in outline_text
     assert "up to 2.048 in 1 epoch, then cosine" in outline_text
     outline_text = text("mild schedule=step schedule.warmup=500ba")
     assert "learning rate up to 2.048 in 500 steps, then multistep to 0.0205" in outline_text
@@ -53,7 +53,7 @@ def test_outline_describes_each_learning_rate_schedule():
 
 def test_outline_names_the_target_that_ends_a_run():
     outline_text = " ".join(text("nvidia_mlperf_pt").split())
-    assert "steps; ends early if an evaluation reaches 75.9% top-1 batch" in outline_text
+    assert "steps; stops early if an evaluation reaches 75.9% top-1 batch" in outline_text
 
 
 def test_loader_memory_is_independent_of_threads_and_ranks():

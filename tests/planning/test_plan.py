@@ -245,7 +245,7 @@ def test_plan_of_synthetic_images_skips_sample_augmentation(backend):
     recipe.methods.trivial_augment = TrivialAugment()
     synthetic, photographs = (planned(recipe, backend=each) for each in ("synthetic", backend))
     assert "augment_sample" not in synthetic.hooks
-    assert synthetic.notes[0].startswith("trivial_augment is left out: synthetic")
+    assert synthetic.notes[0].startswith("trivial_augment is skipped: synthetic")
     assert photographs.hooks["augment_sample"] == ["trivial_augment"]
     assert photographs.notes == synthetic.notes[1:]
 
