@@ -118,18 +118,18 @@ def sizes(options: argparse.Namespace) -> Iterator[Run]:
 
 
 def ways(options: argparse.Namespace) -> Iterator[Run]:
-    """Yield runs that take about as many CPU seconds, and longer ones, all at 224 px."""
-    taken, alone = ARMS[TAKEN], ARMS["0.01, classifier alone"]
-    slower = composed(0.001, 0.00003, "freeze_bn=true")
+    """Yield runs that take at most as many CPU seconds, all at 224 px."""
+    alone, faster = ARMS["0.01, classifier alone"], composed(0.01, 0.0001, "freeze_bn=true")
+    slower = composed(0.01, 0.00003, "freeze_bn=true")
     for seed, (name, images) in itertools.product((2, 3), selection_sets(options).items()):
         arms = {
-            "classifier alone": [[*alone, *length(144, seed)]],
-            "classifier, then all layers": [
+            "0.01, backbone 0.0001": [[*faster, *length(48, seed)]],
+            "0.01, backbone 0.00003": [[*slower, *length(48, seed)]],
+            "classifier, then all": [
                 [*alone, *length(72, seed)],
-                [*taken, *length(24, seed)],
+                [*ARMS[TAKEN], *length(24, seed)],
             ],
-            "backbone 0.00003": [[*slower, *length(48, seed)]],
-            "192 steps": [[*taken, *length(192, seed)]],
+            "classifier alone": [[*alone, *length(144, seed)]],
         }
         for arm, stages in arms.items():
             row = {"set": name, "seed": str(seed), "arm": arm}
