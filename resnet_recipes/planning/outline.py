@@ -65,7 +65,8 @@ def list_notes(plan: Plan) -> Iterator[OutlineRow]:
 
 def describe_details(plan: Plan) -> Iterator[OutlineRow]:
     """Yield the rows of what a run does, each figure with its unit, each method in words."""
-    recipe = plan.recipe
+    recipe, model = plan.recipe, plan.recipe.model
+    is_frozen = model.freeze_bn or model.freeze == "backbone"
     yield (
         "duration",
         f"{format_length(plan)}{_scaling(plan)} of {counted(plan.steps_per_epoch, 'step')}: "
@@ -74,8 +75,8 @@ def describe_details(plan: Plan) -> Iterator[OutlineRow]:
     yield (
         "batch",
         f"{recipe.batch.global_size:,} images per step: {counted(plan.world_size, 'device')} x "
-        f"{counted(plan.microbatches, 'micro-batch')} of {plan.bn_size} (BatchNorm statistics per "
-        "micro-batch)",
+        f"{counted(plan.microbatches, 'micro-batch')} of {plan.bn_size} (BatchNorm statistics "
+        f"{'frozen' if is_frozen else 'per micro-batch'})",
     )
     yield "lr", f"learning rate {_describe_lr(plan)}"
     yield "optimizer", recipe.optimizer.text()

@@ -56,6 +56,18 @@ def test_outline_names_the_target_that_ends_a_run():
     assert "steps; stops early if an evaluation reaches 75.9% top-1 batch" in outline_text
 
 
+def test_outline_says_that_batchnorm_statistics_are_frozen():
+    frozen, own = "of 16 (BatchNorm statistics frozen)", "of 16 (BatchNorm statistics per"
+    thawed = "finetune model.freeze_bn=false"
+    for words, part in {
+        "finetune": frozen,
+        thawed: own,
+        f"{thawed} model.freeze=layer2": own,
+        f"{thawed} model.freeze=backbone": frozen,
+    }.items():
+        assert part in " ".join(text(words, 1).split())
+
+
 def test_loader_memory_is_independent_of_threads_and_ranks():
     # Three batches of 2,048 images of 176 px are 571 MB; the rest is evaluation, a batch of each
     # rank's own.
