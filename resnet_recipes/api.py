@@ -40,7 +40,7 @@ from resnet_recipes.recipe.library import PROGRAM
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder import EXIT, SUMMARY
 from resnet_recipes.run_folder.ending import Ending, make_ending, write_ending
-from resnet_recipes.run_folder.lock import start_session
+from resnet_recipes.run_folder.lock import LockedFolder
 
 if TYPE_CHECKING:  # these import torchvision, which takes seconds
     from resnet_recipes.inference.images import OneImage
@@ -204,16 +204,23 @@ def prepare(
 
     The folder says which `command` asked for the run. Raises RecipeError if its name is taken.
     """
-    recipe = _composed(recipe)
+    with _create(_composed(recipe), planned, command) as held:
+        return held.path
+
+
+def _create(
+    wanted: Composed, planned: Plan | None = None, command: Sequence[str] = ("python",)
+) -> LockedFolder:
+    """Create the folder of a new run, as `prepare` does."""
     if not isinstance(planned, Plan | None):
         rule = f"must be a plan, and not {_kind(planned)}"
         raise RecipeError.of(
             "planned", None, rule, Hint('"run.root=PATH" in compose() sets the folder')
         )
-    planned = resolve_plan(planned or plan(recipe), partial(print, file=sys.stderr))
-    folder = new_run.create(planned, command)
-    keep_estimate(planned, folder)
-    return folder
+    planned = resolve_plan(planned or plan(wanted), partial(print, file=sys.stderr))
+    held = new_run.create(planned, command)
+    keep_estimate(planned, held.path)
+    return held
 
 
 def _composed(recipe: Recipe | Composed, needs_data: bool = True) -> Composed:
@@ -249,9 +256,12 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
                 interruption.request("a callback asked for it")
 
     one_device = replace(recipe, launch=replace(recipe.launch, gpus=1))
-    folder = prepare(wanted._replace(recipe=one_device))
     watchdog = _NoWatchdog()
-    with start_session(folder), handle_signals(interruption.receive):
+    with (
+        _create(wanted._replace(recipe=one_device)) as held,
+        handle_signals(interruption.receive),
+    ):
+        folder = held.path
         try:
             launch = LaunchFacts(began)
             process = RankProcess(folder, 0, sys.stderr, launch, interruption, watchdog, notify)

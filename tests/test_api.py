@@ -26,6 +26,7 @@ from resnet_recipes.methods.base import HOOKS
 from resnet_recipes.network import about
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.run_folder.ending import Ending, read_ending
+from resnet_recipes.run_folder.lock import LockedFolder
 from tests.jobs.nursery import shallow_resnet18
 from tests.tables import rows
 from tests.trained_runs import ended_run
@@ -250,7 +251,7 @@ def test_the_example_of_the_readme_runs(images, monkeypatch):
 @pytest.fixture
 def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable:
     """Return a function that trains in tmp_path, where a rank does some work instead of its own."""
-    monkeypatch.setattr("resnet_recipes.api.prepare", lambda recipe: tmp_path)
+    monkeypatch.setattr("resnet_recipes.api._create", lambda recipe: LockedFolder(tmp_path))
     recipe = resnet_recipes.compose("mild", "data.backend=synthetic")
 
     def train(work: Callable[[RankProcess], int], *callbacks: Callable) -> object:

@@ -13,7 +13,7 @@ from resnet_recipes.commands.arguments import CSV, JSON, Arguments, Usage
 from resnet_recipes.commands.places import records
 from resnet_recipes.commands.printing import minutes, or_dash, show, table, width
 from resnet_recipes.jobs.lookup import ROOT, find_runs
-from resnet_recipes.run_folder.lock import hold_lock
+from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.run_folder.runs import STATES, RunRecord, find_shared_changes, read_run
 
 USAGE = Usage(
@@ -92,7 +92,7 @@ def _remove(words: Sequence[str], sure: bool) -> int:
     print(f"deleting {names} with all checkpoints")
     with ExitStack() as held:
         for place in places:
-            held.enter_context(hold_lock(place))
+            held.enter_context(LockedFolder(place))
         for place in places:
             shutil.rmtree(place)
     print(f"deleted {names}")

@@ -14,6 +14,7 @@ from resnet_recipes.commands.printing import say
 from resnet_recipes.jobs import external
 from resnet_recipes.jobs.group import make_group
 from resnet_recipes.run_folder import CONFIG
+from resnet_recipes.run_folder.lock import LockedFolder
 
 if TYPE_CHECKING:
     from resnet_recipes.planning.plan import Plan
@@ -86,14 +87,14 @@ def run(arguments: Arguments) -> int:
         return _check(arguments)
     from resnet_recipes.jobs import launcher
 
-    folder = prepared(arguments)
-    if folder is None:
+    held = prepared(arguments)
+    if held is None:
         return ExitCode.DONE
-    group = make_group(frozen.read_sealed(folder / CONFIG).launch)
-    return launcher.start(folder, group, say, "--verbose" in arguments).code
+    group = make_group(frozen.read_sealed(held.path / CONFIG).launch)
+    return launcher.start(held, group, say, "--verbose" in arguments).code
 
 
-def prepared(arguments: Arguments) -> Path | None:
+def prepared(arguments: Arguments) -> LockedFolder | None:
     """Return the folder of the run to start or resume, created after all checks have passed.
 
     None if it is done.
@@ -123,18 +124,18 @@ def with_images(wanted: "Composed") -> "Composed":
     return wanted
 
 
-def _new_run(wanted: "Composed", arguments: Arguments) -> Path:
+def _new_run(wanted: "Composed", arguments: Arguments) -> LockedFolder:
     """Create the folder of a new run, print its plan unless a sweep did, return the folder."""
     from resnet_recipes.commands.plan import lines
     from resnet_recipes.jobs import new_run
     from resnet_recipes.jobs.measure import keep_estimate
 
     plan = _planned(wanted)
-    folder = new_run.create(plan, ["resnet-train", *sys.argv[1:]])
-    keep_estimate(plan, folder)
+    held = new_run.create(plan, ["resnet-train", *sys.argv[1:]])
+    keep_estimate(plan, held.path)
     if "--no-plan" not in arguments:
-        say("\n".join(lines(plan, str(folder), full="--verbose" in arguments)))
-    return folder
+        say("\n".join(lines(plan, str(held.path), full="--verbose" in arguments)))
+    return held
 
 
 def _planned(wanted: "Composed") -> "Plan":

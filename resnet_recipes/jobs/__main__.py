@@ -5,9 +5,10 @@ from importlib import import_module
 from pathlib import Path
 
 from resnet_recipes.jobs.rank import LaunchFacts, read_job, run_rank
+from resnet_recipes.run_folder.lock import HeldFolder
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     name = read_job(folder).get("job", "train")
     work = import_module(f"resnet_recipes.jobs.{name}").work
-    run_rank(folder, work, LaunchFacts.read(folder))
+    run_rank(HeldFolder(folder), work, LaunchFacts.read(folder))

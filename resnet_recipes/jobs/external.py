@@ -31,6 +31,7 @@ from resnet_recipes.jobs.group import (
     get_allocator_settings,
 )
 from resnet_recipes.run_folder import CONFIG
+from resnet_recipes.run_folder.lock import HeldFolder, LockedFolder
 
 if TYPE_CHECKING:
     from resnet_recipes.jobs.prepare import Meeting
@@ -69,7 +70,7 @@ def count_ranks() -> int:
     return int(os.environ["WORLD_SIZE"]) if os.environ.keys() >= {*_RANK} else 0
 
 
-def join(words: Sequence[str], prepare: Callable[[], Path | None], say: Say) -> int:
+def join(words: Sequence[str], prepare: Callable[[], LockedFolder | None], say: Say) -> int:
     """Train as one rank, in the folder that rank 0 prepares.
 
     Return an exit code if there is nothing to train.
@@ -84,9 +85,13 @@ def join(words: Sequence[str], prepare: Callable[[], Path | None], say: Say) -> 
         os.environ |= LOOPBACK | os.environ
     os.environ |= get_allocator_settings()  # before torch looks for it
 
+    locked: LockedFolder | None = None
+
     def check_and_prepare() -> Path | None:
+        nonlocal locked
         RecipeError.refuse(_find_problems(words, by))
-        return prepare()
+        locked = prepare()
+        return locked and locked.path
 
     meeting = _join_meeting("command")
     _await_others(meeting, by, say)
@@ -95,7 +100,7 @@ def join(words: Sequence[str], prepare: Callable[[], Path | None], say: Say) -> 
         from resnet_recipes.jobs.rank import LaunchFacts, run_rank
         from resnet_recipes.jobs.train import work
 
-        run_rank(folder, work, LaunchFacts(start, "--verbose" in words))
+        run_rank(locked or HeldFolder(folder), work, LaunchFacts(start, "--verbose" in words))
     return code
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import ExitCode, Hint, NotReadyError
+from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.base.text import Say
 from resnet_recipes.jobs.group import GRACE, Group, Ranks, build_environments
 from resnet_recipes.jobs.rank import LaunchFacts, read_job
@@ -24,7 +24,7 @@ from resnet_recipes.jobs.watchdog import Observer
 from resnet_recipes.report.terminal import SHOW_CURSOR, format_interjection, is_live
 from resnet_recipes.run_folder import EXIT, LOGS, ending
 from resnet_recipes.run_folder.ending import Ending
-from resnet_recipes.run_folder.lock import HeldFolder, start_session
+from resnet_recipes.run_folder.lock import LockedFolder
 
 #: Seconds that ranks get to stop when there is nothing to save: after one has failed, and before
 #: the first step.
@@ -36,23 +36,19 @@ AFTERMATH = 5
 ECHO = 0.5
 
 
-def start(folder: Path, group: Group, say: Say, shows_all_times: bool = False) -> Ending:
-    """Train the frozen recipe in `folder` and return how that ended; nothing is left running.
+def start(held: LockedFolder, group: Group, say: Say, shows_all_times: bool = False) -> Ending:
+    """Train the frozen recipe in a folder and return how that ended; nothing is left running.
 
-    Raises NotReadyError if the folder is in use, and TrainingError if it was replaced during the
-    run.
+    Raises TrainingError if the folder was replaced during the run.
 
     `say` shows a line to the user; `shows_all_times` is for the summary. Call it in the main
     thread. The ending is also written to RUN/exit.json.
     """
-    held, launch = HeldFolder(folder), Launch(folder, group, say, shows_all_times)
-    with handle_signals(
-        launch.receive
-    ):  # until the ending is written: a late signal changes nothing
-        with start_session(folder):
-            if not held.is_in_place:
-                rule = "was replaced by another command of the same name"
-                raise NotReadyError.at(folder, rule, Hint("run the command again"))
+    folder = held.path
+    launch = Launch(folder, group, say, shows_all_times)
+    # until the ending is written: a late signal changes nothing
+    with handle_signals(launch.receive):
+        with held:
             result = launch.run()
             held.confirm()
         ending.write_ending(folder / EXIT, result)

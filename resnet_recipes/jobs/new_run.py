@@ -15,6 +15,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,8 @@ from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.planning import outline
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.recipe.frozen import sealed
+from resnet_recipes.recipe import frozen
+from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report import trackers
 from resnet_recipes.run_folder import (
     CHECKPOINTS,
@@ -42,7 +45,8 @@ from resnet_recipes.run_folder import (
     PROVENANCE,
     SUMMARY,
 )
-from resnet_recipes.run_folder.lock import hold_lock, refuse_links
+from resnet_recipes.run_folder.lock import LockedFolder, is_running, refuse_links
+from resnet_recipes.training.state import find_changed_settings
 
 PACKAGES = ("torch", "torchvision", "numpy", "pillow", "hydra-core", "omegaconf")
 
@@ -58,25 +62,26 @@ def check(plan: Plan) -> None:
     NotReadyError.refuse([*trackers.find_missing(plan.recipe.log.to), room])
     folder = root / run.name
     if run.name != "auto" and os.path.lexists(folder) and not _is_free(folder):
-        raise _make_taken_error(folder)
+        raise _make_taken_error(folder, plan.recipe)
 
 
-def create(plan: Plan, command: Sequence[str]) -> Path:
+def create(plan: Plan, command: Sequence[str]) -> LockedFolder:
     """Create the run folder, with what is known before the start, and return it.
 
     Raises RecipeError if it exists.
 
     It is built under a temporary name, so that a kill or a full disk leaves nothing that blocks the
-    name.
+    name. It is locked from the first moment on, so that no other command of this name replaces it
+    before its ranks start.
     """
-    recipe, frozen, state = plan.recipe, sealed(plan.recipe), find_stable_state(plan)
+    recipe, config, state = plan.recipe, frozen.sealed(plan.recipe), find_stable_state(plan)
     settings = plan.origin.settings
-    origin = collect_provenance(plan, frozen)
+    origin = collect_provenance(plan, config)
     if state:
         settings = state.overrides() | settings
         origin["extends"] = str(state)
     files = {
-        CONFIG: frozen,
+        CONFIG: config,
         DATA: plan.facts.to_json(),
         COMMAND: shlex.join(command) + "\n",
         OVERRIDES: "".join(f"{setting}\n" for setting in settings.values()),
@@ -85,21 +90,26 @@ def create(plan: Plan, command: Sequence[str]) -> Path:
         ENVIRONMENT: json.dumps(describe_environment(), indent=2) + "\n",
     }
     draft = Path(recipe.run.root) / f".{secrets.token_hex(8)}.tmp"
-    try:
-        draft.mkdir(parents=True)
-        for name, content in files.items():
-            atomic.write_text(draft / name, content)
-        if state:
-            state.put_into(draft, recipe)
-        return _place(draft, plan)
-    except OSError as error:
-        rule = f"cannot be written to: {error.strerror}"
-        raise NotReadyError.of("run.root", recipe.run.root, rule, "run.root=/your/folder") from None
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, draft, ignore_errors=True)
+        try:
+            draft.mkdir(parents=True)
+            held = stack.enter_context(LockedFolder(draft))
+            for name, content in files.items():
+                atomic.write_text(draft / name, content)
+            if state:
+                state.put_into(draft, recipe)
+            _place(held, plan)
+        except NotReadyError as error:
+            raise error.elsewhere(draft, str(draft.parent)) from None
+        except OSError as error:
+            rule, fix = f"cannot be written to: {error.strerror}", "run.root=/your/folder"
+            raise NotReadyError.of("run.root", recipe.run.root, rule, fix) from None
+        stack.pop_all()
+        return held
 
 
-def collect_provenance(plan: Plan, frozen: str) -> dict[str, Any]:
+def collect_provenance(plan: Plan, config: str) -> dict[str, Any]:
     """Return where the recipe came from.
 
     Its files, their digests, and the commit of their repository.
@@ -109,7 +119,7 @@ def collect_provenance(plan: Plan, frozen: str) -> dict[str, Any]:
         "recipe": plan.recipe.name,
         "origin": entry.origin,
         "files": plan.origin.files,
-        "config_sha256": hashlib.sha256(frozen.encode()).hexdigest(),
+        "config_sha256": hashlib.sha256(config.encode()).hexdigest(),
         "resnet_recipes": __version__,
         "git_commit": _read_commit(entry.path.parent),
     }
@@ -129,37 +139,43 @@ def describe_environment() -> dict[str, Any]:
     }
 
 
-def _place(draft: Path, plan: Plan) -> Path:
-    """Give a complete folder its name, and return it."""
-    name = plan.recipe.run.name
-    while name == "auto":
-        if _try_rename(draft, folder := draft.with_name(_make_name(plan))):
-            return folder
-    folder = draft.with_name(name)
-    if _try_rename(draft, folder):
-        return folder
-    if _is_unused(folder):
+def _place(draft: LockedFolder, plan: Plan) -> None:
+    """Give a complete folder its name."""
+    root, name = draft.path.parent, plan.recipe.run.name
+    if name == "auto":
+        while not _try_move(draft, root / _make_name(plan)):
+            pass
+        return
+    folder = root / name
+    if _try_move(draft, folder):
+        return
+    if _is_unused(folder) and not is_running(folder):
         refuse_links(folder)
-        away = draft.with_name(f".{secrets.token_hex(8)}.tmp")
-        with hold_lock(folder):
-            is_unused = _is_unused(folder)
-            if is_unused:
+        away = root / f".{secrets.token_hex(8)}.tmp"
+        with LockedFolder(folder) as other:
+            if _is_unused(folder):
                 # at once: what another command is about to train never has half of its files
-                folder.rename(away)
+                other.move(away)
         shutil.rmtree(away, ignore_errors=True)
-        if is_unused and _try_rename(draft, folder):
-            return folder
-    raise _make_taken_error(folder)
+        if _try_move(draft, folder):
+            return
+    raise _make_taken_error(folder, plan.recipe)
 
 
 def _is_free(folder: Path) -> bool:
     """Return whether a new run may take the place of a folder."""
     is_empty = folder.is_dir() and not folder.is_symlink() and not os.listdir(folder)
-    return is_empty or _is_unused(folder)
+    return is_empty or (_is_unused(folder) and not is_running(folder))
 
 
-def _make_taken_error(folder: Path) -> RecipeError:
+def _make_taken_error(folder: Path, recipe: Recipe) -> RecipeError:
     place = shlex.quote(str(folder))
+    if is_running(folder):
+        changes = find_changed_settings(asdict(frozen.read(folder / CONFIG)), recipe)
+        keys = ", ".join(problem.key for problem in changes)
+        rule = f"{folder} is running " + (f"with other settings: {keys}" if keys else "already")
+        fix = (f"resnet-recipes watch {place}", Hint("or choose another name"))
+        return NotReadyError.of("run.name", folder.name, rule, fix)
     is_run = (folder / CONFIG).is_file()
     commands = (
         (f"resnet-train --resume {place}", f"resnet-recipes runs rm {place}") if is_run else ()
@@ -169,10 +185,10 @@ def _make_taken_error(folder: Path) -> RecipeError:
     return RecipeError.of("run.name", folder.name, rule, fix)
 
 
-def _try_rename(draft: Path, folder: Path) -> bool:
+def _try_move(draft: LockedFolder, folder: Path) -> bool:
     """Rename a folder, unless the name is taken by a file or a folder that is not empty."""
     try:
-        draft.rename(folder)
+        draft.move(folder)
     except OSError as error:
         if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
             return False

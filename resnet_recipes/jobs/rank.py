@@ -9,7 +9,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Self, TextIO
@@ -30,7 +30,7 @@ from resnet_recipes.run_folder.ending import (
     make_ending,
     write_ending,
 )
-from resnet_recipes.run_folder.lock import HeldFolder, start_session
+from resnet_recipes.run_folder.lock import HeldFolder
 from resnet_recipes.run_folder.metrics import Record
 
 #: The parts of a run to train: the first step of each, and its end. Nearly always all that is left.
@@ -100,7 +100,7 @@ def show_progress(process: RankProcess, what: str, unit: str = "images") -> Iter
         yield progress
 
 
-def run_rank(folder: Path, work: Callable[[RankProcess], int], launch: LaunchFacts) -> NoReturn:
+def run_rank(held: HeldFolder, work: Callable[[RankProcess], int], launch: LaunchFacts) -> NoReturn:
     """Do the work of one rank, write how it ended to RUN/endings, and exit with that code.
 
     `work` returns DONE, or the exit code of an interruption after which it saved; it leaves nothing
@@ -113,14 +113,13 @@ def run_rank(folder: Path, work: Callable[[RankProcess], int], launch: LaunchFac
         die_with_parent()
     interruption = Interruption()
     interruption.install()
-    held, observer = HeldFolder(folder), Observer(folder)
+    folder, observer = held.path, Observer(held.path)
     console = _redirect_output(folder, rank, launch.console)
     watchdog: Watchdog | None = None
     try:
-        with _lock(folder, rank, launch):
-            watchdog = Watchdog(held, rank)
-            code = work(RankProcess(folder, rank, console, launch, interruption, watchdog))
-            ending = Ending(code, message=interruption.reason if code else "")
+        watchdog = Watchdog(held, rank)
+        code = work(RankProcess(folder, rank, console, launch, interruption, watchdog))
+        ending = Ending(code, message=interruption.reason if code else "")
     except BaseException as error:
         traceback.print_exc()
         ending = make_ending(error)
@@ -170,11 +169,6 @@ def _redirect_output(folder: Path, rank: int, inherited: int | None) -> TextIO:
     os.dup2(null, 0)
     os.close(null)
     return console
-
-
-def _lock(folder: Path, rank: int, launch: LaunchFacts) -> AbstractContextManager[object]:
-    """Lock the folder for a run, unless the launcher or another rank does."""
-    return start_session(folder) if rank == 0 and not launch.is_ours else nullcontext()
 
 
 def _report(held: HeldFolder, ending: Ending, observer: Observer, console: TextIO) -> None:

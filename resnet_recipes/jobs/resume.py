@@ -25,8 +25,8 @@ from resnet_recipes.recipe.library import Entry, Origin
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.sections import AUTO
 from resnet_recipes.report import trackers
-from resnet_recipes.run_folder import CHECKPOINTS, CONFIG, DATA, JOB, SUMMARY
-from resnet_recipes.run_folder.lock import hold_lock, is_running, refuse_links
+from resnet_recipes.run_folder import CHECKPOINTS, CONFIG, DATA, EXIT, JOB, SUMMARY
+from resnet_recipes.run_folder.lock import LockedFolder, is_running, refuse_links
 from resnet_recipes.run_folder.runs import list_newest
 from resnet_recipes.training.state import find_changed_settings
 
@@ -57,7 +57,7 @@ def find_match(recipe: Recipe, say: Say) -> Path | None:
     return None
 
 
-def continue_run(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Path | None:
+def continue_run(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> LockedFolder | None:
     """Prepare a run folder to continue with changed settings, and return it.
 
     None if the run is finished. Raises what `check_resume` does.
@@ -65,12 +65,15 @@ def continue_run(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Pat
     plan = check_resume(folder, changes, say)
     if plan is None:
         return None
+    held = LockedFolder(folder)
     config = folder / CONFIG
-    if plan.recipe != frozen.read(config):
-        with hold_lock(folder):
-            atomic.write_text(config, frozen.sealed(plan.recipe))
+    original = frozen.read(config)
+    RecipeError.refuse(find_changed_settings(asdict(original), plan.recipe))  # since it was read
+    if plan.recipe != original:
+        atomic.write_text(config, frozen.sealed(plan.recipe))
+    (folder / EXIT).unlink(missing_ok=True)
     say(f"resuming {folder}")
-    return folder
+    return held
 
 
 def check_resume(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Plan | None:
@@ -86,7 +89,7 @@ def check_resume(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Pla
         say(f"{folder} is finished; its results are in {folder / SUMMARY}")
         return None
     if is_running(folder):
-        with hold_lock(folder):  # raises, unless the run ends at this moment
+        with LockedFolder(folder):  # raises, unless the run ends at this moment
             pass
     if isinstance(changes, Sequence):  # a whole recipe is the user's own
         command = f"resnet-train --resume {shlex.quote(str(folder))}"

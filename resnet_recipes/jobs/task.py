@@ -21,6 +21,7 @@ from resnet_recipes.recipe.frozen import sealed
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder import CONFIG, DATA, JOB
 from resnet_recipes.run_folder.ending import Ending
+from resnet_recipes.run_folder.lock import LockedFolder
 
 
 class NotDoneError(TrainingError):
@@ -51,7 +52,7 @@ class Task(NamedTuple):
         folder = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
         for name, text in files.items():
             (folder / name).write_text(text)
-        with _run_ranks(folder, group, say, self.failure, folder):
+        with _run_ranks(LockedFolder(folder), group, say, self.failure, folder):
             yield folder
 
 
@@ -62,16 +63,19 @@ def run_sample(plan: Plan, spans: Spans, say: Say) -> Iterator[Path]:
     recipe = plan.recipe
     run = replace(recipe.run, root=str(root), name="sample", extends="")
     plan = replace(plan, recipe=replace(recipe, run=run, log=replace(recipe.log, to=[])))
-    folder = new_run.create(plan, sys.argv)
+    held = new_run.create(plan, sys.argv)
+    folder = held.path
     (folder / JOB).write_text(json.dumps({"job": "train", "spans": spans}))
-    with _run_ranks(folder, make_group(recipe.launch), say, "the sample run did not finish", root):
+    with _run_ranks(held, make_group(recipe.launch), say, "the sample run did not finish", root):
         yield folder
 
 
 @contextmanager
-def _run_ranks(folder: Path, group: Group, say: Say, failure: str, root: Path) -> Iterator[None]:
+def _run_ranks(
+    held: LockedFolder, group: Group, say: Say, failure: str, root: Path
+) -> Iterator[None]:
     """Start ranks and wait for them; delete `root`, unless its logs say why they failed."""
-    ending = launcher.start(folder, group, say)
+    ending = launcher.start(held, group, say)
     try:
         if ending.code:
             raise NotDoneError(failure, ending)

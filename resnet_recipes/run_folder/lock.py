@@ -7,70 +7,16 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TextIO
+from typing import Self, TextIO
 
 from resnet_recipes.base.errors import Hint, NotReadyError, TrainingError
 from resnet_recipes.base.reading import read_json
-from resnet_recipes.run_folder import EXIT, LOCK
+from resnet_recipes.run_folder import LOCK
 
 #: Seconds after which a lock is taken for another run's: who lists runs holds it for an instant.
 PATIENCE = 1.0
-
-
-@contextmanager
-def hold_lock(folder: Path) -> Iterator[None]:
-    """Hold RUN/lock inside the context. Raises NotReadyError, naming the holder.
-
-    The kernel releases it when the process dies, however it dies. The file stays: removing it would
-    race with the next run.
-    """
-    file = _held(folder)
-    try:
-        yield
-    finally:
-        with suppress(OSError):  # a network disk may write only now; the lock is gone either way
-            file.close()
-
-
-def _held(folder: Path) -> TextIO:
-    """Return the open lock file of a folder, with the lock. Raises NotReadyError."""
-    while True:
-        with ExitStack() as stack:
-            file = stack.enter_context((folder / LOCK).open("a+"))
-            try:
-                if not _try_lock(file):
-                    file.seek(0)
-                    rule = f"is in use by another run ({_describe_holder(file.read())})"
-                    fix = (f"resnet-recipes stop {folder}", Hint("or wait until it ends"))
-                    raise NotReadyError.at(folder, rule, fix)
-                # else its last holder has put another folder in its place
-                if _is_at(folder / LOCK, file):
-                    file.truncate(0)
-                    json.dump({"host": socket.gethostname(), "pid": os.getpid()}, file)
-                    file.flush()
-                    stack.pop_all()
-                    return file
-            except OSError as error:  # it names no file
-                rule = f"cannot be locked: {error.strerror}"
-                raise NotReadyError.at(folder, rule) from None
-
-
-def _is_at(path: Path, file: TextIO) -> bool:
-    """Return whether an open file is the one at a path."""
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
-    except FileNotFoundError:
-        return False
-
-
-@contextmanager
-def start_session(folder: Path) -> Iterator[None]:
-    """Hold the lock for a session of the run, and forget how the last one ended."""
-    with hold_lock(folder):
-        (folder / EXIT).unlink(missing_ok=True)
-        yield
 
 
 def _try_lock(file: TextIO) -> bool:
@@ -174,3 +120,54 @@ class HeldFolder:
         """Raise TrainingError if the folder was moved, deleted, or replaced by another."""
         if not self.is_in_place:
             raise TrainingError(f"{self.path} was moved, deleted or replaced during the run")
+
+
+class LockedFolder(HeldFolder):
+    """A run folder that no other process may train, replace or delete, until it is closed.
+
+    The kernel releases RUN/lock when the process dies, however it dies. The file stays.
+    """
+
+    def __init__(self, path: Path):
+        """Take the lock. Raises NotReadyError, which names the process that has it."""
+        super().__init__(path)
+        with ExitStack() as stack:
+            stack.callback(os.close, self._handle)
+            try:
+                self._lock = stack.enter_context(open(LOCK, "a+", opener=self._open))
+                if not _try_lock(self._lock):
+                    self._lock.seek(0)
+                    rule = f"is in use by another run ({_describe_holder(self._lock.read())})"
+                    fix = (f"resnet-recipes stop {path}", Hint("or wait until it ends"))
+                    raise NotReadyError.at(path, rule, fix)
+                if not self.is_in_place:
+                    rule = "was replaced by another command of the same name"
+                    raise NotReadyError.at(path, rule, Hint("run the command again"))
+                self._lock.truncate(0)
+                json.dump({"host": socket.gethostname(), "pid": os.getpid()}, self._lock)
+                self._lock.flush()
+            except OSError as error:  # it names no file
+                raise NotReadyError.at(path, f"cannot be locked: {error.strerror}") from None
+            stack.pop_all()
+
+    def _open(self, name: str, flags: int) -> int:
+        """Open a file of this folder, wherever its path leads by now."""
+        return os.open(name, flags, 0o666, dir_fd=self._handle)
+
+    def __enter__(self) -> Self:
+        """Return the folder, to be closed at the end of the context."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Release the lock."""
+        with suppress(OSError):  # a network disk may write only now; the lock is gone either way
+            self._lock.close()
+        os.close(self._handle)
+
+    def __fspath__(self) -> str:
+        """Return the path of the folder."""
+        return str(self.path)
+
+    def move(self, path: Path) -> None:
+        """Give the folder another path, without releasing the lock."""
+        self.path = self.path.rename(path)

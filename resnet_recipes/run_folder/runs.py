@@ -13,7 +13,7 @@ from resnet_recipes.run_folder import (
     CHECKPOINTS,
     CONFIG,
     EXIT,
-    LOCK,
+    LOGS,
     METRICS,
     OVERRIDES,
     PROVENANCE,
@@ -199,7 +199,7 @@ def _state(folder: Path, ending: dict[str, Any], has_begun: bool) -> str:
     if is_running(folder):
         return "running"
     if not ending:
-        was_started = has_begun or os.path.lexists(folder / LOCK)
+        was_started = has_begun or os.path.lexists(folder / LOGS)
         return "killed" if was_started else "prepared"
     return "stopped" if ending.get("code") in STOPPED else "failed"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.run_folder.ending import Ending
+from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.training.run import Run
 from tests.trained_runs import ended_run, random_images
 
@@ -47,9 +48,15 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     folders = []
     monkeypatch.setattr(
         "resnet_recipes.jobs.launcher.start",
-        lambda folder, *_: folders.append(Path(folder).resolve()) or Ending(75),
+        lambda held, *_: release(held, folders) or Ending(75),
     )
     return folders
+
+
+def release(held: LockedFolder, folders: list[Path]) -> None:
+    """Note the folder of a run that would be trained, and release its lock."""
+    with held:
+        folders.append(held.path.resolve())
 
 
 @pytest.fixture

@@ -1,13 +1,14 @@
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from resnet_recipes.jobs.resume import list_unfinished
 from resnet_recipes.recipe.frozen import read, sealed
-from resnet_recipes.run_folder.lock import hold_lock
+from resnet_recipes.run_folder.lock import LockedFolder
 from tests.commands.conftest import TINY
 from tests.data.remote.places import site_of
 from tests.fixtures import Said
@@ -126,7 +127,7 @@ def test_a_resumed_run_keeps_the_micro_batch_that_was_found_when_it_began(mine, 
 
 @pytest.mark.parametrize("words", ["workers=3", "--dry-run"])
 def test_a_running_run_keeps_its_settings(mine, refused, words):
-    with hold_lock(Path("runs/mine")):
+    with LockedFolder(Path("runs/mine")):
         assert "is in use by another run" in refused(words, 3)
 
 
@@ -200,3 +201,23 @@ def test_a_run_folder_with_a_link_in_it_is_not_resumed(mine, refused, tmp_path):
     (tmp_path / "precious").mkdir()
     Path("runs/mine/checkpoints").symlink_to(tmp_path / "precious")
     assert "runs/mine/checkpoints: is a symbolic link" in refused("", 3)
+
+
+def test_a_resumed_run_forgets_how_it_ended_last(mine, enter):
+    Path("runs/mine/exit.json").write_text('{"code": 75}')
+    enter("resnet-train --resume runs/mine", 75)
+    assert not Path("runs/mine/exit.json").exists()
+
+
+def test_a_run_replaced_before_its_lock_is_taken_is_not_resumed(mine, enter, monkeypatch):
+    original = read(CONFIG)
+
+    def replaced(folder: Path) -> LockedFolder:
+        CONFIG.write_bytes(sealed(replace(original, seed=7)).encode())
+        return LockedFolder(folder)
+
+    monkeypatch.setattr("resnet_recipes.jobs.resume.LockedFolder", replaced)
+    said = enter("resnet-train --resume runs/mine workers=3", 2).err
+    assert "seed=42: was 7 when the run started" in said
+    assert read(CONFIG) == replace(original, seed=7)
+    assert len(mine) == 1

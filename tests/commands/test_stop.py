@@ -16,9 +16,9 @@ from tests.run_folders import run_folder
 #: A run that ends when it is asked to.
 RUN = """
 import pathlib, signal, sys
-from resnet_recipes.run_folder.lock import start_session
+from resnet_recipes.run_folder.lock import LockedFolder
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
-with start_session(pathlib.Path(sys.argv[1])):
+with LockedFolder(pathlib.Path(sys.argv[1])):
     signal.pause()
 """
 

@@ -11,7 +11,7 @@ from resnet_recipes.doctor import cuda
 from resnet_recipes.jobs.watchdog import Beat
 from resnet_recipes.recipe.frozen import read
 from resnet_recipes.run_folder.ending import Ending
-from tests.commands.conftest import TINY
+from tests.commands.conftest import TINY, release
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def torchrun(started: list[Path], monkeypatch: pytest.MonkeyPatch) -> list[Path]
         monkeypatch.setenv(name, value)
     trained: list[Path] = []
     monkeypatch.setattr(
-        "resnet_recipes.jobs.rank.run_rank", lambda folder, *_: trained.append(folder)
+        "resnet_recipes.jobs.rank.run_rank", lambda held, *_: release(held, trained)
     )
     return trained
 
@@ -31,7 +31,7 @@ def test_a_run_gets_a_folder_that_says_all_about_it(started, enter):
     (folder,) = started
     assert folder.parent == Path("runs").absolute()
     assert folder.name.startswith("mild-")
-    files = "config.yaml data.json command.txt overrides.txt plan.txt provenance.json env.json"
+    files = "config.yaml data.json command.txt overrides.txt plan.txt provenance.json env.json lock"
     assert {path.name for path in folder.iterdir()} == {*files.split()}
     assert read(folder / "config.yaml").seed == 5
     assert "seed=5\n" in (folder / "overrides.txt").read_text()
@@ -48,7 +48,8 @@ def test_a_run_gets_a_folder_that_says_all_about_it(started, enter):
 def test_verbose_reaches_the_launcher(monkeypatch, enter):
     passed = []
 
-    def start(folder, group, say, shows_all_times):
+    def start(held, group, say, shows_all_times):
+        held.__exit__()
         passed.append(shows_all_times)
         return Ending(75)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from resnet_recipes.jobs import group
 from resnet_recipes.jobs import launcher as launching
+from resnet_recipes.run_folder.lock import LockedFolder
 
 
 def say(text: str) -> None:
@@ -15,4 +16,4 @@ def say(text: str) -> None:
 if __name__ == "__main__":
     folder, ranks = sys.argv[1:]
     group.PROGRAM, launching.AFTERMATH = "stand_in", 1
-    sys.exit(launching.start(Path(folder), group.Group(int(ranks)), say).code)
+    sys.exit(launching.start(LockedFolder(Path(folder)), group.Group(int(ranks)), say).code)

@@ -44,6 +44,7 @@ from resnet_recipes.jobs.rank import (
 )
 from resnet_recipes.jobs.train import work
 from resnet_recipes.jobs.watchdog import Watchdog
+from resnet_recipes.run_folder.lock import HeldFolder
 
 #: What ranks are told if a test does not say otherwise.
 LIMITS = {"largest_file": -1, "stop_at": -1, "function": None, "arguments": {}}
@@ -363,7 +364,8 @@ def _rank(rank: int, question: dict, work: object) -> NoReturn:
         )
     if rank == question["ranks"] - 1:
         _terminate_at(question["stop_at"])
-    run_rank(Path(question["folder"]), work, LaunchFacts(time.monotonic(), console=os.dup(0)))
+    held = HeldFolder(Path(question["folder"]))
+    run_rank(held, work, LaunchFacts(time.monotonic(), console=os.dup(0)))
 
 
 def _terminate_at(step: int) -> None:

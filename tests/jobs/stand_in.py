@@ -13,6 +13,7 @@ from pathlib import Path
 from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, TrainingError
 from resnet_recipes.jobs.rank import LaunchFacts, RankProcess, run_rank
 from resnet_recipes.run_folder import LAUNCH
+from resnet_recipes.run_folder.lock import HeldFolder
 
 STEPS = 2000
 
@@ -82,4 +83,4 @@ if __name__ == "__main__":
     folder = Path(sys.argv[1])
     is_launched = (folder / LAUNCH).exists()  # by our launcher
     facts = LaunchFacts.read(folder) if is_launched else LaunchFacts(time.monotonic())
-    run_rank(folder, work, facts)
+    run_rank(HeldFolder(folder), work, facts)

@@ -17,7 +17,7 @@ from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.recipe.frozen import read, sealed
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.run_folder.lock import hold_lock
+from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.run_folder.metrics import read_metrics
 from resnet_recipes.run_folder.runs import read_run
 from tests.jobs.test_survival import assert_same
@@ -101,7 +101,10 @@ def test_stable_state_is_newest_checkpoint_unless_more_follow(prepared, nursery)
     for path in (short / "checkpoints").glob("step-00000012.*"):
         path.unlink()
     assert find(99).step == 8  # it was stopped there
-    with hold_lock(short), pytest.raises(NotYetError, match="has not saved its stable phase yet"):
+    with (
+        LockedFolder(short),
+        pytest.raises(NotYetError, match="has not saved its stable phase yet"),
+    ):
         find(99)
     shutil.rmtree(short)
     with pytest.raises(NotYetError, match="there is no run"):

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -25,7 +24,7 @@ from resnet_recipes.jobs.launcher import start
 from resnet_recipes.jobs.rank import LaunchFacts
 from resnet_recipes.run_folder import LAUNCH
 from resnet_recipes.run_folder.ending import Ending, read_ending
-from resnet_recipes.run_folder.lock import hold_lock
+from resnet_recipes.run_folder.lock import LockedFolder
 from tests.tables import rows
 
 
@@ -52,7 +51,9 @@ class Started:
         (folder / "behaviour").write_text(behaviour)
         if then is not None:
             threading.Thread(target=self._when_training, args=(then, ranks), daemon=True).start()
-        self.ending: Ending = start(folder, Group(ranks, max_restarts=restarts), self.said.append)
+        self.ending: Ending = start(
+            LockedFolder(folder), Group(ranks, max_restarts=restarts), self.said.append
+        )
 
     def _when_training(self, then: Callable[[], object], ranks: int) -> None:
         while sum(beat.step > 5 for beat in watchdog.read_beats(self.folder)) < ranks:
@@ -96,7 +97,7 @@ def test_missing_endings_are_explained_by_full_disk(tmp_path, monkeypatch):
 @pytest.mark.parametrize("verbose", [False, True])
 def test_launcher_passes_facts_in_one_file(verbose, tmp_path):
     (tmp_path / "behaviour").write_text("finish@0")
-    assert start(tmp_path, Group(), print, verbose).code == 0
+    assert start(LockedFolder(tmp_path), Group(), print, verbose).code == 0
     facts = LaunchFacts.read(tmp_path)
     assert (facts.is_ours, facts.shows_all_times) == (True, verbose)
     assert not Path(facts.meeting).exists()  # in a private folder that is gone
@@ -108,7 +109,7 @@ def test_launcher_rejects_folder_on_full_disk(tmp_path, monkeypatch):
 
     monkeypatch.setattr("resnet_recipes.base.atomic.write_text", full)
     with pytest.raises(NotReadyError, match="cannot be written to: No space left on device"):
-        start(tmp_path, Group(), print)
+        start(LockedFolder(tmp_path), Group(), print)
 
 
 def test_run_that_finished_survives_a_failing_cleanup(tmp_path, monkeypatch):
@@ -118,23 +119,6 @@ def test_run_that_finished_survives_a_failing_cleanup(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "rmdir", fail)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert Started(tmp_path, "finish@0").ending.code == 0
-
-
-def test_folder_replaced_while_its_lock_is_awaited_is_rejected(tmp_path, monkeypatch):
-    folder, begun = tmp_path / "mine", launching.start_session
-    folder.mkdir()
-    (folder / "behaviour").write_text("finish@0")
-
-    def replaced(place: Path):
-        shutil.copytree(folder, tmp_path / "other")
-        folder.rename(tmp_path / "old")
-        (tmp_path / "other").rename(folder)
-        return begun(place)
-
-    monkeypatch.setattr(launching, "start_session", replaced)
-    with pytest.raises(NotReadyError, match="was replaced by another command"):
-        start(folder, Group(), print)
-    assert not (folder / "logs").exists()  # no rank has started
 
 
 def until_stuck(folder: Path, then: Callable[[], object]) -> Callable[[], None]:
@@ -221,7 +205,7 @@ def test_signal_after_the_last_rank_ended_changes_nothing(tmp_path, monkeypatch)
         if (tmp_path / "endings").exists():  # of the ranks
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(launching.HeldFolder, "confirm", confirm)
+    monkeypatch.setattr(launching.LockedFolder, "confirm", confirm)
     run = Started(tmp_path, "finish@0")
     assert (run.ending.code, read_ending(tmp_path / "exit.json").code) == (0, 0)
 
@@ -283,19 +267,6 @@ def test_loader_workers_of_dead_rank_are_killed(tmp_path):
     Started(tmp_path, "leave-a-child@0")
     assert (tmp_path / "child").exists()
     assert stops(tmp_path)
-
-
-def test_killed_launcher_leaves_no_earlier_ending(tmp_path):
-    (tmp_path / "exit.json").write_text('{"code": 75}')
-    process = launched(tmp_path)
-    process.kill()
-    process.communicate(timeout=60)
-    assert not (tmp_path / "exit.json").exists()
-
-
-def test_launcher_rejects_folder_in_use(tmp_path):
-    with hold_lock(tmp_path), pytest.raises(NotReadyError, match="is in use by another run"):
-        Started(tmp_path)
 
 
 def launched(folder: Path, ranks: int = 1) -> subprocess.Popen[str]:

@@ -1,6 +1,7 @@
 """The folder of a run appears whole, under a free name, and says where the recipe came from."""
 
 import errno
+import fcntl
 import os
 import shutil
 import subprocess
@@ -9,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import NotReadyError, RecipeError
+from resnet_recipes.base.errors import Kind, NotReadyError, RecipeError
 from resnet_recipes.jobs.new_run import check, collect_provenance, create
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import IMAGENET, Plan
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.run_folder.lock import hold_lock
+from resnet_recipes.run_folder import CONFIG
 from tests.tables import rows
 
 
@@ -31,8 +32,9 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(*words: str) -> Path:
-    """Make the folder of a run in ./runs."""
-    return create(planned("mild", *words), ["resnet-train"])
+    """Make the folder of a run in ./runs, which nothing trains."""
+    with create(planned("mild", *words), ["resnet-train"]) as held:
+        return held.path
 
 
 @pytest.mark.parametrize(
@@ -104,9 +106,37 @@ def test_unused_run_is_replaced_whole(monkeypatch):
     assert [path.name for path in folder.parent.iterdir()] == ["mine"]
 
 
-def test_name_of_starting_run_is_taken():
-    with hold_lock(made("run=mine")), pytest.raises(NotReadyError, match="in use"):
+@pytest.mark.parametrize(
+    ("words", "clause"),
+    [
+        (["seed=1"], "is running already"),
+        (["seed=2", "lr=1"], "is running with other settings: optimizer.lr, seed"),
+    ],
+)
+@pytest.mark.parametrize("make", [create, lambda plan, _: check(plan)], ids=["create", "check"])
+def test_run_that_is_about_to_start_keeps_its_name(make, words, clause):
+    with create(planned("mild", "run=mine", "seed=1"), ["resnet-train"]) as held:
+        config = (held.path / CONFIG).read_bytes()
+        with pytest.raises(NotReadyError) as refused:
+            make(planned("mild", "run=mine", *words), ["resnet-train"])
+        assert (held.path / CONFIG).read_bytes() == config
+        assert [path.name for path in held.path.parent.iterdir()] == ["mine"]
+    (problem,) = refused.value.problems
+    assert (problem.key, problem.value) == ("run.name", "mine")
+    assert problem.clause == f"{held.path} {clause}"
+    assert problem.fixes == (f"resnet-recipes watch {held.path}",)
+
+
+def test_create_names_a_folder_on_a_disk_without_locks(monkeypatch):
+    def flock(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(NotReadyError) as refused:
         made("run=mine")
+    (problem,) = refused.value.problems
+    assert (problem.key, problem.kind) == (str(Path("runs").absolute()), Kind.WRONG)
+    assert list(Path("runs").iterdir()) == []
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "link"])

@@ -8,7 +8,7 @@ import pytest
 
 from resnet_recipes.jobs import sweep
 from resnet_recipes.jobs.sweep import Sweep, make_slots
-from resnet_recipes.run_folder.lock import hold_lock
+from resnet_recipes.run_folder.lock import LockedFolder
 
 RUNS = {name: ["recipe=mild", f"seed={seed}"] for seed, name in enumerate("abc", 1)}
 
@@ -122,7 +122,7 @@ def test_sweep_waits_for_runs_of_another_sweep(
     def pause(_):
         if (now := next(pauses)) == (0 if is_first else 1):  # before or after ours was started
             (tmp_path / "b").mkdir()
-            other.enter_context(hold_lock(tmp_path / "b"))
+            other.enter_context(LockedFolder(tmp_path / "b"))
             stand_in.codes = {"b": 3}
         if now == 15:
             other.close()

@@ -20,7 +20,8 @@ def folders(monkeypatch) -> list:
     """Start nothing; collect the folders of tasks, each of whose ranks end with the code `end`."""
     seen = []
 
-    def start(folder, group, say):
+    def start(held, group, say):
+        folder = held.path
         assert (folder / CONFIG).is_file()
         seen.append(folder)
         return Ending(json.loads((folder / JOB).read_text())["end"])

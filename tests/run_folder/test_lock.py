@@ -8,17 +8,18 @@ import signal
 import threading
 import time
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
 from resnet_recipes.base.errors import NotReadyError, TrainingError
-from resnet_recipes.run_folder import EXIT, lock
-from resnet_recipes.run_folder.lock import HeldFolder, hold_lock, refuse_links, start_session
+from resnet_recipes.run_folder import lock
+from resnet_recipes.run_folder.lock import HeldFolder, LockedFolder, refuse_links
 
 
 def test_second_lock_is_refused_naming_the_holder(tmp_path):
     holder = f"is in use by another run.*process {os.getpid()} on"
-    with hold_lock(tmp_path), pytest.raises(NotReadyError, match=holder), hold_lock(tmp_path):
+    with LockedFolder(tmp_path), pytest.raises(NotReadyError, match=holder), LockedFolder(tmp_path):
         pass
 
 
@@ -28,64 +29,55 @@ def test_lock_waits_for_a_brief_reader(tmp_path, monkeypatch):
     looking = os.open(tmp_path / "lock", os.O_RDONLY)
     fcntl.flock(looking, fcntl.LOCK_SH)  # as `resnet-recipes runs` does
     threading.Timer(0.1, os.close, [looking]).start()
-    with hold_lock(tmp_path):
+    with LockedFolder(tmp_path):
         pass
-
-
-def test_new_session_deletes_the_last_ending(tmp_path):
-    (tmp_path / EXIT).touch()
-    with hold_lock(tmp_path), pytest.raises(NotReadyError), start_session(tmp_path):
-        pass
-    assert (tmp_path / EXIT).exists()
-    with start_session(tmp_path):
-        assert not (tmp_path / EXIT).exists()
 
 
 def test_lock_of_killed_run_is_free(tmp_path):
     child = os.fork()
     if child == 0:
-        with hold_lock(tmp_path):
+        with LockedFolder(tmp_path):
             (tmp_path / "held").touch()
             time.sleep(60)
     while not (tmp_path / "held").exists():
         time.sleep(0.01)
-    with pytest.raises(NotReadyError, match=f"process {child} on"), hold_lock(tmp_path):
+    with pytest.raises(NotReadyError, match=f"process {child} on"), LockedFolder(tmp_path):
         pass
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    with hold_lock(tmp_path):
+    with LockedFolder(tmp_path):
         pass
 
 
-def test_locked_waits_for_the_folder_that_takes_its_place(tmp_path, monkeypatch):
-    monkeypatch.setattr(lock, "PATIENCE", 60.0)
-    mine, flock, tries = tmp_path / "mine", fcntl.flock, []
-    mine.mkdir()
+def test_folder_replaced_while_its_lock_is_awaited_is_rejected(tmp_path, monkeypatch):
+    folder, take = tmp_path / "mine", lock._try_lock
+    folder.mkdir()
 
-    def counted(file, how):
-        tries.append(how)
-        return flock(file, how)
+    def replaced(file: TextIO) -> bool:
+        folder.rename(tmp_path / "old")
+        folder.mkdir()
+        return take(file)
 
-    def wait() -> None:
-        with hold_lock(mine):
-            found.append(lock.is_running(mine))
+    monkeypatch.setattr(lock, "_try_lock", replaced)
+    with pytest.raises(NotReadyError, match="was replaced by another command"):
+        LockedFolder(folder)
+    assert list(folder.iterdir()) == []
+    assert not lock.is_running(tmp_path / "old")
 
-    found: list[bool] = []
-    waiting = threading.Thread(target=wait, daemon=True)
-    with hold_lock(mine):
-        monkeypatch.setattr(fcntl, "flock", counted)
-        waiting.start()
-        while not tries:  # it has opened the lock of the first folder
-            time.sleep(0.001)
-        mine.rename(tmp_path / "old")
-        mine.mkdir()
-    waiting.join(30)
-    assert found == [True]
+
+def test_lock_moves_with_its_folder(tmp_path):
+    (tmp_path / "draft").mkdir()
+    with LockedFolder(tmp_path / "draft") as held:
+        held.move(tmp_path / "mine")
+        assert (held.path, held.is_in_place) == (tmp_path / "mine", True)
+        with pytest.raises(NotReadyError, match="in use"):
+            LockedFolder(tmp_path / "mine")
+    assert not lock.is_running(tmp_path / "mine")
 
 
 def test_locked_names_the_folder_on_a_full_disk(tmp_path):
     (tmp_path / "lock").symlink_to("/dev/full")
-    with pytest.raises(NotReadyError) as refused, hold_lock(tmp_path):
+    with pytest.raises(NotReadyError) as refused, LockedFolder(tmp_path):
         pass
     (problem,) = refused.value.problems
     assert problem.key == str(tmp_path)
@@ -98,15 +90,15 @@ def test_locked_names_the_folder_on_a_disk_without_locks(tmp_path, monkeypatch):
 
     monkeypatch.setattr(fcntl, "flock", flock)
     with pytest.raises(NotReadyError, match="cannot be locked: No locks available"):
-        hold_lock(tmp_path).__enter__()
+        LockedFolder(tmp_path).__enter__()
 
 
 def test_locked_ignores_a_failure_to_close(tmp_path):
-    with hold_lock(tmp_path):
+    with LockedFolder(tmp_path):
         links = Path("/proc/self/fd").glob("*")
         (file,) = (link for link in links if link.resolve() == tmp_path.resolve() / "lock")
         os.close(int(file.name))  # closing it again fails
-    with hold_lock(tmp_path):
+    with LockedFolder(tmp_path):
         pass
 
 

@@ -41,7 +41,7 @@ def test_unstarted_folder_is_prepared(tmp_path):
     folder = run_folder(tmp_path, "a", state="killed")
     (folder / "metrics.jsonl").unlink()
     assert read_run(folder).state == "prepared"
-    (folder / "lock").touch()
+    (folder / "logs").mkdir()
     assert read_run(folder).state == "killed"
 
 
