@@ -7,13 +7,12 @@ import re
 import runpy
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from select import select
+from unittest.mock import Mock
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 SESSION = Path(__file__).parents[1] / "benchmarks" / "gpu_session"
@@ -60,15 +59,6 @@ def test_session_five_commands_cover_every_call(session):
     assert all(part.seconds <= call.seconds for call in CALLS.values() for part in call.parts)
 
 
-def test_steps_measures_our_contender_at_every_size(session):
-    import steps
-
-    rows = list(steps.rows(torch.device("cpu"), True, "ours, no methods"))
-    sizes = [row["size"] for row in rows if row["unit"] == "images/s"]
-    assert sizes == ["32 px, 4", "40 px, 4"]
-    assert all(row["value"] > 0 for row in rows)
-
-
 def test_session_part_crashes_keeps_rows_of_others(session, monkeypatch, tmp_path):
     from calls import CALLS, Call, Part
 
@@ -104,7 +94,7 @@ def failing_once(function):
     [
         ("kernels", (), "measure_seconds", "max pool, stride 2, 64 channels, 8 px: torch"),
         ("convolutions", ("searched",), "measure_seconds", "256->512 at 2, input's gradient"),
-        ("steps", ("bare loop",), "contender", "40 px, 4: bare loop"),
+        ("steps", ("ours, no methods",), "contender", "40 px, 4: ours, no methods"),
         ("whole", (), "run_of", "32 px: training from files"),
         ("ceilings", (), "gpu_of", "matrix product 256"),
     ],
@@ -129,26 +119,20 @@ class ChannelsLast(TorchDispatchMode):
         return function(*arguments, **(options or {}))
 
 
-@pytest.mark.parametrize(("kernel", "stride"), [(1, 1), (1, 2), (3, 1), (3, 2), (7, 2)])
-def test_convolutions_run_in_channels_last(kernel, stride, session, monkeypatch):
+@pytest.mark.parametrize(("kernel", "stride"), [(1, 1), (3, 2)])
+def test_convolutions_run_in_channels_last(kernel, stride, session):
     import convolutions
 
-    def small(size, **kwargs):
-        # -1, 0 and 1: no sum passes 256, so that bf16 holds each one exactly on any processor
-        return torch.randint(-1, 2, size).float()
-
-    monkeypatch.setattr(torch, "randn", small)
     shape = convolutions.Convolution(4, 6, kernel, stride, 9)
-    torch.manual_seed(0)
     calls = convolutions._calls(shape, 2, torch.device("cpu"))
-    torch.manual_seed(0)
-    sizes = (2, 4, 9, 9), (6, 4, kernel, kernel), (2, 6, shape.out_side, shape.out_side)
-    images, weights, upstream = (small(size).requires_grad_() for size in sizes)
-    output = F.conv2d(images, weights, stride=stride, padding=kernel // 2)
-    gradients = torch.autograd.grad(output, (weights, images), upstream)
-    for call, expected in zip(calls.values(), (output, *gradients), strict=True):
-        with ChannelsLast():
-            assert torch.equal(call().float(), expected)
+    side = -(-9 // stride)
+    with ChannelsLast():
+        sizes = {name: (*call().shape,) for name, call in calls.items()}
+    assert sizes == {
+        "output": (2, 6, side, side),
+        "weights' gradient": (6, 4, kernel, kernel),
+        "input's gradient": (2, 4, 9, 9),
+    }
 
 
 @pytest.mark.parametrize(
@@ -231,90 +215,18 @@ def test_ratios_use_best_peer_of_same_work(session):
     }
 
 
-@contextmanager
-def natively(patched: pytest.MonkeyPatch) -> Iterator[None]:
-    """Compute with torch's own loops instead of oneDNN's."""
-    patched.setattr(torch.backends.mkldnn, "enabled", False)
-    yield
-
-
-@contextmanager
-def in_float64(patched: pytest.MonkeyPatch) -> Iterator[None]:
-    """Compute in float64, from the weights that were drawn in float32."""
-    import check_steps
-
-    from resnet_recipes.training import loop
-
-    run_of, normalize = check_steps.run_of, loop.normalize
-
-    def built(*given):
-        weights = run_of(*given).model.state_dict()
-        torch.set_default_dtype(torch.float64)
-        run = run_of(*given)
-        run.model.load_state_dict(weights)
-        return run
-
-    patched.setattr(check_steps, "run_of", built)
-    patched.setattr(loop, "normalize", lambda pixels, *levels: normalize(pixels, *levels).double())
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(torch.float32)
-
-
-@contextmanager
-def without_one_update_in_a_hundred(patched: pytest.MonkeyPatch) -> Iterator[None]:
-    """Leave every hundredth weight as it is."""
-    import check_steps
-
-    run_of = check_steps.run_of
-
-    def built(*given):
-        run = run_of(*given)
-        kept, params = [], list(run.model.parameters())
-
-        @torch.no_grad()
-        def undo(*_):
-            for param, old in zip(params, kept, strict=True):
-                left = torch.arange(param.numel()).view(param.shape) % 100 == 0
-                param.copy_(torch.where(left, old, param))
-
-        def keep(*_):
-            kept[:] = [param.detach().clone() for param in params]
-
-        run.optimizer.register_step_pre_hook(keep)
-        run.optimizer.register_step_post_hook(undo)
-        return run
-
-    patched.setattr(check_steps, "run_of", built)
-    yield
-
-
-@pytest.mark.parametrize(
-    ("name", "other", "is_correct"),
-    [
-        ("no methods", natively, True),
-        ("sam", in_float64, True),  # two gradients a step: the hardest to keep together
-        ("no methods", without_one_update_in_a_hundred, False),
-    ],
-)
-def test_steps_accept_correct_and_reject_wrong_implementation(
-    name, other, is_correct, session, monkeypatch
-):
+def test_steps_accept_other_arithmetic_and_reject_lost_updates(session, monkeypatch):
     import check_steps
 
     cpu, changed = torch.device("cpu"), check_steps.changed
-
-    def first(chosen, device):
-        monkeypatch.setattr(check_steps, "changed", otherwise)
-        return changed(chosen, device)
-
-    def otherwise(*given):
-        with monkeypatch.context() as patched, other(patched):
-            return changed(*given)
-
-    monkeypatch.setattr(check_steps, "changed", first)
-    checks = dict([*check_steps.decisive(cpu), *check_steps.methods(cpu)])
-    row = checks[f"3 steps, {name}"]()
-    assert ("fault" not in row) == is_correct, row
-    assert row["value"] > 4 * row["allowed"] or row["value"] < row["allowed"] / 4, row
+    expected = changed(check_steps.NONE, cpu)
+    monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
+    found = changed(check_steps.NONE, cpu)
+    lost = [update.clone() for update in found]
+    for update in lost:
+        update[torch.arange(update.numel()).view(update.shape) % 100 == 0] = 0.0
+    for results, is_correct in ((found, True), (lost, False)):
+        monkeypatch.setattr(check_steps, "changed", Mock(side_effect=[expected, results]))
+        row = dict(check_steps.decisive(cpu))["3 steps, no methods"]()
+        assert ("fault" not in row) == is_correct, row
+        assert row["value"] > 4 * row["allowed"] or row["value"] < row["allowed"] / 4, row
