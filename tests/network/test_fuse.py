@@ -27,17 +27,8 @@ from tests.jobs.nursery import narrow_resnet18
 
 FUSED = Operations(**{name: module.fused for name, module in ops.FUSED.items()})
 
-#: The same operations in plain torch, but not the default ones, for which a network would not be
-#: changed.
-PLAIN = Operations(
-    **{
-        name: lambda *rest, call=module.unfused, **named: call(*rest, **named)
-        for name, module in ops.FUSED.items()
-    }
-)
 
-
-def twins(network, *methods, dtype=torch.float64, operations=FUSED):
+def twins(network, *methods):
     """Return two networks with the same weights, one of them fused."""
     torch.manual_seed(0)
     unfused, fused = network(num_classes=10), network(num_classes=10)
@@ -45,8 +36,8 @@ def twins(network, *methods, dtype=torch.float64, operations=FUSED):
     for model in (unfused, fused):
         for method in methods:
             method.modify_model(model)
-        model.to(dtype, memory_format=torch.channels_last)
-    fuse(fused, operations)
+        model.to(torch.float64, memory_format=torch.channels_last)
+    fuse(fused, FUSED)
     return unfused, fused
 
 
@@ -97,7 +88,7 @@ def test_other_first_convolution_is_not_folded(kernel, stride, padding):
     ("network", "methods", "norms", "dropping"),
     [
         (narrow_resnet18, (BlurPool(), StochasticDepth(drop_rate=0.5)), 13, 8),
-        (four_bottlenecks, (BlurPool(),), 17, 0),
+        (four_bottlenecks, (BlurPool(), StochasticDepth(drop_rate=0.5)), 13, 4),
     ],
 )
 def test_fused_network_matches_outputs_gradients_and_statistics(network, methods, norms, dropping):
@@ -124,27 +115,6 @@ def test_fused_network_matches_outputs_gradients_and_statistics(network, methods
     assert torch.allclose(fused.eval()(x), expected, rtol=1e-8)
     fold(fused)
     assert torch.allclose(fused(x), expected, rtol=1e-8)
-
-
-@pytest.mark.parametrize("network", [narrow_resnet18, four_bottlenecks])
-def test_fuse_with_plain_operations_is_bit_identical(network):
-    methods = BlurPool(), StochasticDepth(drop_rate=0.5)
-    pair = twins(network, *methods, dtype=torch.float32, operations=PLAIN)
-    x = images().float()
-    seen = []
-    for model in pair:
-        torch.manual_seed(1)
-        output = model(x)
-        output.square().sum().backward()
-        seen.append(
-            [
-                output,
-                *(parameter.grad for parameter in model.parameters()),
-                *model.state_dict().values(),
-            ]
-        )
-    assert all(map(torch.equal, *seen))
-    assert isinstance(pair[1].bn1, FusedBatchNorm2d)
 
 
 def test_fuse_keeps_keys_and_fuses_every_batchnorm():

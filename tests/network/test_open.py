@@ -110,15 +110,14 @@ def test_undescribed_file_uses_named_network_and_images(tmp_path):
     assert any("mean of 0.5/0.5/0.5" in note for note in list_notes(network, "w"))
 
 
-@pytest.mark.parametrize(("name", "resize"), [("resnet18-f37072fd.pth", 256), ("mine.pth", 256)])
-def test_resnet_file_is_recognized_by_its_names(name, resize, tmp_path, monkeypatch):
+def test_resnet_file_is_recognized_by_its_names(tmp_path, monkeypatch):
     monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
-    torch.save(narrow_resnet18(num_classes=3).state_dict(), tmp_path / name)
-    network = open_network(str(tmp_path / name))
+    torch.save(narrow_resnet18(num_classes=3).state_dict(), tmp_path / "mine.pth")
+    network = open_network(str(tmp_path / "mine.pth"))
     assert network.about.architecture == "resnet18"
     assert (network.about.mean, network.about.std) == (MEAN, STD)
-    assert network.about.eval_resize == resize
-    assert "without BlurPool" in next(list_notes(network, name))
+    assert network.about.eval_resize == 256
+    assert "without BlurPool" in next(list_notes(network, "mine.pth"))
 
 
 def test_torchvision_states_images_of_each_file():
@@ -135,9 +134,7 @@ def test_torchvision_states_images_of_each_file():
     assert find_image_settings("resnet50", "torchvision:IMAGENET1K_V1")["eval_resize"] == 256
 
 
-@pytest.mark.parametrize(
-    "place", ["torchvision:resnet18", "torchvision:IMAGENET1K_V1", "torchvision"]
-)
+@pytest.mark.parametrize("place", TORCHVISION)
 def test_torchvision_weights_are_found_by_either_name(place, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     model = None if place == "torchvision:resnet18" else ModelConfig("resnet18")

@@ -89,19 +89,6 @@ def test_build_with_all_methods_keeps_channels_last(make_run):
     assert seen[0].is_contiguous(memory_format=torch.channels_last)
 
 
-def test_memory_format_leaves_logits_unchanged(make_run):
-    surgery = "methods.blurpool={} methods.stochastic_depth={} methods.bce_loss={}"
-    images = torch.randn(4, 3, 40, 40, generator=torch.Generator().manual_seed(0)).to(
-        memory_format=torch.channels_last
-    )
-    nhwc, nchw = (
-        make_run(f"precision.channels_last={is_on} {surgery}").model.eval()(images)
-        for is_on in (True, False)
-    )
-    assert nhwc.std() > 0.01
-    torch.testing.assert_close(nhwc, nchw, rtol=1e-5, atol=1e-5)
-
-
 def test_compiled_run_has_one_graph_and_equal_losses(make_run, monkeypatch):
     # an epoch is one step, so that every step has another size
     monkeypatch.setattr(synthetic, "TRAIN_EXAMPLES", 16)
@@ -157,13 +144,6 @@ def test_build_fuses_only_channels_last_if_enabled(words, fused, make_run, monke
     run = make_run(words)
     assert any(isinstance(module, FusedBatchNorm2d) for module in run.model.modules()) is fused
     assert [*run.notes] == [*(FUSED.notes if fused else ())]
-
-
-def test_fused_run_has_losses_of_torch_run(make_run, monkeypatch):
-    words = f"max_duration=4ba schedule.warmup=0ba {ALL}"
-    expected = losses_of(make_run(words))
-    monkeypatch.setattr(ops, "choose", lambda device, dtype: FUSED)
-    torch.testing.assert_close(losses_of(make_run(words)), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("is_on", [True, False])

@@ -1,57 +1,50 @@
 """Every optimizer against its formula for one tensor, in fifty steps at changing rates."""
 
-from collections.abc import Callable
 from math import cos, pi
 
 import pytest
 import torch
-from torch import Tensor
 
 from resnet_recipes.methods.optimizers import LAMB, LARS, OPTIMIZERS, SGD, AdamW, DecoupledSGDW
-from resnet_recipes.methods.optimizers.base import OptimizerSettings
 
 PEAK, DECAY, STEPS = 0.3, 0.02, 50
 
-#: Moves a weight along a gradient: weight, gradient, two tensors of state, step from 1, rate,
-#: decay.
-Formula = Callable[[Tensor, Tensor, Tensor, Tensor, int, float, float], None]
+# Each moves a weight `w` along a gradient `g`: `m` and `v` are its state, `t` counts from 1.
 
 
-def sgd(w: Tensor, g: Tensor, m: Tensor, _: Tensor, t: int, rate: float, decay: float) -> None:
+def sgd(w, g, m, v, t, rate, decay):
     m.copy_(0.875 * m + g + decay * w)
     w -= rate * m
 
 
-def nesterov(w: Tensor, g: Tensor, m: Tensor, _: Tensor, t: int, rate: float, decay: float) -> None:
+def nesterov(w, g, m, v, t, rate, decay):
     m.copy_(0.875 * m + g + decay * w)
     w -= rate * (g + decay * w + 0.875 * m)
 
 
-def decoupled_sgdw(
-    w: Tensor, g: Tensor, m: Tensor, _: Tensor, t: int, rate: float, decay: float
-) -> None:
+def decoupled_sgdw(w, g, m, v, t, rate, decay):
     m.copy_(0.875 * m + g)
     w *= 1 - rate / PEAK * decay
     w -= rate * m
 
 
-def adam(g: Tensor, m: Tensor, v: Tensor, t: int, eps: float) -> Tensor:
+def adam(g, m, v, t, eps):
     m.copy_(0.9 * m + 0.1 * g)
     v.copy_(0.999 * v + 0.001 * g * g)
     return m / (1 - 0.9**t) / ((v / (1 - 0.999**t)).sqrt() + eps)
 
 
-def adamw(w: Tensor, g: Tensor, m: Tensor, v: Tensor, t: int, rate: float, decay: float) -> None:
+def adamw(w, g, m, v, t, rate, decay):
     w *= 1 - rate * decay
     w -= rate * adam(g, m, v, t, 1e-8)
 
 
-def lamb(w: Tensor, g: Tensor, m: Tensor, v: Tensor, t: int, rate: float, decay: float) -> None:
+def lamb(w, g, m, v, t, rate, decay):
     u = adam(g, m, v, t, 1e-6) + decay * w
     w -= rate * (w.norm() / u.norm() if decay and w.norm() > 0 and u.norm() > 0 else 1.0) * u
 
 
-def lars(w: Tensor, g: Tensor, m: Tensor, _: Tensor, t: int, rate: float, decay: float) -> None:
+def lars(w, g, m, v, t, rate, decay):
     trust = 1.0
     if decay and w.norm() > 0 and g.norm() > 0:
         trust = 0.001 * w.norm() / (g.norm() + decay * w.norm() + 1e-9)
@@ -59,7 +52,7 @@ def lars(w: Tensor, g: Tensor, m: Tensor, _: Tensor, t: int, rate: float, decay:
     w -= m
 
 
-FORMULAS: list[tuple[OptimizerSettings, Formula]] = [
+FORMULAS = [
     (SGD(lr=PEAK, weight_decay=DECAY, no_decay="one_dimensional"), sgd),
     (SGD(lr=PEAK, weight_decay=DECAY, no_decay="one_dimensional", nesterov=True), nesterov),
     (DecoupledSGDW(lr=PEAK, weight_decay=DECAY, no_decay="one_dimensional"), decoupled_sgdw),
