@@ -98,9 +98,26 @@ def write(
     return path
 
 
-def planned(recipe: Callable, words: str, ranks: int = 1) -> Plan:
-    parsed = recipe(words)
-    return make_plan(parsed, data.measure(parsed.data), ranks)
+@pytest.fixture
+def planned(recipe: Callable) -> Callable[..., Plan]:
+    """Return a function that plans a run with these words."""
+
+    def make(words: str, ranks: int = 1) -> Plan:
+        parsed = recipe(words)
+        return make_plan(parsed, data.measure(parsed.data), ranks)
+
+    return make
+
+
+@pytest.fixture
+def stored(settings: Callable, planned: Callable, tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that stores a teacher's outputs, two an image, and returns the file."""
+
+    def make(words: str = "", name: str = "two", kept: int = 2, ranks: int = 1, **how: int) -> Path:
+        plan = planned(settings(words=words), ranks)
+        return write(plan, tmp_path / f"{name}.safetensors", kept, ranks, **how)
+
+    return make
 
 
 def trained(run: Run, first: int = 0, stop_at: int | None = None) -> torch.Tensor:
@@ -125,15 +142,15 @@ def trained(run: Run, first: int = 0, stop_at: int | None = None) -> torch.Tenso
     ),
 )
 def test_run_with_all_outputs_matches_teacher_run(
-    settings, make_run, recipe, tmp_path, monkeypatch, ranks, words
+    settings, make_run, planned, stored, monkeypatch, ranks, words
 ):
     # a teacher at every step that sees images before they are mixed, as `teach` does
     others = [method for method in ORDER if method is not Distill]
     others.insert(others.index(MixUp), Distill)
     monkeypatch.setattr("resnet_recipes.methods.stack.ORDER", others)
-    plan = planned(recipe, settings(words=words), int(ranks))
+    plan = planned(settings(words=words), int(ranks))
     assert plan.sizes == ((16, 32) if "progressive_resizing" in words else (32, 32))
-    path = write(plan, tmp_path / "all.safetensors", ranks=int(ranks))
+    path = stored(words, kept=10, ranks=int(ranks))
     learned = trained(make_run(settings(path, words)))
     assert torch.equal(learned, trained(make_run(settings(words=words))))
     half, rest = (make_run(settings(path, words)) for _ in range(2))
@@ -153,26 +170,24 @@ LEFT_OVER = "batch.global_size=29 batch.bn_size=29 schedule.warmup=1ba"
     ],
     ids=["an image that is left over is computed alone", "runs of other seeds and batches"],
 )
-def test_one_file_serves_other_batches_and_seeds(
-    taught_with, words, settings, make_run, recipe, tmp_path
-):
-    path = write(planned(recipe, settings(words=taught_with)), tmp_path / "all.safetensors")
+def test_one_file_serves_other_batches_and_seeds(taught_with, words, settings, make_run, stored):
+    path = stored(taught_with, kept=10)
     learned = trained(make_run(settings(path, words)))
     assert torch.equal(learned, trained(make_run(settings(words=words))))
 
 
-def test_rank_waits_until_all_outputs_are_written(settings, recipe, tmp_path, monkeypatch):
-    path, missing = tmp_path / "all.safetensors", []
+def test_rank_waits_until_all_outputs_are_written(stored, tmp_path, monkeypatch):
+    path, missing = tmp_path / "two.safetensors", []
     name = "resnet_recipes.training.teaching.wait_for_ranks"
     monkeypatch.setattr(name, lambda: missing.append(map_outputs(path)[0].missing()))
-    write(planned(recipe, settings()), path)
+    stored()
     assert missing == [[0, 1], []]
 
 
-def test_missing_one_output_changes_loss_little(settings, make_run, recipe, tmp_path):
+def test_missing_one_output_changes_loss_little(settings, make_run, stored):
     kept, results = len(CLASSES) - 1, []
     for name, count in (("most", kept), ("all", kept + 1)):
-        path = write(planned(recipe, settings()), tmp_path / f"{name}.safetensors", count)
+        path = stored(name=name, kept=count)
         results.append(next(iter(make_run(settings(path)).train_data.batches())))
     raw, exact = results
     assert torch.equal(raw.pixels, exact.pixels)
@@ -182,8 +197,8 @@ def test_missing_one_output_changes_loss_little(settings, make_run, recipe, tmp_
     assert not torch.equal(raw.taught, exact.taught)
 
 
-def test_repeated_epochs_have_the_same_crops(settings, make_run, recipe, tmp_path):
-    path = write(planned(recipe, settings(words=RESIZED)), tmp_path / "one.safetensors", 2, cycle=1)
+def test_repeated_epochs_have_the_same_crops(settings, make_run, stored):
+    path = stored(RESIZED, cycle=1)
     run = make_run(settings(path, RESIZED))
     batches, seen = run.train_data.batches(), []
     for _ in range(STEPS):
@@ -197,19 +212,24 @@ def test_repeated_epochs_have_the_same_crops(settings, make_run, recipe, tmp_pat
     assert all(torch.equal(*pair) for pair in again)
 
 
-def refusal(recipe: Callable, error: type[Exception], words: str) -> str:
-    with pytest.raises(error) as caught:
-        planned(recipe, words)
-    return " ".join(f"{one.key} {one}" for one in caught.value.problems)
+@pytest.fixture
+def refusal(settings: Callable, planned: Callable) -> Callable[..., str]:
+    """Return a function that returns why a plan with a file's outputs is refused."""
+
+    def why(error: type[Exception], labels: Path, words: str = "") -> str:
+        with pytest.raises(error) as caught:
+            planned(settings(labels, words))
+        return " ".join(f"{one.key} {one}" for one in caught.value.problems)
+
+    return why
 
 
-def test_run_with_other_crops_is_rejected_with_values(settings, recipe, tmp_path):
-    path = write(planned(recipe, settings(words=RESIZED)), tmp_path / "two.safetensors", 2)
+def test_run_with_other_crops_is_rejected_with_values(stored, refusal):
     other = (
         "methods.randaugment={} methods.colout={} data.crop_scale=[0.5,1.0] data.seed=4 "
         "max_duration=3ep"
     )
-    message = refusal(recipe, RecipeError, settings(path, other))
+    message = refusal(RecipeError, stored(RESIZED), other)
     for text in (
         "data.crop_scale=[0.5,1.0]: is [0.08,1.0] in",
         "data.crop_scale='[0.08,1.0]'",
@@ -225,38 +245,36 @@ def test_run_with_other_crops_is_rejected_with_values(settings, recipe, tmp_path
         assert text in message, message
 
 
-def test_run_with_images_of_another_size_in_memory_is_rejected(settings, recipe, tmp_path):
-    path = write(planned(recipe, settings(words=RESIZED)), tmp_path / "two.safetensors", 2)
-    message = refusal(recipe, RecipeError, settings(path, f"{RESIZED} data.memory_pixels=64"))
-    assert "data.memory_pixels=64: is 0 in" in message
+def test_run_with_images_of_another_size_in_memory_is_rejected(settings, planned, stored, refusal):
+    path, shrunk = stored(), "data.memory_pixels=64"
+    assert f"{shrunk}: is 0 in" in refusal(RecipeError, path, shrunk)
     with safe_open(path, "np") as file:
         metadata = file.metadata()
-    save_file(load_file(path), path, metadata | {"data.memory_pixels": "64"})
-    planned(recipe, settings(path, f"{RESIZED} data.memory_pixels=64"))
+    rewritten(path, {"data.memory_pixels": "64"})
+    planned(settings(path, shrunk))
     del metadata["data.memory_pixels"]  # as older versions wrote it
     save_file(load_file(path), path, metadata)
-    planned(recipe, settings(path, RESIZED))
+    planned(settings(path))
 
 
-def test_run_resized_elsewhere_is_rejected(settings, recipe, tmp_path):
-    path = write(planned(recipe, settings(words=RESIZED)), tmp_path / "two.safetensors", 2)
+def test_run_resized_elsewhere_is_rejected(stored, refusal):
     other = f"{RESIZED} methods.progressive_resizing.at=loader"
-    message = refusal(recipe, RecipeError, settings(path, other))
+    message = refusal(RecipeError, stored(RESIZED), other)
     assert "at:loader" in message
     assert "at:device" in message
 
 
-def test_description_contains_every_crop_setting(settings, recipe):
-    settings_of_crops = describe_images(planned(recipe, settings()), 0)
+def test_description_contains_every_crop_setting(settings, planned):
+    settings_of_crops = describe_images(planned(settings()), 0)
     for setting in fields(TrainCrop):
         assert settings_of_crops.keys() & {f"data.{setting.name}", f"data.crop_{setting.name}"}
 
 
-def rewritten(path: Path, describe_file: dict[str, str], **tensors: torch.Tensor) -> None:
+def rewritten(path: Path, description: dict[str, str], **tensors: torch.Tensor) -> None:
     """Change the description or tensors of a file, and nothing else."""
     with safe_open(path, "np") as file:
         metadata = file.metadata()
-    save_file(load_file(path) | tensors, path, metadata | describe_file)
+    save_file(load_file(path) | tensors, path, metadata | description)
 
 
 def flip(path: Path, at: int) -> None:
@@ -279,55 +297,47 @@ DAMAGE = [
     ("not written by", lambda path: rewritten(path, {}, values=torch.zeros(2).bfloat16())),
     ("to these images", lambda path: rewritten(path, {}, sha256=torch.tensor(0))),
     ("Not a regular file", lambda path: path.unlink() or os.mkfifo(path)),
+    ("No such file", Path.unlink),
 ]
 
 
 @pytest.mark.parametrize(("message", "damage"), DAMAGE)
-def test_damaged_file_is_rejected_before_first_step(settings, recipe, tmp_path, damage, message):
-    path = write(planned(recipe, settings()), tmp_path / "two.safetensors", 2)
+def test_damaged_file_is_rejected_before_first_step(stored, refusal, damage, message):
+    path = stored()
     damage(path)
-    results = refusal(recipe, NotReadyError, settings(path))
-    assert message in results
-    assert "try:   resnet-recipes teach NAME" in results
+    results = refusal(NotReadyError, path)
+    for part in (message, "methods.distill.labels", "try:   resnet-recipes teach NAME"):
+        assert part in results
 
 
-def test_missing_file_is_reported_with_setting(settings, recipe, tmp_path):
-    results = refusal(recipe, NotReadyError, settings(tmp_path / "nix.safetensors"))
-    assert "methods.distill.labels" in results
-    assert "No such file or directory" in results
-
-
-def test_outputs_are_readable_as_safetensors(settings, recipe, tmp_path):
-    results = load_file(write(planned(recipe, settings()), tmp_path / "nine.safetensors", 9))
+def test_outputs_are_readable_as_safetensors(stored):
+    results = load_file(stored(kept=9))
     assert results["values"].shape == results["classes"].shape == (2, 1, IMAGES, 9)
     assert results["values"].dtype == torch.float16
     assert results["classes"].max() == len(CLASSES) - 1
 
 
-def test_metadata_is_quoted_in_suggested_commands(settings, recipe, tmp_path):
-    path = write(planned(recipe, settings()), tmp_path / "two.safetensors", 2)
+def test_metadata_is_quoted_in_suggested_commands(settings, planned, stored, refusal):
+    path = stored()
     rewritten(path, {"data.seed": "$(reboot)", "data.flip": "0"})
     with pytest.raises(RecipeError) as caught:
-        planned(recipe, settings(path))
+        planned(settings(path))
     fixes = {problem.key: problem.fix for problem in caught.value.problems}
     assert fixes == {"data.seed": "data.seed='$(reboot)'", "data.flip": "data.flip=0"}
     rewritten(path, {"$(reboot)": "1"})
-    assert "reboot" not in refusal(recipe, NotReadyError, settings(path))
+    assert "reboot" not in refusal(NotReadyError, path)
 
 
-def test_plan_describes_size_and_repetition_of_outputs(settings, recipe, tmp_path):
-    path = write(planned(recipe, settings()), tmp_path / "one.safetensors", 2, cycle=1)
-    (teacher,) = planned(recipe, settings(path)).teachers
+def test_plan_describes_size_and_repetition_of_outputs(settings, planned, stored):
+    (teacher,) = planned(settings(stored(cycle=1))).teachers
     message = r"2 of each image, [\d.]+ kB; crops repeat after 1 epoch,"
     assert re.search(message, teacher.text)
 
 
-def test_interrupted_file_is_completed_bit_identical(settings, recipe, tmp_path):
-    plan = planned(recipe, settings())
-    complete = write(plan, tmp_path / "whole.safetensors", 2)
-    part = write(plan, tmp_path / "part.safetensors", 2, stop=5)  # 4 batches an epoch
+def test_interrupted_file_is_completed_bit_identical(stored):
+    complete, part = stored().read_bytes(), stored(name="part", stop=5)  # 4 batches an epoch
     assert map_outputs(part)[0].missing() == [1]
-    assert write(plan, part, 2).read_bytes() == complete.read_bytes()
+    assert stored(name="part").read_bytes() == complete
 
 
 @pytest.fixture
@@ -338,19 +348,19 @@ def replaced(settings, make_run, tmp_path) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("words", ["", "precision.dtype=bf16"])
-def test_begun_file_rejects_another_teacher_or_dtype(settings, recipe, tmp_path, replaced, words):
-    part = write(planned(recipe, settings()), tmp_path / "part.safetensors", 2, stop=5)
+def test_begun_file_rejects_another_teacher_or_dtype(stored, replaced, words):
+    part = stored(stop=5)
     before = part.read_bytes()
     if not words:
         replaced()
     with pytest.raises(NotReadyError, match="other settings or another teacher"):
-        write(planned(recipe, settings(words=words)), part, 2)
+        stored(words)
     assert part.read_bytes() == before
 
 
-def test_outputs_serve_runs_of_another_dtype(settings, recipe, tmp_path):
-    path = write(planned(recipe, settings()), tmp_path / "two.safetensors", 2)
-    assert planned(recipe, settings(path, "precision.dtype=bf16")).teachers[0].stored.path == path
+def test_outputs_serve_runs_of_another_dtype(settings, planned, stored):
+    path = stored()
+    assert planned(settings(path, "precision.dtype=bf16")).teachers[0].stored.path == path
 
 
 def rejection(process: RankProcess) -> str:
@@ -359,30 +369,29 @@ def rejection(process: RankProcess) -> str:
     return str(caught.value)
 
 
-def test_rank_rejects_teacher_replaced_after_start(settings, recipe, tmp_path, replaced, nursery):
-    path = write(planned(recipe, settings()), tmp_path / "part.safetensors", 2, stop=1)
+def test_rank_rejects_teacher_replaced_after_start(stored, settings, recipe, replaced, nursery):
+    path = stored(stop=1)
     replaced()
-    folder = begun(tmp_path / "run", recipe(settings()))
+    folder = begun(path.parent / "run", recipe(settings()))
     (folder / JOB).write_text(json.dumps({"job": "teach", "part": str(path), "cycle": 0}))
     (message,) = nursery.call(folder, 1, rejection)
     assert message.startswith("methods.distill.teacher: was replaced after it was checked")
     assert map_outputs(path)[0].missing() == [0, 1]
 
 
-def test_run_rejects_teacher_replaced_after_plan(settings, recipe, replaced):
-    plan = planned(recipe, settings())
+def test_run_rejects_teacher_replaced_after_plan(settings, planned, replaced):
+    plan = planned(settings())
     replaced()
     with pytest.raises(NotReadyError, match="was replaced after it was checked"):
         build(plan, Rank(0, 1, torch.device("cpu")))
 
 
-def test_loader_rejects_labels_replaced_after_plan(settings, recipe, tmp_path, replaced):
-    path, rank = tmp_path / "two.safetensors", Rank(0, 1, torch.device("cpu"))
-    write(planned(recipe, settings()), path, 2)
-    plan = planned(recipe, settings(path))
+def test_loader_rejects_labels_replaced_after_plan(settings, planned, stored, replaced):
+    path, rank = stored(), Rank(0, 1, torch.device("cpu"))
+    plan = planned(settings(path))
     open_train(plan, rank, plan.new_stack()).close()
     path.unlink()
     replaced()
-    write(planned(recipe, settings()), path, 2)
+    stored()
     with pytest.raises(NotReadyError, match="was replaced after it was checked"):
         open_train(plan, rank, plan.new_stack())
