@@ -9,7 +9,7 @@ from resnet_recipes.base.errors import Hint, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.text import csv_line, digits, labelled, printable
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
-from resnet_recipes.commands.places import network_of
+from resnet_recipes.commands.places import is_run, network_of
 from resnet_recipes.commands.printing import line_width, opened_file, say, show, table
 from resnet_recipes.report.page.charts import draw_png, import_plotting
 from resnet_recipes.report.paired import accuracy_interval
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from resnet_recipes.training.outcomes import Cell, Means, Outcomes
 
 USAGE = Usage(
-    "resnet-recipes eval RUN|FILE [data=PATH] [key=value ...]",
+    "resnet-recipes eval RUN|FILE ... [data=PATH] [key=value ...]",
     "evaluate a network: accuracy, classes and confusions",
     "resnet-recipes eval last data=/data/imagenet data.eval_size=256",
     {
@@ -40,7 +40,8 @@ this machine. PATH is a folder with val/, val.beton or class folders, or a table
 
 Settings: data.eval_size, data.eval_resize, evaluation.flip, batch.eval_size,
 precision.dtype, launch.device, workers, gpus. 'evaluation.sizes=[192,224,256,288]'
-prints a table of test sizes in pixels, and resizes the images in proportion.""",
+prints a table of test sizes in pixels, and resizes the images in proportion.
+Runs with data.fold=1/5, 2/5 ... are pooled: each image counts once.""",
 )
 
 #: How many classes and confusions are printed, how many classes are in the picture, and how many
@@ -55,13 +56,21 @@ ResultRow = dict[str, Any]
 
 def run(arguments: Arguments) -> int:
     """Evaluate, and print the result."""
-    opened = network_of(arguments.words, USAGE.example, ("evaluation.sizes", "launch.gpus"))
+    first, others = arguments.words[:1], arguments.words[1:]
+    places = [*first, *filter(is_run, others)]
+    changes = [word for word in others if not is_run(word)]
+    networks = [
+        network_of([*place, *changes], USAGE.example, ("evaluation.sizes", "launch.gpus"))
+        for place in ([[place] for place in places] or [first])
+    ]
     from resnet_recipes.data import refuse_unasked
+    from resnet_recipes.inference.pooled import check_pool, pool_results
     from resnet_recipes.jobs.evaluate import evaluate
 
+    opened = networks[0]
     data, sizes = opened.recipe.data, opened.recipe.evaluation.sizes
-    place, *changes = arguments.words
-    refuse_unasked(data, changes, shlex.join(["resnet-recipes", "eval", place]))
+    for place, network in zip(places, networks, strict=True):
+        refuse_unasked(network.recipe.data, changes, shlex.join(["resnet-recipes", "eval", place]))
     for flag in ("--png", "--images", "--gallery") if sizes else ():
         if flag in arguments:
             rule = f"is for one test size, but evaluation.sizes is {sizes}"
@@ -69,13 +78,16 @@ def run(arguments: Arguments) -> int:
     if "--png" in arguments:
         import_plotting("--png")
     _keep_tables(arguments, data.root)
+    if len(networks) > 1:
+        check_pool(networks)
     tried = sizes or [data.eval_size]
-    found = evaluate(opened, tried, say)
-    rows = [_row(opened, size, one) for size, one in zip(tried, found, strict=True)]
+    by_network = [evaluate(network, tried, say) for network in networks]
+    found = [pool_results(results) for results in zip(*by_network, strict=True)]
+    rows = [_row(networks, size, one) for size, one in zip(tried, found, strict=True)]
     if sizes:
         show(arguments, rows, _sizes(rows), rows)
     else:
-        _one_size(arguments, opened, rows[0], found[0].outcomes)
+        _one_size(arguments, networks, rows[0], found[0].outcomes)
     return 0
 
 
@@ -90,13 +102,16 @@ def _keep_tables(arguments: Arguments, root: str) -> None:
 
 
 def _one_size(
-    arguments: Arguments, opened: "TrainedNetwork", result: ResultRow, outcomes: "Outcomes"
+    arguments: Arguments,
+    networks: "Sequence[TrainedNetwork]",
+    result: ResultRow,
+    outcomes: "Outcomes",
 ) -> None:
     """Print an evaluation with its classes, and write the files that flags ask for."""
     from resnet_recipes.report.page.charts import plot_classes
     from resnet_recipes.training.outcomes import Confusion
 
-    class_name, confusion = opened.network.about.class_name, Confusion(outcomes)
+    class_name, confusion = networks[0].network.about.class_name, Confusion(outcomes)
 
     def named(cells: "Iterable[Cell]") -> list[ResultRow]:
         return [
@@ -129,36 +144,35 @@ def _one_size(
             "classes": classes,
             "confusions": wrong,
         },
-        [*_facts(opened, result), *_tables(means, classes, wrong)],
+        [*_facts(networks, result), *_tables(means, classes, wrong)],
         classes,
     )
     if name := arguments.flags.get("--png"):
         with opened_file("--png", name) as file:
             file.write(draw_png(plot_classes(classes[:_DRAWN], named(confusion.cells()))))
-    _write_images(arguments, opened, outcomes)
+    _write_images(arguments, networks, outcomes)
 
 
-def _write_images(arguments: Arguments, opened: "TrainedNetwork", outcomes: "Outcomes") -> None:
+def _write_images(
+    arguments: Arguments, networks: "Sequence[TrainedNetwork]", outcomes: "Outcomes"
+) -> None:
     """Write a row for each image, and the page of the most confidently wrong ones, if asked."""
     rows, page = arguments.flags.get("--images"), arguments.flags.get("--gallery")
     if not rows and not page:
         return
-    import numpy as np
-
+    from resnet_recipes.inference.pooled import PooledImages
     from resnet_recipes.report.page.html import Tile, build_gallery
 
-    images, class_name = opened.open_images(), opened.network.about.class_name
+    images, class_name = PooledImages(networks), networks[0].network.about.class_name
     labels, best, probabilities, losses = (field.tolist() for field in outcomes)
 
     def names(index: int) -> tuple[str, str, str]:
         return images.path(index), class_name(labels[index]), class_name(best[index])
 
     def tiles(shown: Sequence[int]) -> "Iterator[Tile]":
-        places = iter(shown)
-        for batch in images.only(np.array(shown, np.int64)):
-            for pixels, place in zip(batch.pixels, places, strict=False):
-                picture = pixels.permute(1, 2, 0).numpy(force=True)
-                yield Tile(picture, *names(place), probabilities[place])
+        for batch, place in zip(images.only(shown), shown, strict=True):
+            picture = batch.pixels[0].permute(1, 2, 0).numpy(force=True)
+            yield Tile(picture, *names(place), probabilities[place])
 
     try:
         if rows:
@@ -179,12 +193,12 @@ def _write_images(arguments: Arguments, opened: "TrainedNetwork", outcomes: "Out
         images.close()
 
 
-def _row(opened: "TrainedNetwork", size: int, found: "EvaluationResult") -> ResultRow:
-    recipe = opened.recipe
+def _row(networks: "Sequence[TrainedNetwork]", size: int, found: "EvaluationResult") -> ResultRow:
+    recipe = networks[0].recipe
     top1, top5, loss, examples, balanced = found.metrics
     interval = accuracy_interval(round(top1 * examples / 100), examples)
     return {
-        "network": str(opened.place),
+        "network": " ".join(str(network.place) for network in networks),
         "data": recipe.data.root,
         "eval_size": size,
         "eval_resize": recipe.data.resize_for(size),
@@ -201,10 +215,13 @@ def _row(opened: "TrainedNetwork", size: int, found: "EvaluationResult") -> Resu
     }
 
 
-def _facts(opened: "TrainedNetwork", result: ResultRow) -> list[str]:
+def _facts(networks: "Sequence[TrainedNetwork]", result: ResultRow) -> list[str]:
     """Return what was evaluated, and the result over all images."""
+    opened = networks[0]
     about, flip = opened.network.about, ", each with its mirror image" if result["flip"] else ""
     recipe = f", recipe {about.recipe}" if about.recipe else ""
+    if len(networks) > 1:
+        recipe += f", {len(networks)} runs"
     low, high = result["top1_interval_percent"]
     facts = {
         "network": f"{about.title}, {about.num_classes:,} classes{recipe}",

@@ -73,6 +73,12 @@ def is_setting(word: str) -> bool:
     return bool(is_key and equals) and not os.path.exists(word)
 
 
+def is_run(word: str) -> bool:
+    """Return whether a word names a run folder."""
+    place = find_place("RUN", word)
+    return place is not None and (place / CONFIG).is_file()
+
+
 def to_resume(arguments: Arguments) -> "tuple[Path, Sequence[str] | Recipe] | None":
     """Return the folder of the run that --resume means, and its changes or its recipe.
 

@@ -10,11 +10,9 @@ from resnet_recipes.base.errors import ExitCode, Hint, Kind, Problem, RecipeErro
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.text import csv_line, printable
 from resnet_recipes.commands.arguments import RUN, Arguments, Usage
-from resnet_recipes.commands.places import is_setting, network_of
+from resnet_recipes.commands.places import is_run, is_setting, network_of
 from resnet_recipes.commands.printing import opened_file, say
-from resnet_recipes.jobs.lookup import find_place
 from resnet_recipes.report.waiting import Waiting
-from resnet_recipes.run_folder import CONFIG
 
 if TYPE_CHECKING:
     from resnet_recipes.inference.trained import Prediction
@@ -39,11 +37,6 @@ can be used.""",
 _NAMED = 10
 
 
-def _is_run(word: str) -> bool:
-    there = find_place("IMAGE", word)
-    return there is not None and (there / CONFIG).is_file()
-
-
 def run(arguments: Arguments) -> int:
     """Print one row per image, in the order of the words and, within a folder, of the names."""
     place, words = arguments.words[:1], arguments.words[1:]
@@ -54,8 +47,8 @@ def run(arguments: Arguments) -> int:
     if not images:
         rule, hint = "images, or folders of images", Hint("resnet-recipes predict RUN IMAGE ...")
         problems.append(Problem("IMAGE", None, rule, hint, kind=Kind.MISSING))
-    if swapped := list(filter(_is_run, words)):
-        runs = [*filter(_is_run, place), *swapped]
+    if swapped := list(filter(is_run, words)):
+        runs = [*filter(is_run, place), *swapped]
         others = [word for word in arguments.words if word not in runs]
         fix = shlex.join(["resnet-recipes", "predict", runs[0], *others])
         rule = "is a run: one comes first, then images"

@@ -36,6 +36,21 @@ Deviation = tuple[_Deviation, _Deviation, _Deviation]
 CropSize = Annotated[int, Bounds(least=8, most=1024)]
 
 
+@dataclass(frozen=True)
+class IsFold:
+    """One of several parts, as "1/5", or ""."""
+
+    fix = "data.fold=1/5"
+    valid: ClassVar[tuple[str, ...]] = ()
+
+    def broken(self, value: str) -> str:
+        part, _, parts = value.partition("/")
+        is_number = part.isdecimal() and parts.isdecimal()
+        if not value or (is_number and 1 <= int(part) <= int(parts) and 2 <= int(parts) <= 100):
+            return ""
+        return "must be one of at most 100 parts, as in 1/5"
+
+
 @dataclass
 class DataConfig(Section):
     """The `data` section of a recipe."""
@@ -51,12 +66,15 @@ class DataConfig(Section):
     cache: str = ""
     # fraction of each class set aside for validation if there is no val/
     val_share: Annotated[float, Bounds(least=0, below=1, fix="data.val_share=0.1")] = 0.0
+    # "1/5": the first of five parts of the training images is set aside for validation, not val/
+    fold: Annotated[str, IsFold()] = ""
     # fraction of each class's training images that is used, at least one; a larger fraction has all
     # images of a smaller one
     share: Annotated[float, Bounds(above=0, most=1, fix="data.share=0.5")] = 1.0
     # seed of crops and mirror images; auto: the run's, which stored outputs of a teacher fix
     seed: Annotated[int | str, Bounds(least=0, most=2**32 - 1, word="auto")] = "auto"
-    # chooses the images of val_share and share; separate from `seed`, so all runs use the same
+    # chooses the images of val_share, fold and share; separate from `seed`, so all runs use the
+    # same
     val_seed: int = 0
     # true: every folder of images is a class; false: only the folders in train/; null: as false,
     # but folders that look like splits are refused
@@ -107,6 +125,11 @@ class DataConfig(Section):
         return round(size * self.eval_resize / self.eval_size)
 
     @property
+    def sets_aside(self) -> bool:
+        """Whether validation images are taken from the training images."""
+        return bool(self.val_share or self.fold)
+
+    @property
     def class_share(self) -> float:
         """How far `sampling` is from natural to equal classes, 0 to 1."""
         return SHARES[self.sampling] if isinstance(self.sampling, str) else self.sampling
@@ -120,6 +143,9 @@ class DataConfig(Section):
         if self.eval_resize < self.eval_size:
             rule = f"must be at least data.eval_size ({self.eval_size}): the crop is cut from it"
             yield Problem("eval_resize", self.eval_resize, rule)
+        if self.val_share and self.fold:
+            rule = "cannot be used with data.fold, which sets images aside itself"
+            yield Problem("val_share", self.val_share, rule, "data.val_share=0")
         yield from self._wrong_sampling()
 
     def _wrong_sampling(self) -> Iterator[Problem]:

@@ -128,7 +128,7 @@ def _find_split_problems(
     if "val" in there and config.val_share:
         rule = f"is for data without validation images; {there['val'].name} has some"
         yield Problem("data.val_share", config.val_share, rule, "data.val_share=0")
-    if "val" not in there and not config.val_share:
+    if "val" not in there and not config.sets_aside:
         try:
             _survey(replace(config, val_share=_TENTH), tell)
         except NotReadyError as error:  # the share would not help
@@ -167,14 +167,14 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
         hint = Hint(f"add images, or remove these folders from both splits{unread}")
         yield make_problem(config.root, f"has no images in {list_first(empty)}", hint)
     sides = [(in_train, in_val, "val"), (in_val, in_train, "train")]
-    for here, there, split in [] if config.val_share else sides:
+    for here, there, split in [] if config.sets_aside else sides:
         if missing := sorted(here - there):
             rule = f"lacks {list_first(missing)} of the classes of the other split"
             hint = Hint(f"add these, or remove them from the other split{unread}")
             yield make_problem(f"{config.root}/{split}", rule, hint)
     if len(train.classes) < 2:
         fix: Fix = Hint(LAYOUT)
-        if config.val_share and train.has_inner:
+        if config.sets_aside and train.has_inner:
             place = os.path.join(train.folder, train.classes[0])
             fix = (Value(place), Hint("it makes each folder in it a class"))
         elif train.has_inner:
@@ -188,16 +188,16 @@ def _find_class_problems(config: DataConfig, train: Listing, val: Listing) -> It
             f"{config.root}/train", rule, Hint("rename these folders in both splits")
         )
     both = zip(train.classes, train.counts, val.counts, strict=False)
-    if config.val_share and (alone := [name for name, *counts in both if sum(counts) == 1]):
+    if config.sets_aside and (alone := [name for name, *counts in both if sum(counts) == 1]):
         rule = f"it needs two images of each class; there is one of {list_first(alone)}"
-        yield Problem(
-            "data.val_share", config.val_share, rule, Hint("add images, or remove the class")
-        )
+        key = "data.fold" if config.fold else "data.val_share"
+        value = config.fold or config.val_share
+        yield Problem(key, value, rule, Hint("add images, or remove the class"))
 
 
 def _list_notes(config: DataConfig, train: Listing, val: Listing, has_table: bool) -> Iterator[str]:
     """Yield what a user may want to change about these images."""
-    if others := train.others + (Counter() if config.val_share else val.others):
+    if others := train.others + (Counter() if config.sets_aside else val.others):
         yield f"ignored because of their suffixes: {_count_kinds(others)}"
     if not (has_table or config.nested_classes) and _has_nested_classes(train):
         yield (
@@ -240,12 +240,14 @@ def _describe_details(
     config: DataConfig, there: dict[str, Part], train: Listing, val: Listing
 ) -> Iterator[str]:
     """Yield where images come from."""
-    if config.val_share:
+    if config.sets_aside:
+        part = f"part {config.fold}" if config.fold else f"a share of {config.val_share:g}"
         yield (
-            f"{len(val):,} of {len(train) + len(val):,} images are set aside for validation, a "
-            f"share of {config.val_share:g} of each class, the same with every seed "
-            f"(data.val_seed={config.val_seed})"
+            f"{len(val):,} images are set aside for validation, {part} of each class, "
+            f"the same with every seed (data.val_seed={config.val_seed})"
         )
+        if "val" in there:
+            yield f"{there['val'].name} is not used: data.fold divides the training images"
     elif (name := there["val"].name) != "val":
         yield f"validation images come from {name}"
     if config.share < 1:
@@ -302,9 +304,10 @@ def _find_beton_problems(config: DataConfig, train: Beton, val: Beton) -> Iterat
         rule = "applies only to image files; val.beton already exists"
         fix = "resnet-recipes convert SRC DST val_share=0.1"
         yield Problem("data.val_share", config.val_share, rule, fix)
-    if config.share < 1:
-        fix = Hint("data=FOLDER, the image files")
-        yield Problem("data.share", config.share, "applies only to image files", fix)
+    for key, whole in {"share": 1.0, "fold": ""}.items():
+        if (value := getattr(config, key)) != whole:
+            fix = Hint("data=FOLDER, the image files")
+            yield Problem(f"data.{key}", value, "applies only to image files", fix)
     if config.on_bad_image == "skip":
         rule = (
             "applies only to image files; if one sample of a .beton file is damaged, the file "

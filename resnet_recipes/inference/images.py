@@ -77,7 +77,7 @@ def _open_files(config: DataConfig, root: Path, classes: Sequence[str], num_clas
 
 def _list_files(config: DataConfig, root: Path) -> Listing:
     splits = find_parts(root)
-    if config.val_share or "val" in splits:
+    if config.sets_aside or "val" in splits:
         return list_split(config, "val")
     if "" not in splits:
         fix = Value(splits["train"].place)

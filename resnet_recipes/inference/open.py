@@ -126,7 +126,7 @@ def _changed(
     keys = [change.key for change in changes]
     # other images are not split, unless requested
     if "data.root" in keys:
-        recipe = replace(recipe, data=replace(recipe.data, val_share=0.0))
+        recipe = replace(recipe, data=replace(recipe.data, val_share=0.0, fold=""))
     before = frozen.tree_of(recipe)
     words = [change.word for change in changes]
     made, wrong = typed(hydra_compose.composed("trained", {"trained": before}, changes=words))

@@ -36,7 +36,7 @@ from resnet_recipes.training.precision import Precision, resolve_dtype
 _ALONE = Rank(0, 1, torch.device("cpu"))
 
 #: Settings that select the images: if all equal the run's, the run's list of images is used.
-_SELECTORS = ("root", "val_share", "val_seed", "nested_classes")
+_SELECTORS = ("root", "val_share", "fold", "val_seed", "nested_classes")
 
 
 class EvaluationResult(NamedTuple):

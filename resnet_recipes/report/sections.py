@@ -113,7 +113,8 @@ def _build_data_sections(
 def _identify_data(run: RunRecord) -> tuple[object, ...]:
     """Return what is the same for runs whose accuracies can be compared."""
     found = read_json(run.folder / DATA, may_be_absent=True)
-    return _name_data(run), found.get("eval_digest") or found.get("train_examples")
+    parts = read_settings(run.folder).get("data.fold", "").partition("/")[2]
+    return _name_data(run), parts or found.get("eval_digest") or found.get("train_examples")
 
 
 def _name_data(run: RunRecord) -> str:

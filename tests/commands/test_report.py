@@ -166,6 +166,26 @@ def test_the_head_answers_and_says_shared_settings_once(page):
     assert re.findall(r"<td>(lr [\d.]+)</td>", front) == ["lr 70.0", "lr 72.0"]
 
 
+def test_fractions_and_folds_of_one_set_are_in_one_section(page):
+    for share in (0.1, 0.3, 1.0):
+        settings = {"data": {"root": "/data/pets", "share": share}, "max_duration": "400ba"}
+        top1, images = 60 + 20 * share, int(1000 * share)
+        took(run_folder(RUNS, f"s{share}", images=images, top1=top1, config=settings), 5)
+        facts = {"train_examples": images, "eval_examples": 400, "eval_digest": "same"}
+        (RUNS / f"s{share}" / "data.json").write_text(json.dumps(facts))
+    text = page()
+    assert "Data: 100 to 1,000 images to train on, 400 to evaluate." in text
+    assert "Accuracies on different images" not in text
+    assert "Twice as many would bring about" in text
+    assert "images" in specs(text)
+    for part in (1, 2):
+        settings = {"data": {"root": "/data/cats", "fold": f"{part}/2"}}
+        took(run_folder(RUNS, f"fold{part}", config=settings), 5)
+        facts = {"train_examples": 99 + part, "eval_examples": 101, "eval_digest": f"{part}"}
+        (RUNS / f"fold{part}" / "data.json").write_text(json.dumps(facts))
+    assert "<h2>2 data sets" in page()
+
+
 def test_each_data_set_has_its_own_best_and_its_own_plots(page):
     for name, images, top1 in (("a", 5000, 60), ("b", 5000, 50), ("c", 6000, 90), ("d", 6000, 80)):
         took(run_folder(RUNS, name, images=images, top1=top1, recipe=f"of_{name}"), top1)

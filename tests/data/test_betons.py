@@ -123,6 +123,7 @@ def test_mismatched_betons_are_rejected(copied):
     [
         ({"on_bad_image": "skip"}, r"data\.on_bad_image=skip.*damaged"),
         ({"val_share": 0.1}, r"convert SRC DST val_share=0\.1"),
+        ({"fold": "1/5"}, r"data\.fold=1/5: applies only to image files"),
         ({"share": 0.1}, r"data\.share=0\.1: applies only to image files"),
     ],
 )

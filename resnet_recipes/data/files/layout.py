@@ -64,24 +64,27 @@ def find_parts(root: Path) -> dict[str, Part]:
 def list_split(config: DataConfig, split: str, tell: Say = silent) -> Listing:
     """List the images of "train" or "val".
 
-    With data.val_share, validation images are those set aside; with data.share, training images are
-    some of all.
+    With data.val_share, validation images are those set aside if there are no others; with
+    data.fold, they are a part of the training images; with data.share, training images are some of
+    all.
 
     Raises NotReadyError, or OSError.
     """
     there = find_parts(Path(config.root))
-    if config.val_share and "val" not in there:
+    if config.fold or (config.val_share and "val" not in there):
         whole = (there.get("train") or there[""]).listing(config, tell)
-        chosen = choose_images(whole, config.val_share, config.val_seed, most=whole.counts - 1)
+        if config.fold:
+            chosen = choose_fold(whole, config.fold, config.val_seed)
+        else:
+            chosen = choose_images(whole, config.val_share, config.val_seed, whole.counts - 1)
         listing = whole.chosen(chosen == (split == "val"))
     elif split in there:
         listing = there[split].listing(config, tell)
     else:
         raise make_error(config.root, f"has no images for {split}")
     if split == "train" and config.share < 1:
-        listing = listing.chosen(
-            choose_images(listing, config.share, config.val_seed, most=listing.counts)
-        )
+        chosen = choose_images(listing, config.share, config.val_seed, listing.counts)
+        listing = listing.chosen(chosen)
     return listing
 
 
@@ -92,23 +95,32 @@ def choose_images(listing: Listing, share: float, seed: int, most: np.ndarray) -
     larger fraction has all images of a smaller one.
     """
     wanted = np.minimum(np.maximum(1, (share * listing.counts + 0.5).astype(int)), most)
-    return _rank_in_class(listing, seed) < wanted[listing.labels]
+    firsts = np.cumsum(listing.counts) - listing.counts
+    return _rank_images(listing, seed) < (firsts + wanted)[listing.labels]
 
 
-def _rank_in_class(listing: Listing, seed: int) -> np.ndarray:
-    """Return the place of each image in its class, int64 [N], in an order by digest.
+def choose_fold(listing: Listing, fold: str, seed: int) -> np.ndarray:
+    """Return which images are in a part of all, such as "1/5", bool [N].
 
-    It depends only on the seed and the names: an image that is added moves each other by at most
-    one place.
+    The parts differ by at most one image, in each class and in all.
     """
-    labels = listing.labels
+    part, parts = map(int, fold.split("/"))
+    return _rank_images(listing, seed) % parts == part - 1
+
+
+def _rank_images(listing: Listing, seed: int) -> np.ndarray:
+    """Return the place of each image, int64 [N], in an order by class and then by digest.
+
+    It depends only on the seed and the names: an image that is added moves others by at most one
+    place.
+    """
     keys = [
         (label, hashlib.sha256(f"{seed}/{name}".encode(errors="surrogateescape")).digest())
-        for label, name in zip(labels.tolist(), listing.names, strict=True)
+        for label, name in zip(listing.labels.tolist(), listing.names, strict=True)
     ]
     places = np.empty(len(listing), np.int64)
     places[sorted(range(len(listing)), key=keys.__getitem__)] = np.arange(len(listing))
-    return places - (np.cumsum(listing.counts) - listing.counts)[labels]
+    return places
 
 
 def _divide_table(place: Path) -> dict[str, Part]:

@@ -76,7 +76,7 @@ def test_validation_fraction_is_taken_from_each_class(flowers):
     assert not train & val
     assert Counter(name[:3] for name in val) == dict.fromkeys(CLASSES, 3)
     assert found(config) == (28, 9, CLASSES)
-    said = "9 of 37 images are set aside for validation, a share of 0.25 of each class"
+    said = "9 images are set aside for validation, a share of 0.25 of each class"
     assert said in notes(flowers, val_share=0.25)
     with closing(data.open_eval(config, data.measure(config), ALONE)) as loader:
         labels = np.concatenate([batch.labels.numpy().copy() for batch in loader.batches()])
@@ -92,6 +92,48 @@ def test_validation_images_depend_on_seed_not_folder(
     assert first == again != other
     shutil.copy(flowers / "ant" / "000.jpg", flowers / "ant" / "new.jpg")
     assert len(validation(small(flowers, val_share=0.3)) - first) <= 1
+
+
+@pytest.mark.parametrize("parts", [2, 3, 5, 40])
+def test_folds_divide_the_images(flowers, parts):
+    configs = [small(flowers, fold=f"{part}/{parts}", val_seed=3) for part in range(1, parts + 1)]
+    names = [validation(config) for config in configs]
+    assert sorted(name for part in names for name in part) == sorted(Listing.of(flowers).names)
+    counts = [Counter(name[:3] for name in part) for part in names]
+    for name in CLASSES:
+        of_class = [count[name] for count in counts]
+        assert max(of_class) - min(of_class) <= 1
+    assert max(map(len, names)) - min(map(len, names)) <= 1
+    for config, part in zip(configs, names, strict=True):
+        assert training(config) == {*Listing.of(flowers).names} - part
+    again = validation(replace(configs[0], seed=9, share=0.5))
+    assert again == names[0] != validation(replace(configs[0], val_seed=4))
+
+
+def test_folds_are_described_and_divide_training_images(flowers, images):
+    said = "13 images are set aside for validation, part 1/3 of each class, the same with every"
+    assert said in notes(flowers, fold="1/3")
+    config = small(images, fold="1/3")
+    assert found(config) == (24, 13, CLASSES)
+    assert validation(config) | training(config) == {*Listing.of(images / "train").names}
+    assert "val is not used: data.fold divides the training images" in notes(images, fold="1/3")
+    next((flowers / "bee").iterdir()).rename(flowers / "ant" / "moved.jpg")
+    for path in sorted((flowers / "bee").iterdir())[1:]:
+        path.unlink()
+    assert "it needs two images of each class; there is one of bee" in refusal(
+        small(flowers, fold="1/3")
+    )
+
+
+@pytest.mark.parametrize("fold", ["0/5", "6/5", "1/1", "5", "a/b", "1/101", "1/5/2", "-1/5"])
+def test_what_is_no_fold_is_rejected(fold, flowers):
+    (problem,) = small(flowers, fold=fold).problems()
+    assert (problem.key, problem.value) == ("fold", fold)
+
+
+def test_fold_and_fraction_exclude_each_other(flowers):
+    (problem,) = small(flowers, fold="1/5", val_share=0.1).problems()
+    assert problem.key == "val_share"
 
 
 def training(config: DataConfig) -> set[str]:
