@@ -231,7 +231,7 @@ def _composed(recipe: Recipe | Composed, needs_data: bool = True) -> Composed:
         name = recipe if isinstance(recipe, str) else "small"
         rule = f"must be what compose() returns, and not {_kind(recipe)}"
         raise RecipeError.of("recipe", None, rule, f'compose("{name}", data="images")')
-    wrong = frozen.problems(recipe)
+    wrong = frozen.find_problems(recipe)
     RecipeError.refuse(one for one in wrong if needs_data or one.key != "data.root")
     return Composed(recipe, PROGRAM)
 

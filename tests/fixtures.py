@@ -16,8 +16,8 @@ import yaml
 from resnet_recipes import cli, data
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.planning.make import make_plan
+from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.recipe.typed import typed
 from resnet_recipes.run_folder import lock
 from resnet_recipes.training.build import build
 from resnet_recipes.training.distributed import Rank
@@ -118,7 +118,7 @@ def recipe() -> Callable[..., Recipe]:
     """
 
     def make(words: str = "", **changes: Any) -> Recipe:
-        made, problems = typed(merged(settings(f"{SMALL} {words}"), changes))
+        made, problems = build_recipe(merged(settings(f"{SMALL} {words}"), changes))
         if problems:
             raise RecipeError(problems)
         return made

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from hydra_plugins.resnet_recipes import RecipeSearchPath, RecipeSource
 from resnet_recipes.recipe.compose import compose, from_config
-from resnet_recipes.recipe.library import GROUPS, packaged_folder
+from resnet_recipes.recipe.library import GROUPS, find_packaged_folder
 
 SOURCE = RecipeSource("resnet-recipes", "resnet-recipes://")
 
@@ -29,7 +29,9 @@ def application(*words: str, recipe: str = "hot") -> dict:
         return OmegaConf.to_container(hydra.compose("application", list(words)), resolve=True)
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in packaged_folder().glob("*.yaml")))
+@pytest.mark.parametrize(
+    "name", sorted(path.stem for path in find_packaged_folder().glob("*.yaml"))
+)
 def test_every_recipe_is_an_option_with_all_its_settings(name):
     assert SOURCE.is_config(f"resnet_recipes/recipe/{name}")
     found = SOURCE.load_config(f"resnet_recipes/recipe/{name}").config
@@ -45,7 +47,7 @@ def test_an_application_can_change_and_choose_in_hydras_own_grammar():
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_an_option_replaces_the_section_as_it_does_for_our_own_command(group):
-    for path in sorted((packaged_folder() / group).glob("*.yaml"))[::2]:
+    for path in sorted((find_packaged_folder() / group).glob("*.yaml"))[::2]:
         tree = application(f"+resnet_recipes/recipe/{group}@recipe.{group}={path.stem}")
         ours = compose("hot", [f"{group}={path.stem}", "seed=5"], needs_data=False).recipe
         assert from_config(tree["recipe"]) == ours

@@ -13,7 +13,7 @@ from resnet_recipes.methods.base import HOOKS
 from resnet_recipes.methods.card import list_settings, make_card
 from resnet_recipes.methods.optimizers import OPTIMIZERS
 from resnet_recipes.recipe import strict_yaml
-from resnet_recipes.recipe.library import packaged_folder
+from resnet_recipes.recipe.library import find_packaged_folder
 from resnet_recipes.recipe.schema import Recipe
 
 #: Keys of a published result, in the order of a table's columns.
@@ -39,7 +39,7 @@ def recipes() -> Iterator[str]:
         "The packaged recipes. A recipe is one file with the unit and source of every number. "
         "[Your own recipe](../howto/recipe.md) can start from any of them.\n"
     )
-    for path in sorted(packaged_folder().glob("*.yaml")):
+    for path in sorted(find_packaged_folder().glob("*.yaml")):
         yield from _recipe(path.read_text(encoding="utf-8"), strict_yaml.load(path).tree)
 
 

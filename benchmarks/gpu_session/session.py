@@ -14,8 +14,8 @@ from resnet_recipes.doctor.rates import settle
 from resnet_recipes.methods import ORDER
 from resnet_recipes.planning import roofline
 from resnet_recipes.planning.make import make_plan
+from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.recipe.typed import typed
 from resnet_recipes.training.build import build
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.loop import train
@@ -62,7 +62,7 @@ def recipe_of(name: str, side: int, batch: int, quick: bool, **changes: object) 
     tree["model"] |= {"name": "resnet18"} if quick else {}
     for section, values in changes.items():
         tree[section] = tree.get(section, {}) | values
-    recipe, problems = typed(tree)
+    recipe, problems = build_recipe(tree)
     assert not problems, problems
     return recipe
 

@@ -14,7 +14,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
 from resnet_recipes.recipe import strict_yaml
-from resnet_recipes.recipe.library import GROUPS, Library, packaged_folder
+from resnet_recipes.recipe.library import GROUPS, Library, find_packaged_folder
 
 GROUP = "resnet_recipes/recipe"  # and the groups of options below it
 
@@ -37,7 +37,7 @@ class RecipeSource(ConfigSource):
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         groups = _TREE.get(config_path, ())
-        folder = packaged_folder() / config_path.removeprefix(GROUP).strip("/")
+        folder = find_packaged_folder() / config_path.removeprefix(GROUP).strip("/")
         configs = [path.stem for path in folder.glob("*.yaml")] if GROUP in config_path else ()
         return sorted(
             [
@@ -51,15 +51,15 @@ class RecipeSource(ConfigSource):
         if file is None:
             raise ConfigLoadError(f"no such recipe or option: {config_path}")
         # These import torch, which an application that only lists its options need not wait for.
-        from resnet_recipes.recipe.frozen import tree_of
-        from resnet_recipes.recipe.typed import typed, whole
+        from resnet_recipes.recipe.build import build_recipe, complete_section
+        from resnet_recipes.recipe.frozen import to_tree
 
         if (group := file.parent.name) in GROUPS:
-            tree = whole(group, strict_yaml.load(file).tree)
+            tree = complete_section(group, strict_yaml.load(file).tree)
         else:
-            links = Library(packaged_folder()).chain(file.stem)
+            links = Library(find_packaged_folder()).read_chain(file.stem)
             merged = OmegaConf.merge(*(document.tree for _, document in links))
-            tree = tree_of(typed(OmegaConf.to_container(merged))[0])
+            tree = to_tree(build_recipe(OmegaConf.to_container(merged))[0])
         return ConfigResult(
             self.provider, self.full_path(), OmegaConf.create(tree), {"package": None}
         )
@@ -84,5 +84,5 @@ _TREE = {
 def _file(config_path: str) -> Path | None:
     """Return the file of a recipe or an option; None if there is none."""
     group, _, name = config_path.removesuffix(".yaml").rpartition("/")
-    file = packaged_folder() / group.removeprefix(GROUP).strip("/") / f"{name}.yaml"
+    file = find_packaged_folder() / group.removeprefix(GROUP).strip("/") / f"{name}.yaml"
     return file if group.startswith(GROUP) and group in _TREE and file.is_file() else None

@@ -40,7 +40,7 @@ SettingRows = list[tuple[str, list[str]]]  # a key, and its value on each side
 def run(arguments: Arguments) -> int:
     """Print the differing settings, machines and results of two or more run folders."""
     words = arguments.words
-    if {*words} <= {*Library().names()} and not any(find_place("RUN", word) for word in words):
+    if {*words} <= {*Library().list_names()} and not any(find_place("RUN", word) for word in words):
         fix = shlex.join(["resnet-recipes", "diff", *words[:2]])
         raise RecipeError.of("RUN", " ".join(words), "are recipes, not runs", fix)
     places = {place.resolve(): place for place in find_runs(words)}

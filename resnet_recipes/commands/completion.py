@@ -14,8 +14,8 @@ from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.verbs import VERBS, usage_of
 from resnet_recipes.inference.formats import TARGETS
 from resnet_recipes.methods import ORDER
-from resnet_recipes.recipe.library import GROUPS, Library, packaged_folder
-from resnet_recipes.recipe.typed import settings
+from resnet_recipes.recipe.build import list_settings
+from resnet_recipes.recipe.library import GROUPS, Library, find_packaged_folder
 
 #: Where the script goes: one file for both commands, which each shell reads when it starts.
 PLACES = {
@@ -170,7 +170,7 @@ def _named_files() -> Iterator[str]:
 
 def _settings() -> list[str]:
     """Return all words that a command accepts, up to their values."""
-    known = settings()
+    known = list_settings()
     sections = {key.rpartition(".")[0] for key in known if "." in key}
     methods = [key for key in known if key.startswith("methods.") and key.count(".") == 1]
     return [
@@ -179,7 +179,7 @@ def _settings() -> list[str]:
         *(
             f"{group}={path.stem}"
             for group in GROUPS
-            for path in sorted(packaged_folder().glob(f"{group}/*.yaml"))
+            for path in sorted(find_packaged_folder().glob(f"{group}/*.yaml"))
         ),
         *(f"{key}=" for key in known if key not in sections and key not in methods),
         *(f"{key}={{}}" for key in methods),

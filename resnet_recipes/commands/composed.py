@@ -47,7 +47,9 @@ def _best(changes: Sequence[str], arguments: Arguments) -> str:
     from resnet_recipes.jobs.measure import UNKNOWN
     from resnet_recipes.jobs.offers import find_offers
 
-    found, rule, *_ = find_offers(changes, arguments.recipes, Library(arguments.recipes).names())
+    found, rule, *_ = find_offers(
+        changes, arguments.recipes, Library(arguments.recipes).list_names()
+    )
     if not found:
         raise NotReadyError.of("budget", None, UNKNOWN, "resnet-recipes estimate mild data=PATH")
     names = [
@@ -95,7 +97,7 @@ def with_recipe(arguments: Arguments) -> Arguments:
     words = arguments.words
     bare = [word for word in words if "=" not in word and word[:1] not in ("", "~", "+")]
     if bare and not is_named(arguments):
-        known = Library(arguments.recipes).names()
+        known = Library(arguments.recipes).list_names()
         name = next((word for word in bare if word in known), bare[0])
         words[words.index(name)] = f"recipe={name}"
     return arguments
@@ -116,7 +118,7 @@ def chosen(arguments: Arguments) -> tuple[str, list[str]]:
     names = [word.removeprefix("recipe=") for word in arguments.words if word.startswith("recipe=")]
     names = list(filter(None, names))
     changes = [word for word in arguments.words if not word.startswith("recipe=")]
-    known = library.names()
+    known = library.list_names()
     if not names and any(word.startswith(("budget=", "launch.budget=")) for word in changes):
         return "", changes
     if not names:
@@ -131,7 +133,7 @@ def chosen(arguments: Arguments) -> tuple[str, list[str]]:
         fix = (f"recipe={names[0]}", f"resnet-train -m recipe={several}")
         raise RecipeError.of(" ".join(names), None, "a run has one recipe", fix)
     if "," not in names[0]:
-        library.chain(names[0])
+        library.read_chain(names[0])
     elif "-m" not in arguments:
         raise RecipeError.of("recipe", names[0], "several recipes are a sweep", _SWEEP)
     return names[0], changes

@@ -11,7 +11,7 @@ from resnet_recipes.base.suggestions import find_closest, make_unknown
 from resnet_recipes.base.text import byte_size, clock_time, printable
 from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.printing import say
-from resnet_recipes.recipe.strict_yaml import plain
+from resnet_recipes.recipe.strict_yaml import parse_scalar
 from resnet_recipes.report.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -87,13 +87,13 @@ def _is_place(word: str, known: Collection[str]) -> bool:
 def _options(words: Sequence[str], known: Collection[str]) -> "ConvertOptions":
     """Read key=value words as conversion options. Raises RecipeError with every problem."""
     from resnet_recipes.data.convert.encode import ConvertOptions
-    from resnet_recipes.recipe.typed import build
+    from resnet_recipes.recipe.build import build
 
     given = dict(word.split("=", 1) for word in words)
     problems = [
         make_unknown("option", key, known) for key, value in given.items() if key not in known
     ]
-    values = {key: plain(value) for key, value in given.items() if key in known}
+    values = {key: parse_scalar(value) for key, value in given.items() if key in known}
     options = build(ConvertOptions, values, "", problems)
     problems += options.problems()
 

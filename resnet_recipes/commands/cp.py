@@ -7,8 +7,8 @@ from resnet_recipes.base import names
 from resnet_recipes.base.errors import Hint, Problem, RecipeError
 from resnet_recipes.base.paths import new_path, typed_path
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
-from resnet_recipes.recipe.library import USER_FOLDER, Entry, Library, parents
-from resnet_recipes.recipe.strict_yaml import Document, shown
+from resnet_recipes.recipe.library import USER_FOLDER, Entry, Library, read_defaults
+from resnet_recipes.recipe.strict_yaml import Document, shorten_path
 
 USAGE = Usage(
     "resnet-recipes cp NAME FILE",
@@ -32,7 +32,7 @@ def run(arguments: Arguments) -> int:
     """Write a recipe file that inherits from another, or with --full a complete copy."""
     source = arguments.words[0].removeprefix("recipe=")
     path = typed_path("FILE", arguments.words[1])
-    entry, document = Library(arguments.recipes).chain(source)[-1]
+    entry, document = Library(arguments.recipes).read_chain(source)[-1]
     is_full = "--full" in arguments
     RecipeError.refuse([_unusable(path) or _uncopied(source, entry, document, is_full)])
     new_path("FILE", arguments.words[1])
@@ -47,8 +47,8 @@ def run(arguments: Arguments) -> int:
         rule = f"cannot be written: {error.strerror}"
         raise RecipeError.of("FILE", str(path), rule) from None
     by_name = path.parent.resolve() == USER_FOLDER.resolve()
-    name = path.stem if by_name else shown(path)
-    print(f"{shown(path)} was written. Try:  resnet-train {name} data=PATH --dry-run")
+    name = path.stem if by_name else shorten_path(path)
+    print(f"{shorten_path(path)} was written. Try:  resnet-train {name} data=PATH --dry-run")
     return 0
 
 
@@ -66,7 +66,7 @@ def _uncopied(source: str, entry: Entry, document: Document, is_full: bool) -> P
     if not is_full and entry.origin == "file":
         rule = "is a file; recipes inherit from names only"
         return Problem("cp", source, rule, "--full")
-    if is_full and (above := [name for _, name in parents(document)]):
+    if is_full and (above := [name for _, name in read_defaults(document)]):
         rule = f"itself inherits from {', '.join(above)}"
         return Problem("--full", source, rule, Hint("copy that one"))
     return None

@@ -38,7 +38,7 @@ def run(arguments: Arguments) -> int:
 
 def _settings(word: str, folder: Path | None) -> dict[str, str]:
     """Return every setting of a recipe, or of a run's frozen recipe, with its value as text."""
-    name, known = word.removeprefix("recipe="), Library(folder).names()
+    name, known = word.removeprefix("recipe="), Library(folder).list_names()
     run = None if name in known else find_place("RECIPE|RUN", word)
     if not run and name not in known and not name.endswith((".yaml", ".yml")):
         others = [*known, *(path.name for path in list_newest(ROOT))]
@@ -52,5 +52,5 @@ def _settings(word: str, folder: Path | None) -> dict[str, str]:
     else:
         recipe = compose(name, folder=folder, needs_data=False).recipe
     return flatten(
-        {key: value for key, value in frozen.tree_of(recipe).items() if key not in SILENT}
+        {key: value for key, value in frozen.to_tree(recipe).items() if key not in SILENT}
     )

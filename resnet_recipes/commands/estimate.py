@@ -191,7 +191,9 @@ def print_offers(arguments: Arguments, price: float | None) -> None:
     from resnet_recipes.jobs.offers import find_offers
     from resnet_recipes.report.page.charts import find_pareto
 
-    names = [chosen(arguments)[0]] if is_named(arguments) else Library(arguments.recipes).names()
+    names = (
+        [chosen(arguments)[0]] if is_named(arguments) else Library(arguments.recipes).list_names()
+    )
     words = [word for word in arguments.words if not word.startswith("recipe=")]
     limits = [f"budget={arguments.flags['--within']}"] if "--within" in arguments else []
     limits += [f"launch.price={price}"] if price is not None else []

@@ -74,11 +74,11 @@ def run(arguments: Arguments) -> int:
 def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> str:
     """Return the job as its engine reads it."""
     from resnet_recipes.commands.sweep import named
-    from resnet_recipes.recipe.hydra_compose import points
+    from resnet_recipes.recipe.hydra_compose import list_points
     from resnet_recipes.report.comparison import flatten
 
     engine, words = arguments.flags["--for"], [f"recipe={recipe}", *changes]
-    swept = points(words) if "-m" in arguments else [words]
+    swept = list_points(words) if "-m" in arguments else [words]
     # the runs of a sweep have the names that `resnet-train -m` gives them; a run to extend may be
     # on storage that this machine does not see
     unseen = {"--resume": "auto"} if engine in _STORAGE else {}

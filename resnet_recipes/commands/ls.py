@@ -33,7 +33,7 @@ def run(arguments: Arguments) -> int:
         fix = (f"resnet-recipes show {told}", "resnet-recipes ls")
         raise RecipeError.of(told, None, "the list has all recipes", fix)
     library = Library(arguments.recipes)
-    found = [_summary(library, entry) for entry in library.entries()]
+    found = [_summary(library, entry) for entry in library.list_entries()]
     rows = [item | {"published": _result(item["published"])} for item in found]
     show(arguments, found, _lines(found), rows)
     return 0
@@ -77,7 +77,7 @@ def _summary(library: Library, entry: Entry) -> dict[str, Any]:
         "group": "ours" if is_packaged else "yours",
     }
     try:
-        links = library.chain(entry.name)
+        links = library.read_chain(entry.name)
     except RecipeError as error:
         return item | {"about": f"cannot be read: {str(error.problems[0]).splitlines()[0]}"}
     head: dict[str, Any] = {}

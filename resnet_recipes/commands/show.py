@@ -26,7 +26,7 @@ def run(arguments: Arguments) -> int:
     """
     name = arguments.flags.get("--describe") or arguments.words[0].removeprefix("recipe=")
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    for entry, document in Library(arguments.recipes).chain(name):
+    for entry, document in Library(arguments.recipes).read_chain(name):
         hides = f", hides the packaged {entry.name}" if entry.shadows else ""
         print(f"# {entry.name}: {printable(entry.path)} ({entry.origin}{hides})")
         print(f"# sha256 {hashlib.sha256(document.raw).hexdigest()}")

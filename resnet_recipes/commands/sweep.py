@@ -29,7 +29,7 @@ from resnet_recipes.planning.plan import IMAGENET, Plan
 from resnet_recipes.planning.stable_phase import find_chains
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.frozen import freeze
-from resnet_recipes.recipe.hydra_compose import points
+from resnet_recipes.recipe.hydra_compose import list_points
 from resnet_recipes.recipe.sections import LaunchConfig, RunConfig
 from resnet_recipes.run_folder.facts import count_petaoperations
 from resnet_recipes.run_folder.runs import read_run
@@ -46,7 +46,7 @@ def run(arguments: Arguments) -> int:
     RecipeError.refuse([*_problems(arguments), *_share_problems(text, found, arguments.words)])
     parallel = int(text)
     shared = ["gpus=1"] if parallel > 1 and found else []
-    runs = named(points([*arguments.words, *shared]), arguments)
+    runs = named(list_points([*arguments.words, *shared]), arguments)
     tell = print if "--dry-run" in arguments else say
     first, _ = next(iter(runs.values()))
     facts = {str(first.recipe.data): api.plan(first, ranks(first.recipe)).facts}

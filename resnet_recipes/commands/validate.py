@@ -7,7 +7,7 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.text import printable
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.recipe.library import Library
-from resnet_recipes.recipe.strict_yaml import shown
+from resnet_recipes.recipe.strict_yaml import shorten_path
 
 USAGE = Usage(
     "resnet-recipes validate [FILE ...]",
@@ -26,11 +26,11 @@ def run(arguments: Arguments) -> int:
     wrong = 0
     for name in names:
         try:
-            library.chain(name)  # reports a broken file before seconds of imports
+            library.read_chain(name)  # reports a broken file before seconds of imports
             from resnet_recipes.recipe.compose import compose
 
             compose(name, folder=library, needs_data=False)
-            print(f"{shown(Path(name))}: ok")
+            print(f"{shorten_path(Path(name))}: ok")
         except RecipeError as error:
             wrong += 1
             print(

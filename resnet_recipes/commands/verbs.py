@@ -78,7 +78,7 @@ def train(argv: Sequence[str]) -> int:
         return ExitCode.DONE if argv else ExitCode.RECIPE
     if argv[0] in _VERSION or "--version" in argv:
         return _version()
-    if argv[0] not in Library().names():
+    if argv[0] not in Library().list_names():
         _refuse_verb(argv)
     arguments = with_weights(with_recipe(extended(_parsed("train", argv))))
     if "--parallel" in arguments and "-m" not in arguments:
@@ -112,7 +112,7 @@ def run(argv: Sequence[str]) -> int:
     if name == "help":
         return run([*rest[:1], "--help"])
     if name not in VERBS:
-        if name in Library().names():
+        if name in Library().list_names():
             rule = "is a recipe, not a command"
             raise RecipeError.of(name, None, rule, shlex.join(["resnet-train", *argv]))
         _refuse_verb([name.lstrip("-"), *rest])
@@ -141,10 +141,10 @@ def _judge(name: str, found: Arguments, needs_data: bool = False) -> None:
         apply_changes(Recipe(), list(filter(is_setting, found.words)))
     elif _composes(name):
         chosen(with_recipe(found))
-        from resnet_recipes.recipe.hydra_compose import points
+        from resnet_recipes.recipe.hydra_compose import list_points
 
         words = [word for word in found.words if not word.startswith("nodes=")]
-        words = points(words)[0] if "-m" in found else words
+        words = list_points(words)[0] if "-m" in found else words
         composed(Arguments(found.flags, words), needs_data)
 
 
@@ -158,7 +158,9 @@ def _parsed(name: str, argv: Sequence[str]) -> Arguments:
 
     def also(found: Arguments) -> Iterable[Problem]:
         asked = _asked(found) if name == "train" else name
-        taken = [word for word in argv if word in Library().names()]  # as an unknown flag's value
+        taken = [
+            word for word in argv if word in Library().list_names()
+        ]  # as an unknown flag's value
         if not _composes(asked) or has_run(found):
             return problems_of(partial(_judge, asked, needs_data=False), found)
         if not is_named(with_recipe(found)) and taken:
@@ -188,7 +190,7 @@ def _refuse_verb(argv: Sequence[str]) -> None:
         name, *rest = rest
     first, _, other = (OTHERS[name].words if name in OTHERS else name).partition(" | ")
     named = [word for word in rest if not word.startswith("-")]
-    is_first = named and (first != "show" or named[0] in Library().names())
+    is_first = named and (first != "show" or named[0] in Library().list_names())
     ours, *own = (first if is_first or not other else other).split() or [name]
     if ours not in (*VERBS, "train"):
         return

@@ -16,9 +16,9 @@ from resnet_recipes.inference.trained import TrainedNetwork, make_recipe
 from resnet_recipes.network.load import Network
 from resnet_recipes.network.open import open_network
 from resnet_recipes.recipe import frozen, hydra_compose, overrides
-from resnet_recipes.recipe.meant import Own, explain
+from resnet_recipes.recipe.build import build_recipe
+from resnet_recipes.recipe.explain import Context, explain
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.recipe.typed import typed
 
 #: Settings that change how a network is used; the others are for training.
 _SETTINGS = (
@@ -105,7 +105,9 @@ def apply_changes(
 ) -> Recipe:
     """Return a recipe with settings of `known` changed. Raises RecipeError with every problem."""
     made, problems = _changed(recipe, known, words)
-    own = Own(recipe.name, partial(_before, recipe), (), known, _list_settings(known), OF_TRAINED)
+    own = Context(
+        recipe.name, partial(_before, recipe), (), known, _list_settings(known), OF_TRAINED
+    )
     RecipeError.refuse(explain(problem, words, own) for problem in problems)
     return made
 
@@ -127,10 +129,12 @@ def _changed(
     # other images are not split, unless requested
     if "data.root" in keys:
         recipe = replace(recipe, data=replace(recipe.data, val_share=0.0, fold=""))
-    before = frozen.tree_of(recipe)
+    before = frozen.to_tree(recipe)
     words = [change.word for change in changes]
-    made, wrong = typed(hydra_compose.composed("trained", {"trained": before}, changes=words))
-    own = {problem.key for problem in typed(before)[1]}  # of an older version's file, say
+    made, wrong = build_recipe(
+        hydra_compose.compose_tree("trained", {"trained": before}, changes=words)
+    )
+    own = {problem.key for problem in build_recipe(before)[1]}  # of an older version's file, say
     problems += [one for one in wrong if one.key in keys or one.key not in own]
     problems += [
         Problem(

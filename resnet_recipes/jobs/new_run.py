@@ -74,7 +74,7 @@ def create(plan: Plan, command: Sequence[str]) -> LockedFolder:
     name. It is locked from the first moment on, so that no other command of this name replaces it
     before its ranks start.
     """
-    recipe, config, state = plan.recipe, frozen.sealed(plan.recipe), find_stable_state(plan)
+    recipe, config, state = plan.recipe, frozen.freeze_sealed(plan.recipe), find_stable_state(plan)
     settings = plan.origin.settings
     origin = collect_provenance(plan, config)
     if state:

@@ -70,7 +70,7 @@ def continue_run(folder: Path, changes: Sequence[str] | Recipe, say: Say) -> Loc
     original = frozen.read(config)
     RecipeError.refuse(find_changed_settings(asdict(original), plan.recipe))  # since it was read
     if plan.recipe != original:
-        atomic.write_text(config, frozen.sealed(plan.recipe))
+        atomic.write_text(config, frozen.freeze_sealed(plan.recipe))
     (folder / EXIT).unlink(missing_ok=True)
     say(f"resuming {folder}")
     return held

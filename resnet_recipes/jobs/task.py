@@ -17,7 +17,7 @@ from resnet_recipes.jobs import launcher, new_run
 from resnet_recipes.jobs.group import Group, make_group
 from resnet_recipes.jobs.rank import Spans
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.recipe.frozen import sealed
+from resnet_recipes.recipe.frozen import freeze_sealed
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder import CONFIG, DATA, JOB
 from resnet_recipes.run_folder.ending import Ending
@@ -47,7 +47,7 @@ class Task(NamedTuple):
 
         Raises NotDoneError.
         """
-        files = {CONFIG: sealed(recipe), JOB: json.dumps({"job": self.job, **self.values})}
+        files = {CONFIG: freeze_sealed(recipe), JOB: json.dumps({"job": self.job, **self.values})}
         files |= {DATA: facts.to_json()} if facts else {}
         folder = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
         for name, text in files.items():

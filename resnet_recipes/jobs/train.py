@@ -15,7 +15,7 @@ from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.load import BEST, WEIGHTS
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.recipe.frozen import tree_of
+from resnet_recipes.recipe.frozen import to_tree
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report import trackers
 from resnet_recipes.report.console import open_console
@@ -75,7 +75,7 @@ def flatten_settings(recipe: Recipe) -> dict[str, object]:
     Methods that are off are left out.
     """
     return flatten(
-        {key: value for key, value in tree_of(recipe).items() if key not in ("about", "published")}
+        {key: value for key, value in to_tree(recipe).items() if key not in ("about", "published")}
     )
 
 

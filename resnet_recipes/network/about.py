@@ -13,7 +13,7 @@ from resnet_recipes.data.base import MEAN, STD, Deviation, Mean
 from resnet_recipes.data.imagenet import get_wordnet_ids
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.stack import Stack
-from resnet_recipes.recipe.schema import Recipe, enabled
+from resnet_recipes.recipe.schema import Recipe, list_enabled
 from resnet_recipes.run_folder.metrics import Metrics
 
 #: Version of these fields; files of newer versions are refused.
@@ -96,7 +96,7 @@ def describe(
     metrics: Metrics | None = None,
 ) -> About:
     """Return the description of a recipe's network, with its measured accuracy, if any."""
-    methods, data = enabled(recipe.methods), recipe.data
+    methods, data = list_enabled(recipe.methods), recipe.data
     top1, top5, loss, examples, _ = metrics or (None, None, None, 0, None)
     return About(
         recipe.model.name,

@@ -29,7 +29,7 @@ from resnet_recipes.network.about import About
 from resnet_recipes.network.archive import ArchiveError, is_plain
 from resnet_recipes.network.matching import find_fitting_networks, is_in_order, match_tensors
 from resnet_recipes.network.weights import read_weights
-from resnet_recipes.recipe.typed import typed
+from resnet_recipes.recipe.build import build_recipe
 
 
 class Network(nn.Module):
@@ -194,7 +194,7 @@ def _load_checkpoint(content: Mapping[str, Any]) -> Network:
     """Return the network saved in a checkpoint, with EMA's weights if the recipe uses EMA."""
     methods, classes = content.get("methods"), content.get("classes")
     recipe, problems = (
-        typed(content["recipe"]) if is_plain(content["recipe"], depth=5) else (None, True)
+        build_recipe(content["recipe"]) if is_plain(content["recipe"], depth=5) else (None, True)
     )
     if (
         problems

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from resnet_recipes.base.duration import Duration, Horizon
 from resnet_recipes.base.text import counted
 from resnet_recipes.methods.stack import Stack
-from resnet_recipes.recipe.schema import Recipe, enabled
+from resnet_recipes.recipe.schema import Recipe, list_enabled
 from resnet_recipes.recipe.sections import AUTO
 
 #: Fewest images of a rank's step that advice suggests: with fewer, BatchNorm's statistics cost
@@ -22,7 +22,7 @@ def advise(
     `stack` has the methods that act on the recipe's images, `typed` the keys of the settings that
     the user typed.
     """
-    for name in enabled(recipe.methods):
+    for name in list_enabled(recipe.methods):
         if name not in stack.methods:
             yield f"{name} is skipped: synthetic images are not augmented."
     yield from _advise_on_length(recipe, horizon, recipe.batch.global_size // rank_size, typed)

@@ -10,7 +10,7 @@ from resnet_recipes.base.errors import Hint, Problem
 from resnet_recipes.base.limits import IsDuration, get_limits
 from resnet_recipes.methods.base import Method
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.recipe.schema import Recipe, enabled
+from resnet_recipes.recipe.schema import Recipe, list_enabled
 
 #: Settings of the schedule that take effect after the stable phase.
 _COOLDOWN_SETTINGS = ("cooldown", "shape", "milestones")
@@ -42,7 +42,7 @@ def change_length(plan: Plan, epochs: Fraction) -> Plan:
 def find_durations(recipe: Recipe) -> dict[str, str]:
     """Return the durations, by key, that the stable phase depends on."""
     sections: dict[str, Any] = {"schedule": recipe.schedule}
-    sections |= {f"methods.{name}": method for name, method in enabled(recipe.methods).items()}
+    sections |= {f"methods.{name}": method for name, method in list_enabled(recipe.methods).items()}
     return {
         f"{place}.{name}": getattr(section, name)
         for place, section in sections.items()

@@ -1,4 +1,4 @@
-"""A recipe as a file: everything that a run was started with, readable without Hydra."""
+"""Write a recipe with every setting to a file, and read it without Hydra."""
 
 import hashlib
 from dataclasses import asdict
@@ -9,44 +9,44 @@ import yaml
 
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.recipe import strict_yaml
+from resnet_recipes.recipe.build import build, build_recipe, to_plain
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.recipe.typed import build, plain, typed
 
 
 class _Dumper(yaml.SafeDumper):
-    """Puts text in quotes wherever `strict_yaml` would not read it as the same text."""
+    """Quotes text that `strict_yaml` would read differently."""
 
 
-def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    same = strict_yaml.plain(text) == text and not strict_yaml.doubtful(text, "")
+def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    same = strict_yaml.parse_scalar(text) == text and not strict_yaml.find_doubt(text, "")
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, None if same else "'")
 
 
-_Dumper.add_representer(str, _text)
+_Dumper.add_representer(str, _represent_text)
 
 
 def freeze(recipe: Recipe) -> str:
-    """Return the recipe as YAML with every setting written out; `read` gives back an equal one."""
+    """Return the recipe as YAML with every setting; `read` returns an equal recipe."""
     return yaml.dump(
-        tree_of(recipe), Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True
+        to_tree(recipe), Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True
     )
 
 
-def sealed(recipe: Recipe) -> str:
-    """Return what `freeze` does, below its digest: ranks need not judge the recipe again."""
+def freeze_sealed(recipe: Recipe) -> str:
+    """Return what `freeze` returns below its digest, so that ranks need not check it again."""
     text = freeze(recipe)
-    return f"{_seal(text.encode())}\n{text}"
+    return f"{_make_seal(text.encode())}\n{text}"
 
 
-def _seal(text: bytes) -> str:
+def _make_seal(text: bytes) -> str:
     return f"# judged: {hashlib.sha256(text).hexdigest()}"
 
 
 def read_sealed(path: Path) -> Recipe:
-    """Read in a rank what its launcher has judged and sealed; judge it if it was edited since."""
+    """Read a sealed recipe without checking it, unless it was edited after it was sealed."""
     document, problems = strict_yaml.load(path), list[Problem]()
     seal, _, text = document.raw.partition(b"\n")
-    if seal.decode() != _seal(text):
+    if seal.decode() != _make_seal(text):
         return read(path)
     recipe: Recipe = build(Recipe, document.tree, "", problems)
     return read(path) if problems else recipe
@@ -54,20 +54,20 @@ def read_sealed(path: Path) -> Recipe:
 
 def read(path: Path) -> Recipe:
     """Read what `freeze` wrote. Raises RecipeError if an edit made it invalid."""
-    recipe, problems = typed(strict_yaml.load(Path(path)).tree)
-    place = strict_yaml.shown(Path(path))
+    recipe, problems = build_recipe(strict_yaml.load(Path(path)).tree)
+    place = strict_yaml.shorten_path(Path(path))
     RecipeError.refuse(one._replace(key=f"{place}: {one.key}") for one in problems)
     return recipe
 
 
-def problems(recipe: Recipe) -> list[Problem]:
-    """Return everything wrong with a recipe that a program has changed, even inside its lists."""
-    return typed(tree_of(recipe))[1]
+def find_problems(recipe: Recipe) -> list[Problem]:
+    """Return everything wrong with a recipe that a program has changed, even in its lists."""
+    return build_recipe(to_tree(recipe))[1]
 
 
-def tree_of(recipe: Recipe) -> dict[str, Any]:
-    """Return the recipe as plain mappings, lists and values; methods that are off are left out."""
-    tree = plain(asdict(recipe))
+def to_tree(recipe: Recipe) -> dict[str, Any]:
+    """Return the recipe as plain mappings, lists and values, without methods that are off."""
+    tree = to_plain(asdict(recipe))
     tree["methods"] = {
         name: values for name, values in tree["methods"].items() if values is not None
     }

@@ -1,8 +1,7 @@
-"""What Hydra does: words in its grammar, sweeps too, and recipes, options and words as one tree.
+"""Use Hydra for three things: its override grammar, its sweeps, and its defaults lists.
 
-Hydra reads no recipe file. What it composes are the trees that the strict reader made of them,
-which it finds in a config source of our own. Recipes that inherit from recipes alone are merged
-here, in a hundredth of Hydra's time.
+Hydra reads no recipe file. It composes the trees that the strict reader returns, through a config
+source. Recipes that inherit only from recipes are merged here, in a hundredth of Hydra's time.
 """
 
 import json
@@ -35,15 +34,15 @@ from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.library import GROUPS
 from resnet_recipes.recipe.schema import Recipe
 
-_APP = "resnet_recipes"  # the group of all our configs
-_FILES = f"{_APP}/files"  # that of the recipes that were read, and of options below it
+_APP = "resnet_recipes"  # the group of all configs here
+_FILES = f"{_APP}/files"  # the group of recipes, with a group for each kind of option
 
 #: The budgets of the papers' trade-off curves, in epochs: `epochs=curve`.
 CURVE = "22.5,30,54,60,72,90"
 
 MAX_POINTS = 1000
 
-#: What takes Hydra's own plug-ins, and sweeps whose values they choose.
+#: For Hydra's plug-ins, and for sweeps whose values they choose.
 OWN_APPLICATION = Hint(f"your own Hydra application takes it: {DOCS}/howto/hydra.html")
 
 #: Hydra 1.3 warns if it is not told its version, and 1.4 if it is.
@@ -51,21 +50,21 @@ _VERSION = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else 
 
 
 class UnlistedError(ValueError):
-    """A sweep without a list of values: only a sweeper of Hydra's can choose them."""
+    """A sweep without a list of values, which only a Hydra sweeper can run."""
 
 
 @lru_cache(1024)  # the points of a sweep have most words in common
-def _parsed(override: str) -> Override:
+def _parse(override: str) -> Override:
     return OverridesParser.create().parse_override(override)
 
 
-def value_of(override: str) -> Any:
+def read_value(override: str) -> Any:
     """Return the value of an override such as "seed=7".
 
     Raises ValueError if Hydra cannot read it as one value.
     """
     try:
-        parsed = _parsed(override)
+        parsed = _parse(override)
         several = parsed.is_sweep_override()
     except (HydraException, ValueError, RecursionError):
         raise ValueError("cannot be read") from None
@@ -74,15 +73,15 @@ def value_of(override: str) -> Any:
     return parsed.value()
 
 
-def points(words: Sequence[str]) -> list[list[str]]:
-    """Return the words of each run, the last sweep changing fastest.
+def list_points(words: Sequence[str]) -> list[list[str]]:
+    """Return the words of each run of a sweep; the last sweep changes fastest.
 
-    Raises RecipeError if one cannot be listed.
+    Raises RecipeError for a sweep that cannot be listed.
     """
     choices, problems, count = [], [], 1
     for word in words:
         try:
-            choices.append(_choices(word))
+            choices.append(_list_choices(word))
             count *= len(choices[-1])
         except ValueError as error:
             is_unlisted = isinstance(error, UnlistedError)
@@ -98,11 +97,8 @@ def points(words: Sequence[str]) -> list[list[str]]:
     return [list(point) for point in product(*choices)]
 
 
-def _choices(word: str) -> list[str]:
-    """Return the words that one word stands for.
-
-    Itself, unless it holds several values in Hydra's grammar.
-    """
+def _list_choices(word: str) -> list[str]:
+    """Return a word once for each of its values in Hydra's grammar."""
     key, equals, value = word.partition("=")
     if word.startswith("~") and not equals:  # ~methods.sam,ema: without the one, without the other
         section, dot, names = word.rpartition(".")
@@ -110,18 +106,16 @@ def _choices(word: str) -> list[str]:
     if not equals:
         return [word]
     value = CURVE if (key, value) == ("epochs", "curve") else value
-    return [f"{key}={text}" for text in _texts_of(f"{key}={value}", MAX_POINTS + 1)] or [word]
+    return [f"{key}={text}" for text in _list_texts(f"{key}={value}", MAX_POINTS + 1)] or [word]
 
 
-def _texts_of(override: str, most: int) -> list[str]:
-    """Return the values of a sweep such as "seed=1,2,3" or "seed=range(1,4)", at most `most`.
-
-    Empty if not a sweep.
+def _list_texts(override: str, most: int) -> list[str]:
+    """Return at most `most` values of a sweep such as "seed=1,2,3"; empty if it is not a sweep.
 
     Raises ValueError for a sweep without a list of values.
     """
     try:
-        parsed = _parsed(override)
+        parsed = _parse(override)
     except (HydraException, ValueError, RecursionError):
         return []  # such as data=/a=b: the value is read literally
     if not parsed.is_sweep_override():
@@ -133,73 +127,74 @@ def _texts_of(override: str, most: int) -> list[str]:
     ):
         raise UnlistedError("an interval or a pattern has no list of values to run")
     try:
-        swept = parsed.value()
+        values = parsed.value()
         # Hydra shuffles a list of all numbers of a range: count them first.
         if (
-            isinstance(swept, RangeSweep)
-            and len(found := list(islice(swept.range(), most))) == most
+            isinstance(values, RangeSweep)
+            and len(numbers := list(islice(values.range(), most))) == most
         ):
-            return list(map(str, found))
-        return list(islice(parsed.sweep_iterator(transformer=_text), most))
+            return list(map(str, numbers))
+        return list(islice(parsed.sweep_iterator(transformer=_format_text), most))
     except (HydraException, ArithmeticError, ValueError):
         raise ValueError("must be a range of finite numbers with a step other than 0") from None
 
 
-def _text(value: Any) -> str:
-    """Return one value of a sweep as it is typed alone: only there does text need escapes."""
+def _format_text(value: Any) -> str:
+    """Return one value of a sweep as it is typed alone, where text needs no escapes."""
     if isinstance(value, QuotedString):
         return value.text
     return value if isinstance(value, str) else Transformer.str(value)
 
 
-def choice(group: str, file: str) -> str:
-    """Return the override with which Hydra chooses an option of a group.
-
-    The file "optimizer/NAME".
-    """
+def choose_option(group: str, file: str) -> str:
+    """Return the Hydra override that selects the file "optimizer/NAME" for a group."""
     return f"{_FILES}/{group}@{group}={file.removeprefix(f'{group}/')}"
 
 
-def composed(
+def compose_tree(
     recipe: str,
     files: Mapping[str, Mapping[str, Any]],
     choices: Sequence[str] = (),
     changes: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Compose one of several files over the defaults of all settings.
+    """Merge one of several files, options and changes over the defaults of all settings.
 
-    Options of groups are chosen, then settings changed, each as "++seed=1"; the last one wins. A
-    file may name others in its `defaults`; options are called "optimizer/NAME". References are
-    resolved. Raises ValueError if the files do not fit together.
+    A change has the form "++seed=1"; the last one wins. A file may name others in its `defaults`;
+    options are called "optimizer/NAME". References are resolved. Raises ValueError if the files do
+    not fit together.
     """
     try:
-        text = _chosen(recipe, json.dumps(files), tuple(choices))
+        text = _compose_files(recipe, json.dumps(files), tuple(choices))
         tree = json.loads(text)
-        for change in map(_parsed, changes):
-            tree = _over(tree, nested(change.key_or_group, change.value()))
-        return plain(tree) if "${" in text else tree
+        for change in map(_parse, changes):
+            tree = _merge(tree, nest(change.key_or_group, change.value()))
+        return resolve_references(tree) if "${" in text else tree
     except (HydraException, OmegaConfBaseException, RecursionError) as error:
         raise ValueError(" ".join(str(error).split())[:200]) from None
 
 
 @lru_cache(64)  # the points of a sweep mostly differ in settings
-def _chosen(recipe: str, files: str, choices: tuple[str, ...]) -> str:
-    """Return one of the files over the defaults, as Hydra composes it; these trees are JSON."""
-    base = frozen.tree_of(Recipe()) | {"optimizer": {}}  # defaults of optimizers differ
+def _compose_files(recipe: str, files: str, choices: tuple[str, ...]) -> str:
+    """Return one of the files over the defaults, as Hydra composes it, all as JSON."""
+    base = frozen.to_tree(Recipe()) | {"optimizer": {}}  # defaults of optimizers differ
     read = json.loads(files)
     family = list[str]()
     is_plain = not choices and "${" not in files and _collect(recipe, read, family)
-    above = [read[name] for name in family] if is_plain else [_by_hydra(recipe, read, choices)]
+    above = (
+        [read[name] for name in family]
+        if is_plain
+        else [_compose_with_hydra(recipe, read, choices)]
+    )
     for tree in above:
-        base = _over(base, {key: tree[key] for key in tree if key != "defaults"})
+        base = _merge(base, {key: tree[key] for key in tree if key != "defaults"})
     return json.dumps(base)
 
 
 def _collect(recipe: str, files: Mapping[str, Mapping[str, Any]], family: list[str]) -> bool:
-    """Append a recipe and those that it inherits from to `family`, the most basic one first.
+    """Append a recipe and its parents to `family`, the most basic one first.
 
-    Returns False for what Hydra must decide: an option, a recipe that is not there, or one that is
-    inherited twice, whose place depends on both.
+    Returns False if Hydra must decide: for an option, an absent recipe, or a recipe that is
+    inherited twice.
     """
     *parents, _ = files[recipe].get("defaults", ["_self_"])
     for name in parents:
@@ -212,36 +207,36 @@ def _collect(recipe: str, files: Mapping[str, Mapping[str, Any]], family: list[s
     return True
 
 
-def _by_hydra(recipe: str, files: dict[str, Any], choices: Sequence[str]) -> Any:
-    """Return the tree that Hydra composes of a file, those that it names, and choices."""
+def _compose_with_hydra(recipe: str, files: dict[str, Any], choices: Sequence[str]) -> Any:
+    """Return the tree that Hydra composes from a file, its parents, and choices."""
     defaults = [{f"/{_FILES}@_global_": recipe}]
     defaults += [{f"/{_FILES}/{group}@{group}": None} for group in GROUPS]
     configs = {f"{_FILES}/{name}": tree for name, tree in files.items()}
     configs[f"{_APP}/all"] = {"defaults": [*defaults, "_self_"]}
     search = f"hydra.searchpath=[{_ReadFiles.scheme()}://]"
-    with _own_hydra(configs):
+    with _initialize_hydra(configs):
         config = hydra.compose(overrides=[search, f"+{_APP}@_global_=all", *choices])
     return OmegaConf.to_container(config)
 
 
-def nested(key: str, value: Any) -> dict[str, Any]:
+def nest(key: str, value: Any) -> dict[str, Any]:
     """Return the tree in which one key, `optimizer.lr`, has a value."""
     for name in reversed(key.split(".")):
         value = {name: value}
     return value
 
 
-def _over(below: Any, above: Any) -> Any:
-    """Return what Hydra makes of two values: mappings are merged, else the upper one wins."""
+def _merge(below: Any, above: Any) -> Any:
+    """Merge two mappings as Hydra does; otherwise, the upper value wins."""
     if not (isinstance(below, dict) and isinstance(above, dict)):
         return above
-    return below | {name: _over(below.get(name), value) for name, value in above.items()}
+    return below | {name: _merge(below.get(name), value) for name, value in above.items()}
 
 
-def plain(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the node of a Hydra application's config as plain values, references resolved.
+def resolve_references(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a node of a Hydra config as plain values with references resolved.
 
-    Raises ValueError if a reference leads nowhere, or if a value is missing.
+    Raises ValueError for a broken reference or a missing value.
     """
     config = config if OmegaConf.is_config(config) else OmegaConf.create(config)
     try:
@@ -251,7 +246,7 @@ def plain(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _ReadFiles(ConfigSource):
-    """What the strict reader has read, where Hydra looks for configs."""
+    """Serves the trees of the strict reader as Hydra configs."""
 
     served: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # by their names among Hydra's configs
 
@@ -278,8 +273,8 @@ class _ReadFiles(ConfigSource):
 
 
 @contextmanager
-def _own_hydra(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
-    """Initialize Hydra over our configs; what a notebook has initialized is back afterwards."""
+def _initialize_hydra(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
+    """Initialize Hydra with these configs, and restore what a notebook had initialized."""
     theirs = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
     Plugins.instance().register(_ReadFiles)

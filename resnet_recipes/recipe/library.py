@@ -1,4 +1,4 @@
-"""Where recipes and their options are: the user's folder first, then the package.
+"""Find recipes and their options, in the user's folder first and then in the package.
 
 Needs neither torch nor Hydra.
 """
@@ -6,18 +6,19 @@ Needs neither torch nor Hydra.
 import os
 import re
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
+from typing import NamedTuple
 
 from resnet_recipes.base import names
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError
+from resnet_recipes.base.names import SHORT, targets
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.base.suggestions import make_unknown
 from resnet_recipes.recipe import strict_yaml
-from resnet_recipes.recipe.short import written_out
-from resnet_recipes.recipe.strict_yaml import Document, shown
+from resnet_recipes.recipe.strict_yaml import Document, parse_scalar, shorten_path
 from resnet_recipes.run_folder import CONFIG
 
 USER_FOLDER = Path("recipes")
@@ -44,7 +45,7 @@ class Entry:
     @property
     def place(self) -> str:
         """Where the recipe is from, as messages print it."""
-        return "packaged" if self.origin == "packaged" else shown(self.path)
+        return "packaged" if self.origin == "packaged" else shorten_path(self.path)
 
 
 @dataclass(frozen=True)
@@ -58,45 +59,53 @@ class Origin:
     settings: dict[str, str] = field(default_factory=dict)  # what they set, by key, in full
 
 
-#: Of a recipe that a program has made.
+class Link(NamedTuple):
+    """A file that a recipe is composed of, and its content."""
+
+    entry: Entry
+    document: Document
+
+
+class Default(NamedTuple):
+    """An item of a recipe's `defaults`: a recipe, or an option of a group."""
+
+    group: str  # "optimizer"; "" for a recipe
+    name: str
+
+
+#: The origin of a recipe that a program has created.
 PROGRAM = Origin(Entry("python", Path("python"), "python"))
 
 
-def packaged_folder() -> Path:
+def find_packaged_folder() -> Path:
     """Return the folder of the packaged recipes."""
     return Path(str(resources.files("resnet_recipes.recipes")))
 
 
 class Library:
-    """What can be named.
-
-    The recipes and options of a user's folder, which win, and the packaged ones.
-    """
+    """The recipes and options of a user's folder, and below them the packaged ones."""
 
     def __init__(self, folder: Path | None = None):
-        """Use `folder` as the user's, or ./recipes if there is one."""
+        """Use `folder` as the user's folder, ./recipes by default."""
         if folder is not None and not os.path.isdir(folder):
             raise RecipeError.of("--recipes", str(folder), "is not a directory")
-        package, self._folder = packaged_folder(), (folder or USER_FOLDER).absolute()
+        package, self._folder = find_packaged_folder(), (folder or USER_FOLDER).absolute()
         if self._folder.resolve() == package.resolve():
             self._folder = package
-        self.packaged = _files(package)
-        self.user = {} if self._folder == package else _files(self._folder)
+        self.packaged = _list_files(package)
+        self.user = {} if self._folder == package else _list_files(self._folder)
 
-    def entries(self) -> list[Entry]:
-        """Return every recipe with a valid name, packaged ones first.
-
-        Shadowed ones are left out.
-        """
+    def list_entries(self) -> list[Entry]:
+        """Return every recipe with a valid name, packaged ones first, without shadowed ones."""
         return [
             self.find(name)
             for name in dict.fromkeys((*self.packaged, *self.user))
             if names.RECIPE.fullmatch(name)
         ]
 
-    def names(self) -> list[str]:
+    def list_names(self) -> list[str]:
         """Return the names of all recipes, sorted."""
-        return sorted(entry.name for entry in self.entries())
+        return sorted(entry.name for entry in self.list_entries())
 
     def find(self, name: str) -> Entry:
         """Return the recipe of a name or a path. Raises RecipeError with the names that exist."""
@@ -116,58 +125,59 @@ class Library:
             rule, fix = "is a network, not a recipe", f"recipe=mild model.name={name}"
         if fix:
             raise RecipeError.of("recipe", name, rule, fix)
-        raise _not_found("recipe", name, self.names())
+        raise _make_unknown_error("recipe", name, self.list_names())
 
-    def option(self, group: str, name: str) -> Entry:
+    def find_option(self, group: str, name: str) -> Entry:
         """Return an option of a group. Raises RecipeError with the names that exist."""
-        packaged = _files(packaged_folder() / group)
-        found = packaged | _files(self._folder / group)
-        if name not in found:
-            raise _not_found(group, name, sorted(found))
-        origin = "packaged" if found[name] in packaged.values() else "user"
-        return Entry(name, found[name], origin, group=group)
+        packaged = _list_files(find_packaged_folder() / group)
+        files = packaged | _list_files(self._folder / group)
+        if name not in files:
+            raise _make_unknown_error(group, name, sorted(files))
+        origin = "packaged" if files[name] in packaged.values() else "user"
+        return Entry(name, files[name], origin, group=group)
 
-    def chain(self, name: str) -> list[tuple[Entry, Document]]:
-        """Read a recipe and what it inherits from, the most basic file first.
+    def read_chain(self, name: str) -> list[Link]:
+        """Read a recipe and its parents, the most basic file first.
 
         Raises RecipeError with file and line.
         """
-        links: list[tuple[Entry, Document]] = []
+        links: list[Link] = []
         self._collect(self.find(name), links, ())
         return links
 
-    def inherited(self, child: Entry, document: Document) -> list[Entry]:
-        """Return what a recipe's `defaults` name; its own name is the packaged recipe's."""
+    def find_parents(self, child: Entry, document: Document) -> list[Entry]:
+        """Return the files in a recipe's `defaults`.
+
+        A recipe's own name there means the packaged recipe of that name.
+        """
         try:
-            found = [
-                self.option(group, name) if group else self.find(name)
-                for group, name in parents(document)
+            entries = [
+                self.find_option(group, name) if group else self.find(name)
+                for group, name in read_defaults(document)
             ]
         except RecipeError as error:
             place = document.where("defaults")
             problem = error.problems[0]
-            named = {"key": problem.value, "value": None} if problem.kind is Kind.UNKNOWN else {}
-            raise RecipeError([problem._replace(where=place, typed="", **named)]) from None
+            changes = {"key": problem.value, "value": None} if problem.kind is Kind.UNKNOWN else {}
+            raise RecipeError([problem._replace(where=place, typed="", **changes)]) from None
         return [
             Entry(entry.name, entry.shadows, "packaged")
             if entry.path == child.path and entry.shadows
             else entry
-            for entry in found
+            for entry in entries
         ]
 
-    def _collect(
-        self, entry: Entry, links: list[tuple[Entry, Document]], below: tuple[Path, ...]
-    ) -> None:
+    def _collect(self, entry: Entry, links: list[Link], below: tuple[Path, ...]) -> None:
         document = read(entry)
         if entry.path in below:
             rule = "recipes inherit from each other in a circle"
-            raise RecipeError([_of_defaults(document, rule)])
+            raise RecipeError([_make_defaults_problem(document, rule)])
         if len(links) + len(below) >= MAX_PARENTS:
             rule = f"a recipe may inherit from at most {MAX_PARENTS - 1} files"
-            raise RecipeError.of(shown(entry.path), None, rule)
-        for parent in self.inherited(entry, document):
+            raise RecipeError.of(shorten_path(entry.path), None, rule)
+        for parent in self.find_parents(entry, document):
             self._collect(parent, links, (*below, entry.path))
-        links.append((entry, document))
+        links.append(Link(entry, document))
 
     def _file(self, name: str) -> Entry:
         path = typed_path("recipe", name).absolute()
@@ -175,8 +185,8 @@ class Library:
             fix = Hint(f"rename it to {path.stem}.yaml")
             raise RecipeError.of("recipe", name, "recipe files end in .yaml", fix)
         if not os.path.isfile(path):  # Path.is_file raises for a name that is too long
-            known = path.stem in {*self.user, *self.packaged}
-            fix = f"recipe={path.stem}" if known else "resnet-recipes ls"
+            is_recipe = path.stem in {*self.user, *self.packaged}
+            fix = f"recipe={path.stem}" if is_recipe else "resnet-recipes ls"
             raise RecipeError.of("recipe", name, "", fix, Kind.ABSENT)
         if self.user.get(path.stem) == path and names.RECIPE.fullmatch(path.stem):
             return self.find(path.stem)
@@ -184,14 +194,14 @@ class Library:
 
 
 def read(entry: Entry) -> Document:
-    """Read a file, its short words written out; an option becomes the section of a recipe.
+    """Read a file and expand its short names; an option becomes a section of a recipe.
 
     Raises RecipeError with file and line.
     """
     document = strict_yaml.load(entry.path, references=entry.origin == "user")
     group = entry.group
     if not group:
-        return written_out(document)
+        return expand_document(document)
     if "defaults" in document.tree:
         place = document.where("defaults")
         raise RecipeError.of(place, None, "only recipes inherit", Hint("delete the list"))
@@ -199,50 +209,69 @@ def read(entry: Entry) -> Document:
     return Document(entry.path, {group: document.tree}, lines, document.raw)
 
 
-def _not_found(key: str, name: str, known: list[str]) -> RecipeError:
+def expand_document(document: Document) -> Document:
+    """Replace short names at the top of a recipe file, such as `lr`, by full settings.
+
+    Raises RecipeError if a short name and another line set the same setting.
+    """
+    tree, lines, problems = dict(document.tree), dict(document.lines), []
+    for word in [name for name in SHORT if not isinstance(tree.get(name, {}), dict)]:
+        value, line = tree.pop(word), lines.pop(word)
+        for key, _, form in (target.partition("=") for target in targets(word, str(value))):
+            if key in lines:
+                rule = f"{word} sets {key}, as line {lines[key]} does"
+                problems.append(
+                    Problem(document.where(word), None, rule, Hint("delete one of them"))
+                )
+            section, _, name = key.rpartition(".")
+            setting = {name: value if form == "{}" else parse_scalar(form.format(value))}
+            if not section:
+                tree |= setting
+            elif isinstance(tree.get(section, {}), dict):
+                tree[section] = tree.get(section, {}) | setting
+            lines[key] = line
+    RecipeError.refuse(problems)
+    return replace(document, tree=tree, lines=lines)
+
+
+def _make_unknown_error(key: str, name: str, choices: list[str]) -> RecipeError:
     part = name.lower()
-    within = [one for one in known if one in part or (len(part) > 3 and one.startswith(part))]
-    problem = make_unknown(key, within[0] if within else name, known)
+    within = [one for one in choices if one in part or (len(part) > 3 and one.startswith(part))]
+    problem = make_unknown(key, within[0] if within else name, choices)
     return RecipeError([problem._replace(key=key, value=name, typed=name)])
 
 
-def parents(document: Document) -> list[tuple[str, str]]:
-    """Return what a recipe's `defaults` list.
-
-    ("", "hot") is a recipe, ("optimizer", "lamb") an option. Raises RecipeError if it has anything
-    else.
-    """
-    listed = document.tree.get("defaults", [])
-    found = [_parent(item) for item in listed] if isinstance(listed, list) else [None]
-    if None in found:
+def read_defaults(document: Document) -> list[Default]:
+    """Return the items of a recipe's `defaults`. Raises RecipeError for any other item."""
+    items = document.tree.get("defaults", [])
+    pairs = [_parse_default(item) for item in items] if isinstance(items, list) else [None]
+    if None in pairs:
         rule = f"must be a list of recipe names, and of options of {' and '.join(GROUPS)}"
         fix = ("defaults: [hot]", "defaults: [hot, optimizer: lamb]")
-        raise RecipeError([_of_defaults(document, rule, fix)])
-    if ("", "_self_") in found[:-1]:
+        raise RecipeError([_make_defaults_problem(document, rule, fix)])
+    own_place = Default("", "_self_")
+    if own_place in pairs[:-1]:
         rule = "_self_ must come last: a recipe changes what it inherits"
-        raise RecipeError([_of_defaults(document, rule)])
-    return [pair for pair in found if pair != ("", "_self_")]
+        raise RecipeError([_make_defaults_problem(document, rule)])
+    return [pair for pair in pairs if pair and pair != own_place]
 
 
-def _of_defaults(document: Document, rule: str, fix: Fix = ()) -> Problem:
-    listed, place = document.tree["defaults"], document.where("defaults")
-    return Problem("defaults", listed, rule, fix, where=place)
+def _make_defaults_problem(document: Document, rule: str, fix: Fix = ()) -> Problem:
+    items, place = document.tree["defaults"], document.where("defaults")
+    return Problem("defaults", items, rule, fix, where=place)
 
 
-def _parent(item: object) -> tuple[str, str] | None:
-    """Return an item of `defaults` as group and name.
-
-    None if it is neither a recipe nor an option.
-    """
+def _parse_default(item: object) -> Default | None:
+    """Parse an item of `defaults`; None if it is neither a recipe nor an option."""
     if isinstance(item, dict) and len(item) == 1:
         (key, name), *_ = item.items()
         choice = _CHOICE.fullmatch(key)
         usable = choice and isinstance(name, str) and names.RECIPE.fullmatch(name)
-        return (choice[1], name) if usable else None
+        return Default(choice[1], name) if usable else None
     usable = isinstance(item, str) and (item == "_self_" or names.RECIPE.fullmatch(item))
-    return ("", item) if usable else None
+    return Default("", item) if usable else None
 
 
-def _files(folder: Path) -> dict[str, Path]:
+def _list_files(folder: Path) -> dict[str, Path]:
     """Return the recipe files directly in a folder, by the stems of their names."""
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}

@@ -1,4 +1,4 @@
-"""What a user types after the recipe's name: `optimizer.lr=1.0`, `~methods.ema`, `epochs=18`."""
+"""Parse the changes to a recipe: `optimizer.lr=1.0`, `~methods.ema`, `epochs=18`."""
 
 import re
 import shlex
@@ -11,14 +11,14 @@ from resnet_recipes.base.kinds import find_dataclasses, is_union, kinds_of
 from resnet_recipes.base.names import DECIMAL, targets
 from resnet_recipes.base.paths import EMPTY, is_fetched, typed_path
 from resnet_recipes.base.values import add_likely_value, read_length
-from resnet_recipes.recipe.hydra_compose import OWN_APPLICATION, nested, value_of
+from resnet_recipes.recipe.build import fit_sections, get_kind
+from resnet_recipes.recipe.hydra_compose import OWN_APPLICATION, nest, read_value
 from resnet_recipes.recipe.library import GROUPS
-from resnet_recipes.recipe.typed import fitting, kind_of
 
 #: Settings that are folders: `~` is expanded and the path made absolute.
 FOLDERS = ("data.root", "data.cache", "run.root")
 
-#: Those that may not be empty, as they are typed.
+#: Folders that may not be empty, as they are typed.
 _NEEDED = ("data", "data.root", "run.root")
 
 #: Settings of the length of a run.
@@ -44,38 +44,45 @@ class Override(NamedTuple):
 
     @property
     def is_choice(self) -> bool:
-        """Whether this chooses an option of a group, as `optimizer=lamb` does."""
+        """Whether this selects an option of a group, as `optimizer=lamb` does."""
         return self.key in GROUPS and bool(re.fullmatch(r"\w+", self.value or ""))
 
     @property
     def word(self) -> str:
         """This change in Hydra's grammar; the value of a text setting is quoted."""
-        kind, value = kind_of(self.key), "null" if self.value is None else self.value
+        kind, value = get_kind(self.key), "null" if self.value is None else self.value
         takes_text = kind is str or (
             is_union(kind) and str in get_args(kind) and not _NUMBER_OR_NULL.fullmatch(value)
         )
-        return f"++{self.key}={_quoted(value) if takes_text else value}"
+        return f"++{self.key}={_quote(value) if takes_text else value}"
 
     def read(self) -> Any:
         """Return the value: that of a text setting as it is, any other by Hydra's grammar.
 
         Raises ValueError.
         """
-        return value_of(self.word)
+        return read_value(self.word)
 
 
-def parse(words: Iterable[str]) -> tuple[list[Override], list[Problem]]:
-    """Return what the words change, and what is wrong with the others."""
+class ParseResult(NamedTuple):
+    """The changes that words stand for, and the problems of the other words."""
+
+    overrides: list[Override]
+    problems: list[Problem]
+
+
+def parse(words: Iterable[str]) -> ParseResult:
+    """Parse words as changes."""
     overrides: list[Override] = []
     problems: list[Problem] = []
     for word in words:
-        if problem := _refused(word):
+        if problem := _find_refusal(word):
             problems.append(problem)
             continue
-        for override in expanded(word):
-            wrong = list(_wrong(override))
-            problems += wrong
-            overrides += [] if wrong else [override]
+        for override in expand(word):
+            refusals = list(_find_problems(override))
+            problems += refusals
+            overrides += [] if refusals else [override]
     if {"epochs", "ssr"} <= {word.split("=")[0] for word in words}:
         problems.append(
             Problem(
@@ -89,10 +96,10 @@ def parse(words: Iterable[str]) -> tuple[list[Override], list[Problem]]:
     if lengths and any(item.key == "launch.budget" for item in overrides):
         rule = f"sets the length, and so does {lengths[0]}"
         problems.append(Problem("budget", None, rule, Hint("leave one of them out")))
-    return overrides, problems
+    return ParseResult(overrides, problems)
 
 
-def absolute(key: str, path: str) -> str:
+def make_absolute(key: str, path: str) -> str:
     """Return a path that is valid in any current folder; an empty one stays empty."""
     if key == "data.root" and is_fetched(path):
         return path.rstrip("/")
@@ -102,17 +109,14 @@ def absolute(key: str, path: str) -> str:
     return str(place.resolve() if ".." in place.parts else place)
 
 
-def _quoted(text: str) -> str:
-    """Return text in quotes, which Hydra's grammar takes as it is.
-
-    Only backslashes before a quote are doubled.
-    """
+def _quote(text: str) -> str:
+    """Return text in quotes for Hydra's grammar; only backslashes before a quote are doubled."""
     inside = re.sub(r"(\\*)('|\Z)", lambda match: 2 * match[1] + ("\\'" if match[2] else ""), text)
     return f"'{inside}'"
 
 
-def _refused(word: str) -> Problem | None:
-    """Return why a word is not an override; None if it is one."""
+def _find_refusal(word: str) -> Problem | None:
+    """Return the problem of a word that is not an override; None if it is one."""
     key, equals, value = word.partition("=")
     if (
         len(word) > MAX_LENGTH
@@ -168,8 +172,8 @@ def _no_value(key: str, value: str) -> Problem | None:
     return Problem(key, value, rule, fix)
 
 
-def expanded(word: str) -> list[Override]:
-    """Return the overrides that one word stands for."""
+def expand(word: str) -> list[Override]:
+    """Return the overrides of one word."""
     if word.startswith("~"):
         return [Override(word, word[1:], None)]
     key, _, value = word.partition("=")
@@ -177,41 +181,43 @@ def expanded(word: str) -> list[Override]:
         value = value[1:-1]
     pairs = [full.format(value).split("=", 1) for full in targets(key, value)]
     return [
-        Override(word, full, absolute(full, given) if full in FOLDERS else given)
-        for full, given in pairs
+        Override(word, full, make_absolute(full, text) if full in FOLDERS else text)
+        for full, text in pairs
     ]
 
 
-def _wrong(override: Override) -> Iterator[Problem]:
-    """Yield what is wrong with the name of an override, or with the form of its value."""
+def _find_problems(override: Override) -> Iterator[Problem]:
+    """Yield the problems with an override's name and with the form of its value."""
     key, value = override.key, override.value
-    if kind_of(key) is None:
+    if get_kind(key) is None:
         yield Problem(key, value, "setting", typed=override.typed, kind=Kind.UNKNOWN)
     elif value is not None and not override.is_choice:
         try:
-            yield from fitting(nested(key, override.read()))[1]
-            if get_origin(kind_of(key)) in (list, tuple) and value[:1] != "[":
-                yield _helped(Problem(key, value, "must be a list"))
+            problems = list[Problem]()
+            fit_sections(nest(key, override.read()), problems)
+            yield from problems
+            if get_origin(get_kind(key)) in (list, tuple) and value[:1] != "[":
+                yield _add_help(Problem(key, value, "must be a list"))
         except ValueError as error:
-            yield _helped(Problem(key, value, str(error), _respelled(key, value)))
+            yield _add_help(Problem(key, value, str(error), _respell(key, value)))
 
 
-def _helped(problem: Problem) -> Problem:
-    """Return the problem of a value that cannot be read with the value that is meant."""
+def _add_help(problem: Problem) -> Problem:
+    """Add the likely value to the problem of a value that cannot be read."""
     section, _, name = problem.key.rpartition(".")
     owner = next(
-        (each for each in find_dataclasses(kind_of(section)) if name in kinds_of(each)), None
+        (each for each in find_dataclasses(get_kind(section)) if name in kinds_of(each)), None
     )
     return add_likely_value(problem, owner, name, problem.value) if owner else problem
 
 
-def _respelled(key: str, value: str) -> Fix:
+def _respell(key: str, value: str) -> Fix:
     if value.startswith(("interval(", "glob(")):
         return OWN_APPLICATION
     if "," in value or value.startswith(("range(", "choice(")):
-        options = get_args(kind_of(key)) or (kind_of(key),)
+        options = get_args(get_kind(key)) or (get_kind(key),)
         is_decimal = float in options and re.fullmatch(_COMMA, value)
-        if get_origin(kind_of(key)) in (list, tuple):
+        if get_origin(get_kind(key)) in (list, tuple):
             return ()
         return (Value(value.replace(",", ".")), SWEEP) if is_decimal else SWEEP
     return Hint("put the whole word in quotes if it has brackets or commas")

@@ -99,13 +99,13 @@ class Recipe(Section):
         for section in fields(self):
             value: Any = getattr(self, section.name)
             if section.name == "methods":
-                for name, method in enabled(value).items():
+                for name, method in list_enabled(value).items():
                     yield from (problem.under(f"methods.{name}") for problem in method.problems())
             elif hasattr(value, "problems"):
                 yield from (problem.under(section.name) for problem in value.problems())
 
 
-def enabled(methods: Methods) -> dict[str, Any]:
+def list_enabled(methods: Methods) -> dict[str, Any]:
     """Return the methods that are on, by name, in the order in which they run."""
     return {
         item.name: value

@@ -1,4 +1,4 @@
-"""The one reader of recipe files: plain YAML that means what it looks like, and nothing else.
+"""Read recipe files: plain YAML that means what it looks like, and nothing else.
 
 A recipe may come from anyone. Before anything else sees it, it is read by strict rules: names and
 plain values in mappings and lists, of YAML 1.2's core schema. Anchors, aliases, tags, merge keys
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import yaml
 
@@ -45,7 +45,7 @@ _OLD_NUMBER = re.compile(
 
 @dataclass
 class Document:
-    """What one recipe file says."""
+    """The content of one recipe file."""
 
     path: Path
     tree: dict[str, Any]
@@ -54,7 +54,7 @@ class Document:
 
     def where(self, key: str) -> str:
         """Return file and line of a key."""
-        return f"{shown(self.path)}:{self.lines[key]}"
+        return f"{shorten_path(self.path)}:{self.lines[key]}"
 
 
 def load(path: Path, references: bool = False) -> Document:
@@ -65,7 +65,7 @@ def load(path: Path, references: bool = False) -> Document:
     try:
         raw = read_bytes(path, MAX_BYTES)
     except NotReadyError as error:
-        raise RecipeError(one._replace(key=shown(path)) for one in error.problems) from None
+        raise RecipeError(one._replace(key=shorten_path(path)) for one in error.problems) from None
     return parse(raw, path, references)
 
 
@@ -80,7 +80,10 @@ def parse(raw: bytes, path: Path, references: bool = False) -> Document:
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise RecipeError.of(
-            f"{shown(path)}:{line}", None, "is not UTF-8 text", Hint("save the file as UTF-8")
+            f"{shorten_path(path)}:{line}",
+            None,
+            "is not UTF-8 text",
+            Hint("save the file as UTF-8"),
         ) from None
     reader = _Reader(path, references)
     for number, line in enumerate(text.splitlines(), 1):
@@ -109,8 +112,8 @@ def parse(raw: bytes, path: Path, references: bool = False) -> Document:
     return Document(path, tree, reader.lines, raw)
 
 
-def shown(path: Path) -> str:
-    """Return a path as messages print it: relative if that is shorter."""
+def shorten_path(path: Path) -> str:
+    """Return a path for a message: relative if it is below the current folder."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
     except (ValueError, OSError):
@@ -118,10 +121,7 @@ def shown(path: Path) -> str:
 
 
 class _Reader:
-    """Turn YAML into plain values.
-
-    Notes the line of every key and everything that is not allowed.
-    """
+    """Read YAML as plain values, with the line of every key and a problem for each violation."""
 
     def __init__(self, path: Path, references: bool):
         self.path = path
@@ -138,15 +138,15 @@ class _Reader:
         )
 
     def _place(self, line: int) -> str:
-        return f"{shown(self.path)}:{line}"
+        return f"{shorten_path(self.path)}:{line}"
 
     def stop(self, line: int, rule: str) -> NoReturn:
-        """Note a problem after which reading cannot continue, and raise."""
+        """Note a problem and raise RecipeError, because reading cannot continue."""
         self.refuse(line, None, rule)
         raise RecipeError(self.problems)
 
     def check(self, events: Iterable[Any]) -> None:
-        """Note what recipes do not use. Raises RecipeError if no tree can be made."""
+        """Note forbidden YAML features. Raises RecipeError if no tree can be built."""
         documents = nodes = depth = anchors = 0
         for event in events:
             line = event.start_mark.line + 1
@@ -216,7 +216,7 @@ class _Reader:
             fix = ("defaults: [hot]", Hint("or write the values out"))
             self.refuse(line, name, "merge keys are not used in recipes", fix)
         elif not form.fullmatch(name):
-            self.problems.append(_misspelled(name[:80])._replace(where=self._place(line)))
+            self.problems.append(_explain_key(name[:80])._replace(where=self._place(line)))
         return name
 
     def _scalar(self, node: yaml.ScalarNode, line: int, key: str) -> Any:
@@ -231,9 +231,9 @@ class _Reader:
             self._check_reference(text, line)
         if node.style:
             return text
-        if problem := doubtful(text, key):
+        if problem := find_doubt(text, key):
             self.refuse(line, *problem)
-        return plain(text)
+        return parse_scalar(text)
 
     def _check_reference(self, text: str, line: int) -> None:
         self.used_references += 1
@@ -248,8 +248,8 @@ class _Reader:
             self.refuse(line, text[:80], rule, Hint("write the value out"))
 
 
-def _misspelled(name: str) -> Problem:
-    """Return the problem of a key that no setting could have, with the one that is meant."""
+def _explain_key(name: str) -> Problem:
+    """Return the problem of a key that is not a valid name, with the likely key."""
     if method := re.fullmatch(r"[~!-]methods\.(\w+)", name):
         fix: Fix = f"methods: {{{method[1]}: null}}"
     elif parts := re.fullmatch(r"(\w+)\.(\w+)", name):
@@ -264,25 +264,33 @@ def _misspelled(name: str) -> Problem:
     return Problem(name, None, "setting", fix, kind=Kind.UNKNOWN)
 
 
-def doubtful(text: str, key: str) -> tuple[str | None, str, Hint] | None:
-    """Return the doubt, the rule and the fix for unquoted text that readers of YAML disagree on.
+class Doubt(NamedTuple):
+    """The reason to reject unquoted text, for `_Reader.refuse`."""
 
-    `key` is the full name of the setting whose value it is.
+    value: str | None
+    rule: str
+    fix: Hint
+
+
+def find_doubt(text: str, key: str) -> Doubt | None:
+    """Return the problem of unquoted text that YAML readers disagree on; None if there is none.
+
+    `key` is the full name of the setting.
     """
     section, _, name = key.rpartition(".")
     if text == "":
-        return None, "has no value", Hint("write null, {} or ''")
+        return Doubt(None, "has no value", Hint("write null, {} or ''"))
     rule = "is read differently by different YAML readers"
     if _OLD_BOOL.fullmatch(text):
         switch = f"{name}: {{}} turns it on, {name}: null off"
         fix = switch if section == "methods" else f"write true or false, or '{text}' in quotes"
-        return f"{name}: {text}", rule, Hint(fix)
+        return Doubt(f"{name}: {text}", rule, Hint(fix))
     if _OLD_NUMBER.fullmatch(text):
-        return text, rule, Hint(f"write a decimal number, or '{text}' in quotes")
+        return Doubt(text, rule, Hint(f"write a decimal number, or '{text}' in quotes"))
     return None
 
 
-def plain(text: str) -> Any:
+def parse_scalar(text: str) -> Any:
     """Return the value of unquoted text: null, true, false, a number, or the text itself."""
     if text in ("null", "Null", "NULL", "~", ""):
         return None

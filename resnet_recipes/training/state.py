@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from resnet_recipes import __version__
 from resnet_recipes.base.errors import Hint, Problem, RecipeError, TrainingError
 from resnet_recipes.network.archive import State, is_plain
+from resnet_recipes.recipe.build import build, to_plain
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.recipe.typed import build, plain
 from resnet_recipes.training.run import Run
 
 #: Settings that may differ between a checkpoint and the run that resumes from it: they do not
@@ -252,7 +252,7 @@ def flatten(tree: State, prefix: str = "") -> State:
         if isinstance(value, dict) and (value or not prefix):  # a section may be empty: methods: {}
             leaves |= flatten(value, f"{prefix}{key}.")
         else:
-            leaves[prefix + key] = plain(value)
+            leaves[prefix + key] = to_plain(value)
     return leaves
 
 

@@ -21,10 +21,10 @@ from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.verbs import usage_of
 from resnet_recipes.inference.formats import TARGETS
 from resnet_recipes.inference.open import apply_changes
+from resnet_recipes.recipe.build import list_settings
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import GROUPS
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.recipe.typed import settings
 from tests.tables import rows
 
 #: A value for the words that do not take just any number.
@@ -140,18 +140,18 @@ xyzzy.plugh |
     ),
 )
 def test_what_people_type_leads_to_the_setting_they_mean(typed, meant):
-    assert find_closest(typed, settings()) == meant
+    assert find_closest(typed, list_settings()) == meant
 
 
 def test_one_wrong_letter_is_nearly_always_understood():
     """Yield every setting with one letter left out, unless that is another setting's name."""
     tried = right = 0
-    for key in settings():
+    for key in list_settings():
         for place in range(0, len(key), 12):
             typo = key[:place] + key[place + 1 :]
-            if typo not in settings() and key[place] != "." and "." in key:
+            if typo not in list_settings() and key[place] != "." and "." in key:
                 tried += 1
-                right += find_closest(typo, settings()) == key
+                right += find_closest(typo, list_settings()) == key
     assert right / tried > 0.95
 
 

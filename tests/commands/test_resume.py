@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.jobs.resume import list_unfinished
-from resnet_recipes.recipe.frozen import read, sealed
+from resnet_recipes.recipe.frozen import freeze_sealed, read
 from resnet_recipes.run_folder.lock import LockedFolder
 from tests.commands.conftest import TINY
 from tests.data.remote.places import site_of
@@ -68,7 +68,7 @@ def test_resume_asks_no_address_that_a_folder_names(enter, tmp_path, refused):
     with site_of(images) as site:
         config = read(CONFIG)
         config.data.root = site.address
-        CONFIG.write_text(sealed(config))
+        CONFIG.write_text(freeze_sealed(config))
         assert "comes from the run folder alone" in refused("", 3)
         assert not site.asked
         assert "comes from the run folder alone" not in refused(f"data={site.address}", 3)
@@ -213,7 +213,7 @@ def test_a_run_replaced_before_its_lock_is_taken_is_not_resumed(mine, enter, mon
     original = read(CONFIG)
 
     def replaced(folder: Path) -> LockedFolder:
-        CONFIG.write_bytes(sealed(replace(original, seed=7)).encode())
+        CONFIG.write_bytes(freeze_sealed(replace(original, seed=7)).encode())
         return LockedFolder(folder)
 
     monkeypatch.setattr("resnet_recipes.jobs.resume.LockedFolder", replaced)

@@ -15,7 +15,7 @@ from resnet_recipes.base.errors import NotReadyError, NotYetError, RecipeError
 from resnet_recipes.jobs import watchdog
 from resnet_recipes.jobs.extension import find_stable_state
 from resnet_recipes.planning.make import make_plan
-from resnet_recipes.recipe.frozen import read, sealed
+from resnet_recipes.recipe.frozen import freeze_sealed, read
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.run_folder.lock import LockedFolder
 from resnet_recipes.run_folder.metrics import read_metrics
@@ -91,7 +91,7 @@ def test_stable_state_is_newest_checkpoint_unless_more_follow(prepared, nursery)
         find(8)
     config = (short / "config.yaml").read_bytes()
     other = replace(recipe, optimizer=replace(recipe.optimizer, lr=0.07))
-    (short / "config.yaml").write_text(sealed(other))  # by hand, after its training
+    (short / "config.yaml").write_text(freeze_sealed(other))  # by hand, after its training
     with pytest.raises(NotReadyError, match=r"yaml: optimizer\.lr=0\.07: was 0\.05 when"):
         find(24, other)
     (short / "config.yaml").write_bytes(config)

@@ -14,9 +14,9 @@ from resnet_recipes.methods.trivial_augment import TrivialAugment
 from resnet_recipes.planning.layers import count_operations
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.planning.plan import Plan
+from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.recipe.typed import typed
 from tests.fixtures import settings
 from tests.plans import imagenet
 from tests.tables import rows, values
@@ -34,7 +34,9 @@ def facts(
 def small(words: str = "") -> Recipe:
     """Return a recipe for 1000 images: 10 steps of 100 an epoch."""
     base = "name=small max_duration=10ep schedule.warmup=1ep optimizer.lr=0.1 data.root=/data"
-    recipe, problems = typed(settings(f"{base} batch.global_size=100 batch.bn_size=100 {words}"))
+    recipe, problems = build_recipe(
+        settings(f"{base} batch.global_size=100 batch.bn_size=100 {words}")
+    )
     assert not problems
     return recipe
 

@@ -10,12 +10,12 @@ from resnet_recipes.planning.published import (
     read_published,
 )
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.recipe.library import Library, packaged_folder
+from resnet_recipes.recipe.library import Library, find_packaged_folder
 from resnet_recipes.run_folder.facts import Published
 
 CLAIMS = [
     (path.stem, result)
-    for path in sorted(packaged_folder().glob("*.yaml"))
+    for path in sorted(find_packaged_folder().glob("*.yaml"))
     for result in yaml.safe_load(path.read_text()).get("published") or []
 ]
 
@@ -54,7 +54,9 @@ def test_published_results_name_source_and_are_possible():
 
 def curves() -> dict[str, list[Published]]:
     """Return what was published for each packaged recipe, as its file has it."""
-    return {name: compose(name, needs_data=False).recipe.published for name in Library().names()}
+    return {
+        name: compose(name, needs_data=False).recipe.published for name in Library().list_names()
+    }
 
 
 def test_interpolation_error_is_the_largest_left_out():

@@ -7,7 +7,7 @@ import pytest
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.recipe import hydra_compose, overrides
 from resnet_recipes.recipe.compose import compose, from_config
-from resnet_recipes.recipe.schema import enabled
+from resnet_recipes.recipe.schema import list_enabled
 from tests.tables import values
 
 DATA = "data=/data/imagenet"
@@ -42,7 +42,7 @@ def test_a_packaged_recipe_composes_as_it_is_written(folder):
     composed = compose("mild", [DATA])
     assert composed.origin.entry.origin == "packaged"
     assert composed.recipe.optimizer.lr == 2.048
-    assert list(enabled(composed.recipe.methods)) == [
+    assert list(list_enabled(composed.recipe.methods)) == [
         "blurpool",
         "bce_loss",
         "progressive_resizing",
@@ -375,7 +375,7 @@ def test_the_config_of_another_application_becomes_a_recipe_or_says_what_is_wron
 
 def test_compose_refused_parses_and_composes_once(folder, monkeypatch):
     calls = []
-    for module, name in ((overrides, "parse"), (hydra_compose, "composed")):
+    for module, name in ((overrides, "parse"), (hydra_compose, "compose_tree")):
         real = getattr(module, name)
         counted = Mock(side_effect=real)
         monkeypatch.setattr(module, name, counted)

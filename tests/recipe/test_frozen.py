@@ -2,7 +2,7 @@ import pytest
 
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.recipe.frozen import freeze, read, read_sealed, sealed
+from resnet_recipes.recipe.frozen import freeze, freeze_sealed, read, read_sealed
 from resnet_recipes.recipe.schema import Recipe
 
 
@@ -52,12 +52,12 @@ def test_a_frozen_recipe_that_was_edited_is_checked(tmp_path):
 
 def test_a_rank_judges_a_sealed_recipe_only_if_it_was_edited(tmp_path, monkeypatch):
     recipe, path = compose("mild", ["data=/data"]).recipe, tmp_path / "config.yaml"
-    path.write_text(sealed(recipe))
+    path.write_text(freeze_sealed(recipe))
     assert read(path) == recipe
     with monkeypatch.context() as other:
         other.setattr(Recipe, "problems", lambda self: pytest.fail("it was judged again"))
         assert read_sealed(path) == recipe
-    path.write_text(sealed(recipe).replace("momentum: 0.875", "momentum: 7"))
+    path.write_text(freeze_sealed(recipe).replace("momentum: 0.875", "momentum: 7"))
     with pytest.raises(RecipeError, match=r"config.yaml: optimizer.momentum=7"):
         read_sealed(path)
     path.write_text(freeze(recipe))

@@ -8,7 +8,12 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.recipe.hydra_compose import choice, composed, plain, points
+from resnet_recipes.recipe.hydra_compose import (
+    choose_option,
+    compose_tree,
+    list_points,
+    resolve_references,
+)
 from tests.tables import rows, values
 
 PARENT = {"seed": 1, "optimizer": {"name": "sgd", "lr": 1.0}, "methods": {"ema": {}}}
@@ -19,7 +24,7 @@ child: {defaults: [parent, _self_], seed: 2, optimizer: {lr: 2.0}}
 chooses: {defaults: [parent, optimizer/lamb, _self_], optimizer: {lr: 0.25}}
 """
 )
-LAMB = choice("optimizer", "optimizer/lamb")
+LAMB = choose_option("optimizer", "optimizer/lamb")
 
 
 @pytest.mark.parametrize(
@@ -38,22 +43,22 @@ chooses | true | [] | 1 | {name: lamb, lr: 0.5}
 def test_files_win_over_their_parents_choices_over_files_and_changes_over_all(
     name, chosen, changes, seed, optimizer
 ):
-    tree = composed(name, FILES | {"parent": PARENT}, [LAMB] * chosen, changes)
+    tree = compose_tree(name, FILES | {"parent": PARENT}, [LAMB] * chosen, changes)
     assert (tree["seed"], tree["optimizer"], tree["methods"]) == (seed, optimizer, {"ema": {}})
 
 
 def test_references_see_changes_and_a_result_may_be_edited():
     files = {"recipe": {"seed": "${batch.bn_size}", "batch": {"bn_size": 8}}}
-    tree = composed("recipe", files, changes=["++batch.bn_size=16"])
+    tree = compose_tree("recipe", files, changes=["++batch.bn_size=16"])
     assert tree["seed"] == 16
     tree["batch"]["bn_size"] = 4
-    assert composed("recipe", files)["seed"] == 8
+    assert compose_tree("recipe", files)["seed"] == 8
 
 
 def test_a_changed_mapping_keeps_its_other_settings_and_a_result_may_be_edited():
     changes = ["++optimizer={lr: 3}", "++methods.ema=null", "++log.wandb.a.b=[1]"]
     for _ in range(2):
-        tree = composed("parent", {"parent": PARENT}, changes=changes)
+        tree = compose_tree("parent", {"parent": PARENT}, changes=changes)
         assert tree["optimizer"] == {"name": "sgd", "lr": 3}
         assert (tree["methods"], tree["max_duration"]) == ({"ema": None}, "90ep")
         assert tree["data"].pop("train_size") == 176
@@ -63,8 +68,8 @@ def test_a_changed_mapping_keeps_its_other_settings_and_a_result_may_be_edited()
 def test_a_file_that_stands_alone_is_what_hydra_makes_of_it():
     tree = PARENT | {"batch": {"bn_size": 8}, "seed": "${batch.bn_size}", "about": None}
     alone, child = (tree | {"defaults": [*above, "_self_"]} for above in ([], ["empty"]))
-    by_hydra = composed("child", {"empty": {}, "child": child})
-    assert composed("alone", {"alone": alone}) == by_hydra
+    by_hydra = compose_tree("child", {"empty": {}, "child": child})
+    assert compose_tree("alone", {"alone": alone}) == by_hydra
     assert (by_hydra["seed"], by_hydra["methods"]) == (8, {"ema": {}})
 
 
@@ -96,7 +101,7 @@ def test_recipes_inherit_as_hydra_composes_them(seed, above_two):
         store.store(name, tree)
     with hydra.initialize(config_path=None, version_base="1.3"):
         theirs = OmegaConf.to_container(hydra.compose("child"))
-    assert composed("child", files)["model"]["args"] == theirs["model"]["args"]
+    assert compose_tree("child", files)["model"]["args"] == theirs["model"]["args"]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +117,7 @@ def test_recipes_inherit_as_hydra_composes_them(seed, above_two):
 )
 def test_what_does_not_fit_together_is_an_error(tree, chosen):
     with pytest.raises(ValueError, match=r"\w"):
-        composed("recipe", {"recipe": tree}, [LAMB] * chosen)
+        compose_tree("recipe", {"recipe": tree}, [LAMB] * chosen)
 
 
 @pytest.mark.parametrize("parent", ["parent", "nowhere"])
@@ -123,7 +128,7 @@ def test_the_hydra_of_a_notebook_or_another_application_goes_on(parent):
         before = GlobalHydra.instance().hydra
         defaults = [parent, "optimizer/lamb", "_self_"]  # an option, which Hydra composes
         try:
-            composed("mine", FILES | {"parent": {}, "mine": {"defaults": defaults}})
+            compose_tree("mine", FILES | {"parent": {}, "mine": {"defaults": defaults}})
         except ValueError:
             assert parent == "nowhere"
         assert GlobalHydra.instance().hydra is before
@@ -134,12 +139,12 @@ def test_the_hydra_of_a_notebook_or_another_application_goes_on(parent):
 
 def test_references_of_another_application_are_resolved_where_they_stand():
     config = OmegaConf.create({"side": 8, "recipe": {"a": "${side}", "b": "${recipe.a}"}})
-    assert plain(config.recipe) == {"a": 8, "b": 8}
-    assert plain({"a": 1}) == {"a": 1}
+    assert resolve_references(config.recipe) == {"a": 8, "b": 8}
+    assert resolve_references({"a": 1}) == {"a": 1}
     with pytest.raises(ValueError, match="nowhere"):
-        plain({"a": "${nowhere}"})
+        resolve_references({"a": "${nowhere}"})
     with pytest.raises(ValueError, match="a"):
-        plain({"a": "???"})
+        resolve_references({"a": "???"})
 
 
 @pytest.mark.parametrize(
@@ -158,20 +163,20 @@ epochs=curve | epochs=22.5; epochs=30; epochs=54; epochs=60; epochs=72; epochs=9
     ),
 )
 def test_words_with_several_values_are_combined(words, found):
-    assert points(words.split()) == [point.split() for point in found.split("; ")]
+    assert list_points(words.split()) == [point.split() for point in found.split("; ")]
 
 
 def test_places_with_spaces_are_combined_too():
-    assert points(["model.name=torchvision:a,timm:b", "data=/a b,'/c, d'"]) == [
+    assert list_points(["model.name=torchvision:a,timm:b", "data=/a b,'/c, d'"]) == [
         [f"model.name={name}", f"data={place}"]
         for name in ("torchvision:a", "timm:b")
         for place in ("/a b", "/c, d")
     ]
-    assert points(["data=/odd/path (1), a=b"]) == [["data=/odd/path (1), a=b"]]
+    assert list_points(["data=/odd/path (1), a=b"]) == [["data=/odd/path (1), a=b"]]
 
 
 def test_a_short_range_may_be_shuffled():
-    assert sorted(points(["seed=shuffle(range(1,4))"])) == [["seed=1"], ["seed=2"], ["seed=3"]]
+    assert sorted(list_points(["seed=shuffle(range(1,4))"])) == [["seed=1"], ["seed=2"], ["seed=3"]]
 
 
 @pytest.mark.timeout(20)
@@ -194,5 +199,5 @@ seed=range(0,100) lr=range(1,100) | would start at least 9,900 runs
 )
 def test_what_cannot_be_listed_is_refused(words, said):
     with pytest.raises(RecipeError, match=said) as refused:
-        points(words.split())
+        list_points(words.split())
     assert "***" not in str(refused.value)  # an address with a fragment would be masked

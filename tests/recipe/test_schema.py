@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from resnet_recipes.methods import ORDER
-from resnet_recipes.recipe.schema import Recipe, enabled
+from resnet_recipes.recipe.schema import Recipe, list_enabled
 from tests.tables import rows
 
 
@@ -102,7 +102,7 @@ def test_methods_are_listed_in_the_order_in_which_they_run():
     recipe = Recipe()
     for method in reversed(ORDER):
         setattr(recipe.methods, method.name, method())
-    assert list(enabled(recipe.methods)) == [method.name for method in ORDER]
+    assert list(list_enabled(recipe.methods)) == [method.name for method in ORDER]
 
 
 def test_no_two_recipes_share_their_sections():

@@ -5,7 +5,7 @@ import pytest
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.base.names import SHORT
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.recipe.short import written_out
+from resnet_recipes.recipe.library import expand_document
 from resnet_recipes.recipe.strict_yaml import parse
 
 PATH = Path("recipes/mine.yaml")
@@ -13,7 +13,7 @@ PATH = Path("recipes/mine.yaml")
 
 def tree_of(text: str) -> dict:
     """Return what a file with short words says in full."""
-    return written_out(parse(text.encode(), PATH)).tree
+    return expand_document(parse(text.encode(), PATH)).tree
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def tree_of(text: str) -> dict:
 )
 def test_a_file_may_say_what_a_command_does(text, tree):
     document = parse(text.encode(), PATH, references=True)
-    assert written_out(document).tree == tree
+    assert expand_document(document).tree == tree
 
 
 def test_every_short_word_works_in_a_file(tmp_path, monkeypatch):

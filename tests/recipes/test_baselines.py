@@ -12,12 +12,14 @@ import pytest
 import torch
 import torchvision
 
-from resnet_recipes.recipe.library import packaged_folder
+from resnet_recipes.recipe.library import find_packaged_folder
 from tests.plans import imagenet
 
 PEERS = json.loads((Path(__file__).parent / "golden/peers.json").read_text())
 CASES = [
-    words for words in PEERS["recipes"] if (packaged_folder() / f"{words.split()[0]}.yaml").exists()
+    words
+    for words in PEERS["recipes"]
+    if (find_packaged_folder() / f"{words.split()[0]}.yaml").exists()
 ]
 BASELINES = sorted({words.split()[0] for words in CASES})
 

@@ -9,12 +9,14 @@ import torch
 from resnet_recipes.base.schedule import multistep
 from resnet_recipes.methods.optimizers import OPTIMIZERS
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.recipe.library import GROUPS, packaged_folder
+from resnet_recipes.recipe.library import GROUPS, find_packaged_folder
 from tests.plans import imagenet
 from tests.tables import rows
 
 OPTIONS = [
-    (group, path.stem) for group in GROUPS for path in sorted(packaged_folder().glob(f"{group}/*"))
+    (group, path.stem)
+    for group in GROUPS
+    for path in sorted(find_packaged_folder().glob(f"{group}/*"))
 ]
 
 #: An option, and the recipe that it was taken from.
@@ -39,7 +41,7 @@ def section(group: str, recipe: str, *words: str) -> object:
 @pytest.mark.parametrize(("group", "name", "origin"), ORIGINS)
 def test_an_option_is_the_section_of_the_recipe_it_names(group, name, origin):
     assert section(group, "hot", f"{group}={name}") == section(group, origin)
-    head = (packaged_folder() / group / f"{name}.yaml").read_text().splitlines()[0]
+    head = (find_packaged_folder() / group / f"{name}.yaml").read_text().splitlines()[0]
     assert f"as in {origin}" in head
 
 

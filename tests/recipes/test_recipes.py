@@ -10,14 +10,14 @@ from resnet_recipes.data.base import DataFacts
 from resnet_recipes.planning.make import make_plan
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.compose import compose
-from resnet_recipes.recipe.frozen import tree_of
-from resnet_recipes.recipe.library import GROUPS, packaged_folder
-from resnet_recipes.recipe.schema import enabled
+from resnet_recipes.recipe.frozen import to_tree
+from resnet_recipes.recipe.library import GROUPS, find_packaged_folder
+from resnet_recipes.recipe.schema import list_enabled
 from tests.plans import imagenet
 from tests.tables import rows
 
 NAMES = ("mild", "medium", "hot")
-ALL = sorted(path.stem for path in packaged_folder().glob("*.yaml"))
+ALL = sorted(path.stem for path in find_packaged_folder().glob("*.yaml"))
 
 #: YAMLS: mosaicml/benchmarks, blogs/resnet/recipes/resnet50_{mild,medium,hot}.yaml. COMPOSER:
 #: mosaicml/composer 0.7.1, default. EXAMPLES: mosaicml/examples, resnet_imagenet. BLOG: MosaicML,
@@ -99,7 +99,7 @@ def leaves(tree: dict, prefix: str = "") -> dict:
 
 def written(name: str) -> dict:
     """Return what a packaged recipe's file says."""
-    return leaves(strict_yaml.load(packaged_folder() / f"{name}.yaml").tree)
+    return leaves(strict_yaml.load(find_packaged_folder() / f"{name}.yaml").tree)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -121,13 +121,13 @@ def test_every_setting_is_on_the_page_and_in_the_source_table(name):
         *(f"methods.bce_loss.{key}" for key in ("reduction", "threshold", "bias_init")),
     }
     recipe = compose(name, needs_data=False).recipe
-    for method, values in enabled(recipe.methods).items():
+    for method, values in list_enabled(recipe.methods).items():
         for key in asdict(values):
             full = f"methods.{method}.{key}"
             assert full in TABLE or full in silent, full
 
 
-@pytest.mark.parametrize("path", sorted(packaged_folder().rglob("*.yaml")), ids=str)
+@pytest.mark.parametrize("path", sorted(find_packaged_folder().rglob("*.yaml")), ids=str)
 def test_every_line_of_a_recipe_says_unit_or_source_and_all_fit_on_a_page(path):
     """An option of a group fits on a card, and begins with its name."""
     lines, group = path.read_text().splitlines(), path.parent.name
@@ -146,7 +146,7 @@ def test_every_line_of_a_recipe_says_unit_or_source_and_all_fit_on_a_page(path):
 )
 def test_published_results_name_their_source_and_stand_in_the_header(name):
     recipe = compose(name, needs_data=False).recipe
-    header = (packaged_folder() / f"{name}.yaml").read_text().split("\n\n")[0]
+    header = (find_packaged_folder() / f"{name}.yaml").read_text().split("\n\n")[0]
     assert recipe.published
     assert all(result.source and 70 < result.top1 < 85 for result in recipe.published)
     assert f"{recipe.published[0].top1:g}" in header
@@ -165,7 +165,7 @@ def test_finetune_has_the_same_steps_for_every_number_of_images(images):
 
 
 def test_demo_is_mild_at_the_size_of_a_laptop():
-    mild, demo = (tree_of(compose(name, needs_data=False).recipe) for name in ("mild", "demo"))
+    mild, demo = (to_tree(compose(name, needs_data=False).recipe) for name in ("mild", "demo"))
     assert mild["methods"].keys() == demo["methods"].keys()
     assert mild["methods"]["label_smoothing"] == demo["methods"]["label_smoothing"]
     assert demo["optimizer"]["name"] == mild["optimizer"]["name"]
@@ -188,7 +188,7 @@ def test_pytorch_v2_has_torchvisions_average():
 
 def test_packaged_recipes_are_those_of_the_repository():
     repository = Path(__file__).parents[2] / "recipes"
-    assert {path.name for path in packaged_folder().glob("*.yaml")} == {
+    assert {path.name for path in find_packaged_folder().glob("*.yaml")} == {
         path.name for path in repository.glob("*.yaml")
     }
 

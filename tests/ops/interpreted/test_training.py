@@ -9,7 +9,7 @@ from resnet_recipes import data, ops
 from resnet_recipes.ops import Operations
 from resnet_recipes.ops.kernels import batch_norm, statistics
 from resnet_recipes.planning.make import make_plan
-from resnet_recipes.recipe.typed import typed
+from resnet_recipes.recipe.build import build_recipe
 from resnet_recipes.training.build import build
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.loop import train
@@ -40,7 +40,7 @@ class Tiny(ResNet):
 
 def trained(kernels):
     """Return a run after its only step, with the step's loss."""
-    recipe, problems = typed(settings(f"{RECIPE} precision.kernels='{kernels}'"))
+    recipe, problems = build_recipe(settings(f"{RECIPE} precision.kernels='{kernels}'"))
     assert not problems
     run = build(make_plan(recipe, data.measure(recipe.data), 1), Rank(0, 1, torch.device("cpu")))
     train(run, notes := RecordingReporter(run))

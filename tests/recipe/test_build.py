@@ -3,8 +3,8 @@ import yaml
 
 from resnet_recipes.base.errors import Kind, Problem
 from resnet_recipes.methods.optimizers import LAMB
+from resnet_recipes.recipe.build import build_recipe, complete_section
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.recipe.typed import typed, whole
 from tests.tables import rows
 
 MINE = {"name": "mine", "data": {"root": "/data"}}
@@ -13,14 +13,14 @@ MINE = {"name": "mine", "data": {"root": "/data"}}
 def said(tree: dict) -> list[str]:
     """Return the problems of a tree, less those of the minimal recipe around it."""
     whole = MINE | tree | {"data": MINE["data"] | tree.get("data", {})}
-    return [str(problem) for problem in typed(whole)[1]]
+    return [str(problem) for problem in build_recipe(whole)[1]]
 
 
 def test_a_tree_becomes_the_objects_that_run():
     tree = (
         "{data: {root: /data, crop_scale: [0.5, 1]}, methods: {label_smoothing: {smoothing: 0.2}}}"
     )
-    recipe, problems = typed(MINE | yaml.safe_load(tree))
+    recipe, problems = build_recipe(MINE | yaml.safe_load(tree))
     assert not problems
     assert isinstance(recipe, Recipe)
     assert recipe.data.crop_scale == (0.5, 1.0)
@@ -76,7 +76,7 @@ def test_a_number_beyond_floating_point_is_not_finite():
 
 def test_all_unknown_names_are_reported_but_not_what_is_inside_them():
     text = "{optimiser: {lr: 1, momentum: 2}, optimizer: {lrr: 1}, methods: {emma: {x: 1}}}"
-    _, problems = typed(MINE | yaml.safe_load(text))
+    _, problems = build_recipe(MINE | yaml.safe_load(text))
     assert [(problem.kind, problem.key) for problem in problems] == [
         (Kind.UNKNOWN, "optimiser"),
         (Kind.UNKNOWN, "optimizer.lrr"),
@@ -90,30 +90,30 @@ def test_types_and_rules_are_reported_together():
 
 def test_the_optimizers_name_chooses_its_settings():
     own = {"name": "lamb", "lr": 0.005, "betas": [0.9, 0.99], "momentum": None}
-    recipe, problems = typed(MINE | {"optimizer": own})
+    recipe, problems = build_recipe(MINE | {"optimizer": own})
     assert problems == []
     assert isinstance(recipe.optimizer, LAMB)
     assert (recipe.optimizer.betas, recipe.optimizer.clip_norm) == ((0.9, 0.99), 1.0)
 
 
 def test_a_setting_of_another_optimizer_is_a_problem():
-    _, problems = typed(MINE | {"optimizer": {"name": "lamb", "momentum": 0.9}})
+    _, problems = build_recipe(MINE | {"optimizer": {"name": "lamb", "momentum": 0.9}})
     fix = "momentum is a setting of decoupled_sgdw, sgd, lars"
     assert problems == [Problem("optimizer.momentum", 0.9, "is not a setting of lamb", fix)]
 
 
 @pytest.mark.parametrize("name", ["adam", 5, ["lamb"], None])
 def test_an_unknown_optimizer_is_answered_with_the_known_ones(name):
-    _, problems = typed(MINE | {"optimizer": {"name": name, "momentum": 0.9}})
+    _, problems = build_recipe(MINE | {"optimizer": {"name": name, "momentum": 0.9}})
     assert [(problem.key, problem.valid) for problem in problems] == [
         ("optimizer.name", ("decoupled_sgdw", "sgd", "lamb", "lars", "adamw"))
     ]
 
 
 def test_a_whole_section_has_every_setting_and_unsets_those_of_the_others():
-    section = whole("optimizer", {"name": "lamb", "lr": 0.5})
+    section = complete_section("optimizer", {"name": "lamb", "lr": 0.5})
     assert section["lr"] == 0.5
     assert section["betas"] == [0.9, 0.999]
     assert section["momentum"] is None
-    assert typed(MINE | {"optimizer": section})[1] == []
-    assert whole("schedule", {"name": "linear"})["warmup"] == "8ep"
+    assert build_recipe(MINE | {"optimizer": section})[1] == []
+    assert complete_section("schedule", {"name": "linear"})["warmup"] == "8ep"

@@ -1,4 +1,4 @@
-"""What to type instead of a word of a command that is refused, by what the word means."""
+"""Suggest a replacement for a rejected argument, by its meaning."""
 
 import os
 import re
@@ -20,17 +20,17 @@ from resnet_recipes.base.suggestions import (
     find_misspelled,
 )
 from resnet_recipes.base.values import OFF, ON, read_time
-from resnet_recipes.recipe.hydra_compose import nested
+from resnet_recipes.recipe.build import build_recipe, get_kind, list_settings
+from resnet_recipes.recipe.hydra_compose import nest
 from resnet_recipes.recipe.library import GROUPS, Library
-from resnet_recipes.recipe.overrides import expanded, parse
-from resnet_recipes.recipe.typed import kind_of, settings, typed
+from resnet_recipes.recipe.overrides import expand, parse
 
 _SPAN = re.compile(r"(\d{1,9})-(\d{1,9})")
 _GPU_IDS = re.compile(r"(?:cuda:)?(\d+(?:,\d+)*),?")
 _SETTING = re.compile(r"[a-z][\w.]*=.*")
 _WEIGHTS = (".pt", ".pth", ".safetensors")
 
-#: A method that is switched off, in other spellings than ~methods.ema.
+#: A method to turn off, in other spellings than ~methods.ema.
 _NO = r"(?:[!^~-]+ ?|(?:no|not|without|disable)[._-])"
 _OFF_METHOD = re.compile(
     rf"(?:-*{_NO}(?:methods\.)?|methods\.{_NO})(\w+)(=(?:true|yes|on|1|{{}})?)?"
@@ -38,28 +38,28 @@ _OFF_METHOD = re.compile(
 _QUOTED = re.compile("(['\"])(.*=.*)\\1")
 
 
-class Own(NamedTuple):
-    """What words of a command change: a recipe, or the settings of a trained network."""
+class Context(NamedTuple):
+    """What the arguments of a command change: a recipe, or settings of a trained network."""
 
     name: str  # "mild"
-    before: Callable[[str], object]  # the value that a setting has without the words
+    before: Callable[[str], object]  # returns the value of a setting without the arguments
     methods: Sequence[str] = ()  # methods that are on
-    known: Sequence[str] = ()  # settings that may be changed, if not all
-    listed: str = EVERY_SETTING  # where all settings are listed
-    meanings: Mapping[str, Meaning] = MEANINGS  # of words of other tools
+    allowed: Sequence[str] = ()  # settings that may be changed; empty: all
+    listing: str = EVERY_SETTING  # where all settings are listed
+    meanings: Mapping[str, Meaning] = MEANINGS  # by a word of another tool
 
 
-def explain(problem: Problem, words: Sequence[str], own: Own) -> Problem:
-    """Return a problem of one of the words that were typed, with what is meant.
+def explain(problem: Problem, words: Sequence[str], context: Context) -> Problem:
+    """Return the problem of an argument with a suggestion by the argument's meaning.
 
-    Else what the problem says, else the value without the word, or where settings are listed.
+    Otherwise with its own suggestion, the value without the argument, or a list of settings.
     """
     word = next((word for word in words if problem.key in list_keys(word)), "")
     if not word or problem.kind is Kind.UNUSED:
         return problem
-    meaning = _find_meaning(word, problem, own)
-    if meaning and _is_taken(meaning, own):
-        meaning, wrong = _correct_value(meaning, own)
+    meaning = _find_meaning(word, problem, context)
+    if meaning and _is_taken(meaning, context):
+        meaning, wrong = _correct_value(meaning, context)
         if not wrong:
             return apply_meaning(problem, meaning)
         if wrong.key != problem.key:
@@ -68,34 +68,36 @@ def explain(problem: Problem, words: Sequence[str], own: Own) -> Problem:
     if problem.advice or problem.valid:
         return problem
     if problem.kind is Kind.UNKNOWN or "=" not in word:
-        return problem._replace(fix=Hint(_list_siblings(word) or own.listed))
-    before, whose = own.before(problem.key), f"{own.name} uses"
+        return problem._replace(fix=Hint(_list_siblings(word) or context.listing))
+    before, whose = context.before(problem.key), f"{context.name} uses"
     if before is None:
         section, _, name = problem.key.rpartition(".")
-        defaults = [getattr(each(), name, None) for each in find_dataclasses(kind_of(section))]
+        defaults = [getattr(each(), name, None) for each in find_dataclasses(get_kind(section))]
         before, whose = next(iter(defaults), None), "the default is"
     if before in (None, "", []) or isinstance(before, dict):
         return problem
-    shown = str(before).lower() if isinstance(before, bool) else before
-    shown = list(before) if isinstance(before, tuple) else shown
-    return problem._replace(fix=Hint(f"{whose} {shown}"))
+    text = str(before).lower() if isinstance(before, bool) else before
+    text = list(before) if isinstance(before, tuple) else text
+    return problem._replace(fix=Hint(f"{whose} {text}"))
 
 
 def _list_siblings(word: str) -> str:
-    """Return the settings of the section in which an unknown one was looked for; "" if none."""
+    """Return the settings of the section of an unknown setting; "" if there is no section."""
     section = word.partition("=")[0].rpartition(".")[0]
-    names = [name for each in find_dataclasses(kind_of(section)) for name in kinds_of(each)]
+    names = [name for each in find_dataclasses(get_kind(section)) for name in kinds_of(each)]
     return f"settings of {section}: {', '.join(dict.fromkeys(names))}" if names else ""
 
 
-def _is_taken(meaning: Meaning, own: Own) -> bool:
-    """Return whether the command takes the settings that are meant."""
+def _is_taken(meaning: Meaning, context: Context) -> bool:
+    """Return whether the command takes the settings of a meaning."""
     words = [word for word in shlex.split(meaning.words) if _SETTING.fullmatch(word)]
-    return not own.known or all(each.key in own.known for word in words for each in expanded(word))
+    return not context.allowed or all(
+        each.key in context.allowed for word in words for each in expand(word)
+    )
 
 
-def _correct_value(meaning: Meaning, own: Own) -> tuple[Meaning, Problem | None]:
-    """Return what is meant with a value that fits, and what is wrong with it if none is known."""
+def _correct_value(meaning: Meaning, context: Context) -> tuple[Meaning, Problem | None]:
+    """Return the meaning with a valid value, and the problem if no valid value is known."""
     several = shlex.split(meaning.words)
     if len(several) > 1 and all(_SETTING.fullmatch(word) for word in several):
         return meaning._replace(words=" ".join(map(_convert_value, several))), None
@@ -106,7 +108,7 @@ def _correct_value(meaning: Meaning, own: Own) -> tuple[Meaning, Problem | None]
         wrong = _check_setting(words[0]) if is_setting else None
         if wrong is None:
             break
-        better = _find_meaning(words[0], wrong, own)
+        better = _find_meaning(words[0], wrong, context)
         if better is None and wrong.fixes:
             hints = [each for each in wrong.advice if isinstance(each, Hint)]
             better = Meaning(wrong.command(wrong.fixes[0]), "".join(hints[:1]))
@@ -119,30 +121,30 @@ def _correct_value(meaning: Meaning, own: Own) -> tuple[Meaning, Problem | None]
 
 
 def _convert_value(word: str) -> str:
-    """Return a setting with the value that its own value stands for."""
+    """Return a setting with a valid value for its own value."""
     wrong = _check_setting(word)
     values = [fix for fix in wrong.fixes if isinstance(fix, Value)] if wrong else []
     return wrong.command(values[0]) if wrong and values else shlex.quote(word)
 
 
 def _reject_value(problem: Problem, wrong: Problem) -> Problem:
-    """Return the problem of an unknown name whose value its setting does not take either."""
+    """Return the problem of an unknown name whose setting does not take the value either."""
     setting = short(wrong.key)
     fix = Hint(f"the setting is {setting}" if wrong.valid else wrong.about(f"{setting}"))
     return problem._replace(fix=fix, valid=wrong.valid)
 
 
-def _set(key: str, value: str) -> Meaning:
+def _make_setting(key: str, value: str) -> Meaning:
     return Meaning(shlex.quote(f"{key}={value}"))
 
 
 def list_keys(word: str) -> list[str]:
-    """Return the names that a word may have in a problem: as it was typed, and in full."""
-    return [word, word.partition("=")[0], *(change.key for change in expanded(word))]
+    """Return the keys of a word in a problem: as it was typed, and in full."""
+    return [word, word.partition("=")[0], *(change.key for change in expand(word))]
 
 
-def _find_meaning(word: str, problem: Problem, own: Own) -> Meaning | None:
-    """Return what is meant by a word that has a problem; None if that is not known."""
+def _find_meaning(word: str, problem: Problem, context: Context) -> Meaning | None:
+    """Return the meaning of a word that has a problem; None if it is not known."""
     name, equals, value = word.partition("=")
     if quoted := _QUOTED.fullmatch(word):
         return Meaning(shlex.quote(quoted[2]))
@@ -152,86 +154,92 @@ def _find_meaning(word: str, problem: Problem, own: Own) -> Meaning | None:
     if off and word[0] != "~" and (method := _find_method(off[1])):
         return Meaning(shlex.quote(f"~{method}"))
     if name[:1] in ("+", "~") or not equals:
-        return _read_misshapen(word, own)
-    kind = kind_of(expanded(f"{name}=0")[0].key)
+        return _read_misshapen(word, context)
+    kind = get_kind(expand(f"{name}=0")[0].key)
     if kind is None:
-        return _read_misnamed(name, value, own)
+        return _read_misnamed(name, value, context)
     if value.lower() in (*ON, *OFF) and name.startswith("methods."):
         method = ".".join(name.split(".")[:2])
-        return _set(method, "{}") if value.lower() in ON else Meaning(shlex.quote(f"~{method}"))
+        return (
+            _make_setting(method, "{}")
+            if value.lower() in ON
+            else Meaning(shlex.quote(f"~{method}"))
+        )
     if problem.kind is Kind.UNKNOWN:  # an option of a group
         return VALUES.get(name, {}).get(value.lower())
     if find_dataclasses(kind):
-        return _read_section_value(name, value, list(kinds_of(find_dataclasses(kind)[0])), own)
+        return _read_section_value(name, value, list(kinds_of(find_dataclasses(kind)[0])), context)
     if problem.fixes:
         is_network = name == "model.name"
         return Meaning(problem.command(problem.fixes[0])) if is_network else None
     return _read_several_values(name, value, kind)
 
 
-def _find_method(name: str, known: Iterable[str] = ()) -> str:
+def _find_method(name: str, choices: Iterable[str] = ()) -> str:
     """Return the setting of a method by its name, which may be misspelled; "" if there is none.
 
-    One of `known`, or of all.
+    Searches `choices`, by default all methods.
     """
-    every = kinds_of(find_dataclasses(settings()["methods"])[0])
-    found = find_misspelled(name, known or every)
-    return f"methods.{found}" if found else ""
+    every = kinds_of(find_dataclasses(list_settings()["methods"])[0])
+    method = find_misspelled(name, choices or every)
+    return f"methods.{method}" if method else ""
 
 
-def _read_misshapen(word: str, own: Own) -> Meaning | None:
+def _read_misshapen(word: str, context: Context) -> Meaning | None:
     """Return the setting for a word that is not written key=value."""
     key, _, value = map(str.strip, word.partition(":"))
     if word[0] == "+":
         setting = word.lstrip("+").replace("/", ".", 1)
         wrong = _check_setting(setting) if "=" in setting else None
-        return (wrong and _find_meaning(setting, wrong, own)) or Meaning(shlex.quote(setting))
+        return (wrong and _find_meaning(setting, wrong, context)) or Meaning(shlex.quote(setting))
     if word[0] == "~":
-        method = _find_method(word[1:].removeprefix("methods."), own.methods)
+        method = _find_method(word[1:].removeprefix("methods."), context.methods)
         return Meaning(shlex.quote(f"~{method}")) if method else None
     if value and value[:2] != "//" and key.replace(".", "").replace("_", "").isalnum():
-        return _set(key, value)
+        return _make_setting(key, value)
     if os.path.isdir(word):
-        return _set("data", word)
+        return _make_setting("data", word)
     if time := read_time(word):
-        return _set("budget", time)
+        return _make_setting("budget", time)
     if method := _find_method(word.removeprefix("methods.")):
-        return _set(method, "{}")
-    return find_meaning(word, "", table=own.meanings)
+        return _make_setting(method, "{}")
+    return find_meaning(word, "", table=context.meanings)
 
 
-def _read_misnamed(name: str, value: str, own: Own) -> Meaning | None:
-    """Return the setting with a name like this one, or what the name means elsewhere."""
-    alike = ("." not in name and find_misspelled(name, SHORT)) or find_misspelled(name, settings())
+def _read_misnamed(name: str, value: str, context: Context) -> Meaning | None:
+    """Return the setting with a similar name, or the meaning of the name in other tools."""
+    alike = ("." not in name and find_misspelled(name, SHORT)) or find_misspelled(
+        name, list_settings()
+    )
     is_placed = "." in name and name.lower().rpartition(".")[2] in {
-        key.rpartition(".")[2] for key in settings()
+        key.rpartition(".")[2] for key in list_settings()
     }
-    foreign = None if is_placed and alike else find_meaning(name, value, table=own.meanings)
+    foreign = None if is_placed and alike else find_meaning(name, value, table=context.meanings)
     if foreign is None and alike:
-        is_method = alike.startswith("methods.") and find_dataclasses(kind_of(alike))
-        return _set(alike, value or "{}" if is_method else value)
-    return foreign or find_meaning(name, value, exactly=False, table=own.meanings)
+        is_method = alike.startswith("methods.") and find_dataclasses(get_kind(alike))
+        return _make_setting(alike, value or "{}" if is_method else value)
+    return foreign or find_meaning(name, value, exactly=False, table=context.meanings)
 
 
 def _check_setting(setting: str) -> Problem | None:
-    """Return what is wrong with a setting by itself."""
+    """Return the problem of a setting on its own; None if it is valid."""
     if setting.startswith("recipe="):
         return None
     changes, problems = parse([setting])
     for change in changes if not problems else ():
         if change.is_choice:
             try:
-                Library().option(change.key, change.value or "")
+                Library().find_option(change.key, change.value or "")
             except RecipeError as error:
                 problems += error.problems
         elif change.value is not None:
             section, _, name = change.key.rpartition(".")
-            tree = nested(change.key, change.read())
-            sections: list[Any] = find_dataclasses(kind_of(section))
+            tree = nest(change.key, change.read())
+            sections: list[Any] = find_dataclasses(get_kind(section))
             owners = [each for each in sections if name in kinds_of(each)]
             if section in GROUPS and owners:  # the first optimizer that has the setting
                 tree[section] = {"name": owners[0].name, **tree[section]}
-            problems += [one for one in typed(tree)[1] if one.key == change.key]
+            problems += [one for one in build_recipe(tree)[1] if one.key == change.key]
         if change.key == "model.name" and not problems:
             try:
                 backbones.require_network(str(change.value))
@@ -240,8 +248,10 @@ def _check_setting(setting: str) -> Problem | None:
     return next(iter(problems), None)
 
 
-def _read_section_value(section: str, value: str, names: list[str], own: Own) -> Meaning | None:
-    """Return the setting of a section, which has these, for a value in its place."""
+def _read_section_value(
+    section: str, value: str, names: list[str], context: Context
+) -> Meaning | None:
+    """Return the setting for a value in place of a section with settings of these `names`."""
     several = re.findall(r"\w+", value)
     if section == "methods":
         methods = [find_misspelled(name, names) for name in several]
@@ -252,23 +262,23 @@ def _read_section_value(section: str, value: str, names: list[str], own: Own) ->
     if not value or value.lower() in OFF:
         return None  # a section has nothing to switch off
     if section == "model" and value.endswith(_WEIGHTS):
-        return _set("model.weights", value)
+        return _make_setting("model.weights", value)
     if section in GROUPS:  # optimizer=torch.optim.SGD
         leaf = value.rpartition(".")[2].lower()
-        return VALUES[section].get(leaf, _set(section, leaf))
+        return VALUES[section].get(leaf, _make_setting(section, leaf))
     is_method = section.startswith("methods.")
-    if not is_method and (meaning := find_meaning(section, value, table=own.meanings)):
+    if not is_method and (meaning := find_meaning(section, value, table=context.meanings)):
         return meaning
     if "name" in names and value.lower() not in ON:
-        return _set(f"{section}.name", value)
+        return _make_setting(f"{section}.name", value)
     if section.startswith("methods.") and names and value[:1] not in ("[", "{"):
-        return _set(f"{section}.{names[0]}", value)
+        return _make_setting(f"{section}.{names[0]}", value)
     return None
 
 
 def _read_several_values(name: str, value: str, kind: Any) -> Meaning | None:
-    """Return what several values of a setting mean that has one."""
-    setting, text = expanded(f"{name}=0")[0].key, value.strip("'\" ").lower()
+    """Return the meaning of several values for a setting with one value."""
+    setting, text = expand(f"{name}=0")[0].key, value.strip("'\" ").lower()
     if setting in ("launch.device", "launch.gpus") and (ids := _GPU_IDS.fullmatch(text)):
         words = f"CUDA_VISIBLE_DEVICES={ids[1]} resnet-train ... gpus={ids[1].count(',') + 1}"
         return Meaning(words, "an environment variable chooses the GPUs, gpus= is their number")

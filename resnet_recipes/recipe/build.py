@@ -1,0 +1,173 @@
+"""Build the typed sections of a recipe from nested mappings, and list every problem."""
+
+from dataclasses import asdict
+from functools import cache
+from typing import Any, NamedTuple, get_args, get_origin
+
+from resnet_recipes.base.errors import Fix, Hint, Kind, Problem, RecipeError
+from resnet_recipes.base.kinds import find_dataclasses, kinds_of, words
+from resnet_recipes.base.names import targets
+from resnet_recipes.base.suggestions import find_closest, find_meaning, find_misspelled
+from resnet_recipes.base.values import OFF, ON
+from resnet_recipes.recipe.schema import Recipe
+
+
+class BuildResult(NamedTuple):
+    """A recipe, and everything wrong with the mappings that it was built from."""
+
+    recipe: Recipe
+    problems: list[Problem]
+
+
+def fit_sections(
+    tree: dict[str, Any], problems: list[Problem], prefix: str = "", in_file: bool = False
+) -> dict[str, Any]:
+    """Return the tree without values in place of sections, and without the reverse.
+
+    Each of them is added to `problems`. `build_recipe` checks the types of values.
+    """
+    fits = {}
+    for name, value in tree.items():
+        key = f"{prefix}{name}"
+        kind = get_kind(key)
+        sections = find_dataclasses(kind)
+        if (
+            sections
+            and not isinstance(value, dict)
+            and not (value is None and type(None) in get_args(kind))
+        ):
+            rule = "must be a mapping of its settings"
+            fix = _write_mapping(key, value, sections[0]) if in_file else ""
+            problems.append(Problem(key, value, rule, fix or _describe_settings(sections[0])))
+        elif kind and not sections and get_origin(kind) is not dict and isinstance(value, dict):
+            problems.append(Problem(key, value, f"must be {words(kind)}"))
+        elif isinstance(value, dict):
+            fits[name] = fit_sections(value, problems, f"{key}.", in_file)
+        else:
+            fits[name] = value
+    return fits
+
+
+def _write_mapping(key: str, value: Any, section: type) -> Fix:
+    """Return the line of a recipe file for a section whose value is not a mapping, or ""."""
+    text, name, kinds = str(value).lower(), key.rpartition(".")[2], kinds_of(section)
+    if key == "methods":
+        items = value if isinstance(value, list) else [text]
+        methods = [find_misspelled(each, kinds) for each in items]
+        on = ", ".join(f"{each}: {{}}" for each in methods)
+        return f"methods: {{{on}}}" if all(methods) else ""
+    if key.startswith("methods."):
+        if isinstance(value, int | float) and not isinstance(value, bool) and kinds:
+            return f"{name}: {{{next(iter(kinds))}: {value}}}"
+        line = f"{name}: {{}}" if text in ON else f"{name}: null"
+        return line if text in (*ON, *OFF) else Hint(f"{name}: {{}} turns it on, null off")
+    if isinstance(value, str) and "name" in kinds:
+        return f"{name}: {{name: {value}}}"
+    meaning = find_meaning(key, str(value))
+    setting, equals, setting_value = meaning.words.partition("=") if meaning else ("", "", "")
+    place, _, last = targets(setting, setting_value)[0].partition("=")[0].rpartition(".")
+    return f"{name}: {{{last}: {setting_value}}}" if equals and place == key else ""
+
+
+def complete_section(section: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Return some values of a section together with the defaults of its other settings.
+
+    The settings of other optimizers are null, so that the result replaces a whole section.
+    """
+    options = find_dataclasses(list_settings()[section])
+    choice = next((option for option in options if option.name == values.get("name")), options[0])
+    unset = {name: None for option in options for name in kinds_of(option)}
+    return unset | to_plain(asdict(choice())) | values
+
+
+def build_recipe(tree: dict[str, Any]) -> BuildResult:
+    """Build a recipe, and check the names and types in the tree and the recipe's own rules."""
+    problems: list[Problem] = []
+    recipe = build(Recipe, tree, "", problems)
+    wrong = {problem.key for problem in problems}  # the recipe has defaults for these
+    rules = [problem for problem in recipe.problems() if problem.key not in wrong]
+    return BuildResult(recipe, problems + rules)
+
+
+@cache
+def list_settings() -> dict[str, Any]:
+    """Return the type of every setting by its full name, including sections and methods."""
+    kinds: dict[str, Any] = {}
+
+    def visit(cls: type, prefix: str) -> None:
+        for name, kind in kinds_of(cls).items():
+            kinds[prefix + name] = kind
+            for section in find_dataclasses(kind):
+                visit(section, f"{prefix}{name}.")
+
+    visit(Recipe, "")
+    return kinds
+
+
+def get_kind(key: str) -> Any:
+    """Return the type of a setting by its full name, or None.
+
+    A mapping with free names, such as `model.args`, has settings of any name.
+    """
+    parent = list_settings().get(key.rpartition(".")[0])
+    return get_args(parent)[1] if get_origin(parent) is dict else list_settings().get(key)
+
+
+def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem]) -> Any:
+    """Build one section; an unknown name, or a value that does not fit, is a problem."""
+    result, kinds = cls(), kinds_of(cls)
+    for key in (f"{prefix}{name}" for name in tree if name not in kinds):
+        meant = find_closest(key, list_settings())
+        problems.append(Problem(key, None, "setting", meant, kind=Kind.UNKNOWN))
+    for name, kind in kinds.items():
+        if name not in tree:
+            continue
+        key, value, sections = prefix + name, tree[name], find_dataclasses(kind)
+        if sections and isinstance(value, dict):
+            section, inside = _choose_section(sections, value, key, problems)
+            value = build(section, inside, f"{key}.", problems)
+        try:
+            setattr(result, name, value)
+        except RecipeError as error:
+            problems += error.problems
+    return result
+
+
+def _choose_section(
+    sections: list[type], tree: dict[str, Any], key: str, problems: list[Problem]
+) -> tuple[type, dict[str, Any]]:
+    """Return the section that `name` in the tree selects, or the only one, and its settings.
+
+    A setting of another section, such as `momentum` next to `name: lamb`, is a problem unless it
+    is null.
+    """
+    names = {section.name: section for section in sections} if len(sections) > 1 else {}
+    if not names:
+        return sections[0], tree
+    name = tree.get("name", sections[0].name)
+    if not isinstance(name, str) or name not in names:
+        meant = find_closest(str(name), names)
+        fix = f"{key}={meant}" if meant else ""
+        problems.append(Problem(f"{key}.name", name, "", fix, tuple(names)))
+        return sections[0], {}
+    kinds = kinds_of(names[name])
+    owners = {each: [one for one in names if each in kinds_of(names[one])] for each in tree}
+    for setting, readers in owners.items():
+        if readers and setting not in kinds and tree[setting] is not None:
+            rule = f"is not a setting of {name}"
+            fix = Hint(f"{setting} is a setting of {', '.join(readers)}")
+            problems.append(Problem(f"{key}.{setting}", tree[setting], rule, fix))
+    mine = {each: value for each, value in tree.items() if each in kinds or not owners[each]}
+    return names[name], mine
+
+
+def _describe_settings(section: type) -> Hint:
+    names = ", ".join(kinds_of(section))
+    return Hint(f"its settings: {names}; {{}} for their defaults" if names else "write {}")
+
+
+def to_plain(value: Any) -> Any:
+    """Return nested mappings and lists with tuples replaced by lists, as in YAML."""
+    if isinstance(value, dict):
+        return {key: to_plain(item) for key, item in value.items()}
+    return [to_plain(item) for item in value] if isinstance(value, list | tuple) else value
