@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 import torchvision
@@ -54,6 +55,15 @@ def settings(words: str) -> dict[str, Any]:
             value = {name: value}
         tree = merged(tree, value)
     return tree
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    """Return whether arrays, or sections and sequences of them, are equal to the bit."""
+    if isinstance(ours, torch.Tensor | np.ndarray):
+        return torch.equal(torch.as_tensor(ours), torch.as_tensor(theirs))
+    if isinstance(ours, dict):
+        return ours.keys() == theirs.keys() and same(ours.values(), map(theirs.get, ours))
+    return all(same(*pair) for pair in zip(ours, theirs, strict=True))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -27,6 +27,7 @@ from resnet_recipes.network import about
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.run_folder.ending import Ending, read_ending
 from resnet_recipes.run_folder.lock import LockedFolder
+from tests.fixtures import same
 from tests.jobs.nursery import shallow_resnet18
 from tests.tables import rows
 from tests.trained_runs import ended_run
@@ -217,7 +218,7 @@ def test_predict_takes_networks_and_images_in_memory(mine):
     assert len(list(resnet_recipes.predict(network, np.stack([pixels] * 3), workers=0))) == 3
     assert list(resnet_recipes.predict(network, [])) == []
     assert network.training
-    assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
+    assert same(network.state_dict(), before)
     found = resnet_recipes.evaluate(network, data="runs/images", workers=0)
     assert found.metrics == resnet_recipes.evaluate(mine, workers=0).metrics
 

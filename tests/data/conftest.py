@@ -1,8 +1,9 @@
 """A small folder of images for the loaders."""
 
 import itertools
+import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.text import silent
 from resnet_recipes.data import convert as room
 from resnet_recipes.data import images
-from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.base import DataConfig, RawBatch, Share
 from resnet_recipes.data.convert import convert
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.loading.storage import Rows
@@ -64,8 +65,15 @@ def opened(config: DataConfig, augment: object = None, share: Share = ALONE) -> 
 def train_pixels(config: DataConfig, steps: int, augment: object = None) -> np.ndarray:
     """Return the first training batches, uint8 [steps * 12, 3, S, S]."""
     with closing(opened(config, augment)) as loader:
-        batches = itertools.islice(loader.batches(), steps)
-        return np.concatenate([batch.pixels.numpy().copy() for batch in batches])
+        return np.concatenate([pixels for pixels, _ in taken(loader.batches(), steps)])
+
+
+def taken(batches: Iterator[RawBatch], count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return copies of the next batches: pixels [N, 3, H, W] and labels [N]."""
+    return [
+        (batch.pixels.cpu().numpy().copy(), batch.labels.cpu().numpy().copy())
+        for batch in itertools.islice(batches, count)
+    ]
 
 
 def image(number: int) -> Image.Image:
@@ -86,6 +94,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             path.parent.mkdir(parents=True, exist_ok=True)
             image(number + 1000 * (split == "val")).save(path, quality=90)
     return root
+
+
+@pytest.fixture
+def copied(folder: Path, tmp_path: Path) -> Path:
+    """A copy of the images, to be changed."""
+    return shutil.copytree(folder, tmp_path / "images")
 
 
 @pytest.fixture

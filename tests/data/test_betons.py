@@ -21,7 +21,7 @@ from resnet_recipes.data import measure
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton import JPEG, RAW, open_beton
 from resnet_recipes.data.beton.sidecar import get_sidecar_path
-from tests.data.conftest import ALONE, built, opened, small, train_pixels
+from tests.data.conftest import built, opened, small, train_pixels
 
 
 def config(root: Path, **changes) -> DataConfig:
@@ -137,11 +137,3 @@ def test_facts_report_whether_beton_fits_in_memory(betons, monkeypatch):
     monkeypatch.setattr("resnet_recipes.data.beton.samples.available_memory", lambda: 1 << 10)
     assert "os_cache=false" in measure(config(betons)).notes[0]
     train_pixels(config(betons), 3)  # reads ahead instead of relying on the page cache
-
-
-def test_quasi_random_order_delivers_images_once(betons):
-    whole = {"crop_scale": (1.0, 1.0), "crop_ratio": (1.0, 1.0), "flip": False}
-    share = replace(ALONE, global_size=1)
-    with closing(opened(config(betons, order="quasi_random", **whole), share=share)) as loader:
-        batches = itertools.islice(loader.batches(), 37)
-        assert len({batch.pixels.numpy().tobytes() for batch in batches}) == 37

@@ -1,7 +1,5 @@
 """Every backend keeps the contract of resnet_recipes/data/loading/."""
 
-import itertools
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from multiprocessing import active_children
@@ -13,10 +11,9 @@ import pytest
 import torch
 
 from resnet_recipes import data
-from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch
-from tests.data.conftest import ALONE, small
-
-Batches = list[tuple[np.ndarray, np.ndarray]]
+from resnet_recipes.data.base import DataConfig, DataFacts
+from tests.data.conftest import ALONE, small, taken
+from tests.fixtures import same
 
 
 class Case(NamedTuple):
@@ -48,22 +45,9 @@ def case(request: pytest.FixtureRequest, folder: Path) -> Case:
     """Return every backend in turn, over the same images where it reads any."""
     backend, workers = request.param
     root = request.getfixturevalue("betons") if backend == "ffcv" else folder
-    config = small(root, backend, workers=workers)
+    order = "quasi_random" if backend == "ffcv" else "random"
+    config = small(root, backend, workers=workers, order=order)
     return Case(config, data.measure(config))
-
-
-def taken(batches: Iterator[RawBatch], count: int) -> Batches:
-    """Return copies of the next batches: pixels [N, 3, H, W] and labels [N]."""
-    return [
-        (batch.pixels.cpu().numpy().copy(), batch.labels.cpu().numpy().copy())
-        for batch in itertools.islice(batches, count)
-    ]
-
-
-def same(ours: Batches, theirs: Batches) -> bool:
-    """Return whether two lists of batches are equal to the bit."""
-    pairs = zip(itertools.chain(*ours), itertools.chain(*theirs), strict=True)
-    return all(np.array_equal(a, b) for a, b in pairs)
 
 
 def test_batches_are_uint8_channels_last_with_int64_labels(case):

@@ -3,7 +3,6 @@
 import itertools
 import multiprocessing
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,30 +21,29 @@ from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data import loading
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.images import decode, python
-from tests.data.conftest import ALONE, opened, small, train_pixels
+from tests.data.conftest import ALONE, opened, small, taken, train_pixels
 from tests.jobs.nursery import alive
 
 TORCHVISION = v2.Compose([v2.Resize(40, antialias=True), v2.CenterCrop(32)])
 
 
 @pytest.fixture
-def broken(folder: Path, tmp_path: Path) -> Path:
+def broken(copied: Path) -> Path:
     """Return a copy of the images with one truncated, one missing and one a text file."""
-    root = Path(shutil.copytree(folder, tmp_path / "images"))
     cut, gone, text = (
-        root / "train" / name for name in ("bee/004.jpg", "cat/005.jpg", "bee/007.jpg")
+        copied / "train" / name for name in ("bee/004.jpg", "cat/005.jpg", "bee/007.jpg")
     )
     os.truncate(cut, cut.stat().st_size // 2)
     gone.unlink()
     gone.symlink_to("nowhere.jpg")
     text.write_text("no image")
-    return root
+    return copied
 
 
 def evaluated(settings: DataConfig) -> np.ndarray:
     """Return all evaluation images, int [N, S, S, 3]."""
     with closing(data.open_eval(settings, data.measure(settings), ALONE)) as loader:
-        batches = [batch.pixels.numpy().copy() for batch in loader.batches()]
+        batches = [pixels for pixels, _ in taken(loader.batches(), 99)]
     return np.concatenate(batches).transpose(0, 2, 3, 1).astype(int)
 
 
@@ -59,17 +57,16 @@ def test_evaluation_crop_equals_torchvision(folder):
 
 
 @pytest.mark.parametrize("size", [(700, 20), (23, 500), (1, 3000), (121, 20)])
-def test_evaluation_resizes_only_the_middle_of_panoramas(folder, tmp_path, monkeypatch, size):
-    shutil.copytree(folder, tmp_path / "images")
-    picture = Image.open(next((folder / "val" / "ant").iterdir())).resize(size, Image.BICUBIC)
-    picture.save(tmp_path / "images" / "val" / "ant" / "!first.png")
+def test_evaluation_resizes_only_the_middle_of_panoramas(copied, monkeypatch, size):
+    picture = Image.open(next((copied / "val" / "ant").iterdir())).resize(size, Image.BICUBIC)
+    picture.save(copied / "val" / "ant" / "!first.png")
     resized_to = []
     monkeypatch.setattr(
         python,
         "resize_pixels",
         lambda pixels, *to: resized_to.append(to) or decode.resize_pixels(pixels, *to),
     )
-    ours = evaluated(small(tmp_path / "images"))[0]
+    ours = evaluated(small(copied))[0]
     # 40 * 500 / 23 is not a whole number
     assert np.abs(ours - np.asarray(TORCHVISION(picture))).mean() < 2
     assert max(map(max, resized_to)) <= 4 * 40
@@ -189,10 +186,9 @@ def test_workers_die_with_the_trainer(folder, nursery, tmp_path):
 
 
 @pytest.mark.parametrize("split", ["train", "val"])
-def test_changed_images_are_not_opened(folder, tmp_path, split):
-    root = Path(shutil.copytree(folder, tmp_path / "images"))
-    facts, path = data.measure(small(root)), next((root / split).glob("*/*"))
+def test_changed_images_are_not_opened(copied, split):
+    facts, path = data.measure(small(copied)), next((copied / split).glob("*/*"))
     path.write_bytes(path.read_bytes() + b" ")
     opens = data.open_train if split == "train" else data.open_eval
     with pytest.raises(NotReadyError, match=f"files in {split} differ in name or size"):
-        opens(small(root), facts, ALONE)
+        opens(small(copied), facts, ALONE)

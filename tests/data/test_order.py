@@ -5,49 +5,40 @@ import itertools
 import numpy as np
 import pytest
 
-from resnet_recipes.data import order
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.order import (
     count_occurrences,
     find_imbalance,
     list_train_jobs,
     sample_classes,
+    shuffle,
 )
 from tests.fixtures import settings
 from tests.tables import rows
 
 
 def test_every_epoch_has_another_permutation():
-    epochs = [order.shuffle(3, epoch, 1000) for epoch in range(3)]
+    epochs = [shuffle(3, epoch, 1000) for epoch in range(3)]
     assert all(np.array_equal(np.sort(epoch), np.arange(1000)) for epoch in epochs)
     assert not np.array_equal(epochs[0], epochs[1])
-    assert not np.array_equal(order.shuffle(4, 0, 1000), epochs[0])
+    assert not np.array_equal(shuffle(4, 0, 1000), epochs[0])
 
 
 def test_global_batch_is_a_slice_of_permutation():
     share = Share(rank=1, world_size=3, global_size=12, eval_size=4, seed=9)
-    jobs = list(itertools.islice(order.list_train_jobs(DataConfig(), share, 50, first_step=3), 3))
+    jobs = list(itertools.islice(list_train_jobs(DataConfig(), share, 50, first_step=3), 3))
     assert [job.epoch for job in jobs] == [0, 1, 1]
-    assert np.array_equal(jobs[0].indices, order.shuffle(9, 0, 50)[3 * 12 + 4 : 3 * 12 + 8])
-    assert np.array_equal(jobs[2].indices, order.shuffle(9, 1, 50)[12 + 4 : 12 + 8])
+    assert np.array_equal(jobs[0].indices, shuffle(9, 0, 50)[3 * 12 + 4 : 3 * 12 + 8])
+    assert np.array_equal(jobs[2].indices, shuffle(9, 1, 50)[12 + 4 : 12 + 8])
 
 
 def test_sizes_follow_the_epoch_and_last_stays():
     share = Share(0, 1, 1, 1, 0, train_pixels=(96, 128))
-    jobs = order.list_train_jobs(DataConfig(), share, 1, 0)
+    jobs = list_train_jobs(DataConfig(), share, 1, 0)
     assert [job.pixels for job in itertools.islice(jobs, 4)] == [96, 128, 128, 128]
     assert (
-        next(order.list_train_jobs(DataConfig(train_size=160), Share(0, 1, 1, 1, 0), 1, 5)).pixels
-        == 160
+        next(list_train_jobs(DataConfig(train_size=160), Share(0, 1, 1, 1, 0), 1, 5)).pixels == 160
     )
-
-
-def repeated(share: Share, repeats: int, examples: int, steps: int) -> np.ndarray:
-    """Return the (index, copy) pairs of the first steps of a rank, int64 [steps, N, 2]."""
-    jobs = itertools.islice(
-        order.list_train_jobs(DataConfig(repeats=repeats), share, examples, 0), steps
-    )
-    return np.stack([np.column_stack([job.indices, job.copies]) for job in jobs])
 
 
 @pytest.mark.parametrize("repeats", [3, 4])
@@ -58,34 +49,12 @@ def test_repeats_follow_timm_and_torchvision_samplers(world_size, repeats):
     The reference keeps N // 256 * 256 / world_size of them.
     """
     examples, batch = 256 * 4 + 11, 840
-    dealt = np.repeat(order.shuffle(5, 0, examples), repeats)
+    dealt = np.repeat(shuffle(5, 0, examples), repeats)
     for rank in range(world_size):
         theirs = dealt[rank::world_size][: 1024 // world_size][: batch // world_size].tolist()
         share = Share(rank, world_size, batch, 1, 5, groups=world_size)
-        assert repeated(share, repeats, examples, 1)[0, :, 0].tolist() == theirs
-
-
-def test_micro_batches_are_equal_on_any_ranks():
-    def batch(world_size: int) -> np.ndarray:
-        """Return the (index, copy) pairs of the micro-batches of a step, [8, 8, 2]."""
-        shares = [Share(rank, world_size, 64, 1, 0, groups=8) for rank in range(world_size)]
-        dealt = [repeated(share, 3, 500, 2)[1] for share in shares]
-        return np.concatenate(dealt).reshape(8, 8, 2)
-
-    groups = batch(8)
-    assert all(len({*group[:, 0].tolist()}) == 8 for group in groups)
-    for world_size in (1, 2, 4):
-        assert np.array_equal(batch(world_size), groups)
-
-
-def test_resumed_epoch_has_the_same_images():
-    share = Share(1, 2, 64, 1, 0, groups=4)
-    [job] = itertools.islice(
-        order.list_train_jobs(DataConfig(repeats=3), share, 500, first_step=9), 1
-    )
-    assert np.array_equal(
-        np.column_stack([job.indices, job.copies]), repeated(share, 3, 500, 10)[9]
-    )
+        job = next(list_train_jobs(DataConfig(repeats=repeats), share, examples, 0))
+        assert job.indices.tolist() == theirs
 
 
 COUNTS = 400, 90, 9, 1
@@ -168,10 +137,12 @@ def test_unequal_classes_suggest_a_setting():
     assert not list(find_imbalance(np.array([100, 150]), DataConfig()))
 
 
-def rows_of(ranks: int, first: int, steps: int) -> list[tuple[int, int, int]]:
+def rows_of(ranks: int, first: int, steps: int, repeats: int) -> list[tuple[int, int, int]]:
     """Return (epoch, index, copy) of every row of some global batches, rank after rank."""
-    config, order = DataConfig(root="images"), sample_classes(LABELS, 1.0)
-    shares = [Share(rank, ranks, 40, 1, seed=3) for rank in range(ranks)]
+    config, order = DataConfig(repeats=repeats), sample_classes(LABELS, 1.0)
+    if repeats > 1:
+        order = shuffle
+    shares = [Share(rank, ranks, 40, 1, seed=3, groups=4) for rank in range(ranks)]
     jobs = [list_train_jobs(config, share, len(LABELS), first, order) for share in shares]
     return [
         (job.epoch, *key)
@@ -181,13 +152,19 @@ def rows_of(ranks: int, first: int, steps: int) -> list[tuple[int, int, int]]:
     ]
 
 
-def test_batches_are_equal_on_any_ranks_and_resume():
-    whole = rows_of(1, 0, 30)
-    assert rows_of(4, 0, 30) == whole
-    assert rows_of(2, 17, 13) == whole[17 * 40 :]
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_batches_are_equal_on_any_ranks_and_resume(repeats):
+    whole = rows_of(1, 0, 50, repeats)
+    assert rows_of(4, 0, 50, repeats) == whole
+    assert rows_of(2, 37, 13, repeats) == whole[37 * 40 :]
+
+
+def test_copies_of_an_image_are_in_separate_micro_batches():
+    found = [index for _, index, _ in rows_of(1, 0, 50, 3)]
+    assert all(len({*found[at : at + 10]}) == 10 for at in range(0, len(found), 10))
 
 
 def test_repeated_image_gets_a_new_crop():
-    found = rows_of(1, 0, 24)
+    found = rows_of(1, 0, 24, 1)
     assert len(set(found)) == len(found)
     assert max(copy for *_, copy in found) > 50

@@ -3,7 +3,6 @@
 import os
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,12 +13,6 @@ from resnet_recipes.data.base import SAMPLED
 from resnet_recipes.data.files.listing import Listing, choose_strata, pack_names
 from resnet_recipes.data.sample import Sample
 from tests.data.conftest import RAW, small, small_betons
-
-
-@pytest.fixture
-def copied(folder: Path, tmp_path: Path) -> Path:
-    """A copy of the images, to be changed."""
-    return shutil.copytree(folder, tmp_path / "images")
 
 
 def test_bytes_equal_raw_file_sizes(folder, tmp_path):

@@ -16,12 +16,6 @@ from resnet_recipes.data.files.listing import Listing
 from tests.data.conftest import CLASSES, found, refusal, small
 
 
-@pytest.fixture
-def root(folder: Path, tmp_path: Path) -> Path:
-    """Return a copy of the images, to be spoilt."""
-    return Path(shutil.copytree(folder, tmp_path / "images"))
-
-
 def test_missing_and_empty_roots_are_named(tmp_path):
     assert "does not exist" in refusal(small(tmp_path / "nowhere"))
     assert "has no images" in refusal(small(tmp_path))
@@ -30,15 +24,15 @@ def test_missing_and_empty_roots_are_named(tmp_path):
 
 
 def test_suggested_command_for_flat_validation_works(folder, tmp_path, monkeypatch):
-    root = Path(shutil.copytree(folder, tmp_path / "two words"))
+    copied = Path(shutil.copytree(folder, tmp_path / "two words"))
     lines = []
-    for path in list((root / "val").glob("*/*")):
+    for path in list((copied / "val").glob("*/*")):
         name = f"ILSVRC2012_val_{path.name}"
         lines.append(f"{name},{path.parent.name}\n")
-        path.rename(root / "val" / name)
+        path.rename(copied / "val" / name)
     for name in CLASSES:
-        (root / "val" / name).rmdir()
-    fix = refusal(small(root)).splitlines()[1]
+        (copied / "val" / name).rmdir()
+    fix = refusal(small(copied)).splitlines()[1]
     monkeypatch.chdir(tmp_path)
     Path("LOC_val_solution.csv").write_text("".join(lines))
     _, _, _, *typed = shlex.split(fix)
@@ -46,37 +40,37 @@ def test_suggested_command_for_flat_validation_works(folder, tmp_path, monkeypat
     assert found(small(tmp_path / "two words-by-class")) == (37, 11, CLASSES)
 
 
-def test_class_mismatches_are_reported_together(root):
-    shutil.move(root / "val" / "bee", root / "val" / "wasp")
-    shutil.rmtree(root / "train" / "cat")
-    (root / "train" / "cat").mkdir()
-    message = refusal(small(root))
+def test_class_mismatches_are_reported_together(copied):
+    shutil.move(copied / "val" / "bee", copied / "val" / "wasp")
+    shutil.rmtree(copied / "train" / "cat")
+    (copied / "train" / "cat").mkdir()
+    message = refusal(small(copied))
     for said in ("val: lacks bee", "train: lacks cat, wasp of"):
         assert said in message
 
 
-def test_images_without_class_folders_are_one_problem(root):
+def test_images_without_class_folders_are_one_problem(copied):
     for split in ("train", "val"):
-        for path in list((root / split).glob("*/*")):
-            path.rename(root / split / path.name)
+        for path in list((copied / split).glob("*/*")):
+            path.rename(copied / split / path.name)
         for name in CLASSES:
-            (root / split / name).rmdir()
-    line, fix = refusal(small(root)).split("\n", 1)
-    assert f"{root}: contains images without class folders" in line
+            (copied / split / name).rmdir()
+    line, fix = refusal(small(copied)).split("\n", 1)
+    assert f"{copied}: contains images without class folders" in line
     assert "--fix-val" not in fix
     assert "a table with the columns path and label" in fix
 
 
 @pytest.mark.parametrize("splits", [["train"], ["val"], ["train", "val"]])
-def test_empty_class_folder_is_one_problem(root, splits):
+def test_empty_class_folder_is_one_problem(copied, splits):
     for split in splits:
-        (root / split / "eel").mkdir()
-    line, fix = refusal(small(root)).splitlines()
-    assert line == f"data.root={root}: has no images in eel"
+        (copied / split / "eel").mkdir()
+    line, fix = refusal(small(copied)).splitlines()
+    assert line == f"data.root={copied}: has no images in eel"
     assert fix.strip() == "hint:  add images, or remove these folders from both splits"
 
 
-def test_hidden_files_and_archive_debris_are_ignored(root):
+def test_hidden_files_and_archive_debris_are_ignored(copied):
     for name in (
         "train/.ipynb_checkpoints/a.jpg",
         "train/ant/.hidden.jpg",
@@ -86,50 +80,52 @@ def test_hidden_files_and_archive_debris_are_ignored(root):
         "train/ant/@eaDir/thumbnail.jpg",
         "val/lost+found/thumbnail.jpg",
     ):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).touch()
-    assert found(small(root)) == (37, 11, CLASSES)
+        (copied / name).parent.mkdir(parents=True, exist_ok=True)
+        (copied / name).touch()
+    assert found(small(copied)) == (37, 11, CLASSES)
 
 
 @pytest.mark.skipif(
     find_spec("pillow_heif") is not None, reason="pillow-heif is installed: .heic is known"
 )
-def test_files_of_unknown_kinds_are_counted_and_named(root):
+def test_files_of_unknown_kinds_are_counted_and_named(copied):
     for number in range(3):
-        (root / "train" / "ant" / f"{number}.HEIC").touch()
-    (root / "val" / "bee" / "README").touch()
+        (copied / "train" / "ant" / f"{number}.HEIC").touch()
+    (copied / "val" / "bee" / "README").touch()
     said = (
         "ignored because of their suffixes: 3 .heic, 1 without a suffix; "
         "pip install pillow-heif  makes .heic readable"
     )
-    assert data.measure(small(root)).notes[0] == said
-    for path in (root / "train" / "ant").glob("*.jpg"):
+    assert data.measure(small(copied)).notes[0] == said
+    for path in (copied / "train" / "ant").glob("*.jpg"):
         path.unlink()
-    message = refusal(small(root))
+    message = refusal(small(copied))
     assert "train: lacks ant of" in message
     assert "(not read: 3 .heic, 1 without a suffix" in message
 
 
-def test_impossible_class_names_are_rejected(root):
+def test_impossible_class_names_are_rejected(copied):
     for split in ("train", "val"):
-        (root / split / "ant").rename(root / split / os.fsdecode(b"ant\xff"))
-    assert r"not printable UTF-8 text: 'ant\udcff'" in refusal(small(root))
+        (copied / split / "ant").rename(copied / split / os.fsdecode(b"ant\xff"))
+    assert r"not printable UTF-8 text: 'ant\udcff'" in refusal(small(copied))
 
 
-def test_linked_classes_count_and_link_loops_end(root):
-    (root / "train" / "ant" / "loop").symlink_to(root / "train")
-    shutil.move(root / "train" / "bee", root / "elsewhere")
-    (root / "train" / "bee").symlink_to(root / "elsewhere")
-    (root / "train" / "cat" / "linked.jpg").symlink_to(next((root / "elsewhere").iterdir()))
-    assert found(small(root)) == (38, 11, CLASSES)
-    facts = data.measure(DataConfig(root=str(root)))
+def test_linked_classes_count_and_link_loops_end(copied):
+    (copied / "train" / "ant" / "loop").symlink_to(copied / "train")
+    shutil.move(copied / "train" / "bee", copied / "elsewhere")
+    (copied / "train" / "bee").symlink_to(copied / "elsewhere")
+    (copied / "train" / "cat" / "linked.jpg").symlink_to(next((copied / "elsewhere").iterdir()))
+    assert found(small(copied)) == (38, 11, CLASSES)
+    facts = data.measure(DataConfig(root=str(copied)))
     assert facts.backend == "torchvision"
     assert "no train.beton" in facts.details[0]
 
 
-def test_files_are_sorted_by_class_and_name(root):
-    (root / "train" / "bee" / "a b\n\u00e9.jpg").touch()
-    files = Files(Listing.of(root / "train"))
+def test_files_are_sorted_by_class_and_name(copied):
+    (copied / "train" / "bee" / "a b\n\u00e9.jpg").touch()
+    files = Files(Listing.of(copied / "train"))
     paths = [Path(files.path(index)) for index in range(len(files))]
-    assert paths == [path for name in CLASSES for path in sorted((root / "train" / name).iterdir())]
+    assert paths == [
+        path for name in CLASSES for path in sorted((copied / "train" / name).iterdir())
+    ]
     assert [path.parent.name for path in paths] == [CLASSES[label] for label in files.labels]

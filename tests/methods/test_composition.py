@@ -20,6 +20,7 @@ from resnet_recipes.methods.randaugment import RandAugment
 from resnet_recipes.methods.sam import SAM
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.methods.trivial_augment import TrivialAugment
+from tests.fixtures import same
 from tests.tables import rows
 
 BY_NAME = {method.name: method for method in ORDER}
@@ -177,6 +178,6 @@ def test_state_of_a_disabled_method_is_rejected(network, now_at):
     assert all(key.startswith("ema.") for key in state)
     other = Stack.of(on(HOT))
     other.load_state_dict(state)
-    assert all(torch.equal(tensor, other.state_dict()[key]) for key, tensor in state.items())
+    assert same(other.state_dict(), state)
     with pytest.raises(ValueError, match="ema, which is off"):
         Stack({}).load_state_dict(state)

@@ -14,6 +14,7 @@ from PIL import Image
 from resnet_recipes.methods import ORDER, Methods
 from resnet_recipes.methods.base import HOOKS, Method
 from resnet_recipes.methods.card import make_card
+from tests.fixtures import same
 
 
 def every_method_that_provides(hook: str) -> pytest.MarkDecorator:
@@ -70,13 +71,13 @@ def test_transform_keeps_shapes_and_depends_on_step_only(method, now_at, batch_o
     first, again, other = (
         method().transform_batch(batch, now) for now in (now_at(3), now_at(3), now_at(3, seed=9))
     )
-    assert all(torch.equal(tensor, copy) for tensor, copy in zip(batch[:3], copies, strict=False))
+    assert same(batch[:3], copies[:3])
     assert (len(first.images), first.images.shape[1], first.targets.shape) == (8, 3, (8, 10))
     assert (first.images.dtype, first.targets.dtype) == (torch.float32, torch.float32)
     assert first.images.is_contiguous(memory_format=torch.channels_last)
     assert first.labels is batch.labels
     assert torch.allclose(first.targets.sum(1), torch.ones(8))
-    assert all(torch.equal(a, b) for a, b in zip(first[:3], again, strict=False))
+    assert same(first[:3], again[:3])
     if method.name not in (
         "progressive_resizing",
         "label_smoothing",
@@ -153,8 +154,7 @@ def test_state_survives_saving_and_loading(method, network, now_at):
             kept.after_step(model, now_at(step))
     state = kept.state_dict()
     other.load_state_dict(state)
-    assert other.state_dict().keys() == state.keys()
-    assert all(torch.equal(tensor, other.state_dict()[key]) for key, tensor in state.items())
+    assert same(other.state_dict(), state)
     # the plan counts on this for the size of a checkpoint
     copies = sum(map(torch.numel, state.values())) / sum(
         map(torch.numel, model.state_dict().values())

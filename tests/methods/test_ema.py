@@ -8,6 +8,7 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from resnet_recipes.methods.ema import EMA
+from tests.fixtures import same
 
 #: Values that the settings must refuse.
 WRONG = {"half_life": ["0ba", "soon"], "update_interval": ["0ba", "20"], "delay": ["later"]}
@@ -83,13 +84,10 @@ def test_evaluation_uses_average_and_restores_weights(network, now_at):
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     addresses = [tensor.data_ptr() for tensor in model.state_dict().values()]
     with contextlib.suppress(KeyError), ema.eval_weights(model):
-        assert all(
-            torch.equal(tensor, ema.state_dict()[name])
-            for name, tensor in model.state_dict().items()
-        )
+        assert same(model.state_dict(), ema.state_dict())
         assert not torch.equal(model.conv1.weight, before["conv1.weight"])
         raise KeyError  # an evaluation that fails must not leave the average in the model
-    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert same(model.state_dict(), before)
     assert [tensor.data_ptr() for tensor in model.state_dict().values()] == addresses
 
 
@@ -114,9 +112,7 @@ def test_loaded_average_continues_bit_identical(network, now_at):
     resumed.load_state_dict({name: tensor.clone() for name, tensor in ema.state_dict().items()})
     for method in (ema, resumed):
         method.after_step(model, now_at(2))
-    assert all(
-        torch.equal(tensor, resumed.state_dict()[name]) for name, tensor in ema.state_dict().items()
-    )
+    assert same(ema.state_dict(), resumed.state_dict())
     assert resumed.state_dict()["layer1.0.conv1.weight"].is_contiguous(
         memory_format=torch.channels_last
     )

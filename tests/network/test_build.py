@@ -17,6 +17,7 @@ from resnet_recipes.methods.base import one_hot
 from resnet_recipes.methods.bce_loss import BCELoss
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.network.build import build_model, cast_together
+from tests.fixtures import same
 from tests.jobs.nursery import narrow_resnet18
 
 
@@ -71,7 +72,7 @@ def test_same_seed_gives_same_weights(monkeypatch):
     first, again, other = (
         build_model(ModelConfig(name="resnet18"), 10, seed).state_dict() for seed in (1, 1, 2)
     )
-    assert all(torch.equal(first[key], again[key]) for key in first)
+    assert same(first, again)
     assert not torch.equal(first["conv1.weight"], other["conv1.weight"])
 
 

@@ -23,6 +23,7 @@ from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.state import capture
 from tests.base.test_reading import special
 from tests.data.mutants import damaged
+from tests.fixtures import same
 from tests.jobs.nursery import narrow_resnet18
 from tests.trained_runs import CLASSES, ended_run
 
@@ -111,10 +112,8 @@ def test_network_has_transform_and_class_names(make_run, tmp_path, capsys):
     with torch.no_grad():
         logits = network(network.transform(image)[None])
     picture = Image.open(image)
-    for same in (str(image), image.read_bytes(), picture, np.asarray(picture)):
-        torch.testing.assert_close(
-            network.transform(same), network.transform(image), rtol=0, atol=0
-        )
+    for given in (str(image), image.read_bytes(), picture, np.asarray(picture)):
+        assert same(network.transform(given), network.transform(image))
     assert main(["predict", str(run), str(image), "--json"]) == 0
     shares = {
         row["class"]: row["probability"]
@@ -238,9 +237,6 @@ def test_mutated_file_is_rejected_or_loads_the_same(suffix, narrow, tmp_path):
         except NotReadyError:
             count += 1
         else:  # the damage hit padding between entries, or exchanged equal bytes
-            assert all(
-                torch.equal(tensor, expected[name])
-                for name, tensor in loaded.model.state_dict().items()
-            )
+            assert same(loaded.model.state_dict(), expected)
             assert loaded.about == described
     assert count >= 70

@@ -29,6 +29,7 @@ from resnet_recipes.network.load import Network
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
+from tests.fixtures import same
 from tests.jobs.nursery import narrow_resnet18
 from tests.tables import rows
 
@@ -88,7 +89,7 @@ def test_classifier_is_kept_for_same_class_names(theirs, ours, places, text, tmp
         for name, value in trained.state_dict().items()
         if name.startswith("fc.")
     }
-    assert all(torch.equal(value, expected[name]) for name, value in model.state_dict().items())
+    assert same(model.state_dict(), expected)
     assert text in " ".join(start.details(CONFIG, DataConfig()))
     stem = config_of(path, freeze="stem")
     assert "frozen: up to stem" in [*start.details(stem, DataConfig())]

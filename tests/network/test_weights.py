@@ -13,6 +13,7 @@ from resnet_recipes.network.about import About
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import KEY, compute_digest, read_weights, write_weights
 from resnet_recipes.training.run import Run
+from tests.fixtures import same
 from tests.tables import rows
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -35,7 +36,7 @@ def test_torchvision_loads_weights_with_the_same_output(make_run, tmp_path, suff
     run.model.eval()
     with torch.no_grad():  # the factors of StochasticDepth are multiplied elsewhere
         torch.testing.assert_close(state(IMAGES), run.model(IMAGES), rtol=1e-4, atol=1e-4)
-    assert all(torch.equal(tensor, before[name]) for name, tensor in run.model.state_dict().items())
+    assert same(run.model.state_dict(), before)
 
 
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])

@@ -7,6 +7,7 @@ from torch import nn
 
 from resnet_recipes.jobs.rank import RankProcess
 from resnet_recipes.training import all_reduce, distributed
+from tests.fixtures import same
 
 
 def network(seed: int = 0) -> nn.Module:
@@ -97,5 +98,4 @@ def test_single_process_gradients_are_unchanged():
     results = [param.grad.clone() for param in model.parameters()]
     model.zero_grad()
     loss_of(model, 0).backward()
-    for old, param in zip(results, model.parameters(), strict=True):
-        assert torch.equal(old, param.grad)
+    assert same(results, [param.grad for param in model.parameters()])

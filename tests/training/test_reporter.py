@@ -15,6 +15,7 @@ from resnet_recipes.methods.base import Now
 from resnet_recipes.training import reporter
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.reporter import RunReporter
+from tests.fixtures import same
 
 
 def test_summary_shows_all_times_for_target_or_verbose(make_run, tmp_path):
@@ -82,7 +83,7 @@ def test_best_weights_with_ema_are_its_average(make_run):
             parameter.add_(1.0)
     RunReporter(run, None, Interruption(), Mock()).evaluate(1)
     assert run.best.step == 1
-    assert all(torch.equal(run.best.weights[key], value) for key, value in average.items())
+    assert same(run.best.weights, average)
 
 
 class Impatient:

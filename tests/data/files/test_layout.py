@@ -33,12 +33,6 @@ def flowers(folder: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(folder / "train", tmp_path / "flowers"))
 
 
-@pytest.fixture
-def images(folder: Path, tmp_path: Path) -> Path:
-    """Return a copy of the images, to be changed."""
-    return Path(shutil.copytree(folder, tmp_path / "images"))
-
-
 def validation(config: DataConfig) -> set[str]:
     """Return the names of the validation images."""
     return {*list_split(config, "val").names}
@@ -141,29 +135,29 @@ def training(config: DataConfig) -> set[str]:
     return {*list_split(config, "train").names}
 
 
-def test_share_is_taken_from_each_class_and_nested(images):
-    counts = Counter(name[:3] for name in training(small(images)))
-    chosen = [training(small(images, share=share)) for share in (0.01, 0.1, 0.3, 0.5, 1.0)]
+def test_share_is_taken_from_each_class_and_nested(copied):
+    counts = Counter(name[:3] for name in training(small(copied)))
+    chosen = [training(small(copied, share=share)) for share in (0.01, 0.1, 0.3, 0.5, 1.0)]
     for share, names in zip((0.01, 0.1, 0.3, 0.5, 1.0), chosen, strict=True):
         wanted = {name: max(1, int(share * count + 0.5)) for name, count in counts.items()}
         assert Counter(name[:3] for name in names) == wanted
     for fewer, more in pairwise(chosen):
         assert fewer <= more
-    facts = data.measure(small(images, share=0.3))
+    facts = data.measure(small(copied, share=0.3))
     assert facts.train_examples == len(chosen[2])
     assert facts.eval_examples == 11
-    assert "12 images are trained on, a fraction of 0.3" in notes(images, share=0.3)
+    assert "12 images are trained on, a fraction of 0.3" in notes(copied, share=0.3)
 
 
-def test_share_depends_on_val_seed_and_names(images):
+def test_share_depends_on_val_seed_and_names(copied):
     first, again, other = (
-        training(small(images, share=0.4, val_seed=seed, seed=run))
+        training(small(copied, share=0.4, val_seed=seed, seed=run))
         for seed, run in ((0, 1), (0, 2), (1, 1))
     )
     assert first == again != other
-    (images / "train" / "ant" / "001.jpg").touch()
-    shutil.copy(images / "train" / "ant" / "000.jpg", images / "train" / "ant" / "-first.jpg")
-    assert len(first - training(small(images, share=0.4))) <= 1
+    (copied / "train" / "ant" / "001.jpg").touch()
+    shutil.copy(copied / "train" / "ant" / "000.jpg", copied / "train" / "ant" / "-first.jpg")
+    assert len(first - training(small(copied, share=0.4))) <= 1
 
 
 def test_share_leaves_validation_as_it_is(flowers):
@@ -172,8 +166,8 @@ def test_share_leaves_validation_as_it_is(flowers):
     assert training(part) < training(whole)
 
 
-def test_resume_checks_the_share(images):
-    config = small(images, share=0.5)
+def test_resume_checks_the_share(copied):
+    config = small(copied, share=0.5)
     facts = data.measure(config)
     data.open_train(config, facts, ALONE).close()
     with pytest.raises(NotReadyError, match="has changed since the run began"):
@@ -325,12 +319,12 @@ def test_hugging_face_metadata_gives_labels(folder, tmp_path):
     assert found(small(tmp_path)) == (37, 11, CLASSES)
 
 
-def test_tables_without_labels_are_named(images):
-    (images / "train" / "metadata.csv").write_text("file_name,text\nant/000.jpg,an ant\n")
-    (images / "train.csv").write_text("id,diagnosis,age\n1,2,3\n")
-    (images / "labels.csv").write_text("path,label\na.jpg,x\n")
-    assert found(small(images)) == (37, 11, CLASSES)
-    assert f"not from {images}/labels.csv, {images}/train.csv" in notes(images)
+def test_tables_without_labels_are_named(copied):
+    (copied / "train" / "metadata.csv").write_text("file_name,text\nant/000.jpg,an ant\n")
+    (copied / "train.csv").write_text("id,diagnosis,age\n1,2,3\n")
+    (copied / "labels.csv").write_text("path,label\na.jpg,x\n")
+    assert found(small(copied)) == (37, 11, CLASSES)
+    assert f"not from {copied}/labels.csv, {copied}/train.csv" in notes(copied)
 
 
 def test_resume_checks_the_validation_fraction(flowers):
@@ -350,14 +344,14 @@ def test_doctor_checks_every_image_of_every_layout(flowers, table):
 
 
 @pytest.fixture
-def listed(images: Path) -> Path:
+def listed(copied: Path) -> Path:
     """Return the images in class folders, with tables beside them that swap ant and bee."""
     for split in ("train", "val"):
         lines = ["path,label"]
-        for path in sorted((images / split).glob("*/*.jpg")):
-            lines.append(f"{path.relative_to(images)},{SWAPPED[path.parent.name]}")
-        (images / f"{split}.csv").write_text("\n".join(lines))
-    return images
+        for path in sorted((copied / split).glob("*/*.jpg")):
+            lines.append(f"{path.relative_to(copied)},{SWAPPED[path.parent.name]}")
+        (copied / f"{split}.csv").write_text("\n".join(lines))
+    return copied
 
 
 def test_table_next_to_folders_gives_labels_and_note(listed, folder):

@@ -20,7 +20,7 @@ import pytest
 from resnet_recipes import data
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data import loading
-from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch, Share
+from resnet_recipes.data.base import DataConfig, DataFacts, Share
 from resnet_recipes.data.crop import draw_uniforms
 from resnet_recipes.data.images import NativeImages
 from resnet_recipes.data.images.python import TrainImages
@@ -28,7 +28,8 @@ from resnet_recipes.data.loading import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.data.order import BatchOrder
-from tests.data.conftest import built, small
+from tests.data.conftest import built, small, taken
+from tests.fixtures import same
 
 
 class Greys:
@@ -69,23 +70,12 @@ def pipeline_of(
     return Pipeline(Greys(in_threads, bad), capacity, skip_bad=bool(bad))
 
 
-def copies(batches: Iterator[RawBatch]) -> list[tuple[np.ndarray, ...]]:
-    """Return copies of batches."""
-    return [tuple(part.numpy().copy() for part in batch[:2]) for batch in batches]
-
-
 def run(
     workers: int, in_threads: bool = True, bad: tuple[int, ...] = (), count: int = 12
 ) -> list[tuple[np.ndarray, ...]]:
     """Return copies of the batches that a pipeline makes."""
     with closing(pipeline_of(workers, 2, in_threads, bad)) as made:
-        return copies(made.run(jobs(count)))
-
-
-def same(ours: list, theirs: list) -> bool:
-    """Return whether batches are equal."""
-    pairs = zip(itertools.chain(*ours), itertools.chain(*theirs), strict=True)
-    return all(np.array_equal(a, b) for a, b in pairs)
+        return taken(made.run(jobs(count)), count)
 
 
 @pytest.mark.parametrize("bad", [(), (0, 3, 4, 39)])
@@ -123,7 +113,7 @@ def test_new_iteration_ends_the_earlier_one():
     made = pipeline_of(2, prefetch=3)
     first = made.run(jobs(99))
     next(first)
-    assert same(copies(made.run(jobs(5))), run(0, count=5))
+    assert same(taken(made.run(jobs(5)), 5), run(0, count=5))
     with pytest.raises(RuntimeError, match="ended when the loader was closed"):
         next(first)
     made.close()

@@ -16,6 +16,7 @@ from resnet_recipes.methods.optimizers.base import POLICIES, read_scaling
 from resnet_recipes.training import distributed
 from resnet_recipes.training.all_reduce import AllReduce
 from resnet_recipes.training.precision import Precision
+from tests.fixtures import same
 from tests.tables import rows
 
 every_optimizer = pytest.mark.parametrize(
@@ -79,9 +80,7 @@ def test_resumed_optimizer_matches_uninterrupted_one(optimizer, small, gradients
             theirs.load_state_dict(copy.deepcopy(ours.state_dict()))
         elif step > 2:
             take_step(resumed, theirs, grads)
-    assert all(
-        torch.equal(p, q) for p, q in zip(complete.parameters(), resumed.parameters(), strict=True)
-    )
+    assert same(complete.parameters(), resumed.parameters())
 
 
 @every_optimizer
@@ -139,9 +138,7 @@ def test_scaled_gradient_is_unscaled(optimizer, small, gradients):
         take_step(unscaled, ours, grads)
         theirs.grad_scale, theirs.found_inf = torch.tensor(8.0), torch.tensor(0.0)
         take_step(scaled, theirs, [8 * grad for grad in grads])
-    assert all(
-        torch.equal(p, q) for p, q in zip(unscaled.parameters(), scaled.parameters(), strict=True)
-    )
+    assert same(unscaled.parameters(), scaled.parameters())
 
 
 def train_with_all(process: RankProcess) -> dict[str, str]:
