@@ -6,8 +6,9 @@ import os
 import re
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -53,14 +54,30 @@ def create_folder(path: Path) -> Iterator[Path]:
     deletes, so two processes must not create the same folder at once. Raises OSError.
     """
     for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}.part"):
-        shutil.rmtree(left, ignore_errors=True)
+        delete_folder(left)
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     try:
         part.mkdir(parents=True)
         yield part
         part.rename(path)
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        delete_folder(part)
+
+
+@contextmanager
+def make_temporary_folder() -> Iterator[Path]:
+    """Create a folder in TMPDIR that is deleted at the end of the block. Raises OSError."""
+    folder = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
+    try:
+        yield folder
+    finally:
+        delete_folder(folder)
+
+
+def delete_folder(folder: Path) -> None:
+    """Delete a folder as far as that is possible; its contents are of no use to anybody."""
+    with suppress(OSError):  # `ignore_errors` raises what fstat does
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def delete_parts(folder: Path, of: str = "") -> None:

@@ -2,10 +2,9 @@
 
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
+from resnet_recipes.base import atomic
 from resnet_recipes.data.native import Engine, describe, explain_unavailable
 from resnet_recipes.doctor import Finding
 
@@ -34,8 +33,8 @@ def _missing() -> Iterator[Finding]:
 
 
 def _compiles(compiler: str, source: str) -> bool:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "probe.cpp"
+    with atomic.make_temporary_folder() as folder:
+        path = folder / "probe.cpp"
         path.write_text(source)
         done = subprocess.run(
             [compiler, "-fsyntax-only", str(path)], capture_output=True, check=False, timeout=60

@@ -5,7 +5,6 @@ It trains nothing itself.
 
 import signal
 import sys
-import tempfile
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -90,9 +89,7 @@ class Launch:
         # reach.
         log = log_path.open("w+", errors="replace")
         try:
-            with tempfile.TemporaryDirectory(
-                prefix="resnet-recipes-", ignore_cleanup_errors=True
-            ) as meeting:
+            with atomic.make_temporary_folder() as meeting:
                 result = self._attempts(meeting, log)
         finally:
             with suppress(OSError):  # a full network disk fails only now, when the run has ended
@@ -101,7 +98,7 @@ class Launch:
             sys.stderr.write(SHOW_CURSOR)  # a killed rank could not do it
         return result
 
-    def _attempts(self, meeting: str, log: TextIO) -> Ending:
+    def _attempts(self, meeting: Path, log: TextIO) -> Ending:
         """Start the ranks until they have ended or may not restart; return the last ending."""
         for attempt in range(1 + self.group.max_restarts):
             self._observer, self._deadline = Observer(self.folder), inf

@@ -10,7 +10,6 @@ import os
 import platform
 import secrets
 import shlex
-import shutil
 import subprocess
 import sys
 import time
@@ -91,7 +90,7 @@ def create(plan: Plan, command: Sequence[str]) -> LockedFolder:
     }
     draft = Path(recipe.run.root) / f".{secrets.token_hex(8)}.tmp"
     with ExitStack() as stack:
-        stack.callback(shutil.rmtree, draft, ignore_errors=True)
+        stack.callback(atomic.delete_folder, draft)
         try:
             draft.mkdir(parents=True)
             held = stack.enter_context(LockedFolder(draft))
@@ -156,7 +155,7 @@ def _place(draft: LockedFolder, plan: Plan) -> None:
             if _is_unused(folder):
                 # at once: what another command is about to train never has half of its files
                 other.move(away)
-        shutil.rmtree(away, ignore_errors=True)
+        atomic.delete_folder(away)
         if _try_move(draft, folder):
             return
     raise _make_taken_error(folder, plan.recipe)

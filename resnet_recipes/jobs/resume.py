@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from resnet_recipes import data
 from resnet_recipes.base import atomic
@@ -173,8 +172,8 @@ def _measure_images(recipe: Recipe, folder: Path, say: Say) -> DataFacts:
 
 def _apply_changes(original: Recipe, changes: Sequence[str]) -> Recipe:
     """Return a run's recipe with changes."""
-    with TemporaryDirectory(prefix="resnet-recipes-") as place:
-        config = Path(place) / CONFIG  # the run's own may lack newer settings
+    with atomic.make_temporary_folder() as place:
+        config = place / CONFIG  # the run's own may lack newer settings
         config.write_bytes(frozen.freeze(original).encode())
         return compose(str(config), changes).recipe
 

@@ -1,7 +1,6 @@
 """One-off jobs of ranks, besides training a run, in a temporary folder."""
 
 import json
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -10,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import REFUSED, ExitCode, TrainingError
 from resnet_recipes.base.text import Say
 from resnet_recipes.data.base import DataFacts
@@ -82,4 +82,4 @@ def _run_ranks(
         yield
     finally:
         if not ending.failed or ending.code in REFUSED:
-            shutil.rmtree(root, ignore_errors=True)
+            atomic.delete_folder(root)

@@ -7,13 +7,12 @@ import time
 from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 
 import torch
 from torch import Tensor
 
+from resnet_recipes.base import atomic
 from resnet_recipes.base.text import Progress, silent
 from resnet_recipes.data.loading import TrainLoader
 from resnet_recipes.planning.estimate import Speeds
@@ -262,9 +261,9 @@ def _measure_save_seconds(run: Run) -> float:
     """Return the seconds until a checkpoint is on disk."""
     # the optimizer has no state before the first step
     train(run, Stopwatch(run.rank.device, 0.0), 0, 1)
-    with TemporaryDirectory(prefix="resnet-recipes-") as folder:
+    with atomic.make_temporary_folder() as folder:
         start = time.perf_counter()
-        Checkpoints(Path(folder)).save(1, capture(run, 1), wait=True)
+        Checkpoints(folder).save(1, capture(run, 1), wait=True)
         return time.perf_counter() - start
 
 

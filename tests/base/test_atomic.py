@@ -2,6 +2,7 @@
 
 import errno
 import os
+import tempfile
 
 import pytest
 
@@ -80,3 +81,17 @@ def test_killed_folder_part_is_deleted_by_next_process(tmp_path):
     with atomic.create_folder(tmp_path / "out") as folder:
         (folder / "model.safetensors").write_text("whole")
     assert {*tmp_path.iterdir()} == {tmp_path / "out", *others}
+
+
+@pytest.mark.parametrize("call", ["fstat", "close", "rmdir", "unlink", "scandir"])
+def test_temporary_folder_survives_a_failing_cleanup(call, tmp_path, monkeypatch):
+    def failing(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with atomic.make_temporary_folder() as folder:
+        (folder / "a").touch()
+        (folder / "b").mkdir()
+        monkeypatch.setattr(os, call, failing)
+    monkeypatch.undo()
+    assert folder.parent == tmp_path

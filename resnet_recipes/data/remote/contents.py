@@ -2,13 +2,13 @@
 
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import Hint, NotReadyError
 from resnet_recipes.base.reading import MAX_BYTES
 from resnet_recipes.data.files import table
@@ -85,7 +85,7 @@ def list_contents(store: Store, heads: Sequence[RemoteFile], named: str) -> Cont
 
     Raises NotReadyError.
     """
-    with tempfile.TemporaryDirectory(prefix="resnet-recipes-") as folder:
+    with atomic.make_temporary_folder() as folder:
         tables = [head for head in heads if head.name.lower().endswith(TABLES)]
         names: dict[str, None] = {}
         sums: dict[str, str] = {}
@@ -94,7 +94,7 @@ def list_contents(store: Store, heads: Sequence[RemoteFile], named: str) -> Cont
                 sums = _parse_sums(store, head)
             elif head in tables:
                 only = "" if named else Path(head.name).stem
-                place = Path(folder) / head.name
+                place = folder / head.name
                 names |= dict.fromkeys(_list_named(store, head, place, only, len(tables) > 1))
     names = {name: None for name in names if name not in {head.name for head in heads}}
     images = list(_look_at_each(store.look, names))
