@@ -15,12 +15,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
-from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
+from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError, TrainingError
 from resnet_recipes.base.text import counted, printable, wrapped
 from resnet_recipes.commands import verbs
 from resnet_recipes.commands.arguments import name_as_typed
 from resnet_recipes.commands.printing import line_width
 from resnet_recipes.report.terminal import find_lost_output, protect_output
+
+#: Errors of a disk, of which some system calls name no file.
+_OF_DISKS = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ESTALE)
 
 
 def train(argv: Sequence[str] | None = None) -> int:
@@ -46,24 +49,36 @@ def guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
 
     Turn errors that a user can fix into messages on stderr, and every outcome into an exit code.
     """
+    starts = run is verbs.train or list(argv[:1]) == ["train"]
     try:
         code = run(argv)
         if lost := find_lost_output():
             raise TrainingError(f"the output could not be written: {lost}")
         return code
     except (RecipeError, TrainingError) as error:
-        starts = run is verbs.train or list(argv[:1]) == ["train"]
         print(boxed(error, starts, argv), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return ExitCode.CANCELLED
-    except (ImportError, MemoryError, OSError) as error:
-        print(f"error: {_of_machine(error)}", file=sys.stderr)
+    except (Exception, SystemExit) as error:
+        if problem := _find_method_problem(error):
+            print(boxed(NotReadyError([problem]), starts, argv), file=sys.stderr)
+        else:
+            print(f"error: {_of_machine(error)}", file=sys.stderr)
         return ExitCode.NOT_READY
 
 
-def _of_machine(error: ImportError | MemoryError | OSError) -> str:
+def _find_method_problem(error: BaseException) -> Problem | None:
+    """Return the problem of a method of another package that raised an error."""
+    if "resnet_recipes.methods" not in sys.modules:
+        return None
+    from resnet_recipes.methods.installed import find_failure
+
+    return find_failure(error)
+
+
+def _of_machine(error: BaseException) -> str:
     """Return what the machine lacks. Raises the error if it says nothing about that."""
     memory = "\n  if memory is limited:  ulimit -v unlimited"
     if isinstance(error, MemoryError):
@@ -74,6 +89,11 @@ def _of_machine(error: ImportError | MemoryError | OSError) -> str:
         return "a file would be larger than allowed\n  if sizes are limited:  ulimit -f unlimited"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{printable(error.filename)}: {error.strerror or error.args[0]}"
+    if isinstance(error, OSError) and error.errno in _OF_DISKS:
+        return (
+            f"a file cannot be read or written: {error.strerror}\n"
+            "  if it is a temporary file:  export TMPDIR=/another/folder"
+        )
     raise error
 
 

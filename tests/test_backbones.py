@@ -17,6 +17,7 @@ from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.inference.export import find_problems
 from resnet_recipes.inference.formats import export
+from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.build import build_model, build_network
@@ -335,3 +336,14 @@ def test_weights_describe_stem_and_width(tmp_path):
     network = resnet_recipes.load(path)
     assert network.about.arguments == {"small_stem": True, "width": 0.125}
     torch.testing.assert_close(network(images), model(images))
+
+
+def test_error_of_a_method_is_no_problem_of_the_image_size(monkeypatch):
+    def fail(*_: object) -> None:
+        raise ValueError("broken")
+
+    config, blurpool = ModelConfig("torchvision:resnet18"), BlurPool()
+    facts = make_network_facts(config, 7, Stack({"blurpool": blurpool}))
+    monkeypatch.setattr(BlurPool, "modify_model", fail)
+    with pytest.raises(ValueError, match="broken"):
+        list(facts.size_problems([32], 32))

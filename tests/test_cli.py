@@ -80,6 +80,7 @@ def unnumbered(name: str) -> OSError:
         ),
         (unnumbered("a.part"), 3, "error: a.part: File or stream is not seekable."),
         (OSError(27, "File too large"), 3, "ulimit -f unlimited"),
+        (OSError(5, "Input/output error"), 3, "error: a file cannot be read or written: Input"),
         (MemoryError(), 3, "error: there is not enough memory\n  if memory is limited:  ulimit -v"),
     ],
 )
@@ -237,7 +238,7 @@ def test_cli_listing_and_refusing_flags_imports_no_torch(tmp_path):
     assert "mild" in result.stdout
 
 
-@pytest.mark.parametrize("error", [OSError(5, "broken"), ImportError("no such name")])
+@pytest.mark.parametrize("error", [OSError(9, "broken"), ImportError("no such name")])
 def test_an_error_that_says_nothing_about_the_machine_is_raised(error):
     def run(argv):
         raise error

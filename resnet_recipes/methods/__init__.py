@@ -57,8 +57,11 @@ _OURS: tuple[type[Method], ...] = (
     EMA,
 )
 
-#: Every method. Those of other installed packages run after ours, but before SAM and EMA.
-ORDER = (*_OURS[:-2], *find_installed({method.name for method in _OURS}), *_OURS[-2:])
+#: Methods of other installed packages.
+INSTALLED = tuple(find_installed({method.name for method in _OURS}))
+
+#: Every method. Those of other packages run after ours, but before SAM and EMA.
+ORDER = (*_OURS[:-2], *INSTALLED, *_OURS[-2:])
 
 if TYPE_CHECKING:  # type checkers cannot know the methods of other packages
 

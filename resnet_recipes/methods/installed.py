@@ -2,11 +2,12 @@
 
 import keyword
 import re
+import traceback
 from collections.abc import Collection, Iterator
 from dataclasses import is_dataclass
 from importlib.metadata import EntryPoint, entry_points
 
-from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.base.section import Section
 from resnet_recipes.methods.base import Method
 
@@ -44,6 +45,29 @@ def find_installed(taken: Collection[str]) -> Iterator[type[Method]]:
             raise _make_refusal(entry, rule) from None
         names.add(cls.name)
         yield cls
+
+
+def find_failure(error: BaseException) -> Problem | None:
+    """Return the problem of an installed method in whose code an error was raised."""
+    from resnet_recipes.methods import INSTALLED
+
+    frames = list(traceback.walk_tb(error.__traceback__))
+    for method in INSTALLED:
+        package = _find_package(method.__module__)
+        theirs = [
+            (frame.f_code, line)
+            for frame, line in frames
+            if _find_package(frame.f_globals.get("__name__", "")) == package
+        ]
+        if theirs:
+            hook, (code, line) = theirs[0][0].co_name, theirs[-1]
+            rule = f"{hook} failed in {code.co_filename}:{line}: {_describe(error)}"
+            return Problem(f"methods.{method.name}", None, rule, f"'~methods.{method.name}'")
+    return None
+
+
+def _find_package(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def _is_usable(name: str) -> bool:

@@ -122,6 +122,7 @@ class BuiltNetwork:
         yield Problem(key, None, rule, fix)
 
     def _refusal(self, side: int) -> str:
+        _ = self._changed  # what a method raises says nothing about the size
         try:
             self.operations(side)
         except Exception as error:  # a library may raise anything for a size that it does not take

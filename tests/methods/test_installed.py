@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.cli import guarded
 from resnet_recipes.methods.installed import GROUP, find_installed
 from tests.tables import rows
 
@@ -19,6 +20,16 @@ class Theirs(Method):
     name = "{name}"
     cost = gain = avoid_when = "unknown"
     {body}
+"""
+
+
+#: A hook that raises, and the function that it calls.
+FAILING = """
+    def size_after(self, side, epoch, horizon):
+        fail()
+
+def fail():
+    raise {raised}
 """
 
 
@@ -69,3 +80,28 @@ def test_invalid_method_of_a_package_is_rejected(offer, name, body, entries, why
     assert why in problem.clause
     assert "\n" not in problem.clause
     assert problem.fixes == ("pip uninstall it",)
+
+
+@pytest.mark.parametrize(
+    "raised", ['ValueError("no\\nway")', "SystemExit(0)", 'OSError(5, "x", "y")']
+)
+def test_error_in_a_method_of_a_package_names_it(offer, raised, monkeypatch, capsys):
+    offer(CLASS.format(name="theirs", body="") + FAILING.format(raised=raised), "theirs")
+    (method,) = find_installed(set())
+    monkeypatch.setattr("resnet_recipes.methods.INSTALLED", (method,))
+
+    def plan(_: object) -> int:
+        return method().size_after(32, 0, None)
+
+    assert guarded(plan, []) == 3
+    said = " ".join(capsys.readouterr().err.split())
+    file = sys.modules["theirs"].__file__
+    assert f"methods.theirs: size_after failed in {file}:15: {raised[:6]}" in said
+    assert "try: '~methods.theirs'" in said
+
+
+def test_error_outside_of_installed_methods_is_not_theirs(offer, monkeypatch):
+    offer(CLASS.format(name="theirs", body="pass"), "theirs")
+    monkeypatch.setattr("resnet_recipes.methods.INSTALLED", tuple(find_installed(set())))
+    with pytest.raises(ZeroDivisionError):
+        guarded(lambda _: 1 // 0, [])
