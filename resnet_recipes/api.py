@@ -358,8 +358,9 @@ def predict(
 ) -> Iterator["Prediction"]:
     """Yield the classes of images by a run, a checkpoint, a weights file or a network.
 
-    Images are paths, folders of images, Pillow images, or arrays, uint8 [height, width, 3]. An
-    image in memory has its place among the predictions as `file`: "image 0".
+    Images are paths, folders of images, bytes of a file, Pillow images, arrays, uint8 [height,
+    width, 3], or tensors, uint8 [3, height, width]. An image in memory has its place among the
+    predictions as `file`: "image 0".
 
     Changes are those of `evaluate`.
     """

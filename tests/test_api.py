@@ -215,7 +215,8 @@ def test_predict_takes_networks_and_images_in_memory(mine):
     assert found[4].classes != found[1].classes
     (alone,) = resnet_recipes.predict("last", pixels, workers=0)
     assert [name for name, _ in alone.classes] == [name for name, _ in found[1].classes]
-    assert len(list(resnet_recipes.predict(network, np.stack([pixels] * 3), workers=0))) == 3
+    for several in (np.stack([pixels] * 3), torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None]):
+        assert len(list(resnet_recipes.predict(network, several, workers=0))) == len(several)
     assert list(resnet_recipes.predict(network, [])) == []
     assert network.training
     assert same(network.state_dict(), before)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
+from torch import Tensor
 
 from resnet_recipes.base.errors import Hint, Kind, NotReadyError, Problem, RecipeError, Value
 from resnet_recipes.base.paths import typed_path
@@ -24,9 +25,9 @@ from resnet_recipes.data.loading import EvalLoader
 from resnet_recipes.data.root import explain_unreadable, find_root_problem, make_error
 
 #: An image in an argument of the Python API: a path, a file's bytes, or pixels.
-OneImage = str | bytes | os.PathLike[str] | Image.Image | np.ndarray
+OneImage = str | bytes | os.PathLike[str] | Image.Image | np.ndarray | Tensor
 
-_IMAGES = Hint("paths, folders, images of Pillow, or arrays of uint8 [height, width, 3]")
+_IMAGES = Hint("paths, folders, bytes, Pillow images, arrays of uint8 [height, width, 3] or tensors")
 
 _MAX_PROBLEMS = 3  # of images in memory, of which there may be thousands
 
@@ -108,7 +109,7 @@ def _map_labels(
 def collect_images(images: object) -> list[Path | Pixels]:
     """Return the paths and pixels in one or several images. Raises RecipeError."""
     is_one = isinstance(images, str | bytes | os.PathLike | Image.Image)
-    is_one |= isinstance(images, np.ndarray) and images.ndim in (2, 3)
+    is_one |= isinstance(images, np.ndarray | Tensor) and images.ndim in (2, 3)
     several = images if isinstance(images, Iterable) and not is_one else [images]
     collected: list[Path | Pixels] = []
     problems: list[Problem] = []

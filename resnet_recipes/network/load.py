@@ -80,12 +80,14 @@ class Network(nn.Module):
         features = inputs[0]
         return features.mean((2, 3)) if features.ndim == 4 else features
 
-    def transform(self, image: str | os.PathLike | bytes | Image.Image | np.ndarray) -> Tensor:
+    def transform(
+        self, image: str | os.PathLike | bytes | Image.Image | np.ndarray | Tensor
+    ) -> Tensor:
         """Return an image as input for `forward`, float32 [3, S, S].
 
         It is resized, cropped and normalized as in evaluation. An array is uint8 [height, width,
-        3]. A path or a file's bytes are decoded exactly as by the training loader, which ignores
-        EXIF orientation. Raises BadImageError.
+        3], a tensor uint8 [3, height, width]. A path or a file's bytes are decoded exactly as by
+        the training loader, which ignores EXIF orientation. Raises BadImageError.
         """
         about = self.about
         is_file = isinstance(image, str | os.PathLike)

@@ -112,7 +112,9 @@ def test_network_has_transform_and_class_names(make_run, tmp_path, capsys):
     with torch.no_grad():
         logits = network(network.transform(image)[None])
     picture = Image.open(image)
-    for given in (str(image), image.read_bytes(), picture, np.asarray(picture)):
+    pixels = np.array(picture)
+    tensor = torch.from_numpy(pixels).permute(2, 0, 1)
+    for given in (str(image), image.read_bytes(), picture, pixels, tensor):
         assert same(network.transform(given), network.transform(image))
     assert main(["predict", str(run), str(image), "--json"]) == 0
     shares = {
@@ -125,7 +127,8 @@ def test_network_has_transform_and_class_names(make_run, tmp_path, capsys):
         )
     gray = np.arange(1600, dtype=np.uint8).reshape(40, 40)
     colored = np.stack([gray, gray, gray, 0 * gray], axis=2)
-    assert torch.equal(network.transform(gray), network.transform(colored))
+    for given in (colored, torch.from_numpy(gray), torch.from_numpy(gray)[None]):
+        assert torch.equal(network.transform(gray), network.transform(given))
 
 
 @pytest.mark.parametrize(
@@ -137,6 +140,8 @@ def test_network_has_transform_and_class_names(make_run, tmp_path, capsys):
         (5, "image is of type int"),
         (np.zeros((40, 40, 3)), r"image is float64 \[40, 40, 3\]; an image is uint8"),
         (np.zeros((3, 40, 40), np.uint8), r"image is uint8 \[3, 40, 40\]"),
+        (torch.zeros(3, 40, 41), r"image is float32 \[40, 41, 3\]; an image is uint8"),
+        (torch.zeros(40, 40, 3).byte(), r"image is uint8 \[40, 3, 40\]"),
         (np.zeros((0, 40, 3), np.uint8), "image has no pixels"),
         (Image.new("RGB", (0, 0)), "image has no pixels"),
     ],

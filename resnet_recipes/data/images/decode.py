@@ -173,10 +173,13 @@ class Picture(Pixels):
 
 
 def read_pixels(image: object) -> Pixels:
-    """Return an image that a program holds: a file's bytes, Pillow's image, or an array.
+    """Return an image that a program holds: a file's bytes, Pillow's image, an array or a tensor.
 
-    The array is uint8 [h, w], [h, w, 3] or [h, w, 4]. Raises BadImageError.
+    The array is uint8 [h, w], [h, w, 3] or [h, w, 4]; the tensor is that of torchvision's
+    `decode_image`, uint8 [1 | 3 | 4, h, w]. Raises BadImageError.
     """
+    if isinstance(image, Tensor):
+        image = (image.movedim(0, -1).squeeze(-1) if image.ndim == 3 else image).numpy(force=True)
     if isinstance(image, bytes):
         return Pixels(Picture(image).whole())
     if isinstance(image, np.ndarray):
