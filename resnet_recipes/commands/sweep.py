@@ -144,7 +144,7 @@ def _outline(
         whole = sum(plan.flops) / 1e15
         begun = None if other else find_stable_state(plan)  # of a run that has been trained
         done = plans[other].stable_steps if other else begun.step if begun else 0
-        skipped = count_petaoperations(plan.flops, plan.steps_per_epoch, done)
+        skipped = count_petaoperations(plan.flops, plan.steps_per_epoch, plan.total_steps, done)
         operations, saved = operations + whole - skipped, saved + skipped
         if found := predict_time(plan):
             share = 1 - skipped / whole

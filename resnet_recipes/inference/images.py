@@ -27,7 +27,9 @@ from resnet_recipes.data.root import explain_unreadable, find_root_problem, make
 #: An image in an argument of the Python API: a path, a file's bytes, or pixels.
 OneImage = str | bytes | os.PathLike[str] | Image.Image | np.ndarray | Tensor
 
-_IMAGES = Hint("paths, folders, bytes, Pillow images, arrays of uint8 [height, width, 3] or tensors")
+_IMAGES = Hint(
+    "paths, folders, bytes, Pillow images, arrays of uint8 [height, width, 3] or tensors"
+)
 
 _MAX_PROBLEMS = 3  # of images in memory, of which there may be thousands
 

@@ -28,10 +28,16 @@ def find_nearest(results: Sequence[Published], epochs: float) -> Published | Non
     )
 
 
-def count_petaoperations(flops: Sequence[int], steps_per_epoch: int, done: int) -> float:
-    """Return the 10^15 operations of `done` steps, given those of each epoch."""
+def count_petaoperations(
+    flops: Sequence[int], steps_per_epoch: int, total_steps: int, done: int
+) -> float:
+    """Return the 10^15 operations of `done` steps, given those of each epoch.
+
+    The last epoch is shorter if `total_steps` ends within it.
+    """
     epochs, steps = divmod(done, steps_per_epoch)
-    partial = flops[epochs] * steps / steps_per_epoch if steps else 0
+    size = min(steps_per_epoch, total_steps - epochs * steps_per_epoch)
+    partial = flops[epochs] * steps / size if steps else 0
     return (sum(flops[:epochs]) + partial) / 1e15
 
 
@@ -62,7 +68,7 @@ class RunFacts:
 
     def pflops(self, done: int) -> float:
         """Return the 10^15 floating-point operations of `done` steps."""
-        return count_petaoperations(self.flops, self.steps_per_epoch, done)
+        return count_petaoperations(self.flops, self.steps_per_epoch, self.total_steps, done)
 
     def pixels_at(self, step: int) -> int:
         """Return the side of the training images at a step."""

@@ -1,6 +1,7 @@
 """What a finished run amounts to, against sums done by hand."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,8 @@ def test_compile_seconds_are_reported_separately(recorder, driver):
 def test_pflops_count_only_trained_steps(summary, facts):
     assert summary.training_pflops == summary.as_json()["training_pflops"] == 20.0
     assert facts.pflops(25) == 2 + 2 + 8 / 2
+    short = replace(facts, total_steps=24)  # the third epoch has four steps
+    assert [short.pflops(done) for done in (22, 24)] == [2 + 2 + 8 / 2, 2 + 2 + 8]
 
 
 def test_papers_seconds_time_first_epoch_as_second(summary):
