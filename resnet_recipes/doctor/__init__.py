@@ -1,4 +1,4 @@
-"""Check data, decoder, GPU and machine before a run; each answer comes with what to type."""
+"""Check data, decoder, GPU and machine before a run, and suggest fixes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,18 +10,18 @@ from resnet_recipes.base.errors import ExitCode, Problem
 from resnet_recipes.base.text import Progress
 
 Item = TypeVar("Item")
-Found = TypeVar("Found")
+Answer = TypeVar("Answer")
 
-_BLOCK = 4096  # items given to the threads at a time
+_BLOCK = 4096  # items passed to the threads at a time
 
 
 class Finding(NamedTuple):
-    """The answer to one question."""
+    """The result of one check."""
 
-    level: str  # ok | warn: a run can start, but look | fix: must be fixed
+    level: str  # ok | warn: a run can start | fix: a run cannot start
     what: str  # one sentence
-    fix: str = ""  # what to type or do
-    paths: tuple[str, ...] = ()  # the first few places, if there are many
+    fix: str = ""  # a command, a setting or advice
+    paths: tuple[str, ...] = ()  # the first few affected files
 
 
 def make_finding(problem: Problem) -> Finding:
@@ -31,7 +31,7 @@ def make_finding(problem: Problem) -> Finding:
 
 
 def get_exit_code(findings: Sequence[Finding]) -> int:
-    """Return 3 if something must be fixed, else 0."""
+    """Return 3 if a run cannot start, else 0."""
     if any(finding.level == "fix" for finding in findings):
         return ExitCode.NOT_READY
     return ExitCode.DONE
@@ -47,14 +47,14 @@ def to_json(topic: str, findings: Sequence[Finding]) -> dict:
 
 
 def run_checks(
-    items: Sequence[Item], check: Callable[[Item], Found], progress: Progress
-) -> Iterator[tuple[Item, Found]]:
-    """Yield each item and what a check finds, on all cores."""
+    items: Sequence[Item], check: Callable[[Item], Answer], progress: Progress
+) -> Iterator[Answer]:
+    """Yield the result of a check for each item, in order, using all cores."""
     with ThreadPoolExecutor(cores()) as pool:
-        for at in range(0, len(items), _BLOCK):
-            block = items[at : at + _BLOCK]
-            yield from zip(block, pool.map(check, block), strict=True)
-            progress(at + len(block), len(items))
+        for start in range(0, len(items), _BLOCK):
+            block = items[start : start + _BLOCK]
+            yield from pool.map(check, block)
+            progress(start + len(block), len(items))
 
 
 def list_few(items: Sequence[str | Path]) -> tuple[str, ...]:

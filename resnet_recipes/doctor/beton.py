@@ -1,4 +1,4 @@
-"""Check whether .beton files are what a run needs, down to the last sample."""
+"""Check that a run can read every sample of .beton files."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.doctor import Finding, list_few, make_finding, run_checks
 
 _AGAIN = "resnet-recipes convert SRC DST"
-_THUMBNAIL = 8  # pixels, side to which samples are resized here
+_THUMBNAIL = 8  # pixels: height and width of the resized samples
 
 
 def check_betons(paths: Sequence[Path], images: bool, progress: Progress) -> Iterator[Finding]:
@@ -24,18 +24,18 @@ def check_betons(paths: Sequence[Path], images: bool, progress: Progress) -> Ite
 
     With `images`, also decode every sample.
     """
-    found, problems = [], []
+    files, problems = [], []
     for path in paths:
         try:
-            found.append(open_samples(path))
+            files.append(open_samples(path))
         except NotReadyError as error:
             problems += error.problems
-    betons = [samples.beton for samples in found]
+    betons = [samples.beton for samples in files]
     if len(betons) == 2:
         problems += find_pair_problems(*betons)
-    betons += [samples.small for samples in found if samples.small]
+    betons += [samples.small for samples in files if samples.small]
     for beton in betons:
-        yield from _described(beton)
+        yield from _describe(beton)
     yield from map(make_finding, problems)
     if images and not problems:
         for beton in betons:
@@ -43,13 +43,13 @@ def check_betons(paths: Sequence[Path], images: bool, progress: Progress) -> Ite
 
 
 def make_verifier(beton: Beton) -> Callable[[int], str | None]:
-    """Return a function that reads a sample as training does, and says what is wrong or None.
+    """Return a thread-safe function that reads a sample as training does.
 
-    It is thread-safe.
+    It returns why the sample is damaged, or None.
     """
     storage = use_engine(EvalImages(Samples(beton), _THUMBNAIL), cores())
 
-    def complaint(index: int) -> str | None:
+    def verify(index: int) -> str | None:
         one, pixels = np.array([index]), np.empty((1, _THUMBNAIL, _THUMBNAIL, 3), np.uint8)
         try:
             storage.fill(
@@ -59,10 +59,10 @@ def make_verifier(beton: Beton) -> Callable[[int], str | None]:
             return error.reason
         return None
 
-    return complaint
+    return verify
 
 
-def _described(beton: Beton) -> Iterator[Finding]:
+def _describe(beton: Beton) -> Iterator[Finding]:
     name = beton.path.name
     size = byte_size(beton.content.size)
     yield Finding("ok", f"{name}: {len(beton):,} images in {len(beton.classes):,} classes, {size}")
@@ -76,12 +76,11 @@ def _described(beton: Beton) -> Iterator[Finding]:
 
 
 def _check_samples(beton: Beton, progress: Progress) -> Iterator[Finding]:
-    """Read every sample in file order, on all cores."""
+    """Read every sample in file order, using all cores."""
     name, order = beton.path.name, np.argsort(beton.starts).tolist()
-    found = run_checks(order, make_verifier(beton), progress)
-    damaged = [(index, said) for index, said in found if said]
-    if damaged:
-        places = [f"sample {index}: {said}" for index, said in sorted(damaged)]
+    reasons = zip(order, run_checks(order, make_verifier(beton), progress), strict=True)
+    if damaged := sorted((index, reason) for index, reason in reasons if reason):
+        places = [f"sample {index}: {reason}" for index, reason in damaged]
         yield Finding(
             "fix", f"{len(damaged):,} samples of {name} are damaged", _AGAIN, list_few(places)
         )

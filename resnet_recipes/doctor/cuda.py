@@ -1,4 +1,4 @@
-"""The GPUs of this machine as CUDA shows them; or why torch uses none, or nobody has tried it."""
+"""The GPUs that torch can use on this machine, or the reason why it uses none."""
 
 import ctypes
 import os
@@ -29,15 +29,15 @@ def is_usable() -> bool:
 
 
 def explain_unused_gpu() -> Finding | None:
-    """Return why torch uses no GPU, if this machine seems to have one."""
+    """Return the reason why torch cannot use a GPU that this machine seems to have."""
     if is_usable() or not (sign := find_sign_of_gpu()):
         return None
-    why, fix = _find_reason()
-    return Finding("fix", f"this machine seems to have a GPU ({sign}), but {why}", fix)
+    reason = _find_reason()
+    return reason._replace(what=f"this machine seems to have a GPU ({sign}), but {reason.what}")
 
 
 def explain_untested_machine() -> Finding | None:
-    """Return that nobody has run this program on such a machine, if that is so."""
+    """Return a warning if this program has never been run on such a machine."""
     import torch
 
     if sys.platform == "darwin":
@@ -49,24 +49,26 @@ def explain_untested_machine() -> Finding | None:
     return None
 
 
-def _find_reason() -> tuple[str, str]:
-    """Return why torch cannot use this machine's GPU, and what to do."""
+def _find_reason() -> Finding:
+    """Return why torch cannot use this machine's GPU."""
     import torch
 
     visible, driver = os.environ.get("CUDA_VISIBLE_DEVICES"), _read_driver_version()
     built = f"torch {torch.__version__} is built for"
     if torch.version.cuda is None:
-        return f"{built} {'ROCm' if torch.version.hip else 'CPUs'}", PYTORCH
+        return Finding("fix", f"{built} {'ROCm' if torch.version.hip else 'CPUs'}", PYTORCH)
     if visible is not None and visible.strip() in ("", "-1", "NoDevFiles"):  # the last by Slurm
-        return f"CUDA_VISIBLE_DEVICES={visible!r} hides it", "unset CUDA_VISIBLE_DEVICES"
+        what = f"CUDA_VISIBLE_DEVICES={visible!r} hides it"
+        return Finding("fix", what, "unset CUDA_VISIBLE_DEVICES")
     if not driver:
-        fix = "a container has to be started with --gpus all"
-        return "the driver's libcuda.so.1 is not found", fix
+        fix = "start the container with --gpus all"
+        return Finding("fix", "the driver's libcuda.so.1 is missing", fix)
     if driver[0] < int(torch.version.cuda.partition(".")[0]):
         newest = f"{driver[0]}.{driver[1]}"
-        why = f"its driver is too old: it supports CUDA {newest}, and {built} {torch.version.cuda}"
-        return why, f"update the driver, or {PYTORCH}"
-    return "torch cannot use it", "python -c 'import torch; torch.cuda.init()'  prints the reason"
+        what = f"its driver is too old: it supports CUDA {newest}, and {built} {torch.version.cuda}"
+        return Finding("fix", what, f"update the driver, or {PYTORCH}")
+    fix = "python -c 'import torch; torch.cuda.init()'  prints the reason"
+    return Finding("fix", "torch cannot use it", fix)
 
 
 def _read_driver_version() -> tuple[int, int] | None:
@@ -80,7 +82,7 @@ def _read_driver_version() -> tuple[int, int] | None:
 
 
 def find_sign_of_gpu() -> str:
-    """Return what suggests that this machine has an NVIDIA GPU; empty if nothing does."""
+    """Return the evidence that this machine has an NVIDIA GPU; empty if there is none."""
     if DRIVER.exists():
         return "the NVIDIA driver is loaded"
     if any(Path("/dev").glob("nvidia[0-9]*")):
@@ -88,8 +90,8 @@ def find_sign_of_gpu() -> str:
     return "nvidia-smi is installed" if shutil.which("nvidia-smi") else ""
 
 
-#: Asks the driver in a separate process: initialising CUDA here would hold memory on every GPU
-#: until the run ends.
+#: Queries the driver in a separate process: initializing CUDA here would occupy memory on every
+#: GPU until the run ends.
 _QUESTION = """
 import ctypes
 cuda, number = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
@@ -99,7 +101,7 @@ if cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(number)) == 0:
     print(number.value)
     cuda.cuDeviceGet(ctypes.byref(device), 0)
     cuda.cuDeviceGetName(name, 100, device)
-    cuda.cuDeviceGetAttribute(ctypes.byref(major), 75, device)      # of the compute capability
+    cuda.cuDeviceGetAttribute(ctypes.byref(major), 75, device)      # compute capability
     print(name.value.decode(), major.value, sep="\\n", flush=True)
     cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
     print(memory.value)
@@ -111,32 +113,31 @@ class Gpus:
     """The GPUs that a process can use, and the first of them."""
 
     count: int = 0
-    name: str = ""  # "" and 0: not known
-    dtype: str = ""  # what `precision.dtype=auto` means on it
+    name: str = ""  # "" or 0: unknown
+    dtype: str = ""  # the meaning of `precision.dtype=auto`
     memory: int = 0  # bytes
 
 
 @cache
 def find_gpus() -> Gpus:
-    """Return the GPUs of this machine. Takes a few tenths of a second if there are any, once.
+    """Return the GPUs of this machine. The first call takes a few tenths of a second.
 
-    torch counts physical GPUs (NVML). In MIG mode CUDA shows one slice of them all, or those of
+    torch counts physical GPUs (NVML). In MIG mode, CUDA shows a single slice of them, or those of
     CUDA_VISIBLE_DEVICES.
     """
     import torch
 
-    if not is_usable():  # NVML counts GPUs that an old driver keeps from this torch, too
+    if not is_usable():  # NVML also counts GPUs whose driver is too old for this torch
         return Gpus()
-    told = _ask_driver() or [str(torch.cuda.device_count())]
+    lines = _query_driver() or [str(torch.cuda.device_count())]
     kinds: tuple[Any, ...] = (int, str, lambda major: "bf16" if int(major) >= 8 else "fp16", int)
-    return Gpus(*(kind(text) for kind, text in zip(kinds, told, strict=False)))
+    return Gpus(*(kind(text) for kind, text in zip(kinds, lines, strict=False)))
 
 
 def has_nvml() -> bool:
-    """Return whether NVIDIA's management library works, as it may not in a container.
+    """Return whether NVIDIA's management library works, which some containers lack.
 
-    Torch asks it where to place expandable segments, and crashes at the first one if there is none
-    (torch 2.15).
+    torch 2.15 queries it to place expandable segments, and crashes without it.
     """
     try:
         return ctypes.CDLL("libnvidia-ml.so.1").nvmlInit_v2() == 0
@@ -144,14 +145,14 @@ def has_nvml() -> bool:
         return False
 
 
-def _ask_driver() -> list[str]:
-    """Return what the driver says: how many, name, major compute capability, bytes; or less."""
+def _query_driver() -> list[str]:
+    """Return up to four lines: number of GPUs, name, major compute capability, bytes."""
     import torch
 
     if not torch.version.cuda:  # ROCm has no libcuda
         return []
     try:
-        asked = subprocess.run(
+        answer = subprocess.run(
             [sys.executable, "-c", _QUESTION],
             capture_output=True,
             text=True,
@@ -160,4 +161,4 @@ def _ask_driver() -> list[str]:
         )
     except (OSError, subprocess.TimeoutExpired):
         return []
-    return asked.stdout.splitlines()
+    return answer.stdout.splitlines()

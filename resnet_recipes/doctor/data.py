@@ -1,4 +1,4 @@
-"""Check whether a data folder is what a run needs."""
+"""Check whether a run can train on a data folder."""
 
 import hashlib
 import io
@@ -24,14 +24,14 @@ from resnet_recipes.data.survey import survey_files
 from resnet_recipes.doctor import Finding, list_few, make_finding, run_checks
 from resnet_recipes.doctor.beton import check_betons
 
-#: Every oddity by name: its level, and what such images are.
+#: The level of every oddity, and the name of such images.
 ODDITIES = {
     "misnamed": (
         "warn",
-        "images of a different type than their names say (read by their contents)",
+        "images whose suffix does not match their contents (read by their contents)",
     ),
     "cmyk": ("warn", "CMYK images (converted to RGB)"),
-    "grey": ("ok", "grey images (converted to RGB)"),
+    "gray": ("ok", "grayscale images (converted to RGB)"),
     "deep": ("warn", "images with more than 8 bits per channel (reduced to 8)"),
     "transparent": ("warn", "images with transparency or a palette (converted to RGB)"),
     "animated": ("warn", "animated images (only the first frame is read)"),
@@ -43,14 +43,14 @@ ODDITIES = {
 
 _MODES = {
     "CMYK": "cmyk",
-    "L": "grey",
-    "1": "grey",
+    "L": "gray",
+    "1": "gray",
     "RGBA": "transparent",
     "LA": "transparent",
     "P": "transparent",
 }
 _ORIENTATION = 0x0112
-_BLOCK = 256  # images that are decoded between two looks at the clock
+_BLOCK = 256  # images decoded between two checks of the time
 
 IMAGENET = {"train": 1_281_167, "val": 50_000}
 
@@ -62,7 +62,7 @@ def check_data(root: Path, images: bool = True, progress: Progress = silent) -> 
     """
     root = Path(root)
     betons = _betons(root)
-    found = list(check_betons(betons, images, progress))
+    findings = list(check_betons(betons, images, progress))
     if not betons and (problem := find_root_problem(str(root.absolute()))):
         command = ["resnet-recipes", "doctor", "data"]
         fix = [
@@ -71,74 +71,74 @@ def check_data(root: Path, images: bool = True, progress: Progress = silent) -> 
         ]
         return [make_finding(problem._replace(fix=tuple(fix)))]
     if betons and not any((root / split).is_dir() for split in SPLITS):
-        lacking = [
+        missing = [
             split
             for split in SPLITS
             if root / f"{split}.beton" not in betons and root not in betons
         ]
         fix = "resnet-recipes convert SRC DST"
-        return found + [Finding("fix", f"{root} has no {split}.beton", fix) for split in lacking]
+        findings += [Finding("fix", f"{root} has no {split}.beton", fix) for split in missing]
+        return findings
     config = DataConfig(root=str(root.absolute()))
     try:
         has_val = "val" in find_parts(root)
         config.val_share = 0.0 if has_val else 0.1
-        found += _check_folders(config, compares=not images)
+        findings += _check_folders(config, compares=not images)
         if not has_val:
-            fix = "data.val_share=0.1   sets a tenth of each class aside, as this check does"
-            found.append(Finding("warn", f"{root} has no validation images", fix))
+            fix = "data.val_share=0.1   holds out a tenth of each class, as this check does"
+            findings.append(Finding("warn", f"{root} has no validation images", fix))
     except NotReadyError as error:
-        return found + [make_finding(problem) for problem in error.problems]
-    return found + (list(_check_images(config, progress)) if images else [])
+        return findings + [make_finding(problem) for problem in error.problems]
+    return findings + (list(_check_images(config, progress)) if images else [])
 
 
 def _betons(root: Path) -> list[Path]:
-    """Return `root` itself if it is a .beton file, else those that a run would read in it."""
+    """Return `root` if it is a .beton file, else the .beton files that a run reads in it."""
     if root.suffix == ".beton":
         return [root]
     return [path for split in SPLITS if (path := root / f"{split}.beton").exists()]
 
 
 def _check_folders(config: DataConfig, compares: bool) -> Iterator[Finding]:
-    """Count the images, as a run does. Raises NotReadyError with what would prevent the run."""
+    """Count the images as a run does. Raises NotReadyError if a run could not start."""
     facts = survey_files(config, compares=compares)
     for split, total in zip(SPLITS, (facts.train_examples, facts.eval_examples), strict=True):
         yield Finding("ok", f"{split}: {total:,} images in {len(facts.classes):,} classes")
         if is_imagenet(facts.classes) and total != IMAGENET[split]:
-            what = (
-                f"{split} looks like ImageNet, which should have {IMAGENET[split]:,} images there"
-            )
-            yield Finding("warn", what, "was everything unpacked?")
+            what = f"{split} looks like ImageNet, whose {split} has {IMAGENET[split]:,} images"
+            yield Finding("warn", what, "check that everything was unpacked")
     yield from (Finding("ok", detail) for detail in facts.details)
     yield from (Finding("warn", note) for note in facts.notes)
 
 
 def _check_images(config: DataConfig, progress: Progress) -> Iterator[Finding]:
-    """Decode every image of both splits, and look for the same file in both."""
+    """Decode every image of both splits, and find files that both contain."""
     odd = defaultdict(list)
     bad = {split: [] for split in SPLITS}
     digests = {split: {} for split in SPLITS}
     files = [(split, path) for split in SPLITS for path in list_split(config, split).paths]
-    for (split, path), one in run_checks(files, lambda file: check_image(file[1]), progress):
-        digests[split][one.digest] = path
-        if one.bad:
-            bad[split].append(f"{path} {one.bad}")
-        for name in one.oddities:
+    results = run_checks(files, lambda file: check_image(file[1]), progress)
+    for (split, path), result in zip(files, results, strict=True):
+        digests[split][result.digest] = path
+        if result.bad:
+            bad[split].append(f"{path} {result.bad}")
+        for name in result.oddities:
             odd[name].append(path)
-    for split, said in bad.items():
+    for split, places in bad.items():
         skip = (
             "; or train with data.on_bad_image=skip, which replaces them in each epoch"
             if split == "train"
             else ""
         )
-        if said:
-            what = f"unreadable images in {split}: {len(said):,}"
-            yield Finding("fix", what, f"replace or delete them{skip}", list_few(said))
+        if places:
+            what = f"unreadable images in {split}: {len(places):,}"
+            yield Finding("fix", what, f"replace or delete them{skip}", list_few(places))
     for name, paths in odd.items():
         level, what = ODDITIES[name]
         yield Finding(level, f"{what}: {len(paths):,}", paths=list_few(paths))
     train, val = digests["train"], digests["val"]
     if shared := [val[digest] for digest in val.keys() & train.keys() - {b""}]:
-        what = f"validation images that are also training images, byte for byte: {len(shared):,}"
+        what = f"validation images that are identical to training images: {len(shared):,}"
         yield Finding("warn", what, "remove them from train/", list_few(shared))
     yield Finding(
         "ok", f"{len(files) - sum(map(len, bad.values())):,} of {len(files):,} images were decoded"
@@ -146,15 +146,15 @@ def _check_images(config: DataConfig, progress: Progress) -> Iterator[Finding]:
 
 
 class DecodedImages(NamedTuple):
-    """The images that were decoded in some time."""
+    """The images that were decoded within a time limit."""
 
-    bad: dict[str, list[str]]  # paths of each split's unreadable images, with the reason
+    bad: dict[str, list[str]]  # split -> paths of unreadable images, with the reason
     count: int
     total: int
 
 
 def decode_some(config: DataConfig, seconds: float) -> DecodedImages:
-    """Decode the images of both splits, in random order, until all are or the time is over."""
+    """Decode images of both splits in random order, for at most `seconds`."""
     listings = {split: list_split(config, split) for split in SPLITS}
     train, total = len(listings["train"]), sum(map(len, listings.values()))
     order = np.random.default_rng(0).permutation(total).tolist()
@@ -166,25 +166,23 @@ def decode_some(config: DataConfig, seconds: float) -> DecodedImages:
             else ("val", listings["val"].path(index - train))
             for index in order[count : count + _BLOCK]
         ]
-        for (split, path), one in run_checks(files, lambda file: check_image(file[1]), silent):
-            bad[split] += [f"{path} {one.bad}"] if one.bad else []
+        results = run_checks(files, lambda file: check_image(file[1]), silent)
+        for (split, path), result in zip(files, results, strict=True):
+            bad[split] += [f"{path} {result.bad}"] if result.bad else []
         count += len(files)
     return DecodedImages(bad, count, total)
 
 
 class CheckedImage(NamedTuple):
-    """What is known of one image file."""
+    """The result of checking one image file."""
 
-    digest: bytes  # of its bytes: equal for equal files; empty if it cannot be read
+    digest: bytes  # BLAKE2 of the file; empty if it cannot be read
     oddities: tuple[str, ...] = ()
-    bad: str = ""  # why it cannot be read or decoded
+    bad: str = ""  # the reason why it cannot be read or decoded
 
 
 def check_image(path: Path | str) -> CheckedImage:
-    """Read and decode one file as training does.
-
-    Whatever is wrong with it is returned, never raised.
-    """
+    """Read and decode one file as training does. Never raises: problems are returned."""
     digest = b""
     try:
         data = read_file(path)
@@ -197,7 +195,7 @@ def check_image(path: Path | str) -> CheckedImage:
 
 
 def _find_oddities(suffix: str, data: bytes) -> list[str]:
-    """Return what is unusual in the header of an image that decodes."""
+    """Return the oddities in the header of a readable image."""
     try:
         with (
             warnings.catch_warnings(action="ignore"),
@@ -205,7 +203,7 @@ def _find_oddities(suffix: str, data: bytes) -> list[str]:
         ):
             kind, mode, orientation = image.format, image.mode, image.getexif().get(_ORIENTATION, 1)
             animated = getattr(image, "is_animated", False) and kind != "MPO"
-    except Exception:  # damaged EXIF or ICC data, which training never reads
+    except Exception:  # damaged EXIF or ICC data, which training ignores
         return []
     oddities = {
         _MODES.get(mode, ""): mode in _MODES,

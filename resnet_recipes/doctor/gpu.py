@@ -19,8 +19,8 @@ from resnet_recipes.doctor.cuda import (
 )
 from resnet_recipes.planning.roofline import find_gpu
 
-_SMALLEST = 10e9  # bytes; the recipes' micro-batch of 256 images at 176 px in bfloat16 takes this
-_SLOW = 0.75  # share of its expected speed below which a GPU is called slow
+_SMALLEST = 10e9  # bytes that a micro-batch of 256 images at 176 px needs in bfloat16
+_SLOW = 0.75  # fraction of the datasheet's speed below which a GPU is called slow
 _HARDWARE = (
     "nvidia-smi -q -d ECC,ROW_REMAPPER  and  dmesg | grep -i xid  show whether the GPU "
     "itself is broken"
@@ -28,7 +28,7 @@ _HARDWARE = (
 
 
 def check_gpu() -> list[Finding]:
-    """Check that torch, torchvision, driver and GPUs match, and each GPU's results and speed."""
+    """Check the installed packages, and the results and speed of each GPU."""
     return [*check_packages(), *check_devices()]
 
 
@@ -52,10 +52,10 @@ def check_packages() -> Iterator[Finding]:
 
 
 def check_devices() -> Iterator[Finding]:
-    """Describe each GPU, and check its results and its speed; or say why there is none."""
+    """Describe each GPU and check its results and speed, or report why torch uses none."""
     yield from filter(None, [explain_untested_machine()])
     if not is_usable():
-        none = "this machine has no GPU that torch can use: runs use the CPU, for trying things out"
+        none = "this machine has no GPU that torch can use: runs use the CPU"
         yield explain_unused_gpu() or Finding("ok", none)
         return
     yield Finding("ok", _versions())
@@ -64,10 +64,10 @@ def check_devices() -> Iterator[Finding]:
         precision = (
             "bfloat16" if device.major >= 8 else "float16 with loss scaling (it has no bfloat16)"
         )
-        held = f"{device.name}, {byte_size(device.total_memory)}"
-        yield Finding("ok", f"GPU {index}: {held}; precision=auto means {precision}")
+        name = f"{device.name}, {byte_size(device.total_memory)}"
+        yield Finding("ok", f"GPU {index}: {name}; precision=auto means {precision}")
         if device.total_memory < _SMALLEST:
-            fix = "batch.bn_size=64, which changes BatchNorm a little"
+            fix = "batch.bn_size=64   changes BatchNorm slightly"
             yield Finding(
                 "warn", f"GPU {index} may have too little memory for batch.bn_size=256", fix
             )
@@ -84,17 +84,17 @@ def check_devices() -> Iterator[Finding]:
 def _versions() -> str:
     driver = re.search(r"\d+\.\d+(\.\d+)?", DRIVER.read_text()) if DRIVER.exists() else None
     nccl = torch.cuda.nccl.version() if torch.distributed.is_nccl_available() else ()
-    found = {
+    versions = {
         "driver": driver[0] if driver else "",
         "CUDA": torch.version.cuda,
         "cuDNN": torch.backends.cudnn.version(),
         "NCCL": ".".join(map(str, nccl)),
     }
-    return ", ".join(f"{name} {version or 'unknown'}" for name, version in found.items())
+    return ", ".join(f"{name} {version or 'unknown'}" for name, version in versions.items())
 
 
 def check_convolution(device: torch.device, dtype: torch.dtype) -> Finding:
-    """Compare a convolution of small integers, exact in every dtype, with the CPU's."""
+    """Compare a convolution of small integers, exact in every dtype, with the CPU."""
     name = f"GPU {device.index}"
     rng = torch.Generator().manual_seed(0)
     images = torch.randint(-3, 4, (8, 16, 32, 32), generator=rng).float()
@@ -107,10 +107,10 @@ def check_convolution(device: torch.device, dtype: torch.dtype) -> Finding:
         )
     except RuntimeError as failure:
         why = str(failure).splitlines()[0]
-        fix = PYTORCH if "kernel image" in why else _HARDWARE  # torch was not compiled for it
+        fix = PYTORCH if "kernel image" in why else _HARDWARE  # torch is not compiled for this GPU
         return Finding("fix", f"{name} cannot compute a convolution: {why}", fix)
     if not error < 0.5:
-        what = f"{name} computes a convolution of whole numbers wrongly: the error is {error:g}"
+        what = f"{name} computes a convolution of integers wrongly: the error is {error:g}"
         return Finding("fix", what, _HARDWARE)
     return Finding(
         "ok", f"{name}: a convolution in {str(dtype).removeprefix('torch.')} gives the CPU's result"
@@ -118,9 +118,9 @@ def check_convolution(device: torch.device, dtype: torch.dtype) -> Finding:
 
 
 def check_operations(device: torch.device, dtype: torch.dtype) -> Finding:
-    """Compare the fused operations with torch's own, on the GPU and on the CPU."""
+    """Compare the fused operations with torch's, on the GPU and on the CPU."""
     if notes := ops.compare(device, dtype, device).notes:
-        fix = "runs use torch's own operations instead: correct, but slower"
+        fix = "runs use torch's operations instead, which are correct but slower"
         return Finding("warn", f"GPU {device.index}: {'; '.join(notes)}", fix)
     if notes := ops.compare(device, dtype, torch.device("cpu")).notes:
         return Finding(
@@ -128,21 +128,20 @@ def check_operations(device: torch.device, dtype: torch.dtype) -> Finding:
         )
     return Finding(
         "ok",
-        f"GPU {device.index}: the fused operations give the same results as torch's own "
-        "and the CPU's",
+        f"GPU {device.index}: the fused operations give the same results as torch on GPU and CPU",
     )
 
 
 def check_speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator[Finding]:
-    """Compare the speeds of memory and of matrix products with the GPU's datasheet."""
+    """Compare memory bandwidth and matrix products with the GPU's datasheet."""
     gpu = find_gpu(name)
     if gpu is None:
         yield Finding(
-            "ok", f"GPU {device.index}: no datasheet for {name}, so its speed is not judged"
+            "ok", f"GPU {device.index}: no datasheet for {name}, so its speed was not checked"
         )
         return
     try:
-        measured = (
+        speeds = (
             ("moves data", rates.measure_traffic(device) / 1e12, gpu.traffic / 1e12, "TB/s"),
             (
                 "multiplies matrices",
@@ -158,16 +157,16 @@ def check_speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator
             "nvidia-smi  shows what else uses its memory",
         )
         return
-    for what, found, expected, unit in measured:
+    for what, speed, expected, unit in speeds:
         result = (
-            f"GPU {device.index} {what} at {found:.3g} {unit}; {gpu.name} should reach "
+            f"GPU {device.index} {what} at {speed:.3g} {unit}; {gpu.name} should reach "
             f"{expected:.3g}"
         )
         fix = (
             "nvidia-smi -q -d PERFORMANCE,POWER,CLOCK  shows heat, power and clocks, "
             "nvidia-smi  other programs"
         )
-        is_slow = found < _SLOW * expected
+        is_slow = speed < _SLOW * expected
         if is_slow:
             yield Finding("warn", f"{result}: slow or throttled", fix)
         else:
@@ -175,8 +174,8 @@ def check_speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator
 
 
 def check_all_reduce(devices: list[torch.device]) -> Finding:
-    """Sum a tensor over all GPUs by NCCL, as gradients are, and check the sum and the time."""
-    size = 25_600_000  # gradients of a ResNet-50
+    """Check the result and the speed of an NCCL all-reduce over all GPUs."""
+    size = 25_600_000  # values: the gradients of a ResNet-50
     fix = (
         "NCCL_DEBUG=INFO resnet-recipes doctor gpu  shows why;  nvidia-smi topo -m  shows how "
         "the GPUs are connected"
@@ -189,16 +188,16 @@ def check_all_reduce(devices: list[torch.device]) -> Finding:
         all_reduce(tensors)
         expected = len(devices) * (len(devices) + 1) / 2
         if not all(bool((tensor == expected).all()) for tensor in tensors):
-            return Finding("fix", "NCCL sums wrongly over the GPUs", fix)
-        began = time.perf_counter()
+            return Finding("fix", "NCCL computes wrong sums over the GPUs", fix)
+        start = time.perf_counter()
         all_reduce(tensors)
-        taken = time.perf_counter() - began
+        seconds = time.perf_counter() - start
     except RuntimeError as failure:
         return Finding("fix", f"NCCL cannot sum over the GPUs: {str(failure).splitlines()[0]}", fix)
-    rate = 2 * (len(devices) - 1) / len(devices) * 4 * size / taken / 1e9
+    rate = 2 * (len(devices) - 1) / len(devices) * 4 * size / seconds / 1e9
     return Finding(
         "ok",
-        f"NCCL sums over {len(devices)} GPUs at {rate:.3g} GB/s: {1e3 * taken:.3g} ms for "
+        f"NCCL sums over {len(devices)} GPUs at {rate:.3g} GB/s: {1e3 * seconds:.3g} ms for "
         "ResNet-50's gradients",
     )
 

@@ -1,4 +1,4 @@
-"""Check whether the native decoder works here, and if not, what is missing to build it."""
+"""Check whether the native decoder works, and find the packages that its build needs."""
 
 import shutil
 import subprocess
@@ -13,26 +13,26 @@ _REINSTALL = "pip install --force-reinstall --no-deps ."
 
 
 def check_native() -> list[Finding]:
-    """Load the library and start a thread; if that fails, name everything that its build lacks."""
+    """Load the library and start a thread; if that fails, list what the build needs."""
     if why := explain_unavailable():
-        return [*_missing(), Finding("warn", f"the native decoder {why}; {_COST}", _REINSTALL)]
+        return [*_find_missing(), Finding("warn", f"the native decoder {why}; {_COST}", _REINSTALL)]
     try:
         Engine(1).close()
     except OSError as error:
-        return [*_missing(), Finding("fix", f"the native decoder {error}", "ulimit -u")]
+        return [*_find_missing(), Finding("fix", f"the native decoder {error}", "ulimit -u")]
     return [Finding("ok", f"the native decoder works ({describe()})")]
 
 
-def _missing() -> Iterator[Finding]:
-    """Name what is missing, in the order in which it has to be installed."""
+def _find_missing() -> Iterator[Finding]:
+    """Yield the missing build requirements, in order of installation."""
     compiler = shutil.which("c++") or shutil.which("g++")
     if compiler is None:
         yield _install("a C++ compiler (c++ or g++)", "g++", "compilers")
-    elif not _compiles(compiler, "#include <cstdio>\n#include <jpeglib.h>\n"):
+    elif not _can_compile(compiler, "#include <cstdio>\n#include <jpeglib.h>\n"):
         yield _install("the headers of libjpeg-turbo (jpeglib.h)", "libjpeg-dev", "libjpeg-turbo")
 
 
-def _compiles(compiler: str, source: str) -> bool:
+def _can_compile(compiler: str, source: str) -> bool:
     with atomic.make_temporary_folder() as folder:
         path = folder / "probe.cpp"
         path.write_text(source)

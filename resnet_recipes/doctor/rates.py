@@ -1,4 +1,4 @@
-"""Measure the speed of a device: memory traffic and matrix products."""
+"""Measure the memory bandwidth and the matrix products of a device."""
 
 import timeit
 from collections.abc import Callable
@@ -12,13 +12,13 @@ from resnet_recipes.ops.capture import capture
 def measure_seconds(
     work: Callable[[], object], device: torch.device, times: int = 5, repeats: int = 10
 ) -> float:
-    """Return the seconds per call of `work`.
+    """Return the seconds per call of `work`: the median of `times` loops of `repeats` calls.
 
-    The median of `times` measurements of `repeats` calls. A GPU replays and times them as a graph:
-    the host may take longer to ask for an operation than the GPU to do it.
+    A GPU replays the calls as a graph, because the host may need longer to launch an operation
+    than the GPU to compute it.
     """
 
-    def calls() -> None:
+    def repeat() -> None:
         for _ in range(repeats):
             work()
 
@@ -26,9 +26,10 @@ def measure_seconds(
     settle(device)
     if device.type == "cuda":
         with torch.cuda.device(device):
-            lap = _capture_replay(calls)
+            lap = _capture_replay(repeat)
             return median(lap() for _ in range(times)) / repeats
-    return median(timeit.repeat(calls, repeat=times, number=1)) / repeats
+
+    return median(timeit.repeat(repeat, repeat=times, number=1)) / repeats
 
 
 def _capture_replay(calls: Callable[[], None]) -> Callable[[], float]:
@@ -55,9 +56,9 @@ def settle(device: torch.device) -> None:
 
 
 def measure_traffic(device: torch.device, size: int = 1 << 30) -> float:
-    """Return the bytes per second that a kernel reads and writes, `size` bytes each.
+    """Return the bytes per second of a kernel that reads and writes `size` bytes each.
 
-    An H200 copied at 0.65 of this speed inside a CUDA graph, where a copy does not run as a kernel.
+    A copy inside a CUDA graph is not a kernel: on an H200 it reached 0.65 of this speed.
     """
     source = torch.ones(size // 4, device=device)
     target = torch.empty_like(source)
@@ -65,7 +66,7 @@ def measure_traffic(device: torch.device, size: int = 1 << 30) -> float:
 
 
 def measure_products(device: torch.device, dtype: torch.dtype, side: int = 8192) -> float:
-    """Return the floating-point operations per second of a product of two square matrices."""
+    """Return the FLOP/s of a product of two square matrices."""
     a, b = (torch.randn(side, side, device=device, dtype=torch.float32).to(dtype) for _ in range(2))
     out = torch.empty_like(a)
     return 2 * side**3 / measure_seconds(lambda: torch.mm(a, b, out=out), device)

@@ -13,34 +13,36 @@ from resnet_recipes.doctor import Finding
 
 _OPEN_FILES = 4096
 _SHARED = 1 << 30  # bytes of /dev/shm; NCCL uses it between GPUs
-_CORES = 8  # per GPU: below this, decoding JPEGs is slower than a modern GPU
-_FREE_DISK = 5 << 30  # bytes: a few checkpoints of 0.4 GB and logs
+_CORES = 8  # per GPU; with fewer, decoding JPEGs is slower than a modern GPU
+_FREE_DISK = 5 << 30  # bytes: a few checkpoints of 0.4 GB, and logs
 
 
 def check_run(root: Path | None = None, runs: Path = Path("runs")) -> list[Finding]:
-    """Check the machine, for the data in `root` if given, and for run folders in `runs`."""
+    """Check the machine, the disk of `runs`, and the memory for the data in `root`, if set."""
     gpus = torch.cuda.device_count()
-    found = [_files(), _cores(gpus), _disk(runs)]
+    findings = [_check_files(), _check_cores(gpus), _check_disk(runs)]
     if gpus > 1:
-        found.append(_shared_memory(Path("/dev/shm")))
+        findings.append(_check_shared_memory(Path("/dev/shm")))
     if root is not None:
-        found.append(_memory(root))
-    return found
+        findings.append(_check_memory(root))
+    return findings
 
 
-def _memory(root: Path) -> Finding:
-    """Compare free memory with the .beton files, which are best read from the page cache."""
+def _check_memory(root: Path) -> Finding:
+    """Compare free memory with the .beton files, which the page cache should hold."""
     size, free = sum(path.stat().st_size for path in Path(root).glob("*.beton")), available_memory()
-    held, room = byte_size(size), byte_size(free)
+    needed, available = byte_size(size), byte_size(free)
     if not size:
-        return Finding("ok", f"free memory: {room}")
+        return Finding("ok", f"free memory: {available}")
     if size < 0.9 * free:
-        return Finding("ok", f"the .beton files ({held}) fit in the free memory ({room})")
+        return Finding("ok", f"the .beton files ({needed}) fit in the free memory ({available})")
     fix = "data.order=quasi_random, or convert with write_mode=jpg or a smaller max_resolution"
-    return Finding("warn", f"the .beton files ({held}) do not fit in the free memory ({room})", fix)
+    return Finding(
+        "warn", f"the .beton files ({needed}) do not fit in the free memory ({available})", fix
+    )
 
 
-def _files() -> Finding:
+def _check_files() -> Finding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < _OPEN_FILES:
         fix = (
@@ -52,7 +54,7 @@ def _files() -> Finding:
     return Finding("ok", f"a process may open {soft} files")
 
 
-def _shared_memory(folder: Path) -> Finding:
+def _check_shared_memory(folder: Path) -> Finding:
     """Check /dev/shm, which NCCL uses and the loaders do not."""
     size = shutil.disk_usage(folder).total if folder.exists() else 0
     if size < _SHARED:
@@ -61,19 +63,19 @@ def _shared_memory(folder: Path) -> Finding:
     return Finding("ok", f"{folder} has {byte_size(size)}")
 
 
-def _cores(gpus: int) -> Finding:
+def _check_cores(gpus: int) -> Finding:
     count = cores()
     if gpus and count < _CORES * gpus:
         fix = "resnet-recipes convert SRC DST  makes decoding cheaper; or use fewer GPUs"
         return Finding(
             "warn",
-            f"{count} cores for {gpus} GPUs: below {_CORES} each, the GPUs may wait for images",
+            f"{count} cores for {gpus} GPUs: with fewer than {_CORES} each, they may wait",
             fix,
         )
     return Finding("ok", f"{count} cores" + (f" for {gpus} GPUs" if gpus else ""))
 
 
-def _disk(runs: Path) -> Finding:
+def _check_disk(runs: Path) -> Finding:
     place = find_existing_parent(runs)
     free = shutil.disk_usage(place).free
     if free < _FREE_DISK:

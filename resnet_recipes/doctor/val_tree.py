@@ -1,4 +1,4 @@
-"""Build class folders of links for a flat validation set; nothing is moved or copied."""
+"""Build class folders of symbolic links for a flat validation set."""
 
 import re
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ from resnet_recipes.data.files.listing import SUFFIXES, list_classes
 def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Path:
     """Create and return ROOT-by-class to train on, with links train and val/CLASS/FILE.
 
-    Each line of `class_map` has a file name, with or without suffix, and its class, separated by
-    comma, tab or space (Kaggle's LOC_val_solution.csv); or only a class, for the files sorted by
-    name (the development kit's ILSVRC2012_validation_ground_truth.txt). Classes given as numbers,
-    from 1, need `names`: a file with the class folder of each number, in order. Raises
-    NotReadyError, creating nothing, if a file has no class or train lacks one.
+    Nothing is moved or copied. Each line of `class_map` has a file name, with or without suffix,
+    and its class, separated by comma, tab or space (Kaggle's LOC_val_solution.csv). Or it has only
+    a class, for the files sorted by name (ILSVRC2012_validation_ground_truth.txt). Classes that are
+    numbers, from 1, need `names`: a file with the class folder of each number, in order. Raises
+    NotReadyError, without creating anything, if a file has no class or train lacks a class.
     """
     root = Path(root).resolve()
     files = sorted(
@@ -31,30 +31,30 @@ def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Pa
     if target.exists():
         fix = (f"data={target}", f"rm -r {target}")
         raise NotReadyError.at(target, "already exists", fix)
-    classes, wanted = list_classes(root / "train"), _read(class_map, files, names)
-    if missing := [file for file in files if file not in wanted]:
+    classes, class_of = list_classes(root / "train"), _read(class_map, files, names)
+    if missing := [file for file in files if file not in class_of]:
         rule = f"has no class for {len(missing)} of {len(files)} files, such as {missing[0]}"
         raise NotReadyError.at(class_map, rule)
-    if strange := sorted({*wanted.values()} - {*classes}):
+    if strange := sorted({*class_of.values()} - {*classes}):
         rule = f"names classes that {root / 'train'} lacks: {', '.join(strange[:5])}"
         raise NotReadyError.at(class_map, rule)
     with atomic.create_folder(target) as draft:
         for name in classes:
             (draft / "val" / name).mkdir(parents=True)
-        for file, name in wanted.items():
+        for file, name in class_of.items():
             (draft / "val" / name / file).symlink_to(root / "val" / file)
         (draft / "train").symlink_to(root / "train")
     return target
 
 
-def _lines(path: Path) -> list[str]:
+def _read_lines(path: Path) -> list[str]:
     lines = read_bytes(Path(path)).decode(errors="replace").splitlines()
     return [line.strip() for line in lines if line.strip()]
 
 
 def _read(class_map: Path, files: list[str], names: Path | None) -> dict[str, str]:
     """Return the class of each file in the map."""
-    rows = [re.split(r"[\s,;]+", line) for line in _lines(class_map)]
+    rows = [re.split(r"[\s,;]+", line) for line in _read_lines(class_map)]
     if all(len(row) == 1 for row in rows):
         if len(rows) != len(files):
             rule = f"has {len(rows)} lines with one class each for {len(files)} files"
@@ -67,23 +67,23 @@ def _read(class_map: Path, files: list[str], names: Path | None) -> dict[str, st
         if len(row) > 1 and (stem := Path(row[0]).stem) in by_stem
     ]
     if pairs and all(name.isdecimal() for _, name in pairs):
-        pairs = list(_named(class_map, pairs, names))
+        pairs = list(_replace_numbers(class_map, pairs, names))
     return dict(pairs)
 
 
-def _named(
+def _replace_numbers(
     class_map: Path, pairs: list[tuple[str, str]], names: Path | None
 ) -> Iterator[tuple[str, str]]:
-    """Yield files with names of classes in place of numbers.
+    """Yield the files with the names of their classes in place of the numbers.
 
     ImageNet's numbers do not follow the sorted folder names, so they are never guessed.
     """
     if names is None:
-        rule = "numbers its classes; which folder each number means is not said"
+        rule = "numbers its classes, and does not name their folders"
         lists = "it lists the class folder of each number (ImageNet: meta.mat by ILSVRC2012_ID)"
         fix = ("--synsets FILE", Hint(lists))
         raise NotReadyError.at(class_map, rule, fix)
-    folders = [line.split()[0] for line in _lines(names)]
+    folders = [line.split()[0] for line in _read_lines(names)]
     for file, number in pairs:
         if not 1 <= int(number) <= len(folders):
             rule = f"gives class {number}, but {names} has only {len(folders)} lines"

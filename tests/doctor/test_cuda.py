@@ -1,4 +1,4 @@
-"""GPUs are counted as CUDA shows them, none is overlooked, and untried machines are told."""
+"""GPUs are counted as CUDA lists them, and unused GPUs and untested machines are reported."""
 
 import shutil
 import subprocess
@@ -63,7 +63,7 @@ def test_gpus_are_counted_as_cuda_lists_them(physical, answer, found, torch_sees
 - | 7.1 | - | 13020 | is built for ROCm | reinstall torch
 13.2 | - | '' | 13020 | CUDA_VISIBLE_DEVICES='' hides it | unset CUDA_
 13.2 | - | NoDevFiles | 13020 | CUDA_VISIBLE_DEVICES='NoDevFiles' hides | unset
-13.2 | - | - | - | libcuda.so.1 is not found | --gpus all
+13.2 | - | - | - | libcuda.so.1 is missing | --gpus all
 13.2 | - | - | 12080 | too old: it supports CUDA 12.8, and torch | update the driv
 13.2 | - | - | 13000 | torch cannot use it | torch.cuda.init()'  prints
 """

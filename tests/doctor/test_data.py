@@ -64,7 +64,7 @@ def test_findings_repeat_the_problems_of_training(root, missing):
 def test_image_in_both_splits_is_found_by_content(root):
     shutil.copy(root / "train/ant/ant0.jpg", root / "val/cat/renamed.jpg")
     finding = only(check_data(root), "warn")
-    assert finding.what.startswith("validation images that are also training images")
+    assert finding.what.startswith("validation images that are identical to training images")
     assert finding.paths[0].endswith("renamed.jpg")
 
 
@@ -92,11 +92,11 @@ def ruin(kind: str, path: Path) -> None:
         """
 cut short | fix | unreadable images in train: 1
 no image | fix | unreadable images in train: 1
-png | warn | different type
+png | warn | suffix does not match
 CMYK | warn | CMYK
 rotated | warn | EXIF
 I;16 | warn | more than 8 bits
-L | ok | grey
+L | ok | grayscale
 """
     ),
 )
@@ -132,4 +132,4 @@ def test_unreadable_images_are_not_duplicates(root):
         (root / place).unlink(missing_ok=True)
         (root / place).symlink_to(root / "nowhere.jpg")
     whats = [finding.what for finding in check_data(root)]
-    assert not [what for what in whats if "also training images" in what]
+    assert not [what for what in whats if "identical to training" in what]

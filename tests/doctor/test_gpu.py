@@ -51,7 +51,7 @@ def test_devices_list_precision_and_versions(tmp_path, monkeypatch):
     for name in ("check_convolution", "check_operations", "check_all_reduce"):
         monkeypatch.setattr(gpu, name, lambda *on, name=name: Finding("ok", f"{name} {on}"))
     versions, new, *on_new, speed, old, small, on_old, _, _, exchange = gpu.check_devices()
-    assert speed.what == "GPU 0: no datasheet for New, so its speed is not judged"
+    assert speed.what == "GPU 0: no datasheet for New, so its speed was not checked"
     assert "driver 535.104.05, CUDA 13.0, cuDNN " in versions.what
     assert "bfloat16" in new.what
     assert [found.what.partition(" ")[0] for found in on_new] == [
@@ -117,7 +117,7 @@ def test_differing_operations_are_warning_or_broken_gpu(place, level, what, monk
     finding = gpu.check_operations(torch.device("cpu", 0), torch.float32)
     assert finding.level == level
     assert finding.what.startswith(what)
-    assert ("torch's own operations instead" in finding.fix) == (level == "warn")
+    assert ("torch's operations instead" in finding.fix) == (level == "warn")
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_all_reduce_is_checked_and_timed(monkeypatch):
     assert right.level == "ok"
     assert right.what.startswith("NCCL sums over 3 GPUs at ")
     monkeypatch.setattr(gpu, "all_reduce", lambda tensors: None)
-    assert gpu.check_all_reduce(devices).what == "NCCL sums wrongly over the GPUs"
+    assert gpu.check_all_reduce(devices).what == "NCCL computes wrong sums over the GPUs"
 
     def fail(tensors):
         raise RuntimeError("NCCL Error 1: unhandled cuda error\nmore")
